@@ -57,6 +57,7 @@ from monitor.verdicts import Compact, Continue, Detection, LastTurn, Nudge, Stop
 
 if TYPE_CHECKING:
     from monitor import adapters as adapters
+    from monitor import budgets as budgets
     from monitor import calls as calls
     from monitor import chunks as chunks
     from monitor import compaction as compaction
@@ -167,6 +168,7 @@ __all__ = [
 
 _ROOMS = (
     "adapters",
+    "budgets",
     "calls",
     "chunks",
     "compaction",

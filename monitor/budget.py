@@ -81,16 +81,22 @@ class Budget:
         it in the chain.
         """
         for budget in self.chain:
-            if budget.tokens is not None and budget.spent_tokens > budget.tokens:
-                detail = f"{budget.spent_tokens} tokens are used, {self._called(budget)} is {budget.tokens}"
-                return Stop(TerminateReason.TOKEN_LIMIT, detail, "Budget", budget.tokens, budget.spent_tokens)
-            if budget.usd is not None and budget.spent_usd > budget.usd + ROUNDING_USD:
-                detail = f"{budget.spent_usd:.4g} USD are spent, {self._called(budget)} is {budget.usd:g} USD"
-                return Stop(TerminateReason.COST_LIMIT, detail, "Budget", budget.usd, budget.spent_usd)
+            called = "the budget" if budget is self else "the budget that is shared with the run above"
+            if (stop := budget.overdrawn(called)) is not None:
+                return stop
         return None
 
-    def _called(self, budget: Budget) -> str:
-        return "the budget" if budget is self else "the budget that is shared with the run above"
+    def overdrawn(self, called: str) -> Stop | None:
+        """A `Stop` if more was spent than a limit of this budget itself allows. `called`: what its
+        message calls it.
+        """
+        if self.tokens is not None and self.spent_tokens > self.tokens:
+            detail = f"{self.spent_tokens} tokens are used, {called} is {self.tokens}"
+            return Stop(TerminateReason.TOKEN_LIMIT, detail, "Budget", self.tokens, self.spent_tokens)
+        if self.usd is not None and self.spent_usd > self.usd + ROUNDING_USD:
+            detail = f"{self.spent_usd:.4g} USD are spent, {called} is {self.usd:g} USD"
+            return Stop(TerminateReason.COST_LIMIT, detail, "Budget", self.usd, self.spent_usd)
+        return None
 
     def progress(self) -> Sequence[Met]:
         """How far each limit of the chain is used up, as `Condition.progress`."""

@@ -12,6 +12,7 @@
         SessionDamaged      the session's file is damaged, or is no session
         SessionTooNew       the session was written by a newer version
         SessionUnavailable  the disk is full, or the file cannot be read or written now
+        BudgetUnreachable   the store of a shared budget does not answer
       ToolError         raised by a tool: its message is what the model reads
       RecordedError     an exception of another process, read back from JSON; never raised
 
@@ -29,6 +30,7 @@ from monitor.reasons import ToolErrorKind
 
 __all__ = [
     "AdapterError",
+    "BudgetUnreachable",
     "ConfigError",
     "MissingExtra",
     "MonitorError",
@@ -235,6 +237,10 @@ class SessionUnavailable(StoreError):
     """The disk is full, the file is read only, or the disk has failed. Everything acknowledged
     before is stored. The write that raised this error is not acknowledged.
     """
+
+
+class BudgetUnreachable(StoreError):
+    """The store of a shared budget does not answer. Whether its last step was done is not known."""
 
 
 class ToolError(MonitorError):

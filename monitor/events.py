@@ -24,6 +24,7 @@ __all__ = [
     "ApprovalAnswered",
     "ApprovalRequested",
     "AttemptRetried",
+    "BudgetLost",
     "ChunkReceived",
     "CompactionFailed",
     "CompactionFinished",
@@ -381,6 +382,19 @@ class LimitWarning:
 
 
 @dataclass(slots=True, frozen=True)
+class BudgetLost:
+    """The store of the run's shared budget does not answer. Emitted once in a run."""
+
+    at_s: float
+    budget: str
+    detail: str
+    goes_on: bool
+    """The run goes on without the budget. False: it may use what it holds, and makes no further
+    call.
+    """
+
+
+@dataclass(slots=True, frozen=True)
 class WindowWarning:
     """The model's window is small for an agent, or unknown though a compaction was asked for.
     Emitted once, before the first model call.
@@ -639,6 +653,7 @@ Event: TypeAlias = (
     | Resumed
     | LimitWarning
     | WindowWarning
+    | BudgetLost
     | ContextFull
     | ContextNearlyFull
     | HistoryReduced

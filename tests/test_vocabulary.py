@@ -12,6 +12,7 @@ from monitor import errors
 from monitor.chunks import TurnFinished, UsageReport, check
 from monitor.errors import (
     AdapterError,
+    BudgetUnreachable,
     ConfigError,
     MissingExtra,
     MonitorError,
@@ -187,6 +188,7 @@ ERRORS: list[MonitorError] = [
     SessionDamaged("m"),
     SessionTooNew("s", 2, 1),
     SessionUnavailable("m"),
+    BudgetUnreachable("m"),
     ToolError("m"),
     RecordedError("builtins.OSError", "gone"),
 ]
@@ -198,7 +200,7 @@ def test_the_list_above_has_every_error_of_the_library():
 
 
 def test_the_tree_that_is_drawn_is_the_tree():
-    ends = "Error|Extra|Failed|Busy|Lost|Damaged|TooNew|Unavailable"
+    ends = "Error|Extra|Failed|Busy|Lost|Damaged|TooNew|Unavailable|Unreachable"
     drawn = re.findall(rf"^ +(\w+(?:{ends}))\b", errors.__doc__ or "", re.MULTILINE)
     assert drawn == [type(error).__name__ for error in ERRORS]
     lines = [line for line in (errors.__doc__ or "").splitlines() if line.strip().split(" ")[0] in drawn]

@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 
 import monitor
 from monitor.cli import _view
+from monitor.cli.budget import budget
 from monitor.cli.calibrate import calibrate
 from monitor.cli.compact import compact
 from monitor.cli.context import context
@@ -116,6 +117,10 @@ def agent_monitor(
       agent-monitor sessions list
 
     \b
+    Budgets that many processes share: what is spent, held and left:
+      agent-monitor budget show --store budgets.db
+
+    \b
     Watch what a real model writes, with a Gemini key:
       GEMINI_API_KEY=... agent-monitor demo --model gemini-2.5-flash
 
@@ -138,3 +143,4 @@ app.command()(judge_eval)
 app.command()(context)
 app.command()(compact)
 app.add_typer(sessions)
+app.add_typer(budget)

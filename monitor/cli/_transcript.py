@@ -16,6 +16,7 @@ from monitor.cli import _view
 from monitor.cli._outcome import failed
 from monitor.events import (
     AbortRequested,
+    BudgetLost,
     ChunkReceived,
     CompactionFailed,
     CompactionFinished,
@@ -54,6 +55,7 @@ _MARKS: Mapping[type[Event], tuple[str, str]] = {
     DetectionRaised: ("!", "yellow"),
     LimitWarning: ("!", "yellow"),
     WindowWarning: ("!", "yellow"),
+    BudgetLost: ("!", "yellow"),
     ContextFull: ("!", "yellow"),
     ContextNearlyFull: ("!", "yellow"),
     HistoryReduced: ("·", "dim"),

@@ -125,6 +125,11 @@ class RunContext:
         if self._rescue is not None:
             self._rescue.sent()
 
+    def request_tokens(self) -> int:
+        """About how many tokens the next request has: rather too many than too few."""
+        self._fullness.fixed(*self._fixed())
+        return self._fullness.meter.count().high
+
     def after_call(self, turn: Turn, *, several: bool) -> bool:
         """The answer has come. `several`: the provider's count is of several attempts.
 

@@ -17,6 +17,7 @@ from monitor.events import ChunkReceived, Nudged, RetryScheduled, ToolWithdrawn
 from monitor.harness.calls import Calls, shown
 from monitor.harness.context import RunContext
 from monitor.harness.delivery import Delivery
+from monitor.harness.holding import Holding
 from monitor.harness.job import Job
 from monitor.harness.judge_tasks import JudgeTasks
 from monitor.harness.options import RunOptions
@@ -48,7 +49,9 @@ class TurnLoop:
         calls: Calls,
         work: Interruptible,
         delivery: Delivery,
+        holding: Holding | None = None,
     ) -> None:
+        """`holding`: the part of a shared budget that this run may spend."""
         self._supervisor = supervisor
         self._core = core
         self._clock = clock
@@ -61,6 +64,7 @@ class TurnLoop:
         self._calls = calls
         self._work = work
         self._delivery = delivery
+        self._holding = holding
         self._emit = delivery.emit
         self._streams_opened = 0
         self._edits = 0
@@ -84,12 +88,12 @@ class TurnLoop:
                     async with aclosing(self._served(self._context.make())) as waiting:
                         async for _ in waiting:
                             yield
+                    await self._before_call()
                     if core.stop is not None:
                         break
                     if events:
                         yield
                     # The call, its stream, and the tool calls of its answer.
-                    await self._delivery.stored()
                     stream = self._reading = self._open()
                     results: dict[str, ToolResult] = {}
                     try:
@@ -203,6 +207,20 @@ class TurnLoop:
 
     def _heard(self, chunk: Chunk) -> None:
         self._delivery.queue.append(ChunkReceived(self._at(), self._core.turns, chunk))
+
+    async def _before_call(self) -> None:
+        """Reserve what the next call may use, and store what has happened. A shared budget that
+        cannot pay the call ends the run.
+        """
+        if self._core.stop is None and self._holding is not None:
+            holding, refused = self._holding, []
+
+            async def ask() -> None:
+                refused.append(await holding.before_call(self._context.request_tokens()))
+
+            if await self._work.under_deadlines(ask) and refused[0] is not None:
+                self._core.leave(refused[0], None, self._now())
+        await self._delivery.stored()
 
     def _after_call(self, turn: Turn) -> None:
         if turn.number and self._context.after_call(turn, several=self._delivery.retried_inside):

@@ -8,6 +8,7 @@ from typing import Any, get_args
 
 from monitor._util.checks import check_kind, check_part, check_parts, is_finite
 from monitor.budget import Budget
+from monitor.budgets.shared import SharedBudget
 from monitor.calls import CallLedger
 from monitor.conditions import Condition
 from monitor.context.forms import Form
@@ -71,7 +72,7 @@ class RunOptions:
         notes: Sequence[Notes] = (),
         outputs: Mapping[str, Any] | type | None = None,
         stop_when: Condition | None = _DEFAULT,
-        budget: Budget | None = None,
+        budget: Budget | SharedBudget | None = None,
         prices: Mapping[str, Price] | Price | None = None,
         detectors: Sequence[Detector] | None = _DEFAULT,
         judge: Judge | Sequence[Judge] | None = None,
@@ -98,7 +99,8 @@ class RunOptions:
         stop_when = None if stop_when is _DEFAULT else stop_when
         self.stop_when: Condition | None = stop_when
         check_kind("stop_when", stop_when, Condition, "a condition such as monitor.MaxTurns(30)")
-        check_kind("budget", budget, Budget, "a monitor.Budget")
+        check_kind("budget", budget, Budget | SharedBudget, "a monitor.Budget or a monitor.budgets.SharedBudget")
+        self.budget, self.shared_budget = _apart(budget)
         if policy is not None:
             check_part("policy", policy, "decide")
         check_kind("plan", plan, Plan, "a monitor.Plan")
@@ -123,11 +125,12 @@ class RunOptions:
         self.prices = prices
         self.price: Price | None = price_of(prices, model.name)
         preflight(self.outputs, plan, self.tools, tool_choice)
-        must_know_price(self.price, stop_when, budget, model.name, f"prices={{{model.name!r}: monitor.Price(...)}}")
+        must_know_price(
+            self.price, stop_when, self.budget, model.name, f"prices={{{model.name!r}: monitor.Price(...)}}"
+        )
         self.tool_choice: ToolChoice = tool_choice
         self._said = render(instructions, variables or {}) if instructions is not None else None
         self.given: Given = self.taken_in(history)
-        self.budget = budget
         self.detectors: Sequence[Detector] | None = (
             None if detectors is _DEFAULT else check_parts("detectors", detectors or (), "observe")
         )
@@ -174,6 +177,11 @@ def _readable(tools: Registry, store: ArtifactStore | None) -> Registry:
     if store is not None and READ not in tools:
         tools.toolsets += (ArtifactTools(store),)
     return tools
+
+
+def _apart(budget: Budget | SharedBudget | None) -> tuple[Budget | None, SharedBudget | None]:
+    """The budget of this process, and that of many."""
+    return (None, budget) if isinstance(budget, SharedBudget) else (budget, None)
 
 
 def _check_choice(name: str, given: object, known: Sequence[str]) -> None:

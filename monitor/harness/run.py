@@ -31,6 +31,7 @@ import anyio.lowlevel
 
 from monitor._util.quoting import foreign
 from monitor.budget import Budget
+from monitor.budgets.shared import SharedBudget
 from monitor.compaction.records import CompactionResult
 from monitor.conditions import Condition, MaxTurns, Timeout
 from monitor.conditions.base import AnyOf
@@ -48,6 +49,7 @@ from monitor.harness.calls import Calls
 from monitor.harness.checks import ending_by, must_know_price
 from monitor.harness.context import context_of, frontier, interrupted
 from monitor.harness.delivery import Delivery
+from monitor.harness.holding import Holding
 from monitor.harness.judge_tasks import JudgeTasks
 from monitor.harness.loop import TurnLoop
 from monitor.harness.options import RunOptions, checked_session
@@ -162,16 +164,17 @@ class Run:
         outputs = supervisor.outputs.fresh() if supervisor.outputs is not None else None
         self._goal = Goal(outputs, plan, max_nudges=supervisor.max_nudges)
         tools = supervisor.tools.copy()
-        own = (supervisor.budget,) if supervisor.budget is not None else ()
-        budgets = own if caller is None else (*own, *(budget.share() for budget in caller.budgets))
         supervisors = (supervisor, *(caller.supervisors if caller is not None else ()))
+        price = supervisor.price if caller is None else _price_known_to(supervisors)
+        self._holding = self._held(supervisor.shared_budget, price)
+        budgets = _budgets(supervisor, self._holding, caller)
         self._core = RunCore(
             stop_when=_limits_of(supervisor, as_tool=bool(as_tool)),
             detectors=default_detectors() if supervisor.detectors is None else copy.deepcopy(supervisor.detectors),
             policy=copy.deepcopy(supervisor.policy),
             emit=self._emit,
             keep_text_chars=supervisor.keep_text_chars,
-            price=supervisor.price if caller is None else _price_known_to(supervisors),
+            price=price,
             budgets=budgets,
             goal=self._goal,
             last_turn=supervisor.last_turn,
@@ -256,6 +259,7 @@ class Run:
             calls=calls,
             work=self._work,
             delivery=self._delivery,
+            holding=self._holding,
         )
         self._phase: RunPhase = "idle"
         self._thread = threading.get_ident()
@@ -392,7 +396,7 @@ class Run:
             self._at_work = False
             await self._context.close()  # a compaction may have been requested before the first turn
             self._end(ending, error)
-            await self._store_end()
+            await self._settle()
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return self
@@ -410,7 +414,7 @@ class Run:
                 await self._driver.__anext__()
             except StopAsyncIteration:
                 self._end(None, None)
-                await self._store_end()
+                await self._settle()
             except Exception as error:
                 if isinstance(error, ConfigError):  # the caller's own mistake
                     self._end(ending_by(error), error)
@@ -459,8 +463,13 @@ class Run:
             self._caller.called.discard(self)
             self._caller.wake()
 
-    async def _store_end(self) -> None:
-        """Write the end of the run into its session."""
+    async def _settle(self) -> None:
+        """Write the end of the run into its session, and settle what it holds of a shared
+        budget.
+        """
+        holding, self._holding = self._holding, None
+        if holding is not None:
+            await holding.close()
         session, self._session = self._session, None
         if session is None:
             return
@@ -486,6 +495,12 @@ class Run:
         self._core.part(self.id, goes_on=fault is not None or self.outcome.reason is TerminateReason.PAUSED)
         self._delivery.hand_out_end(self.outcome)
 
+    def _held(self, shared: SharedBudget | None, price: Price | None) -> Holding | None:
+        if shared is None:
+            return None
+        at = lambda: self._core.at(self._now())  # noqa: E731 - the core is made later
+        return Holding(shared, run_id=self.id, price=price, clock=self._clock, emit=self._emit, at=at)
+
     def _reply(self) -> AssistantMessage | None:
         """The message that the model has just made, without results."""
         content, turn = self._core.reply(self._supervisor.looped_text), self._core.turn
@@ -500,6 +515,13 @@ class Run:
 
     def _repaired(self, repairs: tuple[Repair, ...], problems: tuple[str, ...]) -> None:
         self._emit(HistoryRepaired(self._core.at(self._now()), self._core.turns, repairs, problems))
+
+
+def _budgets(supervisor: RunOptions, holding: Holding | None, caller: Caller | None) -> tuple[Budget, ...]:
+    """Its own, what it holds of a shared one, and a share of each of its caller's."""
+    own = (supervisor.budget, holding.grant if holding is not None else None)
+    above = caller.budgets if caller is not None else ()
+    return (*(budget for budget in own if budget is not None), *(budget.share() for budget in above))
 
 
 def _record_of(id: str, task: str, caller: Caller | None, as_tool: str, call: str) -> RunRecord:

@@ -101,6 +101,9 @@ NOTES: Final[Mapping[type, Callable[[Any], Note]]] = {
         "monitor.stream_continued", {"monitor.turn": event.turn, "monitor.model_call": event.model_call}
     ),
     events.WindowWarning: lambda event: Note("monitor.window_warning", {"monitor.tokens": event.tokens or 0}),
+    events.BudgetLost: lambda event: Note(
+        "monitor.budget_lost", {"monitor.budget": event.budget, "monitor.goes_on": event.goes_on}, guardrail=True
+    ),
     events.ContextNearlyFull: lambda event: Note(
         "monitor.context_nearly_full", {"monitor.tokens": event.tokens, "monitor.limit": event.limit_tokens}
     ),

@@ -15,6 +15,7 @@ from monitor.events import (
     ApprovalAnswered,
     ApprovalRequested,
     AttemptRetried,
+    BudgetLost,
     ChunkReceived,
     CompactionFailed,
     CompactionFinished,
@@ -143,6 +144,8 @@ def _words(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912, PLR0915 - one 
             return f"limit near, {source}: {value:g} of {limit:g}"
         case WindowWarning(detail=detail):
             return detail
+        case BudgetLost(budget=budget, detail=detail, goes_on=goes_on):
+            return f"shared budget {budget}: {detail}; {'going on without it' if goes_on else 'no further call'}"
         case ContextFull(detail=detail):
             return f"context full: {detail}"
         case ContextNearlyFull(tokens=tokens, limit_tokens=limit):

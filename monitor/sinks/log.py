@@ -11,6 +11,7 @@ import structlog
 
 from monitor._util.codec import tag_of
 from monitor.events import (
+    BudgetLost,
     CompactionFailed,
     ContextFull,
     ContextNearlyFull,
@@ -26,6 +27,7 @@ from monitor.events import (
 )
 
 _LOUD = (
+    BudgetLost,
     LimitWarning,
     WindowWarning,
     ContextNearlyFull,

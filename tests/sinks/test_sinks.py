@@ -16,6 +16,7 @@ from monitor.chunks import ToolCall
 from monitor.errors import StoreError
 from monitor.events import (
     AbortRequested,
+    BudgetLost,
     CompactionFailed,
     CompactionSkipped,
     ContextFull,
@@ -272,6 +273,7 @@ LOUDNESS: list[tuple[Event, str, str]] = [
     (AbortRequested(1.0, "why"), "abort_requested", "DEBUG"),
     (FAILED, "stream_failed", "WARNING"),
     (LimitWarning(1.0, "max_turns", 24, 30), "limit_warning", "WARNING"),
+    (BudgetLost(0.0, "team", "it is gone", goes_on=False), "budget_lost", "WARNING"),
     (WindowWarning(0.0, 20_000, "the window is small"), "window_warning", "WARNING"),
     (
         ContextFull(at_s=1.0, turn=3, tokens=90_000, usable_tokens=85_000, detail="85,000 may be used"),
