@@ -421,7 +421,7 @@ class Run:
                     raise
                 self._core.fail(error, "run", self._now())  # an error of the caller's code that was not caught before
                 self._end(None, None)
-                await self._store_end()
+                await self._settle()
             # a cancellation from outside, or the end of the program: the run cannot go on after it
             except BaseException as error:
                 if current_task() is None:
