@@ -80,7 +80,9 @@ class Unspeakable:
         raise RuntimeError
 
 
-@pytest.mark.parametrize("value", [10**5_000, [10**5_000], {"n": 10**5_000}, Unspeakable(), float("nan"), "\ud800"])
+@pytest.mark.parametrize(
+    "value", [10**5_000, [10**5_000], {"n": 10**5_000}, Unspeakable(), float("nan"), "\ud800"], ids=lambda _: "value"
+)
 def test_no_argument_keeps_a_rule_from_being_asked(value: object):
     rules = Rules([Rule(name="all", tool="*", arguments={"n": "*"}, decision="deny")])
     assert rules.judge("count", {"n": value}).decision == "deny"  # type: ignore[union-attr]
