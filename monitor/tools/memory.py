@@ -207,8 +207,8 @@ class FileMemory(ToolGroup):
 
 
 def with_notes(instructions: str | None, notes: Sequence[Notes]) -> str | None:
-    """`instructions` with the texts of `notes` behind them. Models and people wrote them, so nothing
-    in them is read as the monitor's.
+    """`instructions` with the texts of `notes` behind them. Models and people wrote them, so
+    nothing in them is read as the monitor's.
     """
     texts = [foreign(text) for one in notes if (text := one.text())]
     if not texts:
