@@ -28,7 +28,7 @@ class Surroundings:
     turns: Callable[[], int] = lambda: 0
     """The number of turns so far."""
     facts: Callable[[], PinnedFacts] = PinnedFacts
-    """What is known besides the messages."""
+    """The outputs and the plan, which a summary must not lose."""
     charge: Callable[[AskCost], None] = lambda _: None
     """Charge the run for a summary."""
 
