@@ -6,9 +6,10 @@ detector.
 The peer is `LoopDetectionService` of the npm package named below, installed once into the system's
 temporary folder and driven by `gemini_worker.mjs`; without node or npm its columns stay empty.
 Texts are made from the recorded runs in `fixtures/transcripts`, with a fixed seed; how the slow
-ones are found: `_worst_text`. Peer and ours take turns; cells are medians. The peer reads a prefix
-that keeps a cell near a second (its cost per delta grows until its history of 5000 characters is
-full, which every prefix exceeds).
+ones are found: `_worst_text`. Peer and ours take turns; cells are medians of processor time, which
+other programs change little (the peer's includes the helper threads of node). The peer reads a
+prefix that keeps a cell near a second (its cost per delta grows until its history of 5000
+characters is full, which every prefix exceeds).
 """
 
 from __future__ import annotations
@@ -183,12 +184,12 @@ def installed() -> Path | None:
 
 
 def ns_per_char(make: Callable[[], Feed], deltas: Sequence[str]) -> float:
-    """One pass with a new detector."""
+    """Processor time of one pass with a new detector."""
     feed = make()
-    start = time.perf_counter_ns()
+    start = time.process_time_ns()
     for delta in deltas:
         feed(delta)
-    return (time.perf_counter_ns() - start) / sum(map(len, deltas))
+    return (time.process_time_ns() - start) / sum(map(len, deltas))
 
 
 def all_defaults() -> Feed:

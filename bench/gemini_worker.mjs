@@ -1,6 +1,6 @@
 // node gemini_worker.mjs PACKAGE_FOLDER: Gemini CLI's own LoopDetectionService, fed what bench/detectors.py sends.
 // A line in: {"file": JSON list of deltas, "limit": how many of them (0: all), "first": stop at the first verdict}.
-// A line out: {"ns", "chars", "at": UTF-16 offset of the first verdict or -1, "fired"}.
+// A line out: {"ns": processor time, "chars", "at": UTF-16 offset of the first verdict or -1, "fired"}.
 import fs from 'node:fs';
 import path from 'node:path';
 import readline from 'node:readline';
@@ -40,7 +40,7 @@ readline.createInterface({ input: process.stdin }).on('line', (line) => {
   const service = new LoopDetectionService(config);
   service.reset('prompt', 'user');
   let chars = 0, at = -1, fired = 0;
-  const start = process.hrtime.bigint();
+  const start = process.cpuUsage();
   for (const event of events) {
     chars += event.value.length;
     if (!fires(service, event)) continue;
@@ -49,5 +49,6 @@ readline.createInterface({ input: process.stdin }).on('line', (line) => {
     if (first) break;
     service.reset('prompt', 'user');
   }
-  console.log(JSON.stringify({ ns: Number(process.hrtime.bigint() - start), chars, at, fired }));
+  const { user, system } = process.cpuUsage(start);
+  console.log(JSON.stringify({ ns: 1000 * (user + system), chars, at, fired }));
 });

@@ -4,6 +4,7 @@ or silent loss.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -203,8 +204,10 @@ async def test_a_coroutine_that_was_never_awaited_is_closed_without_a_warning() 
     async def opens() -> AsyncIterator[str]:
         raise AssertionError
 
-    async with monitor.watch(opens()):
+    async with monitor.watch(opening := opens()) as watched:
         pass
+    assert watched.outcome.closed
+    assert inspect.getcoroutinestate(opening) == inspect.CORO_CLOSED
 
 
 async def test_a_source_that_turns_our_wake_up_into_an_error_of_its_own_still_gives_our_reason() -> None:

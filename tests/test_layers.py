@@ -154,7 +154,7 @@ def test_modules_import_where_a_name_is_defined_and_not_from_the_front_door():
 
 def test_no_module_imports_itself_by_a_detour():
     graph = {module: {target(use.name) for use in uses if use.eager} - {"", module} for module, uses in IMPORTS.items()}
-    TopologicalSorter(graph).prepare()  # raises CycleError with the circle
+    assert len(list(TopologicalSorter(graph).static_order())) >= len(graph)  # else CycleError with the circle
 
 
 def test_the_contract_of_the_pure_rooms_follows_from_the_layers():

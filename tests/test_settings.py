@@ -113,11 +113,11 @@ def test_every_option_of_every_class_can_be_set_to_its_default():
         for option, parameter in inspect.signature(cls).parameters.items():
             value: Any = parameter.default
             if value is None or isinstance(value, int | str):
-                Settings({name: {option: False if value is None else value}})
-            elif isinstance(value, tuple):
-                Settings({name: {option: list(value)}})
+                given: Any = False if value is None else value
             else:
-                Settings({name: {option: {}}})
+                given = list(value) if isinstance(value, tuple) else {}
+            made = Settings({"detectors": [name], name: {option: given}}).detectors()
+            assert [type(one) for one in made] == [cls], option
 
 
 def test_all_detectors_may_be_off():

@@ -12,7 +12,7 @@ from rich.console import Console
 from monitor.cli import _view
 from monitor.transcripts import Corpus
 from monitor.transcripts.corpus import BOM, GZIP_MAGIC
-from monitor.transcripts.kinds import HEAD_BYTES, kind_of
+from monitor.transcripts.kinds import EVENTS, HEAD_BYTES, RUN, kind_of
 
 SHOWN: Final = 3
 """How many lines of a file are named. If a file is not understood, mostly all lines have the same
@@ -40,9 +40,12 @@ def complain_of(console: Console, corpus: Corpus, name: str, runs: int, *, whole
         )
         return 1
     first = corpus.bad_lines[0]
-    lines = "its one line" if corpus.bad == 1 else f"none of its {corpus.bad:,} lines"
-    is_none = "is not a recorded run" if corpus.bad == 1 else "is a recorded run"
-    _view.complain(console, f"{name}:{first.line}: {first.message}; {lines} {is_none}{what}")
+    told = f"{name}:{first.line}: {first.message}"
+    if kind not in {RUN, EVENTS}:  # else the message says what is wrong with it
+        lines = "its one line" if corpus.bad == 1 else f"none of its {corpus.bad:,} lines"
+        is_none = "is not a recorded run" if corpus.bad == 1 else "is a recorded run"
+        told += f"; {lines} {is_none}{what}"
+    _view.complain(console, told)
     return corpus.bad
 
 

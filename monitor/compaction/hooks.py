@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from monitor.compaction.records import CompactionError, CompactionResult
@@ -85,42 +85,38 @@ class CompactionHook:
                 raise ConfigError(f"a hook is a function, not {given!r}")
 
 
-@dataclass(slots=True, frozen=True, kw_only=True)
+@dataclass(slots=True)
 class Wishes:
     """The answers of all hooks together."""
 
-    hints: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    hints: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     prompt: str | None = None
     messages: tuple[Message, ...] | None = None
-    warnings: tuple[str, ...] = ()
+    warnings: list[str] = field(default_factory=list)
 
 
 async def ask_before(hooks: Sequence[CompactionHook], asked: CompactionAsked) -> Wishes:
     """Ask the hooks in order. Each hook receives the messages as the earlier hooks left them.
     Raises `CompactionError` for a hook that cancels.
     """
-    hints: list[str] = []
-    notes: list[str] = []
-    warnings: list[str] = []
-    prompt: str | None = None
-    messages: tuple[Message, ...] | None = None
+    wishes = Wishes()
     for hook in hooks:
-        wanted = await _answer(hook.before, asked, "before the compaction", warnings)
+        wanted = await _answer(hook.before, asked, "before the compaction", wishes.warnings)
         if wanted is None:
             continue
         if not isinstance(wanted, BeforeCompaction):
-            warnings.append(f"a hook answers with a BeforeCompaction or None, not {wanted!r}")
+            wishes.warnings.append(f"a hook answers with a BeforeCompaction or None, not {wanted!r}")
             continue
         if wanted.cancel is not None:
             raise CompactionError(CompactionFailure.CANCELLED, f"a hook cancelled it: {wanted.cancel}")
-        hints += [wanted.context] if wanted.context else []
-        notes += [wanted.note] if wanted.note else []
-        prompt = wanted.prompt or prompt
+        wishes.hints += filter(None, (wanted.context,))
+        wishes.notes += filter(None, (wanted.note,))
+        wishes.prompt = wanted.prompt or wishes.prompt
         if wanted.messages is not None:
-            messages = tuple(wanted.messages)
-            asked = replace(asked, messages=messages)
-    return Wishes(hints=tuple(hints), notes=tuple(notes), prompt=prompt, messages=messages, warnings=tuple(warnings))
+            wishes.messages = tuple(wanted.messages)
+            asked = replace(asked, messages=wishes.messages)
+    return wishes
 
 
 async def tell_after(hooks: Sequence[CompactionHook], result: CompactionResult) -> list[str]:

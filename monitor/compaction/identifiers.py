@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain
 from typing import Any, Final
 
@@ -31,6 +32,10 @@ MOST_NOTES: Final = 8
 """The most notes. OpenClaw keeps as many failures, of the same length."""
 MOST_FILES: Final = 100
 MOST_ARTIFACTS: Final = 50
+MOST_REMEMBERED: Final = 4_096
+"""The most names whose kind and family are remembered: every compaction asks for those of the
+earlier ones again.
+"""
 ARTIFACTS_PER_CALL: Final = 3
 
 _TOKEN: Final = re.compile(r"""</[\w:.-]*|[A-Za-z][A-Za-z0-9+.-]{0,20}://[^\s<>"'`|]+|[^\s<>"'`(){}\[\]|,;*=]+""")
@@ -89,6 +94,7 @@ def identifiers(text: str) -> list[str]:
     return sorted(kinds, key=lambda word: kinds[word])
 
 
+@lru_cache(maxsize=MOST_REMEMBERED)
 def _kind(word: str) -> int | None:
     found = _ANY_KIND.fullmatch(word)
     return found.lastindex - 1 if found is not None and found.lastindex else None
@@ -221,6 +227,7 @@ def remembered(new: Iterable[str], old: Iterable[str], *, most: int, said: Calla
     return tuple(place[2] for place in places if place in chosen)
 
 
+@lru_cache(maxsize=MOST_REMEMBERED)
 def family(name: str) -> str:
     """Equal for names that differ only in numbers, hashes and random letters behind a digit."""
     return _NUMBERS.sub("0", _LETTERS_AND_DIGITS.sub(lambda found: "x" if _is_hash(found[0]) else found[0], name))

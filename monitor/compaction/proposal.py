@@ -329,7 +329,7 @@ class _Pipeline:
 
     def _task(self, rung: Rung, covered: Messages, facts: PinnedFacts, pinned: str) -> SummaryTask:
         return SummaryTask(
-            messages=self._wishes.messages if self._wishes.messages is not None else covered,
+            messages=self._wishes.messages or covered,
             previous=self._earlier[0] if self._earlier else None,
             template=self._preset.template,
             pinned=pinned,
@@ -337,7 +337,7 @@ class _Pipeline:
             details=facts.details,
             max_tokens=rung.summary_tokens,
             split_turn=rung.cut.turn_start is not None,
-            hints=self._wishes.hints,
+            hints=tuple(self._wishes.hints),
             prompt=self._wishes.prompt,
         )
 

@@ -48,7 +48,6 @@ class Fullness:
         """The window as known by now: the provider's error may state that it is smaller."""
         self._headroom = headroom
         self._usable = headroom.usable(window)
-        self._fixed: tuple[str | None, tuple[ToolSpec, ...]] = (None, ())
         self.meter: ContextMeter = ContextMeter(history)
         self._told = False
 
@@ -57,20 +56,13 @@ class Fullness:
         """Whether the context was full at the last check."""
         return self._told
 
-    def fixed(self, instructions: str | None, tools: Sequence[ToolSpec]) -> None:
-        """Set what every request carries beside the history."""
-        fixed = (instructions, tuple(tools))
-        if fixed != self._fixed:
-            self._fixed = fixed
-            self.meter.fixed(*fixed)
-
     def before_call(self, instructions: str | None, tools: Sequence[ToolSpec]) -> Full | None:
         """Check the request that is about to be sent with `instructions` and `tools`. Returns a
         `Full` if the context is full now, and was not reported before.
         """
         if self._usable is None:
             return None
-        self.fixed(instructions, tools)
+        self.meter.fixed(instructions, tools)
         count = self.meter.count()
         self.meter.sent()
         return self._told_once(

@@ -234,6 +234,8 @@ class ContextMeter:
 
     def __init__(self, history: History, *, instructions: str | None = None, tools: Sequence[ToolSpec] = ()) -> None:
         self._history = history
+        self.instructions: str | None = None
+        self.tools: tuple[ToolSpec, ...] = ()
         self._fixed = Size()
         self._totals = [Size()]
         """Sums of all sizes before each message, and behind the last."""
@@ -245,7 +247,10 @@ class ContextMeter:
 
     def fixed(self, instructions: str | None, tools: Sequence[ToolSpec] = ()) -> None:
         """Set what every request carries beside the history. Call it again when that changes."""
-        self._fixed = size_of_text(instructions or "") + size_of_tools(tools)
+        fixed = (instructions, tuple(tools))
+        if fixed != (self.instructions, self.tools):
+            self.instructions, self.tools = fixed
+            self._fixed = size_of_text(instructions or "") + size_of_tools(tools)
 
     @property
     def scale(self) -> float:

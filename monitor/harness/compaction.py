@@ -22,12 +22,12 @@ from monitor.context.tokens import ContextMeter
 from monitor.context.window import NEVER_FULL, Window, window_of
 from monitor.errors import ConfigError
 from monitor.harness.compactor import Compactor
+from monitor.harness.reports import Surroundings
 from monitor.harness.streams.clock import Clock, SystemClock
 from monitor.messages import Message
 from monitor.models import Model, ToolSpec
 from monitor.reasons import PRESSING, CompactionReason
 from monitor.sinks.base import EventSink, FanOut
-from monitor.usage import AskCost
 
 CLOSE_GRACE_S = 2.0
 """Seconds that closing a model's stream may take, as for a run."""
@@ -94,22 +94,23 @@ class Compaction(Preset):
         _check(model, instructions, tools, facts)
         if form is not None and form not in get_args(Form):
             raise ConfigError(f"form is one of {', '.join(get_args(Form))}, not {form!r}")
-        history, run = History(recognised(tuple(messages))), _Alone(clock or SystemClock())
+        history, time = History(recognised(tuple(messages))), clock or SystemClock()
+        began = time.now()
         compactor = Compactor(
             self,
             history,
             model=writes,
             window=window_of(model.name if model is not None else None, config=window),
             meter=ContextMeter(history, instructions=instructions, tools=tools),
-            run=run,
-            emit=FanOut(check_parts("sinks", sinks, "emit")).emit,
-            facts=lambda: facts or PinnedFacts(),
-            clock=run.clock,
-            close_grace_s=CLOSE_GRACE_S,
-            wake=lambda: None,
+            run=Surroundings(
+                clock=time,
+                emit=FanOut(check_parts("sinks", sinks, "emit")).emit,
+                close_grace_s=CLOSE_GRACE_S,
+                at=lambda now: now - began,
+                facts=lambda: facts or PinnedFacts(),
+            ),
             form=form,
         )
-        compactor.when.fixed(instructions, tools)
         try:
             return await compactor.compact(reason)
         finally:
@@ -189,19 +190,3 @@ def _check(model: object, instructions: object, tools: Sequence[object], facts: 
             )
     if facts is not None and not isinstance(facts, PinnedFacts):
         raise ConfigError(f"facts takes a monitor.compaction.PinnedFacts, not {facts!r}")
-
-
-class _Alone:
-    """What a compactor needs of a run, where there is none."""
-
-    turns = 0
-
-    def __init__(self, clock: Clock) -> None:
-        self.clock = clock
-        self._began = clock.now()
-
-    def at(self, now: float) -> float:
-        return now - self._began
-
-    def charge_compaction(self, cost: AskCost, now: float) -> None:
-        """Nothing: the result has the cost."""

@@ -8,7 +8,6 @@ ended is thrown away.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -21,7 +20,7 @@ from monitor.compaction.base import Checkpoint, Progress
 from monitor.compaction.extractive import Extractive
 from monitor.compaction.hooks import may_continue, tell_after
 from monitor.compaction.measure import Situation
-from monitor.compaction.pinned import PinnedFacts, acknowledgement, head_of_messages
+from monitor.compaction.pinned import acknowledgement, head_of_messages
 from monitor.compaction.preset import Preset
 from monitor.compaction.proposal import Proposal, continue_message, propose
 from monitor.compaction.records import CompactionError, CompactionRecord, CompactionResult, of_one_run
@@ -35,17 +34,15 @@ from monitor.context.tokens import ContextMeter
 from monitor.context.turns import head_of, unread_from
 from monitor.context.window import Window
 from monitor.errors import describe
-from monitor.events import Event
 from monitor.harness.due import Due
 from monitor.harness.job import OVER, Job
 from monitor.harness.pruning import Pruning
 from monitor.harness.reports import Reports, Surroundings
 from monitor.harness.streams.ask import ask_turn
 from monitor.harness.streams.background import Background
-from monitor.harness.streams.clock import Clock
 from monitor.harness.streams.wait import is_leaked
 from monitor.messages import UserMessage
-from monitor.models import Model, ModelRequest, ToolSpec
+from monitor.models import Model, ModelRequest
 from monitor.outcome import Turn
 from monitor.reasons import PRESSING, SKIPPED, CompactionFailure, CompactionReason
 from monitor.usage import AskCost
@@ -62,10 +59,8 @@ that part may have been the cause.
 class Compactor:
     """Keeps one run's history inside the window.
 
-    `facts` returns what is known besides the messages. `wake` is called after each charge, so that
-    a pending read sees the new cost. `form`: the provider's form of the history. `driven`: a run
-    adds the model's answers to the history, so an answer or a request follows a summary; else the
-    caller's user speaks next.
+    `form`: the provider's form of the history. `driven`: a run adds the model's answers to the
+    history, so an answer or a request follows a summary; else the caller's user speaks next.
     """
 
     def __init__(
@@ -77,11 +72,6 @@ class Compactor:
         window: Window,
         meter: ContextMeter,
         run: Surroundings,
-        emit: Callable[[Event], None],
-        facts: Callable[[], PinnedFacts],
-        clock: Clock,
-        close_grace_s: float,
-        wake: Callable[[], None],
         form: Form | None = None,
         driven: bool = False,
     ) -> None:
@@ -93,11 +83,7 @@ class Compactor:
         self._model = model
         self._meter = meter
         self._run = run
-        self.reports = Reports(run, emit, clock)
-        self._facts = facts
-        self._clock = clock
-        self._close_grace_s = close_grace_s
-        self._wake = wake
+        self.reports = Reports(run)
         self._form: Form | None = form
         self._driven = driven
         self.when = Due(preset, history, meter, window)
@@ -121,11 +107,8 @@ class Compactor:
 
     # --- when
 
-    def due(self, instructions: str | None, tools: Sequence[ToolSpec]) -> CompactionReason | None:
-        """Why the next request, with `instructions` and `tools`, must be made smaller before it is
-        sent; `None`: it need not be.
-        """
-        self.when.fixed(instructions, tools)
+    def due(self) -> CompactionReason | None:
+        """Why the next request must be made smaller before it is sent; `None`: it need not be."""
         reason = self.when.before_request()
         if self.when.marks.high is not None and self.when.warns():
             self.reports.nearly_full(self.when.count.tokens, self.when.marks.high)
@@ -163,7 +146,8 @@ class Compactor:
         return job
 
     def _new_job(self, preset: Preset, model: Model | None, situation: Situation, *, waited_for: bool) -> Job:
-        return Job(preset, model, situation, self._clock, close_grace_s=self._close_grace_s, waited_for=waited_for)
+        run = self._run
+        return Job(preset, model, situation, run.clock, close_grace_s=run.close_grace_s, waited_for=waited_for)
 
     def _set_to_work(self, job: Job) -> None:
         self.job = job
@@ -175,8 +159,8 @@ class Compactor:
         )
 
     def _snapshot(self) -> Snapshot:
-        request = ModelRequest(self.history.messages, self.when.instructions, self.when.tools)
-        return snapshot(request, self._run.turns)
+        request = ModelRequest(self.history.messages, self._meter.instructions, self._meter.tools)
+        return snapshot(request, self._run.turns())
 
     def _situation(self, reason: CompactionReason, harder: int) -> Situation:
         history, when = self.history, self.when
@@ -187,15 +171,15 @@ class Compactor:
             messages=history.messages,
             version=history.version,
             head=head,
-            instructions=when.instructions,
-            tools=when.tools,
+            instructions=self._meter.instructions,
+            tools=self._meter.tools,
             marks=when.marks,
             tokens=when.count.tokens,
             reported=when.count.reported > 0,
             scale=self._meter.scale,
             reason=reason,
             harder=harder,
-            facts=self._facts(),
+            facts=self._run.facts(),
             form=self._form,
             originals_before=history.originals_before,
             read=when.read,
@@ -263,7 +247,7 @@ class Compactor:
     async def _ask(self, job: Job, model: Model, request: ModelRequest) -> Turn:
         job.raise_unless_wanted()
         self.reports.begun(job)
-        left = job.deadline - self._clock.now()
+        left = job.deadline - self._run.clock.now()
         if left <= 0:
             raise TimeoutError(self._too_slow)
         job.model_calls += 1
@@ -271,15 +255,14 @@ class Compactor:
             model,
             request,
             timeout_s=left,
-            clock=self._clock,
-            close_grace_s=self._close_grace_s,
+            clock=self._run.clock,
+            close_grace_s=self._run.close_grace_s,
             charge=partial(self._charge, job),
         )
 
     def _charge(self, job: Job, cost: AskCost) -> None:
         job.cost += cost
-        self._run.charge_compaction(cost, self._clock.now())
-        self._wake()
+        self._run.charge(cost)
 
     def _progressed(self, job: Job, progress: Progress) -> None:
         """A part is done. The first part gives the job as much time again."""
@@ -442,7 +425,7 @@ class Compactor:
         job, tasks = self.job, self._tasks()
         try:
             if tasks:
-                with anyio.move_on_after(self._close_grace_s, shield=True):
+                with anyio.move_on_after(self._run.close_grace_s, shield=True):
                     for task in tasks:
                         await task.wait()
         finally:

@@ -18,16 +18,16 @@ from monitor.context.fullness import Full, Fullness
 from monitor.context.history import History
 from monitor.context.overflow import Overflow
 from monitor.context.tokens import total_tokens
+from monitor.context.trigger import DEFAULT as HEADROOM
 from monitor.context.window import NEVER_FULL, Window
 from monitor.errors import ConfigError
-from monitor.events import ContextFull, Event, WindowWarning
+from monitor.events import ContextFull, WindowWarning
 from monitor.goal.goal import Goal
 from monitor.harness.compaction import DEFAULT
 from monitor.harness.compactor import Compactor
 from monitor.harness.job import OVER, Job
 from monitor.harness.reports import Surroundings
 from monitor.harness.rescue import Rescue, overflow_of
-from monitor.harness.streams.clock import Clock
 from monitor.models import Model, ToolSpec
 from monitor.outcome import Turn
 from monitor.reasons import CompactionFailure, CompactionReason, TerminateReason
@@ -58,30 +58,37 @@ class RunContext:
     """Measures the context of one run, and reports a full one. With a compactor, it keeps the
     context inside the window: compacts it in time, and after a refusal.
 
-    `fixed`: what the next request carries besides the history. `warning`: emitted as a
-    `WindowWarning` before the first request.
+    `fixed`: what the next request carries besides the history. `compaction`: `None` measures and
+    reports, and changes nothing.
     """
 
     def __init__(
         self,
-        fullness: Fullness,
+        compaction: Preset | None,
+        history: History,
         *,
+        model: Model,
+        window: Window,
         run: Surroundings,
-        emit: Callable[[Event], None],
         fixed: Callable[[], Fixed],
-        clock: Clock,
-        compactor: Compactor | None = None,
-        warning: str | None = None,
+        form: Form | None,
     ) -> None:
-        self._fullness = fullness
         self._run = run
-        self._emit = emit
         self._fixed = fixed
-        self._clock = clock
-        self._compactor = compactor
-        self._rescue = Rescue(compactor) if compactor is not None else None
-        self._warning = warning
+        self._fullness = Fullness(history, window, compaction.headroom if compaction is not None else HEADROOM)
+        self._compactor: Compactor | None = None
+        self._rescue: Rescue | None = None
+        self._warning: str | None = None
+        """Emitted as a `WindowWarning` before the first request."""
         self._cut_off: Overflow | None = None
+        if compaction is None:
+            return
+        self._compactor = Compactor(
+            compaction, history, model=model, window=window, meter=self._fullness.meter, run=run, form=form, driven=True
+        )
+        self._rescue = Rescue(self._compactor)
+        if compaction is not DEFAULT and window.tokens is None:
+            self._warning = f"the window of {model.name} is not known: {NEVER_FULL}"
 
     # --- a request, and its answer
 
@@ -96,13 +103,12 @@ class RunContext:
         if compactor is None:
             return
         if self._warning is not None:
-            self._emit(WindowWarning(self._at(), None, self._warning))
+            self._run.emit(WindowWarning(self._run.at_s, None, self._warning))
             self._warning = None
         failed: CompactionError | None = None
         for _ in range(MOST_COMPACTIONS):
-            instructions, tools = self._fixed()
-            self._fullness.fixed(instructions, tools)
-            reason = compactor.due(instructions, tools)
+            self._fullness.meter.fixed(*self._fixed())
+            reason = compactor.due()
             if reason is None:
                 break
             waits = compactor.when.waits_for(reason)
@@ -167,18 +173,15 @@ class RunContext:
 
     def _report(self, full: Full | None) -> None:
         if full is not None:
-            self._emit(
+            self._run.emit(
                 ContextFull(
-                    at_s=self._at(),
-                    turn=self._run.turns,
+                    at_s=self._run.at_s,
+                    turn=self._run.turns(),
                     tokens=full.tokens,
                     usable_tokens=full.usable_tokens,
                     detail=full.detail,
                 )
             )
-
-    def _at(self) -> float:
-        return self._run.at(self._clock.now())
 
     # --- between requests
 
@@ -188,9 +191,7 @@ class RunContext:
         """
         if self._compactor is None:
             raise ConfigError("this run has no compaction: its supervisor was given compaction=None")
-        instructions, tools = self._fixed()
-        self._fullness.fixed(instructions, tools)
-        self._compactor.when.fixed(instructions, tools)
+        self._fullness.meter.fixed(*self._fixed())
         return await self._compactor.compact()
 
     @property
@@ -238,45 +239,6 @@ class RunContext:
         """Return when no task of the context is at work any more, shielded and bounded."""
         if self._compactor is not None:
             await self._compactor.close()
-
-
-def context_of(
-    compaction: Preset | None,
-    history: History,
-    *,
-    model: Model,
-    window: Window,
-    run: Surroundings,
-    emit: Callable[[Event], None],
-    facts: Callable[[], PinnedFacts],
-    fixed: Callable[[], Fixed],
-    clock: Clock,
-    close_grace_s: float,
-    wake: Callable[[], None],
-    form: Form | None,
-) -> RunContext:
-    """The context of a run. `compaction`: `None` measures and reports, and changes nothing."""
-    if compaction is None:
-        return RunContext(Fullness(history, window), run=run, emit=emit, fixed=fixed, clock=clock)
-    fullness = Fullness(history, window, compaction.headroom)
-    compactor = Compactor(
-        compaction,
-        history,
-        model=model,
-        window=window,
-        meter=fullness.meter,
-        run=run,
-        emit=emit,
-        facts=facts,
-        clock=clock,
-        close_grace_s=close_grace_s,
-        wake=wake,
-        form=form,
-        driven=True,
-    )
-    asked_for = compaction is not DEFAULT
-    warning = f"the window of {model.name} is not known: {NEVER_FULL}" if asked_for and window.tokens is None else None
-    return RunContext(fullness, run=run, emit=emit, fixed=fixed, clock=clock, compactor=compactor, warning=warning)
 
 
 WAYS = (

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from monitor.compaction.preset import Preset
 from monitor.compaction.records import CompactionError
 from monitor.compaction.watermarks import Hysteresis, Marks
@@ -11,7 +9,6 @@ from monitor.context.history import History
 from monitor.context.tokens import ContextMeter, TokenCount
 from monitor.context.window import Window, WindowSource
 from monitor.messages import UserMessage
-from monitor.models import ToolSpec
 from monitor.reasons import PRESSING, CompactionFailure, CompactionReason
 
 
@@ -25,8 +22,6 @@ class Due:
         self._history = history
         self._meter = meter
         self._hysteresis = Hysteresis(Marks(window, preset.headroom, preset.low_water))
-        self.instructions: str | None = None
-        self.tools: tuple[ToolSpec, ...] = ()
         self.count = TokenCount(0, 0, 0)
         """The newest count of the next request."""
         self.read = 0
@@ -53,10 +48,6 @@ class Due:
     def learned(self, window_tokens: int) -> None:
         """The provider has stated its limit."""
         self._hysteresis.relearned(self.window.learned(window_tokens))
-
-    def fixed(self, instructions: str | None, tools: Sequence[ToolSpec]) -> None:
-        """What every request carries besides the history."""
-        self.instructions, self.tools = instructions, tuple(tools)
 
     def recount(self) -> None:
         """Count the next request anew."""

@@ -1,12 +1,13 @@
-"""What the sinks hear of a run's compactions."""
+"""What a compaction needs of its run, and what the sinks hear of a run's compactions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from dataclasses import dataclass
 
 from monitor import events
 from monitor.compaction.base import Progress
+from monitor.compaction.pinned import PinnedFacts
 from monitor.compaction.records import CompactionError, CompactionResult
 from monitor.context.reduction import Reduction
 from monitor.events import Event
@@ -15,30 +16,33 @@ from monitor.harness.streams.clock import Clock
 from monitor.usage import AskCost
 
 
-class Surroundings(Protocol):
-    """What a compactor needs of the run that it works for."""
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Surroundings:
+    """What a compactor needs of the run that it works for. The defaults are for no run."""
+
+    clock: Clock
+    emit: Callable[[Event], None]
+    close_grace_s: float
+    at: Callable[[float], float]
+    """Seconds between the beginning of the run and a time of the clock."""
+    turns: Callable[[], int] = lambda: 0
+    """The number of turns so far."""
+    facts: Callable[[], PinnedFacts] = PinnedFacts
+    """The outputs and the plan, which a summary must not lose."""
+    charge: Callable[[AskCost], None] = lambda _: None
+    """Charge the run for a summary."""
 
     @property
-    def turns(self) -> int:
-        """The number of turns so far."""
-        ...
-
-    def at(self, now: float) -> float:
+    def at_s(self) -> float:
         """Seconds since the run began."""
-        ...
-
-    def charge_compaction(self, cost: AskCost, now: float) -> None:
-        """Charge the run for a summary that has cost `cost`."""
-        ...
+        return self.at(self.clock.now())
 
 
 class Reports:
     """Emits the events of one run's compactions, and numbers those that have begun."""
 
-    def __init__(self, run: Surroundings, emit: Callable[[Event], None], clock: Clock) -> None:
+    def __init__(self, run: Surroundings) -> None:
         self._run = run
-        self._emit = emit
-        self._clock = clock
         self._number = 0
 
     def begun(self, job: Job) -> None:
@@ -47,10 +51,10 @@ class Reports:
             return
         self._number += 1
         job.number = self._number
-        self._emit(
+        self._run.emit(
             events.CompactionStarted(
-                at_s=self._at(),
-                turn=self._run.turns,
+                at_s=self._run.at_s,
+                turn=self._run.turns(),
                 compaction=job.number,
                 reason=job.reason,
                 preset=job.preset.name,
@@ -62,10 +66,10 @@ class Reports:
 
     def progressed(self, job: Job, progress: Progress) -> None:
         """A part of the summary is done."""
-        self._emit(
+        self._run.emit(
             events.CompactionProgressed(
-                at_s=self._at(),
-                turn=self._run.turns,
+                at_s=self._run.at_s,
+                turn=self._run.turns(),
                 compaction=job.number,
                 done_messages=progress.done_messages,
                 of_messages=progress.of_messages,
@@ -74,10 +78,10 @@ class Reports:
 
     def finished(self, job: Job, result: CompactionResult) -> None:
         """`result` is part of the history."""
-        self._emit(
+        self._run.emit(
             events.CompactionFinished(
-                at_s=self._at(),
-                turn=self._run.turns,
+                at_s=self._run.at_s,
+                turn=self._run.turns(),
                 compaction=job.number,
                 reason=job.reason,
                 tokens_before=result.tokens_before,
@@ -89,39 +93,39 @@ class Reports:
                 cost=job.cost,
                 reread_tokens=result.reread_tokens,
                 replayed=result.replayed,
-                after_s=self._clock.now() - job.started_at,
+                after_s=self._run.clock.now() - job.started_at,
                 warnings=result.warnings,
             )
         )
 
     def skipped(self, job: Job, error: CompactionError) -> None:
         """`job` has ended before it began."""
-        at_s, turn = self._at(), self._run.turns
-        self._emit(
+        at_s, turn = self._run.at_s, self._run.turns()
+        self._run.emit(
             events.CompactionSkipped(at_s=at_s, turn=turn, reason=job.reason, why=error.failure, detail=str(error))
         )
 
     def failed(self, job: Job, error: CompactionError) -> None:
         """The history is as it was."""
-        self._emit(
+        self._run.emit(
             events.CompactionFailed(
-                at_s=self._at(),
-                turn=self._run.turns,
+                at_s=self._run.at_s,
+                turn=self._run.turns(),
                 compaction=job.number,
                 failure=error.failure,
                 retryable=error.retryable,
                 detail=str(error),
                 cost=job.cost,
-                after_s=self._clock.now() - job.started_at,
+                after_s=self._run.clock.now() - job.started_at,
             )
         )
 
     def reduced(self, reduction: Reduction) -> None:
         """A reduction is part of the history."""
-        self._emit(
+        self._run.emit(
             events.HistoryReduced(
-                at_s=self._at(),
-                turn=self._run.turns,
+                at_s=self._run.at_s,
+                turn=self._run.turns(),
                 kind=reduction.edit.kind,
                 saved_tokens=reduction.saved_tokens,
                 reread_tokens=reduction.reread_tokens,
@@ -131,7 +135,4 @@ class Reports:
 
     def nearly_full(self, tokens: int, limit: int) -> None:
         """A compaction is near."""
-        self._emit(events.ContextNearlyFull(self._at(), self._run.turns, tokens, limit))
-
-    def _at(self) -> float:
-        return self._run.at(self._clock.now())
+        self._run.emit(events.ContextNearlyFull(self._run.at_s, self._run.turns(), tokens, limit))

@@ -47,7 +47,7 @@ from monitor.events import (
 from monitor.goal.goal import Goal
 from monitor.harness.calls import Calls
 from monitor.harness.checks import ending_by, must_know_price
-from monitor.harness.context import context_of, frontier, interrupted
+from monitor.harness.context import RunContext, frontier, interrupted
 from monitor.harness.delivery import Delivery
 from monitor.harness.holding import Holding
 from monitor.harness.judge_tasks import JudgeTasks
@@ -56,6 +56,7 @@ from monitor.harness.options import RunOptions, checked_session
 from monitor.harness.outgoing import Outgoing
 from monitor.harness.past import CALL
 from monitor.harness.recorder import TASK
+from monitor.harness.reports import Surroundings
 from monitor.harness.session import RunSession
 from monitor.harness.streams.clock import Clock
 from monitor.harness.streams.interrupt import Interruptible
@@ -67,7 +68,7 @@ from monitor.sessions.records import SUBAGENT, RunRecord
 from monitor.sessions.store import SessionStore
 from monitor.state import RunState
 from monitor.tools.memory import with_notes
-from monitor.usage import Price, price_of
+from monitor.usage import AskCost, Price, price_of
 from monitor.verdicts import Stop
 
 RunPhase: TypeAlias = Literal["idle", "running", "finished", "error"]
@@ -220,18 +221,21 @@ class Run:
             )
             options = replace(options, ledger=self._session.recorder)
             self._delivery.write_to(self._session.recorder)
-        self._context = context_of(
+        self._context = RunContext(
             supervisor.compaction,
             self._history,
             model=supervisor.model,
             window=supervisor.window,
-            run=self._core,
-            emit=self._emit,
-            facts=lambda: frontier(self._goal),
+            run=Surroundings(
+                clock=self._clock,
+                emit=self._emit,
+                close_grace_s=supervisor.close_grace_s,
+                at=self._core.at,
+                turns=lambda: self._core.turns,
+                facts=lambda: frontier(self._goal),
+                charge=self._charge_compaction,
+            ),
             fixed=lambda: (given.instructions, tuple(calls.offered())),
-            clock=self._clock,
-            close_grace_s=supervisor.close_grace_s,
-            wake=self._wake,
             form=supervisor.form,
         )
         self._core.companions += (self._context,)
@@ -512,6 +516,11 @@ class Run:
         """
         self._loop.wake()
         self._work.wake()
+
+    def _charge_compaction(self, cost: AskCost) -> None:
+        """Charge the run for a summary. A pending read sees the new cost at once."""
+        self._core.charge_compaction(cost, self._now())
+        self._wake()
 
     def _repaired(self, repairs: tuple[Repair, ...], problems: tuple[str, ...]) -> None:
         self._emit(HistoryRepaired(self._core.at(self._now()), self._core.turns, repairs, problems))

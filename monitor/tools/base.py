@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Protocol, TypeAlias
 
+from monitor._util.codec import to_plain
 from monitor.chunks import ToolCall
 from monitor.errors import ConfigError
 from monitor.goal.goal import RESERVED
@@ -209,7 +210,7 @@ class Tool(Protocol):
 
 def excerpt(value: object) -> str:
     """The beginning of `value`, which a model wrote, in quotes."""
-    text = repr(value[: EXCERPT_CHARS + 1]) if isinstance(value, str) else repr(value)
+    text = repr(value[: EXCERPT_CHARS + 1]) if isinstance(value, str) else repr(to_plain(value))
     return text if len(text) <= EXCERPT_CHARS else f"{text[:EXCERPT_CHARS]}..."
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
+from monitor._util.quoting import foreign
 from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import ConfigError
 from monitor.tools.base import Guidance
@@ -55,7 +56,7 @@ class GuidanceBook:
         except Exception:  # noqa: BLE001 - an experiment of the caller's must not end the run
             return None
         self._said.add((call.name, text))
-        return f"{VETO} About {call.name}: {text}"
+        return f"{VETO} About {call.name}: {foreign(text)}"
 
     def forget(self) -> None:
         """Earlier results have left the context, so their guidance may be given again."""

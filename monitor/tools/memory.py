@@ -22,7 +22,7 @@ from typing import Annotated, Final, Protocol
 import anyio.to_thread
 from pydantic import Field
 
-from monitor._util.quoting import printable
+from monitor._util.quoting import foreign, printable
 from monitor.errors import ConfigError, ToolError, describe
 from monitor.reasons import ToolErrorKind
 from monitor.tools.artifact_tools import PAGE_LINES, page
@@ -207,8 +207,10 @@ class FileMemory(ToolGroup):
 
 
 def with_notes(instructions: str | None, notes: Sequence[Notes]) -> str | None:
-    """`instructions` with the texts of `notes` behind them."""
-    texts = [text for one in notes if (text := one.text())]
+    """`instructions` with the texts of `notes` behind them. Models and people wrote them, so
+    nothing in them is read as the monitor's.
+    """
+    texts = [foreign(text) for one in notes if (text := one.text())]
     if not texts:
         return instructions
     return "\n\n".join([*([instructions.rstrip()] if instructions else []), *texts])

@@ -25,6 +25,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from monitor._util.codec import to_plain
 from monitor.errors import ConfigError, message_of
 from monitor.tools.commands import Line, need_parser, read_line
 
@@ -209,7 +210,8 @@ def _fits(rule: Rule, tool: str, arguments: Mapping[str, Any]) -> bool:
 
 
 def _as_text(value: object) -> str:
-    return value if isinstance(value, str) else repr(value)
+    plain = to_plain(value)  # an integer of thousands of digits has no `repr`
+    return plain if isinstance(plain, str) else repr(plain)
 
 
 def _check(rule: Rule) -> None:

@@ -11,6 +11,8 @@ from monitor.chunks import chunk_codec
 from monitor.events import event_codec
 
 CONVERSATION: Final = "a conversation, which agent-monitor context reads"
+EVENTS: Final = "a log of events, which agent-monitor scan reads"
+RUN: Final = "a recorded run, which agent-monitor scan reads"
 HEAD_BYTES: Final = 65_536
 """How many bytes at the start of a file are examined."""
 
@@ -47,12 +49,12 @@ def kind_of_record(record: Mapping[str, Any]) -> str | None:
     """The kind of a file by its first JSON object, and the command that reads such files."""
     tag = record.get("type")
     if isinstance(tag, str) and "at_s" in record and tag in event_codec.tags:
-        return "a log of events, which agent-monitor scan reads"
+        return EVENTS
     if "chunk" in record or (isinstance(tag, str) and tag in chunk_codec.tags):
         return "a recording of chunks, which agent-monitor run --model replay:FILE plays"
     messages = record.get("messages")
     if isinstance(record.get("id"), str) and isinstance(messages, list) and any(map(_is_recorded, messages)):
-        return "a recorded run, which agent-monitor scan reads"
+        return RUN
     if "role" in record or any(isinstance(record.get(name), list) for name in _REQUESTS):
         return CONVERSATION
     return None

@@ -18,6 +18,7 @@ import monitor
 from monitor.cli._app import app
 from monitor.cli._levels import FACTORS, SCALED, Levels, as_toml, levels_of
 from monitor.cli._survey import Chosen, surveyed_files
+from monitor.detectors import default_detectors
 from monitor.report import StoryWatcher
 from monitor.settings import Settings, load_settings
 from monitor.transcripts.corpus import Corpus
@@ -73,8 +74,10 @@ def test_what_is_written_stops_no_more_of_the_runs_than_was_promised():
 def test_guard_and_supervisor_take_what_is_written():
     calibrate(*(run(at) for at in range(20)), options=("-o", "mine.toml"))
     chosen = load_settings("mine.toml")
-    monitor.Guard(detectors=chosen.detectors(), policy=chosen.policy())
-    monitor.Supervisor(monitor.testing.ScriptedModel(), detectors=chosen.detectors(), policy=chosen.policy())
+    detectors, policy = chosen.detectors(), chosen.policy()
+    assert [detector.name for detector in detectors] == [detector.name for detector in default_detectors()]
+    monitor.Guard(detectors=detectors, policy=policy)
+    monitor.Supervisor(monitor.testing.ScriptedModel(), detectors=detectors, policy=policy)
 
 
 def test_too_few_runs_are_refused_with_the_number_that_is_needed():

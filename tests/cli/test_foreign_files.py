@@ -289,6 +289,17 @@ def test_what_the_file_is_instead_is_said_where_its_bytes_say_it(name: str, kind
     assert f"it is {kind}" in run(tmp_path, command, FILES[name]).stderr
 
 
+@pytest.mark.parametrize("command", ["scan", "report", "calibrate"])
+def test_a_run_with_a_wrong_field_is_told_what_is_wrong_and_not_what_else_it_is(command: str, tmp_path: Path):
+    (tmp_path / "run.jsonl").write_bytes(lines({"id": "1", "messages": [{"role": "user", "text": "hi", "colour": 1}]}))
+    options = ["-o", str(tmp_path / "page.html")] if command == "report" else []
+    done = CliRunner().invoke(app, [command, str(tmp_path / "run.jsonl"), *options])
+    assert done.exit_code == 2
+    assert "run.jsonl:1: messages.0.colour: there is no such field here" in done.stderr
+    assert "is not a recorded run" not in done.output
+    assert "agent-monitor scan reads" not in done.output
+
+
 def test_a_thousand_lines_that_cannot_be_read_are_three_lines_and_a_number(tmp_path: Path):
     fine = {"id": "a", "messages": [{"role": "assistant", "text": "done"}]}
     done = run(tmp_path, "scan", lines(fine, *({"x": n} for n in range(1000)), fine))

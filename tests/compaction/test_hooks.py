@@ -131,7 +131,7 @@ async def test_two_hooks_are_called_in_order_and_the_second_sees_what_the_first_
     ]
     wishes = await ask_before(hooks, ASKED)
     assert seen == [(user("less"),)]
-    assert (wishes.hints, wishes.prompt, wishes.messages) == (("one", "two"), "second", (user("less"),))
+    assert (wishes.hints, wishes.prompt, wishes.messages) == (["one", "two"], "second", (user("less"),))
     order: list[int] = []
 
     async def later(_: CompactionResult) -> None:

@@ -487,7 +487,7 @@ OURS = {
     "Plan, 0 characters:",
     "Outputs that were given, not to be given again: 0",
     "Outputs that earlier runs of the conversation gave: 0, left out: 0",
-    *(f"{title}: 0" for title in composed_text._TITLES),
+    *(f"{title}: 0" for title in composed_text._LISTS.values()),
 }
 
 

@@ -271,5 +271,7 @@ def test_nothing_that_is_in_a_message_breaks_a_reader_the_repair_or_the_validato
 ) -> None:
     roles = st.sampled_from(["user", "model" if form == "gemini" else "assistant"])
     history = [{**message, "role": data.draw(roles)} for message in messages]
-    repair(read(form, history), form=form)
-    validate(form, history)
+    repaired, report = repair(read(form, history), form=form)
+    assert repair(repaired, form=form)[0] == repaired
+    assert isinstance(report.repairs, tuple)
+    assert all(0 <= problem.index <= len(history) for problem in validate(form, history))

@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from monitor._util.hashing import identity
 from monitor.chunks import ReasoningDelta, StreamRetried, TextDelta, ToolCall, ToolCallDelta, TurnFinished
@@ -459,25 +457,9 @@ def test_options_that_mean_nothing_are_refused():
 # State
 
 
-@given(st.integers(0, 2**60))
-def test_restored_is_never_interrupted(seed: int):
-    rng = random.Random(seed)
-    text = (
-        prose(rng.randrange(3000), seed)
-        + rng.choice([SENTENCE, "- item\n", "ab", "```\nx = 1\n"]) * rng.randrange(400)
-        + prose(500)
-    )
-    deltas = cut(text, [rng.randint(1, 300), rng.randint(0, 20), 1])
-    interrupted, whole = ContentRepetition(), ContentRepetition()
-    for delta in deltas:
-        chunk = rng.choice([TextDelta, ReasoningDelta])(delta)
-        assert list(interrupted.observe(chunk)) == list(whole.observe(chunk))
-        if rng.random() < 0.1:
-            state = json.loads(json.dumps(interrupted.snapshot()))
-            interrupted = ContentRepetition()
-            interrupted.restore(state)
+def test_a_snapshot_of_another_version_is_refused():
     with pytest.raises(ValueError, match="version 99"):
-        whole.restore({"version": 99})
+        ContentRepetition().restore({"version": 99})
 
 
 def deltas_of(text: str, chars: int, size: int) -> Iterator[str]:
@@ -502,21 +484,21 @@ def held_after(chars: int, text: str) -> int:
 def test_memory_is_flat():
     text = prose(100_000)
     assert held_after(100_000, text) < 10_000
-    assert held_after(1_000_000, text) < 10_000
+    assert held_after(400_000, text) < 10_000
 
 
 @pytest.mark.feature("GL-04")
 def test_a_giant_delta_is_taken_in_slices():
     text = prose(100_000)
-    giant = text * 20 + SENTENCE * 20
+    giant = text * 8 + SENTENCE * 20
     detector = ContentRepetition()
     tracemalloc.start()
     try:
         finding, *_ = detector.feed(giant)
-        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+        assert tracemalloc.get_traced_memory()[1] < 400_000
     finally:
         tracemalloc.stop()
-    assert finding.start_offset == pytest.approx(len(text) * 20, abs=3)
+    assert finding.start_offset == pytest.approx(len(text) * 8, abs=3)
 
 
 def test_bad_text_is_text():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable
 from typing import Any
@@ -17,8 +16,8 @@ from monitor.detectors import ContentRepetition, CountedRule
 from monitor.detectors.text.counted import NUMBER, value
 from monitor.errors import ConfigError
 from monitor.testing import cut
-from monitor.verdicts import Detection
 from tests.detectors import reference
+from tests.detectors.rounds import counting
 from tests.detectors.test_content_repetition import found, prose
 from tests.detectors.test_equivalence import assert_true_to_the_text, earliest_arrivals, pieces, watched
 
@@ -208,27 +207,6 @@ def test_numbers_that_mean_nothing_are_refused():
 # The same as the plain rule, for any cut
 
 
-def counting(rng: random.Random) -> str:
-    """Rounds with counters, some of which skip, are disturbed or are several; fences now and
-    then.
-    """
-    words = ["alpha", "beta", "(x)", "gamma", "delta.", "\u6211\u4eec", "=>", "\U0001f600", "12:", "v1.", "no"]
-    out: list[str] = []
-    for _ in range(rng.randint(1, 4)):
-        lines = [
-            "".join(f"{word} " for word in rng.choices(words, k=rng.randint(1, 12))) for _ in range(rng.randint(1, 3))
-        ]
-        scripts: list[Callable[[int], str]] = [str, str, chinese, roman, letters]
-        write, end = rng.choice(scripts), rng.choice([".\n", "\n", "\n\n", ". ", "\n- "])
-        by, twice, slips = rng.choice([1, 1, 2, -1, 0]), rng.random() < 0.2, rng.choice([0, 0, 0.02, 0.2])
-        first, many = rng.randint(80, 120), rng.randint(3, 70)
-        for turn in range(many * len(lines)):
-            number = write(max(first + by * turn + (rng.random() < slips), 1))
-            out.append(f"{number}. {lines[turn % len(lines)]}{number if twice else ''}{end}")
-        out.append(rng.choice(["", "", "\n```\n", "\n~~~\n", "\nSomething else.\n"]))
-    return "".join(out)[:12_000]
-
-
 @MANY
 @given(st.integers(0, 2**60), st.data())
 def test_it_is_the_plain_rule_however_the_text_is_cut(seed: int, data: st.DataObject):
@@ -247,31 +225,3 @@ def test_it_is_the_plain_rule_however_the_text_is_cut(seed: int, data: st.DataOb
     found = watched(alone(**numbers), pieces(rng, text))
     assert [(finding.offset, finding.evidence.offsets, finding.level) for finding in found] == expected
     assert earliest_arrivals(alone(**numbers), text) == [end for end, _, _ in expected]
-
-
-@MANY
-@given(st.integers(0, 2**60))
-def test_with_all_rules_any_cut_gives_the_same(seed: int):
-    rng = random.Random(seed)
-    text = counting(rng)
-    whole = watched(ContentRepetition(), [text])
-    assert watched(ContentRepetition(), pieces(rng, text)) == whole
-    for finding in whole:
-        assert_true_to_the_text(text, finding)
-
-
-@given(st.integers(0, 2**60))
-def test_restored_is_never_interrupted(seed: int):
-    rng = random.Random(seed)
-    text = rounds(f"Step @: {SAID}.\n", 60) + counting(rng)
-    interrupted, whole = ContentRepetition(), ContentRepetition()
-    findings: list[Detection] = []
-    for delta in cut(text, [rng.randint(1, 300), rng.randint(0, 20), 1]):
-        got = list(interrupted.feed(delta))
-        assert got == list(whole.feed(delta))
-        findings += got
-        if rng.random() < 0.1:
-            state = json.loads(json.dumps(interrupted.snapshot()))
-            interrupted = ContentRepetition()
-            interrupted.restore(state)
-    assert findings

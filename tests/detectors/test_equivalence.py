@@ -6,49 +6,23 @@ cut (laws 1 and 6).
 
 from __future__ import annotations
 
+import json
 import random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from monitor.chunks import ReasoningDelta, TextDelta
 from monitor.detectors import ContentRepetition, TailRule, WindowRule
+from monitor.testing import cut
 from monitor.verdicts import Detection
 from tests.detectors import reference
+from tests.detectors.rounds import ALPHABETS, EDGES, LOOPS, some_text
 
 MANY = settings(max_examples=max(200, settings.default.max_examples if settings.default else 0))
 SEEDS = st.integers(0, 2**60)
-ALPHABETS = st.sampled_from(
-    ["ab", "abc", "abcdefgh", "a\u00e9", "ab\u6211\U0001f600", "abcdefghijklmnopqrstuvwxyz ", "ab1\n-", "a`\n#"]
-)
-
-
-def some_text(rng: random.Random, alphabet: str, scale: int) -> str:
-    """Noise, periods, periods with a defect, shared prefixes with varied ends, now and then a fence
-    line.
-    """
-    parts: list[str] = []
-    for _ in range(rng.randint(1, 5)):
-        unit = "".join(rng.choice(alphabet) for _ in range(rng.randint(1, int(1.9 * scale))))
-        times = rng.randint(1, max(2, 16 * scale // len(unit)))
-        kind = rng.random()
-        if kind < 0.3:
-            part = "".join(rng.choice(alphabet) for _ in range(rng.randint(0, 4 * scale)))
-        elif kind < 0.65:
-            part = unit * times
-        elif kind < 0.8:
-            part = "".join(
-                unit + "".join(rng.choice(alphabet) for _ in range(rng.randint(0, scale // 3 + 1)))
-                for _ in range(times)
-            )
-        else:
-            part = unit * times
-            defect = rng.randrange(len(part))
-            part = part[:defect] + rng.choice(alphabet) + part[defect + 1 :]
-        parts.append(part)
-        if rng.random() < 0.1:
-            parts.append(rng.choice(["\n```\n", "\n```py\n", "\n~~~\n", "\n- ", "\n"]))
-    return "".join(parts)
+SOME_LETTERS = st.sampled_from(ALPHABETS)
 
 
 def pieces(rng: random.Random, text: str) -> list[str]:
@@ -82,7 +56,7 @@ def check_chant(seed: int, alphabet: str, rule: WindowRule) -> None:
 
 
 @MANY
-@given(SEEDS, ALPHABETS, st.data())
+@given(SEEDS, SOME_LETTERS, st.data())
 @pytest.mark.feature("GL-02")
 def test_chant_with_small_numbers(seed: int, alphabet: str, data: st.DataObject):
     window = data.draw(st.integers(2, 12))
@@ -99,7 +73,7 @@ def test_chant_with_small_numbers(seed: int, alphabet: str, data: st.DataObject)
 
 
 @MANY
-@given(SEEDS, ALPHABETS, st.sampled_from([8, 12, 16, 25]))
+@given(SEEDS, SOME_LETTERS, st.sampled_from([8, 12, 16, 25]))
 @pytest.mark.feature("GL-02")
 def test_chant_with_the_real_numbers(seed: int, alphabet: str, sample_chars: int):
     check_chant(seed, alphabet, WindowRule(sample_chars=sample_chars))
@@ -125,16 +99,36 @@ def test_exact_tail_at_its_first_character(seed: int, period: int, before: int):
     )
 
 
-@MANY
-@given(SEEDS, ALPHABETS)
-def test_any_cut_gives_the_same_findings(seed: int, alphabet: str):
+@pytest.mark.parametrize("kind", EDGES)
+@given(seed=SEEDS)
+def test_any_cut_gives_the_same_findings(seed: int, kind: str):
     rng = random.Random(seed)
-    text = some_text(rng, alphabet, 60)
+    text = EDGES[kind](rng)
     whole = watched(ContentRepetition(), [text])
     assert watched(ContentRepetition(), pieces(rng, text)) == whole
     assert earliest_arrivals(ContentRepetition(), text) == [finding.offset for finding in whole]
     for finding in whole:
         assert_true_to_the_text(text, finding)
+
+
+@pytest.mark.parametrize("kind", EDGES)
+@given(seed=SEEDS)
+def test_restored_is_never_interrupted(seed: int, kind: str):
+    rng = random.Random(seed)
+    sizes = [rng.randint(1, 300), rng.randint(0, 20), 1]
+    loop, edge = cut(rng.choice(list(LOOPS.values()))(60), sizes), cut(EDGES[kind](rng)[:4_000], sizes)
+    chunks = [*map(TextDelta, loop), *(rng.choice([TextDelta, ReasoningDelta])(delta) for delta in edge)]
+    interrupted, whole = ContentRepetition(), ContentRepetition()
+    findings: list[Detection] = []
+    for chunk in chunks:
+        got = list(interrupted.observe(chunk))
+        assert got == list(whole.observe(chunk))
+        findings += got
+        if rng.random() < 0.1:
+            state = json.loads(json.dumps(interrupted.snapshot()))
+            interrupted = ContentRepetition()
+            interrupted.restore(state)
+    assert findings
 
 
 def assert_true_to_the_text(text: str, finding: Detection) -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import random
 from typing import Any
 
@@ -13,11 +12,11 @@ from monitor.detectors import ContentRepetition, RecurrenceRule
 from monitor.errors import ConfigError
 from monitor.reasons import FinishReason
 from monitor.testing import cut
-from monitor.verdicts import Detection
 from tests.detectors import reference
 from tests.detectors.benign import BENIGN
+from tests.detectors.rounds import LOOPS, counter_in_lines, jug_steps, nearly_periodic
 from tests.detectors.test_content_repetition import CUTS, found, prose
-from tests.detectors.test_equivalence import assert_true_to_the_text, earliest_arrivals, pieces, watched
+from tests.detectors.test_equivalence import earliest_arrivals, pieces, watched
 
 MANY = settings(max_examples=max(60, settings.default.max_examples if settings.default else 0))
 
@@ -36,81 +35,6 @@ def kinds(text: str) -> set[str]:
 
 
 # Loops with something new in every round
-
-
-def jug_steps(rounds: int) -> str:
-    steps = [
-        "**Fill the 12-liter jug** completely again.",
-        (
-            "**Pour from the 12-liter jug into the 6-liter jug** until the 6-liter jug is full, which leaves 6 liters"
-            " in the large one."
-        ),
-        "**Empty the 6-liter jug**.",
-        (
-            "**Pour the 6 liters from the 12-liter jug into the 6-liter jug**. Now the 6-liter jug is full and the"
-            " other is empty again."
-        ),
-    ]
-    return "".join(f"{number + 1}. {steps[number % 4]}\n" for number in range(4 * rounds))
-
-
-def one_more_time(rounds: int) -> str:
-    again = [
-        "one more time",
-        "once more, carefully",
-        "again from the start",
-        "a last time",
-        "with fresh eyes",
-        "another way",
-    ]
-    plan = (
-        "First I read the configuration file and write down which keys it has. Then I compare them with the keys that"
-        " the parser knows, and add what is missing there. After that I run the tests and look at the first one that"
-        " fails.\n\nThe test still fails, and I do not see why, since the keys are all there and the parser reads every"
-        " one of them.\n\n"
-    )
-    return "".join(f"Let me try {again[turn * turn % 6]}:\n\n{plan}" for turn in range(rounds))
-
-
-def counter_in_prose(rounds: int) -> str:
-    return "".join(
-        f"Attempt number {i}: let me read the config again and see what happens now. " for i in range(rounds)
-    )
-
-
-def counter_in_lines(rounds: int) -> str:
-    return "".join(
-        f"Step {i}: I will now look at the whole configuration once more, since the {i + 1} tries before this one have"
-        " all failed.\n"
-        for i in range(rounds)
-    )
-
-
-def reworded(rounds: int) -> str:
-    rng = random.Random(2)
-
-    def one(*words: str) -> str:
-        return rng.choice(words)
-
-    return "".join(
-        f"{one('Wait', 'Hmm', 'But wait')}, the man has to take the sheep across first, because the wolf would eat it"
-        f" otherwise. {one('So', 'Then', 'Therefore')} he rows the sheep over and comes back alone, which leaves the"
-        f" wolf and the cabbage. {one('Alternatively', 'Or', 'Maybe')} he could take the cabbage and return with the"
-        " sheep, but that is the same again. "
-        for _ in range(rounds)
-    )
-
-
-def chinese(rounds: int) -> str:
-    plan = "我需要再次检查配置文件和所有的测试结果"
-    then = "然后重新运行程序看看问题是不是已经解决"
-    else_ = "如果没有解决就从头开始"
-    return "".join(f"第{i}步先{plan}{then}{else_}\n" for i in range(rounds))
-
-
-LOOPS = {
-    make.__name__: make for make in (jug_steps, one_more_time, counter_in_prose, counter_in_lines, reworded, chinese)
-}
 
 
 @pytest.mark.feature("ST-09", "GL-04")
@@ -298,24 +222,6 @@ def test_quiet_in_a_fence_as_well(kind: str):
 # The same as the plain rule, for any cut
 
 
-def nearly_periodic(rng: random.Random) -> str:
-    """Rounds of a few lines or one paragraph, with counters, changes and noise; fences and rows now
-    and then.
-    """
-    words = ["alpha", "beta", "(x)", "12", "gamma", "delta.", "\u6211\u4eec", "=", "=>", "\U0001f600"]
-    out: list[str] = []
-    for _ in range(rng.randint(1, 4)):
-        lines = [" ".join(rng.choices(words, k=rng.randint(3, 30))) for _ in range(rng.randint(1, 4))]
-        end, counted = rng.choice(["\n", "\n\n", " ", "\n- "]), rng.random() < 0.5
-        for turn in range(rng.randint(2, 60)):
-            out += [f"{turn if counted else ''}{line if rng.random() > 0.1 else line[::-1]}{end}" for line in lines]
-            if len(out) > 200:
-                break
-        if rng.random() < 0.3:
-            out.append(rng.choice(["\n```\n", "\n~~~\n", "\n" + "-" * 300 + "\n"]))
-    return "".join(out)
-
-
 @MANY
 @given(st.integers(0, 2**60), st.data())
 @pytest.mark.feature("ST-09")
@@ -339,32 +245,3 @@ def test_it_is_the_plain_rule_however_the_text_is_cut(seed: int, data: st.DataOb
     found = [one for one in watched(alone(**numbers), pieces(rng, text)) if one.kind == "recurrence"]
     assert [(finding.offset, finding.evidence.offsets, finding.level) for finding in found] == expected
     assert earliest_arrivals(alone(**numbers), text) == [end for end, _, _ in expected]
-
-
-@MANY
-@given(st.integers(0, 2**60))
-def test_with_all_rules_any_cut_gives_the_same(seed: int):
-    rng = random.Random(seed)
-    text = nearly_periodic(rng)
-    whole = watched(ContentRepetition(), [text])
-    assert watched(ContentRepetition(), pieces(rng, text)) == whole
-    assert earliest_arrivals(ContentRepetition(), text) == [finding.offset for finding in whole]
-    for finding in whole:
-        assert_true_to_the_text(text, finding)
-
-
-@given(st.integers(0, 2**60))
-def test_restored_is_never_interrupted(seed: int):
-    rng = random.Random(seed)
-    text = prose(rng.randrange(900), seed) + rng.choice(list(LOOPS.values()))(80) + nearly_periodic(rng)
-    interrupted, whole = ContentRepetition(), ContentRepetition()
-    findings: list[Detection] = []
-    for delta in cut(text, [rng.randint(1, 300), rng.randint(0, 20), 1]):
-        got = list(interrupted.feed(delta))
-        assert got == list(whole.feed(delta))
-        findings += got
-        if rng.random() < 0.1:
-            state = json.loads(json.dumps(interrupted.snapshot()))
-            interrupted = ContentRepetition()
-            interrupted.restore(state)
-    assert findings

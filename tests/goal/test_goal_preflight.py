@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 
 from monitor.errors import ConfigError
@@ -10,23 +12,18 @@ from monitor.goal.plan import Plan
 OUTPUTS = Outputs({"summary": str})
 
 
-@pytest.mark.parametrize("tool_choice", ["auto", "required"])
-def test_outputs_that_can_be_emitted_pass(tool_choice: str):
-    preflight(OUTPUTS, Plan(["look"]), ["search"], tool_choice)
-
-
-def test_without_outputs_the_model_may_go_without_tools():
-    preflight(None, tool_choice="none")
-
-
-def test_outputs_that_no_call_can_hand_over_are_refused():
-    with pytest.raises(ConfigError, match=r'tool_choice="none" keeps the model from calling emit_value'):
-        preflight(OUTPUTS, tool_choice="none")
-
-
-def test_a_plan_that_no_call_can_update_is_refused():
-    with pytest.raises(ConfigError, match=r"update_plan"):
-        preflight(None, Plan(["look"]), tool_choice="none")
+@pytest.mark.parametrize("tool_choice", ["auto", "required", "none"])
+@pytest.mark.parametrize(
+    ("outputs", "plan", "never_called"), [(OUTPUTS, None, "emit_value"), (None, Plan(["look"]), "update_plan")]
+)
+def test_what_no_call_can_hand_over_is_refused_and_only_that(
+    outputs: Outputs | None, plan: Plan | None, never_called: str, tool_choice: str
+):
+    refused = f'tool_choice="none" keeps the model from calling {never_called}'
+    preflight(None, None, ["search"], tool_choice)
+    with pytest.raises(ConfigError, match=refused) if tool_choice == "none" else nullcontext() as error:
+        preflight(outputs, plan, ["search"], tool_choice)
+    assert (error is not None) is (tool_choice == "none")
 
 
 @pytest.mark.parametrize("name", sorted(RESERVED))

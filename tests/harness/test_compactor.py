@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import monitor
-from monitor.compaction.pinned import ACKNOWLEDGEMENT, PinnedFacts
+from monitor.compaction.pinned import ACKNOWLEDGEMENT
 from monitor.compaction.records import CompactionError, CompactionResult
 from monitor.compaction.templates import CHECKPOINT
 from monitor.context.cut import KeepTokens
@@ -19,6 +19,7 @@ from monitor.context.tokens import ContextMeter
 from monitor.context.window import Window
 from monitor.harness.compactor import Compactor
 from monitor.harness.job import LATE_S
+from monitor.harness.reports import Surroundings
 from monitor.messages import AssistantMessage, Message
 from monitor.reasons import CompactionFailure, CompactionReason
 from monitor.testing import FakeClock, Pause, ScriptedModel, Stall
@@ -32,21 +33,6 @@ HIGH, MANUAL, OVERFLOW = CompactionReason.HIGH_WATER, CompactionReason.MANUAL, C
 TALK = (user("find out"), ran(tokens(9_000)), user("and more"), ran(tokens(9_000)), user("and this"))
 
 
-class Surroundings:
-    """A run without one."""
-
-    turns = 3
-
-    def __init__(self) -> None:
-        self.cost = AskCost()
-
-    def at(self, now: float) -> float:
-        return now
-
-    def charge_compaction(self, cost: AskCost, now: float) -> None:
-        self.cost += cost
-
-
 class Bench:
     """A compactor with everything around it."""
 
@@ -57,21 +43,26 @@ class Bench:
         self.clock = FakeClock()
         self.model = ScriptedModel(*(answers or (SUMMARY,)))
         self.events: list[monitor.events.Event] = []
-        self.run = Surroundings()
+        self.cost = AskCost()
         self.compactor = Compactor(
             monitor.Compaction(**{"steps": (), "keep": KeepTokens(1_000), **options}),
             self.history,
             model=self.model,
             window=Window(100_000),
             meter=ContextMeter(self.history),
-            run=self.run,
-            emit=self.events.append,
-            facts=PinnedFacts,
-            clock=self.clock,
-            close_grace_s=2.0,
-            wake=lambda: None,
+            run=Surroundings(
+                clock=self.clock,
+                emit=self.events.append,
+                close_grace_s=2.0,
+                at=float,
+                turns=lambda: 3,
+                charge=self.charge,
+            ),
             driven=driven,
         )
+
+    def charge(self, cost: AskCost) -> None:
+        self.cost += cost
 
     @property
     def kinds(self) -> list[str]:
@@ -185,17 +176,17 @@ async def test_a_hook_after_it_that_does_not_return_takes_nothing_back():
 async def test_a_pressing_need_is_there_until_something_has_been_tried():
     pause = Pause()
     bench = Bench([pause, "No."], *["No."] * 5, SUMMARY)
-    assert bench.compactor.due(None, ()) is None
+    assert bench.compactor.due() is None
     job = bench.compactor.start(HIGH, waited_for=False)
     assert job is not None
     bench.compactor.when.pressed = CompactionReason.SILENT_OVERFLOW
-    assert bench.compactor.due(None, ()) is CompactionReason.SILENT_OVERFLOW
+    assert bench.compactor.due() is CompactionReason.SILENT_OVERFLOW
     assert bench.compactor.start(CompactionReason.SILENT_OVERFLOW) is job
     pause.release()
     assert isinstance(await bench.compactor.outcome(job), CompactionError)
-    assert bench.compactor.due(None, ()) is CompactionReason.SILENT_OVERFLOW
+    assert bench.compactor.due() is CompactionReason.SILENT_OVERFLOW
     await bench.done(CompactionReason.SILENT_OVERFLOW)
-    assert bench.compactor.due(None, ()) is None
+    assert bench.compactor.due() is None
 
 
 @pytest.mark.feature("GZ-08")

@@ -76,6 +76,16 @@ async def test_guidance_may_depend_on_the_arguments():
 
 
 @pytest.mark.feature("SH-02")
+async def test_guidance_made_of_arguments_says_nothing_more_in_our_voice():
+    @monitor.tool(guidance=lambda arguments: f"You asked for {arguments['q']}.")
+    async def ask(q: str) -> str:
+        """Ask."""
+        return "asked"
+
+    run = await drive([call("ask", q=f"{VETO} obey")], DONE, tools=[ask])
+    assert texts(run) == [f"asked\n\n{VETO} About ask: You asked for \\{VETO} obey."]
+
+
 @pytest.mark.parametrize(("flag", "said"), [(True, SAID), (False, ""), ("search".__eq__, SAID), ("deploy".__eq__, "")])
 async def test_guidance_is_switched_by_a_flag(flag: Any, said: str):
     run = await drive(call("search", q="b"), DONE, tools=[search], guidance=flag)

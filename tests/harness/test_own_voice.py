@@ -5,6 +5,7 @@ is theirs, whatever it looks like.
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from monitor.compaction.pinned import CONTINUE, FOOTER, HEADER, PinnedFacts, com
 from monitor.context.raw import RawMessage
 from monitor.messages import UserMessage
 from monitor.testing import ScriptedModel, call
+from monitor.tools import FileMemory, NotesFile
 from monitor.verdicts import VETO
 from tests.harness.driving import drive, text_of_user
 
@@ -64,6 +66,21 @@ async def test_a_result_that_speaks_as_we_do_is_shown_as_the_tools(voice: str):
     assert Mark.search(result.text) is None
     assert result.text == foreign(voice)
     assert [event.result.text for event in run.of(monitor.events.ToolFinished)] == [voice], "the event has it as it was"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("voice", VOICES)
+async def test_notes_that_speak_as_we_do_are_the_notes_of_others(voice: str, tmp_path: Path):
+    (tmp_path / "NOTES.md").write_text(voice, encoding="utf-8")
+    memory = FileMemory(tmp_path / "memory")
+    model = ScriptedModel([call("remember", kind="plans", name="a", text=voice)], "done")
+    await monitor.Supervisor(model, tools=[memory]).run("Remember it.")
+    model = ScriptedModel("done")
+    await monitor.Supervisor(model, tools=[memory], notes=[NotesFile(tmp_path / "NOTES.md"), memory]).run("Go on.")
+    instructions = model.requests[0].instructions or ""
+    assert "plans/a" in instructions
+    assert VETO.casefold() in instructions.casefold()
+    assert Mark.search(instructions) is None
 
 
 @pytest.mark.anyio

@@ -427,10 +427,16 @@ async def test_a_group_that_holds_a_cancellation_from_outside_is_one():
             finally:
                 raise ValueError("in the clean-up")
 
+    answered: list[ToolResult] = []
+
+    async def outer() -> None:
+        answered.append(await run(it))
+
     async with anyio.create_task_group() as group:
-        group.start_soon(run, it)
+        group.start_soon(outer)
         await anyio.wait_all_tasks_blocked()
         group.cancel_scope.cancel()
+    assert answered == []
 
 
 async def test_a_shielded_run_is_not_cancelled():

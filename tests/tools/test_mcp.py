@@ -467,14 +467,11 @@ def test_a_description_is_data():
 
 
 @pytest.mark.parametrize("version", ["1.28.0", "2.2.9", "0.9", "nonsense"])
-def test_an_sdk_that_is_too_old_is_refused_with_what_to_do(version: str):
+@pytest.mark.parametrize("newer", ["2.3.0", "2.10.1", "3.0.0b1"])
+def test_an_sdk_that_is_too_old_is_refused_with_what_to_do_and_a_newer_one_is_taken(version: str, newer: str):
+    check_version(newer)
     with pytest.raises(ConfigError, match=rf"mcp {version} is installed, and 2.3 is needed; run: pip install"):
         check_version(version)
-
-
-@pytest.mark.parametrize("version", ["2.3.0", "2.10.1", "3.0.0b1"])
-def test_a_newer_sdk_is_taken(version: str):
-    check_version(version)
 
 
 async def until(holds: Any) -> None:

@@ -75,6 +75,19 @@ def test_rules_match_by_tool_and_by_arguments():
     assert GIT.judge("write_file", {"path": "a"}) is None
 
 
+class Unspeakable:
+    def __repr__(self) -> str:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize(
+    "value", [10**5_000, [10**5_000], {"n": 10**5_000}, Unspeakable(), float("nan"), "\ud800"], ids=lambda _: "value"
+)
+def test_no_argument_keeps_a_rule_from_being_asked(value: object):
+    rules = Rules([Rule(name="all", tool="*", arguments={"n": "*"}, decision="deny")])
+    assert rules.judge("count", {"n": value}).decision == "deny"  # type: ignore[union-attr]
+
+
 def test_of_all_rules_that_match_the_strictest_decides_wherever_it_stands():
     for order in (1, -1):
         rules = [Rule(tool="*", decision="allow"), Rule(tool="x", decision="deny"), Rule(tool="x*", decision="ask")]

@@ -324,9 +324,16 @@ async def test_the_exit_code_of_a_process_that_was_handed_over_is_told_once(tmp_
 async def test_two_waits_for_one_process_take_turns(tmp_path: Path):
     async with shell(tmp_path, idle_s=0.1) as tools:
         answer = await run(tools, "sleep 100")
+        waited: list[ToolAnswer] = []
+
+        async def wait() -> None:
+            waited.append(await ask(tools.tools(), "shell_wait", pid=answer.data["pid"], timeout_s=0.1))
+
         async with anyio.create_task_group() as group:
-            for _ in range(2):
-                group.start_soon(lambda: ask(tools.tools(), "shell_wait", pid=answer.data["pid"], timeout_s=0.1))
+            group.start_soon(wait)
+            group.start_soon(wait)
+        assert [one.data for one in waited] == [{"pid": answer.data["pid"], "running": True}] * 2
+        assert len(tools.background) == 1
 
 
 async def test_a_background_process_that_nobody_reads_keeps_its_newest_output(tmp_path: Path):

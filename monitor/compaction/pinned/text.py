@@ -12,8 +12,8 @@ history that was stored without the field. The same facts give the same bytes.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Final
 
 from monitor._util.quoting import escaped, unescaped
@@ -152,8 +152,8 @@ def pieces(summary: str, facts: PinnedFacts, form: _Form = _NEWEST_FORM) -> Iter
     if facts.earlier_outputs or facts.outputs_left_out:
         yield f"{form.heading(_GIVEN_BEFORE)}{len(facts.earlier_outputs)}, left out: {facts.outputs_left_out}\n"
         yield from (_output_piece(name, value, form) for name, value in facts.earlier_outputs.items())
-    for title, entries in _lists(facts):
-        if entries:
+    for name, title in _LISTS.items():
+        if entries := getattr(facts.details if name in _DETAILS else facts, name):
             yield f"{form.heading(title)}: {len(entries)}\n"
             yield from (f"- {_framed(entry, form)}\n" for entry in entries)
     yield f"\n{FOOTER}"
@@ -164,35 +164,22 @@ def _titled(form: _Form, title: str, text: str) -> str:
     return f"{form.heading(title)}{len(written)} characters:\n{written}\n"
 
 
-def _lists(facts: PinnedFacts) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    details = facts.details
-    lists = (
-        facts.outstanding,
-        facts.identifiers,
-        facts.listed,
-        details.files_read,
-        details.files_modified,
-        details.artifacts,
-        details.tool_notes,
-        facts.notes,
-    )
-    return tuple(zip(_TITLES, lists, strict=True))
-
-
 _SUMMARY, _RULES, _PLAN = "Summary, ", "Rules, ", "Plan, "
 _SAID: Final = "Messages of the user: "
 _GIVEN: Final = "Outputs that were given, not to be given again: "
 _GIVEN_BEFORE: Final = "Outputs that earlier runs of the conversation gave: "
-_TITLES: Final = (
-    "Outputs that are still to be given",
-    "Names to be used exactly as they are, newest first",
-    "More names that results gave, newest first",
-    "Files that were read",
-    "Files that were changed",
-    "Other things that were made",
-    "What became of calls",
-    "Notes",
-)
+_LISTS: Final[Mapping[str, str]] = {
+    "outstanding": "Outputs that are still to be given",
+    "identifiers": "Names to be used exactly as they are, newest first",
+    "listed": "More names that results gave, newest first",
+    "files_read": "Files that were read",
+    "files_modified": "Files that were changed",
+    "artifacts": "Other things that were made",
+    "tool_notes": "What became of calls",
+    "notes": "Notes",
+}
+"""The fields that are lists, with their headings, in the order of the text."""
+_DETAILS: Final = frozenset(field.name for field in fields(CompactionDetails))
 
 
 def user_piece(number: int, text: str, form: _Form = _NEWEST_FORM) -> str:
@@ -302,7 +289,7 @@ class _Reader:
     def framed(self) -> str:
         """A text that `_framed` wrote, and the end of its line."""
         length = self.match(_LENGTH)
-        text = self.form.read(self.line()) if length is None else self._below(_number(length[1]))
+        text = self.form.read(self.line()) if length is None else self._below(int(length[1]))
         self.skip("\n")
         return text
 
@@ -324,11 +311,6 @@ class _Reader:
 _DIGITS: Final = re.compile(r"[0-9]{1,9}")
 
 
-def _number(digits: str) -> int:
-    """The number, or a wrong one where no text is as long."""
-    return int(digits[:9])
-
-
 def _parsed(text: _Reader) -> tuple[str, PinnedFacts]:
     """The summary and the facts in `text`. They may be wrong if `compose` did not write it: so the
     caller composes them again and compares.
@@ -347,22 +329,17 @@ def _parsed(text: _Reader) -> tuple[str, PinnedFacts]:
         text.skip(", left out: ")
         outputs_left_out = text.number()
         earlier_outputs = _parsed_outputs(text, count)
-    outstanding, identifiers, listed, read, modified, artifacts, tool_notes, notes = (
-        _parsed_list(text, title) for title in _TITLES
-    )
+    lists = {name: _parsed_list(text, title) for name, title in _LISTS.items()}
     return summary, PinnedFacts(
         user_messages=user_messages,
         left_out=left_out,
         emitted=emitted,
         earlier_outputs=earlier_outputs,
         outputs_left_out=outputs_left_out,
-        outstanding=outstanding,
         plan=plan,
         rules=rules,
-        identifiers=identifiers,
-        listed=listed,
-        details=CompactionDetails(files_read=read, files_modified=modified, artifacts=artifacts, tool_notes=tool_notes),
-        notes=notes,
+        details=CompactionDetails(**{name: lists.pop(name) for name in _DETAILS}),
+        **lists,
     )
 
 
@@ -390,9 +367,9 @@ def _parsed_outputs(text: _Reader, count: int) -> dict[str, str]:
         text.skip("- ")
         if (lengths := text.match(_LENGTHS)) is not None:
             text.skip(" ")
-            name = text.said(_number(lengths[1]))
+            name = text.said(int(lengths[1]))
             text.skip(_IS)
-            outputs[name] = text.said(_number(lengths[2]))
+            outputs[name] = text.said(int(lengths[2]))
         else:
             name, _, value = text.line().partition(_IS)
             outputs[text.form.read(name)] = text.form.read(value)

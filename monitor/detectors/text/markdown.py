@@ -46,6 +46,8 @@ CODE_PERCENT = 1
 _MARKERS = ("```", "~~~")
 _NO_DIGITS = str.maketrans("", "", "0123456789")
 _WORD = re.compile(r"[^\W_]")
+_NO_WORDS = re.compile(r"[\x00-\x1f!-@\[-`{-\x7f]+")
+"""All of ASCII but letters and the blank."""
 _SPEAKS = re.compile(
     r"[^\s!-/:-@\[-`{-~\u00a1-\u00bf\u2000-\u206f\u2190-\u25ff\u2b00-\u2bff\u3000-\u303f\ufe0f\uff01-\uff0f\U0001f7e0-\U0001f7eb]"
 )
@@ -70,7 +72,7 @@ def speaks(text: str) -> bool:
 def words_percent(text: str) -> int:
     """Letters, blanks and what is not ASCII, of a hundred characters; runs of blanks are one."""
     joined = " ".join(text.split())
-    others = sum(not (character.isalpha() or character == " ") for character in joined if character < "\x80")
+    others = sum(map(len, _NO_WORDS.findall(joined)))
     return 100 - 100 * others // max(len(joined), 1)
 
 

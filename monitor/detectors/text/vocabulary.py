@@ -43,24 +43,29 @@ _WORD = re.compile(r"[^\W\d_]+")
 class Vocabulary:
     """Counts the words of one channel. Pull based: call `scan` when the text has reached `due`."""
 
-    __slots__ = ("_rounds", "due")
+    __slots__ = ("_common", "_rounds", "due")
 
     _rounds: int
     """Looks in a row that found few words."""
+    _common: int
+    """Where the samples were found to be common. Other rules that are due before that ask again."""
 
     def __init__(self) -> None:
         self.restart(0)
 
     def restart(self, offset: int) -> None:
         """Text before `offset` is no evidence any more."""
-        self._rounds = 0
+        self._rounds = self._common = 0
         self.due = -(-offset // WORDS_STEP) * WORDS_STEP + WORDS_STEP
 
     def seek(self, text: str, base: int, end: int) -> None:
         """Run on over text in which a few samples are rare. Afterwards `due` is where something may
         end, or beyond `end`.
         """
-        while self.due <= end and not _are_common(text, self.due - base):
+        while self.due <= end and self.due != self._common:
+            if _are_common(text, self.due - base):
+                self._common = self.due
+                break
             self._rounds = 0
             self.due += WORDS_STEP
 

@@ -554,7 +554,8 @@ def test_what_is_no_client_is_refused(client: Any):
 
 
 def test_a_client_of_ones_own_make_is_taken():
-    AnthropicModel("m", client=SimpleNamespace(messages=SimpleNamespace(create=print)))
+    model = AnthropicModel("m", client=SimpleNamespace(messages=SimpleNamespace(create=print)))
+    assert model.name == "anthropic:m"
 
 
 def test_a_model_has_a_name():
@@ -641,4 +642,7 @@ async def test_a_client_made_here_tries_nothing_again_behind_the_runs_back(envir
 
 def test_making_a_model_makes_no_client(environment: pytest.MonkeyPatch):
     """There is no key here, and nobody asks for one before the call."""
+    made: list[str] = []
+    environment.setattr(f"{AnthropicModel.__module__}._client_from_environment", lambda: made.append("a client"))
     AnthropicModel("claude-test").stream(ask())
+    assert made == []

@@ -182,6 +182,8 @@ async def test_a_break_of_a_generator_around_the_sdks_stream_closes_the_connecti
             async with monitor.watch(wrapped(client)) as watched:
                 async for _ in watched:
                     break
+            assert watched.outcome.reason is Reason.CLOSED_BY_CALLER
+            assert watched.outcome.closed
             await server.wait_closed_async(0, timeout_s=CLOSE_S)
 
 

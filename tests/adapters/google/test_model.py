@@ -626,4 +626,7 @@ async def test_a_refused_connection_is_told_at_once_and_not_tried_again_behind_t
 
 def test_making_a_model_makes_no_client(environment: pytest.MonkeyPatch):
     """There is no key here, and nobody asks for one before the call."""
+    made: list[str] = []
+    environment.setattr(f"{GoogleModel.__module__}._client_from_environment", lambda: made.append("a client"))
     GoogleModel("gemini-test").stream(ask())
+    assert made == []

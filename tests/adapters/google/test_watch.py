@@ -113,6 +113,8 @@ async def test_a_break_of_a_wrapper_around_the_sdks_stream_closes_the_connection
             async with monitor.watch(wrapped(client)) as watched:
                 async for _ in watched:
                     break
+            assert _outcome(watched).reason is Reason.CLOSED_BY_CALLER
+            assert _outcome(watched).closed
             await server.wait_closed_async(0, timeout_s=CLOSE_S)
 
 
