@@ -53,6 +53,23 @@ def masked(value: Any, depth: int = _DEPTH) -> Any:
     return value
 
 
+def restored(edited: Mapping[str, Any], original: Mapping[str, Any]) -> dict[str, Any]:
+    """`edited`, the arguments that a person has changed, with the secrets of `original` where the
+    person has left the mask.
+    """
+    seen = masked(original)
+    made: dict[str, Any] = {}
+    for key, value in edited.items():
+        before = original.get(key)
+        if key in original and value == seen[key]:
+            made[key] = before
+        elif isinstance(value, Mapping) and isinstance(before, Mapping):
+            made[key] = restored(value, before)
+        else:
+            made[key] = value
+    return made
+
+
 def without_secrets(call: ToolCall) -> ToolCall:
     """`call` with its arguments masked; the same object if they have no secret."""
     arguments = masked(call.arguments)
