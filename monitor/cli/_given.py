@@ -103,7 +103,9 @@ def servers_of(given: Iterable[str]) -> list[McpServer]:
     for target in given:
         try:
             made = McpServer(target)
-            names = itertools.chain([made.name], (f"{made.name[:28]}_{number}" for number in itertools.count(2)))
+            names = itertools.chain(
+                [made.name], (f"{made.name[:28].rstrip('_')}_{number}" for number in itertools.count(2))
+            )
             name = next(name for name in names if name not in servers)
             servers[name] = McpServer(target, name=name)
         except ConfigError as error:

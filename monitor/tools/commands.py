@@ -162,7 +162,7 @@ def _hides_a_command(node: Node) -> bool:
 
 
 def _sets_environment(node: Node) -> bool:
-    """Whether a loop sets a variable that the commands in it heed, such as PATH."""
+    """Whether a loop sets a variable that changes the commands in it, such as PATH."""
     if node.type not in {"for_statement", "select_statement"}:
         return False
     names = [_text(child) for child in node.children if child.type == "variable_name"]

@@ -104,9 +104,7 @@ def schema_hash(entry: Entry) -> str:
 
 
 def _beginnings_of(arguments: Mapping[str, Any]) -> list[_Beginning] | None:
-    """The beginnings of the commands of a line. `None`: it has none that may be allowed for more
-    than this once.
-    """
+    """The beginnings of the commands of a line. `None`: the line may be allowed this once only."""
     line = read_line(str(arguments[COMMAND]))
     if line is None or line.writes or not line.commands:
         return None

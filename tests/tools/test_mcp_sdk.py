@@ -88,7 +88,7 @@ async def test_over_stdio():
         (learn,) = (one for one in server.tools() if one.original == "learn")
         await learn.call({"name": "newest"}, ToolContext(None))  # type: ignore[arg-type]  # it is not looked at
         await until(lambda: server.changed > before)
-        assert server.tools()[-1].spec.name == "sdk_newest"
+        assert server.tools()[-1].spec.name == "sdk__newest"
     assert mine() == set()
 
 
