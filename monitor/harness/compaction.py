@@ -27,6 +27,7 @@ from monitor.messages import Message
 from monitor.models import Model, ToolSpec
 from monitor.reasons import PRESSING, CompactionReason
 from monitor.sinks.base import EventSink, FanOut
+from monitor.tools.masking import Secrets
 from monitor.usage import AskCost
 
 CLOSE_GRACE_S = 2.0
@@ -95,6 +96,7 @@ class Compaction(Preset):
         if form is not None and form not in get_args(Form):
             raise ConfigError(f"form is one of {', '.join(get_args(Form))}, not {form!r}")
         history, run = History(recognised(tuple(messages))), _Alone(clock or SystemClock())
+        fan_out, secrets = FanOut(check_parts("sinks", sinks, "emit")), Secrets()
         compactor = Compactor(
             self,
             history,
@@ -102,7 +104,7 @@ class Compaction(Preset):
             window=window_of(model.name if model is not None else None, config=window),
             meter=ContextMeter(history, instructions=instructions, tools=tools),
             run=run,
-            emit=FanOut(check_parts("sinks", sinks, "emit")).emit,
+            emit=lambda event: fan_out.emit(secrets.event(event)),
             facts=lambda: facts or PinnedFacts(),
             clock=run.clock,
             close_grace_s=CLOSE_GRACE_S,

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Final
 
 import anyio
 import anyio.lowlevel
 
-from monitor.events import AttemptRetried, Event, RunTerminated, TurnEnded
+from monitor.chunks import Chunk
+from monitor.events import AttemptRetried, ChunkReceived, Event, RunTerminated
 from monitor.harness.recorder import Recorder
 from monitor.sinks.base import EventSink, FanOut
-from monitor.tools.masking import without_secrets
+from monitor.tools.masked_chunks import MaskedChunks
+from monitor.tools.masking import Secrets
 
 MOST_QUEUED: Final = 256
 """Events that wait for the reader of the run. A tool that writes more waits until they are read."""
 
 
 class Delivery:
-    """Queues the events of one run for its reader, if `streams`, and hands each to the sinks."""
+    """Queues the events of one run for its reader, if `streams`, and hands each to the sinks. Their
+    secrets are masked.
+    """
 
     def __init__(self, sinks: Sequence[EventSink], *, streams: bool) -> None:
         self.streams = streams
@@ -33,9 +36,13 @@ class Delivery:
         self._sinks = FanOut(sinks)
         self._news: anyio.Event | None = None
         self._room: anyio.Event | None = None
-        self.listened = streams or bool(sinks)
+        self.listened = streams or bool(self._sinks)
         """Somebody gets the events."""
         self._ended = False
+        self.secrets = Secrets()
+        self._chunks = MaskedChunks(self.secrets)
+        self._last_chunk = (0.0, 0)
+        """Time and turn of the last chunk."""
         self.recorder: Recorder | None = None
         """Writes the run into its session, if it has one."""
         self.urgent = False
@@ -51,17 +58,28 @@ class Delivery:
             return
         if isinstance(event, AttemptRetried):
             self.retried_inside = True
-        elif isinstance(event, TurnEnded):
-            event = _masked(event)
         elif isinstance(event, RunTerminated):
             self._ended = True
+        if self.recorder is None and not self.listened:
+            self.secrets.learn(event)
+            return
+        event = self.secrets.event(event)
         if self.recorder is not None:
             self.recorder.emit(event)
         if self.streams:
+            self._show(self._chunks.flush())
             self.queue.append(event)
             if self._news is not None:
                 self._news.set()
         self._sinks.emit(event)
+
+    def chunk(self, chunk: Chunk, at_s: float, turn: int) -> None:
+        """Queue a chunk for the reader."""
+        self._last_chunk = at_s, turn
+        self._show(self._chunks.feed(chunk))
+
+    def _show(self, chunks: Iterable[Chunk]) -> None:
+        self.queue.extend(ChunkReceived(*self._last_chunk, chunk) for chunk in chunks)
 
     async def stored(self) -> None:
         """Return when what the history says stands in the session, if there is one."""
@@ -100,11 +118,3 @@ class Delivery:
             yield news
         finally:
             self._news = None
-
-
-def _masked(event: TurnEnded) -> TurnEnded:
-    """The same with the secrets in its calls masked."""
-    calls = tuple(without_secrets(call) for call in event.turn.tool_calls)
-    if all(call is before for call, before in zip(calls, event.turn.tool_calls, strict=True)):
-        return event
-    return replace(event, turn=replace(event.turn, tool_calls=calls))
