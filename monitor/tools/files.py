@@ -41,8 +41,8 @@ WALKED: Final = 200_000
 MATCHES: Final = 1_000
 """The most lines that `grep` shows; the others are counted."""
 GREP_S: Final = 20.0
-PROTECTED: Final = (".git",)
-"""Who can write here can run programs: hooks of git, or its pager."""
+PROTECTED: Final = (".git", "agent-monitor.toml")
+"""Hooks and settings of git run programs, and the settings of this library say what needs a yes."""
 
 _Path = Annotated[str, Field(description="Relative to the workspace.")]
 
