@@ -45,7 +45,7 @@ JEST = {
     "PASS ./b.test.js\n\nTest Suites: 2 failed, 1 passed, 3 total\n"
     "Tests:       2 failed, 1 skipped, 1 todo, 2 passed, 6 total": 2,
     "\x1b[1mTest Suites: \x1b[22m\x1b[1m\x1b[31m1 failed\x1b[39m\x1b[22m, 1 total\n"
-    "\x1b[1mTests:       \x1b[22m\x1b[1m\x1b[31m2 failed\x1b[39m\x1b[22m, \x1b[1m\x1b[32m1 passed\x1b[39m\x1b[22m, 3 total": 2,
+    "\x1b[1mTests:       \x1b[22m\x1b[1m\x1b[31m2 failed\x1b[39m\x1b[22m, \x1b[1m1 passed\x1b[22m, 3 total": 2,
     "Error: Tests: 9 failed, 9 total\n\nTests:       1 failed, 1 total": 1,
     "Tests:       1 failed, 1 skipped, 2 todo, 5 passed, 9 total": 1,
 }
