@@ -11,7 +11,7 @@ import anyio
 import anyio.lowlevel
 
 from monitor.chunks import Chunk
-from monitor.events import AttemptRetried, ChunkReceived, Event, RunTerminated
+from monitor.events import AttemptRetried, ChunkReceived, Event, RunTerminated, TurnEnded
 from monitor.harness.recorder import Recorder
 from monitor.sinks.base import EventSink, FanOut
 from monitor.tools.masked_chunks import MaskedChunks
@@ -61,7 +61,8 @@ class Delivery:
         elif isinstance(event, RunTerminated):
             self._ended = True
         if self.recorder is None and not self.listened:
-            self.secrets.learn(event)
+            if isinstance(event, TurnEnded):
+                self.secrets.learn(event)
             return
         event = self.secrets.event(event)
         if self.recorder is not None:

@@ -28,7 +28,7 @@ from monitor.core.run import RunCore
 from monitor.detectors import default_detectors
 from monitor.detectors.base import Detector
 from monitor.errors import ConfigError, describe
-from monitor.events import AttemptRetried, Event, RunStarted, TurnStarted
+from monitor.events import AttemptRetried, Event, RunStarted, TurnEnded, TurnStarted
 from monitor.goal.goal import MAX_NUDGES, Goal
 from monitor.goal.outputs import Outputs
 from monitor.harness.checks import CLOSE_GRACE_S, KEEP_TEXT_CHARS, check_bounds, clock_of, ending_by, must_know_price
@@ -392,7 +392,7 @@ class Guard:
         self._seen.hear(event)
         if self._sinks:
             self._sinks.emit(self._secrets.event(event))
-        else:
+        elif isinstance(event, TurnEnded):
             self._secrets.learn(event)
 
     def _must_have_begun(self) -> None:

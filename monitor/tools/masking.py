@@ -13,15 +13,15 @@ from __future__ import annotations
 import copy
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from enum import Enum
-from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from monitor._util.lazy import LazyModule
 from monitor.chunks import ToolCall
 from monitor.errors import RecordedError, message_of, without_keys
+from monitor.events import ApprovalAnswered, ToolCallChanged, ToolStarted, TurnEnded
 from monitor.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -55,8 +55,16 @@ _IN_QUOTED_JSON: Final = re.compile(r'\\"([A-Za-z][\w-]{1,30})\\" {0,3}: {0,3}\\
 _IN_PYTHON: Final = re.compile(r"'([A-Za-z][\w-]{1,30})' {0,3}: {0,3}'((?:[^'\\]|\\.)*+)", re.DOTALL)
 _NAMED: Final = (_IN_JSON, _IN_QUOTED_JSON, _IN_PYTHON)
 """`"password": "x"`, as JSON, as JSON within a text of JSON, and as Python writes it."""
-_UNREAD: Final = frozenset({"data", "signature", "xxhash", "at_s"})
-"""Fields of events that hold bytes as text, a hash or a time."""
+_UNREAD: Final = frozenset({"data", "signature", "xxhash", "key", "raw"})
+"""Fields of events that hold bytes as text, a hash, or an object of an SDK."""
+_NUMBERS: Final = frozenset(
+    {*("int", "float", "bool", "Usage", "FinishReason", "TerminateReason", "CallState", "Channel", "Level")}
+    | {*("int | None", "float | None", "FinishReason | None", "ToolErrorKind | None", "TerminateReason | None")}
+)
+"""Types of fields that have no text of anybody's, as they are written."""
+_PLAIN: Final = frozenset({int, float, bool, type(None)})
+_LEAST_OF_KEYS: Final = 15
+"""`Bearer ` and 8 signs: a shorter text has no key."""
 
 
 def is_secret(key: object) -> bool:
@@ -127,7 +135,9 @@ class Secrets:
 
     def text(self, text: str) -> str:
         """`text` with its secrets masked; the same object if it has none."""
-        clean = without_keys(text)
+        if len(text) < LEAST_CHARS:
+            return text
+        clean = without_keys(text) if len(text) >= _LEAST_OF_KEYS else text
         if '"' in clean or "'" in clean:
             small = clean.lower()
             if any(part in small for part in _PARTS):
@@ -153,10 +163,15 @@ class Secrets:
             self.known[value] = None
 
     def _masked(self, value: Any, depth: int) -> Any:
+        kind = type(value)
+        if kind is str:
+            return self.text(value)
+        if (names := _names.get(kind)) is not None:
+            return self._object(value, names, depth)
+        if kind in _PLAIN or depth <= 0:
+            return value
         if isinstance(value, str):
             return value if isinstance(value, Enum) else self.text(value)
-        if value is None or isinstance(value, int | float) or depth <= 0:
-            return value
         if isinstance(value, Mapping):
             made = {
                 key: MASK if is_secret(key) and one not in (None, "") else self._masked(one, depth - 1)
@@ -175,14 +190,14 @@ class Secrets:
             plain = value.model_dump()
             clean = self._masked(plain, depth - 1)
             return value if clean is plain else type(value).model_construct(**clean)
-        return self._object(value, depth) if is_dataclass(value) and not isinstance(value, type) else value
+        return self._object(value, _names_of(kind), depth) if is_dataclass(kind) else value
 
-    def _object(self, value: Any, depth: int) -> Any:
+    def _object(self, value: Any, names: Sequence[str], depth: int) -> Any:
         """A dataclass, with the same masked in its fields."""
         made = None
-        for name in _names_of(type(value)):
+        for name in names:
             before = getattr(value, name)
-            if before is None or isinstance(before, int | float):
+            if not before:
                 continue
             after = self._masked(before, depth - 1)
             if after is not before:
@@ -214,16 +229,22 @@ def _mask_named(found: re.Match[str]) -> str:
     return f"{found[0][: found.start(2) - found.start()]}{MASK}"
 
 
-def _arguments_in(event: Any) -> Iterator[Any]:
+def _arguments_in(event: object) -> Sequence[Any]:
     """The arguments of the calls that `event` is about."""
-    for holder in (event, *(getattr(event, name, None) for name in ("turn", "chunk", "outcome"))):
-        yield from (call.arguments for call in getattr(holder, "tool_calls", ()))
-        for name in ("call", "record", "request", "answer"):
-            yield getattr(getattr(holder, name, None), "arguments", None)
-        yield getattr(holder, "arguments", None)
+    match event:
+        case TurnEnded(turn=turn):
+            return [call.arguments for call in turn.tool_calls]
+        case ToolStarted(call=holder) | ToolCallChanged(record=holder) | ApprovalAnswered(answer=holder):
+            return (holder.arguments,)
+        case ToolCall():
+            return (event.arguments,)
+    return ()
 
 
-@cache
-def _names_of(kind: Any) -> tuple[str, ...]:
+_names: Final[dict[type[Any], tuple[str, ...]]] = {}
+
+
+def _names_of(kind: type[Any]) -> tuple[str, ...]:
     """The fields of a dataclass that may have a secret."""
-    return tuple(field.name for field in fields(kind) if field.name not in _UNREAD and field.name != "raw")
+    names = tuple(one.name for one in fields(kind) if one.name not in _UNREAD and str(one.type) not in _NUMBERS)
+    return _names.setdefault(kind, names)

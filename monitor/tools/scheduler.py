@@ -124,7 +124,12 @@ class Scheduler:
         try:
             # trio's task group misses a cancellation that comes just as its last task ends
             await anyio.lowlevel.checkpoint_if_cancelled()
-            if await self._turn_of(batch):
+            if self._lock.locked():
+                begins = await self._turn_of(batch)
+            else:
+                self._lock.acquire_nowait()
+                begins = True
+            if begins:
                 try:
                     await self._perform(batch)
                 finally:
@@ -143,13 +148,10 @@ class Scheduler:
 
     async def _turn_of(self, batch: Batch) -> bool:
         """Wait until no other batch runs. False: `batch` was removed from the queue."""
-        if self._lock.locked():
-            with anyio.CancelScope() as batch.scope:
-                await self._lock.acquire()
-                return True
-            return False
-        self._lock.acquire_nowait()
-        return True
+        with anyio.CancelScope() as batch.scope:
+            await self._lock.acquire()
+            return True
+        return False
 
     def abort(self, why: str) -> None:
         """End every batch, also those that wait. Each open call gets its result: cancelled."""
@@ -212,9 +214,9 @@ class Scheduler:
     def _job(self, call: ToolCall, index: int, turn: int) -> Job:
         entry = self.tools.entry(call.name)
         action = _action(call)
-        key = key_of(self._run_id, *action, self._made[action])
-        self._made[action] += 1
-        return Job(self, call, entry, self._run_id, key, turn, index)
+        made = self._made.get(action, 0)
+        self._made[action] = made + 1
+        return Job(self, call, entry, self._run_id, key_of(self._run_id, *action, made), turn, index)
 
     async def _perform(self, batch: Batch) -> None:
         jobs = batch.jobs
@@ -233,7 +235,8 @@ class Scheduler:
         for job in jobs:
             if job.outcome is None:
                 self._check(job)
-        set_order(jobs)
+        if len(jobs) > 1:
+            set_order(jobs)
         if batch.aborted:
             return
         async with anyio.create_task_group() as group:
