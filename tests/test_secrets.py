@@ -219,5 +219,10 @@ def test_however_arguments_are_cut_what_is_shown_is_json_without_its_secrets(sec
 
 def test_chunks_without_a_secret_pass_as_they_are():
     chunks = MaskedChunks(Secrets())
-    given_ = [TextDelta("The task "), TextDelta("is done."), ReasoningDelta("Hm."), ToolCallDelta("c", "f", '{"a": 1}')]
+    given_: list[Chunk] = [
+        TextDelta("The task "),
+        TextDelta("is done."),
+        ReasoningDelta("Hm."),
+        ToolCallDelta("c", "f", '{"a": 1}'),
+    ]
     assert [made for chunk in given_ for made in chunks.feed(chunk)] == given_
