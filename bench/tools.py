@@ -3,8 +3,9 @@
     python -m bench.tools [--quick]
 
 The soak makes thousands of calls in responses of random size: good ones, errors, crashes, threads,
-timeouts, refusals, cancellations of single calls and of whole responses. It counts results, their
-order, open records, and what is left of threads, processes and sockets. The cost is processor time
+real commands, timeouts, refusals, cancellations of single calls and of whole responses. It counts
+results, their order, open records, and what is left of threads, processes and sockets. Processes
+are found in the process table by the marker of their commands. The cost is processor time
 for one call that does nothing: of the scheduler, of the scheduler with a ledger and a listener, and
 of a bare task group that calls the same tool. Times of whole runs, beside other agent libraries,
 are those of `python -m bench.supervisor`.
@@ -16,6 +17,7 @@ import argparse
 import gc
 import os
 import random
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -34,14 +36,16 @@ from bench import _report
 from monitor.calls import CallRecord, CallState
 from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import ToolError
-from monitor.tools import InMemoryLedger, Registry, Scheduler, ToolContext, tool
+from monitor.tools import InMemoryLedger, Registry, Scheduler, ShellTools, ToolContext, Workspace, tool
 from monitor.tools.answers import arguments_of
 from monitor.tools.around import Admission, Listener
+from monitor.tools.proctable import living
 
 _console = Console(width=120)
 SEED = 20261122
 KINDS = {
-    "good": 40,
+    "good": 39,
+    "shell": 1,
     "thread": 5,
     "error": 10,
     "crash": 8,
@@ -55,6 +59,14 @@ KINDS = {
     "wrong": 2,
 }
 """What becomes of a call, and how often in a hundred."""
+COMMANDS = (
+    "echo x; exit 1",
+    "sleep 100",
+    "sleep 100 & echo x",
+    "trap '' TERM; sleep 100",
+    "setsid sleep 100 & sleep 100",
+)
+"""What the shell is given. Half of its calls are cancelled, as those that go on forever are."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +83,8 @@ class Soak:
     """Calls whose record did not end exactly once."""
     open_records: int
     threads_left: int
+    background: int
+    """Processes that commands had left in the background. They end with the run."""
     processes_left: int
     sockets_left: int
     seconds: float
@@ -101,7 +115,7 @@ class _Gate:
         return Admission(CallState(context.call.name), "no")
 
 
-def _tools() -> Registry:
+def _tools(shell: ShellTools) -> Registry:
     @tool
     async def error() -> None:
         raise ToolError("no")
@@ -124,15 +138,22 @@ def _tools() -> Registry:
             tool(name="alone", alone=True)(anyio.lowlevel.checkpoint),
             tool(name="edit", kind="edit")(anyio.lowlevel.checkpoint),
             tool(name="wrong")(lambda n: n),
+            shell,
         ]
     )
 
 
 async def soak(calls: int) -> Soak:
     """Make `calls` calls."""
+    with tempfile.TemporaryDirectory() as folder:
+        async with ShellTools(Workspace(folder), timeout_s=0.3, grace_s=0.05) as shell:
+            return await _soak(calls, shell)
+
+
+async def _soak(calls: int, shell: ShellTools) -> Soak:
     chance = random.Random(SEED)
     ledger, heard = InMemoryLedger(), _Ends()
-    scheduler = Scheduler(_tools(), run_id="soak", ledger=ledger, listener=heard, gate=_Gate(), limit=8)
+    scheduler = Scheduler(_tools(shell), run_id="soak", ledger=ledger, listener=heard, gate=_Gate(), limit=8)
     begun, made, responses, results, wrong, aborted = time.perf_counter(), 0, 0, 0, 0, 0
     before = _left()
 
@@ -152,16 +173,19 @@ async def soak(calls: int) -> Soak:
 
     while made < calls:
         names = chance.choices(list(KINDS), list(KINDS.values()), k=min(chance.randrange(1, 25), calls - made))
-        batch = [ToolCall(f"c{made + n}", name, {}) for n, name in enumerate(names)]
+        given = [{"command": chance.choice(COMMANDS)} if name == "shell" else {} for name in names]
+        batch = [ToolCall(f"c{made + n}", name, given[n]) for n, name in enumerate(names)]
         made += len(batch)
         responses += 1
         abort = chance.random() < 0.1
         aborted += abort
-        endless = [call for call in batch if call.name == "forever"]
+        endless = [call for call in batch if call.name == "forever" or (call.name == "shell" and chance.random() < 0.5)]
         async with anyio.create_task_group() as group:
             group.start_soon(respond, batch)
             await anyio.lowlevel.checkpoint()
             group.start_soon(partial(strike, endless, abort=abort))
+    kept = len(shell.background)
+    await shell.__aexit__(None, None, None)  # the end of a run: what was left in the background ends now
     await anyio.sleep(0.05)
     gc.collect()
     after = _left()
@@ -174,6 +198,7 @@ async def soak(calls: int) -> Soak:
         without_one_end=made - sum(count == 1 for count in heard.ends.values()),
         open_records=len(await ledger.open_calls("soak")),
         threads_left=after[0] - before[0] - _idle_workers(),
+        background=kept,
         processes_left=after[1] - before[1],
         sockets_left=after[2] - before[2],
         seconds=time.perf_counter() - begun,
@@ -182,8 +207,8 @@ async def soak(calls: int) -> Soak:
 
 
 def _left() -> tuple[int, int, int]:
-    """Threads of this process, its child processes and its open sockets, as the system counts
-    them.
+    """Threads of this process, its processes and its open sockets, as the system counts them. A
+    process is its child, or has the marker of one of its commands.
     """
     fds = Path("/proc/self/fd")
     sockets = 0
@@ -192,12 +217,10 @@ def _left() -> tuple[int, int, int]:
             sockets += str(fd.readlink()).startswith("socket:")
         except OSError:
             continue
-    children = 0
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            children += int(stat.read_text().rpartition(")")[2].split()[1]) == os.getpid()
-        except OSError:
-            continue
+    own = f"{os.getpid()}-"
+    children = sum(
+        entry.parent == os.getpid() or any(token.startswith(own) for token in entry.tokens) for entry in living()
+    )
     return len(threading.enumerate()), children, sockets
 
 

@@ -3,17 +3,24 @@
 It reads the code, edits it, and runs the tests, which needs a yes. With a key, put
 `monitor.model("google:gemini-2.5-flash")` in the place of the script, and
 `monitor.tools.TerminalApprover()` in the place of `approve`.
+
+The same with the files of an MCP server, which gets the folder as its last argument:
+
+    python examples/coding_subagent.py --mcp "npx -y @modelcontextprotocol/server-filesystem"
 """
 
+import argparse
 import asyncio
+import shlex
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import monitor
 from monitor.calls import ApprovalRequest
 from monitor.testing import ScriptedModel, call, capture_events
-from monitor.tools import FileTools, ShellTools, Workspace
+from monitor.tools import Approval, FileTools, McpServer, Rules, ShellTools, Workspace
 
 CODE = '''\
 def median(numbers):
@@ -38,13 +45,31 @@ EDITED = """\
 """
 RUN_TESTS = f"{sys.executable} -m pytest -q -p no:cacheprovider"
 
-CODER = ScriptedModel(
-    [call("glob", pattern="*.py"), call("read_file", path="stats.py")],
-    [call("edit", path="stats.py", old="    midle = len(numbers) // 2\n", new=EDITED)],  # a slip: the model reads why
-    [call("edit", path="stats.py", old="    middle = len(numbers) // 2\n", new=EDITED)],
-    [call("shell", command=RUN_TESTS)],
-    [call("emit_value", name="summary", value="median sorts its numbers, and takes the mean of two in the middle.")],
-)
+SLIP, OLD = "    midle = len(numbers) // 2\n", "    middle = len(numbers) // 2\n"
+SUMMARY = call("emit_value", name="summary", value="median sorts its numbers, and takes the mean of two in the middle.")
+
+
+def coder() -> ScriptedModel:
+    """The model, with the tools of this library. It makes a slip, and the answer says which."""
+    return ScriptedModel(
+        [call("glob", pattern="*.py"), call("read_file", path="stats.py")],
+        [call("edit", path="stats.py", old=SLIP, new=EDITED)],
+        [call("edit", path="stats.py", old=OLD, new=EDITED)],
+        [call("shell", command=RUN_TESTS)],
+        [SUMMARY],
+    )
+
+
+def coder_of_server(folder: Path) -> ScriptedModel:
+    """The model, with the tools of an MCP server."""
+    file = str(folder / "stats.py")
+    return ScriptedModel(
+        [call("files__list_directory", path=str(folder)), call("files__read_text_file", path=file)],
+        [call("files__edit_file", path=file, edits=[{"oldText": SLIP, "newText": EDITED}])],
+        [call("files__edit_file", path=file, edits=[{"oldText": OLD, "newText": EDITED}])],
+        [call("shell", command=RUN_TESTS)],
+        [SUMMARY],
+    )
 
 
 async def approve(request: ApprovalRequest) -> bool:
@@ -53,35 +78,41 @@ async def approve(request: ApprovalRequest) -> bool:
     return True
 
 
-async def mend(folder: Path) -> monitor.Outcome:
-    """Drive the subagent in `folder`."""
+async def mend(folder: Path, server: Sequence[str]) -> monitor.Outcome:
+    """Drive the subagent in `folder`. `server`: the command of an MCP server for its files."""
     workspace = Workspace(folder)
-    coder = monitor.Supervisor(
-        CODER,
+    files = McpServer([*server, str(folder)], name="files", trusted=True) if server else FileTools(workspace)
+    supervisor = monitor.Supervisor(
+        coder_of_server(folder) if server else coder(),
         instructions="Make the tests of this repository pass. Do not change the tests.",
-        tools=[FileTools(workspace), ShellTools(workspace)],
-        approval="auto_edit",  # reads and edits run; a command needs a yes
+        tools=[files, ShellTools(workspace)],
+        # Reads and edits run, and a command needs a yes. A server cannot say that its tool edits.
+        approval=Approval(mode="auto_edit", rules=Rules([{"tool": "files__edit_file", "decision": "allow"}])),
         approver=approve,
         outputs={"summary": str},
         stop_when=monitor.MaxTurns(20) | monitor.Timeout(300),
     )
     with capture_events() as events:
-        outcome = await coder.run("Mend median().")
+        outcome = await supervisor.run("Mend median().")
     results = [event.result for event in events if isinstance(event, monitor.events.ToolFinished)]
     for result in results:
-        print(f"- {result.name}: {result.text.splitlines()[0]}")
+        print(f"- {result.name}: {'failed: ' if result.is_error else ''}{result.text.splitlines()[0]}")
+    assert sum(result.is_error for result in results) == 1  # the slip
     assert sum(isinstance(event, monitor.events.ApprovalRequested) for event in events) == 1
     assert results[-1].progress == 0, results[-1].text  # the shell has read how many tests fail
     return outcome
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Make the repository, have it mended, and say how it ended."""
+    parser = argparse.ArgumentParser(description="A subagent mends a small repository.")
+    parser.add_argument("--mcp", metavar="COMMAND", default="", help="an MCP server for the files")
+    server = shlex.split(parser.parse_args(arguments).mcp)
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+        folder = Path(name).resolve()
         (folder / "stats.py").write_text(CODE)
         (folder / "test_stats.py").write_text(TESTS)
-        outcome = asyncio.run(mend(folder))
+        outcome = asyncio.run(mend(folder, server))
         print(f"\n{outcome.reason}: {outcome.output['summary']}")
         assert outcome.reason is monitor.TerminateReason.GOAL
 

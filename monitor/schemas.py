@@ -54,47 +54,69 @@ _DROPPED = ("$defs", "definitions", "$schema", "$id", "title", "discriminator")
 """
 
 
+MOST_PARTS = 20_000
+"""A schema with more parts, when its definitions are inlined, is refused: it may be made to grow
+without end.
+"""
+
+
 def portable(schema: Mapping[str, Any]) -> dict[str, Any]:
     """`schema` (JSON schema as pydantic writes it) without keywords that some provider refuses:
     `$ref`, `oneOf`, `const`, `discriminator`.
 
     Definitions are inlined. A definition that contains itself ends at its second occurrence, which
-    gives only the type. The model's values are still validated in full.
+    gives only the type. The model's values are still validated in full. Raises `ConfigError` if the
+    schema is too large or too deep.
     """
     definitions = {
         f"#/{place}/{name}": definition
         for place in ("$defs", "definitions")
         for name, definition in schema.get(place, {}).items()
     }
-    inlined: dict[str, Any] = _inlined(schema, definitions, ())
+    try:
+        inlined: dict[str, Any] = _Inliner(definitions).inlined(schema, ())
+    except RecursionError:
+        raise ConfigError("the schema is nested too deeply") from None
     return inlined
 
 
-def _inlined(schema: Any, definitions: Mapping[str, Any], open_: tuple[str, ...]) -> Any:
-    if not isinstance(schema, Mapping):
-        return schema  # `true` and `false` are schemas
-    given = {key: value for key, value in schema.items() if key not in _DROPPED}
-    reference = given.pop("$ref", None)
-    if reference in open_:
-        again = definitions[reference]
-        known = {"type": again["type"]} if "type" in again else {}
-        return {**known, "description": f"{again.get('title', 'The same')} again, with the same properties.", **given}
-    if reference is not None:
-        inner = _inlined(definitions.get(reference, {}), definitions, (*open_, reference))
-        given = _inlined(given, definitions, open_)
-        return {**inner, **given}
-    if "const" in given:
-        given["enum"] = [given.pop("const")]
-    if "oneOf" in given and "anyOf" not in given:
-        given = {("anyOf" if key == "oneOf" else key): value for key, value in given.items()}
-    for key, value in given.items():
-        if key in _MAPS and isinstance(value, Mapping):
-            given[key] = {name: _inlined(part, definitions, open_) for name, part in value.items()}
-        elif key in _LISTS and isinstance(value, list):
-            given[key] = [_inlined(part, definitions, open_) for part in value]
-        elif key in _ONES:
-            given[key] = _inlined(value, definitions, open_)
-    return given
+class _Inliner:
+    """Puts the definitions of one schema in the places that refer to them."""
+
+    def __init__(self, definitions: Mapping[str, Any]) -> None:
+        self._definitions = definitions
+        self._parts = 0
+
+    def inlined(self, schema: Any, open_: tuple[str, ...]) -> Any:
+        """`schema` without references. `open_`: the references around it."""
+        if not isinstance(schema, Mapping):
+            return schema  # `true` and `false` are schemas
+        self._parts += 1
+        if self._parts > MOST_PARTS:
+            raise ConfigError(f"the schema has more than {MOST_PARTS:,} parts")
+        given = {key: value for key, value in schema.items() if key not in _DROPPED}
+        reference = given.pop("$ref", None)
+        if reference in open_:
+            again = self._definitions[reference]
+            known = {"type": again["type"]} if "type" in again else {}
+            said = f"{again.get('title', 'The same')} again, with the same properties."
+            return {**known, "description": said, **given}
+        if reference is not None:
+            inner = self.inlined(self._definitions.get(reference, {}), (*open_, reference))
+            given = self.inlined(given, open_)
+            return {**inner, **given}
+        if "const" in given:
+            given["enum"] = [given.pop("const")]
+        if "oneOf" in given and "anyOf" not in given:
+            given = {("anyOf" if key == "oneOf" else key): value for key, value in given.items()}
+        for key, value in given.items():
+            if key in _MAPS and isinstance(value, Mapping):
+                given[key] = {name: self.inlined(part, open_) for name, part in value.items()}
+            elif key in _LISTS and isinstance(value, list):
+                given[key] = [self.inlined(part, open_) for part in value]
+            elif key in _ONES:
+                given[key] = self.inlined(value, open_)
+        return given
 
 
 # --- in words

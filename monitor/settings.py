@@ -1,5 +1,6 @@
-"""Settings: the detectors and their numbers, tool policies, the policy, and the compaction. Failure
-answered: numbers that were tried with the command differ from those in the program.
+"""Settings: the detectors and their numbers, tool policies, the policy, the compaction, and the
+approval of calls. Failure answered: numbers that were tried with the command differ from those in
+the program.
 
     detectors = ["ToolCallRepetition", "ContentRepetition"]    # without this line: the default ones
 
@@ -12,6 +13,15 @@ answered: numbers that were tried with the command differ from those in the prog
     [policy]                                                   # or: policy = "observe"
     type = "ladder"
     max_nudges = 2
+
+    [approval]                                                 # or: approval = "auto_edit"
+    mode = "auto_edit"
+
+    [[approval.rules]]                                         # or: rules = "rules.toml"
+    tool = "shell"
+    command = "git push"
+    decision = "deny"
+    match = ["git push origin main"]
 
 Rules:
 
@@ -41,11 +51,14 @@ from typing import Any, TypeAlias, TypeVar, Union, cast, get_args, get_origin
 from pydantic import TypeAdapter, ValidationError
 
 import monitor.detectors
+from monitor._util.checks import is_whole
 from monitor.compaction.preset import PRESETS, Preset
 from monitor.detectors import Detector, ToolPolicy, default_detectors
 from monitor.errors import ConfigError
 from monitor.harness.compaction import DEFAULT, Compaction
 from monitor.policy import Ladder, ObserveOnly, Policy, StopAtFirstLoop
+from monitor.tools.approval import Approval
+from monitor.tools.rules import Rules
 
 __all__ = ["Settings", "load_settings"]
 
@@ -58,6 +71,10 @@ PROJECT_TABLE = ("tool", "agent-monitor")
 POLICIES: Mapping[str, type[Policy]] = {"stop": StopAtFirstLoop, "observe": ObserveOnly, "ladder": Ladder}
 """The policies by their words in the file. The names of the classes are accepted too."""
 OFF = "off"
+PARALLEL = "max_parallel_tools"
+KEYS = ("detectors", "tools", "policy", "compaction", "approval", PARALLEL)
+WORDS = frozenset({"policy", "compaction", "approval"})
+"""Tables for which one word may stand."""
 COMPACTIONS = (*PRESETS, OFF)
 """The values of `compaction.preset` in the file."""
 COMPACTION_OPTIONS = (
@@ -87,7 +104,16 @@ class Settings:
     monitor.Guard(detectors=config.detectors(), policy=config.policy())
     """
 
-    __slots__ = ("_compaction", "_detectors", "_policy", "settings", "source", "tools")
+    __slots__ = (
+        "_approval",
+        "_compaction",
+        "_detectors",
+        "_policy",
+        "max_parallel_tools",
+        "settings",
+        "source",
+        "tools",
+    )
 
     settings: Mapping[str, Any]
     """The settings that were given, detectors by the names of their classes."""
@@ -95,6 +121,8 @@ class Settings:
     """The file that was read. `None`: there is no file."""
     tools: Mapping[str, ToolPolicy]
     """The given tool policies, by the name of the tool."""
+    max_parallel_tools: int | None
+    """How many calls of a supervised run go on at once. `None`: the file does not say."""
 
     def __init__(self, settings: Mapping[str, Any] | None = None, *, source: PathLike | None = None) -> None:
         """`settings`: the tables of the file as a mapping. Raises `ConfigError` for an invalid
@@ -112,6 +140,8 @@ class Settings:
         self._detectors = [made[name] for name in _chosen(self.settings)]
         self._policy = _policy(self.settings)
         self._compaction = _compaction(self.settings)
+        self._approval = _approval(self.settings, self.source)
+        self.max_parallel_tools = _parallel(self.settings)
 
     def detectors(self) -> list[Detector]:
         """New instances of the detectors, for one run."""
@@ -126,6 +156,10 @@ class Settings:
         default preset.
         """
         return self._compaction
+
+    def approval(self) -> Approval | None:
+        """Which calls of a supervised run need a yes. `None`: the file does not say."""
+        return self._approval
 
     def updated(self, *settings: Mapping[str, Any]) -> Settings:
         """The same settings with `settings` applied in order: tables are merged, other values are
@@ -238,7 +272,9 @@ def _spelled(settings: Mapping[str, Any]) -> dict[str, Any]:
         raise ConfigError(f"settings are a table, not {settings!r}")
     spelled: dict[str, Any] = {}
     for key, value in settings.items():
-        name = known_name(key, ("detectors", "tools", "policy", "compaction", *detector_types()), "setting")
+        name = known_name(
+            key, ("detectors", "tools", "policy", "compaction", "approval", PARALLEL, *detector_types()), "setting"
+        )
         if name in spelled:
             raise ConfigError(f"{name} is there twice, the second time as {key!r}")
         spelled[name] = value
@@ -252,6 +288,8 @@ def _spelled(settings: Mapping[str, Any]) -> dict[str, Any]:
         spelled["compaction"] = {"preset": preset}
     if "preset" in (table := _table(spelled, "compaction")):
         spelled["compaction"] = {**table, "preset": _preset_name(table["preset"])}
+    if isinstance(mode := spelled.get("approval"), str):
+        spelled["approval"] = {"mode": mode}
     return spelled
 
 
@@ -286,9 +324,7 @@ def _preset_name(value: object) -> str:
 def _table(settings: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     value = settings.get(key, {})
     if not isinstance(value, Mapping):
-        raise ConfigError(
-            f"{key} = {value!r}: give a {'word or a ' if key in {'policy', 'compaction'} else ''}table, [{key}]"
-        )
+        raise ConfigError(f"{key} = {value!r}: give a {'word or a ' if key in WORDS else ''}table, [{key}]")
     return value
 
 
@@ -329,6 +365,29 @@ def _compaction(settings: Mapping[str, Any]) -> Compaction | None:
     if not settings.get("compaction"):
         return DEFAULT  # without a setting, no compaction was asked for
     return _made(lambda: cast("Compaction", getattr(Compaction, preset)(**options)), "compaction")
+
+
+def _approval(settings: Mapping[str, Any], source: Path | None) -> Approval | None:
+    table = dict(_table(settings, "approval"))
+    if not table:
+        return None
+    rules = table.pop("rules", None)
+    options = _options(Approval, table, "approval")
+    if isinstance(rules, str):  # a path is relative to the file that names it
+        path = Path(rules) if source is None else source.parent / rules
+        options["rules"] = _made(lambda: Rules.load(path), "approval")
+    elif isinstance(rules, list):
+        options["rules"] = _made(lambda: Rules(rules), "approval")
+    elif rules is not None:
+        raise ConfigError(f"approval.rules = {rules!r}: write [[approval.rules]], or the path of a file with rules")
+    return _made(lambda: Approval(**options), "approval")
+
+
+def _parallel(settings: Mapping[str, Any]) -> int | None:
+    given = settings.get(PARALLEL)
+    if given is not None and (not is_whole(given) or given < 1):
+        raise ConfigError(f"{PARALLEL} = {given!r}: give a whole number, 1 or more")
+    return given
 
 
 def _prepared(

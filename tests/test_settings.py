@@ -379,3 +379,56 @@ def test_another_preset_drops_the_numbers_of_the_one_before():
     assert config.updated({"compaction": "pi"}).compaction() == monitor.Compaction.pi(timeout_s=60.0)
     assert config.updated({"compaction": "opencode"}).compaction() == monitor.Compaction.opencode()
     assert config.updated({"compaction": "off"}).compaction() is None
+
+
+# ------------------------------------------------------------------ the calls of a supervised run
+
+RULES = """
+[[rules]]
+name = "no pushes"
+tool = "shell"
+command = "git push"
+decision = "deny"
+match = ["git push origin main"]
+not_match = ["git status"]
+"""
+
+
+def test_without_a_setting_nothing_is_said_about_calls():
+    assert (Settings().approval(), Settings().max_parallel_tools) == (None, None)
+
+
+def test_approval_is_one_word_or_a_table_with_rules_that_are_checked(tmp_path: Path):
+    one = Settings({"approval": "auto_edit", "max-parallel-tools": 3})
+    assert (one.approval(), one.max_parallel_tools) == (monitor.tools.Approval(mode="auto_edit"), 3)
+    inner = RULES.replace("[[rules]]", "[[approval.rules]]")
+    (tmp_path / "rules.toml").write_text(RULES)
+    for name, text in (("a.toml", inner), ("b.toml", '[approval]\nrules = "rules.toml"')):
+        (tmp_path / name).write_text(text)
+        approval = load_settings(tmp_path / name).updated({"approval": {"mode": "yolo", "expires_s": 5}}).approval()
+        assert approval is not None
+        assert (approval.mode, approval.expires_s) == ("yolo", 5)
+        assert isinstance(approval.rules, monitor.tools.Rules)
+        ruling = approval.rules.judge("shell", {"command": "cd x && git push"})
+        assert ruling is not None
+        assert (ruling.decision, ruling.rule) == ("deny", "no pushes")
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"approval": "sometimes"}, "approval.mode = 'sometimes'"),
+        ({"approval": {"mod": "yolo"}}, "did you mean mode"),
+        ({"approval": {"expires_s": 0}}, "expires_s=0"),
+        ({"approval": 3}, "give a word or a table"),
+        ({"approval": {"rules": 3}}, "write \\[\\[approval.rules\\]\\]"),
+        ({"approval": {"rules": "nowhere.toml"}}, "nowhere.toml"),
+        ({"approval": {"rules": [{"tool": "x", "decision": "maybe"}]}}, "rule 1: decision"),
+        ({"approval": {"rules": [{"tool": "x", "decision": "deny", "not_match": [{}]}]}}, "its own example"),
+        ({"max_parallel_tools": 0}, "1 or more"),
+        ({"max_parallel_tools": True}, "1 or more"),
+    ],
+)
+def test_an_approval_that_makes_no_sense_is_refused_when_it_is_read(settings: dict[str, Any], says: str):
+    with pytest.raises(ConfigError, match=says):
+        Settings(settings)

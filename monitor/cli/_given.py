@@ -18,7 +18,7 @@ from monitor.cli._clients import Closing, client_for
 from monitor.cli._load import load
 from monitor.conditions import Condition
 from monitor.errors import ConfigError
-from monitor.settings import parse_setting
+from monitor.settings import Settings, parse_setting
 from monitor.tools.approval import Mode
 from monitor.tools.functions import as_tools
 from monitor.tools.mcp import McpServer
@@ -103,7 +103,9 @@ def servers_of(given: Iterable[str]) -> list[McpServer]:
     for target in given:
         try:
             made = McpServer(target)
-            names = itertools.chain([made.name], (f"{made.name[:28]}_{number}" for number in itertools.count(2)))
+            names = itertools.chain(
+                [made.name], (f"{made.name[:28].rstrip('_')}_{number}" for number in itertools.count(2))
+            )
             name = next(name for name in names if name not in servers)
             servers[name] = McpServer(target, name=name)
         except ConfigError as error:
@@ -128,19 +130,20 @@ def workspace_tools(folder: Path | None) -> list[monitor.tools.Toolset]:
     return [monitor.tools.FileTools(place), monitor.tools.ShellTools(place)]
 
 
-def approval_of(given: str | None, workspace: Path | None) -> monitor.tools.Approval:
-    """`--approval`: a mode, or the path of a file with rules. With a workspace, `default` is the
-    default: a model that may run commands asks first.
+def with_approval(settings: Settings, given: str | None, workspace: Path | None) -> Settings:
+    """`settings` with `--approval`: a mode, or the path of a file with rules. With a workspace,
+    `default` is the default: a model that may run commands asks first.
     """
-    mode: Mode | None = "default" if workspace is not None else None
+    known = settings.approval()
+    if workspace is not None and (known is None or known.mode is None):
+        settings = settings.updated({"approval": {"mode": "default"}})
     if given is None:
-        return monitor.tools.Approval(mode=mode)
-    for known in get_args(Mode):
-        if given == known:
-            return monitor.tools.Approval(mode=known)
+        return settings
+    if given in get_args(Mode):
+        return settings.updated({"approval": {"mode": given}})
     if Path(given).suffix != ".toml":
         raise ConfigError(f"--approval {given}: give {', '.join(get_args(Mode))}, or a .toml file with rules")
-    return monitor.tools.Approval(mode=mode, rules=given)
+    return settings.updated({"approval": {"rules": str(Path(given).absolute())}})
 
 
 def approver() -> monitor.tools.TerminalApprover | None:

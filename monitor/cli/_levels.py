@@ -108,7 +108,7 @@ def as_toml(settings: Mapping[str, Any]) -> str:
 
 
 def _tables(table: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[str]:
-    plain = {name: value for name, value in table.items() if not isinstance(value, Mapping)}
+    plain = {name: value for name, value in table.items() if not isinstance(value, Mapping) and not _has_tables(value)}
     if path and (plain or not table):
         yield f"\n[{'.'.join(map(_key, path))}]"
     for name, value in plain.items():
@@ -116,6 +116,13 @@ def _tables(table: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[str]:
     for name, value in table.items():
         if isinstance(value, Mapping):
             yield from _tables(value, (*path, name))
+        for one in value if _has_tables(value) else ():
+            yield f"\n[[{'.'.join(map(_key, (*path, name)))}]]"
+            yield from (f"{_key(key)} = {_value(inner)}" for key, inner in one.items())
+
+
+def _has_tables(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(one, Mapping) for one in value)
 
 
 def _key(name: str) -> str:
@@ -123,5 +130,11 @@ def _key(name: str) -> str:
 
 
 def _value(value: object) -> str:
-    """The value as TOML writes it: as JSON, except for the sign U+007F, which TOML escapes."""
+    """The value as TOML writes it: as JSON, except for objects, and the sign U+007F, which it
+    escapes.
+    """
+    if isinstance(value, Mapping):
+        return f"{{ {', '.join(f'{_key(key)} = {_value(one)}' for key, one in value.items())} }}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_value, value))}]"
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -22,7 +22,6 @@ from monitor.cli import UNREAD, _sample, _view
 from monitor.cli._clients import Closing
 from monitor.cli._given import (
     STDIN,
-    approval_of,
     approver,
     budget_of,
     instructions_of,
@@ -37,6 +36,7 @@ from monitor.cli._given import (
     task_of,
     tools_of,
     variables_of,
+    with_approval,
     workspace_tools,
 )
 from monitor.cli._outcome import exit_code
@@ -45,6 +45,7 @@ from monitor.cli._settings import SETTINGS, ConfigOption, DetectorsOption, SetOp
 from monitor.cli._types import outputs_of
 from monitor.compaction.preset import PRESETS
 from monitor.errors import ConfigError
+from monitor.tools.scheduler import MAX_PARALLEL
 
 _WHAT, _LIMITS, _SHOWN = "The run", "Limits", "What is shown"
 STRAGGLER_S = 0.2
@@ -123,7 +124,7 @@ def run(  # noqa: PLR0917 - typer calls it by name
             metavar="MODE|FILE",
             help=(
                 "Which calls need a yes on the terminal: default (all that do not read; so it is with --workspace),"
-                " auto_edit, yolo (none), plan (only reads run), or a TOML file with rules."
+                " auto_edit, yolo (none), plan (only reads run), or a TOML file with rules. It overrides the settings."
             ),
             rich_help_panel=_WHAT,
         ),
@@ -282,7 +283,7 @@ def run(  # noqa: PLR0917 - typer calls it by name
         priced = price_of(price)
         if no_detectors and detectors is not None:
             raise ConfigError("--detectors and --no-detectors say different things; give one of them")
-        chosen = settings_of(config, detectors, settings, policy, compaction)
+        chosen = with_approval(settings_of(config, detectors, settings, policy, compaction), approval, workspace)
         seconds = number_or_off(last_turn, "--last-turn")
         screen = (
             JsonLines(chunks=verbose)
@@ -298,7 +299,8 @@ def run(  # noqa: PLR0917 - typer calls it by name
                 instructions=instructions_of(instructions),
                 variables=variables_of(var or ()),
                 tools=[*tools_of(tool or ()), *servers_of(mcp or ()), *workspace_tools(workspace)],
-                approval=approval_of(approval, workspace),
+                approval=chosen.approval(),
+                max_parallel_tools=chosen.max_parallel_tools or MAX_PARALLEL,
                 approver=approver(),
                 outputs=outputs_of(output) if output else None,
                 stop_when=limits_of(

@@ -11,7 +11,7 @@ import anyio
 import anyio.lowlevel
 
 from monitor._util.quoting import foreign
-from monitor.calls import ApprovalAnswer, ApprovalRequest, CallRecord, stepped
+from monitor.calls import ApprovalAnswer, ApprovalRequest, CallRecord
 from monitor.chunks import ToolCall, ToolResult
 from monitor.context.history import History, HistoryEdit
 from monitor.core.run import RunCore
@@ -45,7 +45,6 @@ from monitor.tools.approval import Approvals, approver_of
 from monitor.tools.around import Listener
 from monitor.tools.base import CallingRun
 from monitor.tools.guidance import GuidanceBook
-from monitor.tools.masking import masked, without_secrets
 from monitor.tools.registry import Registry, Toolset
 from monitor.tools.scheduler import Scheduler
 from monitor.verdicts import VETO, Detection, Stop
@@ -194,7 +193,7 @@ class Calls(Listener):
             return ()
         calls = [call for call in turn.tool_calls if call.id not in results]
         for call in calls:
-            self._emit(ToolStarted(core.at(self._now()), core.turns, without_secrets(call)))
+            self._emit(ToolStarted(core.at(self._now()), core.turns, call))
         return calls
 
     async def carry_out(
@@ -319,7 +318,7 @@ class Calls(Listener):
             self._emit(ToolFinished(self._at(), self._core.turns, result, seconds))
 
         for call in calls:
-            self._emit(ToolStarted(self._at(), self._core.turns, without_secrets(call)))
+            self._emit(ToolStarted(self._at(), self._core.turns, call))
         await self._work.under_deadlines(lambda: self.scheduler.carry_out(calls, finished))
         answered_by = tuple(shown(results[one.id]) if one.id in results else one for one in message.results)
         after = replace(message, results=answered_by)
@@ -367,9 +366,6 @@ class Calls(Listener):
 
     def changed(self, record: CallRecord) -> None:
         if self.listens:
-            arguments = masked(record.arguments)
-            if arguments is not record.arguments:
-                record = stepped(record, arguments=arguments)
             self._emit(ToolCallChanged(self._at(), record.turn, record))
 
     async def output(self, call: ToolCall, stream: str, text: str) -> None:

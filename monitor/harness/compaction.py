@@ -28,6 +28,7 @@ from monitor.messages import Message
 from monitor.models import Model, ToolSpec
 from monitor.reasons import PRESSING, CompactionReason
 from monitor.sinks.base import EventSink, FanOut
+from monitor.tools.masking import Secrets
 
 CLOSE_GRACE_S = 2.0
 """Seconds that closing a model's stream may take, as for a run."""
@@ -96,6 +97,7 @@ class Compaction(Preset):
             raise ConfigError(f"form is one of {', '.join(get_args(Form))}, not {form!r}")
         history, time = History(recognised(tuple(messages))), clock or SystemClock()
         began = time.now()
+        fan_out, secrets = FanOut(check_parts("sinks", sinks, "emit")), Secrets()
         compactor = Compactor(
             self,
             history,
@@ -104,7 +106,7 @@ class Compaction(Preset):
             meter=ContextMeter(history, instructions=instructions, tools=tools),
             run=Surroundings(
                 clock=time,
-                emit=FanOut(check_parts("sinks", sinks, "emit")).emit,
+                emit=lambda event: fan_out.emit(secrets.event(event)),
                 close_grace_s=CLOSE_GRACE_S,
                 at=lambda now: now - began,
                 facts=lambda: facts or PinnedFacts(),

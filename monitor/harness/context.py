@@ -133,7 +133,7 @@ class RunContext:
 
     def request_tokens(self) -> int:
         """About how many tokens the next request has: rather too many than too few."""
-        self._fullness.fixed(*self._fixed())
+        self._fullness.meter.fixed(*self._fixed())
         return self._fullness.meter.count().high
 
     def after_call(self, turn: Turn, *, several: bool) -> bool:

@@ -7,7 +7,7 @@ after it wait behind it. Text for the eye, such as the output of a tool, never w
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
@@ -15,9 +15,11 @@ from typing import Final
 import anyio
 import anyio.lowlevel
 
+from monitor.chunks import Chunk
 from monitor.events import (
     ApprovalRequested,
     AttemptRetried,
+    ChunkReceived,
     Event,
     RunTerminated,
     ToolOutput,
@@ -27,7 +29,8 @@ from monitor.events import (
 from monitor.harness.recorder import Recorder
 from monitor.outcome import Outcome
 from monitor.sinks.base import EventSink, FanOut
-from monitor.tools.masking import without_secrets
+from monitor.tools.masked_chunks import MaskedChunks
+from monitor.tools.masking import Secrets
 
 MOST_QUEUED: Final = 256
 """Events that wait for the reader of the run. A tool that writes more waits until they are read."""
@@ -36,7 +39,9 @@ _URGENT: Final = (ApprovalRequested, ToolOutput, ToolProgressed)
 
 
 class Delivery:
-    """Queues the events of one run for its reader, if `streams`, and hands each to the sinks."""
+    """Queues the events of one run for its reader, if `streams`, and hands each to the sinks. Their
+    secrets are masked.
+    """
 
     def __init__(self, sinks: Sequence[EventSink], *, streams: bool) -> None:
         self.streams = streams
@@ -48,9 +53,13 @@ class Delivery:
         self._sinks = FanOut(sinks)
         self._news: anyio.Event | None = None
         self._room: anyio.Event | None = None
-        self.listened = streams or bool(sinks)
+        self.listened = streams or bool(self._sinks)
         """Somebody gets the events."""
         self._ended = False
+        self.secrets = Secrets()
+        self._chunks = MaskedChunks(self.secrets)
+        self._last_chunk = (0.0, 0)
+        """Time and turn of the last chunk."""
         self._recorder: Recorder | None = None
         """Writes the run into its session, if it has one."""
         self._held: deque[tuple[int, Event]] = deque()
@@ -68,10 +77,13 @@ class Delivery:
             return
         if isinstance(event, AttemptRetried):
             self.retried_inside = True
-        elif isinstance(event, TurnEnded):
-            event = _masked(event)
         elif isinstance(event, RunTerminated):
             self._ended = True
+        if self._recorder is None and not self.listened:
+            if isinstance(event, TurnEnded):
+                self.secrets.learn(event)
+            return
+        event = self.secrets.event(event)
         if self._recorder is not None:
             number = self._recorder.emit(event)
             if number and (self._held or not self._recorder.is_early(event)):
@@ -83,10 +95,19 @@ class Delivery:
         if isinstance(event, _URGENT):
             self.urgent = True
         if self.streams:
+            self._show(self._chunks.flush())
             self.queue.append(event)
             if self._news is not None:
                 self._news.set()
         self._sinks.emit(event)
+
+    def chunk(self, chunk: Chunk, at_s: float, turn: int) -> None:
+        """Queue a chunk for the reader."""
+        self._last_chunk = at_s, turn
+        self._show(self._chunks.feed(chunk))
+
+    def _show(self, chunks: Iterable[Chunk]) -> None:
+        self.queue.extend(ChunkReceived(*self._last_chunk, chunk) for chunk in chunks)
 
     def write_to(self, recorder: Recorder) -> None:
         """Every event from now on is written by `recorder`."""
@@ -105,7 +126,7 @@ class Delivery:
         last = self._held.pop()[1] if self._held else None
         self._held.clear()
         if isinstance(last, RunTerminated):
-            self._hand_out(replace(last, outcome=outcome))
+            self._hand_out(self.secrets.event(replace(last, outcome=outcome)))
 
     async def stored(self) -> None:
         """Return when what the history says stands in the session, if there is one."""
@@ -149,11 +170,3 @@ class Delivery:
             yield news
         finally:
             self._news = None
-
-
-def _masked(event: TurnEnded) -> TurnEnded:
-    """The same with the secrets in its calls masked."""
-    calls = tuple(without_secrets(call) for call in event.turn.tool_calls)
-    if all(call is before for call, before in zip(calls, event.turn.tool_calls, strict=True)):
-        return event
-    return replace(event, turn=replace(event.turn, tool_calls=calls))

@@ -28,7 +28,7 @@ from monitor.core.run import RunCore
 from monitor.detectors import default_detectors
 from monitor.detectors.base import Detector
 from monitor.errors import ConfigError, describe
-from monitor.events import AttemptRetried, Event, RunStarted, TurnStarted
+from monitor.events import AttemptRetried, Event, RunStarted, TurnEnded, TurnStarted
 from monitor.goal.goal import MAX_NUDGES, Goal
 from monitor.goal.outputs import Outputs
 from monitor.harness.checks import CLOSE_GRACE_S, KEEP_TEXT_CHARS, check_bounds, clock_of, ending_by, must_know_price
@@ -42,6 +42,7 @@ from monitor.outcome import Outcome, Turn
 from monitor.policy import Policy, StopAtFirstLoop
 from monitor.reasons import TerminateReason
 from monitor.sinks.base import EventSink, FanOut
+from monitor.tools.masking import Secrets
 from monitor.tools.returned import answered
 from monitor.usage import Price
 from monitor.verdicts import Compact, Continue, Stop, Verdict
@@ -110,6 +111,7 @@ class Guard:
         "_judges",
         "_limited",
         "_outcome",
+        "_secrets",
         "_seen",
         "_sinks",
         "_started",
@@ -184,6 +186,7 @@ class Guard:
         self._watched: Watched[Any] | WatchedSync[Any] | None = None
         self._entered = False
         self._outcome: Outcome | None = None
+        self._secrets = Secrets()
 
     @property
     def outcome(self) -> Outcome:
@@ -212,7 +215,7 @@ class Guard:
             finally:
                 ending = ending_by(error)
                 crash = error if ending is not None and ending.reason is TerminateReason.ERROR else None
-                self._outcome = self._core.terminate(self._clock.now(), ending, crash)
+                self._outcome = self._secrets.outcome(self._core.terminate(self._clock.now(), ending, crash))
 
     def __enter__(self) -> Self:
         """For a loop without an event loop. Watch each stream with `watch` and `with`; limits are
@@ -230,7 +233,7 @@ class Guard:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         crash = error if isinstance(error, Exception) else None
-        self._outcome = self._core.terminate(self._clock.now(), _ending_by_sync(error), crash)
+        self._outcome = self._secrets.outcome(self._core.terminate(self._clock.now(), _ending_by_sync(error), crash))
 
     def __del__(self) -> None:
         if getattr(self, "_entered", False) and self._outcome is None:
@@ -387,7 +390,10 @@ class Guard:
         elif isinstance(event, RunStarted):
             self._started = event.detectors
         self._seen.hear(event)
-        self._sinks.emit(event)
+        if self._sinks:
+            self._sinks.emit(self._secrets.event(event))
+        elif isinstance(event, TurnEnded):
+            self._secrets.learn(event)
 
     def _must_have_begun(self) -> None:
         if not self._entered:

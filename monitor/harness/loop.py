@@ -13,7 +13,7 @@ from monitor.adapters.base import adapter_of
 from monitor.chunks import Chunk, ToolCall, ToolResult
 from monitor.context.history import History
 from monitor.core.run import RunCore
-from monitor.events import ChunkReceived, Nudged, RetryScheduled, ToolWithdrawn
+from monitor.events import Nudged, RetryScheduled, ToolWithdrawn
 from monitor.harness.calls import Calls, shown
 from monitor.harness.context import RunContext
 from monitor.harness.delivery import Delivery
@@ -206,7 +206,7 @@ class TurnLoop:
         )
 
     def _heard(self, chunk: Chunk) -> None:
-        self._delivery.queue.append(ChunkReceived(self._at(), self._core.turns, chunk))
+        self._delivery.chunk(chunk, self._at(), self._core.turns)
 
     async def _before_call(self) -> None:
         """Reserve what the next call may use, and store what has happened. A shared budget that

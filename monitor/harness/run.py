@@ -461,7 +461,8 @@ class Run:
         if self._outcome is not None:
             return
         error = error if isinstance(error, Exception) else None
-        self._outcome = self._core.terminate(self._now(), ending, error, history=self._history.messages)
+        ended = self._core.terminate(self._now(), ending, error, history=self._history.messages)
+        self._outcome = self._delivery.secrets.outcome(ended)
         self._phase = "error" if self._outcome.reason is TerminateReason.ERROR else "finished"
         if self._caller is not None:
             self._caller.called.discard(self)

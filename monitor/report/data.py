@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from monitor._util.hashing import identity
 from monitor.report.story import Step, Story, ToldRun, cells_of, shown
+from monitor.tools.masking import masked
 from monitor.transcripts.scan import Finding
 from monitor.transcripts.survey import SurveyedRun
 
@@ -32,7 +33,7 @@ def key_of(run: SurveyedRun) -> str:
 def as_data(run: SurveyedRun, *, key: str, texts: bool) -> dict[str, Any]:
     """The run for the page. `texts`: without it only names of tools and numbers are there."""
     found = run.finding
-    data = {
+    data: dict[str, Any] = {
         "key": key,
         "id": _name(run.id),
         "file": _name(run.file) if texts else "",
@@ -62,6 +63,7 @@ def as_data(run: SurveyedRun, *, key: str, texts: bool) -> dict[str, Any]:
     }
     if isinstance(run, ToldRun):
         data |= _story(run.story, texts=texts)
+    data = masked(data)
     return {name: value for name, value in data.items() if value not in ("", None, [], {}, 0, False)}
 
 

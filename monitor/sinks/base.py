@@ -49,6 +49,10 @@ class FanOut:
         given = (*sinks, *[sink for sink in listening if all(sink is not given for given in sinks)])
         self._sinks: tuple[EventSink, ...] = tuple(_of_one_run(sink) for sink in given)
 
+    def __bool__(self) -> bool:
+        """Whether anybody receives the events."""
+        return bool(self._sinks)
+
     def emit(self, event: Event) -> None:
         """Pass on `event`. Never raises. The other sinks get a `SinkFailed` after the event in
         which a sink failed, unless that was the last event.

@@ -15,6 +15,8 @@ from monitor.reasons import ToolErrorKind
 from monitor.tools.base import excerpt
 from monitor.tools.returned import ToolAnswer, answered
 
+_ATOMS = frozenset({str, int, float, bool, type(None)})
+"""Types of JSON data whose values need no copy."""
 NAMES_SHOWN = 30
 """The most tools that are named to a model that called an unknown tool."""
 
@@ -23,6 +25,8 @@ def result_of(call: ToolCall, value: object) -> ToolResult:
     """The result of `call`, made of `value`, which its tool returned. Raises `ToolError` if `value`
     cannot be shown.
     """
+    if type(value) is str:  # nearly always
+        return ToolResult(call.id, call.name, value)
     try:
         if not isinstance(value, ToolAnswer):
             text, media = answered(value)
@@ -86,7 +90,18 @@ def arguments_of(given: Any) -> dict[str, Any]:
     if not isinstance(given, Mapping):
         text = f"the arguments must be one JSON object; these are not: {excerpt(given)}"
         raise ToolError(text, kind=ToolErrorKind.INVALID_ARGUMENTS)
-    return copy.deepcopy(dict(given))
+    return {key: _copied(value) for key, value in given.items()}
+
+
+def _copied(value: Any) -> Any:
+    """A copy of JSON data, made in less time than `copy.deepcopy`, which copies the rest."""
+    if type(value) in _ATOMS:
+        return value
+    if type(value) is dict:
+        return {key: _copied(one) for key, one in value.items()}
+    if type(value) is list:
+        return [_copied(one) for one in value]
+    return copy.deepcopy(value)
 
 
 def _one_error(error: BaseException, cancelled: type[BaseException]) -> str:

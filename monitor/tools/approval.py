@@ -23,10 +23,10 @@ from monitor.calls import ApprovalAnswer, ApprovalRequest, CallState, bound_hash
 from monitor.errors import ConfigError, describe
 from monitor.tools.around import ADMITTED, Admission, Clock
 from monitor.tools.base import CallingRun, ToolContext
-from monitor.tools.commands import read_line
-from monitor.tools.masking import masked
+from monitor.tools.masking import masked, restored
 from monitor.tools.registry import Entry
-from monitor.tools.rules import COMMAND, Rules, Ruling
+from monitor.tools.rules import Rules
+from monitor.tools.scopes import Grants, schema_hash, scopes_of
 from monitor.verdicts import VETO, Detection
 
 Mode: TypeAlias = Literal["default", "auto_edit", "yolo", "plan"]
@@ -124,10 +124,7 @@ class Approvals:
         self._listener = listener
         self._clock = clock
         self._wall = wall
-        self._always: set[tuple[str, str]] = set()
-        """Tools that are allowed from now on, each with the hash of its description and schema."""
-        self._commands: dict[str, list[tuple[str, ...]]] = {}
-        """By tool: the beginnings of its commands that are allowed from now on."""
+        self._grants = Grants()
         self.pending: list[ApprovalRequest] = []
         """Questions that stay open when the run ends."""
         self.asked_before: dict[tuple[str, str], str] = {}
@@ -144,7 +141,7 @@ class Approvals:
         why = self._asks(entry, arguments, context)
         if isinstance(why, Admission):
             return why
-        if self._granted(entry, arguments):
+        if self._grants.cover(entry, arguments):
             return ADMITTED
         if self._ask is None:
             return _denied(f"nobody can approve it here, and it has to be approved ({why})")
@@ -160,14 +157,28 @@ class Approvals:
             return Admission(CallState.INTENDED, WAITS, approval=request.id)
         match answer.decision:
             case "approved":
-                if answer.always is not None and answer.always in request.scopes:
-                    self._grant(entry, answer.always, request.schema_hash)
-                return Admission(arguments=answer.arguments, approval=request.id)
+                if answer.always is not None:
+                    self._grants.add(entry, arguments, answer.always)
+                return self._approved(entry, arguments, answer, request)
             case "expired":
                 return Admission(CallState.EXPIRED, EXPIRED, approval=request.id)
         reason = f" The reason: {foreign(answer.reason)}" if answer.reason else ""
         text = f"{VETO} This call was not made: {answer.by or 'the person who was asked'} refused it.{reason}"
         return Admission(CallState.DENIED, text, approval=request.id)
+
+    def _approved(
+        self, entry: Entry, arguments: Mapping[str, Any], answer: ApprovalAnswer, request: ApprovalRequest
+    ) -> Admission:
+        """The admission of a call that was approved, perhaps with other arguments. A rule that
+        refuses those holds for a person too.
+        """
+        if answer.arguments is None:
+            return Admission(approval=request.id)
+        edited = restored(answer.arguments, arguments)
+        ruling = self._rules.judge(entry.spec.name, edited)
+        if ruling is not None and ruling.decision == "deny":
+            return replace(_denied(str(ruling)), approval=request.id)
+        return Admission(arguments=edited, approval=request.id)
 
     async def hold(self, detection: Detection) -> ApprovalAnswer | None:
         """Ask whether the run may go on after `detection`. `None`: nobody can answer."""
@@ -197,55 +208,37 @@ class Approvals:
     def _asks(self, entry: Entry, arguments: Mapping[str, Any], context: ToolContext) -> Admission | str:
         """A decision; or, if a person has to be asked, the reason in words."""
         kind = entry.traits.kind
-        ruling = self._rules.judge(entry.spec.name, arguments, self._commands.get(entry.spec.name, ()))
+        ruling = self._rules.judge(entry.spec.name, arguments, self._grants.commands(entry))
         if ruling is not None and ruling.decision == "deny":
-            return _denied(_of(ruling))
+            return _denied(str(ruling))
         if self._mode == "plan":
             return ADMITTED if kind == "read" else _denied("only tools that read may be called in the mode 'plan'")
+        if ruling is not None and ruling.unsure:
+            return str(ruling)
         if self._mode == "yolo" or (ruling is not None and ruling.decision == "allow"):
             return ADMITTED
         if ruling is not None:
-            return _of(ruling)
+            return str(ruling)
         if (why := _needs_approval(entry, arguments, context)) is not None:
             return why
         if self._mode is None or kind == "read" or (self._mode == "auto_edit" and kind == "edit"):
             return ADMITTED
         return f"the mode {self._mode!r} asks before a tool of the kind {kind!r}"
 
-    def _granted(self, entry: Entry, arguments: Mapping[str, Any]) -> bool:
-        """Whether a person has allowed such calls for the whole run."""
-        name = entry.spec.name
-        if (name, _schema_hash(entry)) in self._always:
-            return True
-        prefixes = self._commands.get(name)
-        if not prefixes or COMMAND not in arguments:
-            return False
-        line = read_line(str(arguments[COMMAND]))
-        if line is None or line.writes or not line.commands:
-            return False
-        return all(any(words[: len(prefix)] == prefix for prefix in prefixes) for words in line.commands)
-
-    def _grant(self, entry: Entry, scope: str, schema_hash: str) -> None:
-        name = entry.spec.name
-        if scope == name:
-            self._always.add((name, schema_hash))
-        else:
-            self._commands.setdefault(name, []).extend(tuple(part.split()) for part in scope.split(" ; "))
-
     # ------------------------------------------------------------------ the question
 
     def _request(self, entry: Entry, arguments: Mapping[str, Any], context: ToolContext, why: str) -> ApprovalRequest:
-        schema_hash = _schema_hash(entry)
+        schema = schema_hash(entry)
         return ApprovalRequest(
             id=uuid.uuid4().hex,
             run=self._run_id,
             call_id=context.call.id,
             tool=entry.spec.name,
             arguments=masked(arguments),
-            schema_hash=schema_hash,
-            bound_to=bound_hash(entry.spec.name, arguments, schema_hash),
+            schema_hash=schema,
+            bound_to=bound_hash(entry.spec.name, arguments, schema),
             why=why,
-            scopes=_scopes(entry, arguments),
+            scopes=scopes_of(entry, arguments),
             preview=_preview(entry, arguments),
             asked_at=self._wall(),
             expires_at=self._expires_at(),
@@ -295,7 +288,7 @@ def _checked(answer: object, request: ApprovalRequest) -> ApprovalAnswer | None:
         return ApprovalAnswer(id=request.id, decision="approved" if answer else "denied", bound_to=request.bound_to)
     if not isinstance(answer, ApprovalAnswer):
         raise ConfigError(f"an approver answers with an ApprovalAnswer, a bool or None, not {answer!r}")
-    if answer.bound_to and answer.bound_to != request.bound_to:
+    if answer.id != request.id or (answer.bound_to and answer.bound_to != request.bound_to):
         return ApprovalAnswer(
             id=request.id,
             decision="denied",
@@ -303,15 +296,11 @@ def _checked(answer: object, request: ApprovalRequest) -> ApprovalAnswer | None:
             bound_to=request.bound_to,
             by="agent-monitor",
         )
-    return replace(answer, id=request.id, bound_to=request.bound_to)
+    return replace(answer, bound_to=request.bound_to)
 
 
 def _denied(why: str) -> Admission:
     return Admission(CallState.DENIED, f"{VETO} This call was not made: {why}.")
-
-
-def _of(ruling: Ruling) -> str:
-    return str(ruling)
 
 
 def _needs_approval(entry: Entry, arguments: Mapping[str, Any], context: ToolContext) -> str | None:
@@ -333,31 +322,3 @@ def _preview(entry: Entry, arguments: Mapping[str, Any]) -> str:
         with contextlib.suppress(Exception):
             return str(masked(preview(arguments)))
     return ""
-
-
-def _schema_hash(entry: Entry) -> str:
-    return bound_hash(entry.spec.name, entry.spec.description, entry.spec.parameters)
-
-
-ARITY: Final[Mapping[str, int]] = {
-    **dict.fromkeys(("git", "npm", "pnpm", "yarn", "pip", "pip3", "uv", "poetry", "cargo", "go", "gh", "brew"), 2),
-    **dict.fromkeys(("apt", "apt-get", "kubectl", "docker", "podman", "systemctl", "terraform", "helm", "make"), 2),
-    **dict.fromkeys(("aws", "gcloud", "az"), 3),
-    **dict.fromkeys(("python", "python3", "node", "ruby", "perl", "bash", "sh", "env", "sudo", "xargs", "npx"), 99),
-}
-"""For each command, how many of its first words say what it does. For any other command it is one.
-99: all words count, because the command can do anything.
-"""
-
-
-def _scopes(entry: Entry, arguments: Mapping[str, Any]) -> tuple[str, ...]:
-    """The choices for "always": the beginnings of the commands of this call, or its tool. A tool
-    that runs lines for a shell is never allowed as a whole.
-    """
-    if COMMAND not in arguments or entry.traits.kind != "execute":
-        return (entry.spec.name,)
-    line = read_line(str(arguments[COMMAND]))
-    if line is None or line.writes or not line.commands:
-        return ()
-    prefixes = (words[: ARITY.get(words[0], 1)] for words in line.commands)
-    return (" ; ".join(dict.fromkeys(" ".join(prefix) for prefix in prefixes)),)

@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -143,4 +144,5 @@ class PendingApprovals:
         answer = self._answers.pop(request.bound_to, None)
         if answer is None:
             self.requests[request.id] = request
-        return answer
+            return None
+        return replace(answer, id=request.id, bound_to=request.bound_to)  # the run asks anew about the same call

@@ -41,6 +41,8 @@ WALKED: Final = 200_000
 MATCHES: Final = 1_000
 """The most lines that `grep` shows; the others are counted."""
 GREP_S: Final = 20.0
+PROTECTED: Final = (".git", "agent-monitor.toml")
+"""Hooks and settings of git run programs, and the settings of this library say what needs a yes."""
 
 _Path = Annotated[str, Field(description="Relative to the workspace.")]
 
@@ -64,6 +66,8 @@ class FileTools(ToolGroup):
     - `ignored`: names of folders that `glob` and `grep` do not search.
     - `grep_s`: the most seconds of a search. A pattern may take exponential time, so it runs in a
       process of its own, which is then killed.
+    - `protected`: names of folders and files that `write_file` and `edit` do not change, wherever
+      they stand.
     - `file_bytes`: a larger file is not edited, and only its beginning can be read.
     - `needs_approval`: of `write_file` and `edit`, as for any tool. `prefix`, `filter`: as for any
       group; `filter=["ls", "read_file"]` leaves the others out.
@@ -75,17 +79,19 @@ class FileTools(ToolGroup):
         *,
         ignored: Sequence[str] = _search.IGNORED,
         grep_s: float = GREP_S,
+        protected: Sequence[str] = PROTECTED,
         file_bytes: int = FILE_BYTES,
         needs_approval: bool | Callable[[Mapping[str, Any], ToolContext], bool] = False,
         prefix: str = "",
         filter: Collection[str] | Callable[[Tool], bool] | None = None,  # noqa: A002 - as ToolGroup has it
     ) -> None:
-        if isinstance(ignored, str):
-            raise ConfigError("FileTools(ignored=...) is a list of names")
+        if isinstance(ignored, str) or isinstance(protected, str):
+            raise ConfigError("FileTools: ignored and protected are lists of names")
         if not (is_finite(grep_s) and grep_s > 0 and is_whole(file_bytes) and file_bytes > 0):
             raise ConfigError("FileTools: grep_s and file_bytes are numbers above 0")
         self._workspace = workspace
         self._ignored = tuple(ignored)
+        self._protected = frozenset(name.casefold() for name in protected)
         self._grep_s = grep_s
         self._file_bytes = file_bytes
         self._writing = threading.Lock()
@@ -270,10 +276,17 @@ class FileTools(ToolGroup):
             )
         return *found, whole
 
+    def _check_free(self, path: str) -> None:
+        """Raise `ToolError` if the real place of `path` is protected."""
+        for part in self._workspace.place(path).parts:
+            if part.casefold() in self._protected:
+                raise ToolError(f"{excerpt(path)}: {part} is not changed by this tool", kind=ToolErrorKind.PERMISSION)
+
     def _rewrite(self, path: str, content: str) -> tuple[bytes, Encoding, bool, str]:
         """The bytes of the file with `content`, its encoding, whether it is new, and the
         difference.
         """
+        self._check_free(path)
         try:
             before, encoding, whole = self._text(path)
         except ToolError as error:
@@ -290,6 +303,7 @@ class FileTools(ToolGroup):
 
     def _change(self, path: str, old: str, new: str, every: bool) -> tuple[bytes, int, str]:  # noqa: FBT001 - as above
         """The bytes of the edited file, in how many places it changes, and the difference."""
+        self._check_free(path)
         before, encoding, whole = self._text(path)
         if not whole:
             raise ToolError(f"{excerpt(path)} has more than {self._file_bytes:,} bytes: use shell")

@@ -1,24 +1,42 @@
-"""Secrets in the arguments of calls, masked for events, logs and approvers.
+"""Secrets in the arguments and the results of calls, masked for events, logs and approvers.
 
 Values are masked if their key names a secret, such as `password`, `api_key` or `token`. Keys in the
 forms that services use are masked in every text, and so is pydantic's `SecretStr`. The tool itself
-gets the arguments as they are.
+gets the arguments as they are, and so does the model.
+
+`Secrets` remembers the values that it has masked in a run. If a tool writes one of them into its
+result, or a detector shows it as evidence, it is masked there too.
 """
 
 from __future__ import annotations
 
+import copy
 import re
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any, Final
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from pydantic import SecretBytes, SecretStr
-
+from monitor._util.lazy import LazyModule
 from monitor.chunks import ToolCall
-from monitor.errors import without_keys
+from monitor.errors import RecordedError, message_of, without_keys
+from monitor.events import ApprovalAnswered, ToolCallChanged, ToolStarted, TurnEnded
+from monitor.outcome import Outcome
+
+if TYPE_CHECKING:
+    import pydantic
+else:
+    pydantic = LazyModule("pydantic")
+
+T = TypeVar("T")
 
 MASK: Final = "**********"
 """The text in the place of a secret. Pydantic writes the same."""
+LEAST_CHARS: Final = 6
+"""A shorter value is masked under its key only: elsewhere it may be an ordinary word."""
+MOST_KNOWN: Final = 100
+"""The most values that are remembered of a run."""
 _DEPTH: Final = 50
 _NAMES: Final = frozenset(
     {
@@ -29,28 +47,34 @@ _NAMES: Final = frozenset(
     }
 )
 """Names of keys in small letters, without anything that is no letter or digit."""
+_PARTS: Final = ("pass", "pin", "secret", "credential", "token", "key", "authorization", "cookie")
+"""Every name has one of them."""
 _NOT_LETTERS: Final = re.compile("[^a-z0-9]")
+_IN_JSON: Final = re.compile(r'"([A-Za-z][\w-]{1,30})" {0,3}: {0,3}"((?:[^"\\]|\\.)*+)', re.DOTALL)
+_IN_QUOTED_JSON: Final = re.compile(r'\\"([A-Za-z][\w-]{1,30})\\" {0,3}: {0,3}\\"([^"\\]*+)')
+_IN_PYTHON: Final = re.compile(r"'([A-Za-z][\w-]{1,30})' {0,3}: {0,3}'((?:[^'\\]|\\.)*+)", re.DOTALL)
+_NAMED: Final = (_IN_JSON, _IN_QUOTED_JSON, _IN_PYTHON)
+"""`"password": "x"`, as JSON, as JSON within a text of JSON, and as Python writes it."""
+_UNREAD: Final = frozenset({"data", "signature", "xxhash", "key", "raw"})
+"""Fields of events that hold bytes as text, a hash, or an object of an SDK."""
+_NUMBERS: Final = frozenset(
+    {*("int", "float", "bool", "Usage", "FinishReason", "TerminateReason", "CallState", "Channel", "Level")}
+    | {*("int | None", "float | None", "FinishReason | None", "ToolErrorKind | None", "TerminateReason | None")}
+)
+"""Types of fields that have no text of anybody's, as they are written."""
+_PLAIN: Final = frozenset({int, float, bool, type(None)})
+_LEAST_OF_KEYS: Final = 15
+"""`Bearer ` and 8 signs: a shorter text has no key."""
 
 
-def masked(value: Any, depth: int = _DEPTH) -> Any:
+def is_secret(key: object) -> bool:
+    """Whether `key` names a secret."""
+    return isinstance(key, str) and _NOT_LETTERS.sub("", key.lower()) in _NAMES
+
+
+def masked(value: Any) -> Any:
     """`value` with its secrets masked; the same object if it has none."""
-    if isinstance(value, str):
-        clean = without_keys(value)
-        return value if clean == value else clean
-    if isinstance(value, SecretStr | SecretBytes):
-        return MASK
-    if depth <= 0:
-        return value
-    if isinstance(value, Mapping):
-        made = {
-            key: MASK if _is_secret(key) and one not in (None, "") else masked(one, depth - 1)
-            for key, one in value.items()
-        }
-        return value if all(made[key] is one for key, one in value.items()) else made
-    if isinstance(value, list | tuple):
-        items = [masked(one, depth - 1) for one in value]
-        return value if all(one is other for one, other in zip(items, value, strict=True)) else items
-    return value
+    return Secrets().masked(value)
 
 
 def without_secrets(call: ToolCall) -> ToolCall:
@@ -59,5 +83,168 @@ def without_secrets(call: ToolCall) -> ToolCall:
     return call if arguments is call.arguments else replace(call, arguments=arguments, raw=None)
 
 
-def _is_secret(key: object) -> bool:
-    return isinstance(key, str) and _NOT_LETTERS.sub("", key.lower()) in _NAMES
+def restored(edited: Mapping[str, Any], original: Mapping[str, Any]) -> dict[str, Any]:
+    """`edited`, the arguments that a person has changed, with the secrets of `original` where the
+    person has left the mask.
+    """
+    seen = masked(original)
+    made: dict[str, Any] = {}
+    for key, value in edited.items():
+        before = original.get(key)
+        if key in original and value == seen[key]:
+            made[key] = before
+        elif isinstance(value, Mapping) and isinstance(before, Mapping):
+            made[key] = restored(value, before)
+        else:
+            made[key] = value
+    return made
+
+
+class Secrets:
+    """Masks what leaves one run."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, None] = {}
+        """The values that were found under the names of secrets."""
+
+    def event(self, event: T) -> T:
+        """`event` with its secrets masked; the same object if it has none. Secrets in its calls are
+        remembered.
+        """
+        self.learn(event)
+        made: T = self._masked(event, _DEPTH)
+        return made
+
+    def learn(self, event: object) -> None:
+        """Remember the secrets in the calls of `event`."""
+        for arguments in _arguments_in(event):
+            self._learn(arguments, _DEPTH, secret=False)
+
+    def outcome(self, outcome: Outcome) -> Outcome:
+        """`outcome` with the secrets masked in what it says to people about the end. The text and
+        the outputs of the model stay as they are: they are the result.
+        """
+        detail, evidence = self.text(outcome.detail), self.masked(outcome.evidence)
+        if detail == outcome.detail and evidence is outcome.evidence:
+            return outcome
+        return replace(outcome, detail=detail, evidence=evidence)
+
+    def masked(self, value: Any) -> Any:
+        """`value` with its secrets masked; the same object if it has none."""
+        return self._masked(value, _DEPTH)
+
+    def text(self, text: str) -> str:
+        """`text` with its secrets masked; the same object if it has none."""
+        if len(text) < LEAST_CHARS:
+            return text
+        clean = without_keys(text) if len(text) >= _LEAST_OF_KEYS else text
+        if '"' in clean or "'" in clean:
+            small = clean.lower()
+            if any(part in small for part in _PARTS):
+                for pattern in _NAMED:
+                    clean = pattern.sub(_mask_named, clean)
+        for secret in self.known:
+            if secret in clean:
+                clean = clean.replace(secret, MASK)
+        return text if clean == text else clean
+
+    def _learn(self, value: Any, depth: int, *, secret: bool) -> None:
+        if depth <= 0 or len(self.known) >= MOST_KNOWN:
+            return
+        if isinstance(value, Mapping):
+            for key, one in value.items():
+                self._learn(one, depth - 1, secret=secret or is_secret(key))
+        elif isinstance(value, list | tuple):
+            for one in value:
+                self._learn(one, depth - 1, secret=secret)
+        elif _is_pydantic(value) and isinstance(value, pydantic.SecretStr):
+            self._learn(value.get_secret_value(), 1, secret=True)
+        elif secret and isinstance(value, str) and len(value) >= LEAST_CHARS and value != MASK:
+            self.known[value] = None
+
+    def _masked(self, value: Any, depth: int) -> Any:
+        kind = type(value)
+        if kind is str:
+            return self.text(value)
+        if (names := _names.get(kind)) is not None:
+            return self._object(value, names, depth)
+        if kind in _PLAIN or depth <= 0:
+            return value
+        if isinstance(value, str):
+            return value if isinstance(value, Enum) else self.text(value)
+        if isinstance(value, Mapping):
+            made = {
+                key: MASK if is_secret(key) and one not in (None, "") else self._masked(one, depth - 1)
+                for key, one in value.items()
+            }
+            return value if all(made[key] is one for key, one in value.items()) else made
+        if isinstance(value, list | tuple):
+            items = [self._masked(one, depth - 1) for one in value]
+            same = all(one is other for one, other in zip(items, value, strict=True))
+            return value if same else tuple(items) if isinstance(value, tuple) else items
+        if isinstance(value, BaseException):
+            return self._error(value)
+        if _is_pydantic(value):
+            if isinstance(value, pydantic.SecretStr | pydantic.SecretBytes):
+                return MASK
+            plain = value.model_dump()
+            clean = self._masked(plain, depth - 1)
+            return value if clean is plain else type(value).model_construct(**clean)
+        return self._object(value, _names_of(kind), depth) if is_dataclass(kind) else value
+
+    def _object(self, value: Any, names: Sequence[str], depth: int) -> Any:
+        """A dataclass, with the same masked in its fields."""
+        made = None
+        for name in names:
+            before = getattr(value, name)
+            if not before:
+                continue
+            after = self._masked(before, depth - 1)
+            if after is not before:
+                made = copy.copy(value) if made is None else made
+                object.__setattr__(made, name, after)
+        if made is not None and isinstance(made, ToolCall):
+            object.__setattr__(made, "raw", None)  # the SDK's own object has the secret too
+        return value if made is None else made
+
+    def _error(self, error: BaseException) -> BaseException:
+        said = message_of(error)
+        clean = self.text(said)
+        if isinstance(error, RecordedError):
+            return error if clean == said else RecordedError(error.type_name, clean)
+        kind = type(error)
+        return error if clean == said else RecordedError(f"{kind.__module__}.{kind.__qualname__}", clean)
+
+
+def _is_pydantic(value: object) -> bool:
+    """Whether `value` is a model or a secret of pydantic, which is loaded then."""
+    if "pydantic" not in sys.modules:
+        return False
+    return isinstance(value, pydantic.BaseModel | pydantic.SecretStr | pydantic.SecretBytes)
+
+
+def _mask_named(found: re.Match[str]) -> str:
+    if not is_secret(found[1]) or not found[2]:
+        return found[0]
+    return f"{found[0][: found.start(2) - found.start()]}{MASK}"
+
+
+def _arguments_in(event: object) -> Sequence[Any]:
+    """The arguments of the calls that `event` is about."""
+    match event:
+        case TurnEnded(turn=turn):
+            return [call.arguments for call in turn.tool_calls]
+        case ToolStarted(call=holder) | ToolCallChanged(record=holder) | ApprovalAnswered(answer=holder):
+            return (holder.arguments,)
+        case ToolCall():
+            return (event.arguments,)
+    return ()
+
+
+_names: Final[dict[type[Any], tuple[str, ...]]] = {}
+
+
+def _names_of(kind: type[Any]) -> tuple[str, ...]:
+    """The fields of a dataclass that may have a secret."""
+    names = tuple(one.name for one in fields(kind) if one.name not in _UNREAD and str(one.type) not in _NUMBERS)
+    return _names.setdefault(kind, names)

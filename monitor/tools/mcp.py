@@ -42,7 +42,16 @@ HARD_TIMEOUT_S: Final = 600.0
 """The most seconds of a call: without progress, and in all. The MCP SDKs have 60 s."""
 
 _ILLEGAL: Final = re.compile(r"[^A-Za-z0-9_-]")
+_UNDERSCORES: Final = re.compile("__+")
 _SERVER_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,31}")
+JOINT: Final = "__"
+"""Stands between the names of a server and its tool. It is in no name of a server, so no tool of a
+server can have the name of another server's tool.
+"""
+SCHEMA_CHARS: Final = 50_000
+"""A tool whose schema is longer, as JSON, is left out."""
+MOST_TOOLS: Final = 1_000
+"""More tools of one server are left out."""
 
 
 class McpServer:
@@ -53,7 +62,7 @@ class McpServer:
     SDK has no client for them.
 
     `name` keeps the tools of several servers apart: it stands before the name of each tool, joined
-    by `_`. By default it is made of the command or the host. `filter`: the server's own names of
+    by `__`. By default it is made of the command or the host. `filter`: the server's own names of
     the tools that are offered, or a function that is asked for each.
     `environment`: variables that the server gets besides `PATH`, `HOME`, `SHELL`, `TERM`, `USER`.
     `trusted`: the server's hints that a tool only reads, or may be repeated, are believed.
@@ -96,10 +105,10 @@ class McpServer:
             start_timeout_s=start_timeout_s,
         )
         self.name = _name_of(self._endpoint) if name is None else name
-        if not _SERVER_NAME.fullmatch(self.name):
+        if not _SERVER_NAME.fullmatch(self.name) or JOINT in self.name or self.name.endswith("_"):
             raise ConfigError(
                 f"{self.name!r} cannot be the name of a server: letters, digits, _ and -, beginning with a letter or _,"
-                " at most 32; give name="
+                " without __ and without _ at the end, at most 32; give name="
             )
         self._filter = filter
         self._required = required
@@ -167,7 +176,9 @@ class McpServer:
         tools: list[McpTool] = []
         problems = [] if complete else [f"{self.name}: the list of tools goes on after {MAX_PAGES} pages"]
         taken: set[str] = set()
-        for one in found:
+        if len(found) > MOST_TOOLS:
+            problems.append(f"{self.name}: it lists {len(found):,} tools; the first {MOST_TOOLS:,} are offered")
+        for one in found[:MOST_TOOLS]:
             try:
                 made = McpTool(self, one, taken, self._traits_of(one))
             except Exception as error:  # noqa: BLE001 - a schema of somebody else's may be anything
@@ -218,8 +229,10 @@ class McpTool:
         schema = portable(listed.input_schema)
         if schema.get("type", "object") != "object":
             raise ConfigError(f"its arguments are {schema.get('type')!r}, not an object")
+        if (size := len(json.dumps(schema))) > SCHEMA_CHARS:
+            raise ConfigError(f"its schema has {size:,} characters; at most {SCHEMA_CHARS:,} are taken")
         description = readable(listed.description or listed.title or "")
-        self.spec = ToolSpec(legal_name(f"{server.name}_{listed.name}", taken), description, schema)
+        self.spec = ToolSpec(legal_name(f"{server.name}{JOINT}{listed.name}", taken), description, _plain(schema))
         self.schema_hash = identity(
             canonical_json([listed.name, listed.description, listed.title, listed.input_schema])
         )
@@ -276,8 +289,8 @@ def _name_of(endpoint: Endpoint) -> str:
         words = [word for word in endpoint.command if not word.startswith("-")]
         packages = [word for word in words[1:] if "/" in word or word.endswith((".py", ".js"))]
         said = PurePath((packages or words or ["mcp"])[0]).stem
-    name = _ILLEGAL.sub("_", said)[:32]
-    return name if _SERVER_NAME.fullmatch(name) else f"mcp_{name}"[:32]
+    name = _UNDERSCORES.sub("_", _ILLEGAL.sub("_", said))[:32].rstrip("_")
+    return name if _SERVER_NAME.fullmatch(name) else f"mcp_{name.lstrip('_')}"[:32].rstrip("_")
 
 
 def legal_name(name: str, taken: Collection[str]) -> str:
@@ -295,6 +308,18 @@ def legal_name(name: str, taken: Collection[str]) -> str:
 def readable(text: str) -> str:
     """A description as data: printable lines, and no more than `DESCRIPTION_CHARS` characters."""
     return clip("\n".join(map(printable, text.strip().splitlines())), DESCRIPTION_CHARS)
+
+
+def _plain(schema: Any) -> Any:
+    """`schema` with printable descriptions."""
+    if isinstance(schema, list):
+        return [_plain(one) for one in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    return {
+        key: readable(value) if key == "description" and isinstance(value, str) else _plain(value)
+        for key, value in schema.items()
+    }
 
 
 def _sendable(arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,10 @@ _PYTEST_RAN: Final = _PYTEST_FAILS | {"passed", "xfailed", "xpassed"}
 _JEST_LINE: Final = re.compile(r"\s*(Test Suites|Tests): +((?:\d+ [a-z]+, ){0,9}\d+ total)")
 _GO_FAIL: Final = re.compile(r"\s*--- FAIL: (\S+) \(\d")
 _GO_PACKAGE: Final = re.compile(r"(ok|FAIL)\s+(\S+)\s+(\d+\.\d+s|\(cached\)|\[[a-z ]+\])")
-_CARGO_RESULT: Final = re.compile(r"test result: (?:ok|FAILED)\. (\d+) passed; (\d+) failed;")
+_CARGO_RESULT: Final = re.compile(
+    r"test result: (?:ok\. \d+ passed; (0) failed|FAILED\. \d+ passed; (\d+) failed);"
+    r" \d+ ignored; \d+ measured; \d+ filtered out"
+)
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 _DIGITS: Final = 12
 """A longer number counts no tests, and Python refuses very long ones."""
@@ -75,7 +78,7 @@ def cargo_failures(output: str) -> int | None:
     if len(output) > READ_CHARS:
         return None
     results = [match for line in _lines(output, "test result:") if (match := _CARGO_RESULT.match(line)) is not None]
-    return sum(int(match[2][:_DIGITS]) for match in results) if results else None
+    return sum(int((match[1] or match[2])[:_DIGITS]) for match in results) if results else None
 
 
 READERS: Final[Mapping[str, Callable[[str], int | None]]] = MappingProxyType(

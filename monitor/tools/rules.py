@@ -17,7 +17,7 @@ rules that match a call the strictest decides: `deny`, then `ask`, then `allow`.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -33,6 +33,7 @@ Decision: TypeAlias = Literal["allow", "ask", "deny"]
 _STRICTNESS: Final = ("allow", "ask", "deny")
 COMMAND: Final = "command"
 """The argument that holds a line for a shell."""
+UNSURE: Final = "the command cannot be read for sure"
 Example: TypeAlias = str | dict[str, Any]
 """Arguments of a call. A text stands for the arguments of a call with this `command`."""
 
@@ -83,6 +84,8 @@ class Ruling:
     rule: str
     """Name of the rule that decided."""
     reason: str = ""
+    unsure: bool = False
+    """The rule refuses calls, and may mean this one: so a person is asked in every mode."""
 
     def __str__(self) -> str:
         return f"rule {self.rule!r}" + (f": {self.reason}" if self.reason else "")
@@ -125,9 +128,11 @@ class Rules:
             raise ConfigError("rules are written as [[rules]] and nothing else")
         return cls(data.get("rules", []))
 
-    def judge(self, tool: str, arguments: Mapping[str, Any], allowed: Sequence[Sequence[str]] = ()) -> Ruling | None:
+    def judge(
+        self, tool: str, arguments: Mapping[str, Any], allowed: Callable[[Sequence[str]], bool] | None = None
+    ) -> Ruling | None:
         """The decision of the strictest matching rule about a call. `None`: no rule matches.
-        `allowed`: further beginnings of commands, which a person has allowed.
+        `allowed`: whether a person has allowed a command, given by its words.
         """
         rulings: list[Ruling] = []
         line: Line | None = None
@@ -141,17 +146,16 @@ class Rules:
             if not read:
                 read, line = True, read_line(str(arguments.get(COMMAND, "")))
             if line is None:
-                rulings.append(Ruling("ask", rule.name, "the command cannot be read for sure"))
-            elif rule.decision != "allow" and any(
-                _begins(words, rule.prefixes, loosely=True) for words in line.commands
-            ):
-                rulings.append(Ruling(rule.decision, rule.name, rule.reason))
+                rulings.append(_unsure(rule))
+            elif rule.decision != "allow" and (matches := _matches(line, rule.prefixes)):
+                sure = Ruling(rule.decision, rule.name, rule.reason)
+                rulings.append(sure if matches == "yes" else _unsure(rule))
         if line is not None and (ruling := self._all_allowed(tool, arguments, line, allowed)) is not None:
             rulings.append(ruling)
-        return max(rulings, key=lambda ruling: _STRICTNESS.index(ruling.decision), default=None)
+        return max(rulings, key=lambda ruling: (_STRICTNESS.index(ruling.decision), ruling.unsure), default=None)
 
     def _all_allowed(
-        self, tool: str, arguments: Mapping[str, Any], line: Line, allowed: Sequence[Sequence[str]]
+        self, tool: str, arguments: Mapping[str, Any], line: Line, allowed: Callable[[Sequence[str]], bool] | None
     ) -> Ruling | None:
         """The decision about a line whose commands are all allowed by some rule. `None`: one is not
         allowed.
@@ -160,7 +164,7 @@ class Rules:
         by: Rule | None = None
         for words in line.commands:
             rule = next((rule for rule in rules if _begins(words, rule.prefixes)), None)
-            if rule is None and not _begins(words, allowed):
+            if rule is None and (allowed is None or not allowed(words)):
                 return None
             by = by or rule
         if by is None:
@@ -170,34 +174,41 @@ class Rules:
         return Ruling("allow", by.name, by.reason)
 
 
-def begins(words: Sequence[str], prefixes: Sequence[Sequence[str]]) -> bool:
-    """Whether a command begins with one of `prefixes`, in whole words."""
-    return _begins(words, prefixes)
+def _unsure(rule: Rule) -> Ruling:
+    return Ruling("ask", rule.name, UNSURE, unsure=rule.decision == "deny")
 
 
-def _begins(words: Sequence[str], prefixes: Sequence[Sequence[str]], *, loosely: bool = False) -> bool:
-    """Whether a command begins with one of `prefixes`. `loosely`: `/usr/bin/git -C x push` counts
-    as `git push`, which is right for a rule that refuses, and wrong for one that allows.
+def _begins(words: Sequence[str], prefixes: Sequence[Sequence[str]]) -> bool:
+    return any(tuple(words[: len(prefix)]) == tuple(prefix) for prefix in prefixes)
+
+
+def _matches(line: Line, prefixes: Sequence[Sequence[str]]) -> Literal["yes", "maybe", ""]:
+    """Whether a command of `line` begins with one of `prefixes`. This is for rules that ask or
+    refuse: `/usr/bin/git -C x push` counts as `git push`. "maybe": a word is only known when the
+    command runs.
     """
-    if not loosely:
-        return any(tuple(words[: len(prefix)]) == tuple(prefix) for prefix in prefixes)
-    plain = [words[0].rpartition("/")[2], *words[1:]]
-    return any(_begins_loosely(words, prefix) or _begins_loosely(plain, prefix) for prefix in prefixes)
+    found: set[str] = set()
+    for words, fixed in zip(line.commands, line.fixed, strict=True):
+        plain = [words[0].rpartition("/")[2], *words[1:]]
+        found.update(_begins_loosely(one, fixed, prefix) for one in (words, plain) for prefix in prefixes)
+    return "yes" if "yes" in found else "maybe" if "maybe" in found else ""
 
 
-def _begins_loosely(words: Sequence[str], prefix: Sequence[str]) -> bool:
-    """Whether `words` begin with `prefix`, where options and their values may stand in between."""
+def _begins_loosely(words: Sequence[str], fixed: int, prefix: Sequence[str]) -> Literal["yes", "maybe", ""]:
+    """Whether `words` begin with `prefix`, where options and their values may stand in between.
+    `fixed`: how many of the first words are known.
+    """
     wanted = list(prefix)
     after_option = False
     for at, word in enumerate(words):
-        if wanted and word == wanted[0]:
+        if not wanted:
+            return "yes"
+        if word == wanted[0] and at < fixed:
             wanted.pop(0)
-        elif not wanted:
-            return True
         elif at == 0 or not (after_option or word.startswith("-")):
-            return False
+            return "maybe" if fixed <= at else ""
         after_option = word.startswith("-")
-    return not wanted
+    return "yes" if not wanted else "maybe" if fixed < len(words) else ""
 
 
 def _fits(rule: Rule, tool: str, arguments: Mapping[str, Any]) -> bool:

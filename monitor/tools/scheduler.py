@@ -19,11 +19,9 @@ the tool, and must not pass for the end of the run. A tool's context variables s
 from __future__ import annotations
 
 import contextlib
-import math
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import anyio
@@ -36,13 +34,14 @@ from monitor.calls import CallLedger, CallRecord, CallState, key_of, stepped
 from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import ConfigError, ToolError
 from monitor.reasons import ToolErrorKind
-from monitor.tools.answers import arguments_of, failed, failed_by, leaves_of, result_of, unknown_tool
-from monitor.tools.around import NOBODY, Alarm, Clock, Gate, Listener
+from monitor.tools.answers import arguments_of, failed, failed_by, unknown_tool
+from monitor.tools.around import NOBODY, Clock, Gate, Listener
 from monitor.tools.base import NO_RUN, CallingRun, Tool, ToolContext
+from monitor.tools.call_job import Batch, Job, set_order
+from monitor.tools.ends import cut_off, ended, made_before, taken
+from monitor.tools.entering import enter
 from monitor.tools.keeping import Keeper
-from monitor.tools.registry import NO_TOOL, Entry, Registry
-from monitor.tools.returned import ToolAnswer
-from monitor.verdicts import VETO
+from monitor.tools.registry import NO_TOOL, Registry
 
 MAX_PARALLEL: Final = 16
 """The most calls that run at once. Plain functions need worker threads, of which anyio has 40."""
@@ -50,83 +49,6 @@ LEDGER_GRACE_S: Final = 5.0
 """The most seconds that the ledger gets to store the ends of calls that were cancelled."""
 RETRIED: Final = frozenset({ToolErrorKind.UNHANDLED, ToolErrorKind.TIMEOUT})
 """Failures after which a call of an idempotent tool is made again."""
-_WRITES: Final = ("edit", "execute")
-_ENDS: Final = {
-    ToolErrorKind.DENIED: CallState.DENIED,
-    ToolErrorKind.CANCELLED: CallState.CANCELLED,
-}
-
-
-@dataclass(slots=True, eq=False)
-class Job:
-    """One call on its way to its result."""
-
-    scheduler: Scheduler
-    call: ToolCall
-    entry: Entry
-    record: CallRecord
-    arguments: dict[str, Any] = field(default_factory=dict)
-    outcome: tuple[CallState, ToolResult] | None = None
-    """The end of the call, before it is stored and the listener is informed."""
-    result: ToolResult | None = None
-    stored: CallState | None = None
-    """The state that stands in the ledger. `None`: nothing stands there yet."""
-    owned: bool = True
-    """Whether this process stores the end of the call. False: another process carries the call out,
-    or has done so.
-    """
-    scope: anyio.CancelScope | None = None
-    after: Sequence[Job] = ()
-    """The calls before it that it waits for."""
-    ended: anyio.Event | None = None
-    why: str | None = None
-    """The reason why this scheduler cancels the call. A cancellation from outside has none."""
-    status: str | None = None
-    """The line of the result that is never cut."""
-    timed_out: bool = False
-    left_thread: bool = False
-    entered: bool = False
-    begun_at: float = 0.0
-    idle_due: float = math.inf
-    hard_due: float = math.inf
-    alarm: Alarm | None = None
-
-    # --- CallReporter: output and progress of the tool while it runs
-
-    async def output(self, text: str, stream: str) -> None:
-        if self.result is None:
-            await self.scheduler.listener.output(self.call, stream, text)
-
-    def progress(self, done: float | None, total: float | None, note: str) -> None:
-        def note_it() -> None:
-            if self.result is None:
-                timeout_s = self.entry.traits.timeout_s
-                if timeout_s is not None and self.hard_due < math.inf:
-                    self.idle_due = self.scheduler.now() + timeout_s
-                self.scheduler.listener.progressed(self.call, done, total, note)
-
-        self.scheduler.in_loop(note_it)
-
-    def thread_left(self) -> None:
-        self.left_thread = True
-
-    def thread_ended(self) -> None:
-        self.scheduler.late.append(self)
-
-
-@dataclass(slots=True, eq=False)
-class Batch:
-    """The calls of one response."""
-
-    jobs: list[Job]
-    finished: Callable[[ToolResult, float], object] | None
-    scope: anyio.CancelScope | None = None
-    """The scope of its task group, or of the wait for its turn. `None`: it has not begun to wait.
-    """
-    fatal: list[BaseException] = field(default_factory=list)
-    begun: bool = False
-    aborted: bool = False
-    why: str = "it was interrupted"
 
 
 class Scheduler:
@@ -204,7 +126,12 @@ class Scheduler:
         try:
             # trio's task group misses a cancellation that comes just as its last task ends
             await anyio.lowlevel.checkpoint_if_cancelled()
-            if await self._turn_of(batch):
+            if self._lock.locked():
+                begins = await self._turn_of(batch)
+            else:
+                self._lock.acquire_nowait()
+                begins = True
+            if begins:
                 try:
                     await self._perform(batch)
                 finally:
@@ -223,13 +150,10 @@ class Scheduler:
 
     async def _turn_of(self, batch: Batch) -> bool:
         """Wait until no other batch runs. False: `batch` was removed from the queue."""
-        if self._lock.locked():
-            with anyio.CancelScope() as batch.scope:
-                await self._lock.acquire()
-                return True
-            return False
-        await self._lock.acquire()
-        return True
+        with anyio.CancelScope() as batch.scope:
+            await self._lock.acquire()
+            return True
+        return False
 
     def abort(self, why: str) -> None:
         """End every batch, also those that wait. Each open call gets its result: cancelled."""
@@ -292,19 +216,9 @@ class Scheduler:
     def _job(self, call: ToolCall, index: int, turn: int) -> Job:
         entry = self.tools.entry(call.name)
         action = _action(call)
-        key = key_of(self._run_id, *action, self._made[action])
-        self._made[action] += 1
-        record = CallRecord(
-            run=self._run_id,
-            call_id=call.id,
-            tool=call.name,
-            arguments=call.arguments,
-            key=key,
-            turn=turn,
-            index=index,
-            idempotent=entry.traits.idempotent,
-        )
-        return Job(self, call, entry, record)
+        made = self._made.get(action, 0)
+        self._made[action] = made + 1
+        return Job(self, call, entry, self._run_id, key_of(self._run_id, *action, made), turn, index)
 
     async def _perform(self, batch: Batch) -> None:
         jobs = batch.jobs
@@ -313,15 +227,18 @@ class Scheduler:
             self._thread = threading.get_ident()
             self._token = anyio.lowlevel.current_token()
         self._slots = anyio.Semaphore(self._limit, fast_acquire=True) if len(jobs) > self._limit else None
-        records: Sequence[CallRecord] = [job.record for job in jobs]
-        if self._ledger is not None:
-            records = await self._ledger.intend(records)
-        for job, known in zip(jobs, records, strict=True):
-            self._meet(job, known)
+        if self._ledger is None:
+            for job in jobs:
+                self._intended(job)
+        else:
+            known = await self._ledger.intend([job.record for job in jobs])
+            for job, record in zip(jobs, known, strict=True):
+                self._meet(job, record)
         for job in jobs:
             if job.outcome is None:
                 self._check(job)
-        self._order(jobs)
+        if len(jobs) > 1:
+            set_order(jobs)
         if batch.aborted:
             return
         async with anyio.create_task_group() as group:
@@ -341,18 +258,18 @@ class Scheduler:
             job.owned = True
             if known is not job.record:
                 job.record = stepped(job.record, attempt=known.attempt, approval=known.approval)
+            if self.listener.listens:
+                self.listener.changed(job.record)
+        else:
+            job.outcome = made_before(job, known)
+
+    def _intended(self, job: Job) -> None:
+        job.stored = CallState.INTENDED
+        if self.listener.listens:
             self.listener.changed(job.record)
-        elif known.state is CallState.RUNNING:
-            job.outcome = CallState.UNKNOWN, failed(job.call, TAKEN, ToolErrorKind.CANCELLED, vetoed=True)
-        elif known.state is CallState.UNKNOWN or known.text is None:
-            job.outcome = CallState.UNKNOWN, failed(job.call, UNKNOWN, ToolErrorKind.CANCELLED, vetoed=True)
-        else:  # the call has ended: its effect must not happen twice
-            result = ToolResult(job.call.id, job.call.name, known.text, known.is_error)
-            job.outcome = known.state, replace(result, error_kind=known.error_kind, artifact=known.artifact)
 
     def _check(self, job: Job) -> None:
         """Check the arguments. If they do not fit, the call is answered without its tool."""
-        cancelled = anyio.get_cancelled_exc_class()
         try:
             if job.entry is NO_TOOL:
                 raise unknown_tool(job.call.name, {*self.tools, *self._others})
@@ -360,33 +277,7 @@ class Scheduler:
             if job.entry.check is not None:
                 job.entry.check(job.arguments)
         except Exception as error:  # noqa: BLE001 - a check may raise anything
-            job.outcome = CallState.FAILED, failed_by(job.call, error, cancelled)
-
-    def _order(self, jobs: Sequence[Job]) -> None:
-        """Set for each call the calls that it waits for."""
-        barrier: list[Job] = []
-        writer: list[Job] = []
-        readers: list[Job] = []
-        since: list[Job] = []
-        for job in jobs:
-            if job.outcome is not None:
-                continue
-            traits = job.entry.traits
-            if traits.alone:
-                job.after = [*barrier, *since]
-                barrier, writer, readers, since = [job], [], [], []
-            else:
-                job.after = barrier
-                if traits.kind in _WRITES:
-                    job.after = [*barrier, *writer, *readers]
-                    writer, readers = [job], []
-                elif traits.kind == "read":
-                    job.after = [*barrier, *writer]
-                    readers.append(job)
-                since.append(job)
-            for other in job.after:
-                if other.ended is None:
-                    other.ended = anyio.Event()
+            job.outcome = CallState.FAILED, failed_by(job.call, error, anyio.get_cancelled_exc_class())
 
     # ------------------------------------------------------------------ a call
 
@@ -401,7 +292,7 @@ class Scheduler:
                     await self._bound(job)
                     await self._store(job)
             if job.outcome is None:
-                job.outcome = _cut_off(job, job.why or batch.why)
+                job.outcome = cut_off(job, job.why or batch.why)
                 await self._store(job)
             self._settle(job, batch)
         except anyio.get_cancelled_exc_class():
@@ -427,7 +318,7 @@ class Scheduler:
             raise
 
     async def _answer(self, job: Job) -> tuple[CallState, ToolResult]:
-        context = ToolContext(job.call, self._run, job.record.key, self._artifacts, job)
+        context = ToolContext(job.call, self._run, job.key, self._artifacts, job)
         if self._gate is not None and (refused := await self._refused(job, self._gate, context)) is not None:
             return refused
         for other in job.after:
@@ -467,90 +358,13 @@ class Scheduler:
                 running = stepped(job.record, state=CallState.RUNNING, attempt=attempt, started_at_s=self._at(now))
                 if self._ledger is not None and not await self._ledger.advance(running):
                     job.owned = False
-                    return CallState.UNKNOWN, failed(job.call, TAKEN, ToolErrorKind.CANCELLED, vetoed=True)
+                    return taken(job)
                 job.record = running
                 self.listener.changed(running)
             job.stored, job.begun_at, job.entered = CallState.RUNNING, now, True
-            state, result = await self._enter(job, context)
+            state, result = await enter(job, context, self._clock, self._group)
             if not tries or result.error_kind not in RETRIED or job.why is not None:
                 return state, result
-
-    async def _enter(self, job: Job, context: ToolContext) -> tuple[CallState, ToolResult]:
-        """Run the tool under its deadline. For the exceptions that it raises see the module."""
-        traits = job.entry.traits
-        if traits.timeout_s is None and traits.hard_timeout_s is None:
-            answer, _ = await self._call(job, context)
-            return _state_of(answer), answer
-        job.timed_out = False
-        job.idle_due = job.begun_at + (traits.timeout_s or math.inf)
-        job.hard_due = job.begun_at + (traits.hard_timeout_s or math.inf)
-        result: ToolResult | None = None
-        last_words = False
-        try:
-            with anyio.CancelScope() as scope:
-                self._arm(job, scope)
-                result, last_words = await self._call(job, context)
-        finally:
-            if job.alarm is not None:
-                job.alarm.cancel()
-                job.alarm = None
-        return (
-            (_state_of(result), result)
-            if result is not None and not job.timed_out
-            else self._timed_out(job, result, last_words=last_words)
-        )
-
-    def _timed_out(self, job: Job, said: ToolResult | None, *, last_words: bool) -> tuple[CallState, ToolResult]:
-        """The end of a call that took too long. `said`: the tool's answer to its cancellation.
-        `last_words`: the tool itself has worded that answer, so the model reads it.
-        """
-        text = f"Error: {_too_late(job)}"
-        if said is not None and last_words:
-            text = f"{text}\n{said.text}"
-        elif said is not None and not said.is_error:
-            self.listener.dropped(job.call, text)
-        state = CallState.UNKNOWN if job.left_thread else CallState.FAILED
-        return state, failed(job.call, text, ToolErrorKind.TIMEOUT)
-
-    def _arm(self, job: Job, scope: anyio.CancelScope) -> None:
-        """Set the alarm of the call. If the deadline has moved when it rings, it is set again."""
-        due = min(job.idle_due, job.hard_due)
-
-        def ring() -> None:
-            if self.now() < min(job.idle_due, job.hard_due):
-                self._arm(job, scope)
-            else:
-                job.timed_out = True
-                scope.cancel()
-
-        if self._clock is not None:
-            job.alarm = self._clock.call_at(due, ring)
-        else:
-            assert self._group is not None  # noqa: S101 - calls run in it
-            job.alarm = sleeper = _Sleeper(due, ring)
-            self._group.start_soon(sleeper.sleep, name="deadline of a tool")
-
-    async def _call(self, job: Job, context: ToolContext) -> tuple[ToolResult, bool]:
-        """The answer of the tool, and whether the tool itself has worded it. A cancelled tool may
-        word an answer too.
-        """
-        cancelled = anyio.get_cancelled_exc_class()
-        tool = job.entry.tool
-        assert tool is not None  # noqa: S101 - `_check` has answered a call of no tool
-        try:
-            value = await tool.call(job.arguments, context)
-            job.status = value.status if isinstance(value, ToolAnswer) else None
-            return result_of(job.call, value), isinstance(value, ToolAnswer)
-        except Exception as error:  # noqa: BLE001 - a tool may raise anything
-            return failed_by(job.call, error, cancelled), isinstance(error, ToolError)
-        except BaseException as error:
-            leaves = list(leaves_of(error))
-            if not all(isinstance(leaf, Exception | cancelled) for leaf in leaves):
-                raise
-            ends = [leaf for leaf in leaves if isinstance(leaf, cancelled)]
-            if ends and anyio.current_effective_deadline() == -math.inf:  # this task itself is cancelled
-                raise ends[0] from None
-            return failed_by(job.call, error, cancelled), False
 
     # ------------------------------------------------------------------ the ends of calls
 
@@ -564,7 +378,7 @@ class Scheduler:
         object.__setattr__(result, "duration_s", seconds)  # this object was made here, and nobody has seen it yet
         if job.owned and self.listener.listens:
             if job.record.state is not state:
-                job.record = _ended(job.record, state, result, self._at(now))
+                job.record = ended(job.record, state, result, self._at(now))
             self.listener.changed(job.record)
         if batch.finished is not None:
             batch.finished(result, seconds)
@@ -574,7 +388,7 @@ class Scheduler:
         for job in batch.jobs:
             if job.result is None:
                 if job.outcome is None:
-                    job.outcome = _cut_off(job, job.why or batch.why)
+                    job.outcome = cut_off(job, job.why or batch.why)
                 try:
                     self._settle(job, batch)
                 except BaseException as error:  # noqa: BLE001 - raised when all calls have their results
@@ -587,7 +401,7 @@ class Scheduler:
         if self._ledger is None:
             job.stored = state
         elif job.owned and state is not job.stored and state is not CallState.INTENDED:
-            job.record = _ended(job.record, state, result, self._at(self.now()))
+            job.record = ended(job.record, state, result, self._at(self.now()))
             await self._ledger.advance(job.record)
             job.stored = state
 
@@ -600,76 +414,8 @@ class Scheduler:
                     await self._store(job)
 
 
-class _Sleeper:
-    """An alarm by the time of the event loop, as a task of the batch."""
-
-    def __init__(self, due: float, ring: Callable[[], object]) -> None:
-        self._due = due
-        self._ring = ring
-        self._scope = anyio.CancelScope()
-
-    async def sleep(self) -> None:
-        with self._scope:
-            await anyio.sleep_until(self._due)
-            self._ring()
-
-    def cancel(self) -> None:
-        self._scope.cancel()
-
-
-UNKNOWN: Final = (
-    f"{VETO} The outcome of this call is unknown: it was begun, and its end was not recorded. It was not made again."
-    " Look at what it may have done before you repeat it."
-)
-TAKEN: Final = f"{VETO} This call was not made: another process is carrying out the same call."
-
-
 def _action(call: ToolCall) -> tuple[str, str]:
     return call.name, canonical_json(call.arguments)
-
-
-def _state_of(result: ToolResult) -> CallState:
-    if not result.is_error:
-        return CallState.DONE
-    return _ENDS.get(result.error_kind, CallState.FAILED) if result.error_kind is not None else CallState.FAILED
-
-
-def _ended(record: CallRecord, state: CallState, result: ToolResult, at_s: float) -> CallRecord:
-    if state is CallState.INTENDED:  # it waits for an answer
-        return record
-    return stepped(
-        record,
-        state=state,
-        ended_at_s=at_s,
-        text=result.text,
-        is_error=result.is_error,
-        error_kind=result.error_kind,
-        artifact=result.artifact,
-    )
-
-
-def _cut_off(job: Job, why: str) -> tuple[CallState, ToolResult]:
-    """The end of a call that was interrupted, before its tool was entered or while it ran."""
-    if job.stored is not CallState.RUNNING:
-        text = f"{VETO} This call was not made: {why}."
-        return CallState.CANCELLED, failed(job.call, text, ToolErrorKind.CANCELLED, vetoed=True)
-    text = f"{VETO} This call was not carried out to its end."
-    if job.left_thread:
-        text += " It could not be stopped: what it does after this is not known."
-    state = CallState.UNKNOWN if job.left_thread else CallState.CANCELLED
-    return state, failed(job.call, text, ToolErrorKind.CANCELLED, vetoed=True)
-
-
-def _too_late(job: Job) -> str:
-    name, traits = job.call.name, job.entry.traits
-    if traits.hard_timeout_s is None:
-        return f"{name} did not answer within {traits.timeout_s:g} s"
-    if traits.timeout_s is None:
-        return f"{name} did not answer within {traits.hard_timeout_s:g} s"
-    limits = f"its limits are {traits.timeout_s:g} s without progress and {traits.hard_timeout_s:g} s in all"
-    if job.hard_due <= job.idle_due:
-        return f"{name} did not end within {traits.hard_timeout_s:g} s; {limits}"
-    return f"{name} made no progress for {traits.timeout_s:g} s; {limits}"
 
 
 async def carry_out(call: ToolCall, tools: Mapping[str, Tool], run: CallingRun | None = None) -> ToolResult:

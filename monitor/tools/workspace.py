@@ -123,6 +123,8 @@ class Workspace:
         *above, name = place.parts
         with errors_of(path), self._opened(tuple(above), make=True) as parent:
             old = _status_of(path, name, parent)
+            if old is not None and not old.st_mode & 0o222:  # a replacement would need no permission of the file
+                raise ToolError(f"{excerpt(path)} is read-only", kind=ToolErrorKind.PERMISSION)
             temporary = f".{name[:100]}.{secrets.token_hex(6)}.tmp"
             descriptor = os.open(temporary, _NEW, 0o666 if old is None else 0o600, dir_fd=parent)
             try:

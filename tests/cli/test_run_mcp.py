@@ -34,8 +34,8 @@ def invoke(*arguments: str) -> Any:
 @pytest.mark.filterwarnings("ignore::monitor.tools.ToolWarning")
 def test_a_run_calls_the_tools_of_its_servers_and_leaves_no_process():
     script = recorded(
-        [call("plain_echo", text="from the first")],
-        [call("plain_2_echo", text="from the second")],
+        [call("plain__echo", text="from the first")],
+        [call("plain_2__echo", text="from the second")],
         [call("terminate", status="success")],
     )
     shown = invoke("do it", "--model", script, "--mcp", PLAIN, "--mcp", PLAIN)

@@ -68,6 +68,20 @@ def test_edits_may_run_while_commands_are_asked_for(folder: Path):
     assert results["c3"]["error_kind"] == "denied"
 
 
+def test_the_settings_say_what_runs_and_an_option_overrides_them(folder: Path):
+    config = folder / "agent-monitor.toml"
+    config.write_text(
+        'max_parallel_tools = 1\n[approval]\nmode = "yolo"\n[[approval.rules]]\ntool = "edit"\ndecision = "deny"'
+    )
+    results = run(folder, "--config", str(config))
+    assert [results[id].get("error_kind") for id in ("c2", "c3")] == ["denied", None]
+    results = run(folder, "--config", str(config), "--approval", "plan")
+    assert [results[id].get("error_kind") for id in ("c2", "c3")] == ["denied", "denied"]
+    (folder / "rules.toml").write_text('[[rules]]\ntool = "shell"\ndecision = "deny"')
+    results = run(folder, "--config", str(config), "--approval", str(folder / "rules.toml"))
+    assert [results[id].get("error_kind") for id in ("c2", "c3")] == [None, "denied"]
+
+
 def test_a_yes_on_the_terminal_lets_a_call_run(folder: Path, monkeypatch: pytest.MonkeyPatch):
     asked: list[str] = []
 

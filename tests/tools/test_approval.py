@@ -171,6 +171,14 @@ async def test_always_ends_when_the_tool_is_another_one():
         ("ls && git log", "ls ; git log", "git log | ls", 1),
         ("python x.py", "python x.py", "python y.py", 2),
         ("npm run test", "npm run", "npm install", 2),
+        # a word may hold anything: it never becomes two
+        ("python -c 'x ; rm'", "python -c 'x ; rm'", "rm", 2),
+        ("echo 'a ; rm' b", "echo", "rm", 2),
+        ("python -c x", "python -c x", "python -c x y", 2),
+        ("rm a", "rm a", "rm b", 2),
+        ("git -c core.pager=x log", "git -c core.pager=x log", "git -c alias.x=!rm x", 2),
+        ("shell x", "shell", "rm x", 2),  # a command with the name of the tool
+        ("A=b ls", "ls ; A=b", "PATH=. ls", 2),
     ],
 )
 async def test_always_for_a_command_holds_for_what_begins_like_it(first: str, scope: str, then: str, asked: int):
@@ -183,7 +191,7 @@ async def test_always_for_a_command_holds_for_what_begins_like_it(first: str, sc
     assert desk.ran == ([first, then] if asked == 1 else [first])
 
 
-@pytest.mark.parametrize("command", ["ls > f", "$X", "if ("])
+@pytest.mark.parametrize("command", ["ls > f", "$X", "if (", "git $X", "git pu{sh,}", "rm $X", "find . -name *.py"])
 async def test_a_command_that_writes_or_cannot_be_read_has_no_always(command: str):
     person = Person(False)
     await Desk(person, mode="default").call("shell", command=command)
@@ -229,6 +237,44 @@ async def test_an_answer_holds_for_what_was_shown_and_for_nothing_else():
     result = await desk.call("edit", n=2)
     assert result.error_kind == "denied"
     assert "for another call, or for other arguments" in result.text
+
+
+async def test_an_answer_to_another_question_is_no_answer():
+    desk = Desk(Person(ApprovalAnswer(id="another", decision="approved")), mode="default")
+    assert "for another call" in (await desk.call("edit")).text
+    assert desk.ran == []
+
+
+async def test_a_rule_that_refuses_holds_for_the_arguments_of_a_person_too():
+    rules = Rules([{"tool": "edit", "arguments": {"n": "7"}, "decision": "deny", "name": "no sevens"}])
+    desk = Desk(Person(answer("approved", arguments={"n": 7})), mode="default", rules=rules)
+    assert "no sevens" in (await desk.call("edit", n=1)).text
+    assert desk.ran == []
+
+
+async def test_a_secret_that_a_person_has_not_seen_stays_when_the_rest_is_changed():
+    got: list[Any] = []
+
+    @tool(kind="edit")
+    async def login(user: str, password: str, more: dict[str, Any]) -> None:
+        got.append((user, password, more))
+
+    def edited(request: ApprovalRequest) -> ApprovalAnswer:
+        assert "hunter2" not in repr(request)
+        return ApprovalAnswer(id=request.id, decision="approved", arguments={**request.arguments, "user": "Bea"})
+
+    desk = Desk(Person(edited), login, mode="default")
+    await desk.call("login", user="Ada", password="hunter2", more={"token": "hunter2", "n": 1})
+    assert got == [("Bea", "hunter2", {"token": "hunter2", "n": 1})]
+
+
+@pytest.mark.parametrize("command", ["git $X", "bash <<< 'git push'", "git pu{sh,}", "$X", "env -S 'git push'"])
+async def test_a_command_that_may_be_a_refused_one_is_asked_for_in_every_mode(command: str):
+    rules = Rules([{"tool": "shell", "command": "git push", "decision": "deny"}])
+    for mode in ("yolo", "auto_edit", None):
+        desk = Desk(None, mode=mode, rules=rules)
+        assert (await desk.call("shell", command=command)).error_kind == "denied"
+        assert desk.ran == []
 
 
 async def test_what_is_shown_has_no_secrets_and_the_tool_gets_them():

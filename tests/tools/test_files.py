@@ -542,6 +542,18 @@ async def test_each_tool_stays_in_the_workspace(tmp_path: Path):
     assert (tmp_path / "secret").read_text() == "x"
 
 
+@pytest.mark.parametrize("path", [".git/hooks/pre-commit", ".git/config", "sub/.GIT/config", ".git", "link/config"])
+async def test_what_would_run_programs_is_not_written(tmp_path: Path, path: str):
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "config").write_text("[core]\n")
+    (tmp_path / "link").symlink_to(tmp_path / ".git")
+    assert (await refused(tmp_path, "write_file", path=path, content="#!")).kind is ToolErrorKind.PERMISSION
+    assert (await refused(tmp_path, "edit", path=path, old="[core]", new="x")).kind is ToolErrorKind.PERMISSION
+    assert (await use(tmp_path, "read_file", path=".git/config")).text == "[core]"
+    await ask(tools(tmp_path, protected=()).tools(), "write_file", path=".git/new", content="x")
+    assert (tmp_path / ".git" / "new").exists()
+
+
 def test_each_tool_says_what_it_does_and_can_be_off(tmp_path: Path):
     traits = {tool.spec.name: traits_of(tool) for tool in tools(tmp_path).tools()}
     assert {name: (one.kind, one.keep) for name, one in traits.items()} == {

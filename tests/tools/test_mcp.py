@@ -8,11 +8,14 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from monitor import ConfigError
 from monitor.calls import ApprovalAnswer, ApprovalRequest
@@ -73,7 +76,7 @@ def _no_process_is_left() -> Iterator[None]:
 
 async def test_a_server_lists_its_tools_and_answers_calls_from_any_task():
     async with plain() as server:
-        assert [tool.spec.name for tool in server.tools()][:2] == ["plain_echo", "plain_die"]
+        assert [tool.spec.name for tool in server.tools()][:2] == ["plain__echo", "plain__die"]
         assert server.tools()[0].spec.parameters["properties"] == {"text": {"type": "string"}}
         answers: dict[int, str] = {}
 
@@ -170,9 +173,9 @@ async def test_progress_is_told_which_extends_the_deadline_of_a_call():
 async def test_progress_extends_the_deadline_and_a_blocked_server_does_not_hold_the_run():
     async with plain(timeout_s=0.25, hard_timeout_s=20) as server:
         tools = {tool.spec.name: tool for tool in server.tools()}
-        slow = await carry_out(ToolCall("1", "plain_slow", {}), tools)  # 0.3 s, with progress every 0.1 s
+        slow = await carry_out(ToolCall("1", "plain__slow", {}), tools)  # 0.3 s, with progress every 0.1 s
         assert slow.text == "called slow"
-        blocked = await carry_out(ToolCall("2", "plain_block", {"text": "100"}), tools)
+        blocked = await carry_out(ToolCall("2", "plain__block", {"text": "100"}), tools)
     assert blocked.error_kind is ToolErrorKind.TIMEOUT
     assert "made no progress for 0.25 s; its limits are 0.25 s without progress and 20 s in all" in blocked.text
 
@@ -191,10 +194,10 @@ async def test_a_description_that_changed_after_always_asks_again():
         await ask(server, "describe", "Now it does something else.")
         await until(lambda: server.tools()[0].spec.description != "")
 
-    echoes = [call("plain_echo", text=text) for text in "abc"]
+    echoes = [call("plain__echo", text=text) for text in "abc"]
     done = call("terminate", status="success")
     await drive(*echoes[:2], call("change"), echoes[2], done, tools=[server, change], approver=approve)
-    assert asked == ["plain_echo", "plain_echo"]
+    assert asked == ["plain__echo", "plain__echo"]
 
 
 async def test_it_may_be_closed_by_another_task_than_the_one_that_opened_it():
@@ -250,7 +253,7 @@ async def test_a_changed_list_is_read_again():
         before = server.changed
         await ask(server, "add_tool", "later")
         await until(lambda: server.changed == before + 1)
-        assert server.tools()[-1].spec.name == "plain_later"
+        assert server.tools()[-1].spec.name == "plain__later"
         assert await ask(server, "later", "new") == "new"
 
 
@@ -271,7 +274,7 @@ async def test_300_pages_are_read_and_an_endless_list_is_not():
     async with plain(3, 300) as server:
         assert len(server.tools()) == 13 + 900
         assert server.problems == ()
-        assert server.tools()[-1].spec.name == "plain_t299_2"
+        assert server.tools()[-1].spec.name == "plain__t299_2"
     async with plain(1, 10**9) as server:
         assert len(server.tools()) == 13 + 300
         assert server.problems == ("plain: the list of tools goes on after 300 pages",)
@@ -386,6 +389,8 @@ def test_what_is_no_target_is_refused(target: Any):
         ("python servers/files.py --root .", "files"),
         ("https://mcp.example.org:8443/x", "mcp_example_org"),
         ("7zip", "mcp_7zip"),
+        ("https://a--b__c_.org", "a--b_c_org"),
+        ("__", "mcp"),
     ],
 )
 def test_a_server_has_a_name_that_every_provider_takes(target: str, name: str):
@@ -397,6 +402,8 @@ def test_a_server_has_a_name_that_every_provider_takes(target: str, name: str):
     [
         {"name": "a b"},
         {"name": ""},
+        {"name": "a__b"},
+        {"name": "a_"},
         {"timeout_s": 0},
         {"hard_timeout_s": math.inf},
         {"start_timeout_s": -1},
@@ -457,6 +464,48 @@ def test_a_tool_that_cannot_be_offered_is_left_out_and_named():
         "the tool deep",
         "the tool good",
     ]
+
+
+def test_a_schema_that_grows_without_end_is_left_out_at_once():
+    two = {"a": "x", "b": "x"}
+    bomb = {
+        f"d{n}": {"type": "object", "properties": {key: {"$ref": f"#/$defs/d{n + 1}"} for key in two}}
+        for n in range(60)
+    }
+    large = {"type": "object", "properties": {"x": {"type": "string", "enum": ["x" * 60_000]}}}
+    server = McpServer("command")
+    server._listed([Listed("bomb", {**bomb["d0"], "$defs": bomb}), Listed("large", large)], True)
+    assert server.tools() == ()
+    assert ["more than 20,000 parts" in server.problems[0], "at most 50,000" in server.problems[1]] == [True, True]
+
+
+def test_of_very_many_tools_the_first_are_offered_and_that_is_said():
+    server = McpServer("command")
+    server._listed([Listed(f"t{n}", {"type": "object"}) for n in range(1_001)], True)
+    assert (len(server.tools()), server.problems) == (
+        1_000,
+        ("command: it lists 1,001 tools; the first 1,000 are offered",),
+    )
+
+
+def test_what_a_schema_says_of_its_parameters_is_data_too():
+    server = McpServer("command")
+    said = {"type": "string", "description": "a\x1b[2J"}
+    server._listed([Listed("t", {"type": "object", "properties": {"description": said}})], True)
+    (made,) = server.tools()
+    assert made.spec.parameters["properties"]["description"]["description"] == "a\\u001b[2J"
+
+
+@given(st.lists(st.tuples(st.text("aB_", min_size=1, max_size=5), st.text("aB_.", max_size=6)), min_size=2, max_size=2))
+def test_no_server_can_take_the_name_of_another_servers_tool(named: list[tuple[str, str]]):
+    servers = []
+    for name, tool in named:
+        with suppress(ConfigError):
+            server = McpServer("command", name=name)
+            server._listed([Listed(tool, {"type": "object"})], True)
+            servers.append(server)
+    if len(servers) == 2 and servers[0].name != servers[1].name:
+        assert servers[0].tools()[0].spec.name != servers[1].tools()[0].spec.name
 
 
 def test_a_description_is_data():

@@ -4,11 +4,14 @@ events. One server process serves all tests of a transport over the network.
 
 from __future__ import annotations
 
+import runpy
+import shlex
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import anyio
 import pytest
@@ -88,7 +91,7 @@ async def test_over_stdio():
         (learn,) = (one for one in server.tools() if one.original == "learn")
         await learn.call({"name": "newest"}, ToolContext(None))  # type: ignore[arg-type]  # it is not looked at
         await until(lambda: server.changed > before)
-        assert server.tools()[-1].spec.name == "sdk_newest"
+        assert server.tools()[-1].spec.name == "sdk__newest"
     assert mine() == set()
 
 
@@ -130,3 +133,15 @@ async def test_a_server_that_goes_away_is_an_error_and_is_found_again_where_it_c
 async def test_an_address_where_nobody_answers_is_refused():
     with pytest.raises(ConfigError, match="the MCP server 'web' cannot be used"):
         await McpServer(f"http://127.0.0.1:{free_port()}/mcp", name="web").__aenter__()
+
+
+@pytest.mark.feature("GT-03")
+def test_a_subagent_works_with_the_files_of_a_server(capsys: pytest.CaptureFixture[str]):
+    server = Path(__file__).parent / "mcp_servers" / "files.py"
+    example = Path(__file__).parents[2] / "examples" / "coding_subagent.py"
+    runpy.run_path(str(example))["main"](["--mcp", f"{shlex.quote(sys.executable)} {shlex.quote(str(server))}"])
+    said = capsys.readouterr().out
+    assert "- files__read_text_file: def median(numbers):" in said
+    assert "- files__edit_file: failed: " in said  # the slip
+    assert "- shell: exit code 0" in said
+    assert "goal: " in said

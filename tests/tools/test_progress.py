@@ -42,6 +42,11 @@ JEST = {
     "Test Suites: 2 passed, 2 total\nTests:       9 passed, 9 total\nTime:        1.2 s": 0,
     "Test Suites: 1 failed, 1 total\nTests:       0 total": 1,
     "Tests: I will write some": None,
+    "PASS ./b.test.js\n\nTest Suites: 2 failed, 1 passed, 3 total\n"
+    "Tests:       2 failed, 1 skipped, 1 todo, 2 passed, 6 total": 2,
+    "\x1b[1mTest Suites: \x1b[22m\x1b[1m\x1b[31m1 failed\x1b[39m\x1b[22m, 1 total\n"
+    "\x1b[1mTests:       \x1b[22m\x1b[1m\x1b[31m2 failed\x1b[39m\x1b[22m, \x1b[1m1 passed\x1b[22m, 3 total": 2,
+    "Error: Tests: 9 failed, 9 total\n\nTests:       1 failed, 1 total": 1,
     "Tests:       1 failed, 1 skipped, 2 todo, 5 passed, 9 total": 1,
 }
 GO = {
@@ -54,11 +59,23 @@ GO = {
     "panic: boom\nFAIL\tm\t0.012s": 1,
     "FAIL to see the point": None,
     "?   \tm\t[no test files]": None,
+    "ok  \tm\t0.012s\tcoverage: 81.2% of statements\n\tm/c\t\tcoverage: 0.0% of statements": 0,
+    "testing: warning: no tests to run\nPASS\nok  \tm\t0.01s [no tests to run]": 0,
+    "=== RUN   TestA\n    a_test.go:9: no\n--- FAIL: TestA (0.41s)\n=== RUN   TestB\n--- PASS: TestB (0.00s)\n"
+    "FAIL\nexit status 1\nFAIL\tm\t0.5s": 1,
+    "--- FAIL: TestA (0.00s)\npanic: runtime error [recovered]\n\ngoroutine 7 [running]:\nFAIL\tm\t0.008s\nFAIL": 1,
+    "# m/a [m/a.test]\na/a_test.go:14:18: undefined: f\nFAIL\tm/a [build failed]\nFAIL\tm/b [build failed]\nFAIL": 2,
 }
+RAN = "0 ignored; 0 measured; 0 filtered out; finished in 0.49s"
 CARGO = {
-    "test a ... FAILED\n\ntest result: FAILED. 3 passed; 1 failed; 0 ignored; 0 measured; finished in 0.00s": 1,
-    "test result: ok. 3 passed; 0 failed;\n  Doc-tests\ntest result: FAILED. 0 passed; 2 failed; 0 ignored;": 2,
+    f"test a ... FAILED\n\ntest result: FAILED. 3 passed; 1 failed; {RAN}": 1,
+    f"test result: ok. 3 passed; 0 failed; {RAN}\n   Doc-tests x\ntest result: FAILED. 0 passed; 2 failed; {RAN}": 2,
+    "test result: ok. 1 passed; 0 failed; 1 ignored; 0 measured; 3 filtered out; finished in 0.00s": 0,
+    f"test result: FAILED. 1 passed; 2 failed; {RAN}\n\nerror: test failed, to rerun pass `--lib`": 2,
     "error: could not compile `x` (lib test) due to 2 previous errors": None,
+    # a line that a test has printed
+    f"test result: ok. 0 passed; 7 failed; x\ntest result: ok. 1 passed; 0 failed; {RAN}": 0,
+    f"test result: ok. 0 passed; 7 failed; {RAN}": None,
 }
 
 
@@ -109,7 +126,7 @@ def test_of_a_very_long_output_the_end_is_read_and_a_sum_is_not_guessed():
     noise = "x" * 100 + "\n"
     long = noise * (READ_CHARS // 50)
     assert failing_tests(f"{long}== 2 failed in 0.10s ==\n") == 2
-    assert failing_tests(f"{long}test result: FAILED. 3 passed; 1 failed; 0 ignored") is None
+    assert failing_tests(f"{long}test result: FAILED. 3 passed; 1 failed; {RAN}") is None
     assert failing_tests(f"{long}FAIL\tm\t0.1s") is None
 
 

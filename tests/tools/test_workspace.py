@@ -189,6 +189,14 @@ def test_the_mode_of_a_file_stays_and_a_new_one_has_the_usual(workspace: Workspa
     assert (workspace.root / "new" / "deep" / "file").stat().st_mode & 0o777 == 0o666 & ~mask
 
 
+def test_a_file_that_nobody_may_write_is_not_replaced(workspace: Workspace):
+    file = workspace.root / "file"
+    file.chmod(0o444)
+    with pytest.raises(ToolError, match="read-only") as caught:
+        workspace.write("file", b"new")
+    assert (caught.value.kind, file.read_text()) == (ToolErrorKind.PERMISSION, "mine")
+
+
 def test_no_descriptor_is_left(workspace: Workspace):
     before = len([*Path("/proc/self/fd").iterdir()])
     for path in ("file", "nowhere", "file/below", "../secret", "sub"):
