@@ -52,7 +52,7 @@ class Delivery:
         if isinstance(event, AttemptRetried):
             self.retried_inside = True
         elif isinstance(event, TurnEnded):
-            event = _masked(event)
+            event = masked_turn(event)
         elif isinstance(event, RunTerminated):
             self._ended = True
         if self.recorder is not None:
@@ -102,7 +102,7 @@ class Delivery:
             self._news = None
 
 
-def _masked(event: TurnEnded) -> TurnEnded:
+def masked_turn(event: TurnEnded) -> TurnEnded:
     """The same with the secrets in its calls masked."""
     calls = tuple(without_secrets(call) for call in event.turn.tool_calls)
     if all(call is before for call, before in zip(calls, event.turn.tool_calls, strict=True)):

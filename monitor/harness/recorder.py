@@ -22,6 +22,7 @@ from monitor.calls import CallRecord
 from monitor.compaction.pinned import head_of_messages
 from monitor.context.history import Committed, History
 from monitor.context.turns import COMPACTION
+from monitor.core.tape import Tape, split
 from monitor.events import (
     ChunkReceived,
     CompactionFailed,
@@ -34,7 +35,7 @@ from monitor.messages import AssistantMessage, Message, Text
 from monitor.outcome import Outcome
 from monitor.reasons import TerminateReason
 from monitor.sessions.nodes import Compacted, Draft, compaction, context_edit, message
-from monitor.sessions.records import COMPACT, MAIN, Changes, RunRecord, RunState
+from monitor.sessions.records import COMPACT, MAIN, Changes, RunRecord, RunState, TurnChunks
 from monitor.sessions.store import SessionStore
 from monitor.sessions.tree import ACTIVE
 
@@ -75,14 +76,18 @@ class Recorder:
         *,
         reply: Callable[[], AssistantMessage | None],
         turn: Callable[[], int],
+        tape: Tape | None = None,
     ) -> None:
-        """`reply`: the message that the model has just made, without results, or `None`."""
+        """`reply`: the message that the model has just made, without results, or `None`. `tape`: of
+        the run's core, if its chunks are stored.
+        """
         self.store = store
         self.branch: str = ACTIVE if record.purpose == MAIN else f"run-{record.id}"
         self._history = history
         self._record = record
         self._reply = reply
         self._turn = turn
+        self._tape = tape
         self._stored: list[Stored] = []
         self._written: Stored | None = None
         """The reply that was stored before its calls were made, until the history has it."""
@@ -109,6 +114,8 @@ class Recorder:
             self._compacted = event
         if not isinstance(event, NOT_STORED):
             self._events.append(event)
+            if self._tape is not None:
+                self._tape.stores()
 
     # ------------------------------------------------------------------ the run
 
@@ -215,6 +222,7 @@ class Recorder:
         """One step: all of it, or nothing. The messages learn their nodes."""
         events, self._events = self._events, []
         children, self._runs = self._runs, {}
+        told = self._tape.take() if self._tape is not None else []
         changes = Changes(
             nodes=[draft for draft, _ in drafts],
             branch=self.branch,
@@ -222,12 +230,15 @@ class Recorder:
             calls=calls,
             events=events,
             events_run=self.run,
+            chunks=[TurnChunks(self.run, self._turn(), *split(told))] if told else (),
         )
         try:
             committed = await self.store.commit(changes)
         except BaseException:
             self._events = [*events, *self._events]
             self._runs = children | self._runs
+            if self._tape is not None:
+                self._tape.put_back(told)
             raise
         for node, (_, stored) in zip(committed.nodes, drafts, strict=False):
             if stored is not None:

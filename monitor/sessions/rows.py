@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from monitor.calls import (
@@ -356,14 +357,15 @@ def write_event(connection: Connection, run: str | None, at_ms: int, event: Even
 
 def write_chunks(connection: Connection, at_ms: int, chunks: TurnChunks) -> None:
     """Store some chunks behind those that are there."""
+    pieces = [[at_s, chunk_codec.to_dict(chunk)] for at_s, chunk in chunks.chunks]
+    if chunks.told:
+        data = {"chunks": pieces, "told": [dict(one) for one in chunks.told]}
+        body = _packed(connection, data, chunks.run, chunks.turn)
+    else:
+        body = canonical(pieces)
     connection.execute(
         "INSERT INTO chunk (run, turn, at_ms, body) VALUES (?, ?, ?, ?)",
-        (
-            _run_number(connection, chunks.run),
-            chunks.turn,
-            at_ms,
-            canonical([[at_s, chunk_codec.to_dict(chunk)] for at_s, chunk in chunks.chunks]),
-        ),
+        (_run_number(connection, chunks.run), chunks.turn, at_ms, body),
     )
 
 
@@ -446,11 +448,12 @@ def chunks(connection: Connection, run: str | None = None) -> list[TurnChunks]:
         " WHERE (?1 IS NULL OR r.id = ?1) ORDER BY c.seq",
         (run,),
     )
-    return [TurnChunks(of, turn, _unpacked(connection, _chunks, body)) for of, turn, body in rows]
+    return [_unpacked(connection, partial(_chunks, of, turn), body) for of, turn, body in rows]
 
 
-def _chunks(data: Any) -> tuple[tuple[float, Any], ...]:
-    return tuple((at_s, chunk_codec.from_dict(chunk)) for at_s, chunk in data)
+def _chunks(run: str | None, turn: int, data: Any) -> TurnChunks:
+    pieces, told = (data["chunks"], data["told"]) if isinstance(data, dict) else (data, ())
+    return TurnChunks(run, turn, tuple((at_s, chunk_codec.from_dict(one)) for at_s, one in pieces), tuple(told))
 
 
 def meta(connection: Connection) -> dict[str, Any]:

@@ -1,0 +1,218 @@
+"""`replay`: a stored run decided again, from what it was told then (law 2).
+
+    replayed = await monitor.replay(session)
+    for event in replayed.events: ...
+
+The core decides all over again: findings, verdicts, limits, the end. What came from outside is
+taken from the record: chunks, results of tools, answers of judges and people, summaries, times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from monitor._util.checks import check_kind, check_part, check_parts
+from monitor.conditions.base import Condition
+from monitor.core.described import NotRecorded
+from monitor.core.retold import Retelling
+from monitor.core.tape import LIFE, Entry, Told, joined
+from monitor.detectors.base import Detector
+from monitor.errors import ConfigError, SessionDamaged
+from monitor.events import Event, RunStarted, RunTerminated, TurnEnded, event_codec
+from monitor.harness.delivery import masked_turn
+from monitor.harness.told_by_events import told_by_events
+from monitor.messages import AssistantMessage
+from monitor.outcome import Outcome
+from monitor.policy import Policy
+from monitor.sessions.nodes import Node, NodeKind, said_of
+from monitor.sessions.reader import SessionReader
+from monitor.sessions.records import MAIN, RunRecord, TurnChunks
+from monitor.sessions.store import SessionStore
+
+_AS_RECORDED: Any = object()
+NO_CHUNKS: Final = (
+    "the chunks of this run are not stored: the events are shown as they were stored, and nothing was decided again"
+)
+FROM_TURNS: Final = (
+    "the chunks of this run are not stored: each turn is read as one piece, at the time of its end. Limits on silence"
+    " see no piece in between, and failed attempts have no text"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """A run as it was decided again."""
+
+    run: RunRecord
+    """The run, as it is stored."""
+    events: tuple[Event, ...]
+    outcome: Outcome | None
+    """How the run ended. `None`: its record ends before the run does, because its process died."""
+    exact: bool
+    """Everything was decided again, from all that the run was told."""
+    as_stored: bool
+    """The events are the stored ones, byte for byte."""
+    departed: str | None = None
+    """Why the run would have gone another way than the recorded one, so that `events` end there.
+    `None`: it would not.
+    """
+    remark: str | None = None
+    """What is not exact, for people."""
+
+
+async def replay(
+    session: SessionStore | SessionReader,
+    run: str | None = None,
+    *,
+    detectors: Sequence[Detector] | None = _AS_RECORDED,
+    stop_when: Condition | None = _AS_RECORDED,
+    policy: Policy = _AS_RECORDED,
+) -> Replay:
+    """Decide a run of `session` again. `run`: its id; by default the newest one that was started
+    from outside.
+
+    `detectors`, `stop_when`, `policy`: parts in the place of the recorded ones, to see what they
+    would have said. The events end where the run would have gone another way. `None` is none.
+
+    The session must have been opened with `chunks=True` when the run was made. Otherwise the stored
+    events are the result, or, with other parts, what these say of the stored turns: `exact` is then
+    `False`. Raises `ConfigError` if there is no such run, and for a part of the run that is Python
+    code and is not given.
+    """
+    given = _checked(detectors, stop_when, policy)
+    if isinstance(session, SessionReader):
+        return replay_of(session, run, **given)
+    runs = await session.runs(hidden=True)
+    record = chosen(runs, run)
+    events = [one.event for one in await session.events(record.id)]
+    return _replayed(record, events, await session.chunks(record.id), await session.nodes(), given)
+
+
+def replay_of(session: SessionReader, run: str | None = None, **given: Any) -> Replay:
+    """`replay` for a program without an event loop."""
+    record = chosen(session.runs(hidden=True), run)
+    events = [one.event for one in session.events(record.id)]
+    return _replayed(record, events, session.chunks(record.id), session.nodes(), given)
+
+
+def _checked(detectors: Any, stop_when: Any, policy: Any) -> dict[str, Any]:
+    given: dict[str, Any] = {}
+    if detectors is not _AS_RECORDED:
+        given["detectors"] = check_parts("detectors", detectors or (), "observe")
+    if stop_when is not _AS_RECORDED:
+        check_kind("stop_when", stop_when, Condition, "a condition such as monitor.MaxTurns(30)")
+        given["stop_when"] = stop_when
+    if policy is not _AS_RECORDED:
+        check_part("policy", policy, "decide")
+        given["policy"] = policy
+    return given
+
+
+def chosen(runs: Sequence[RunRecord], id: str | None) -> RunRecord:
+    """The run with this id, or the newest one from outside. Raises `ConfigError`."""
+    found = [run for run in runs if (run.purpose == MAIN if id is None else run.id == id)]
+    if not found:
+        raise ConfigError("this session has no run" if id is None else f"this session has no run {id}")
+    return found[-1]
+
+
+@dataclass(slots=True)
+class _Life:
+    """What one process has stored of a run, from its start to its end, or to that of the
+    process.
+    """
+
+    events: list[Event]
+    tape: list[Entry]
+
+
+def _replayed(
+    record: RunRecord,
+    events: Sequence[Event],
+    chunks: Iterable[TurnChunks],
+    nodes: Iterable[Node],
+    given: Mapping[str, Any],
+) -> Replay:
+    lives = _lives(events, chunks)
+    if not lives:
+        raise ConfigError(f"nothing of the run {record.id} is stored, so there is nothing to replay")
+    exact = all(life.tape for life in lives)
+    replies = {} if exact or not given else _replies(nodes, record.id)
+    again: list[Event] = []
+    departed = None
+    for life in lives:
+        if not life.tape and not given:
+            again += life.events
+            continue
+        telling = _telling(life, given, replies)
+        again += map(_as_delivered, telling)
+        departed = telling.departed
+        if departed is not None:
+            break
+    last = again[-1] if again else None
+    return Replay(
+        run=record,
+        events=tuple(again),
+        outcome=last.outcome if isinstance(last, RunTerminated) else None,
+        exact=exact,
+        as_stored=[*map(event_codec.dumps, again)] == [*map(event_codec.dumps, events)],
+        departed=departed,
+        remark=None if exact else FROM_TURNS if given else NO_CHUNKS,
+    )
+
+
+def _telling(life: _Life, given: Mapping[str, Any], replies: Mapping[int, AssistantMessage]) -> Retelling:
+    tape = life.tape or told_by_events(life.events, replies)
+    try:
+        return Retelling(tape, life.events, given)
+    except NotRecorded:
+        raise
+    except (KeyError, TypeError, ValueError) as error:
+        raise SessionDamaged(f"the stored chunks of this run cannot be read: {error!r}") from error
+
+
+def _as_delivered(event: Event) -> Event:
+    """The event as it is read from a session."""
+    return event_codec.from_dict(event_codec.to_dict(masked_turn(event) if isinstance(event, TurnEnded) else event))
+
+
+def _lives(events: Sequence[Event], chunks: Iterable[TurnChunks]) -> list[_Life]:
+    """The lives of a run. A life may have no tape: whoever went on with the run chose that."""
+    lives: list[_Life] = []
+    for event in events:
+        if isinstance(event, RunStarted):
+            lives.append(_Life([], []))
+        if lives:
+            lives[-1].events.append(event)
+    for number, tape in _tapes(chunks):
+        if number < len(lives):
+            lives[number].tape = tape
+    return lives
+
+
+def _tapes(chunks: Iterable[TurnChunks]) -> Iterator[tuple[int, list[Entry]]]:
+    """Each tape with the number of its life."""
+    tapes: list[list[Entry]] = []
+    early: list[Entry] = []  # an abort may come before the run begins
+    for some in chunks:
+        for entry in joined(some.chunks, some.told):
+            if isinstance(entry, Told) and entry.what == "begin":
+                tapes.append(early)
+                early = []
+            (tapes[-1] if tapes else early).append(entry)
+    for tape in tapes:
+        lives = [entry.facts["number"] for entry in tape if isinstance(entry, Told) and entry.what == LIFE]
+        yield (lives[0] if lives else 0), tape
+
+
+def _replies(nodes: Iterable[Node], run: str) -> dict[int, AssistantMessage]:
+    """What the model said in each turn of a run."""
+    replies: dict[int, AssistantMessage] = {}
+    for node in nodes:
+        if node.run == run and node.turn is not None and node.kind is NodeKind.MESSAGE:
+            said = said_of(node)
+            if isinstance(said, AssistantMessage):
+                replies[node.turn] = said
+    return replies
