@@ -15,7 +15,7 @@ from monitor.core.described import condition_again, detectors_again, others_agai
 from monitor.core.run import RunCore
 from monitor.core.tape import ABORT, EVENT, NOTES, STATE, Entry, Told, facts_codec
 from monitor.errors import RecordedError
-from monitor.events import Event, JudgeAsked, Nudged, StopDecided, ToolWithdrawn
+from monitor.events import ChunkReceived, Event, JudgeAsked, Nudged, StopDecided, ToolWithdrawn
 from monitor.goal.recorded import RecordedGoal
 from monitor.judges.base import Judge, JudgeInput
 from monitor.judges.panel import Panel
@@ -306,10 +306,14 @@ SOURCE = "replay"
 class Retelling:
     """Tells a run again, from the beginning of its tape on. Iterate over it once."""
 
-    def __init__(self, entries: Iterable[Entry], stored: Sequence[Event], given: Mapping[str, Any]) -> None:
+    def __init__(
+        self, entries: Iterable[Entry], stored: Sequence[Event], given: Mapping[str, Any], *, pieces: bool = False
+    ) -> None:
         """`stored`: the events of the run, which has those of the harness. `given`: parts in the
-        place of the recorded ones. Raises `NotRecorded` if one can be made only by a program.
+        place of the recorded ones. `pieces`: chunks are told as events too, each behind its
+        findings. Raises `NotRecorded` if a part can be made only by a program.
         """
+        self._pieces = pieces
         self._steps = list(steps_of(entries))
         begin = self._steps[0].entry if self._steps else None
         if not isinstance(begin, Told) or begin.what != "begin":
@@ -343,7 +347,10 @@ class Retelling:
         self.core.tell(step)
         for facts in step.noted(STATE):
             self._stop_recorded, self._end_recorded = facts["stop"], facts["ends_stream"]
-        return self._woven(step, self._taken())
+        woven = self._woven(step, self._taken())
+        if self._pieces and not isinstance(step.entry, Told):
+            woven.append(ChunkReceived(self.core.at(step.at), self.core.turns, step.entry[1]))
+        return woven
 
     def _end_of_record(self) -> Stop:
         stops = [event.stop for event in self._stored if isinstance(event, StopDecided)]

@@ -20,9 +20,9 @@ from monitor.core.retold import Retelling
 from monitor.core.tape import LIFE, Entry, Told, joined
 from monitor.detectors.base import Detector
 from monitor.errors import ConfigError, SessionDamaged
-from monitor.events import Event, RunStarted, RunTerminated, TurnEnded, event_codec
+from monitor.events import ChunkReceived, Event, RunStarted, RunTerminated, TurnEnded, event_codec
 from monitor.harness.delivery import masked_turn
-from monitor.harness.told_by_events import told_by_events
+from monitor.harness.told_by_events import told_by_events, with_pieces
 from monitor.messages import AssistantMessage
 from monitor.outcome import Outcome
 from monitor.policy import Policy
@@ -69,12 +69,14 @@ async def replay(
     detectors: Sequence[Detector] | None = _AS_RECORDED,
     stop_when: Condition | None = _AS_RECORDED,
     policy: Policy = _AS_RECORDED,
+    pieces: bool = False,
 ) -> Replay:
     """Decide a run of `session` again. `run`: its id; by default the newest one that was started
     from outside.
 
     `detectors`, `stop_when`, `policy`: parts in the place of the recorded ones, to see what they
     would have said. The events end where the run would have gone another way. `None` is none.
+    `pieces`: the pieces of the answers are among the events, as `Supervisor.stream` yields them.
 
     The session must have been opened with `chunks=True` when the run was made. Otherwise the stored
     events are the result, or, with other parts, what these say of the stored turns: `exact` is then
@@ -83,18 +85,18 @@ async def replay(
     """
     given = _checked(detectors, stop_when, policy)
     if isinstance(session, SessionReader):
-        return replay_of(session, run, **given)
+        return replay_of(session, run, pieces=pieces, **given)
     runs = await session.runs(hidden=True)
     record = chosen(runs, run)
     events = [one.event for one in await session.events(record.id)]
-    return _replayed(record, events, await session.chunks(record.id), await session.nodes(), given)
+    return _replayed(record, events, await session.chunks(record.id), await session.nodes(), given=given, pieces=pieces)
 
 
-def replay_of(session: SessionReader, run: str | None = None, **given: Any) -> Replay:
-    """`replay` for a program without an event loop."""
+def replay_of(session: SessionReader, run: str | None = None, *, pieces: bool = False, **given: Any) -> Replay:
+    """`replay` for a program without an event loop. `given`: the parts that were checked."""
     record = chosen(session.runs(hidden=True), run)
     events = [one.event for one in session.events(record.id)]
-    return _replayed(record, events, session.chunks(record.id), session.nodes(), given)
+    return _replayed(record, events, session.chunks(record.id), session.nodes(), given=given, pieces=pieces)
 
 
 def _checked(detectors: Any, stop_when: Any, policy: Any) -> dict[str, Any]:
@@ -133,40 +135,45 @@ def _replayed(
     events: Sequence[Event],
     chunks: Iterable[TurnChunks],
     nodes: Iterable[Node],
+    *,
     given: Mapping[str, Any],
+    pieces: bool,
 ) -> Replay:
     lives = _lives(events, chunks)
     if not lives:
         raise ConfigError(f"nothing of the run {record.id} is stored, so there is nothing to replay")
     exact = all(life.tape for life in lives)
-    replies = {} if exact or not given else _replies(nodes, record.id)
+    replies = {} if exact or not (given or pieces) else _replies(nodes, record.id)
     again: list[Event] = []
     departed = None
     for life in lives:
         if not life.tape and not given:
-            again += life.events
+            again += with_pieces(life.events, replies) if pieces else life.events
             continue
-        telling = _telling(life, given, replies)
+        telling = _telling(life, given, replies, pieces=pieces)
         again += map(_as_delivered, telling)
         departed = telling.departed
         if departed is not None:
             break
     last = again[-1] if again else None
+    decided = [event for event in again if not isinstance(event, ChunkReceived)]
     return Replay(
         run=record,
         events=tuple(again),
         outcome=last.outcome if isinstance(last, RunTerminated) else None,
         exact=exact,
-        as_stored=[*map(event_codec.dumps, again)] == [*map(event_codec.dumps, events)],
+        as_stored=[*map(event_codec.dumps, decided)] == [*map(event_codec.dumps, events)],
         departed=departed,
         remark=None if exact else FROM_TURNS if given else NO_CHUNKS,
     )
 
 
-def _telling(life: _Life, given: Mapping[str, Any], replies: Mapping[int, AssistantMessage]) -> Retelling:
+def _telling(
+    life: _Life, given: Mapping[str, Any], replies: Mapping[int, AssistantMessage], *, pieces: bool
+) -> Retelling:
     tape = life.tape or told_by_events(life.events, replies)
     try:
-        return Retelling(tape, life.events, given)
+        return Retelling(tape, life.events, given, pieces=pieces)
     except NotRecorded:
         raise
     except (KeyError, TypeError, ValueError) as error:
@@ -175,6 +182,8 @@ def _telling(life: _Life, given: Mapping[str, Any], replies: Mapping[int, Assist
 
 def _as_delivered(event: Event) -> Event:
     """The event as it is read from a session."""
+    if isinstance(event, ChunkReceived):
+        return event
     return event_codec.from_dict(event_codec.to_dict(masked_turn(event) if isinstance(event, TurnEnded) else event))
 
 

@@ -12,6 +12,7 @@ from monitor.core.tape import EVENT, Entry, Told, error_plain, plain
 from monitor.detectors import default_detectors
 from monitor.events import (
     AttemptRetried,
+    ChunkReceived,
     CompactionFailed,
     CompactionFinished,
     DetectionRaised,
@@ -51,6 +52,15 @@ def told_by_events(events: Sequence[Event], replies: Mapping[int, AssistantMessa
         if not isinstance(event, _DECIDED_AGAIN):
             entries.append(Told(EVENT, 0.0, {"number": number, "behind": sys.maxsize, "fact": True}))
     return entries
+
+
+def with_pieces(events: Sequence[Event], replies: Mapping[int, AssistantMessage]) -> Iterator[Event]:
+    """The events, with the parts of each answer before the end of its turn."""
+    for event in events:
+        if isinstance(event, TurnEnded):
+            for chunk in _chunks(event.turn, replies.get(event.turn.number)):
+                yield ChunkReceived(event.at_s, event.turn.number, chunk)
+        yield event
 
 
 def _told(event: Event, replies: Mapping[int, AssistantMessage]) -> Iterator[Entry]:

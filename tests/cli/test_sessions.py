@@ -14,7 +14,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from monitor.cli._app import app
-from monitor.cli.sessions import _complete
+from monitor.cli._session_file import complete
 from monitor.cli.sessions import sessions as commands
 from monitor.sessions import SessionReader, SQLiteSession
 from monitor.sessions.schema import has_reset_bug
@@ -241,8 +241,8 @@ def test_a_name_that_means_none_or_several_is_refused(folder: Path):
 
 
 def test_names_are_completed(folder: Path):
-    assert _complete("fi") == ["first"]
-    assert _complete("x") == []
+    assert complete("fi") == ["first"]
+    assert complete("x") == []
 
 
 def test_the_page_of_the_command_has_every_subcommand_and_option():
