@@ -119,9 +119,7 @@ class Asked:
         try:
             os.chdir(self.folder)
         except OSError as error:
-            raise ConfigError(
-                f"the run was begun in {self.folder}, which cannot be entered: {error.strerror}"
-            ) from None
+            raise ConfigError(f"{self.folder}, where the run was begun: {error.strerror}") from None
 
 
 asked_codec: Codec[Asked] = Codec(Asked)

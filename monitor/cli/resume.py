@@ -73,7 +73,8 @@ def resume(
         path = found_file(session, folder).absolute()
         with SessionReader(path) as there:
             record, asked = _to_go_on(there.runs(), session), asked_in(there)
-            turns = sum(isinstance(one.event, TurnEnded) for one in there.events(record.id))
+            ended = [one.event.turn for one in there.events(record.id) if isinstance(one.event, TurnEnded)]
+            turns = sum(turn.model_error is None for turn in ended)
         if asked is None:
             raise ConfigError(
                 f"the run of {session} was begun by a program, which has its tools: there, supervisor.resume(session)"
@@ -86,7 +87,8 @@ def resume(
         shown = Shown(screen)
         with log_of(log) as sinks:
             made, close = asked.made_model()
-            _skip(made, turns)
+            if model is None:
+                _skip(made, turns)
             supervisor = asked.supervisor(made, approver=approver() or PendingApprovals(), sinks=[shown, *sinks])
 
             async def begin(store: SQLiteSession | None) -> monitor.Run:

@@ -55,7 +55,7 @@ from monitor.cli._screen import Heading, Shown, screen_of
 from monitor.cli._session_file import session_file
 from monitor.cli._settings import ConfigOption, DetectorsOption, SetOption, settings_of
 from monitor.errors import ConfigError
-from monitor.sessions import RunState, SessionReader, SQLiteSession
+from monitor.sessions import RunState, SQLiteSession
 from monitor.sessions.records import MAIN
 from monitor.tools import PendingApprovals
 
@@ -173,7 +173,7 @@ def run(  # noqa: PLR0917 - typer calls it by name
             settings=dict(settings_of(config, detectors, settings, policy, compaction).settings),
             window=window,
         )
-        store = _opened(session)
+        store = SQLiteSession(session_file(session), chunks=True) if session is not None else None
         screen = screen_of(as_json=as_json, verbose=verbose, priced=asked.priced, session=session)
         shown = Shown(screen)
         with log_of(log) as sinks:
@@ -184,6 +184,7 @@ def run(  # noqa: PLR0917 - typer calls it by name
 
             async def begin(opened: SQLiteSession | None) -> monitor.Run:
                 if opened is not None:
+                    await _check_over(opened, session)
                     await opened.append(as_node(asked))
                 command = f"agent-monitor run{' --demo' if demo else ''}"
                 screen.begin(Heading(command, made.name, [*supervisor.tools], outputs_in(supervisor), wanted))
@@ -197,18 +198,7 @@ def outputs_in(supervisor: monitor.Supervisor) -> list[str]:
     return supervisor.outputs.names if supervisor.outputs is not None else []
 
 
-def _opened(given: str | None) -> SQLiteSession | None:
-    """The session, which is opened when the run begins. Raises `ConfigError` if a run of it has not
-    ended.
-    """
-    if given is None:
-        return None
-    path = session_file(given)
-    if path.is_file():
-        with SessionReader(path) as there:
-            going = [one for one in there.runs() if one.purpose == MAIN and one.state is not RunState.ENDED]
-        if going:
-            raise ConfigError(
-                f"a run of the session {given} has not ended: agent-monitor resume {given} goes on with it"
-            )
-    return SQLiteSession(path, chunks=True)
+async def _check_over(session: SQLiteSession, name: str | None) -> None:
+    """Raises `ConfigError` if a run of the session has not ended."""
+    if any(one.purpose == MAIN and one.state is not RunState.ENDED for one in await session.runs()):
+        raise ConfigError(f"a run of the session {name} has not ended: agent-monitor resume {name} goes on with it")

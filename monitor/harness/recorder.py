@@ -18,12 +18,13 @@ from typing import Any, TypeAlias
 
 import anyio
 
-from monitor.calls import CallRecord
+from monitor.calls import ApprovalAnswer, ApprovalRequest, CallRecord
 from monitor.compaction.pinned import head_of_messages
 from monitor.context.history import Committed, History
 from monitor.context.turns import COMPACTION
 from monitor.core.tape import Tape, split
 from monitor.events import (
+    ApprovalAnswered,
     ChunkReceived,
     CompactionFailed,
     CompactionFinished,
@@ -100,6 +101,9 @@ class Recorder:
         self._children: dict[int, RunRecord] = {}
         """The runs of compactions that are under way."""
         self._lock = anyio.Lock()
+        self.open: list[ApprovalRequest] = []
+        """Questions of the run that had no answer when it was taken up."""
+        self._answers: list[ApprovalAnswer] = []
 
     @property
     def run(self) -> str:
@@ -112,10 +116,20 @@ class Recorder:
             self._runs[event.compaction] = self._child(event)
         if isinstance(event, CompactionFinished):
             self._compacted = event
+        if isinstance(event, ApprovalAnswered):
+            self._answered(event.answer)
         if not isinstance(event, NOT_STORED):
             self._events.append(event)
             if self._tape is not None:
                 self._tape.stores()
+
+    def _answered(self, answer: ApprovalAnswer) -> None:
+        """An answer is for each open question about the same action."""
+        same = [
+            one for one in self.open if one.id == answer.id or (answer.bound_to and one.bound_to == answer.bound_to)
+        ]
+        self._answers += [replace(answer, id=one.id) for one in same]
+        self.open = [one for one in self.open if one not in same]
 
     # ------------------------------------------------------------------ the run
 
@@ -223,11 +237,13 @@ class Recorder:
         events, self._events = self._events, []
         children, self._runs = self._runs, {}
         told = self._tape.take() if self._tape is not None else []
+        answers, self._answers = self._answers, []
         changes = Changes(
             nodes=[draft for draft, _ in drafts],
             branch=self.branch,
             runs=[*runs, *children.values()],
             calls=calls,
+            answers=answers,
             events=events,
             events_run=self.run,
             chunks=[TurnChunks(self.run, self._turn(), *split(told))] if told else (),
@@ -237,6 +253,7 @@ class Recorder:
         except BaseException:
             self._events = [*events, *self._events]
             self._runs = children | self._runs
+            self._answers = [*answers, *self._answers]
             if self._tape is not None:
                 self._tape.put_back(told)
             raise

@@ -114,6 +114,8 @@ class RunSession:
         if self._tape is not None:
             before = [one for one in await store.events(run) if isinstance(one.event, RunStarted)]
             self._tape.note(LIFE, number=len(before))
+        asked = [one.request for one in await store.approvals(only_open=True)]
+        self.recorder.open = [one for one in asked if one.run == run]
         path = await store.active_path(self.recorder.branch)
         said = _said_in([node for node in path if node.run == run])
         results = {one.id: one for one in _results_in(said)}
