@@ -16,7 +16,7 @@ from monitor.calls import (
     record_codec,
     request_codec,
 )
-from monitor.chunks import ToolResult, chunk_codec
+from monitor.chunks import Chunk, TextDelta, ToolResult, chunk_codec
 from monitor.errors import SessionDamaged, StoreError
 from monitor.events import Event, event_codec
 from monitor.outcome import Turn
@@ -355,9 +355,14 @@ def write_event(connection: Connection, run: str | None, at_ms: int, event: Even
     )
 
 
+def _piece(chunk: Chunk) -> Any:
+    """A piece of text is stored as the text: most chunks are such pieces."""
+    return chunk.text if isinstance(chunk, TextDelta) else chunk_codec.to_dict(chunk)
+
+
 def write_chunks(connection: Connection, at_ms: int, chunks: TurnChunks) -> None:
     """Store some chunks behind those that are there."""
-    pieces = [[at_s, chunk_codec.to_dict(chunk)] for at_s, chunk in chunks.chunks]
+    pieces = [[at_s, _piece(chunk)] for at_s, chunk in chunks.chunks]
     if chunks.told:
         data = {"chunks": pieces, "told": [dict(one) for one in chunks.told]}
         body = _packed(connection, data, chunks.run, chunks.turn)
@@ -453,7 +458,8 @@ def chunks(connection: Connection, run: str | None = None) -> list[TurnChunks]:
 
 def _chunks(run: str | None, turn: int, data: Any) -> TurnChunks:
     pieces, told = (data["chunks"], data["told"]) if isinstance(data, dict) else (data, ())
-    return TurnChunks(run, turn, tuple((at_s, chunk_codec.from_dict(one)) for at_s, one in pieces), tuple(told))
+    chunks = ((at_s, TextDelta(one) if isinstance(one, str) else chunk_codec.from_dict(one)) for at_s, one in pieces)
+    return TurnChunks(run, turn, tuple(chunks), tuple(told))
 
 
 def meta(connection: Connection) -> dict[str, Any]:
