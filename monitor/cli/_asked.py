@@ -131,7 +131,7 @@ def as_node(asked: Asked) -> Draft:
 
 
 def asked_in(session: SessionReader) -> Asked | None:
-    """What was asked last. `None`: no run of this session was begun by the command."""
+    """The options of the last run. `None`: no run of this session was begun by the command."""
     found: Mapping[str, Any] | None = None
     for node in session.active_path():
         if node.kind is NodeKind.MARKER and node.data.get("name") == MARKER:

@@ -40,7 +40,7 @@ TASK_LINES = 8
 
 @dataclass(slots=True, frozen=True)
 class Heading:
-    """What is shown above a run."""
+    """The lines above a run."""
 
     command: str
     model: str | None

@@ -99,11 +99,11 @@ def replay(  # noqa: PLR0917 - typer calls it by name
 ) -> None:
     """Show a stored run again, as agent-monitor run has shown it.
 
-    Nothing is called and nothing is changed. What was stored is told to the same core
-    again, chunk by chunk with its times, and the core decides again: what repeats, what
-    follows, when and why the run ends. With other detectors, another policy or other
-    limits, it shows what they would have said, up to the point where the run would
-    have gone another way.
+    Nothing is called and nothing is changed. The same core gets what was stored,
+    chunk by chunk with its times, and decides again: what repeats, what follows, when
+    and why the run ends. With other detectors, another policy or other
+    limits, it shows what they would have said. It ends where the run would have gone
+    another way.
 
     \b
     Examples:

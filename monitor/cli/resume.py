@@ -46,9 +46,9 @@ def resume(
 ) -> None:
     """Go on with a run that agent-monitor run --session has stored.
 
-    It goes on where it was: after its process or the power was gone, when it waits for
-    an approval, or when it was ended by Ctrl-C, a limit, a loop or an error. The model,
-    the tools and all options are as they were, and limits count anew.
+    Its process may have died, it may wait for an approval, or Ctrl-C, a limit, a loop
+    or an error may have ended it. The model, the tools and all options are as they
+    were, and limits count anew.
 
     \b
     What about calls that were being made?

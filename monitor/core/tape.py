@@ -1,7 +1,7 @@
-"""What a core is told, in order. From its tape another core decides the same again (law 2).
+"""The inputs of a core, in order. From its tape another core decides the same again (law 2).
 
-A core decides by what it is told alone: chunks, results, times, and answers of the parts that it
-asks. `TapedCore` notes all of that, `monitor.core.retold` tells it again.
+A core decides by its inputs alone: chunks, results, times, and answers of the parts that it asks.
+`TapedCore` notes all of them, and `monitor.core.again` gives them to another core.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from monitor.verdicts import Detection, Judgement, LastTurn, Stop, Verdict
 
 
 @dataclass(slots=True, frozen=True)
-class Told:
-    """Something that a core was told beside chunks, or a note about what it was told before."""
+class Input:
+    """An input of a core other than a chunk, or a note about the input before it."""
 
     what: str
     at: float
@@ -41,8 +41,8 @@ class Told:
     """JSON data."""
 
 
-Entry: TypeAlias = Told | tuple[float, Chunk]
-"""One thing that a core was told: at which reading of the clock which chunk, or anything else."""
+Entry: TypeAlias = Input | tuple[float, Chunk]
+"""One input: a chunk with the reading of the clock, or any other."""
 
 EVENT = "event"
 STATE = "state"
@@ -50,14 +50,14 @@ LIFE = "life"
 """How often the run had begun before, in other processes."""
 ABORT = "abort"
 NOTES = frozenset({EVENT, STATE, ABORT, LIFE, "above", "answer", "asked", "busy", "key"})
-"""What is noted while the core is told something, and belongs to that."""
+"""Notes: they are made while the core takes an input, and belong to it."""
 
 facts_codec: Codec[Any] = Codec(Stop, ModelError, Detection, Judgement, AskCost, Usage)
-"""JSON form of what is told."""
+"""JSON form of the objects among the inputs."""
 
 
 def plain(value: Any) -> Any:
-    """JSON form of an object that a core is told, or of `None`."""
+    """JSON form of an object among the inputs, or of `None`."""
     return None if value is None else facts_codec.to_dict(value)
 
 
@@ -75,7 +75,7 @@ def split(entries: Iterable[Entry]) -> tuple[Chunks, tuple[dict[str, Any], ...]]
     chunks: list[tuple[float, Chunk]] = []
     others: list[dict[str, Any]] = []
     for entry in entries:
-        if isinstance(entry, Told):
+        if isinstance(entry, Input):
             others.append({"behind": len(chunks), "what": entry.what, "at": entry.at, "facts": dict(entry.facts)})
         else:
             chunks.append(entry)
@@ -88,7 +88,7 @@ def joined(chunks: Chunks, others: Iterable[Mapping[str, Any]]) -> Iterator[Entr
     for other in others:
         yield from chunks[done : other["behind"]]
         done = other["behind"]
-        yield Told(other["what"], other["at"], other["facts"])
+        yield Input(other["what"], other["at"], other["facts"])
     yield from chunks[done:]
 
 
@@ -113,12 +113,12 @@ class Tape:
 
     @property
     def outermost(self) -> bool:
-        """The core is told nothing at the moment, so it did not call itself."""
+        """The core takes no input at the moment, so it did not call itself."""
         return self._depth == 0
 
     @contextmanager
     def hearing(self, chunk: Chunk, at: float) -> Iterator[None]:
-        """The core is told a chunk. One that it cannot read is not kept: the run ends by it."""
+        """The core takes a chunk. One that it cannot read is not kept: the run ends by it."""
         self._emitted = 0
         place = len(self._entries)
         self._entries.append((at, chunk))
@@ -130,11 +130,11 @@ class Tape:
             raise
 
     @contextmanager
-    def telling(self, what: str, at: float, facts: Mapping[str, Any]) -> Iterator[None]:
-        """The core is told something, unless it tells itself."""
+    def taking(self, what: str, at: float, facts: Mapping[str, Any]) -> Iterator[None]:
+        """The core takes an input, unless it calls itself."""
         if self._depth == 0:
             self._emitted = 0
-            self._entries.append(Told(what, at, facts))
+            self._entries.append(Input(what, at, facts))
         with self.inside():
             yield
 
@@ -148,11 +148,11 @@ class Tape:
             self._depth -= 1
 
     def note(self, what: str, **facts: Any) -> None:
-        """Note something about what the core is told, or was told last."""
-        self._entries.append(Told(what, 0.0, facts))
+        """Note something about the present input, or the last one."""
+        self._entries.append(Input(what, 0.0, facts))
 
     def emitting(self, emit: Callable[[Event], None]) -> Callable[[Event], None]:
-        """`emit` for the core: its events are told from those of the harness."""
+        """`emit` for the core, which marks its events: the others are those of the harness."""
 
         def by_core(event: Event) -> None:
             self._emitted += 1
@@ -185,7 +185,7 @@ class TapedGoal(Goal):
         if answer is None:
             return None
         if self._tape.outermost:
-            with self._tape.telling("recall", 0.0, {"call": chunk_codec.to_dict(call)}):
+            with self._tape.taking("recall", 0.0, {"call": chunk_codec.to_dict(call)}):
                 self._note(answer)
         else:
             self._note(answer)
@@ -201,7 +201,7 @@ class TapedGoal(Goal):
 
 
 class TapedCore(RunCore):
-    """A core that keeps a tape of what it is told."""
+    """A core that keeps a tape of its inputs."""
 
     def __init__(self, tape: Tape, **options: Any) -> None:
         """`options`: see `RunCore`."""
@@ -232,13 +232,13 @@ class TapedCore(RunCore):
         return [(one.spent_tokens, one.spent_usd) for one in self._members]
 
     @contextmanager
-    def _told(self, what: str, now: float, **facts: Any) -> Iterator[None]:
+    def _noted(self, what: str, now: float, **facts: Any) -> Iterator[None]:
         if not self._tape.outermost:
             with self._tape.inside():
                 yield
             return
         before = self._before()
-        with self._tape.telling(what, now, facts):
+        with self._tape.taking(what, now, facts):
             try:
                 yield
             finally:
@@ -247,7 +247,7 @@ class TapedCore(RunCore):
     def _before(self) -> tuple[bool, bool]:
         """Note what others have spent from the budgets. Answers what is decided."""
         if self._members and (spent := self._spending()) != self._seen:
-            with self._tape.telling("spent", 0.0, {"spent": [list(one) for one in spent]}):
+            with self._tape.taking("spent", 0.0, {"spent": [list(one) for one in spent]}):
                 self._seen = spent
         return self.stop is not None, self.ends_stream
 
@@ -275,33 +275,33 @@ class TapedCore(RunCore):
         return left
 
     def catch_up(self, now: float) -> None:
-        with self._told("catch_up", now):
+        with self._noted("catch_up", now):
             super().catch_up(now)
 
     # ------------------------------------------------------------------ the run and its turns
 
     def begin(self, now: float) -> None:
-        with self._told("begin", now, parts=self._described()):
+        with self._noted("begin", now, parts=self._described()):
             super().begin(now)
 
     def begin_turn(self, now: float) -> bool:
-        with self._told("begin_turn", now):
+        with self._noted("begin_turn", now):
             return super().begin_turn(now)
 
     def begin_last_turn(self, last: LastTurn, now: float) -> None:
-        with self._told("begin_last_turn", now):
+        with self._noted("begin_last_turn", now):
             super().begin_last_turn(last, now)
 
     def first_chunk(self, now: float) -> None:
-        with self._told("first_chunk", now):
+        with self._noted("first_chunk", now):
             super().first_chunk(now)
 
     def continued(self, now: float) -> None:
-        with self._told("continued", now):
+        with self._noted("continued", now):
             super().continued(now)
 
     def broke_off(self) -> None:
-        with self._told("broke_off", 0.0):
+        with self._noted("broke_off", 0.0):
             super().broke_off()
 
     def tool_result(
@@ -314,7 +314,7 @@ class TapedCore(RunCore):
         vetoed: bool = False,
         progress: float | None = None,
     ) -> None:
-        with self._told(
+        with self._noted(
             "tool_result", now, call=call, text=text, is_error=is_error, vetoed=vetoed, progress=to_plain(progress)
         ):
             super().tool_result(call, text, now, is_error=is_error, vetoed=vetoed, progress=progress)
@@ -331,47 +331,47 @@ class TapedCore(RunCore):
     ) -> Turn:
         facts = {"finished": finished, "must_finish": must_finish, "gave": list(gave)}
         facts |= {"error": error_plain(error), "model_error": plain(model_error)}
-        with self._told("end_turn", now, **facts):
+        with self._noted("end_turn", now, **facts):
             return super().end_turn(
                 now, finished=finished, must_finish=must_finish, error=error, model_error=model_error, gave=gave
             )
 
     def source_closed(self, now: float, *, since: float, closed: bool, chunks_dropped: int, note: str | None) -> None:
-        with self._told("source_closed", now, since=since, closed=closed, chunks_dropped=chunks_dropped, note=note):
+        with self._noted("source_closed", now, since=since, closed=closed, chunks_dropped=chunks_dropped, note=note):
             super().source_closed(now, since=since, closed=closed, chunks_dropped=chunks_dropped, note=note)
 
     def answer(self, call: ToolCall, now: float) -> Any:
-        with self._told("answer_call", now, call=chunk_codec.to_dict(call)):
+        with self._noted("answer_call", now, call=chunk_codec.to_dict(call)):
             return super().answer(call, now)
 
     def retract(self) -> None:
-        with self._told("retract", 0.0):
+        with self._noted("retract", 0.0):
             super().retract()
 
     def will_retry(self, delay_s: float) -> None:
-        with self._told("will_retry", 0.0, delay_s=delay_s):
+        with self._noted("will_retry", 0.0, delay_s=delay_s):
             super().will_retry(delay_s)
 
     def check(self, now: float) -> Verdict:
-        with self._told("check", now):
+        with self._noted("check", now):
             return super().check(now)
 
     # ------------------------------------------------------------------ time
 
     def must_stop(self, now: float) -> bool:
-        with self._told("must_stop", now, waiting_since=self.waiting_since):
+        with self._noted("must_stop", now, waiting_since=self.waiting_since):
             return super().must_stop(now)
 
     def refresh(self, now: float) -> float:
-        with self._told("refresh", now, waiting_since=self.waiting_since):
+        with self._noted("refresh", now, waiting_since=self.waiting_since):
             return super().refresh(now)
 
     def pause(self, now: float) -> None:
-        with self._told("pause", now):
+        with self._noted("pause", now):
             super().pause(now)
 
     def resume(self, now: float) -> None:
-        with self._told("resume", now):
+        with self._noted("resume", now):
             super().resume(now)
 
     # ------------------------------------------------------------------ what is beside the run
@@ -384,27 +384,27 @@ class TapedCore(RunCore):
 
     def judge_answer(self, judge: Judge, told: JudgeInput, judgement: Judgement, now: float, *, cost: AskCost) -> None:
         facts = {"judge": _judge(judge), "turn": told.turn, "judgement": plain(judgement), "cost": plain(cost)}
-        with self._told("judge_answer", now, **facts):
+        with self._noted("judge_answer", now, **facts):
             super().judge_answer(judge, told, judgement, now, cost=cost)
 
     def judge_failed(self, judge: Judge, told: JudgeInput, why: str, now: float, *, cost: AskCost) -> None:
-        with self._told("judge_failed", now, judge=_judge(judge), turn=told.turn, why=why, cost=plain(cost)):
+        with self._noted("judge_failed", now, judge=_judge(judge), turn=told.turn, why=why, cost=plain(cost)):
             super().judge_failed(judge, told, why, now, cost=cost)
 
     def charge_compaction(self, cost: AskCost, now: float) -> None:
-        with self._told("charge_compaction", now, cost=plain(cost)):
+        with self._noted("charge_compaction", now, cost=plain(cost)):
             super().charge_compaction(cost, now)
 
     def found(self, detection: Detection, now: float) -> None:
-        with self._told("found", now, detection=plain(detection)):
+        with self._noted("found", now, detection=plain(detection)):
             super().found(detection, now)
 
     def nested(self, child: RunCore, usage: Usage, usd: float, now: float) -> Stop | None:
-        with self._told("nested", now, child=self._number_of(child), usage=plain(usage), usd=usd):
+        with self._noted("nested", now, child=self._number_of(child), usage=plain(usage), usd=usd):
             return super().nested(child, usage, usd, now)
 
     def nested_ended(self, child: RunCore, usage: Usage, usd: float, now: float) -> None:
-        with self._told("nested_ended", now, child=self._number_of(child), usage=plain(usage), usd=usd):
+        with self._noted("nested_ended", now, child=self._number_of(child), usage=plain(usage), usd=usd):
             super().nested_ended(child, usage, usd, now)
         del self._nested_runs[id(child)]  # another object may get this id
 
@@ -421,21 +421,21 @@ class TapedCore(RunCore):
     # ------------------------------------------------------------------ the end
 
     def abort(self, why: str) -> None:
-        self._tape.note(ABORT, why=why)  # perhaps from another thread, while the core is told something
+        self._tape.note(ABORT, why=why)  # perhaps from another thread, while the core works
         super().abort(why)
 
     def finish(self, detail: str) -> None:
-        with self._told("finish", 0.0, detail=detail):
+        with self._noted("finish", 0.0, detail=detail):
             super().finish(detail)
 
     def fail(self, error: BaseException, source: str, now: float) -> None:
         reason = TerminateReason.INVALID_STREAM if isinstance(error, AdapterError) else TerminateReason.ERROR
         stop = Stop(reason, f"{source} raised {describe(error)}", source)
-        with self._told("leave", now, ending=plain(stop), error=error_plain(error)):
+        with self._noted("leave", now, ending=plain(stop), error=error_plain(error)):
             super().fail(error, source, now)
 
     def leave(self, ending: Stop, error: BaseException | None, now: float) -> None:
-        with self._told("leave", now, ending=plain(ending), error=error_plain(error)):
+        with self._noted("leave", now, ending=plain(ending), error=error_plain(error)):
             super().leave(ending, error, now)
 
     def terminate(
@@ -447,7 +447,7 @@ class TapedCore(RunCore):
         history: tuple[Message, ...] = (),
     ) -> Outcome:
         facts = {"fallback": plain(fallback), "error": error_plain(error), "pending": _requests(self.pending)}
-        with self._told("terminate", now, **facts):
+        with self._noted("terminate", now, **facts):
             return super().terminate(now, fallback, error, history=history)
 
 

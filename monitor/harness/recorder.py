@@ -236,7 +236,7 @@ class Recorder:
         """One step: all of it, or nothing. The messages learn their nodes."""
         events, self._events = self._events, []
         children, self._runs = self._runs, {}
-        told = self._tape.take() if self._tape is not None else []
+        inputs = self._tape.take() if self._tape is not None else []
         answers, self._answers = self._answers, []
         changes = Changes(
             nodes=[draft for draft, _ in drafts],
@@ -246,7 +246,7 @@ class Recorder:
             answers=answers,
             events=events,
             events_run=self.run,
-            chunks=[TurnChunks(self.run, self._turn(), *split(told))] if told else (),
+            chunks=[TurnChunks(self.run, self._turn(), *split(inputs))] if inputs else (),
         )
         try:
             committed = await self.store.commit(changes)
@@ -255,7 +255,7 @@ class Recorder:
             self._runs = children | self._runs
             self._answers = [*answers, *self._answers]
             if self._tape is not None:
-                self._tape.put_back(told)
+                self._tape.put_back(inputs)
             raise
         for node, (_, stored) in zip(committed.nodes, drafts, strict=False):
             if stored is not None:

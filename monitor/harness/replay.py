@@ -1,4 +1,4 @@
-"""`replay`: a stored run decided again, from what it was told then (law 2).
+"""`replay`: a stored run decided again, from the inputs that it had (law 2).
 
     replayed = await monitor.replay(session)
     for event in replayed.events: ...
@@ -15,14 +15,14 @@ from typing import Any, Final
 
 from monitor._util.checks import check_kind, check_part, check_parts
 from monitor.conditions.base import Condition
+from monitor.core.again import Again
 from monitor.core.described import NotRecorded
-from monitor.core.retold import Retelling
-from monitor.core.tape import LIFE, Entry, Told, joined
+from monitor.core.tape import LIFE, Entry, Input, joined
 from monitor.detectors.base import Detector
 from monitor.errors import ConfigError, SessionDamaged
 from monitor.events import ChunkReceived, Event, RunStarted, RunTerminated, TurnEnded, event_codec
 from monitor.harness.delivery import masked_turn
-from monitor.harness.told_by_events import told_by_events, with_pieces
+from monitor.harness.inputs_of_events import inputs_of_events, with_pieces
 from monitor.messages import AssistantMessage
 from monitor.outcome import Outcome
 from monitor.policy import Policy
@@ -51,7 +51,7 @@ class Replay:
     outcome: Outcome | None
     """How the run ended. `None`: its record ends before the run does, because its process died."""
     exact: bool
-    """Everything was decided again, from all that the run was told."""
+    """Everything was decided again, from all inputs of the run."""
     as_stored: bool
     """The events are the stored ones, byte for byte."""
     departed: str | None = None
@@ -59,7 +59,7 @@ class Replay:
     `None`: it would not.
     """
     remark: str | None = None
-    """What is not exact, for people."""
+    """Says for people why the replay is not exact."""
 
 
 async def replay(
@@ -150,9 +150,9 @@ def _replayed(
         if not life.tape and not given:
             again += with_pieces(life.events, replies) if pieces else life.events
             continue
-        telling = _telling(life, given, replies, pieces=pieces)
-        again += map(_as_delivered, telling)
-        departed = telling.departed
+        decided_again = _decided_again(life, given, replies, pieces=pieces)
+        again += map(_as_delivered, decided_again)
+        departed = decided_again.departed
         if departed is not None:
             break
     last = again[-1] if again else None
@@ -168,12 +168,12 @@ def _replayed(
     )
 
 
-def _telling(
+def _decided_again(
     life: _Life, given: Mapping[str, Any], replies: Mapping[int, AssistantMessage], *, pieces: bool
-) -> Retelling:
-    tape = life.tape or told_by_events(life.events, replies)
+) -> Again:
+    tape = life.tape or inputs_of_events(life.events, replies)
     try:
-        return Retelling(tape, life.events, given, pieces=pieces)
+        return Again(tape, life.events, given, pieces=pieces)
     except NotRecorded:
         raise
     except (KeyError, TypeError, ValueError) as error:
@@ -188,7 +188,7 @@ def _as_delivered(event: Event) -> Event:
 
 
 def _lives(events: Sequence[Event], chunks: Iterable[TurnChunks]) -> list[_Life]:
-    """The lives of a run. A life may have no tape: whoever went on with the run chose that."""
+    """The lives of a run. Each may have its chunks stored or not."""
     lives: list[_Life] = []
     for event in events:
         if isinstance(event, RunStarted):
@@ -206,13 +206,13 @@ def _tapes(chunks: Iterable[TurnChunks]) -> Iterator[tuple[int, list[Entry]]]:
     tapes: list[list[Entry]] = []
     early: list[Entry] = []  # an abort may come before the run begins
     for some in chunks:
-        for entry in joined(some.chunks, some.told):
-            if isinstance(entry, Told) and entry.what == "begin":
+        for entry in joined(some.chunks, some.inputs):
+            if isinstance(entry, Input) and entry.what == "begin":
                 tapes.append(early)
                 early = []
             (tapes[-1] if tapes else early).append(entry)
     for tape in tapes:
-        lives = [entry.facts["number"] for entry in tape if isinstance(entry, Told) and entry.what == LIFE]
+        lives = [entry.facts["number"] for entry in tape if isinstance(entry, Input) and entry.what == LIFE]
         yield (lives[0] if lives else 0), tape
 
 

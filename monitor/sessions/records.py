@@ -77,8 +77,8 @@ class TurnChunks:
     run: str | None
     turn: int
     chunks: tuple[tuple[float, Chunk], ...]
-    told: tuple[Mapping[str, Any], ...] = ()
-    """What else the run was told between the chunks, as JSON data: see `monitor.core.tape`."""
+    inputs: tuple[Mapping[str, Any], ...] = ()
+    """The other inputs of the run, as JSON data: see `monitor.core.tape`."""
 
 
 @dataclass(slots=True, frozen=True)

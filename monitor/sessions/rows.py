@@ -363,8 +363,8 @@ def _piece(chunk: Chunk) -> Any:
 def write_chunks(connection: Connection, at_ms: int, chunks: TurnChunks) -> None:
     """Store some chunks behind those that are there."""
     pieces = [[at_s, _piece(chunk)] for at_s, chunk in chunks.chunks]
-    if chunks.told:
-        data = {"chunks": pieces, "told": [dict(one) for one in chunks.told]}
+    if chunks.inputs:
+        data = {"chunks": pieces, "inputs": [dict(one) for one in chunks.inputs]}
         body = _packed(connection, data, chunks.run, chunks.turn)
     else:
         body = canonical(pieces)
@@ -457,9 +457,9 @@ def chunks(connection: Connection, run: str | None = None) -> list[TurnChunks]:
 
 
 def _chunks(run: str | None, turn: int, data: Any) -> TurnChunks:
-    pieces, told = (data["chunks"], data["told"]) if isinstance(data, dict) else (data, ())
+    pieces, inputs = (data["chunks"], data["inputs"]) if isinstance(data, dict) else (data, ())
     chunks = ((at_s, TextDelta(one) if isinstance(one, str) else chunk_codec.from_dict(one)) for at_s, one in pieces)
-    return TurnChunks(run, turn, tuple(chunks), tuple(told))
+    return TurnChunks(run, turn, tuple(chunks), tuple(inputs))
 
 
 def meta(connection: Connection) -> dict[str, Any]:

@@ -255,8 +255,8 @@ class InMemorySession:
         for chunks in changes.chunks:
             self._check_run(chunks.run)
             pieces = tuple((at_s, chunk_codec.from_dict(chunk_codec.to_dict(one))) for at_s, one in chunks.chunks)
-            told = tuple(json.loads(canonical([dict(one) for one in chunks.told])))
-            _add(self._state.chunks, replace(chunks, chunks=pieces, told=told), self._undo)
+            inputs = tuple(json.loads(canonical([dict(one) for one in chunks.inputs])))
+            _add(self._state.chunks, replace(chunks, chunks=pieces, inputs=inputs), self._undo)
         return Committed(planned.nodes, planned.head)
 
     def _check_run(self, run: str | None) -> None:

@@ -1,4 +1,4 @@
-"""What a run was told, as far as its events say it: for a run whose chunks are not stored."""
+"""The inputs of a run, as far as its events have them: for a run whose chunks are not stored."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, TurnFinished, UsageReport
 from monitor.core.described import described
-from monitor.core.tape import EVENT, Entry, Told, error_plain, plain
+from monitor.core.tape import EVENT, Entry, Input, error_plain, plain
 from monitor.detectors import default_detectors
 from monitor.events import (
     AttemptRetried,
@@ -44,13 +44,13 @@ _DECIDED_AGAIN = (
 """Events of the core. All others are shown as they are."""
 
 
-def told_by_events(events: Sequence[Event], replies: Mapping[int, AssistantMessage]) -> list[Entry]:
+def inputs_of_events(events: Sequence[Event], replies: Mapping[int, AssistantMessage]) -> list[Entry]:
     """A tape of one life of a run. `replies`: the message of each turn."""
     entries: list[Entry] = []
     for number, event in enumerate(events):
-        entries += _told(event, replies)
+        entries += _inputs(event, replies)
         if not isinstance(event, _DECIDED_AGAIN):
-            entries.append(Told(EVENT, 0.0, {"number": number, "behind": sys.maxsize, "fact": True}))
+            entries.append(Input(EVENT, 0.0, {"number": number, "behind": sys.maxsize, "fact": True}))
     return entries
 
 
@@ -63,37 +63,37 @@ def with_pieces(events: Sequence[Event], replies: Mapping[int, AssistantMessage]
         yield event
 
 
-def _told(event: Event, replies: Mapping[int, AssistantMessage]) -> Iterator[Entry]:
+def _inputs(event: Event, replies: Mapping[int, AssistantMessage]) -> Iterator[Entry]:
     at = event.at_s
     match event:
         case RunStarted():
             parts = {"detectors": default_detectors(), "policy": Ladder(), "cuts": True, "supervised": True}
-            yield Told("begin", at, {"parts": described(parts)})
+            yield Input("begin", at, {"parts": described(parts)})
         case TurnStarted():
-            yield Told("check", at)
-            yield Told("begin_turn", at)
+            yield Input("check", at)
+            yield Input("begin_turn", at)
         case FirstChunk():
-            yield Told("first_chunk", at)
+            yield Input("first_chunk", at)
         case StreamContinued():
-            yield Told("continued", at)
+            yield Input("continued", at)
         case TurnEnded(turn=turn):
             yield from ((at, chunk) for chunk in _chunks(turn, replies.get(turn.number)))
-            yield Told("end_turn", at, _end_of(turn))
+            yield Input("end_turn", at, _end_of(turn))
         case StreamClosed():
             facts = {"closed": event.closed, "chunks_dropped": event.chunks_dropped, "note": event.note}
-            yield Told("source_closed", at, {"since": at - event.after_s, **facts})
+            yield Input("source_closed", at, {"since": at - event.after_s, **facts})
         case ToolFinished(result=result):
             names = ("text", "is_error", "vetoed", "progress")
-            yield Told("tool_result", at, {"call": result.id, **{name: getattr(result, name) for name in names}})
+            yield Input("tool_result", at, {"call": result.id, **{name: getattr(result, name) for name in names}})
         case CompactionFinished(cost=cost) | CompactionFailed(cost=cost):
-            yield Told("charge_compaction", at, {"cost": plain(cost)})
+            yield Input("charge_compaction", at, {"cost": plain(cost)})
         case Paused():
-            yield Told("pause", at)
+            yield Input("pause", at)
         case Resumed():
-            yield Told("resume", at)
+            yield Input("resume", at)
         case RunTerminated(outcome=one):
             stop = Stop(one.reason, one.detail, one.source, one.limit, one.value, one.evidence)
-            yield Told("terminate", at, {"fallback": plain(stop), "error": error_plain(one.error), "pending": []})
+            yield Input("terminate", at, {"fallback": plain(stop), "error": error_plain(one.error), "pending": []})
 
 
 def _chunks(turn: Turn, reply: AssistantMessage | None) -> Iterator[Chunk]:

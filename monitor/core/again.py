@@ -13,7 +13,7 @@ from monitor.calls import request_codec
 from monitor.chunks import chunk_codec
 from monitor.core.described import condition_again, detectors_again, others_again, policy_again
 from monitor.core.run import RunCore
-from monitor.core.tape import ABORT, EVENT, NOTES, STATE, Entry, Told, facts_codec
+from monitor.core.tape import ABORT, EVENT, NOTES, STATE, Entry, Input, facts_codec
 from monitor.errors import RecordedError
 from monitor.events import ChunkReceived, Event, JudgeAsked, Nudged, StopDecided, ToolWithdrawn
 from monitor.goal.recorded import RecordedGoal
@@ -40,20 +40,20 @@ def read_error(value: Mapping[str, str] | None) -> RecordedError | None:
 
 @dataclass(slots=True)
 class Step:
-    """Something that the core was told, and the notes about it."""
+    """An input of the core, and the notes about it."""
 
     entry: Entry
-    notes: list[Told] = field(default_factory=list)
+    notes: list[Input] = field(default_factory=list)
 
     @property
     def what(self) -> str:
         """Its kind; `chunk` for a chunk."""
-        return self.entry.what if isinstance(self.entry, Told) else "chunk"
+        return self.entry.what if isinstance(self.entry, Input) else "chunk"
 
     @property
     def at(self) -> float:
         """The reading of the run's clock."""
-        return self.entry.at if isinstance(self.entry, Told) else self.entry[0]
+        return self.entry.at if isinstance(self.entry, Input) else self.entry[0]
 
     def noted(self, what: str) -> Iterator[Mapping[str, Any]]:
         """The facts of the notes of this kind."""
@@ -63,9 +63,9 @@ class Step:
 def steps_of(entries: Iterable[Entry]) -> Iterator[Step]:
     """The steps of a tape."""
     step: Step | None = None
-    early: list[Told] = []  # an abort may come before the run begins
+    early: list[Input] = []  # an abort may come before the run begins
     for entry in entries:
-        if isinstance(entry, Told) and entry.what in NOTES:
+        if isinstance(entry, Input) and entry.what in NOTES:
             (early if step is None else step.notes).append(entry)
             continue
         if step is not None:
@@ -98,7 +98,7 @@ class _RecordedJudge:
 class _RecordedAbove:
     """The run above a nested one, which answers as is recorded."""
 
-    def __init__(self, core: RetoldCore) -> None:
+    def __init__(self, core: AgainCore) -> None:
         self._core = core
 
     def nested(self, child: RunCore, usage: Usage, usd: float, now: float) -> Stop | None:
@@ -113,7 +113,7 @@ class _RecordedAbove:
     resume = pause
 
 
-class RetoldCore(RunCore):
+class AgainCore(RunCore):
     """A core whose surroundings answer as is recorded."""
 
     def __init__(self, parts: Mapping[str, Any], given: Mapping[str, Any], emit: Callable[[Event], None]) -> None:
@@ -127,7 +127,7 @@ class RetoldCore(RunCore):
         others = others_again(parts)
         above: Any = _RecordedAbove(self) if parts["nested"] else None
         super().__init__(**chosen, **others, emit=emit, parent=above, loop_key=lambda *_: next(self._keys, None))
-        self.step = Step(Told("begin", 0.0))
+        self.step = Step(Input("begin", 0.0))
         self.piecewise = True
         self.companions = (self,)
         self._panel = _SilentPanel(())
@@ -153,15 +153,15 @@ class RetoldCore(RunCore):
     def cancel(self) -> None:
         """Nothing is at work."""
 
-    # ------------------------------------------------------------------ what it is told
+    # ------------------------------------------------------------------ its inputs
 
-    def tell(self, step: Step) -> None:
-        """Tell the core what it was told in this step."""
+    def take(self, step: Step) -> None:
+        """Take the input of this step."""
         self.step = step
         self._keys = iter([facts["key"] for facts in step.noted("key")])
         if self._recorded_goal is not None:
             self._recorded_goal.answers.extend(step.noted("answer"))
-        if isinstance(step.entry, Told):
+        if isinstance(step.entry, Input):
             facts = dict(step.entry.facts)
             getattr(self, f"_{step.entry.what}_again")(step.at, facts)
         else:
@@ -303,24 +303,24 @@ SOURCE = "replay"
 """The source of an end that is only the end of the record."""
 
 
-class Retelling:
+class Again:
     """Tells a run again, from the beginning of its tape on. Iterate over it once."""
 
     def __init__(
         self, entries: Iterable[Entry], stored: Sequence[Event], given: Mapping[str, Any], *, pieces: bool = False
     ) -> None:
         """`stored`: the events of the run, which has those of the harness. `given`: parts in the
-        place of the recorded ones. `pieces`: chunks are told as events too, each behind its
+        place of the recorded ones. `pieces`: chunks are events too, each behind its
         findings. Raises `NotRecorded` if a part can be made only by a program.
         """
         self._pieces = pieces
         self._steps = list(steps_of(entries))
         begin = self._steps[0].entry if self._steps else None
-        if not isinstance(begin, Told) or begin.what != "begin":
+        if not isinstance(begin, Input) or begin.what != "begin":
             raise ValueError("a tape begins with the parts of its run")
         self._stored = stored
         self._decided: list[Event] = []
-        self.core: RetoldCore = RetoldCore(begin.facts["parts"], given, self._decided.append)
+        self.core: AgainCore = AgainCore(begin.facts["parts"], given, self._decided.append)
         self._stop_recorded = self._end_recorded = False
         self.departed: str | None = None
         """Why the run goes another way from here on than the recorded one. `None`: it does not."""
@@ -329,7 +329,7 @@ class Retelling:
         for step, after in pairwise([*self._steps, None]):
             if step is None:
                 return
-            yield from self._told(step)
+            yield from self._noted(step)
             if self.core.outcome is None and (why := self._leaves_the_record(step, after)) is not None:
                 self.departed = why.detail
                 self.core.end_here(step.at, why)
@@ -341,14 +341,14 @@ class Retelling:
         taken, self._decided[:] = [*self._decided], []
         return taken
 
-    def _told(self, step: Step) -> list[Event]:
+    def _noted(self, step: Step) -> list[Event]:
         if step.what == "terminate" and self._stop_recorded and self.core.stop is None:
             self.core.leave(self._end_of_record(), None, step.at)
-        self.core.tell(step)
+        self.core.take(step)
         for facts in step.noted(STATE):
             self._stop_recorded, self._end_recorded = facts["stop"], facts["ends_stream"]
         woven = self._woven(step, self._taken())
-        if self._pieces and not isinstance(step.entry, Told):
+        if self._pieces and not isinstance(step.entry, Input):
             woven.append(ChunkReceived(self.core.at(step.at), self.core.turns, step.entry[1]))
         return woven
 
