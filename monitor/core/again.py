@@ -162,8 +162,10 @@ class AgainCore(RunCore):
         if self._recorded_goal is not None:
             self._recorded_goal.answers.extend(step.noted("answer"))
         if isinstance(step.entry, Input):
-            facts = dict(step.entry.facts)
-            getattr(self, f"_{step.entry.what}_again")(step.at, facts)
+            take = getattr(self, f"_{step.what}_again", None)
+            if take is None:
+                raise ValueError(f"there is no input {step.what!r}")
+            take(step.at, step.entry.facts)
         else:
             self.feed(step.entry[1], step.at)
         if self._recorded_goal is not None:
@@ -400,9 +402,11 @@ class Again:
         core = self.core
         if core.stop is not None and not self._stop_recorded:
             return core.stop
-        what = None
+        what: str | None = None
         if core.ends_stream and not self._end_recorded:
             what = "the stream is left here, because its text loops"
         elif step.what == "check" and isinstance(core.verdict, LastTurn):
             what = None if after is not None and after.what == "begin_last_turn" else "a last turn begins here"
-        return what and Stop(TerminateReason.CLOSED_BY_CALLER, f"{what}, and the recorded run went on", SOURCE)
+        if what is None:
+            return None
+        return Stop(TerminateReason.CLOSED_BY_CALLER, f"{what}, and the recorded run went on", SOURCE)

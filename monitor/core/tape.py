@@ -206,7 +206,7 @@ class TapedCore(RunCore):
     def __init__(self, tape: Tape, **options: Any) -> None:
         """`options`: see `RunCore`."""
         self._tape = tape
-        self._described = lambda: described(options)
+        self._options = options
         self._members = members_of(options.get("budgets", ()))
         self._seen: list[tuple[int, float]] = self._spending()
         self._nested_runs: dict[int, int] = {}
@@ -281,7 +281,7 @@ class TapedCore(RunCore):
     # ------------------------------------------------------------------ the run and its turns
 
     def begin(self, now: float) -> None:
-        with self._noted("begin", now, parts=self._described()):
+        with self._noted("begin", now, parts=described(self._options)):
             super().begin(now)
 
     def begin_turn(self, now: float) -> bool:

@@ -150,9 +150,8 @@ def _replayed(
         if not life.tape and not given:
             again += with_pieces(life.events, replies) if pieces else life.events
             continue
-        decided_again = _decided_again(life, given, replies, pieces=pieces)
-        again += map(_as_delivered, decided_again)
-        departed = decided_again.departed
+        events_again, departed = _decided_again(life, given, replies, pieces=pieces)
+        again += map(_as_delivered, events_again)
         if departed is not None:
             break
     last = again[-1] if again else None
@@ -170,13 +169,15 @@ def _replayed(
 
 def _decided_again(
     life: _Life, given: Mapping[str, Any], replies: Mapping[int, AssistantMessage], *, pieces: bool
-) -> Again:
+) -> tuple[list[Event], str | None]:
+    """The events, and why the run departs from its record."""
     tape = life.tape or inputs_of_events(life.events, replies)
     try:
-        return Again(tape, life.events, given, pieces=pieces)
+        again = Again(tape, life.events, given, pieces=pieces)
+        return list(again), again.departed
     except NotRecorded:
         raise
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise SessionDamaged(f"the stored chunks of this run cannot be read: {error!r}") from error
 
 

@@ -112,8 +112,8 @@ class RunSession:
         """Bring the goal and the calls to where the run was. Answers with what is to be said."""
         store, run = self.recorder.store, self.recorder.run
         if self._tape is not None:
-            before = [one for one in await store.events(run) if isinstance(one.event, RunStarted)]
-            self._tape.note(LIFE, number=len(before))
+            lives = sum(isinstance(one.event, RunStarted) for one in await store.events(run))
+            self._tape.note(LIFE, number=lives)
         asked = [one.request for one in await store.approvals(only_open=True)]
         self.recorder.open = [one for one in asked if one.run == run]
         path = await store.active_path(self.recorder.branch)

@@ -17,7 +17,7 @@ from monitor.calls import ApprovalAnswer
 from monitor.chunks import ReasoningDelta, StreamRetried, TextDelta, ToolCallDelta, TurnFinished, UsageReport
 from monitor.core.described import NotRecorded
 from monitor.detectors.base import NOTHING
-from monitor.errors import ConfigError
+from monitor.errors import ConfigError, SessionDamaged
 from monitor.events import DetectionRaised, Nudged, RunStarted, StopDecided, event_codec
 from monitor.harness.replay import FROM_TURNS, NO_CHUNKS
 from monitor.reasons import FinishReason
@@ -387,3 +387,20 @@ async def test_a_chunk_that_no_core_can_read_ends_the_run_and_is_not_stored():
     outcome = await monitor.Supervisor(ScriptedModel([TextDelta("a"), garbage]), session=store).run("do it")
     assert outcome.reason is Reason.INVALID_STREAM
     await assert_law(store)
+
+
+@pytest.mark.parametrize(("row", "what", "harm"), [
+    (0, "begin", {"facts": {"parts": {}}}),
+    (-1, "terminate", {"facts": {}}),
+    (-1, "terminate", {"what": "dance"}),
+])  # fmt: skip
+@pytest.mark.anyio
+async def test_inputs_that_no_core_understands_are_a_damaged_session(row: int, what: str, harm: dict[str, Any]):
+    store = InMemorySession(chunks=True)
+    await looping(store)
+    rows = store._state.chunks
+    harmed = tuple({**one, **harm} if one["what"] == what else one for one in rows[row].inputs)
+    assert harmed != rows[row].inputs
+    rows[row] = replace(rows[row], inputs=harmed)
+    with pytest.raises(SessionDamaged, match="the stored chunks of this run cannot be read"):
+        await monitor.replay(store)

@@ -86,7 +86,7 @@ async def test_a_run_that_waits_for_an_approval_waits_in_the_file(tmp_path: Path
 
 async def test_every_text_and_file_comes_back(session: Any):
     store = StoredConversations(session)
-    odd = ["\ud800 \0 \u2028", BinaryContent(b"\xff\x00", media_type="image/png"), "x" * 100_000]
+    odd: list[Any] = ["\ud800 \0 \u2028", BinaryContent(b"\xff\x00", media_type="image/png"), "x" * 100_000]
     messages: list[ModelMessage] = [ModelRequest(parts=[UserPromptPart(odd)])]
     await store.save(Conversation(messages=messages, conversation_id="a \ud800/\0"), scope="me \0")
     loaded = await store.load("a \ud800/\0", scope="me \0")
