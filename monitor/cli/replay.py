@@ -157,7 +157,7 @@ def _limits(
     max_turns: str | None, timeout: str | None, idle_timeout: str | None, max_tool_calls: int | None
 ) -> dict[str, Any]:
     """The limits in the place of those of the run, if any is given."""
-    if max_turns is timeout is idle_timeout is max_tool_calls is None:
+    if all(one is None for one in (max_turns, timeout, idle_timeout, max_tool_calls)):
         return {}
     limits = limits_of(
         max_turns=max_turns or "off",

@@ -32,7 +32,7 @@ def look(q: str) -> str:
     """Look."""
     return f"found {q}"
 '''
-SENDS = [[TextDelta("I send it. "), call("send", to="Ada")], [TextDelta("All is done.")]]
+SENDS: list[list[Chunk]] = [[TextDelta("I send it. "), call("send", to="Ada")], [TextDelta("All is done.")]]
 
 
 def recorded(*turns: list[Chunk], name: str = "run.jsonl") -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import monitor
-from monitor.cli import replay as command
+from monitor.chunks import Chunk
 from monitor.testing import call
 from tests.cli.stored import SENDS, by_program, invoke, place, recorded
 from tests.harness.driving import look
@@ -16,7 +16,7 @@ from tests.harness.driving import look
 pytestmark = pytest.mark.usefixtures("place")
 __all__ = ["place"]
 
-SAME = [[call("look", q="a")] for _ in range(4)]
+SAME: list[list[Chunk]] = [[call("look", q="a")] for _ in range(4)]
 
 
 def looped(*more: str) -> str:
@@ -64,7 +64,7 @@ def test_events_are_one_line_each_with_their_second():
 def test_it_waits_as_long_as_the_run_took_by_the_speed(monkeypatch: pytest.MonkeyPatch):
     looped()
     waits: list[float] = []
-    monkeypatch.setattr(command.time, "sleep", waits.append)
+    monkeypatch.setattr("monitor.cli.replay.time.sleep", waits.append)
     last = json.loads(invoke("replay", "loops", "--json").output.splitlines()[-1])
     assert waits == []
     invoke("replay", "loops", "--speed", "10")

@@ -124,7 +124,8 @@ def test_the_tree_has_every_node_and_names_the_branches(folder: Path):
 
 def test_events_are_listed_in_words_and_as_json(folder: Path):
     done = run("events", "first")
-    assert len(done.stdout.splitlines()) == 5
+    assert re.match(r"run r, \d{4}-\d\d-\d\d$", done.stdout.splitlines()[0])  # one run, one day: not on each line
+    assert len(done.stdout.splitlines()) == 6
     assert [event["event"]["type"] for event in as_json("events", "first", "--run", "r")] == [
         *("nudged", "tool_started", "tool_finished", "turn_ended")
     ]

@@ -286,7 +286,8 @@ async def test_another_limit_ends_the_run_where_it_would_have(chunks: bool):
 @pytest.mark.anyio
 async def test_without_the_part_that_ended_it_a_run_ends_with_its_record():
     store = InMemorySession(chunks=True)
-    assert await looping(store, policy=monitor.StopAtFirstLoop(), detectors=[monitor.ToolCallRepetition(loop_at=3)])
+    stopped = await looping(store, policy=monitor.StopAtFirstLoop(), detectors=[monitor.ToolCallRepetition(loop_at=3)])
+    assert stopped.reason is Reason.LOOP_DETECTED
     replayed = await monitor.replay(store, detectors=[])
     assert replayed.outcome is not None
     assert replayed.outcome.reason is Reason.CLOSED_BY_CALLER
