@@ -25,7 +25,7 @@ _NONE_SUCH: Any = object()
 
 def options_of(part: object) -> dict[str, Any] | None:
     """The options of `part`. `None`: it has one that JSON cannot hold, such as a function."""
-    own = getattr(part, "options", None)
+    own: Any = getattr(part, "options", None)
     if callable(own):
         values: dict[str, Any] = own()
     else:
