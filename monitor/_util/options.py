@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, cast, get_type_hints
 
 from monitor._util.codec import to_plain
 from monitor._util.lazy import LazyModule
@@ -25,9 +25,9 @@ _NONE_SUCH: Any = object()
 
 def options_of(part: object) -> dict[str, Any] | None:
     """The options of `part`. `None`: it has one that JSON cannot hold, such as a function."""
-    own: Any = getattr(part, "options", None)
+    own = getattr(part, "options", None)
     if callable(own):
-        values: dict[str, Any] = own()
+        values = cast("dict[str, Any]", own())
     else:
         names = inspect.signature(type(part)).parameters
         values = {name: getattr(part, f"_{name}", getattr(part, name, _NONE_SUCH)) for name in names}
