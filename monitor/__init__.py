@@ -88,6 +88,7 @@ if TYPE_CHECKING:
     from monitor import verdicts as verdicts
     from monitor.adapters.models import model
     from monitor.harness.compaction import Compaction
+    from monitor.harness.replay import Replay, replay
     from monitor.harness.run import Run
     from monitor.harness.supervisor import Supervisor
     from monitor.judges import DoneJudge, LoopJudge
@@ -133,6 +134,7 @@ __all__ = [
     "PlanComplete",
     "Predicate",
     "Price",
+    "Replay",
     "Retries",
     "Run",
     "RunFailed",
@@ -162,6 +164,7 @@ __all__ = [
     "default_detectors",
     "load_settings",
     "model",
+    "replay",
     "tool",
     "watch",
 ]
@@ -206,11 +209,13 @@ _LATER = {
     "JsonlSink": "monitor.sinks",
     "LogSink": "monitor.sinks",
     "LoopJudge": "monitor.judges",
+    "Replay": "monitor.harness.replay",
     "Run": "monitor.harness.run",
     "Supervisor": "monitor.harness.supervisor",
     "ToolContext": "monitor.tools",
     "load_settings": "monitor.settings",
     "model": "monitor.adapters.models",
+    "replay": "monitor.harness.replay",
     "tool": "monitor.tools",
 }
 """Names that many programs do not need: loaded at first use."""

@@ -48,7 +48,7 @@ ONLY_IN = {
     "langchain": ("integrations.langchain",),
     "langchain_core": ("integrations.langchain",),
     "litellm": ("integrations.litellm",),
-    "pydantic_ai": ("integrations.pydantic_ai",),
+    "pydantic_ai": ("integrations.pydantic_ai", "integrations.pydantic_ai_conversations"),
     "mcp": ("tools.mcp_connection",),
 }
 

@@ -21,7 +21,9 @@ from monitor.cli.demo import demo
 from monitor.cli.doctor import doctor
 from monitor.cli.hook import hook
 from monitor.cli.judge_eval import judge_eval
+from monitor.cli.replay import replay
 from monitor.cli.report import report
+from monitor.cli.resume import resume
 from monitor.cli.run import run
 from monitor.cli.scan import scan
 from monitor.cli.sessions import sessions
@@ -88,6 +90,12 @@ def agent_monitor(
       agent-monitor run "Why is the sky blue?" --model google:gemini-2.5-flash
 
     \b
+    Store a run, go on with it after a crash, and look at it again:
+      agent-monitor run "Tidy up" --model google:gemini-2.5-flash --workspace . --session tidy
+      agent-monitor resume tidy
+      agent-monitor replay tidy
+
+    \b
     Look for loops in the sessions that coding agents keep here, or in a file:
       agent-monitor scan
       agent-monitor scan runs.jsonl.gz
@@ -133,6 +141,8 @@ def agent_monitor(
 
 app.command()(demo)
 app.command()(run)
+app.command()(resume)
+app.command()(replay)
 app.command()(scan)
 app.command()(report)
 app.command()(watch)

@@ -14,7 +14,7 @@ from monitor.reasons import TerminateReason
 
 EXCERPT_CHARS = 70
 
-GAVE_UP, WRONG_USE, LIMIT, LOOP, MISSING, PROVIDER, CRASHED = 1, 2, 3, 4, 5, 6, 7
+GAVE_UP, WRONG_USE, LIMIT, LOOP, MISSING, PROVIDER, CRASHED, WAITS = 1, 2, 3, 4, 5, 6, 7, 8
 """Exit codes of `run`. 0: the goal was reached. 130: Ctrl-C."""
 
 _CODES: Final = {
@@ -37,6 +37,7 @@ _CODES: Final = {
     TerminateReason.BLOCKED: PROVIDER,
     TerminateReason.INVALID_STREAM: PROVIDER,
     TerminateReason.TRUNCATED: PROVIDER,
+    TerminateReason.PAUSED: WAITS,
     TerminateReason.ABORTED: INTERRUPTED,
     TerminateReason.CANCELLED: INTERRUPTED,
     TerminateReason.CLOSED_BY_CALLER: INTERRUPTED,

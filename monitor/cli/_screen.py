@@ -5,7 +5,8 @@ JSON lines.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from rich.console import Console
@@ -37,10 +38,22 @@ TASK_LINES = 8
 """How many lines of a task are shown: a task from stdin may be a whole file."""
 
 
+@dataclass(slots=True, frozen=True)
+class Heading:
+    """The lines above a run."""
+
+    command: str
+    model: str | None
+    """`None`: it is not known any more."""
+    tools: Sequence[str]
+    outputs: Sequence[str]
+    task: str
+
+
 class Screen(Protocol):
     """Shows a run."""
 
-    def begin(self, supervisor: monitor.Supervisor, task: str) -> None:
+    def begin(self, heading: Heading) -> None:
         """The run is about to begin."""
         ...
 
@@ -91,6 +104,10 @@ class Shown:
         while self._found:
             self._show(self._found.popleft())
 
+    def end(self, outcome: monitor.Outcome) -> None:
+        """Show the end of the run."""
+        self._screen.end(outcome)
+
     def flush(self) -> None:
         """Show all events that have happened."""
         self._found.extend(self._heard)
@@ -114,7 +131,7 @@ class JsonLines:
     def __init__(self, *, chunks: bool) -> None:
         self._chunks = chunks
 
-    def begin(self, supervisor: monitor.Supervisor, task: str) -> None:
+    def begin(self, heading: Heading) -> None:
         """Does nothing: the first event has all facts."""
 
     def emit(self, event: Event) -> None:
@@ -129,23 +146,24 @@ class JsonLines:
 class ForPeople:
     """A transcript, and a card at its end."""
 
-    def __init__(self, console: Console, *, verbose: bool, priced: bool, demo: bool = False) -> None:
+    def __init__(self, console: Console, *, verbose: bool, priced: bool, session: str | None = None) -> None:
+        """`session`: the name of the session that the run is stored in."""
         self._console = console
-        self._command = f"agent-monitor run{' --demo' if demo else ''}"
         self._priced = priced
+        self._session = session
         self._transcript = Transcript(console, verbose=verbose)
 
-    def begin(self, supervisor: monitor.Supervisor, task: str) -> None:
+    def begin(self, heading: Heading) -> None:
         """Print the model, the parts and the task."""
-        parts = [_view.on_one_line(supervisor.model.name)]
-        if supervisor.tools:
-            parts.append(f"tools {', '.join(supervisor.tools)}")
-        if supervisor.outputs is not None:
-            parts.append(f"outputs {', '.join(supervisor.outputs.names)}")
-        self._console.print(
-            Text.assemble((self._command, "bold"), f": {'; '.join(parts)}"), width=_view.columns(self._console)
-        )
-        first, others = task.strip().splitlines()[:TASK_LINES], len(task.strip().splitlines()) - TASK_LINES
+        parts = [_view.on_one_line(heading.model)] if heading.model is not None else []
+        if heading.tools:
+            parts.append(f"tools {', '.join(heading.tools)}")
+        if heading.outputs:
+            parts.append(f"outputs {', '.join(heading.outputs)}")
+        said = Text.assemble((heading.command, "bold"), f"{': ' if parts else ''}{'; '.join(parts)}")
+        self._console.print(said, width=_view.columns(self._console))
+        lines = heading.task.strip().splitlines()
+        first, others = lines[:TASK_LINES], len(lines) - TASK_LINES
         _view.said_by_user(
             self._console, "\n".join([*first, *([f"(and {count(others, 'more line')})"] if others > 0 else [])])
         )
@@ -161,8 +179,23 @@ class ForPeople:
             *why(outcome),
             *results(outcome),
             ("used", used(outcome, self._transcript.tool_calls, priced=self._priced)),
+            *self._stored(outcome),
         ]
         _view.card(self._console, _title(outcome), rows, style=style(outcome))
+
+    def _stored(self, outcome: monitor.Outcome) -> list[tuple[str, str]]:
+        """Where the run is stored, and how it goes on."""
+        if self._session is None:
+            return []
+        ways = "" if outcome.ok else f"; agent-monitor resume {self._session} goes on with it"
+        return [("session", f"{_view.on_one_line(self._session)}{_view.on_one_line(ways)}")]
+
+
+def screen_of(*, as_json: bool, verbose: bool, priced: bool, session: str | None = None) -> Screen:
+    """The screen of a run: JSON lines, or a transcript."""
+    if as_json:
+        return JsonLines(chunks=verbose)
+    return ForPeople(_view.stdout(), verbose=verbose, priced=priced, session=session)
 
 
 def _title(outcome: monitor.Outcome) -> str:
@@ -170,4 +203,6 @@ def _title(outcome: monitor.Outcome) -> str:
         return "goal reached"
     if outcome.reason is monitor.TerminateReason.TERMINATED:
         return "given up by the model"
+    if outcome.reason is monitor.TerminateReason.PAUSED:
+        return "waits for an approval"
     return f"{'failed' if failed(outcome) else 'stopped'}: {outcome.source}"

@@ -30,12 +30,16 @@ from monitor.sessions import (
 )
 from monitor.sessions.faults import lock_path
 from monitor.sessions.lock import owner_of
+from monitor.sessions.records import MAIN, RunState
 from monitor.sinks import line_of
+from monitor.sinks.lines import call_in_words
 
 SHORT: Final = 12
 """The last digits of an id that are shown in a tree. The first ones are the time, and differ less.
 """
 LINE_CHARS: Final = 160
+DAY_CHARS: Final = 10
+"""Of a moment: the year, the month and the day."""
 MEGABYTE: Final = 1_000_000
 
 
@@ -131,6 +135,8 @@ def described(session: SessionReader, context: Context, branch: str) -> dict[str
                 "agent": run.agent,
                 "purpose": run.purpose,
                 "state": run.state.value,
+                "reason": run.data.get("reason"),
+                "detail": run.data.get("detail"),
             }
             for run in session.runs(hidden=True)
         ],
@@ -146,12 +152,11 @@ def described(session: SessionReader, context: Context, branch: str) -> dict[str
 
 def show_session(console: Console, data: Mapping[str, Any], context: Context) -> None:
     """Show the facts about a session, and the conversation that the model gets."""
-    runs = [f"{run['purpose']} {run['agent']} {run['state']}".replace("  ", " ") for run in data["runs"]]
     rows = [
         ("id", data["id"]),
         ("file", data["path"]),
         ("nodes", f"{data['nodes']:,}, branches {', '.join(data['heads']) or 'none'}"),
-        ("runs", "; ".join(runs) or "none"),
+        *(("" if number else "runs", _run_in_words(run)) for number, run in enumerate(data["runs"])),
         *(("open call", f"{one['tool']} {one['arguments']} ({one['state']})") for one in data["open_calls"]),
         *(("asked", why) for why in data["open_questions"]),
         ("forked from", data["meta"].get("forked_from")),
@@ -165,6 +170,14 @@ def show_session(console: Console, data: Mapping[str, Any], context: Context) ->
     if cells:
         columns: list[_table.Column | str] = [_table.Column("", right=True), "who", _table.Column("says", "fold")]
         _table.show(console, columns, cells)
+
+
+def _run_in_words(run: Mapping[str, Any]) -> str:
+    """A run with the id that `--run` takes, and its end."""
+    named = [run["id"], run["agent"], *([run["purpose"]] if run["purpose"] != MAIN else [])]
+    ended = run["state"] == RunState.ENDED and run["reason"]
+    state = f"{run['reason']}, {run['detail']}" if ended else run["state"]
+    return f"{' '.join(filter(None, named))}: {state}"
 
 
 def _who(message: Message) -> str:
@@ -181,8 +194,8 @@ def _words(message: Message) -> str:
                 parts.append(text)
             case Reasoning():
                 parts.append("(thinks)")
-            case ToolCall(_, name, arguments):
-                parts.append(f"{name}({arguments})")
+            case ToolCall():
+                parts.append(call_in_words(part))
             case _:
                 parts.append(f"({part.mime_type})")
     if isinstance(message, AssistantMessage):
@@ -260,12 +273,16 @@ def event_as_json(event: StoredEvent) -> dict[str, Any]:
 
 
 def show_events(console: Console, events: Sequence[StoredEvent]) -> None:
-    """A table, the oldest first."""
-    columns: list[_table.Column | str] = [
-        _table.Column("", right=True),
-        "stored at",
-        _table.Column("run", "middle"),
-        _table.Column("event", "end"),
+    """A table, the oldest first. The day and the run stand above it, unless there are several."""
+    runs, days = {one.run or "none" for one in events}, {at(one.at_ms)[:DAY_CHARS] for one in events}
+    several = len(runs) > 1
+    run_column: list[_table.Column | str] = [_table.Column("run", "middle")] if several else []
+    if not several or len(days) == 1:
+        about = [*([] if several else [f"run {min(runs)}"]), *([min(days)] if len(days) == 1 else [])]
+        console.print(Text(_view.on_one_line(", ".join(about)), style="bold"), soft_wrap=True)
+    cut = DAY_CHARS + 1 if len(days) == 1 else 0
+    cells = [
+        (f"{one.seq}", at(one.at_ms)[cut:], *([one.run or ""] if several else []), line_of(one.event)) for one in events
     ]
-    cells = [(f"{one.seq}", at(one.at_ms), one.run or "", line_of(one.event)) for one in events]
+    columns = [_table.Column("", right=True), "stored at", *run_column, _table.Column("event", "end")]
     _table.show(console, columns, cells)

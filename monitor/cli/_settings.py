@@ -64,8 +64,10 @@ def settings_of(
     settings: Sequence[str] | None,
     policy: str | None,
     compaction: str | None = None,
+    *,
+    base: Settings | None = None,
 ) -> Settings:
-    """The settings: those of the command line on top of those of the file."""
+    """The settings: those of the command line on top of those of the file, or of `base`."""
     given: list[Mapping[str, Any]] = []
     if detectors is not None:
         names = [name.strip() for name in detectors.split(",") if name.strip()]
@@ -77,7 +79,7 @@ def settings_of(
     if compaction is not None:
         given.append({"compaction": known_name(compaction, COMPACTIONS, "preset", f"--compaction {compaction}")})
     given += map(parse_setting, settings or ())
-    return load_settings(config).updated(*given)
+    return (base or load_settings(config)).updated(*given)
 
 
 def described(config: Settings) -> list[str]:

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from monitor.cli import _session_view, _view
 from monitor.cli._outcome import count
+from monitor.cli._session_file import FolderOption, JsonOption, SessionArgument, SessionsArgument, found_file, new_file
 from monitor.cli._session_view import listed, size
 from monitor.errors import ConfigError, MonitorError, StoreError
 from monitor.sessions import (
@@ -61,61 +62,9 @@ def about() -> None:
     """  # noqa: D301 - \b keeps the lines of an example apart
 
 
-def _complete(incomplete: str) -> list[str]:
-    """Names of sessions that begin like this, for the shell."""
-    return [one.name for one in sessions_in(default_folder()) if one.name.startswith(incomplete)]
-
-
-FolderOption: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(
-        "--folder",
-        metavar="FOLDER",
-        help="Where the sessions are; otherwise AGENT_MONITOR_SESSIONS, or the user's folder for state.",
-    ),
-]
-JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-SessionArgument: TypeAlias = Annotated[
-    str,
-    typer.Argument(
-        metavar="SESSION", help="Its name, its id or a part of either, or its file.", autocompletion=_complete
-    ),
-]
-SessionsArgument: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="SESSION...", help="Their names, ids or files.", autocompletion=_complete),
-]
-
-
-def _found(given: str, folder: Path | None) -> Path:
-    """The file that `given` means. Raises `ConfigError` if it means no session, or several."""
-    if given.endswith(ENDING) or "/" in given:
-        if not Path(given).is_file():
-            raise ConfigError(f"there is no session {given}")
-        return Path(given)
-    there = sessions_in(folder or default_folder())
-    matching = [one.path for one in there if one.name == given] or [one.path for one in there if given in one.name]
-    if not matching:
-        matching = [one.path for one in there if _has_id(one.path, given)]
-    if len(matching) == 1:
-        return matching[0]
-    if not matching:
-        raise ConfigError(f"there is no session {given!r} in {folder or default_folder()}")
-    names = ", ".join(one.stem for one in matching[:5])
-    raise ConfigError(f"{given!r} means {len(matching)} sessions: {names}{', ...' if len(matching) > 5 else ''}")  # noqa: PLR2004 - enough to see
-
-
-def _has_id(path: Path, part: str) -> bool:
-    try:
-        with SessionReader(path) as session:
-            return part in session.id
-    except StoreError:
-        return False
-
-
 @contextmanager
 def _reading(given: str, folder: Path | None) -> Iterator[SessionReader]:
-    with _view.tidy_exit(), SessionReader(_found(given, folder)) as session:
+    with _view.tidy_exit(), SessionReader(found_file(given, folder)) as session:
         yield session
 
 
@@ -233,7 +182,7 @@ def import_session(
         except (OSError, UnicodeDecodeError) as error:
             raise StoreError(f"{file} cannot be read: {error}") from None
         lines = text.split("\n")
-        path = _new(name or _id_of(lines), folder)
+        path = new_file(name or _id_of(lines), folder)
         imported(lines, path)
         _done(as_json, f"imported as {path.stem}", {"name": path.stem, "path": str(path)})
 
@@ -248,14 +197,6 @@ def _id_of(lines: Sequence[str]) -> str:
     return id
 
 
-def _new(name: str, folder: Path | None) -> Path:
-    if not name or Path(name).name != name or name.startswith("."):
-        raise ConfigError(f"{name!r} is no name for a session: it becomes the name of a file")
-    where = folder or default_folder()
-    where.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return where / f"{name}{ENDING}"
-
-
 @sessions.command("fork")
 def fork_session(
     session: SessionArgument,
@@ -267,7 +208,7 @@ def fork_session(
 ) -> None:
     """Copy a session, also one that is being written. The copy gets its own id."""
     with _view.tidy_exit():
-        source = _found(session, folder)
+        source = found_file(session, folder)
         node = None
         if at is not None:
             with SessionReader(source) as found:
@@ -275,7 +216,7 @@ def fork_session(
             if len(nodes) != 1:
                 raise ConfigError(f"{at!r} means {count(len(nodes), 'node')}; `sessions tree` shows them")
             node = nodes[0]
-        path = _new(name, folder or source.parent) if name else _free(source)
+        path = new_file(name, folder or source.parent) if name else _free(source)
         id = fork(source, path, at=node)
         _done(as_json, f"forked as {path.stem}", {"name": path.stem, "path": str(path), "id": id})
 
@@ -295,7 +236,7 @@ def verify(given: SessionsArgument = None, *, folder: FolderOption = None, as_js
     """
     with _view.tidy_exit():
         where = folder or default_folder()
-        paths = [_found(one, folder) for one in given] if given else [one.path for one in sessions_in(where)]
+        paths = [found_file(one, folder) for one in given] if given else [one.path for one in sessions_in(where)]
         console, wrong = _view.stdout(), 0
         for path in paths:
             nodes, problems = _verified(path)
@@ -415,7 +356,7 @@ def rm(
 
 def _by_name(given: Sequence[str], folder: Path | None, *, dry: bool) -> tuple[list[str], list[str]]:
     removed: list[str] = []
-    for path in [_found(one, folder) for one in given]:  # all are found before any is removed
+    for path in [found_file(one, folder) for one in given]:  # all are found before any is removed
         if not dry:
             remove(path)
         removed.append(path.stem)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from monitor._util.checks import ROUNDING_USD, is_finite, is_whole
-from monitor.conditions.base import Condition
+from monitor.conditions.base import AnyOf, Condition
 from monitor.errors import ConfigError
 from monitor.reasons import TerminateReason
 from monitor.state import RunState
@@ -178,3 +178,15 @@ class CostLimit(Condition):
 
     def progress(self, state: RunState) -> Sequence[Met]:
         return (Met(self.name, met=self.evaluate(state) is not None, value=state.cost_usd, limit=self.usd),)
+
+
+@dataclass(frozen=True)
+class DefaultLimits(AnyOf):
+    """The limits of a run without limits of the caller's. A stop by them is named as the
+    default.
+    """
+
+    def evaluate(self, state: RunState) -> Stop | None:
+        stop = AnyOf.evaluate(self, state)
+        said = "the default of a run that is given no limit; stop_when= sets another"
+        return stop and replace(stop, source=f"default {stop.source}", detail=f"{stop.detail}, {said}")

@@ -895,8 +895,7 @@ class RunCore:
     def _decide(self, stop: Stop, now: float) -> None:
         if self.stop is None:
             if stop.reason is TerminateReason.TIMEOUT:
-                busy = [work for companion in self.companions if (work := companion.busy_with()) is not None]
-                stop = replace(stop, detail="; ".join((stop.detail, *busy)))
+                stop = replace(stop, detail="; ".join((stop.detail, *self._busy())))
             self.stop = stop
             self.ends_stream = True
             self.deadline = -math.inf
@@ -904,6 +903,10 @@ class RunCore:
             self._emit(events.StopDecided(self.at(now), stop))
             for companion in self.companions:
                 companion.cancel()
+
+    def _busy(self) -> list[str]:
+        """What the companions are busy with."""
+        return [work for companion in self.companions if (work := companion.busy_with()) is not None]
 
     # ------------------------------------------------------------------ chunks
 

@@ -150,6 +150,22 @@ class NoProgress(CallDetector):
         self._progress: Progress = progress or reported
         super().__init__(tools=tools, name=name)
 
+    def options(self) -> dict[str, Any]:
+        """The options that make the detector again."""
+        progress = None if self._progress is reported else self._progress
+        return {
+            "errors_at": self._errors_at,
+            "results_at": self._results_at,
+            "short_results_at": self._short_results_at,
+            "reworded_suspect_at": self._reworded_suspect_at,
+            "reworded_at": self._reworded_at,
+            "stalled_suspect_at": self._stalled_suspect_at,
+            "stalled_at": self._stalled_at,
+            "progress": progress,
+            "tools": self._tools,
+            "name": self.name,
+        }
+
     def _called(self, call: Called) -> Sequence[Detection]:
         if call.policy.no_op:
             return NOTHING

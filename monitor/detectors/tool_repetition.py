@@ -119,6 +119,10 @@ class ToolCallRepetition(CallDetector):
             tools = {**(tools or {}), **dict.fromkeys(exempt, ToolPolicy(exempt=True))}
         super().__init__(tools=tools, name=name)
 
+    def options(self) -> dict[str, Any]:
+        """The options that make the detector again. `exempt` stands among the `tools`."""
+        return {"suspect_at": self._suspect_at, "loop_at": self._loop_at, "tools": self._tools, "name": self.name}
+
     def _called(self, call: Called) -> Sequence[Detection]:
         if call.policy.no_op:
             streak = self._idle = _continued(self._idle, call)

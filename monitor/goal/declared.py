@@ -55,7 +55,7 @@ class ByTypes:
         self.schemas: dict[str, Any] = {name: _schema(name, adapter) for name, adapter in self._adapters.items()}
         self.required: tuple[str, ...] = tuple(self.schemas)
         self.texts: frozenset[str] = _texts(self.schemas, self.required)
-        self.spec: ToolSpec = _emit_spec(self.schemas, self.required)
+        self.spec: ToolSpec = emit_spec(self.schemas, self.required)
 
     def read(self, name: str, value: Any, others: Mapping[str, Any]) -> Any:
         try:
@@ -99,7 +99,7 @@ class ByModel:
                 f"{model.__name__} has no field without a default, so there is nothing that the run must emit"
             )
         self.texts: frozenset[str] = _texts(self.schemas, self.required)
-        self.spec: ToolSpec = _emit_spec(self.schemas, self.required, str(schema.get("description", "")))
+        self.spec: ToolSpec = emit_spec(self.schemas, self.required, str(schema.get("description", "")))
 
     def read(self, name: str, value: Any, others: Mapping[str, Any]) -> Any:
         given = {**others, name: value}
@@ -198,7 +198,8 @@ def _first_line(error: BaseException) -> str:
     return describe(error).partition("\n")[0]
 
 
-def _emit_spec(schemas: Mapping[str, Mapping[str, Any]], required: Collection[str], purpose: str = "") -> ToolSpec:
+def emit_spec(schemas: Mapping[str, Mapping[str, Any]], required: Collection[str], purpose: str = "") -> ToolSpec:
+    """`emit_value`, declared for these outputs. `purpose`: what they are for."""
     lines = [
         "Hand over one output of this task. Call it once for each; emitting a name again replaces its value.",
         *([purpose] if purpose else []),

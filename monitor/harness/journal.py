@@ -15,10 +15,11 @@ from typing import TypeAlias
 import anyio
 
 from monitor.calls import ApprovalAnswer, ApprovalRequest, CallRecord, CallState, comes_after
+from monitor.core.tape import Tape, split
 from monitor.events import ApprovalAnswered, ApprovalRequested, Event
 from monitor.messages import Message
 from monitor.sessions.nodes import Draft
-from monitor.sessions.records import Changes, Committed, RunRecord
+from monitor.sessions.records import Changes, Committed, RunRecord, TurnChunks
 from monitor.sessions.store import SessionStore
 from monitor.sessions.writer import committed_in
 
@@ -64,12 +65,17 @@ class _Step:
 class Journal:
     """Gathers the steps of one run and writes them into `store`."""
 
-    def __init__(self, store: SessionStore, *, run: str, branch: str) -> None:
+    def __init__(
+        self, store: SessionStore, *, run: str, branch: str, turn: Callable[[], int], tape: Tape | None = None
+    ) -> None:
+        """`turn`: the number of the running turn. `tape`: of the run's core, if it is stored."""
         self.store = store
         self.run = run
         self.branch = branch
         self.told: Callable[[int], object] | None = None
         """Is called with the number of events that are stored by now."""
+        self._turn = turn
+        self._tape = tape
         self._step = _Step()
         self._added = 0
         self._stored = 0
@@ -110,6 +116,12 @@ class Journal:
         """Questions that stay open."""
         if requests:
             self._step.requests += requests
+            self._added += 1
+
+    def add_answers(self, answers: Sequence[ApprovalAnswer]) -> None:
+        """Answers to questions of an earlier process."""
+        if answers:
+            self._step.answers += answers
             self._added += 1
 
     def add_event(self, event: Event) -> int:
@@ -189,6 +201,7 @@ class Journal:
     async def _commit(self) -> None:
         step, self._step = self._step, _Step()
         added, events = self._added, self._events
+        inputs = self._tape.take() if self._tape is not None else []
         changes = Changes(
             nodes=[draft for draft, _ in step.nodes],
             branch=self.branch,
@@ -198,6 +211,7 @@ class Journal:
             answers=step.answers,
             events=step.events,
             events_run=self.run,
+            chunks=[TurnChunks(self.run, self._turn(), *split(inputs))] if inputs else (),
         )
         try:
             committed = await self.store.commit(changes)
@@ -205,6 +219,8 @@ class Journal:
             done = committed_in(error)
             if done is None:
                 self._step = step.before(self._step)
+                if self._tape is not None:
+                    self._tape.put_back(inputs)
             else:  # the task was cancelled while it waited for a step that is stored
                 self._is_stored(step, done, added, events)
             raise

@@ -16,10 +16,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from monitor.calls import CallRecord
+from monitor.calls import ApprovalAnswer, ApprovalRequest, CallRecord
 from monitor.compaction.pinned import head_of_messages
 from monitor.context.history import Committed, History
 from monitor.context.turns import COMPACTION
+from monitor.core.tape import Tape
 from monitor.events import (
     ApprovalAnswered,
     ApprovalRequested,
@@ -86,14 +87,18 @@ class Recorder:
         *,
         reply: Callable[[], AssistantMessage | None],
         turn: Callable[[], int],
+        tape: Tape | None = None,
     ) -> None:
-        """`reply`: the message that the model has just made, without results, or `None`."""
+        """`reply`: the message that the model has just made, without results, or `None`. `tape`: of
+        the run's core, if its chunks are stored.
+        """
         self.store = store
         self.branch: str = ACTIVE if record.purpose == MAIN else f"run-{record.id}"
         self._history = history
         self._record = record
         self._reply = reply
         self._turn = turn
+        self._tape = tape
         self._stored: list[Stored] = []
         self._written: Stored | None = None
         """The reply that was stored before its calls were made, until the history has it."""
@@ -101,7 +106,9 @@ class Recorder:
         self._compacted: CompactionFinished | None = None
         self._children: dict[int, RunRecord] = {}
         """The runs of compactions that are under way."""
-        self.journal: Journal = Journal(store, run=record.id, branch=self.branch)
+        self.journal: Journal = Journal(store, run=record.id, branch=self.branch, turn=turn, tape=tape)
+        self.open: list[ApprovalRequest] = []
+        """Questions of the run that had no answer when it was taken up."""
 
     @property
     def run(self) -> str:
@@ -114,7 +121,21 @@ class Recorder:
             self.journal.add_run(self._child(event))
         if isinstance(event, CompactionFinished):
             self._compacted = event
-        return 0 if isinstance(event, NOT_STORED) else self.journal.add_event(event)
+        if isinstance(event, ApprovalAnswered):
+            self._answered(event.answer)
+        if isinstance(event, NOT_STORED):
+            return 0
+        if self._tape is not None:
+            self._tape.stores()
+        return self.journal.add_event(event)
+
+    def _answered(self, answer: ApprovalAnswer) -> None:
+        """An answer is for each open question about the same action."""
+        same = [
+            one for one in self.open if one.id == answer.id or (answer.bound_to and one.bound_to == answer.bound_to)
+        ]
+        self.journal.add_answers([replace(answer, id=one.id) for one in same if one.id != answer.id])
+        self.open = [one for one in self.open if one not in same]
 
     def is_early(self, event: Event) -> bool:
         """Whether `event` may be handed out before it is stored: it announces no effect, or an

@@ -22,6 +22,7 @@ import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import TracebackType
 from typing import Final, Literal, Self, TypeAlias
 
@@ -34,10 +35,11 @@ from monitor.budget import Budget
 from monitor.budgets.shared import SharedBudget
 from monitor.compaction.records import CompactionResult
 from monitor.conditions import Condition, MaxTurns, Timeout
-from monitor.conditions.base import AnyOf
+from monitor.conditions.limits import DefaultLimits
 from monitor.context.history import History
 from monitor.context.raw import RawMessage
 from monitor.core.run import RunCore
+from monitor.core.tape import Tape, TapedCore, TapedGoal
 from monitor.detectors import default_detectors
 from monitor.errors import ConfigError, StoreError, describe
 from monitor.events import (
@@ -66,24 +68,11 @@ from monitor.outcome import Outcome
 from monitor.reasons import TerminateReason
 from monitor.sessions.records import SUBAGENT, RunRecord
 from monitor.sessions.store import SessionStore
-from monitor.state import RunState
 from monitor.tools.memory import with_notes
 from monitor.usage import AskCost, Price, price_of
 from monitor.verdicts import Stop
 
 RunPhase: TypeAlias = Literal["idle", "running", "finished", "error"]
-
-
-@dataclass(frozen=True)
-class DefaultLimits(AnyOf):
-    """The limits of a run without limits of the caller's. A stop by them is named as the
-    default.
-    """
-
-    def evaluate(self, state: RunState) -> Stop | None:
-        stop = AnyOf.evaluate(self, state)
-        said = "the default of a run that is given no limit; stop_when= sets another"
-        return stop and replace(stop, source=f"default {stop.source}", detail=f"{stop.detail}, {said}")
 
 
 DEFAULT_LIMITS = DefaultLimits((MaxTurns(100), Timeout(3600)))
@@ -161,15 +150,19 @@ class Run:
         self._now = self._clock.now
         self._delivery = Delivery(supervisor.sinks, streams=streams)
         self._emit = self._delivery.emit
+        store = _store_of(session, supervisor, caller)
+        tape = Tape() if store is not None and store.keeps_chunks else None
         plan = supervisor.plan.fresh() if supervisor.plan is not None else None
         outputs = supervisor.outputs.fresh() if supervisor.outputs is not None else None
-        self._goal = Goal(outputs, plan, max_nudges=supervisor.max_nudges)
+        self._goal: Goal = (Goal if tape is None else partial(TapedGoal, tape))(
+            outputs, plan, max_nudges=supervisor.max_nudges
+        )
         tools = supervisor.tools.copy()
         supervisors = (supervisor, *(caller.supervisors if caller is not None else ()))
         price = supervisor.price if caller is None else _price_known_to(supervisors)
         self._holding = self._held(supervisor.shared_budget, price)
         budgets = _budgets(supervisor, self._holding, caller)
-        self._core = RunCore(
+        self._core: RunCore = (RunCore if tape is None else partial(TapedCore, tape))(
             stop_when=_limits_of(supervisor, as_tool=bool(as_tool)),
             detectors=default_detectors() if supervisor.detectors is None else copy.deepcopy(supervisor.detectors),
             policy=copy.deepcopy(supervisor.policy),
@@ -189,9 +182,6 @@ class Run:
         )
         self._work = Interruptible(self._core, self._clock)
         judges = JudgeTasks(self._core, clock=self._clock, close_grace_s=supervisor.close_grace_s, wake=self._wake)
-        store = checked_session(session, supervisor.calls.ledger) or supervisor.session
-        if store is None and caller is not None and supervisor.calls.ledger is None:
-            store = caller.session
         self.as_caller: Caller = Caller(
             self._core, self._clock, budgets, supervisors, self._wake, run_id=self.id, session=store
         )
@@ -218,6 +208,7 @@ class Run:
                 first=first,
                 may_go_on=history is None,
                 resumed=resumed is not None,
+                tape=tape,
             )
             options = replace(options, ledger=self._session.recorder)
             self._delivery.write_to(self._session.recorder)
@@ -525,6 +516,13 @@ class Run:
 
     def _repaired(self, repairs: tuple[Repair, ...], problems: tuple[str, ...]) -> None:
         self._emit(HistoryRepaired(self._core.at(self._now()), self._core.turns, repairs, problems))
+
+
+def _store_of(session: SessionStore | None, supervisor: RunOptions, caller: Caller | None) -> SessionStore | None:
+    """The session of a run: the given one, else the supervisor's, else that of the run above."""
+    ledger = supervisor.calls.ledger
+    above = caller.session if caller is not None and ledger is None else None
+    return checked_session(session, ledger) or supervisor.session or above
 
 
 def _budgets(supervisor: RunOptions, holding: Holding | None, caller: Caller | None) -> tuple[Budget, ...]:

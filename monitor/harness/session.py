@@ -11,7 +11,9 @@ from weakref import WeakSet
 from monitor.chunks import ToolCall, ToolResult
 from monitor.context.history import History
 from monitor.core.past import Past
+from monitor.core.tape import LIFE, Tape
 from monitor.errors import ConfigError
+from monitor.events import RunStarted
 from monitor.goal.goal import Goal
 from monitor.harness.calls import Calls, last_reply
 from monitor.harness.journal import Stored
@@ -48,12 +50,14 @@ class RunSession:
         first: Sequence[UserMessage],
         may_go_on: bool,
         resumed: bool,
+        tape: Tape | None = None,
     ) -> None:
-        """`reply`, `turn`: see `Recorder`. `given`: what the history begins with, if the session is
-        empty. `take_in`: repairs the messages of a session. `first`: what is said then.
+        """`reply`, `turn`, `tape`: see `Recorder`. `given`: what the history begins with, if the
+        session is empty. `take_in`: repairs the messages of a session. `first`: what is said then.
         `may_go_on`: the session may hold messages.
         """
-        self.recorder: Recorder = Recorder(store, history, record, reply=reply, turn=turn)
+        self.recorder: Recorder = Recorder(store, history, record, reply=reply, turn=turn, tape=tape)
+        self._tape = tape
         self._history = history
         self._outgoing = outgoing
         self._given = given
@@ -110,6 +114,11 @@ class RunSession:
     async def _take_up(self, goal: Goal, calls: Calls) -> Sequence[UserMessage]:
         """Bring the goal and the calls to where the run was. Answers with what is to be said."""
         store, run = self.recorder.store, self.recorder.run
+        if self._tape is not None:
+            lives = sum(isinstance(one.event, RunStarted) for one in await store.events(run))
+            self._tape.note(LIFE, number=lives)
+        asked = [one.request for one in await store.approvals(only_open=True)]
+        self.recorder.open = [one for one in asked if one.run == run]
         path = await store.active_path(self.recorder.branch)
         said = _said_in([node for node in path if node.run == run])
         results = {one.id: one for one in _results_in(said)}

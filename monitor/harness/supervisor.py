@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -110,9 +111,10 @@ class Supervisor(RunOptions):
         """
         return await _ended(Run(self, task, streams=False, history=history, session=session, run_id=run_id))
 
-    async def resume(self, session: SessionStore | None = None) -> Outcome:
+    async def resume(self, session: SessionStore | None = None, *, run: str | None = None) -> Outcome:
         """Go on with the newest run of `session` that has not ended: its process died, or it waits
-        for an approval. `session`: by default the supervisor's own.
+        for an approval. `session`: by default the supervisor's own. `run`: the id of another run,
+        which may have ended, e.g. by an abort or a limit.
 
         - A call that was stored and not begun is made now.
         - A call that was running may have had its effect. It is made again only if its tool is
@@ -121,16 +123,28 @@ class Supervisor(RunOptions):
           the run has used before, and the detectors see its last turns again.
         - A subagent that was cut off goes on when the call that began it is made again.
 
-        Raises `ConfigError` if there is no session, or every run has ended. No other process may
-        carry out the run: a `SQLiteSession` has one owner.
+        Raises `ConfigError` if there is no session, no such run, or every run has ended. No other
+        process may carry out the run: a `SQLiteSession` has one owner.
         """
+        return await _ended(await self._resumed(session, run, streams=False))
+
+    async def resume_stream(self, session: SessionStore | None = None, *, run: str | None = None) -> Run:
+        """`resume`, event by event:
+        `async with await supervisor.resume_stream() as run: async for event in run`.
+        """
+        return await self._resumed(session, run, streams=True)
+
+    async def _resumed(self, session: SessionStore | None, run: str | None, *, streams: bool) -> Run:
         store = checked_session(session, None) or self.session
         if store is None:
             raise ConfigError("resume needs a session: give it here, or to the Supervisor")
-        going = [one for one in await store.runs() if one.state is not RunState.ENDED and one.purpose == MAIN]
+        of_user = [one for one in await store.runs() if one.purpose == MAIN]
+        going = [one for one in of_user if (one.state is not RunState.ENDED if run is None else one.id == run)]
         if not going:
-            raise ConfigError("no run of this session is to be resumed: every one has ended")
-        return await _ended(Run(self, None, streams=False, session=store, resumed=going[-1]))
+            missing = "every one has ended" if run is None else f"it has none with the id {run}"
+            raise ConfigError(f"no run of this session is to be resumed: {missing}")
+        record = replace(going[-1], ended_at_s=None)
+        return Run(self, None, streams=streams, session=store, resumed=record)
 
     def run_sync(
         self,

@@ -48,7 +48,8 @@ def exported(session: SessionReader) -> Iterator[str]:
         yield canonical({"type": "event", "run": event.run, "at_ms": event.at_ms, "event": data})
     for some in session.chunks():
         pieces = [[at_s, chunk_codec.to_dict(chunk)] for at_s, chunk in some.chunks]
-        yield canonical({"type": "chunks", "run": some.run, "turn": some.turn, "chunks": pieces})
+        inputs = {"inputs": [dict(one) for one in some.inputs]} if some.inputs else {}
+        yield canonical({"type": "chunks", "run": some.run, "turn": some.turn, "chunks": pieces, **inputs})
 
 
 _NODE_FIELDS: Final = ("seq", "id", "parent", "run", "turn", "at_ms", "tokens", "digest")
@@ -109,7 +110,9 @@ class _Reading:
                 rows.write_event(self._connection, data["run"], data["at_ms"], event)
             case "chunks":
                 pieces = tuple((at_s, chunk_codec.from_dict(one)) for at_s, one in data["chunks"])
-                rows.write_chunks(self._connection, 0, TurnChunks(data["run"], data["turn"], pieces))
+                rows.write_chunks(
+                    self._connection, 0, TurnChunks(data["run"], data["turn"], pieces, tuple(data.get("inputs", ())))
+                )
             case _:
                 raise ValueError(f"unknown type {kind!r}")
 

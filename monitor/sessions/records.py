@@ -72,11 +72,13 @@ class StoredEvent:
 
 @dataclass(slots=True, frozen=True)
 class TurnChunks:
-    """Some chunks of a turn in their order, each with its time in seconds since the run began."""
+    """Some chunks of a turn in their order, each with the reading of the run's clock in seconds."""
 
     run: str | None
     turn: int
     chunks: tuple[tuple[float, Chunk], ...]
+    inputs: tuple[Mapping[str, Any], ...] = ()
+    """The other inputs of the run, as JSON data: see `monitor.core.tape`."""
 
 
 @dataclass(slots=True, frozen=True)

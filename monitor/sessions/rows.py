@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from monitor.calls import (
@@ -16,7 +17,7 @@ from monitor.calls import (
     record_codec,
     request_codec,
 )
-from monitor.chunks import chunk_codec
+from monitor.chunks import Chunk, TextDelta, chunk_codec
 from monitor.errors import SessionDamaged, StoreError
 from monitor.events import Event, event_codec
 from monitor.sessions.blobs import Blobs
@@ -467,16 +468,22 @@ def _write_events(connection: Connection, rows: Sequence[tuple[Any, ...]]) -> No
         )
 
 
+def _piece(chunk: Chunk) -> Any:
+    """A piece of text is stored as the text: most chunks are such pieces."""
+    return chunk.text if isinstance(chunk, TextDelta) else chunk_codec.to_dict(chunk)
+
+
 def write_chunks(connection: Connection, at_ms: int, chunks: TurnChunks) -> None:
     """Store some chunks behind those that are there."""
+    pieces = [[at_s, _piece(chunk)] for at_s, chunk in chunks.chunks]
+    if chunks.inputs:
+        data = {"chunks": pieces, "inputs": [dict(one) for one in chunks.inputs]}
+        body = _Packing(connection).packed(data, chunks.run, chunks.turn)
+    else:
+        body = canonical(pieces)
     connection.execute(
         "INSERT INTO chunk (run, turn, at_ms, body) VALUES (?, ?, ?, ?)",
-        (
-            _run_number(connection, chunks.run),
-            chunks.turn,
-            at_ms,
-            canonical([[at_s, chunk_codec.to_dict(chunk)] for at_s, chunk in chunks.chunks]),
-        ),
+        (_run_number(connection, chunks.run), chunks.turn, at_ms, body),
     )
 
 
@@ -559,11 +566,13 @@ def chunks(connection: Connection, run: str | None = None) -> list[TurnChunks]:
         " WHERE (?1 IS NULL OR r.id = ?1) ORDER BY c.seq",
         (run,),
     )
-    return [TurnChunks(of, turn, _unpacked(connection, _chunks, body)) for of, turn, body in rows]
+    return [_unpacked(connection, partial(_chunks, of, turn), body) for of, turn, body in rows]
 
 
-def _chunks(data: Any) -> tuple[tuple[float, Any], ...]:
-    return tuple((at_s, chunk_codec.from_dict(chunk)) for at_s, chunk in data)
+def _chunks(run: str | None, turn: int, data: Any) -> TurnChunks:
+    pieces, inputs = (data["chunks"], data["inputs"]) if isinstance(data, dict) else (data, ())
+    chunks = ((at_s, TextDelta(one) if isinstance(one, str) else chunk_codec.from_dict(one)) for at_s, one in pieces)
+    return TurnChunks(run, turn, tuple(chunks), tuple(inputs))
 
 
 def meta(connection: Connection) -> dict[str, Any]:

@@ -60,19 +60,22 @@ class SQLiteSession:
         create: bool = True,
         wait_s: float | None = None,
         takeover: bool = False,
+        chunks: bool = False,
         blobs: Blobs | None = None,
         clock: Callable[[], float] = time.time,
         connect: Callable[[Path], Connection] | None = None,
         steps: Steps = STEPS,
     ) -> None:
         """`create`: make the file if it is not there. `wait_s`: how long to wait for an owner that
-        is alive. `takeover`: take the session from a live owner, which then loses it.
+        is alive. `takeover`: take the session from a live owner, which then loses it. `chunks`:
+        runs store their chunks as well, so that they can be replayed.
 
         `blobs`: keeps bodies above 64 KiB; by default a folder beside the file. `clock`: returns
         seconds since 1970. `connect`: opens another SQLite. `steps`: the formats of the file.
         """
         check_sqlite()
         self.path = Path(path)
+        self.keeps_chunks: bool = chunks
         self._wait_s = wait_s
         self._blobs: Blobs = blobs if blobs is not None else BlobFolder(blobs_path(self.path))
         self._clock = clock

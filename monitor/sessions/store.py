@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +23,7 @@ from monitor.calls import (
 from monitor.chunks import chunk_codec
 from monitor.errors import StoreError
 from monitor.events import event_codec
-from monitor.sessions.nodes import ID_CHANCE_BYTES, Draft, Node, new_id
+from monitor.sessions.nodes import ID_CHANCE_BYTES, Draft, Node, canonical, new_id
 from monitor.sessions.records import (
     ApprovalState,
     Changes,
@@ -47,6 +48,11 @@ class SessionStore(Protocol):
     @property
     def id(self) -> str:
         """128 bits as 32 hexadecimal digits."""
+        ...
+
+    @property
+    def keeps_chunks(self) -> bool:
+        """Whether runs store their chunks as well, so that they can be replayed."""
         ...
 
     async def commit(self, changes: Changes, /) -> Committed:
@@ -148,8 +154,11 @@ class _State:
 class InMemorySession:
     """A session that lasts as long as the program, with the same methods as `SQLiteSession`."""
 
-    def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
-        """`clock`: returns seconds since 1970."""
+    def __init__(self, *, clock: Callable[[], float] = time.time, chunks: bool = False) -> None:
+        """`clock`: returns seconds since 1970. `chunks`: runs store their chunks as well, so that
+        they can be replayed.
+        """
+        self.keeps_chunks: bool = chunks
         self._clock = clock
         self.id = new_id(self._now_ms(), secrets.token_bytes(ID_CHANCE_BYTES))
         self._state = _State()
@@ -246,7 +255,8 @@ class InMemorySession:
         for chunks in changes.chunks:
             self._check_run(chunks.run)
             pieces = tuple((at_s, chunk_codec.from_dict(chunk_codec.to_dict(one))) for at_s, one in chunks.chunks)
-            _add(self._state.chunks, replace(chunks, chunks=pieces), self._undo)
+            inputs = tuple(json.loads(canonical([dict(one) for one in chunks.inputs])))
+            _add(self._state.chunks, replace(chunks, chunks=pieces, inputs=inputs), self._undo)
         return Committed(planned.nodes, planned.head)
 
     def _check_run(self, run: str | None) -> None:

@@ -14,7 +14,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from monitor.cli._app import app
-from monitor.cli.sessions import _complete
+from monitor.cli._session_file import complete
 from monitor.cli.sessions import sessions as commands
 from monitor.sessions import SessionReader, SQLiteSession
 from monitor.sessions.schema import has_reset_bug
@@ -124,7 +124,8 @@ def test_the_tree_has_every_node_and_names_the_branches(folder: Path):
 
 def test_events_are_listed_in_words_and_as_json(folder: Path):
     done = run("events", "first")
-    assert len(done.stdout.splitlines()) == 5
+    assert re.match(r"run r, \d{4}-\d\d-\d\d$", done.stdout.splitlines()[0])  # one run, one day: not on each line
+    assert len(done.stdout.splitlines()) == 6
     assert [event["event"]["type"] for event in as_json("events", "first", "--run", "r")] == [
         *("nudged", "tool_started", "tool_finished", "turn_ended")
     ]
@@ -241,8 +242,8 @@ def test_a_name_that_means_none_or_several_is_refused(folder: Path):
 
 
 def test_names_are_completed(folder: Path):
-    assert _complete("fi") == ["first"]
-    assert _complete("x") == []
+    assert complete("fi") == ["first"]
+    assert complete("x") == []
 
 
 def test_the_page_of_the_command_has_every_subcommand_and_option():

@@ -37,6 +37,7 @@ from monitor.conditions import (
     ToolCalled,
     condition_from_dict,
 )
+from monitor.conditions.limits import DefaultLimits
 from monitor.reasons import TerminateReason
 from monitor.state import Phase, RunState
 from monitor.usage import Usage
@@ -63,6 +64,7 @@ SAMPLES: dict[type[Condition], list[Condition]] = {
     PlanComplete: [PlanComplete()],
     TaskDone: [TaskDone()],
     AnyOf: [Timeout(5) | MaxToolCalls(2), IdleTimeout(5) | ~TokenLimit(50), CostLimit(50) | OutputsComplete()],
+    DefaultLimits: [DefaultLimits((MaxTurns(2), Timeout(5)))],
     AllOf: [
         Timeout(5) & MaxToolCalls(2),
         IdleTimeout(5) & (MaxTurns(2) | TokenLimit(50)),

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from monitor.errors import MissingExtra
+from monitor.errors import ConfigError, MissingExtra
 
 
 @pytest.mark.parametrize(
@@ -17,6 +17,7 @@ from monitor.errors import MissingExtra
         ("litellm", "litellm", "litellm"),
         ("openai_agents", "agents", "openai-agents"),
         ("pydantic_ai", "pydantic_ai", "pydantic-ai"),
+        ("pydantic_ai_conversations", "pydantic_ai", "pydantic-ai"),
     ],
 )
 def test_the_missing_extra_is_named(module: str, package: str, extra: str, monkeypatch: pytest.MonkeyPatch):
@@ -26,3 +27,10 @@ def test_the_missing_extra_is_named(module: str, package: str, extra: str, monke
     monkeypatch.delitem(sys.modules, f"monitor.integrations.{module}", raising=False)
     with pytest.raises(MissingExtra, match=rf"agent-monitor\[{extra}\]"):
         importlib.import_module(f"monitor.integrations.{module}")
+
+
+def test_a_version_without_conversations_is_named_with_the_one_that_has_them(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "pydantic_ai.conversation_store", None)
+    monkeypatch.delitem(sys.modules, "monitor.integrations.pydantic_ai_conversations", raising=False)
+    with pytest.raises(ConfigError, match=r"conversations need pydantic-ai-slim 2\.66 or newer, and .* is installed"):
+        importlib.import_module("monitor.integrations.pydantic_ai_conversations")

@@ -92,6 +92,14 @@ class ContentRepetition:
         self._call = ""
         self.feed = self._made("text").feed
 
+    def options(self) -> dict[str, Any]:
+        """The options that make the detector again."""
+        return {
+            **dict(zip(("chant", "tail", "recurrence", "counted"), self._rules, strict=True)),
+            "channels": self._watched,
+            "name": self.name,
+        }
+
     def feed_of(self, channel: Channel) -> TextFeed | None:
         """Where the channel's next text goes. Arguments are fed by `observe` alone, which knows the
         call.

@@ -1,0 +1,84 @@
+"""Which session is meant: a name, an id, a part of either, or a file. And where sessions are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+from monitor.errors import ConfigError, StoreError
+from monitor.sessions import ENDING, SessionReader, default_folder, sessions_in
+
+
+def complete(incomplete: str) -> list[str]:
+    """Names of sessions that begin like this, for the shell."""
+    return [one.name for one in sessions_in(default_folder()) if one.name.startswith(incomplete)]
+
+
+FolderOption: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--folder",
+        metavar="FOLDER",
+        help="Where the sessions are; otherwise AGENT_MONITOR_SESSIONS, or the user's folder for state.",
+    ),
+]
+JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+SessionArgument: TypeAlias = Annotated[
+    str,
+    typer.Argument(
+        metavar="SESSION", help="Its name, its id or a part of either, or its file.", autocompletion=complete
+    ),
+]
+SessionsArgument: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="SESSION...", help="Their names, ids or files.", autocompletion=complete),
+]
+
+
+def found_file(given: str, folder: Path | None) -> Path:
+    """The file that `given` means. Raises `ConfigError` if it means no session, or several."""
+    if given.endswith(ENDING) or "/" in given:
+        if not Path(given).is_file():
+            raise ConfigError(f"there is no session {given}")
+        return Path(given)
+    there = sessions_in(folder or default_folder())
+    matching = [one.path for one in there if one.name == given] or [one.path for one in there if given in one.name]
+    if not matching:
+        matching = [one.path for one in there if _has_id(one.path, given)]
+    if len(matching) == 1:
+        return matching[0]
+    if not matching:
+        raise ConfigError(f"there is no session {given!r} in {folder or default_folder()}")
+    names = ", ".join(one.stem for one in matching[:5])
+    raise ConfigError(f"{given!r} means {len(matching)} sessions: {names}{', ...' if len(matching) > 5 else ''}")  # noqa: PLR2004 - enough to see
+
+
+def _has_id(path: Path, part: str) -> bool:
+    try:
+        with SessionReader(path) as session:
+            return part in session.id
+    except StoreError:
+        return False
+
+
+def new_file(name: str, folder: Path | None) -> Path:
+    """The file of a new session with this name. Its folder is made."""
+    if not name or Path(name).name != name or name.startswith("."):
+        raise ConfigError(f"{name!r} is no name for a session: it becomes the name of a file")
+    where = folder or default_folder()
+    where.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return where / f"{name}{ENDING}"
+
+
+def session_file(given: str) -> Path:
+    """The file that `--session` means: it may be there, or be made."""
+    path = Path(given)
+    if given.endswith(ENDING) or "/" in given:
+        if path.suffix != ENDING or not path.absolute().parent.is_dir():
+            raise ConfigError(
+                f"--session {given}: give a name, or a file that ends with {ENDING} in a folder that exists"
+            )
+        return path
+    return new_file(given, None)

@@ -1,0 +1,132 @@
+"""The parts of a core as JSON data, and the same parts made from it again. What only a program can
+make (a function, a class of the caller's) is named, and has to be given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import monitor.detectors
+from monitor._util.codec import to_plain
+from monitor._util.options import made_again, options_of
+from monitor.budget import Budget
+from monitor.conditions.base import Condition, condition_from_dict
+from monitor.context.window import Window
+from monitor.detectors.base import Detector
+from monitor.errors import ConfigError
+from monitor.goal.recorded import RecordedGoal, described_goal
+from monitor.policy import Ladder, ObserveOnly, Policy, StopAtFirstLoop
+from monitor.usage import Price
+from monitor.verdicts import LastTurn
+
+_POLICIES: Mapping[str, type[Policy]] = {cls.__name__: cls for cls in (Ladder, ObserveOnly, StopAtFirstLoop)}
+
+
+def members_of(budgets: Sequence[Budget]) -> tuple[Budget, ...]:
+    """The budgets, and those that they are shares of, each once."""
+    return tuple(dict.fromkeys(member for budget in budgets for member in budget.chain))
+
+
+def described(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a `RunCore` that decide, as JSON data."""
+    goal, last = options.get("goal"), options.get("last_turn")
+    return {
+        "stop_when": _condition(options.get("stop_when")),
+        "detectors": [_part(one, one.name) for one in options.get("detectors", ())],
+        "policy": _part(options["policy"], type(options["policy"]).__name__),
+        "budgets": _budgets(options.get("budgets", ())),
+        "price": to_plain(options.get("price")),
+        "window": to_plain(options.get("window")),
+        "last_turn": last and {"text": last.text, "tools": last.tools, "seconds": last.seconds, "after": [*last.after]},
+        "keep_text_chars": options.get("keep_text_chars"),
+        "goal": goal and described_goal(goal),
+        "cuts": options.get("cuts", False),
+        "supervised": options.get("supervised", False),
+        "nested": options.get("parent") is not None,
+    }
+
+
+def _condition(condition: Condition | None) -> dict[str, Any] | None:
+    if condition is None:
+        return None
+    try:
+        return condition.to_dict()
+    except ConfigError:
+        return {"unknown": condition.name}
+
+
+def _part(part: object, name: str) -> dict[str, Any]:
+    known = {**_detectors(), **_POLICIES}.get(type(part).__name__) is type(part)
+    options = options_of(part) if known else None
+    return {"unknown": name} if options is None else {"class": type(part).__name__, "options": options}
+
+
+def _detectors() -> dict[str, Any]:
+    return {name: getattr(monitor.detectors, name) for name in monitor.detectors.__all__}
+
+
+def _budgets(budgets: Sequence[Budget]) -> dict[str, Any]:
+    members = members_of(budgets)
+    return {
+        "members": [[one.tokens, one.usd, one.spent_tokens, one.spent_usd] for one in members],
+        "chains": [[members.index(one) for one in budget.chain] for budget in budgets],
+    }
+
+
+class NotRecorded(ConfigError):
+    """A part of a recorded run can be made only by a program."""
+
+
+def condition_again(data: Mapping[str, Any] | None) -> Condition | None:
+    """The condition. Raises `NotRecorded`."""
+    if data is None:
+        return None
+    if (name := data.get("unknown")) is not None:
+        raise NotRecorded(f"the limit {name} is Python code, which is not on record: give stop_when=")
+    return condition_from_dict(data)
+
+
+def detectors_again(data: Sequence[Mapping[str, Any]]) -> list[Detector]:
+    """The detectors. Raises `NotRecorded`."""
+    return [_again(one, _detectors(), "detector", "detectors=") for one in data]
+
+
+def policy_again(data: Mapping[str, Any]) -> Policy:
+    """The policy. Raises `NotRecorded`."""
+    policy: Policy = _again(data, _POLICIES, "policy", "policy=")
+    return policy
+
+
+def _again(data: Mapping[str, Any], known: Mapping[str, Callable[..., Any]], what: str, option: str) -> Any:
+    if (name := data.get("unknown")) is not None:
+        raise NotRecorded(f"the {what} {name} is Python code, which is not on record: give {option}")
+    cls: Any = known.get(data["class"])
+    if cls is None:
+        raise NotRecorded(f"the {what} {data['class']} is not known to this version: give {option}")
+    return made_again(cls, data["options"])
+
+
+def others_again(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The other options of a `RunCore`."""
+    price, window, last = data["price"], data["window"], data["last_turn"]
+    return {
+        "budgets": _budgets_again(data["budgets"]),
+        "price": price and made_again(Price, price),
+        "window": window and made_again(Window, window),
+        "last_turn": last and LastTurn(last["text"], last["tools"], seconds=last["seconds"], after=last["after"]),
+        "keep_text_chars": data["keep_text_chars"],
+        "goal": data["goal"] and RecordedGoal(data["goal"]),
+        "cuts": data["cuts"],
+        "supervised": data["supervised"],
+    }
+
+
+def _budgets_again(data: Mapping[str, Any]) -> list[Budget]:
+    members = [Budget(tokens=tokens, usd=usd) for tokens, usd, _, _ in data["members"]]
+    for member, (_, _, tokens, usd) in zip(members, data["members"], strict=True):
+        member.spent_tokens, member.spent_usd = tokens, usd
+    budgets = [members[chain[0]] for chain in data["chains"]]
+    for budget, chain in zip(budgets, data["chains"], strict=True):
+        budget.chain = tuple(members[one] for one in chain)
+    return budgets
