@@ -118,12 +118,6 @@ class Journal:
             self._step.requests += requests
             self._added += 1
 
-    def add_answers(self, answers: Sequence[ApprovalAnswer]) -> None:
-        """Answers to questions of an earlier process."""
-        if answers:
-            self._step.answers += answers
-            self._added += 1
-
     def add_event(self, event: Event) -> int:
         """An event. Returns its number."""
         self._step.events.append(event)

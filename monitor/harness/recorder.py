@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from monitor.calls import ApprovalAnswer, ApprovalRequest, CallRecord
+from monitor.calls import CallRecord
 from monitor.compaction.pinned import head_of_messages
 from monitor.context.history import Committed, History
 from monitor.context.turns import COMPACTION
@@ -107,8 +107,6 @@ class Recorder:
         self._children: dict[int, RunRecord] = {}
         """The runs of compactions that are under way."""
         self.journal: Journal = Journal(store, run=record.id, branch=self.branch, turn=turn, tape=tape)
-        self.open: list[ApprovalRequest] = []
-        """Questions of the run that had no answer when it was taken up."""
 
     @property
     def run(self) -> str:
@@ -121,21 +119,11 @@ class Recorder:
             self.journal.add_run(self._child(event))
         if isinstance(event, CompactionFinished):
             self._compacted = event
-        if isinstance(event, ApprovalAnswered):
-            self._answered(event.answer)
         if isinstance(event, NOT_STORED):
             return 0
         if self._tape is not None:
             self._tape.stores()
         return self.journal.add_event(event)
-
-    def _answered(self, answer: ApprovalAnswer) -> None:
-        """An answer is for each open question about the same action."""
-        same = [
-            one for one in self.open if one.id == answer.id or (answer.bound_to and one.bound_to == answer.bound_to)
-        ]
-        self.journal.add_answers([replace(answer, id=one.id) for one in same if one.id != answer.id])
-        self.open = [one for one in self.open if one not in same]
 
     def is_early(self, event: Event) -> bool:
         """Whether `event` may be handed out before it is stored: it announces no effect, or an

@@ -23,7 +23,7 @@ from monitor.harness.recorder import Recorder, same_reply
 from monitor.messages import AssistantMessage, Message, Text, UserMessage
 from monitor.outcome import Outcome
 from monitor.sessions.nodes import Node, NodeKind, Said, edit_of, said_of
-from monitor.sessions.records import RunRecord
+from monitor.sessions.records import RunRecord, RunState
 from monitor.sessions.store import SessionStore
 from monitor.sessions.tree import ACTIVE, Context
 
@@ -65,6 +65,8 @@ class RunSession:
         self._first = first
         self._may_go_on = may_go_on
         self._resumed = resumed
+        self._counts_on = resumed and record.state is not RunState.ENDED
+        """A run that had ended, e.g. by a limit, is wanted to go on: its limits count anew."""
         self._writes = False
 
     async def begin(self, goal: Goal, calls: Calls) -> Past | None:
@@ -80,7 +82,7 @@ class RunSession:
             self._writes = True
         try:
             await self.recorder.journal.open()
-            past = await past_in(store, self.recorder.run) if self._resumed else None
+            past = await past_in(store, self.recorder.run) if self._counts_on else None
             await self._begin(goal, calls)
         except BaseException:
             self._leave()
@@ -117,8 +119,6 @@ class RunSession:
         if self._tape is not None:
             lives = sum(isinstance(one.event, RunStarted) for one in await store.events(run))
             self._tape.note(LIFE, number=lives)
-        asked = [one.request for one in await store.approvals(only_open=True)]
-        self.recorder.open = [one for one in asked if one.run == run]
         path = await store.active_path(self.recorder.branch)
         said = _said_in([node for node in path if node.run == run])
         results = {one.id: one for one in _results_in(said)}

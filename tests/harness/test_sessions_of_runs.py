@@ -467,8 +467,6 @@ async def test_a_run_that_waits_for_an_approval_survives_its_process(tmp_path: P
         model = ScriptedModel("Deleted.")
         last = await monitor.Supervisor(model, approver=approver, **options).resume(store)
         assert (last.ok, effects) == (True, ["x"])
-        answers = [one.answer and one.answer.decision for one in await store.approvals()]
-        assert answers == ["approved"] * 2  # it was asked twice about the same call
         (reply,) = [one for one in model.requests[0].messages if isinstance(one, AssistantMessage)]
         assert [result.text for result in reply.results] == ["found x", "deleted x"]
         assert [one.state for one in await store.calls()] == [CallState.DONE] * 2
