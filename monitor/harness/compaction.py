@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, Final, get_args
 
-from monitor._util.checks import check_part, check_parts, is_whole
+from monitor._util.checks import check_part, is_whole
 from monitor.adapters.forms import to_form
 from monitor.compaction.pinned import PinnedFacts, recognised
 from monitor.compaction.preset import Preset
@@ -21,12 +21,13 @@ from monitor.context.repairs import repair
 from monitor.context.tokens import ContextMeter
 from monitor.context.window import NEVER_FULL, Window, window_of
 from monitor.errors import ConfigError
+from monitor.harness.awaited import fan_out
 from monitor.harness.compactor import Compactor
 from monitor.harness.streams.clock import Clock, SystemClock
 from monitor.messages import Message
 from monitor.models import Model, ToolSpec
 from monitor.reasons import PRESSING, CompactionReason
-from monitor.sinks.base import EventSink, FanOut
+from monitor.sinks.base import Sink, checked_sinks
 from monitor.usage import AskCost
 
 CLOSE_GRACE_S = 2.0
@@ -69,7 +70,7 @@ class Compaction(Preset):
         facts: PinnedFacts | None = None,
         reason: CompactionReason | str = CompactionReason.MANUAL,
         form: Form | None = None,
-        sinks: Sequence[EventSink] = (),
+        sinks: Sequence[Sink] = (),
         clock: Clock | None = None,
     ) -> CompactionResult:
         """Make `messages` smaller, for a loop that the caller writes. They may be the messages of
@@ -95,6 +96,7 @@ class Compaction(Preset):
         if form is not None and form not in get_args(Form):
             raise ConfigError(f"form is one of {', '.join(get_args(Form))}, not {form!r}")
         history, run = History(recognised(tuple(messages))), _Alone(clock or SystemClock())
+        fan, awaited = fan_out(checked_sinks(sinks), CLOSE_GRACE_S)
         compactor = Compactor(
             self,
             history,
@@ -102,7 +104,7 @@ class Compaction(Preset):
             window=window_of(model.name if model is not None else None, config=window),
             meter=ContextMeter(history, instructions=instructions, tools=tools),
             run=run,
-            emit=FanOut(check_parts("sinks", sinks, "emit")).emit,
+            emit=fan.emit,
             facts=lambda: facts or PinnedFacts(),
             clock=run.clock,
             close_grace_s=CLOSE_GRACE_S,
@@ -114,6 +116,7 @@ class Compaction(Preset):
             return await compactor.compact(reason)
         finally:
             await compactor.close()
+            await awaited.close()
 
     async def shorten(
         self,
@@ -126,7 +129,7 @@ class Compaction(Preset):
         tools: Sequence[ToolSpec] = (),
         facts: PinnedFacts | None = None,
         reason: CompactionReason | str = CompactionReason.CEILING,
-        sinks: Sequence[EventSink] = (),
+        sinks: Sequence[Sink] = (),
         clock: Clock | None = None,
     ) -> tuple[list[dict[str, Any]], CompactionResult]:
         """Read `history` in the form of a provider, in any state, repair it, compact it, and return

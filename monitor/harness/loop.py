@@ -198,11 +198,11 @@ class TurnLoop:
             adapter=adapter_of(model),
             close_grace_s=supervisor.close_grace_s,
             index=index,
-            listener=self._heard if self._delivery.streams else None,
+            listener=self._heard if self._delivery.wants_chunks else None,
         )
 
     def _heard(self, chunk: Chunk) -> None:
-        self._delivery.queue.append(ChunkReceived(self._at(), self._core.turns, chunk))
+        self._delivery.chunk(ChunkReceived(self._at(), self._core.turns, chunk))
 
     def _after_call(self, turn: Turn) -> None:
         if turn.number and self._context.after_call(turn, several=self._delivery.retried_inside):

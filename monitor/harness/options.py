@@ -30,7 +30,7 @@ from monitor.messages import Message
 from monitor.models import Model, Retries, ToolChoice
 from monitor.policy import Ladder, Policy
 from monitor.sessions.store import SessionStore
-from monitor.sinks.base import EventSink
+from monitor.sinks.base import Sink, checked_sinks
 from monitor.tools.approval import Approval, Approver, AskFunction, Mode, approval_of
 from monitor.tools.artifact_tools import READ, ArtifactTools
 from monitor.tools.artifacts import ArtifactStore
@@ -55,6 +55,7 @@ class RunOptions:
         self,
         model: Model,
         *,
+        agent: str = "",
         instructions: str | None = None,
         variables: Mapping[str, object] | None = None,
         tools: Sequence[Callable[..., Any] | Tool | Toolset] = (),
@@ -85,13 +86,11 @@ class RunOptions:
         window: Window | int | None = None,
         compaction: Compaction | None = _DEFAULT,
         history: Sequence[RawMessage | Message] = (),
-        sinks: Sequence[EventSink] = (),
+        sinks: Sequence[Sink] = (),
         clock: Clock | None = None,
         keep_text_chars: int | None = KEEP_TEXT_CHARS,
         close_grace_s: float | None = CLOSE_GRACE_S,
     ) -> None:
-        if isinstance(model, str):
-            raise ConfigError(f"model: {model!r} is a name; write monitor.model({model!r})")
         check_part("model", model, "stream")
         self.limits_given: bool = stop_when is not _DEFAULT
         """Whether `stop_when` was given. `None` counts as given: it means no limit."""
@@ -110,6 +109,8 @@ class RunOptions:
         check_kind("model_settings", model_settings, Mapping, "a dict")
         compaction = DEFAULT if compaction is _DEFAULT else compaction
         check_kind("compaction", compaction, Compaction, "one such as monitor.Compaction.opencode(), or None")
+        check_kind("agent", agent, str, "a name")
+        self.agent = agent
         self.model = model
         self.form: Form | None = form_of(model)
         self.outputs: Outputs | None = Outputs(outputs) if outputs is not None else None
@@ -140,7 +141,7 @@ class RunOptions:
         self.model_settings: dict[str, Any] = dict(model_settings or {})
         self.window: Window = window_of(model.name, config=window)
         self.compaction = compaction
-        self.sinks: Sequence[EventSink] = check_parts("sinks", sinks, "emit")
+        self.sinks: Sequence[Sink] = checked_sinks(sinks)
         self.clock: Clock = clock_of(clock)
         self.keep_text_chars = keep_text_chars
         self.close_grace_s: float = float("inf") if close_grace_s is None else close_grace_s

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import copy
 import threading
+import time
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -39,10 +40,7 @@ from monitor.context.raw import RawMessage
 from monitor.core.run import RunCore
 from monitor.detectors import default_detectors
 from monitor.errors import ConfigError
-from monitor.events import (
-    Event,
-    HistoryRepaired,
-)
+from monitor.events import Envelope, Event, HistoryRepaired, RunIdentity
 from monitor.goal.goal import Goal
 from monitor.harness.calls import Calls
 from monitor.harness.checks import ending_by, must_know_price
@@ -114,6 +112,8 @@ class Caller:
     """The supervisor of the calling run, then that of its own caller, and so on."""
     wake: Callable[[], None]
     """Makes the calling run check at once whether it must end."""
+    delivery: Delivery
+    """Its sinks and its reader, who get the events of the nested run as well."""
     run_id: str = ""
     session: SessionStore | None = None
     called: set[Run] = field(default_factory=set)
@@ -135,12 +135,14 @@ class Run:
         session: SessionStore | None = None,
         caller: Caller | None = None,
         as_tool: str = "",
+        as_call: str | None = None,
         run_id: str | None = None,
         resumed: RunRecord | None = None,
     ) -> None:
         """`history`, `session`: replace the supervisor's own. `caller`: the run that calls this run
-        as the tool `as_tool`, if any. `run_id`: of a run that goes on in another process; by
-        default a new one. `resumed`: the run of the session that goes on, without another task.
+        as the tool `as_tool`, if any; `as_call`: the id of that call. `run_id`: of a run that goes
+        on in another process; by default a new one. `resumed`: the run of the session that goes on,
+        without another task.
         """
         if resumed is None and not isinstance(task, str | UserMessage):
             raise ConfigError(f"the task is a text or a UserMessage, not {task!r}")
@@ -151,7 +153,13 @@ class Run:
         self._caller = caller
         self._clock = caller.clock if caller is not None else supervisor.clock
         self._now = self._clock.now
-        self._delivery = Delivery(supervisor.sinks, streams=streams)
+        self._delivery = Delivery(
+            supervisor.sinks,
+            streams=streams,
+            grace_s=supervisor.close_grace_s,
+            caller=caller.delivery if caller is not None else None,
+        )
+        self._agent, self._as_call = supervisor.agent or as_tool, as_call
         self._emit = self._delivery.emit
         plan = supervisor.plan.fresh() if supervisor.plan is not None else None
         outputs = supervisor.outputs.fresh() if supervisor.outputs is not None else None
@@ -184,7 +192,7 @@ class Run:
         if store is None and caller is not None and supervisor.calls.ledger is None:
             store = caller.session
         self.as_caller: Caller = Caller(
-            self._core, self._clock, budgets, supervisors, self._wake, run_id=self.id, session=store
+            self._core, self._clock, budgets, supervisors, self._wake, self._delivery, run_id=self.id, session=store
         )
         first = [] if task is None else [_said_by_others(task)]
         given = supervisor.given if history is None else supervisor.taken_in(history)
@@ -198,7 +206,7 @@ class Run:
         if store is not None:
             self._session = RunSession(
                 store,
-                resumed or _record_of(self.id, said, caller, as_tool),
+                resumed or _record_of(self.id, said, caller, self._agent),
                 self._history,
                 outgoing,
                 reply=self._reply,
@@ -351,6 +359,7 @@ class Run:
         self._thread = threading.get_ident()
         if self._caller is not None:
             self._caller.called.add(self)
+        self._delivery.identity = self._identity()
         self._core.begin(self._now())
         if self._session is not None:
             try:
@@ -359,6 +368,7 @@ class Run:
                 self._phase = "error"
                 if self._caller is not None:
                     self._caller.called.discard(self)
+                await self._delivery.close()
                 raise
         self._driver = self._loop.drive()
         return self
@@ -390,6 +400,22 @@ class Run:
         return self
 
     async def __anext__(self) -> Event:
+        while isinstance(event := await self._next(), Envelope):
+            pass  # of a nested run; `envelopes` was called before, and is not read any more
+        return event
+
+    def envelopes(self) -> AsyncIterator[Envelope]:
+        """Read the run with the runs that it calls as tools: their events, each with whose it is.
+        Read either this or the run itself.
+        """
+        self._delivery.nested = True
+        return _Envelopes(self)
+
+    async def _enveloped(self) -> Envelope:
+        return self._delivery.enveloped(await self._next())
+
+    async def _next(self) -> Event | Envelope:
+        """The next event of this run, or the next envelope of a nested run."""
         if self._driver is None:
             raise ConfigError("enter the run before reading it: async with supervisor.stream(task) as run")
         if self._at_work:
@@ -450,11 +476,28 @@ class Run:
             self._caller.wake()
 
     async def _store_end(self) -> None:
-        """Write the end of the run into its session."""
+        """Write the end of the run into its session, and let the sinks that wait catch up."""
         session, self._session = self._session, None
-        if session is not None:
-            with anyio.move_on_after(self._supervisor.close_grace_s, shield=True):
-                await session.end(self.outcome)
+        try:
+            if session is not None:
+                with anyio.move_on_after(self._supervisor.close_grace_s, shield=True):
+                    await session.end(self.outcome)
+        finally:
+            await self._delivery.close()
+
+    def _identity(self) -> RunIdentity:
+        """Who this run is, from now on."""
+        caller, began_s = self._caller, time.time()
+        above = caller.delivery.identity if caller is not None else None
+        return RunIdentity(
+            run=self.id,
+            root=above.root if above is not None else self.id,
+            parent=above.run if above is not None else None,
+            call=self._as_call,
+            agent=self._agent,
+            model=self._supervisor.model.name,
+            began_s=began_s,
+        )
 
     def _reply(self) -> AssistantMessage | None:
         """The message that the model has just made, without results."""
@@ -472,10 +515,23 @@ class Run:
         self._emit(HistoryRepaired(self._core.at(self._now()), self._core.turns, repairs, problems))
 
 
-def _record_of(id: str, task: str, caller: Caller | None, as_tool: str) -> RunRecord:
+class _Envelopes:
+    """The events of a run and of its nested runs, as an iterator."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Envelope:
+        return await self._run._enveloped()  # noqa: SLF001 - of the same file
+
+
+def _record_of(id: str, task: str, caller: Caller | None, agent: str) -> RunRecord:
     if caller is None:
-        return RunRecord(id=id, data={TASK: task})
-    return RunRecord(id=id, parent_run=caller.run_id, agent=as_tool, purpose=SUBAGENT, data={TASK: task})
+        return RunRecord(id=id, agent=agent, data={TASK: task})
+    return RunRecord(id=id, parent_run=caller.run_id, agent=agent, purpose=SUBAGENT, data={TASK: task})
 
 
 def _words(task: str | UserMessage | None) -> str:

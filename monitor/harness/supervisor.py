@@ -38,6 +38,8 @@ class Supervisor(RunOptions):
 
     - `model`: e.g. `monitor.model("google:gemini-2.5-flash")`. `model_settings` are passed to the
       provider unchanged.
+    - `agent`: a name for the envelopes of its events, such as `"researcher"`. A run that is called
+      as a tool is named like the tool, unless it has a name.
     - `instructions`: the system prompt, in which `${name}` is filled in from `variables`.
     - `tools`: Python functions, `monitor.tool`s, toolsets, other supervisors' `as_tool()`.
     - `outputs`: what the run must emit, as a dict of types or a pydantic model class.
@@ -191,7 +193,15 @@ class _Subagent:
         if not isinstance(task, str) or not task.strip() or set(arguments) != {"task"}:
             raise ToolError("give one argument, task: a text that says what to do")
         caller = context.run.as_caller if isinstance(context.run, Run) else None
-        outcome = await _ended(Run(self._supervisor, task, streams=False, caller=caller, as_tool=self.spec.name))
+        run = Run(
+            self._supervisor,
+            task,
+            streams=False,
+            caller=caller,
+            as_tool=self.spec.name,
+            as_call=context.call.id if caller is not None else None,
+        )
+        outcome = await _ended(run)
         if not outcome.ok:
             emitted = f" Emitted before that: {_as_json(outcome.emitted)}" if outcome.emitted else ""
             raise ToolError(f"the subagent did not reach its goal: {outcome.reason.value}: {outcome.detail}.{emitted}")

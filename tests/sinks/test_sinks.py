@@ -24,6 +24,7 @@ from monitor.events import (
     Event,
     HistoryRepaired,
     LimitWarning,
+    RunIdentity,
     RunStarted,
     RunTerminated,
     SinkFailed,
@@ -38,7 +39,7 @@ from monitor.messages import Repair, RepairKind
 from monitor.models import ErrorKind, ModelError
 from monitor.outcome import Outcome, Turn
 from monitor.reasons import CompactionFailure, CompactionReason, TerminateReason
-from monitor.sinks import EventSink, FanOut, JsonlSink, LogSink, MemorySink
+from monitor.sinks import FanOut, JsonlSink, LogSink, MemorySink, Sink
 from monitor.usage import AskCost
 from monitor.verdicts import Detection, Evidence, Stop
 
@@ -65,8 +66,12 @@ class Failing:
         self.events.append(event)
 
 
-def through(*sinks: EventSink) -> None:
+IDENTITY = RunIdentity(run="r1", root="r1", agent="reviewer", model="openai:m", began_s=1_000.0)
+
+
+def through(*sinks: Sink) -> None:
     fan = FanOut(sinks)
+    fan.identity = IDENTITY
     for event in RUN:
         fan.emit(event)
 
