@@ -112,6 +112,8 @@ class _AwaitedEnvelopes(_Awaited):
 class Awaited:
     """The asynchronous sinks of one run."""
 
+    __slots__ = ("_sinks",)
+
     def __init__(self, sinks: Sequence[_Awaited]) -> None:
         self._sinks = sinks
 
@@ -130,6 +132,9 @@ class Awaited:
             await sink.close()
 
 
+_NONE: Final = Awaited(())
+
+
 def fan_out(
     sinks: Sequence[Any],
     grace_s: float,
@@ -142,6 +147,8 @@ def fan_out(
     `above`: the sinks that a nested run has from its caller, as the caller's `FanOut` has them.
     `emit`: passes on a `SinkFailed`; by default to the sinks alone.
     """
+    if not sinks and not above:
+        return FanOut((), emit=emit), _NONE
     known = [getattr(sink, "behind", sink) for sink in above]
     made = [
         _Awaited.of(sink, grace_s) if is_async(sink) else sink

@@ -106,7 +106,6 @@ class Guard:
         "_judges",
         "_limited",
         "_named",
-        "_outcome",
         "_seen",
         "_sinks",
         "_started",
@@ -180,22 +179,18 @@ class Guard:
         self._limited = stop_when is not None or budget is not None
         self._started: tuple[str, ...] = ()
         self._entered = False
-        self._outcome: Outcome | None = None
         self._streams = Streams(
             self._core,
             clock=self._clock,
             close_grace_s=grace_s,
             awaited=awaited,
             seen=self._seen,
-            outcome=lambda: self.outcome,
         )
 
     @property
     def outcome(self) -> Outcome:
         """How the run ended. Reading it before the block is left raises `ConfigError`."""
-        if self._outcome is None:
-            raise ConfigError("the outcome is known when the block of the run has been left")
-        return self._outcome
+        return self._streams.ended()
 
     async def __aenter__(self) -> Self:
         self._begin()
@@ -245,10 +240,10 @@ class Guard:
 
     def _end(self, ending: Stop | None, error: BaseException | None) -> None:
         self._streams.open = False
-        self._outcome = self._core.terminate(self._clock.now(), ending, error)
+        self._streams.outcome = self._core.terminate(self._clock.now(), ending, error)
 
     def __del__(self) -> None:
-        if getattr(self, "_entered", False) and self._outcome is None:
+        if getattr(self, "_entered", False) and self._streams.outcome is None:
             warnings.warn(
                 "a Guard was dropped without being closed; use 'async with'", ResourceWarning, source=self, stacklevel=2
             )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
@@ -41,15 +40,14 @@ class Streams:
         close_grace_s: float,
         awaited: Awaited,
         seen: Seen,
-        outcome: Callable[[], Outcome],
     ) -> None:
-        """`outcome`: how the run ended."""
         self.core = core
         self.clock = clock
         self.close_grace_s = close_grace_s
         self.awaited = awaited
         self.seen = seen
-        self.outcome = outcome
+        self.outcome: Outcome | None = None
+        """How the run ended. `None`: it has not."""
         self.open = False
         """The block of the guard has been entered, and not left."""
         self.watched: Watched[Any] | WatchedSync[Any] | None = None
@@ -69,6 +67,12 @@ class Streams:
     def detach(self) -> None:
         """The running stream is over."""
         self.watched = None
+
+    def ended(self) -> Outcome:
+        """How the run ended. `ConfigError`: it has not."""
+        if self.outcome is None:
+            raise ConfigError("the outcome is known when the block of the run has been left")
+        return self.outcome
 
     def wake(self) -> None:
         """Make a pending read check whether the run must end. From any thread."""
@@ -107,7 +111,7 @@ class WatchedSync(_Reply[T], SyncStream[T]):
     @property
     def outcome(self) -> Outcome:
         """How the run ended. Reading it before the run's block is left raises `ConfigError`."""
-        return self._streams.outcome()
+        return self._streams.ended()
 
     def __enter__(self) -> Self:
         self._index = self._streams.attach(self)

@@ -10,7 +10,6 @@ import inspect
 import logging
 import time
 import uuid
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -111,13 +110,14 @@ class FanOut:
 
     def __init__(self, sinks: Sequence[Any], *, emit: Callable[[Event], None] | None = None) -> None:
         """`emit`: passes on a `SinkFailed`; by default to the other sinks alone."""
-        listening = _listening.get()
-        given = (*sinks, *[sink for sink in listening if all(sink is not given for given in sinks)])
-        self._told: tuple[_Told, ...] = tuple(_of_one_run(sink) for sink in given)
+        given = tuple(sinks)
+        if listening := _listening.get():
+            given = (*given, *[sink for sink in listening if all(sink is not one for one in given)])
+        self._told: tuple[_Told, ...] = tuple(_of_one_run(sink) for sink in given) if given else ()
         self._emit = emit or self.emit
         self._identity: RunIdentity | None = None
         self._telling = self._over = False
-        self._late: deque[tuple[Event, int]] = deque()
+        self._late: list[tuple[Event, int]] | None = None
         self.seq: int = 0
         """The number of the newest event."""
 
@@ -151,13 +151,15 @@ class FanOut:
         if not self._told:
             return
         if self._telling:  # a sink did something of which there is news: it comes after this event
-            self._late.append((event, self.seq))
+            self._late = [*(self._late or ()), (event, self.seq)]
             return
         self._telling = True
         try:
             self._tell(event, self.seq)
             while self._late:
-                self._tell(*self._late.popleft())
+                late, self._late = self._late, None
+                for one in late:
+                    self._tell(*one)
         finally:
             self._telling = False
 
