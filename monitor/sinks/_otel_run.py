@@ -58,7 +58,8 @@ class RunSpans(SpansBeside):
             known = _RUNS.get((envelope.run, self.shared.target))
             if envelope.parent is not None and known is not None and known.shared is not self.shared:
                 return  # the nested run has a sink of its own that makes the same spans
-            self._identify(envelope.identity)
+            above = _RUNS.get((envelope.parent or "", self.shared.target))
+            self._identify(envelope.identity, nested=above is not None and above.shared is self.shared)
             _RUNS[envelope.run, self.shared.target] = self
         self.emit(envelope.event)
 

@@ -130,11 +130,12 @@ class SpanMaker:
         self._provider, self._model = shared.provider, shared.model
         self._know_the_model()
 
-    def _identify(self, identity: RunIdentity) -> None:
-        """Say whose spans these are. What the sink was told holds for the outermost run."""
+    def _identify(self, identity: RunIdentity, *, nested: bool) -> None:
+        """Say whose spans these are. `nested`: the sink also makes the spans of the caller, and
+        what it was told holds for that one.
+        """
         shared = self.shared
         self._identity = identity
-        nested = identity.parent is not None
         self._agent = identity.agent or None if nested else shared.agent or identity.agent or None
         if nested:
             self._agent_id = self._agent_version = None
