@@ -45,6 +45,7 @@ __all__ = [
     "JudgeAsked",
     "JudgeFailed",
     "LastTurnStarted",
+    "Limit",
     "LimitWarning",
     "Nudged",
     "OutputEmitted",
@@ -77,6 +78,14 @@ __all__ = [
 
 
 @dataclass(slots=True, frozen=True)
+class Limit:
+    """A limit of a run, by the name that `LimitWarning.source` has."""
+
+    source: str
+    limit: float | int
+
+
+@dataclass(slots=True, frozen=True)
 class RunStarted:
     """The first event of every run."""
 
@@ -84,6 +93,10 @@ class RunStarted:
     detectors: tuple[str, ...]
     stop_when: str | None
     """The name of the condition. `None`: the run has none."""
+    limits: tuple[Limit, ...] = ()
+    """The limits that can be used up, of the condition and of the budgets. Empty in logs of older
+    versions.
+    """
 
 
 @dataclass(slots=True, frozen=True)

@@ -284,11 +284,7 @@ def run(  # noqa: PLR0917 - typer calls it by name
             raise ConfigError("--detectors and --no-detectors say different things; give one of them")
         chosen = settings_of(config, detectors, settings, policy, compaction)
         seconds = number_or_off(last_turn, "--last-turn")
-        screen = (
-            JsonLines(chunks=verbose)
-            if as_json
-            else ForPeople(console, verbose=verbose, priced=priced is not None, demo=demo)
-        )
+        screen = JsonLines(chunks=verbose) if as_json else ForPeople(console, verbose=verbose, price=priced, demo=demo)
         shown = Shown(screen)
         with _log(log) as sinks:
             sampled = demo and model is None and base_url is None
@@ -320,7 +316,6 @@ def run(  # noqa: PLR0917 - typer calls it by name
             screen.begin(supervisor, said)
             before = set(threading.enumerate())
             ended = anyio.run(partial(_driven, supervisor, said, shown, close))
-            screen.end(ended.outcome)
         code = exit_code(ended.outcome) if ended.code is None else ended.code
         _leave_stragglers(before, code)
         raise typer.Exit(code)
@@ -353,10 +348,11 @@ async def _driven(supervisor: monitor.Supervisor, task: str, shown: Shown, close
         async with supervisor.stream(task) as run:
             shown.abort = run.abort
             with _aborting(run.abort) as received:
-                async for event in run:
-                    shown.handed_out(event)
+                async for envelope in run.envelopes():
+                    shown.handed_out(envelope)
     finally:
         shown.flush()
+        shown.close()
         await close()
     if shown.failure is not None:
         raise shown.failure

@@ -24,7 +24,7 @@ from monitor.events import (
     event_codec,
 )
 from monitor.sinks import JsonlSink, MemorySink
-from monitor.testing import FakeClock, Pause, ScriptedModel, call
+from monitor.testing import FakeClock, ScriptedModel, Stall, call
 
 pytestmark = pytest.mark.anyio
 
@@ -216,7 +216,7 @@ async def test_news_that_a_sink_itself_causes_come_after_the_event_that_it_got()
 
 
 async def test_a_run_that_is_left_early_ends_the_envelopes_of_its_nested_runs():
-    slow = ScriptedModel(["I look. ", Pause(3_600), "never"], name="child:slow")
+    slow = ScriptedModel(["I look. ", Stall(), "never"], name="child:slow")
     tool = monitor.Supervisor(slow).as_tool(name="slow", description="Takes long.")
     memory = MemorySink()
     model = ScriptedModel([call("slow", task="look")], "done")
