@@ -71,13 +71,13 @@ def application(supervisor: monitor.Supervisor) -> Starlette:
 
 
 async def main() -> None:
-    """Serve, let a client read the first words and leave, and ask the model's server what it saw."""
+    """Serve, let a client read some words and leave, and ask the model's server what it saw."""
     with LocalOpenAI([[openai_steps.text("The sky is "), openai_steps.Stall()]]) as provider:
         client = openai.AsyncOpenAI(base_url=provider.base_url, api_key="none")
         supervisor = monitor.Supervisor(monitor.model("openai:local", client=client))
         server = uvicorn.Server(uvicorn.Config(application(supervisor), port=0, log_level="warning"))
         serving = asyncio.create_task(server.serve())
-        while not server.started:
+        while not server.started:  # noqa: ASYNC110 - uvicorn has no event for it
             await asyncio.sleep(0.01)
         port = server.servers[0].sockets[0].getsockname()[1]
 

@@ -67,7 +67,7 @@ async def serving(script: list[Any]) -> AsyncIterator[tuple[LocalOpenAI, Client,
         config = uvicorn.Config(EXAMPLE["application"](supervisor), port=0, log_level="warning", lifespan="off")
         server = uvicorn.Server(config)
         task = asyncio.create_task(server.serve())
-        while not server.started:
+        while not server.started:  # noqa: ASYNC110 - uvicorn has no event for it
             await asyncio.sleep(0)
         caller = Client(server.servers[0].sockets[0].getsockname()[1])
         await caller.ask()
@@ -81,7 +81,7 @@ async def serving(script: list[Any]) -> AsyncIterator[tuple[LocalOpenAI, Client,
 
 
 async def ended(memory: MemorySink) -> monitor.Outcome:
-    while not (memory.events and isinstance(memory.events[-1], RunTerminated)):
+    while not (memory.events and isinstance(memory.events[-1], RunTerminated)):  # noqa: ASYNC110 - a list
         await asyncio.sleep(0)
     return memory.events[-1].outcome
 
