@@ -683,14 +683,19 @@ ENVELOPE: Final = "envelope"
 """The key of the identity in the JSON form of an envelope, beside the fields of the event."""
 
 
+def without_envelope(data: Any) -> Any:
+    """The JSON of an event alone."""
+    if not isinstance(data, Mapping) or ENVELOPE not in data:
+        return data
+    return {key: value for key, value in data.items() if key != ENVELOPE}
+
+
 class EventCodec(Codec[Event]):
     """JSON for events. It also reads the JSON of envelopes, of which it takes the event."""
 
     def from_dict(self, data: Mapping[str, Any]) -> Event:
         """The event of `data`, which may be the JSON of an envelope."""
-        if isinstance(data, Mapping) and ENVELOPE in data:
-            data = {key: value for key, value in data.items() if key != ENVELOPE}
-        return super().from_dict(data)
+        return super().from_dict(without_envelope(data))
 
 
 event_codec: EventCodec = EventCodec(*EVENT_TYPES)

@@ -12,7 +12,7 @@ import uuid
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from monitor._util.checks import check_kind, check_part, check_parts
 from monitor._util.codec import text_of
@@ -39,7 +39,7 @@ from monitor.harness.streams.source import Source
 from monitor.harness.sync import SyncSource
 from monitor.harness.watched import Streams, Watched, WatchedSync
 from monitor.judges.base import Judge, as_judges
-from monitor.outcome import Outcome, Turn
+from monitor.outcome import Outcome, OutputT, Turn
 from monitor.policy import Policy, StopAtFirstLoop
 from monitor.reasons import TerminateReason
 from monitor.sinks.base import Sink, checked_sinks
@@ -54,7 +54,7 @@ _DEFAULT: Any = object()
 _ATTEMPTS = (TurnStarted, AttemptRetried)
 
 
-class Guard:
+class Guard(Generic[OutputT]):
     """One run. Enter the guard, watch each stream of your loop with `watch`, pass each result to
     `tool_result`, and call `check` before the next turn.
 
@@ -83,8 +83,9 @@ class Guard:
     - `policy`: what follows from a detection; by default a sure loop ends the run.
     - `judge`: a judge, or several, that look at the run from time to time, beside it. `task`: the
       user's request, which the judge reads.
-    - `outputs`: what the run must emit, as a dict of types or a pydantic model class. Offer
-      `guard.outputs.declare(sdk)` to the model, and let `guard.answer` carry out its calls.
+    - `outputs`: what the run must emit: a dict of types, a pydantic model class, a dataclass or a
+      TypedDict. Offer `guard.outputs.declare(sdk)` to the model, and let `guard.answer` carry out
+      its calls.
       `max_nudges`: how often `check` asks for missing outputs.
     - `budget`: tokens and money, shared by all runs with the same object. `prices`: the `Price` of
       the model, for `CostLimit` and budgets in US dollars.
@@ -125,7 +126,7 @@ class Guard:
         policy: Policy | None = None,
         judge: Judge | Sequence[Judge] | None = None,
         task: str | None = None,
-        outputs: Mapping[str, Any] | type | None = None,
+        outputs: type[OutputT] | Mapping[str, Any] | None = None,
         max_nudges: int | None = MAX_NUDGES,
         budget: Budget | None = None,
         prices: Price | None = None,
@@ -188,7 +189,7 @@ class Guard:
         )
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> Outcome[OutputT]:
         """How the run ended. Reading it before the block is left raises `ConfigError`."""
         return self._streams.ended()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, get_args
+from typing import Any, Generic, get_args
 
 from monitor._util.checks import check_kind, check_part, check_parts, is_finite
 from monitor.budget import Budget
@@ -28,6 +28,7 @@ from monitor.harness.streams.clock import Clock
 from monitor.judges.base import Judge, as_judges
 from monitor.messages import Message
 from monitor.models import Model, Retries, ToolChoice
+from monitor.outcome import OutputT
 from monitor.policy import Ladder, Policy
 from monitor.sessions.store import SessionStore
 from monitor.sinks.base import Sink, checked_sinks
@@ -46,7 +47,7 @@ from monitor.verdicts import LastTurn
 _DEFAULT: Any = object()
 
 
-class RunOptions:
+class RunOptions(Generic[OutputT]):
     """The options of a `Supervisor`, which documents them. Raises `ConfigError` for an invalid
     option.
     """
@@ -70,7 +71,7 @@ class RunOptions:
         result_bound: Bound | None = None,
         guidance: GuidanceFlag = True,
         notes: Sequence[Notes] = (),
-        outputs: Mapping[str, Any] | type | None = None,
+        outputs: type[OutputT] | Mapping[str, Any] | None = None,
         stop_when: Condition | None = _DEFAULT,
         budget: Budget | None = None,
         prices: Mapping[str, Price] | Price | None = None,

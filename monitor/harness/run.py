@@ -24,7 +24,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, S
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import Final, Literal, Self, TypeAlias
+from typing import Any, Final, Generic, Literal, Self, TypeAlias
 
 import anyio
 import anyio.from_thread
@@ -56,7 +56,7 @@ from monitor.harness.streams.clock import Clock
 from monitor.harness.streams.interrupt import Interruptible
 from monitor.harness.streams.wait import current_task
 from monitor.messages import AssistantMessage, Message, Repair, Text, UserMessage
-from monitor.outcome import Outcome
+from monitor.outcome import Outcome, OutputT
 from monitor.reasons import TerminateReason
 from monitor.sessions.records import SUBAGENT, RunRecord
 from monitor.sessions.store import SessionStore
@@ -116,18 +116,18 @@ class Caller:
     """Its sinks and its reader, who get the events of the nested run as well."""
     run_id: str = ""
     session: SessionStore | None = None
-    called: set[Run] = field(default_factory=set)
+    called: set[Run[Any]] = field(default_factory=set)
     """The nested runs of the calling run: its abort aborts them too."""
 
 
-class Run:
+class Run(Generic[OutputT]):
     """One run of a supervisor: an async iterator of its events, the last of which is
     `RunTerminated`.
     """
 
     def __init__(
         self,
-        supervisor: RunOptions,
+        supervisor: RunOptions[OutputT],
         task: str | UserMessage | None,
         *,
         streams: bool,
@@ -264,7 +264,7 @@ class Run:
         self._driver: AsyncGenerator[None, None] | None = None
         self._at_work = False  # a task is inside `_driver`
         self._seen_out: anyio.Event | None = None
-        self._outcome: Outcome | None = None
+        self._outcome: Outcome[OutputT] | None = None
 
     @property
     def phase(self) -> RunPhase:
@@ -274,7 +274,7 @@ class Run:
         return self._phase
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> Outcome[OutputT]:
         """How the run ended. Before the end, reading it raises `ConfigError`."""
         if self._outcome is None:
             raise ConfigError("the outcome is known when the run has ended")
@@ -518,7 +518,7 @@ class Run:
 class _Envelopes:
     """The events of a run and of its nested runs, as an iterator."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run[Any]) -> None:
         self._run = run
 
     def __aiter__(self) -> Self:

@@ -25,14 +25,16 @@ from monitor.harness.run import Run
 from monitor.harness.streams.wait import current_task
 from monitor.messages import Message, UserMessage
 from monitor.models import ToolSpec
-from monitor.outcome import Outcome
+from monitor.outcome import Outcome, OutputT
 from monitor.sessions.records import MAIN, RunState
 from monitor.sessions.store import SessionStore
 from monitor.tools.base import Tool, ToolContext, check_name
 
 
-class Supervisor(RunOptions):
+class Supervisor(RunOptions[OutputT]):
     """A description of runs: what they do, with which parts, and within which limits.
+
+    `Supervisor[Review]`, if `outputs=Review`: the `output` of its outcomes is a `Review`.
 
     What a run does:
 
@@ -42,7 +44,8 @@ class Supervisor(RunOptions):
       as a tool is named like the tool, unless it has a name.
     - `instructions`: the system prompt, in which `${name}` is filled in from `variables`.
     - `tools`: Python functions, `monitor.tool`s, toolsets, other supervisors' `as_tool()`.
-    - `outputs`: what the run must emit, as a dict of types or a pydantic model class.
+    - `outputs`: what the run must emit: a dict of types, a pydantic model class, a dataclass or a
+      TypedDict.
     - `notes`: texts behind the instructions, read when a run begins, such as
       `monitor.tools.NotesFile("AGENTS.md")`.
     - `guidance`: whether the guidance of a tool stands beside its first result. A function of the
@@ -100,7 +103,7 @@ class Supervisor(RunOptions):
         history: Sequence[RawMessage | Message] | None = None,
         session: SessionStore | None = None,
         run_id: str | None = None,
-    ) -> Outcome:
+    ) -> Outcome[OutputT]:
         """Drive one run to its end. Every end is an `Outcome`; a cancellation from outside is
         raised further.
 
@@ -111,7 +114,7 @@ class Supervisor(RunOptions):
         """
         return await _ended(Run(self, task, streams=False, history=history, session=session, run_id=run_id))
 
-    async def resume(self, session: SessionStore | None = None) -> Outcome:
+    async def resume(self, session: SessionStore | None = None) -> Outcome[OutputT]:
         """Go on with the newest run of `session` that has not ended: its process died, or it waits
         for an approval. `session`: by default the supervisor's own.
 
@@ -138,7 +141,7 @@ class Supervisor(RunOptions):
         history: Sequence[RawMessage | Message] | None = None,
         session: SessionStore | None = None,
         run_id: str | None = None,
-    ) -> Outcome:
+    ) -> Outcome[OutputT]:
         """`run` for a program without an event loop: one is made for the run, on asyncio.
 
         Raises `ConfigError` inside an event loop, which it would stop: use `await run(...)` there.
@@ -154,7 +157,7 @@ class Supervisor(RunOptions):
         history: Sequence[RawMessage | Message] | None = None,
         session: SessionStore | None = None,
         run_id: str | None = None,
-    ) -> Run:
+    ) -> Run[OutputT]:
         """One run, event by event:
         `async with supervisor.stream(task) as run: async for event in run`.
         """
@@ -208,7 +211,7 @@ class _Subagent:
         return outcome.text if outcome.output is None else _as_json(outcome.output)
 
 
-async def _ended(run: Run) -> Outcome:
+async def _ended(run: Run[OutputT]) -> Outcome[OutputT]:
     """Drive `run` to its end."""
     async with run:
         async for _ in run:

@@ -81,7 +81,8 @@ class SyncStream(OneStream[T]):
         try:
             if self._iterator is None:
                 self._iterator = self._open()
-            return next(self._iterator)
+            read: T = next(self._iterator)
+            return read
         except StopIteration:
             self._finished = True
         except ConfigError:

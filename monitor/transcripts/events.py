@@ -78,7 +78,7 @@ class EventLog:
             self._open[id] = _Open(name, self._names.get(parent or ""), model or "")
             if id is not None:
                 self._names[id] = name
-            return unfinished and unfinished.logged()
+            return unfinished.logged() if unfinished is not None else None
         run = self._open.get(id)
         if run is None:
             raise AdapterError(f"{record['type']}, and no run has started before it")
