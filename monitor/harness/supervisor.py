@@ -15,13 +15,12 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import anyio
-
 from monitor._util.codec import to_plain
 from monitor.context.raw import RawMessage
 from monitor.errors import ConfigError, ToolError
 from monitor.harness.options import RunOptions, checked_session
 from monitor.harness.run import Run
+from monitor.harness.streams.own_loop import run_in_own_loop
 from monitor.harness.streams.wait import current_task
 from monitor.messages import Message, UserMessage
 from monitor.models import ToolSpec
@@ -142,13 +141,14 @@ class Supervisor(RunOptions[OutputT]):
         session: SessionStore | None = None,
         run_id: str | None = None,
     ) -> Outcome[OutputT]:
-        """`run` for a program without an event loop: one is made for the run, on asyncio.
+        """`run` for a program without an event loop. All such runs of a thread share one loop of
+        asyncio, so a client may be used again.
 
         Raises `ConfigError` inside an event loop, which it would stop: use `await run(...)` there.
         """
         if current_task() is not None:
             raise ConfigError("run_sync would stop the event loop that is running: use 'await supervisor.run(...)'")
-        return anyio.run(partial(self.run, task, history=history, session=session, run_id=run_id))
+        return run_in_own_loop(partial(self.run, task, history=history, session=session, run_id=run_id))
 
     def stream(
         self,
