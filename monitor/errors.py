@@ -6,7 +6,12 @@
       AdapterError      a provider object or a recorded file cannot be read as a stream
       SourceFailed      a stream raised a cancellation that nobody had asked for
       RunFailed         raised on request only, by `Outcome.raise_for_reason()`
+      StoppedByGuard    a guard has ended a run inside another framework's loop
+      CompactionError   a compaction that was asked for could not be made
+        CompactionIneffective  it would not have made the history small enough
       StoreError        stored data cannot be read or written
+        ArtifactGone    no artifact has this reference
+        ArtifactsFull   a text is larger than the store of artifacts, or all in it is pinned
         SessionBusy         another owner has the session
         SessionLost         the session was taken from this owner, or its file was replaced
         SessionDamaged      the session's file is damaged, or is no session
@@ -23,9 +28,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from monitor.reasons import ToolErrorKind
+
+if TYPE_CHECKING:
+    from monitor.outcome import Turn
+    from monitor.verdicts import Stop
 
 __all__ = [
     "AdapterError",
@@ -40,6 +49,7 @@ __all__ = [
     "SessionTooNew",
     "SessionUnavailable",
     "SourceFailed",
+    "StoppedByGuard",
     "StoreError",
     "ToolError",
 ]
@@ -145,6 +155,26 @@ class MissingExtra(ConfigError):
 
     def __reduce__(self) -> tuple[type[MissingExtra], tuple[str, str]]:
         return type(self), (self.package, self.extra)
+
+
+class StoppedByGuard(MonitorError):
+    """The guard has ended the run inside a framework's loop.
+
+    Each integration raises a subclass that is also an error of its framework. `Guard.outcome` has
+    the whole account when the block of the guard has been left.
+    """
+
+    def __init__(self, stop: Stop, turn: Turn | None = None) -> None:
+        self.stop = stop
+        """The reason, with its evidence."""
+        self.turn = turn
+        """The model response that was cut: text, calls and usage as far as they came. `None`: the
+        run ended between two responses.
+        """
+        super().__init__(f"{stop.reason.value}: {stop.detail}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.stop, self.turn)
 
 
 class AdapterError(MonitorError):
