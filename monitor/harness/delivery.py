@@ -31,8 +31,8 @@ MOST_QUEUED: Final = 256
 class Delivery:
     """Queues the events of one run for its reader, if `streams`, and hands each to the sinks.
 
-    The sinks of a run that take envelopes get the events of its nested runs too, and so does its
-    reader, if the reader takes envelopes (`nested`).
+    A sink that takes envelopes gets the events of nested runs too. So does the reader, if the
+    reader takes envelopes (`nested`).
     """
 
     def __init__(self, sinks: Sequence[Any], *, streams: bool, grace_s: float, caller: Delivery | None = None) -> None:

@@ -49,7 +49,7 @@ class RunSpans(SpansBeside):
         return f"00-{made.trace_id:032x}-{made.span_id:016x}-{int(made.trace_flags):02x}"
 
     def for_run(self) -> RunSpans:
-        """A sink for a nested run. What is known of this run alone does not hold for it."""
+        """A sink for a nested run, without the task and the links of this one."""
         return RunSpans(self.shared, task=None, conversation=self._conversation, links=(), resumed=False)
 
     def receive(self, envelope: Envelope) -> None:

@@ -132,7 +132,7 @@ class SpanMaker:
 
     def _identify(self, identity: RunIdentity, *, nested: bool) -> None:
         """Say whose spans these are. `nested`: the sink also makes the spans of the caller, and
-        what it was told holds for that one.
+        its options name that one.
         """
         shared = self.shared
         self._identity = identity

@@ -24,7 +24,7 @@ BAR: Final = 12
 NARROW: Final = 50
 """Below this many columns, limits are numbers without bars."""
 MOST_NESTED: Final = 12
-"""So many nested runs are shown for each run; of the others, those that have ended are left out."""
+"""The most nested runs that are shown of one run. Of more, some that have ended are left out."""
 NEAR: Final = 0.8
 """A bar is yellow from here."""
 

@@ -80,7 +80,7 @@ SLOW_S = 1.0
 
 
 EXCERPT: Final = 400
-"""So many characters of a nested run's answer are shown, on one line."""
+"""The most characters of a nested run's answer that are shown, on one line."""
 
 
 class Transcript:

@@ -105,7 +105,7 @@ class OneStream(Generic[T]):
         return next((one for one in (self._iterator, self._opened) if one is not None), self._source)
 
     def _holders(self) -> Iterator[object]:
-        """What may hold the request of the stream, and so its key."""
+        """Objects that may hold the request of the stream, and so its key."""
         yield self._innermost
 
     def _settle(self, now: float) -> None:
