@@ -36,6 +36,10 @@ class _Awaited:
         self._taken: anyio.Event | None = None
         """Set when the sink has taken one, if the run waits for that."""
         self._task: Background | None = None
+        self._delivers = False
+        """The task looks for more when it is done with one. A task that has returned looks for
+        nothing more, and has not ended yet for its event loop.
+        """
         self._dead = False
 
     @staticmethod
@@ -66,20 +70,23 @@ class _Awaited:
 
     def _work(self) -> None:
         """Start the task, if an event loop is there to run it."""
-        if (self._task is None or self._task.ended) and loop_runs():
+        if (not self._delivers or self._task is None or self._task.ended) and loop_runs():
+            self._delivers = True
             self._task = Background(self._deliver, f"agent-monitor sink {type(self.behind).__name__}")
 
     async def _deliver(self) -> None:
-        while self._waiting and not self._dead:
-            told = self._waiting[0]  # it counts as waiting until it is taken
-            try:
+        try:
+            while self._waiting and not self._dead:
+                told = self._waiting[0]  # it counts as waiting until it is taken
                 await self._method(told)  # type: ignore[misc] # it is asynchronous
-            except Exception as error:  # noqa: BLE001 - a sink is the caller's code, and must not end the run
-                self._fail(error)
-                return
+                if not self._dead:
+                    self._waiting.popleft()
+                    self._heard()
+        except Exception as error:  # noqa: BLE001 - a sink is the caller's code, and must not end the run
             if not self._dead:
-                self._waiting.popleft()
-                self._heard()
+                self._fail(error)
+        finally:
+            self._delivers = False
 
     def _give_up(self) -> None:
         late = f"it took longer than {self._grace_s:g} s for one event; {len(self._waiting)} were not delivered"

@@ -12,7 +12,7 @@ import pytest
 
 import monitor
 from monitor.events import Envelope, Event, RunTerminated, SinkFailed, TurnStarted
-from monitor.harness.awaited import MOST_WAITING
+from monitor.harness.awaited import MOST_WAITING, fan_out
 from monitor.sinks import FanOut, MemorySink
 from monitor.testing import FakeClock, ScriptedModel, call
 from tests.harness.test_envelopes import NAMES, assert_laws, by_run, family
@@ -133,6 +133,28 @@ async def test_a_slow_sink_holds_up_the_run_and_not_the_memory():
         assert waiting.envelopes == []
         gate.set()
     assert waiting.envelopes == memory.envelopes
+
+
+@pytest.mark.parametrize("steps", range(4))
+async def test_an_event_that_comes_while_the_task_of_a_sink_ends_is_delivered(steps: int):
+    """The last act of the sink wakes the task that has the next event."""
+
+    class Waking(WaitingForEvents):
+        async def emit(self, event: Event) -> None:
+            self.events.append(event)
+            taken.set()
+
+    waking = Waking()
+    fan, awaited = fan_out([waking], 0.5)
+    for number in range(5):
+        taken = anyio.Event()
+        fan.emit(TurnStarted(float(number), number, number))
+        await taken.wait()
+        for _ in range(steps):
+            await anyio.lowlevel.checkpoint()
+    fan.emit(TurnStarted(5.0, 5, 5))
+    await awaited.close()
+    assert [event.at_s for event in waking.events] == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
 
 
 # --- a sink that fails, or hangs
