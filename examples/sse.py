@@ -77,7 +77,7 @@ async def main() -> None:
         supervisor = monitor.Supervisor(monitor.model("openai:local", client=client))
         server = uvicorn.Server(uvicorn.Config(application(supervisor), port=0, log_level="warning"))
         serving = asyncio.create_task(server.serve())
-        while not server.started:  # noqa: ASYNC110 - uvicorn has no event for it
+        while not server.started:
             await asyncio.sleep(0.01)
         port = server.servers[0].sockets[0].getsockname()[1]
 

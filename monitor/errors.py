@@ -1,4 +1,5 @@
-"""Every exception that agent-monitor raises.
+"""Every exception that agent-monitor raises, apart from those that stand with their parts:
+`CompactionError`, `ArtifactGone`, `ArtifactsFull`.
 
     MonitorError
       ConfigError       the call or the configuration is wrong; fix the code
@@ -7,11 +8,7 @@
       SourceFailed      a stream raised a cancellation that nobody had asked for
       RunFailed         raised on request only, by `Outcome.raise_for_reason()`
       StoppedByGuard    a guard has ended a run inside another framework's loop
-      CompactionError   a compaction that was asked for could not be made
-        CompactionIneffective  it would not have made the history small enough
       StoreError        stored data cannot be read or written
-        ArtifactGone    no artifact has this reference
-        ArtifactsFull   a text is larger than the store of artifacts, or all in it is pinned
         SessionBusy         another owner has the session
         SessionLost         the session was taken from this owner, or its file was replaced
         SessionDamaged      the session's file is damaged, or is no session

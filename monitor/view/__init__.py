@@ -1,15 +1,13 @@
-"""Shows runs on a terminal while they go on. Needs the extra `cli`.
+"""Shows runs on a terminal while they go on. Needs the extra `cli`."""
 
-Only `LiveView` is public.
-"""
+from typing import TYPE_CHECKING
 
-from monitor.errors import MissingExtra
+from monitor._util.lazy import lazy_names
 
-try:
-    import rich as _rich  # noqa: F401 - whether it is there
-except ImportError:
-    raise MissingExtra("rich", "cli") from None
-
-from monitor.view.live import LiveView as LiveView
+if TYPE_CHECKING:
+    from monitor.view.live import LiveView as LiveView
 
 __all__ = ["LiveView"]
+
+if not TYPE_CHECKING:  # a type checker would believe that every name is there
+    __getattr__, __dir__ = lazy_names(__name__, {"LiveView": "monitor.view.live"})

@@ -7,9 +7,14 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self
 
-from rich.console import Console, Group
-from rich.errors import LiveError
-from rich.live import Live
+from monitor.errors import MissingExtra
+
+try:
+    from rich.console import Console, Group
+    from rich.errors import LiveError
+    from rich.live import Live
+except ImportError:
+    raise MissingExtra("rich", "cli") from None
 
 from monitor.events import ApprovalAnswered, ApprovalRequested, Envelope, Paused, Resumed, RunStarted, RunTerminated
 from monitor.usage import Price
