@@ -6,18 +6,23 @@ from monitor.events import Envelope, Event
 
 
 class MemorySink:
-    """Keeps every event, also those of nested runs. `envelopes` says whose each is."""
+    """Keeps every event. `events` has those of the run, `envelopes` also those of its nested
+    runs.
+    """
 
     def __init__(self) -> None:
         self.events: list[Event] = []
-        """Every event, in order."""
+        """The events of each run that no other run here has called, in order."""
         self.envelopes: list[Envelope] = []
-        """The same with whose they are. An event that was given to `emit` is not among them."""
+        """The events of all runs, with whose they are. What `emit` was given is not among them."""
+        self._runs: set[str] = set()
 
     def receive(self, envelope: Envelope) -> None:
-        """Append `envelope`, and its event."""
+        """Append `envelope`; its event too, if it is of no nested run."""
+        self._runs.add(envelope.run)
         self.envelopes.append(envelope)
-        self.events.append(envelope.event)
+        if envelope.parent not in self._runs:
+            self.events.append(envelope.event)
 
     def emit(self, event: Event) -> None:
         """Append `event`."""

@@ -61,6 +61,7 @@ def says(sdk: str) -> list[Any]:
 @contextmanager
 def server_of(sdk: str, *turns: Any) -> Iterator[tuple[Any, Any]]:
     """A local server, and a function that asks it without an event loop."""
+    server: Any
     if sdk == "openai":
         with LocalOpenAI(turns) as server, openai.OpenAI(api_key="x", base_url=server.base_url, max_retries=0) as one:
             yield server, lambda: one.chat.completions.create(model="m", messages=HELLO, stream=True)
