@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     from monitor import transcripts as transcripts
     from monitor import usage as usage
     from monitor import verdicts as verdicts
+    from monitor import view as view
     from monitor.adapters.models import model
     from monitor.harness.compaction import Compaction
     from monitor.harness.replay import Replay, replay
@@ -200,6 +201,7 @@ _ROOMS = (
     "transcripts",
     "usage",
     "verdicts",
+    "view",
 )
 """The public modules."""
 

@@ -1,4 +1,5 @@
-"""Every exception that agent-monitor raises.
+"""Every exception that agent-monitor raises, apart from those that stand with their parts:
+`CompactionError`, `ArtifactGone`, `ArtifactsFull`.
 
     MonitorError
       ConfigError       the call or the configuration is wrong; fix the code
@@ -6,6 +7,7 @@
       AdapterError      a provider object or a recorded file cannot be read as a stream
       SourceFailed      a stream raised a cancellation that nobody had asked for
       RunFailed         raised on request only, by `Outcome.raise_for_reason()`
+      StoppedByGuard    a guard has ended a run inside another framework's loop
       StoreError        stored data cannot be read or written
         SessionBusy         another owner has the session
         SessionLost         the session was taken from this owner, or its file was replaced
@@ -24,9 +26,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from monitor.reasons import ToolErrorKind
+
+if TYPE_CHECKING:
+    from monitor.outcome import Turn
+    from monitor.verdicts import Stop
 
 __all__ = [
     "AdapterError",
@@ -42,6 +48,7 @@ __all__ = [
     "SessionTooNew",
     "SessionUnavailable",
     "SourceFailed",
+    "StoppedByGuard",
     "StoreError",
     "ToolError",
 ]
@@ -164,6 +171,26 @@ class MissingExtra(ConfigError):
 
     def __reduce__(self) -> tuple[type[MissingExtra], tuple[str, str]]:
         return type(self), (self.package, self.extra)
+
+
+class StoppedByGuard(MonitorError):
+    """The guard has ended the run inside a framework's loop.
+
+    Each integration raises a subclass that is also an error of its framework. `Guard.outcome` has
+    the whole account when the block of the guard has been left.
+    """
+
+    def __init__(self, stop: Stop, turn: Turn | None = None) -> None:
+        self.stop = stop
+        """The reason, with its evidence."""
+        self.turn = turn
+        """The model response that was cut: text, calls and usage as far as they came. `None`: the
+        run ended between two responses.
+        """
+        super().__init__(f"{stop.reason.value}: {stop.detail}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.stop, self.turn)
 
 
 class AdapterError(MonitorError):

@@ -1,12 +1,15 @@
 """What happens in a run, as data for sinks: one tagged union with a JSON form.
 
-Events mark transitions; a single chunk is not an event. `at_s` is seconds since the run began.
+Events mark transitions; a single chunk is not an event. `at_s` is seconds since the run began. An
+`Envelope` says whose event it is.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, get_args
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 from monitor._util.codec import Codec
 from monitor.calls import ApprovalAnswer, ApprovalRequest, CallRecord
@@ -34,6 +37,7 @@ __all__ = [
     "ContextFull",
     "ContextNearlyFull",
     "DetectionRaised",
+    "Envelope",
     "Event",
     "FirstChunk",
     "HistoryReduced",
@@ -42,6 +46,7 @@ __all__ = [
     "JudgeAsked",
     "JudgeFailed",
     "LastTurnStarted",
+    "Limit",
     "LimitWarning",
     "Nudged",
     "OutputEmitted",
@@ -50,6 +55,7 @@ __all__ = [
     "ResultUnmatched",
     "Resumed",
     "RetryScheduled",
+    "RunIdentity",
     "RunStarted",
     "RunTerminated",
     "SinkFailed",
@@ -67,8 +73,17 @@ __all__ = [
     "TurnEnded",
     "TurnStarted",
     "WindowWarning",
+    "envelope_codec",
     "event_codec",
 ]
+
+
+@dataclass(slots=True, frozen=True)
+class Limit:
+    """A limit of a run, by the name that `LimitWarning.source` has."""
+
+    source: str
+    limit: float | int
 
 
 @dataclass(slots=True, frozen=True)
@@ -79,6 +94,10 @@ class RunStarted:
     detectors: tuple[str, ...]
     stop_when: str | None
     """The name of the condition. `None`: the run has none."""
+    limits: tuple[Limit, ...] = ()
+    """The limits that can be used up, of the condition and of the budgets. Empty in logs of older
+    versions.
+    """
 
 
 @dataclass(slots=True, frozen=True)
@@ -675,7 +694,138 @@ Event: TypeAlias = (
 EVENT_TYPES: tuple[type[Event], ...] = get_args(Event)
 """The classes of `Event`."""
 
-event_codec: Codec[Event] = Codec(*EVENT_TYPES)
+ENVELOPE: Final = "envelope"
+"""The key of the identity in the JSON form of an envelope, beside the fields of the event."""
+
+
+def without_envelope(data: Any) -> Any:
+    """The JSON of an event alone."""
+    if not isinstance(data, Mapping) or ENVELOPE not in data:
+        return data
+    return {key: value for key, value in data.items() if key != ENVELOPE}
+
+
+class EventCodec(Codec[Event]):
+    """JSON for events. It also reads the JSON of envelopes, of which it takes the event."""
+
+    def from_dict(self, data: Mapping[str, Any]) -> Event:
+        """The event of `data`, which may be the JSON of an envelope."""
+        return super().from_dict(without_envelope(data))
+
+
+event_codec: EventCodec = EventCodec(*EVENT_TYPES)
 """JSON form of an event: `event_codec.dumps(event)` is one line, the same bytes for the same
 event.
 """
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class RunIdentity:
+    """Tells a run from all others."""
+
+    run: str
+    """The id of the run."""
+    root: str
+    """The id of the outermost run: of the run itself, if no other run called it."""
+    parent: str | None = None
+    """The id of the run that called this one as a tool. `None`: no run did."""
+    call: str | None = None
+    """The id of that call, in the parent."""
+    agent: str = ""
+    """The name of the agent: `Supervisor(agent=)`, or else the name of the tool. Empty: unknown."""
+    model: str | None = None
+    """The name of the model. `None`: unknown, as in a guard."""
+    began_s: float = 0.0
+    """When the run began by the system's clock, in seconds since 1970. `at_s` counts from here."""
+
+
+@dataclass(slots=True, frozen=True)
+class Envelope:
+    """An event, and whose it is."""
+
+    identity: RunIdentity
+    seq: int
+    """Numbers the events of the run: 1, 2, 3 and so on. A `ChunkReceived` has the number of the
+    event before it, because sinks do not get it.
+    """
+    event: Event
+
+    @property
+    def run(self) -> str:
+        """The id of the run."""
+        return self.identity.run
+
+    @property
+    def parent(self) -> str | None:
+        """The id of the run that called this one as a tool. `None`: no run did."""
+        return self.identity.parent
+
+    @property
+    def root(self) -> str:
+        """The id of the outermost run."""
+        return self.identity.root
+
+    @property
+    def agent(self) -> str:
+        """The name of the agent. Empty: unknown."""
+        return self.identity.agent
+
+    @property
+    def model(self) -> str | None:
+        """The name of the model. `None`: unknown."""
+        return self.identity.model
+
+    @property
+    def time_s(self) -> float:
+        """When it happened, in seconds since 1970. The order of a run's events is the order of
+        `seq`, also if the system's clock was set meanwhile.
+        """
+        return self.identity.began_s + self.event.at_s
+
+
+class EnvelopeCodec:
+    """JSON for envelopes: that of the event, with the identity and `seq` under one more key."""
+
+    def to_dict(self, envelope: Envelope) -> dict[str, Any]:
+        """`envelope` as plain JSON data."""
+        told = asdict(envelope.identity) | {"seq": envelope.seq}
+        return {**event_codec.to_dict(envelope.event), ENVELOPE: told}
+
+    def from_dict(self, data: Mapping[str, Any]) -> Envelope:
+        """The envelope that `to_dict` was given. `ValueError`: it is another object, or an event
+        without an envelope.
+        """
+        told = identity_in(data)
+        if told is None:
+            raise ValueError("an event without an envelope: event_codec reads it")
+        identity, seq = told
+        return Envelope(identity, seq, event_codec.from_dict(data))
+
+    def dumps(self, envelope: Envelope) -> str:
+        """`envelope` as one line of JSON, the same bytes for the same envelope."""
+        return json.dumps(self.to_dict(envelope), sort_keys=True, separators=(",", ":"))
+
+    def loads(self, line: str) -> Envelope:
+        """The inverse of `dumps`."""
+        return self.from_dict(json.loads(line))
+
+
+def identity_in(data: Mapping[str, Any]) -> tuple[RunIdentity, int] | None:
+    """The identity and the number in the JSON of an envelope. `None`: `data` is the JSON of an
+    event alone. Raises `ValueError` for anything else under that key.
+    """
+    if not isinstance(data, Mapping):
+        raise ValueError(f"expected a JSON object, not {type(data).__name__}")
+    if ENVELOPE not in data:
+        return None
+    told = data[ENVELOPE]
+    fields = dict(told) if isinstance(told, Mapping) else {}
+    seq = fields.pop("seq", None)
+    if not isinstance(seq, int) or isinstance(seq, bool):
+        raise ValueError(f"{ENVELOPE}.seq: expected a whole number, not {seq!r}")
+    return _identity_codec.from_dict({"type": "run_identity", **fields}), seq
+
+
+_identity_codec: Codec[RunIdentity] = Codec(RunIdentity)
+envelope_codec: EnvelopeCodec = EnvelopeCodec()
+"""JSON form of an envelope: a line that `JsonlSink` writes."""

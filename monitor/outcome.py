@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeAlias
 
 from monitor._util.codec import Codec
 from monitor._util.lazy import LazyModule
@@ -19,8 +19,14 @@ from monitor.verdicts import Detection, Met, Stop
 
 if TYPE_CHECKING:
     import pydantic
-else:
+    from typing_extensions import TypeVar
+
+    OutputT = TypeVar("OutputT", default=Any, covariant=True)  # noqa: PLC0105 - as its users call it
+else:  # the default is for type checkers, and Python 3.13 is the first that takes it
+    from typing import TypeVar
+
     pydantic = LazyModule("pydantic")
+    OutputT = TypeVar("OutputT", covariant=True)  # noqa: PLC0105 - as above
 
 __all__ = ["Outcome", "RunFailed", "Turn", "outcome_codec", "turn_codec"]
 
@@ -91,8 +97,11 @@ class Turn:
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
-class Outcome:
-    """How a run ended. Every run has one, even after an exception."""
+class Outcome(Generic[OutputT]):
+    """How a run ended. Every run has one, even after an exception.
+
+    `Outcome[Review]`: of a run whose `outputs` were declared by the class `Review`.
+    """
 
     ok: bool
     """Success: the goal was reached, the model terminated with success, or the stream ended well.
@@ -108,9 +117,9 @@ class Outcome:
     value: float | int | str | None = None
     evidence: Detection | Met | None = None
     """The detection that ended the run. For a composed condition: which of its parts were true."""
-    output: Any = None
-    """The declared outputs: an instance of the declared model, or a dict; `None` unless all are
-    there.
+    output: OutputT = None  # type: ignore[assignment] # as a type it is there
+    """The declared outputs: an instance of the declared class, or a dict. `None` unless all are
+    there, which `ok` and `raise_for_reason` say. For a type checker it is always there.
     """
     emitted: dict[str, Any] = field(default_factory=dict)
     """The outputs that were emitted, by name. Also set if the run failed."""
@@ -154,7 +163,7 @@ class Outcome:
     them: `supervisor.run(task, history=outcome.history)`.
     """
 
-    def raise_for_reason(self) -> Outcome:
+    def raise_for_reason(self) -> Outcome[OutputT]:
         """Return this outcome if `ok`; else raise `RunFailed`, from `error` if there is one."""
         if not self.ok:
             raise RunFailed(self) from self.error

@@ -24,14 +24,15 @@ from monitor.errors import (
     SessionTooNew,
     SessionUnavailable,
     SourceFailed,
+    StoppedByGuard,
     StoreError,
     ToolError,
 )
 from monitor.models import ErrorKind, ModelError
-from monitor.outcome import Outcome, RunFailed, succeeded
+from monitor.outcome import Outcome, RunFailed, Turn, succeeded
 from monitor.reasons import SUCCESSES, FinishReason, TerminateReason
 from monitor.usage import Usage
-from monitor.verdicts import Detection, Evidence, Met
+from monitor.verdicts import Detection, Evidence, Met, Stop
 
 TERMINATE_REASONS = [
     "goal",
@@ -182,6 +183,7 @@ ERRORS: list[MonitorError] = [
     AdapterError("m"),
     SourceFailed("m"),
     RunFailed(failed(RecordedError("builtins.OSError", "gone"))),
+    StoppedByGuard(Stop(TerminateReason.TIMEOUT, "the run took 9 s", "timeout"), Turn(number=1, text="half")),
     StoreError("m"),
     SessionBusy("s", SessionOwner(pid=1, started_at_s=2.0, host="h", program="p"), "w"),
     SessionLost("m"),
@@ -200,7 +202,7 @@ def test_the_list_above_has_every_error_of_the_library():
 
 
 def test_the_tree_that_is_drawn_is_the_tree():
-    ends = "Error|Extra|Failed|Busy|Lost|Damaged|TooNew|Unavailable|Unreachable"
+    ends = "Error|Extra|Failed|ByGuard|Busy|Lost|Damaged|TooNew|Unavailable|Unreachable"
     drawn = re.findall(rf"^ +(\w+(?:{ends}))\b", errors.__doc__ or "", re.MULTILINE)
     assert drawn == [type(error).__name__ for error in ERRORS]
     lines = [line for line in (errors.__doc__ or "").splitlines() if line.strip().split(" ")[0] in drawn]

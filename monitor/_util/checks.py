@@ -31,13 +31,15 @@ def check_kind(name: str, given: object, kind: type | UnionType, takes: str) -> 
         raise ConfigError(f"{name} takes {takes}, not {given!r}")
 
 
-def check_parts(name: str, given: object, method: str) -> Sequence[Any]:
-    """`given` as a list of detectors or sinks, checked where it is given."""
+def check_parts(name: str, given: object, *methods: str) -> Sequence[Any]:
+    """`given` as a list of detectors or sinks, checked where it is given. Each has one of
+    `methods`.
+    """
     if type(given) not in _LISTS and (not isinstance(given, Sequence) or isinstance(given, str)):
         raise ConfigError(f"{name} takes a list, not {type(given).__name__}")
     parts: Sequence[Any] = given  # type: ignore[assignment]
     for part in parts:
-        check_part(name, part, method)
+        check_part(name, part, *methods)
     return parts
 
 
@@ -45,11 +47,13 @@ _LISTS = (list, tuple)
 """Known at a glance: to ask whether an object is a sequence takes a microsecond."""
 
 
-def check_part(name: str, part: object, method: str) -> None:
-    """Raise `ConfigError` for a class in place of an object, and for an object without `method`."""
+def check_part(name: str, part: object, *methods: str) -> None:
+    """Raise `ConfigError` for a class in place of an object, and for an object without any of
+    `methods`.
+    """
     if isinstance(part, type):
         raise ConfigError(f"{name} takes objects, and {part.__name__} is a class: write {part.__name__}()")
-    if isinstance(part, str) and method == "stream":
+    if isinstance(part, str) and methods == ("stream",):
         raise ConfigError(f"{name}: {part!r} is a name; write monitor.model({part!r})")
-    if not callable(getattr(part, method, None)):
-        raise ConfigError(f"{name}: {part!r} has no {method}()")
+    if not any(callable(getattr(part, method, None)) for method in methods):
+        raise ConfigError(f"{name}: {part!r} has no {methods[-1]}()")

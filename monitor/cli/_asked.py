@@ -29,9 +29,10 @@ from monitor.errors import ConfigError
 from monitor.models import Model
 from monitor.sessions import Draft, NodeKind, SessionReader, marker
 from monitor.settings import Settings
-from monitor.sinks.base import EventSink
+from monitor.sinks.base import Sink
 from monitor.tools.approval import Approver
 from monitor.tools.scheduler import MAX_PARALLEL
+from monitor.usage import Price
 
 MARKER: Final = "agent-monitor run"
 """The name of the node that holds what was asked."""
@@ -72,9 +73,9 @@ class Asked:
     window: int | None = None
 
     @property
-    def priced(self) -> bool:
-        """Whether it is known what tokens cost."""
-        return self.price is not None
+    def priced(self) -> Price | None:
+        """The price of the model, if it is known."""
+        return price_of(self.price)
 
     def made_model(self) -> tuple[Model, Closing]:
         """The model, and a function that closes its client."""
@@ -82,9 +83,9 @@ class Asked:
             return _sample.sample_model(), nothing_to_close
         return model_of(self.model, self.base_url)
 
-    def supervisor(self, model: Model, *, approver: Approver | None, sinks: Sequence[EventSink]) -> monitor.Supervisor:
+    def supervisor(self, model: Model, *, approver: Approver | None, sinks: Sequence[Sink]) -> monitor.Supervisor:
         """The supervisor of the run. Raises `ConfigError` for an option that is wrong."""
-        priced = price_of(self.price)
+        priced = self.priced
         workspace = Path(self.workspace) if self.workspace is not None else None
         settings = with_approval(Settings(self.settings), self.approval, workspace)
         seconds = number_or_off(self.last_turn, "--last-turn")

@@ -55,7 +55,6 @@ def drive(begin: Begin, session: SQLiteSession | None, shown: Shown, close: Clos
     """Drive the run to its end, show it, and exit. `close`: closes the model's client."""
     before = set(threading.enumerate())
     ended = anyio.run(partial(_driven, begin, session, shown, close))
-    shown.end(ended.outcome)
     code = exit_code(ended.outcome) if ended.code is None else ended.code
     _leave_stragglers(before, code)
     raise typer.Exit(code)
@@ -66,10 +65,11 @@ async def _driven(begin: Begin, session: SQLiteSession | None, shown: Shown, clo
         async with session or nullcontext() as store, await begin(store) as run:
             shown.abort = run.abort
             with _aborting(run.abort) as received:
-                async for event in run:
-                    shown.handed_out(event)
+                async for envelope in run.envelopes():
+                    shown.handed_out(envelope)
     finally:
         shown.flush()
+        shown.close()
         await close()
     if shown.failure is not None:
         raise shown.failure

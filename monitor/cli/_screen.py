@@ -14,12 +14,12 @@ from rich.text import Text
 
 import monitor
 from monitor.cli import _view
-from monitor.cli._outcome import count, failed, results, style, used, why
-from monitor.cli._transcript import Transcript
 from monitor.events import (
+    ApprovalAnswered,
+    ApprovalRequested,
     ChunkReceived,
     DetectionRaised,
-    Event,
+    Envelope,
     LimitWarning,
     Paused,
     Resumed,
@@ -27,10 +27,13 @@ from monitor.events import (
     StopDecided,
     ToolFinished,
     ToolStarted,
-    event_codec,
+    envelope_codec,
 )
+from monitor.usage import Price
+from monitor.view import LiveView
+from monitor.view.ending import count
 
-_WAITS = (ToolStarted, ToolFinished, RetryScheduled, Paused, Resumed)
+_WAITS = (ToolStarted, ToolFinished, RetryScheduled, ApprovalRequested, ApprovalAnswered, Paused, Resumed)
 """Events at which a wait begins or goes on."""
 _FINDINGS = (DetectionRaised, LimitWarning, StopDecided)
 """The run yields these events before the piece of the answer that caused them."""
@@ -57,12 +60,12 @@ class Screen(Protocol):
         """The run is about to begin."""
         ...
 
-    def emit(self, event: Event) -> None:
+    def receive(self, envelope: Envelope) -> None:
         """The next event, in order."""
         ...
 
-    def end(self, outcome: monitor.Outcome) -> None:
-        """The run is over."""
+    def close(self) -> None:
+        """Nothing more comes."""
         ...
 
 
@@ -78,25 +81,25 @@ class Shown:
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
-        self._heard: deque[Event] = deque()
-        self._found: deque[Event] = deque()  # caused by the piece of the answer that comes next
+        self._heard: deque[Envelope] = deque()
+        self._found: deque[Envelope] = deque()  # caused by the piece of the answer that comes next
         self.failure: OSError | None = None
         """The error that prevented output."""
         self.abort: Callable[[str], None] = lambda _: None
 
-    def emit(self, event: Event) -> None:
+    def receive(self, envelope: Envelope) -> None:
         """Keep an event that has happened, and show it if a wait begins."""
-        self._heard.append(event)
-        if isinstance(event, _WAITS):
+        self._heard.append(envelope)
+        if isinstance(envelope.event, _WAITS):
             self.flush()
 
-    def handed_out(self, event: Event) -> None:
+    def handed_out(self, envelope: Envelope) -> None:
         """Show an event in its place among the pieces of the answer."""
-        if isinstance(event, ChunkReceived):
-            self._show(event)
-        elif self._heard and self._heard[0] is event:
+        if isinstance(envelope.event, ChunkReceived):
+            self._show(envelope)
+        elif self._heard and self._heard[0].event is envelope.event:
             self._found.append(self._heard.popleft())
-            if isinstance(event, _FINDINGS):
+            if isinstance(envelope.event, _FINDINGS):
                 return
         self._show_found()
 
@@ -104,20 +107,20 @@ class Shown:
         while self._found:
             self._show(self._found.popleft())
 
-    def end(self, outcome: monitor.Outcome) -> None:
-        """Show the end of the run."""
-        self._screen.end(outcome)
-
     def flush(self) -> None:
         """Show all events that have happened."""
         self._found.extend(self._heard)
         self._heard.clear()
         self._show_found()
 
-    def _show(self, event: Event) -> None:
+    def close(self) -> None:
+        """Nothing more is shown: leave the terminal as it was."""
+        self._screen.close()
+
+    def _show(self, envelope: Envelope) -> None:
         if self.failure is None:
             try:
-                self._screen.emit(event)
+                self._screen.receive(envelope)
             except OSError as error:
                 self.failure = error
                 self.abort("what is printed cannot be written")
@@ -134,24 +137,23 @@ class JsonLines:
     def begin(self, heading: Heading) -> None:
         """Does nothing: the first event has all facts."""
 
-    def emit(self, event: Event) -> None:
+    def receive(self, envelope: Envelope) -> None:
         """One line."""
-        if self._chunks or not isinstance(event, ChunkReceived):
-            _view.write_json(event_codec.dumps(event))
+        if self._chunks or not isinstance(envelope.event, ChunkReceived):
+            _view.write_json(envelope_codec.dumps(envelope))
 
-    def end(self, outcome: monitor.Outcome) -> None:
+    def close(self) -> None:
         """Does nothing: the last event has all facts."""
 
 
 class ForPeople:
-    """A transcript, and a card at its end."""
+    """The task, and a `LiveView` of the run."""
 
-    def __init__(self, console: Console, *, verbose: bool, priced: bool, session: str | None = None) -> None:
-        """`session`: the name of the session that the run is stored in."""
+    def __init__(self, console: Console, *, verbose: bool, price: Price | None, session: str | None = None) -> None:
+        """`price`: of the model. `session`: the name of the session that the run is stored in."""
         self._console = console
-        self._priced = priced
         self._session = session
-        self._transcript = Transcript(console, verbose=verbose)
+        self._view = LiveView(console, verbose=verbose, price=price, beside=self._stored)
 
     def begin(self, heading: Heading) -> None:
         """Print the model, the parts and the task."""
@@ -168,20 +170,13 @@ class ForPeople:
             self._console, "\n".join([*first, *([f"(and {count(others, 'more line')})"] if others > 0 else [])])
         )
 
-    def emit(self, event: Event) -> None:
-        """One line, or some words."""
-        self._transcript.emit(event)
+    def receive(self, envelope: Envelope) -> None:
+        """One line, some words, or the card at the end."""
+        self._view.receive(envelope)
 
-    def end(self, outcome: monitor.Outcome) -> None:
-        """The card."""
-        self._transcript.end(outcome)
-        rows = [
-            *why(outcome),
-            *results(outcome),
-            ("used", used(outcome, self._transcript.tool_calls, priced=self._priced)),
-            *self._stored(outcome),
-        ]
-        _view.card(self._console, _title(outcome), rows, style=style(outcome))
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+        self._view.close()
 
     def _stored(self, outcome: monitor.Outcome) -> list[tuple[str, str]]:
         """Where the run is stored, and how it goes on."""
@@ -191,18 +186,8 @@ class ForPeople:
         return [("session", f"{_view.on_one_line(self._session)}{_view.on_one_line(ways)}")]
 
 
-def screen_of(*, as_json: bool, verbose: bool, priced: bool, session: str | None = None) -> Screen:
-    """The screen of a run: JSON lines, or a transcript."""
+def screen_of(*, as_json: bool, verbose: bool, price: Price | None, session: str | None = None) -> Screen:
+    """The screen of a run: JSON lines, or a live view."""
     if as_json:
         return JsonLines(chunks=verbose)
-    return ForPeople(_view.stdout(), verbose=verbose, priced=priced, session=session)
-
-
-def _title(outcome: monitor.Outcome) -> str:
-    if outcome.ok:
-        return "goal reached"
-    if outcome.reason is monitor.TerminateReason.TERMINATED:
-        return "given up by the model"
-    if outcome.reason is monitor.TerminateReason.PAUSED:
-        return "waits for an approval"
-    return f"{'failed' if failed(outcome) else 'stopped'}: {outcome.source}"
+    return ForPeople(_view.stdout(), verbose=verbose, price=price, session=session)

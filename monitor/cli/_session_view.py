@@ -12,7 +12,6 @@ from rich.text import Text
 
 from monitor.chunks import ToolCall, ToolResult
 from monitor.cli import _table, _view
-from monitor.cli._outcome import count
 from monitor.errors import MonitorError, SessionDamaged
 from monitor.events import event_codec
 from monitor.messages import AssistantMessage, Message, Reasoning, message_codec
@@ -33,6 +32,7 @@ from monitor.sessions.lock import owner_of
 from monitor.sessions.records import MAIN, RunState
 from monitor.sinks import line_of
 from monitor.sinks.lines import call_in_words
+from monitor.view.ending import count
 
 SHORT: Final = 12
 """The last digits of an id that are shown in a tree. The first ones are the time, and differ less.

@@ -1,8 +1,7 @@
-"""The output of the commands: panels, tables, a model's words as they come.
+"""The output of the commands: where it goes, and what happens when nobody takes it.
 
-A terminal gets colour and boxes (no colour with NO_COLOR), anything else gets plain text without
-either. Everything that is printed goes through `_Console` or `write`, so no control character
-reaches a terminal.
+Everything that is printed goes through `_Console` or `write`, so no control character reaches a
+terminal. `monitor.view.terminal` says how things look.
 """
 
 from __future__ import annotations
@@ -10,39 +9,51 @@ from __future__ import annotations
 import errno
 import json
 import os
-import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
 from unicodedata import category
 
 import typer
-from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, RenderableType
-from rich.panel import Panel
-from rich.rule import Rule
-from rich.segment import Segment
-from rich.table import Table
+from rich.console import Console
 from rich.text import Text
 
 from monitor.cli import INTERRUPTED
 from monitor.errors import MonitorError
+from monitor.view.terminal import (
+    OBEYED,
+    PLAIN_COLUMNS,
+    LiveText,
+    SafeConsole,
+    card,
+    columns,
+    heading,
+    is_unbounded,
+    on_one_line,
+    printable,
+    said_by_user,
+    shortened,
+)
 
-MOST_COLUMNS = 100
-"""Longer lines are hard to read."""
-PLAIN_COLUMNS = 160
-"""The width without a terminal. Rows are cut late there, so that they can be searched."""
-LONGEST_WORD = 30
-"""A word is held back until it is complete, so that lines break between words. A longer text
-without spaces is not a word (or has no spaces in its language).
-"""
-
-_OBEYED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-"""Unicode's categories of characters that a terminal may obey: controls, marks of direction and of
-no width, lone surrogates, line separators.
-"""
-_PIECES = re.compile(r"\n|[^\S\n]+|\S+")
+__all__ = [
+    "LiveText",
+    "card",
+    "columns",
+    "complain",
+    "heading",
+    "is_unbounded",
+    "nobody_reads",
+    "on_one_line",
+    "printable",
+    "said_by_user",
+    "shortened",
+    "stderr",
+    "stdout",
+    "tidy_exit",
+    "write",
+    "write_json",
+]
 
 
 def stdout() -> Console:
@@ -55,16 +66,8 @@ def stderr() -> Console:
     return _console(stderr=True)
 
 
-class _Console(Console):
-    """Makes everything printable when it is rendered, also text that was not escaped before."""
-
-    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """The segments of `renderable`; rich's own control codes stay."""
-        for segment in super().render(renderable, options):
-            if segment.control or segment.text.isprintable():
-                yield segment
-            else:
-                yield Segment(printable(segment.text), segment.style)
+class _Console(SafeConsole):
+    """The console of a command."""
 
     def on_broken_pipe(self) -> None:
         """The reader of the output has gone. The exit code still reports the result."""
@@ -155,25 +158,6 @@ _NO_PLACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG})
 """Errors of a file behind stdout that can take no more data."""
 
 
-def printable(text: str) -> str:
-    """`text` with everything escaped that a terminal would obey rather than show. Line ends
-    stay.
-    """
-    return text if text.isprintable() else text.translate(_SHOWN)
-
-
-class _Shown(dict[int, str]):
-    """How each character is shown; a cache that fills on demand."""
-
-    def __missing__(self, code: int) -> str:
-        char = chr(code)
-        shown = self[code] = ascii(char)[1:-1] if category(char) in _OBEYED else char
-        return shown
-
-
-_SHOWN = _Shown({ord("\n"): "\n", ord("\t"): "    "})
-
-
 def _ascii(text: str) -> str:
     """The same JSON with control characters as escapes. They stand only inside strings."""
     return text if text.isprintable() else "".join(map(_in_json, text))
@@ -182,155 +166,4 @@ def _ascii(text: str) -> str:
 def _in_json(char: str) -> str:
     if char == "\x7f":
         return "\\u007f"  # the one control character that JSON writes as it is
-    return json.dumps(char)[1:-1] if char != "\n" and category(char) in _OBEYED else char
-
-
-def on_one_line(text: str) -> str:
-    """`text` as a line of a table."""
-    return printable(text.replace("\n", "\\n"))
-
-
-def shortened(text: str, width: int) -> str:
-    """At most `width` columns of `text`, cut in its middle, because ids differ at their ends."""
-    if cell_len(text) <= width:
-        return text
-    head = _begin(text, (width - 1) // 3)
-    return f"{head}…{_begin(text[::-1], width - 1 - cell_len(head))[::-1]}"
-
-
-def _begin(text: str, width: int) -> str:
-    """The beginning of `text` that fits into `width` columns."""
-    used = 0
-    for at, char in enumerate(text):
-        used += cell_len(char)
-        if used > width:
-            return text[:at]
-    return text
-
-
-def columns(console: Console) -> int:
-    """How wide the output is."""
-    return min(console.width, MOST_COLUMNS) if console.is_terminal else console.width
-
-
-def is_unbounded(console: Console) -> bool:
-    """Whether the output is not a terminal and no width was set."""
-    return not console.is_terminal and "COLUMNS" not in os.environ
-
-
-def heading(console: Console, title: str) -> None:
-    """The start of a part."""
-    console.print()
-    if console.is_terminal:
-        console.print(Rule(Text(title, style="bold"), align="left", style="cyan"), width=columns(console))
-    else:
-        console.print(f"== {title}")
-
-
-def said_by_user(console: Console, text: str) -> None:
-    """Print the user's message."""
-    grid = Table.grid(padding=(0, 1))
-    grid.add_row(Text("  user", style="bold"), printable(text.strip()))
-    console.print(grid, width=columns(console))
-
-
-def card(console: Console, title: str, rows: Sequence[tuple[str, str | Text]], *, style: str) -> None:
-    """Print named facts under a title. In a pipe each line of a fact is whole."""
-    if is_unbounded(console):
-        console.print(Text(f"-- {on_one_line(title)}"), soft_wrap=True)
-        room = max((len(name) for name, _ in rows), default=0)
-        for name, value in rows:
-            for number, line in enumerate((value if isinstance(value, Text) else Text(value)).split("\n")):
-                console.print(
-                    Text("" if number else name).append(" " * (room + 2 - (0 if number else len(name)))) + line,
-                    soft_wrap=True,
-                )
-        return
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="bold", no_wrap=True)
-    grid.add_column(overflow="fold")
-    for name, value in rows:
-        grid.add_row(name, value)
-    if console.is_terminal:
-        panel = Panel(
-            grid, title=Text(title, style=f"bold {style}"), title_align="left", border_style=style, padding=(0, 1)
-        )
-        console.print(panel, width=columns(console))
-    else:
-        console.print(f"-- {title}")
-        console.print(grid)
-
-
-class LiveText:
-    """A model's words on the console as they come, wrapped between words, behind a bar."""
-
-    def __init__(self, console: Console, *, bar: str = "  │ ", style: str = "dim") -> None:
-        self._console = console
-        self._bar = bar
-        self._style = style
-        self._room = max(columns(console) - cell_len(bar) - 1, 1)
-        self._column = 0
-        self._fresh = True
-        self._begun = False
-        self._held = ""
-
-    def write(self, text: str) -> None:
-        """The next piece."""
-        if self._fresh:
-            text = text.lstrip()
-            self._fresh = not text
-        pieces = _PIECES.findall(self._held + printable(text))
-        self._held = pieces.pop() if pieces and not pieces[-1].isspace() and len(pieces[-1]) < LONGEST_WORD else ""
-        for piece in pieces:
-            self._put(piece)
-
-    def line(self, text: str | Text) -> None:
-        """A line of its own, e.g. for a tool call."""
-        self.end()
-        self._console.print(Text.assemble("  ", text), no_wrap=True, overflow="ellipsis", width=columns(self._console))
-
-    def end(self) -> None:
-        """The text is over; what comes next begins a new line."""
-        self._put(self._held)
-        self._held = ""
-        if self._begun:
-            self._console.print()
-        self._fresh, self._begun, self._column = True, False, 0
-
-    def _put(self, piece: str) -> None:
-        if piece == "\n":
-            self._break()
-            return
-        if self._column and self._column + cell_len(piece) > self._room:
-            self._break()
-            piece = piece.lstrip()
-        for part in _parts(piece, self._room):
-            if self._column and self._column + cell_len(part) > self._room:
-                self._break()
-            self._print(part)
-            self._column += cell_len(part)
-
-    def _break(self) -> None:
-        self._print("")
-        self._console.print()
-        self._begun, self._column = False, 0
-
-    def _print(self, text: str) -> None:
-        if not self._begun:
-            self._console.print(self._bar, end="", style="cyan", soft_wrap=True)
-            self._begun = True
-        if text:
-            self._console.print(text, end="", style=self._style, soft_wrap=True)
-
-
-def _parts(word: str, room: int) -> Iterator[str]:
-    """`word` in parts that fit into a line."""
-    part, used = "", 0
-    for char in word:
-        if part and used + cell_len(char) > room:
-            yield part
-            part, used = "", 0
-        part += char
-        used += cell_len(char)
-    if part:
-        yield part
+    return json.dumps(char)[1:-1] if char != "\n" and category(char) in OBEYED else char

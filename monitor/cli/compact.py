@@ -21,7 +21,6 @@ from monitor.cli._conversation import STDIN, Conversation, read_conversation, to
 from monitor.cli._forms import FORMS, NEUTRAL
 from monitor.cli._given import model_of, nothing_to_close
 from monitor.cli._out import check_out, write_out
-from monitor.cli._outcome import count
 from monitor.compaction.pinned import gathered, read_back, recognised
 from monitor.compaction.preset import PRESETS
 from monitor.compaction.records import record_codec
@@ -34,6 +33,7 @@ from monitor.models import Model, ModelRequest
 from monitor.reasons import CompactionReason
 from monitor.settings import known_name
 from monitor.sinks.lines import line_of
+from monitor.view.ending import count
 
 NOT_COMPACTED: Final = 1
 EXTRACTIVE: Final = "extractive"

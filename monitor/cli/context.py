@@ -14,7 +14,6 @@ from monitor.adapters.forms import to_form
 from monitor.cli import _table, _view
 from monitor.cli._conversation import Conversation, read_conversation, tokens_by_source
 from monitor.cli._forms import FORMS, NEUTRAL
-from monitor.cli._outcome import count
 from monitor.compaction.pinned import recognised
 from monitor.context import (
     ClipResults,
@@ -40,6 +39,7 @@ from monitor.context import (
 from monitor.errors import ConfigError
 from monitor.messages import AssistantMessage, Message, UserMessage
 from monitor.messages import Text as Words
+from monitor.view.ending import count
 
 NOT_AS_IT_STANDS: Final = 1
 MOST_LINES: Final = 20

@@ -18,11 +18,11 @@ from rich.text import Text
 
 import monitor
 from monitor.cli import _table, _view
-from monitor.cli._outcome import count, ms, style, why
 from monitor.cli._recorded import DemoRun, demo_runs
 from monitor.errors import ConfigError, MissingExtra
 from monitor.reasons import TerminateReason
 from monitor.transcripts import RecordedResult
+from monitor.view.ending import count, ms, style, why
 
 if TYPE_CHECKING:
     from monitor.cli._gemini import Played

@@ -20,7 +20,7 @@ from monitor.cli._screen import ForPeople, Heading, JsonLines, Shown
 from monitor.cli._session_file import FolderOption, SessionArgument, found_file
 from monitor.cli._settings import SETTINGS, DetectorsOption, SetOption, settings_of
 from monitor.errors import ConfigError
-from monitor.events import ChunkReceived, Event, RunStarted
+from monitor.events import ChunkReceived, Envelope, Event, RunIdentity, RunStarted
 from monitor.harness.recorder import TASK
 from monitor.harness.replay import Replay, replay_of
 from monitor.sessions import SessionReader
@@ -143,11 +143,11 @@ def replay(  # noqa: PLR0917 - typer calls it by name
             replayed = replay_of(there, run, pieces=not events, **given)
         played = _in_time(replayed.events, speed)
         if as_json:
-            _print_json(replayed, played, verbose=verbose)
+            _print_json(replayed, _enveloped(replayed, asked, played), verbose=verbose)
         elif events:
             _print_events(played)
         else:
-            _print_run(session, replayed, asked, played, verbose=verbose)
+            _print_run(session, replayed, asked, _enveloped(replayed, asked, played), verbose=verbose)
         if not as_json:
             _print_remarks(replayed, changed=bool(given))
         raise typer.Exit(exit_code(replayed.outcome) if replayed.outcome is not None else 0)
@@ -178,13 +178,23 @@ def _in_time(events: Iterable[Event], speed: float | None) -> Iterator[Event]:
         yield event
 
 
-def _print_json(replayed: Replay, events: Iterable[Event], *, verbose: bool) -> None:
+def _enveloped(replayed: Replay, asked: Asked | None, events: Iterable[Event]) -> Iterator[Envelope]:
+    """The events with the identity of their run."""
+    run, seq = replayed.run, 0
+    model = asked.model if asked is not None else None
+    identity = RunIdentity(run=run.id, root=run.id, agent=run.agent, model=model, began_s=run.started_at_s or 0.0)
+    for event in events:
+        seq += not isinstance(event, ChunkReceived)
+        yield Envelope(identity, seq, event)
+
+
+def _print_json(replayed: Replay, events: Iterable[Envelope], *, verbose: bool) -> None:
     about = {"run": replayed.run.id, "exact": replayed.exact, "as_stored": replayed.as_stored}
     about |= {"departed": replayed.departed, "remark": replayed.remark}
     _view.write_json(json.dumps({"type": "replay", **about}))
     lines = JsonLines(chunks=verbose)
-    for event in events:
-        lines.emit(event)
+    for envelope in events:
+        lines.receive(envelope)
 
 
 def _print_events(events: Iterable[Event]) -> None:
@@ -197,26 +207,27 @@ def _print_events(events: Iterable[Event]) -> None:
             console.print(line, no_wrap=True, overflow="ellipsis")
 
 
-def _print_run(session: str, replayed: Replay, asked: Asked | None, events: Iterable[Event], *, verbose: bool) -> None:
-    screen = ForPeople(_view.stdout(), verbose=verbose, priced=asked is not None and asked.priced)
+def _print_run(
+    session: str, replayed: Replay, asked: Asked | None, events: Iterable[Envelope], *, verbose: bool
+) -> None:
+    screen = ForPeople(_view.stdout(), verbose=verbose, price=asked.priced if asked is not None else None)
     shown = Shown(screen)
     named = asked or Asked(folder="")
     outputs = [one.partition(":")[0].strip() for one in named.outputs]
     task = str(replayed.run.data.get(TASK, ""))
     screen.begin(Heading(f"agent-monitor replay {session}", named.model, (), outputs, task))
     began = False
-    for event in events:
-        if isinstance(event, RunStarted):
+    for envelope in events:
+        if isinstance(envelope.event, RunStarted):
             if began:
                 shown.flush()
                 _view.stdout().print(Text("here the run was taken up again", style="bold"))
             began = True
-        if not isinstance(event, ChunkReceived):
-            shown.emit(event)
-        shown.handed_out(event)
+        if not isinstance(envelope.event, ChunkReceived):
+            shown.receive(envelope)
+        shown.handed_out(envelope)
     shown.flush()
-    if replayed.outcome is not None:
-        screen.end(replayed.outcome)
+    shown.close()
 
 
 def _print_remarks(replayed: Replay, *, changed: bool) -> None:

@@ -83,7 +83,7 @@ def resume(
         asked.go_there()
         if model is not None or base_url is not None:
             asked = replace(asked, model=model or asked.model, base_url=base_url, demo=False)
-        screen = screen_of(as_json=as_json, verbose=verbose, priced=asked.priced, session=session)
+        screen = screen_of(as_json=as_json, verbose=verbose, price=asked.priced, session=session)
         shown = Shown(screen)
         with log_of(log) as sinks:
             made, close = asked.made_model()

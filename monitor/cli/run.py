@@ -174,7 +174,7 @@ def run(  # noqa: PLR0917 - typer calls it by name
             window=window,
         )
         store = SQLiteSession(session_file(session), chunks=True) if session is not None else None
-        screen = screen_of(as_json=as_json, verbose=verbose, priced=asked.priced, session=session)
+        screen = screen_of(as_json=as_json, verbose=verbose, price=asked.priced, session=session)
         shown = Shown(screen)
         with log_of(log) as sinks:
             made, close = asked.made_model()

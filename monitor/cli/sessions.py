@@ -14,7 +14,6 @@ import typer
 from rich.text import Text
 
 from monitor.cli import _session_view, _view
-from monitor.cli._outcome import count
 from monitor.cli._session_file import FolderOption, JsonOption, SessionArgument, SessionsArgument, found_file, new_file
 from monitor.cli._session_view import listed, size
 from monitor.errors import ConfigError, MonitorError, StoreError
@@ -32,6 +31,7 @@ from monitor.sessions import (
 )
 from monitor.sessions.migrations import STEPS
 from monitor.sessions.schema import SQLITE_FLOOR, check_sqlite, has_reset_bug
+from monitor.view.ending import count
 
 PROBLEMS: Final = 1
 STDIN: Final = "-"

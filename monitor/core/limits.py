@@ -12,7 +12,7 @@ from monitor._util.tokens import MOST_EIGHTHS_PER_CHAR
 from monitor.budget import Account, Budget
 from monitor.conditions.base import Condition
 from monitor.conditions.deadlines import Timeout, silence_limits
-from monitor.events import LimitWarning
+from monitor.events import Limit, LimitWarning
 from monitor.state import RunState
 from monitor.usage import NO_USAGE, Price, Usage
 from monitor.verdicts import Met, Stop
@@ -212,6 +212,8 @@ def _warning(met: Met, state: RunState) -> LimitWarning | None:
     return None
 
 
+_NOTHING_USED = RunState()
+"""The state of a run that has not begun: its limits are known, and none of them is used."""
 ASK_AGAIN_S = 0.001
 """Seconds between two checks of a condition that is not true at its own deadline, as a caller's
 condition may be.
@@ -304,6 +306,18 @@ class Limits:
         except Exception:  # noqa: BLE001 - the look that follows meets the same error, and names it
             return -math.inf
         return due_s
+
+    def all(self) -> tuple[Limit, ...]:
+        """The limits that can be used up. Never raises: a condition that raises is named by the
+        first check.
+        """
+        try:
+            used = [] if self._condition is None else [*self._condition.progress(_NOTHING_USED)]
+        except Exception:  # noqa: BLE001 - a condition may be the caller's code
+            used = []
+        for budget in self.spending.budgets:
+            used += budget.progress()
+        return tuple(Limit(met.condition, met.limit) for met in used if isinstance(met.limit, int | float))
 
     def warnings(self, state: RunState) -> Sequence[LimitWarning]:
         """Warnings for limits that are nearly used up, each given once."""

@@ -195,7 +195,8 @@ class RunCore:
     def begin(self, now: float) -> None:
         """The run starts. All times in events and reasons count from `now`."""
         self._counters.began = now
-        self._emit(events.RunStarted(0.0, self._bank.names, self._limits.condition_name))
+        limits = self._limits.all() if self._limits else ()
+        self._emit(events.RunStarted(0.0, self._bank.names, self._limits.condition_name, limits))
         self._tell(self._verdicts.reset, now)
         self._tell(self._bank.reset, now)
         self._measure(now)

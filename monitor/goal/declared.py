@@ -1,13 +1,25 @@
-"""The outputs that a run must emit, declared by a dict of types or by a pydantic model class. Here
-are the schemas, the tool `emit_value`, and the validation of values.
+"""The outputs that a run must emit, declared by a dict of types or by a class with fields: a
+pydantic model, a dataclass, a TypedDict. Here are the schemas, the tool `emit_value`, and the
+validation of values.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    NotRequired,
+    Required,
+    TypeAlias,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
 from monitor._util.arguments import shown
 from monitor._util.lazy import LazyModule
@@ -24,8 +36,9 @@ else:
 EMIT = "emit_value"
 """The tool with which the model emits one declared output."""
 
-Declaration: TypeAlias = "Mapping[str, Any] | type[pydantic.BaseModel]"
-"""A type for each name, or a pydantic model class."""
+Declaration: TypeAlias = "Mapping[str, Any] | type[Any]"
+"""A type for each name, or a class with fields."""
+_TAKES = "outputs must be a dict of types, a pydantic model class, a dataclass or a TypedDict"
 
 MAX_TYPE_CHARS = 200
 """A message describes a type in at most this many characters; the tool's schema has all of it."""
@@ -46,16 +59,21 @@ class RefusedError(Exception):
 class ByTypes:
     """Outputs declared by a dict of types. Each value is validated alone."""
 
-    def __init__(self, declared: Mapping[str, Any]) -> None:
+    def __init__(
+        self, declared: Mapping[str, Any], *, required: Collection[str] | None = None, purpose: str = ""
+    ) -> None:
+        """`required`: the names of those that must be emitted; by default all. `purpose`: what the
+        model reads about them.
+        """
         if not isinstance(declared, Mapping):
-            raise ConfigError(f"outputs must be a dict of types or a pydantic model class, not {declared!r}")
+            raise ConfigError(f"{_TAKES}, not {declared!r}")
         if not declared:
             raise ConfigError("outputs is empty: declare one at least, or leave outputs out")
         self._adapters = {_checked_name(name): _adapter(name, annotation) for name, annotation in declared.items()}
         self.schemas: dict[str, Any] = {name: _schema(name, adapter) for name, adapter in self._adapters.items()}
-        self.required: tuple[str, ...] = tuple(self.schemas)
+        self.required: tuple[str, ...] = tuple(name for name in self.schemas if required is None or name in required)
         self.texts: frozenset[str] = _texts(self.schemas, self.required)
-        self.spec: ToolSpec = emit_spec(self.schemas, self.required)
+        self.spec: ToolSpec = emit_spec(self.schemas, self.required, purpose)
 
     def read(self, name: str, value: Any, others: Mapping[str, Any]) -> Any:
         try:
@@ -66,38 +84,26 @@ class ByTypes:
             raise RefusedError(describe(error)) from None
 
     def whole(self, json_values: Mapping[str, Any], values: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        return {name: values[name] for name in self.schemas}, values
+        return {name: values[name] for name in self.schemas if name in values}, values
 
 
 class ByModel:
-    """Outputs declared by a pydantic model class. The model validates all values together, so that
-    a field validator sees the values emitted before.
+    """Outputs declared by a pydantic model class or a dataclass. The class validates all values
+    together, so that a field validator sees the values emitted before.
     """
 
     def __init__(self, model: type) -> None:
-        if not issubclass(model, pydantic.BaseModel):
-            raise ConfigError(
-                f"outputs must be a dict of types or a pydantic model class, not the class {model.__name__}"
-            )
-        if issubclass(model, pydantic.RootModel):
-            raise ConfigError(
-                f"{model.__name__} is a RootModel and has no named fields; use a dict: outputs={{'name':"
-                f" {model.__name__}}}"
-            )
-        self._model = model
+        name = model.__name__
+        fields = _fields(model)
         try:
-            schema = portable(model.model_json_schema(by_alias=False))
+            self._adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(model)
+            schema = portable(self._adapter.json_schema(by_alias=False))
         except Exception as error:
-            raise ConfigError(f"{model.__name__} cannot be described to a model: {_first_line(error)}") from error
+            raise ConfigError(f"{name} cannot be described to a model: {_first_line(error)}") from error
         properties = schema.get("properties", {})
-        self.schemas: dict[str, Any] = {name: properties.get(name, {}) for name in model.model_fields}
-        self.required: tuple[str, ...] = tuple(
-            name for name, field in model.model_fields.items() if field.is_required()
-        )
-        if not self.required:
-            raise ConfigError(
-                f"{model.__name__} has no field without a default, so there is nothing that the run must emit"
-            )
+        self.schemas: dict[str, Any] = {name: properties.get(name, {}) for name in fields}
+        self.required: tuple[str, ...] = tuple(name for name, required in fields.items() if required)
+        _must_require(name, self.required)
         self.texts: frozenset[str] = _texts(self.schemas, self.required)
         self.spec: ToolSpec = emit_spec(self.schemas, self.required, str(schema.get("description", "")))
 
@@ -131,8 +137,8 @@ class ByModel:
             raise RefusedError(f"the outputs do not fit together: {describe(error)}") from None
         return output, {name: getattr(output, name) for name in json_values}
 
-    def _validate(self, values: Mapping[str, Any]) -> pydantic.BaseModel:
-        return self._model.model_validate_json(_json_text(values), by_alias=True, by_name=True)
+    def _validate(self, values: Mapping[str, Any]) -> Any:
+        return self._adapter.validate_json(_json_text(values), by_alias=True, by_name=True)
 
 
 Declared: TypeAlias = ByTypes | ByModel
@@ -140,7 +146,59 @@ Declared: TypeAlias = ByTypes | ByModel
 
 def declared_by(declared: Declaration) -> Declared:
     """`declared`, checked. Raises `ConfigError` for anything that cannot be an output."""
-    return ByModel(declared) if inspect.isclass(declared) else ByTypes(declared)
+    if isinstance(declared, type):
+        return _by_typed_dict(declared) if is_typeddict(declared) else ByModel(declared)
+    return ByTypes(declared)
+
+
+def _fields(model: type) -> dict[str, bool]:
+    """The fields of a class, and whether each must be given."""
+    if dataclasses.is_dataclass(model):
+        missing = dataclasses.MISSING
+        return {
+            field.name: field.default is missing and field.default_factory is missing
+            for field in dataclasses.fields(model)
+            if field.init
+        }
+    if not issubclass(model, pydantic.BaseModel):
+        raise ConfigError(f"{_TAKES}, not the class {model.__name__}")
+    if issubclass(model, pydantic.RootModel):
+        raise ConfigError(
+            f"{model.__name__} is a RootModel and has no named fields; use a dict: outputs={{'name': {model.__name__}}}"
+        )
+    return {name: field.is_required() for name, field in model.model_fields.items()}
+
+
+def _by_typed_dict(declared: type) -> ByTypes:
+    """Its keys as outputs. pydantic takes the `TypedDict` of `typing` from Python 3.12 on, so it
+    gets the types alone.
+    """
+    try:
+        hints = get_type_hints(declared, include_extras=True)
+    except Exception as error:
+        raise ConfigError(f"{declared.__name__} cannot be described to a model: {_first_line(error)}") from error
+    # Python finds no marks in annotations that are texts (`from __future__ import annotations`).
+    keys: frozenset[str] = declared.__required_keys__  # type: ignore[attr-defined] # every TypedDict has it
+    required = [name for name, hint in hints.items() if _is_required(hint, otherwise=name in keys)]
+    _must_require(declared.__name__, required)
+    types = {name: _without_marks(hint) for name, hint in hints.items()}
+    return ByTypes(types, required=required, purpose=inspect.cleandoc(declared.__doc__ or ""))
+
+
+def _is_required(hint: Any, *, otherwise: bool) -> bool:
+    return {Required: True, NotRequired: False}.get(get_origin(hint), otherwise)
+
+
+def _without_marks(hint: Any) -> Any:
+    """A type without `Required` and `NotRequired` around it."""
+    while get_origin(hint) in {Required, NotRequired}:
+        hint = get_args(hint)[0]
+    return hint
+
+
+def _must_require(name: str, required: Collection[str]) -> None:
+    if not required:
+        raise ConfigError(f"{name} has no field without a default, so there is nothing that the run must emit")
 
 
 def _heads(names: Iterable[str]) -> set[tuple[int | str, ...]]:

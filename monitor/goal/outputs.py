@@ -47,9 +47,9 @@ class Outputs:
     """Declared outputs, and the values that were emitted.
 
     `declared` is a dict of types (all are required; whatever pydantic takes: `str`, `list[Item]`,
-    `Literal[...]`, `Annotated[float, Field(ge=0, description="...")]`) or a pydantic model class
-    (fields with a default are optional). Anything that cannot be an output raises `ConfigError`
-    here and not later.
+    `Literal[...]`, `Annotated[float, Field(ge=0, description="...")]`) or a class with fields: a
+    pydantic model, a dataclass (fields with a default are optional), or a TypedDict. Anything that
+    cannot be an output raises `ConfigError` here and not later.
 
     One object collects for one run; `fresh()` gives an empty one of the same declaration.
 
@@ -107,7 +107,7 @@ class Outputs:
 
     @property
     def output(self) -> Any:
-        """The instance of the declared model, or the dict of all values; `None` while something is
+        """The instance of the declared class, or the dict of all values; `None` while something is
         missing.
         """
         return self._output

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, Final, get_args
 
-from monitor._util.checks import check_part, check_parts, is_whole
+from monitor._util.checks import check_part, is_whole
 from monitor.adapters.forms import to_form
 from monitor.compaction.pinned import PinnedFacts, recognised
 from monitor.compaction.preset import Preset
@@ -21,13 +21,14 @@ from monitor.context.repairs import repair
 from monitor.context.tokens import ContextMeter
 from monitor.context.window import NEVER_FULL, Window, window_of
 from monitor.errors import ConfigError
+from monitor.harness.awaited import fan_out
 from monitor.harness.compactor import Compactor
 from monitor.harness.reports import Surroundings
 from monitor.harness.streams.clock import Clock, SystemClock
 from monitor.messages import Message
 from monitor.models import Model, ToolSpec
 from monitor.reasons import PRESSING, CompactionReason
-from monitor.sinks.base import EventSink, FanOut
+from monitor.sinks.base import Sink, checked_sinks
 from monitor.tools.masking import Secrets
 
 CLOSE_GRACE_S = 2.0
@@ -70,7 +71,7 @@ class Compaction(Preset):
         facts: PinnedFacts | None = None,
         reason: CompactionReason | str = CompactionReason.MANUAL,
         form: Form | None = None,
-        sinks: Sequence[EventSink] = (),
+        sinks: Sequence[Sink] = (),
         clock: Clock | None = None,
     ) -> CompactionResult:
         """Make `messages` smaller, for a loop that the caller writes. They may be the messages of
@@ -97,7 +98,8 @@ class Compaction(Preset):
             raise ConfigError(f"form is one of {', '.join(get_args(Form))}, not {form!r}")
         history, time = History(recognised(tuple(messages))), clock or SystemClock()
         began = time.now()
-        fan_out, secrets = FanOut(check_parts("sinks", sinks, "emit")), Secrets()
+        fan, awaited = fan_out(checked_sinks(sinks), CLOSE_GRACE_S)
+        secrets = Secrets()
         compactor = Compactor(
             self,
             history,
@@ -106,7 +108,7 @@ class Compaction(Preset):
             meter=ContextMeter(history, instructions=instructions, tools=tools),
             run=Surroundings(
                 clock=time,
-                emit=lambda event: fan_out.emit(secrets.event(event)),
+                emit=lambda event: fan.emit(secrets.event(event)),
                 close_grace_s=CLOSE_GRACE_S,
                 at=lambda now: now - began,
                 facts=lambda: facts or PinnedFacts(),
@@ -117,6 +119,7 @@ class Compaction(Preset):
             return await compactor.compact(reason)
         finally:
             await compactor.close()
+            await awaited.close()
 
     async def shorten(
         self,
@@ -129,7 +132,7 @@ class Compaction(Preset):
         tools: Sequence[ToolSpec] = (),
         facts: PinnedFacts | None = None,
         reason: CompactionReason | str = CompactionReason.CEILING,
-        sinks: Sequence[EventSink] = (),
+        sinks: Sequence[Sink] = (),
         clock: Clock | None = None,
     ) -> tuple[list[dict[str, Any]], CompactionResult]:
         """Read `history` in the form of a provider, in any state, repair it, compact it, and return

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import anyio
 import anyio.lowlevel
@@ -20,15 +20,17 @@ from monitor.events import (
     ApprovalRequested,
     AttemptRetried,
     ChunkReceived,
+    Envelope,
     Event,
+    RunIdentity,
     RunTerminated,
     ToolOutput,
     ToolProgressed,
     TurnEnded,
 )
+from monitor.harness.awaited import fan_out
 from monitor.harness.recorder import Recorder
 from monitor.outcome import Outcome
-from monitor.sinks.base import EventSink, FanOut
 from monitor.tools.masked_chunks import MaskedChunks
 from monitor.tools.masking import Secrets
 
@@ -41,19 +43,38 @@ _URGENT: Final = (ApprovalRequested, ToolOutput, ToolProgressed)
 class Delivery:
     """Queues the events of one run for its reader, if `streams`, and hands each to the sinks. Their
     secrets are masked.
+
+    A sink that takes envelopes gets the events of nested runs too. So does the reader, if the
+    reader takes envelopes (`nested`).
     """
 
-    def __init__(self, sinks: Sequence[EventSink], *, streams: bool) -> None:
+    def __init__(self, sinks: Sequence[Any], *, streams: bool, grace_s: float, caller: Delivery | None = None) -> None:
+        """`grace_s`: how long the run waits for an asynchronous sink. `caller`: of the run that
+        calls this run as a tool.
+        """
         self.streams = streams
-        self.queue: deque[Event] = deque()
+        self.queue: deque[Event | Envelope] = deque()
+        """Events of this run, and envelopes of nested runs."""
+        self.nested = False
+        """The reader takes envelopes."""
+        self._read = 0
+        """The number of the newest event that was read."""
         self.retried_inside = False
         """Whether an `AttemptRetried` was emitted since the model call began. The provider's token
         count then covers several attempts.
         """
-        self._sinks = FanOut(sinks)
+        self._caller = caller
+        self.reader: Delivery | None = None
+        """Where the events go that a reader of the outermost run gets. `None`: nobody reads."""
+        if streams:
+            self.reader = self
+        elif caller is not None:
+            self.reader = caller.reader
+        above = caller.for_nested if caller is not None else ()
+        self._sinks, self._awaited = fan_out(sinks, grace_s, above=above, emit=self.emit)
         self._news: anyio.Event | None = None
         self._room: anyio.Event | None = None
-        self.listened = streams or bool(self._sinks)
+        self.listened = streams or bool(self._sinks) or self._is_read_above
         """Somebody gets the events."""
         self._ended = False
         self.secrets = Secrets()
@@ -94,20 +115,28 @@ class Delivery:
     def _hand_out(self, event: Event) -> None:
         if isinstance(event, _URGENT):
             self.urgent = True
-        if self.streams:
+        if self.wants_chunks:
             self._show(self._chunks.flush())
+        if self.streams:
             self.queue.append(event)
             if self._news is not None:
                 self._news.set()
+        elif self._is_read_above:
+            self._hand_up(event, self._sinks.seq + 1)
         self._sinks.emit(event)
 
     def chunk(self, chunk: Chunk, at_s: float, turn: int) -> None:
-        """Queue a chunk for the reader."""
+        """Queue a piece of the model's answer, which is for the reader alone."""
         self._last_chunk = at_s, turn
         self._show(self._chunks.feed(chunk))
 
     def _show(self, chunks: Iterable[Chunk]) -> None:
-        self.queue.extend(ChunkReceived(*self._last_chunk, chunk) for chunk in chunks)
+        for chunk in chunks:
+            event = ChunkReceived(*self._last_chunk, chunk)
+            if self.streams:
+                self.queue.append(event)
+            elif self._is_read_above:
+                self._hand_up(event, self._sinks.seq)
 
     def write_to(self, recorder: Recorder) -> None:
         """Every event from now on is written by `recorder`."""
@@ -129,14 +158,69 @@ class Delivery:
             self._hand_out(self.secrets.event(replace(last, outcome=outcome)))
 
     async def stored(self) -> None:
-        """Return when what the history says stands in the session, if there is one."""
+        """Return when what the history says stands in the session, if there is one, and when no
+        receiver is far behind.
+        """
         if self._recorder is not None:
             await self._recorder.sync()
+        await self.receivers()
 
     async def announced(self) -> None:
         """Return when the events so far may be handed out."""
         if self._held and self._recorder is not None:
             await self._recorder.journal.flush()
+
+    @property
+    def wants_chunks(self) -> bool:
+        """Somebody reads the pieces of the model's answer."""
+        return self.streams or self._is_read_above
+
+    # ------------------------------------------------------------------ runs inside of runs
+
+    @property
+    def identity(self) -> RunIdentity:
+        """Whose events these are."""
+        return self._sinks.identity
+
+    @identity.setter
+    def identity(self, identity: RunIdentity) -> None:
+        self._sinks.identity = identity
+
+    @property
+    def for_nested(self) -> Sequence[Any]:
+        """The sinks that also get the events of nested runs."""
+        return self._sinks.for_nested
+
+    @property
+    def _is_read_above(self) -> bool:
+        """The events of this run are read with those of the run above."""
+        return self.reader is not None and self.reader is not self and self.reader.nested
+
+    def _hand_up(self, event: Event, seq: int) -> None:
+        """Queue an event for the reader of the outermost run."""
+        if self.reader is not None:
+            self.reader.hear(Envelope(self.identity, seq, event))
+
+    def hear(self, envelope: Envelope) -> None:
+        """Queue an event of a nested run."""
+        self.queue.append(envelope)
+        self.urgent = True
+        if self._news is not None:
+            self._news.set()
+
+    async def receivers(self) -> None:
+        """Return when no asynchronous sink, and no reader of a run above, is far behind."""
+        if self._awaited:
+            await self._awaited.room()
+        if self._caller is not None:
+            await self._caller.receivers()
+        if self._is_read_above and self.reader is not None:
+            await self.reader.room()
+
+    async def close(self) -> None:
+        """Return when the asynchronous sinks have all events, or were given up."""
+        if self._awaited:
+            await self._awaited.close()
 
     async def room(self) -> None:
         """Return when the reader is not far behind."""
@@ -154,13 +238,19 @@ class Delivery:
             self._room.set()
             self._room = None
 
-    def take(self) -> Event:
+    def take(self) -> Event | Envelope:
         """The oldest event of the queue, for the reader."""
         event = self.queue.popleft()
+        if not isinstance(event, ChunkReceived | Envelope):
+            self._read += 1
         if self._room is not None and len(self.queue) < MOST_QUEUED:
             self._room.set()
             self._room = None
         return event
+
+    def enveloped(self, taken: Event | Envelope) -> Envelope:
+        """What `take` has just returned, and whose it is."""
+        return taken if isinstance(taken, Envelope) else Envelope(self.identity, self._read, taken)
 
     @contextmanager
     def news(self) -> Iterator[anyio.Event]:

@@ -6,21 +6,20 @@ Both only perform: `RunCore` decides, `SourceStream` reads and closes.
 from __future__ import annotations
 
 import contextlib
-import inspect
 import math
+import time
+import uuid
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+from typing import Any, Generic, Self, TypeVar
 
 from monitor._util.checks import check_kind, check_part, check_parts
 from monitor._util.codec import text_of
-from monitor._util.lazy import LazyModule
 from monitor.adapters.base import AdapterFactory
 from monitor.budget import Budget
 from monitor.chunks import ToolCall, ToolResult
 from monitor.conditions import Condition
-from monitor.context.forms import Form
 from monitor.context.fullness import Full, Fullness
 from monitor.context.history import History
 from monitor.context.window import UNKNOWN, Window, window_of
@@ -28,29 +27,26 @@ from monitor.core.run import RunCore
 from monitor.detectors import default_detectors
 from monitor.detectors.base import Detector
 from monitor.errors import ConfigError, describe
-from monitor.events import AttemptRetried, Event, RunStarted, TurnEnded, TurnStarted
+from monitor.events import AttemptRetried, Event, RunIdentity, RunStarted, TurnEnded, TurnStarted
 from monitor.goal.goal import MAX_NUDGES, Goal
 from monitor.goal.outputs import Outputs
+from monitor.harness.awaited import fan_out
 from monitor.harness.checks import CLOSE_GRACE_S, KEEP_TEXT_CHARS, check_bounds, clock_of, ending_by, must_know_price
 from monitor.harness.coverage import Covered, Seen
 from monitor.harness.judge_tasks import JudgeTasks
 from monitor.harness.streams.clock import Clock
-from monitor.harness.streams.source import Source, SourceStream
-from monitor.harness.sync import SyncSource, SyncStream
+from monitor.harness.streams.source import Source
+from monitor.harness.sync import SyncSource
+from monitor.harness.watched import Streams, Watched, WatchedSync
 from monitor.judges.base import Judge, as_judges
-from monitor.outcome import Outcome, Turn
+from monitor.outcome import Outcome, OutputT, Turn
 from monitor.policy import Policy, StopAtFirstLoop
 from monitor.reasons import TerminateReason
-from monitor.sinks.base import EventSink, FanOut
+from monitor.sinks.base import Sink, checked_sinks
 from monitor.tools.masking import Secrets
 from monitor.tools.returned import answered
 from monitor.usage import Price
 from monitor.verdicts import Compact, Continue, Stop, Verdict
-
-if TYPE_CHECKING:
-    from monitor.harness import reply
-else:  # it writes the forms of providers, which few programs ask for
-    reply = LazyModule("monitor.harness.reply")
 
 T = TypeVar("T")
 
@@ -59,7 +55,7 @@ _DEFAULT: Any = object()
 _ATTEMPTS = (TurnStarted, AttemptRetried)
 
 
-class Guard:
+class Guard(Generic[OutputT]):
     """One run. Enter the guard, watch each stream of your loop with `watch`, pass each result to
     `tool_result`, and call `check` before the next turn.
 
@@ -81,14 +77,16 @@ class Guard:
 
     The options:
 
+    - `agent`: a name for the envelopes of its events, such as `"researcher"`.
     - `stop_when`: a condition; `None`: no limit.
     - `detectors`: a list replaces the default ones, `None` is off. They belong to this run and are
       reset when it starts.
     - `policy`: what follows from a detection; by default a sure loop ends the run.
     - `judge`: a judge, or several, that look at the run from time to time, beside it. `task`: the
       user's request, which the judge reads.
-    - `outputs`: what the run must emit, as a dict of types or a pydantic model class. Offer
-      `guard.outputs.declare(sdk)` to the model, and let `guard.answer` carry out its calls.
+    - `outputs`: what the run must emit: a dict of types, a pydantic model class, a dataclass or a
+      TypedDict. Offer `guard.outputs.declare(sdk)` to the model, and let `guard.answer` carry out
+      its calls.
       `max_nudges`: how often `check` asks for missing outputs.
     - `budget`: tokens and money, shared by all runs with the same object. `prices`: the `Price` of
       the model, for `CostLimit` and budgets in US dollars.
@@ -103,21 +101,19 @@ class Guard:
 
     __slots__ = (
         "_clock",
-        "_close_grace_s",
         "_core",
         "_entered",
         "_full",
         "_fullness",
         "_judges",
         "_limited",
-        "_outcome",
+        "_named",
         "_secrets",
         "_seen",
         "_sinks",
         "_started",
         "_streams",
         "_tried_inside",
-        "_watched",
         "_weighed",
         "_window",
         "outputs",
@@ -126,17 +122,18 @@ class Guard:
     def __init__(
         self,
         *,
+        agent: str = "",
         stop_when: Condition | None = None,
         detectors: Sequence[Detector] | None = _DEFAULT,
         policy: Policy | None = None,
         judge: Judge | Sequence[Judge] | None = None,
         task: str | None = None,
-        outputs: Mapping[str, Any] | type | None = None,
+        outputs: type[OutputT] | Mapping[str, Any] | None = None,
         max_nudges: int | None = MAX_NUDGES,
         budget: Budget | None = None,
         prices: Price | None = None,
         window: Window | int | None = None,
-        sinks: Sequence[EventSink] = (),
+        sinks: Sequence[Sink] = (),
         clock: Clock | None = None,
         keep_text_chars: int | None = KEEP_TEXT_CHARS,
         close_grace_s: float | None = CLOSE_GRACE_S,
@@ -151,9 +148,11 @@ class Guard:
         must_know_price(prices, stop_when, budget, "the model", "prices=monitor.Price(...)")
         self.outputs: Outputs | None = Outputs(outputs) if outputs is not None else None
         """The declared outputs, with the emitted values. `None`: no outputs are declared."""
-        self._sinks = FanOut(check_parts("sinks", sinks, "emit"))
+        check_kind("agent", agent, str, "a name")
+        self._named = agent
         self._clock = clock_of(clock)
-        self._close_grace_s = math.inf if close_grace_s is None else close_grace_s
+        grace_s = math.inf if close_grace_s is None else close_grace_s
+        self._sinks, awaited = fan_out(checked_sinks(sinks), grace_s, emit=self._emit)
         self._window = window = UNKNOWN if window is None else window_of(None, config=window)
         self._fullness: Fullness | None = None
         self._full: Full | None = None  # not reported by `check` yet
@@ -178,36 +177,35 @@ class Guard:
         )
         self._judges: JudgeTasks | None = None
         if judges:
-            self._judges = JudgeTasks(self._core, clock=self._clock, close_grace_s=self._close_grace_s, wake=self._wake)
-        self._streams = 0
+            self._judges = JudgeTasks(self._core, clock=self._clock, close_grace_s=grace_s, wake=self._wake)
         self._seen = Seen()
         self._limited = stop_when is not None or budget is not None
         self._started: tuple[str, ...] = ()
-        self._watched: Watched[Any] | WatchedSync[Any] | None = None
         self._entered = False
-        self._outcome: Outcome | None = None
         self._secrets = Secrets()
+        self._streams = Streams(
+            self._core,
+            clock=self._clock,
+            close_grace_s=grace_s,
+            awaited=awaited,
+            seen=self._seen,
+        )
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> Outcome[OutputT]:
         """How the run ended. Reading it before the block is left raises `ConfigError`."""
-        if self._outcome is None:
-            raise ConfigError("the outcome is known when the block of the run has been left")
-        return self._outcome
+        return self._streams.ended()
 
     async def __aenter__(self) -> Self:
-        if self._entered:
-            raise ConfigError("a guard is one run: make a new one for the next")
-        self._core.begin(self._clock.now())
-        self._entered = True
+        self._begin()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if isinstance(self._watched, Watched):
-                await self._watched.__aexit__(kind, error, trace)
+            if isinstance(self._streams.watched, Watched):
+                await self._streams.watched.__aexit__(kind, error, trace)
         finally:
             try:
                 if self._judges is not None:
@@ -215,7 +213,9 @@ class Guard:
             finally:
                 ending = ending_by(error)
                 crash = error if ending is not None and ending.reason is TerminateReason.ERROR else None
-                self._outcome = self._secrets.outcome(self._core.terminate(self._clock.now(), ending, crash))
+                self._end(ending, crash)
+                if self._streams.awaited:
+                    await self._streams.awaited.close()
 
     def __enter__(self) -> Self:
         """For a loop without an event loop. Watch each stream with `watch` and `with`; limits are
@@ -223,26 +223,37 @@ class Guard:
         """
         if self._judges is not None:
             raise ConfigError("a judge is asked beside the run, which needs an event loop: use 'async with'")
-        if self._entered:
-            raise ConfigError("a guard is one run: make a new one for the next")
-        self._core.begin(self._clock.now())
-        self._entered = True
+        if self._streams.awaited:
+            raise ConfigError("an asynchronous sink is awaited beside the run, in an event loop: use 'async with'")
+        self._begin()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        crash = error if isinstance(error, Exception) else None
-        self._outcome = self._secrets.outcome(self._core.terminate(self._clock.now(), _ending_by_sync(error), crash))
+        self._end(_ending_by_sync(error), error if isinstance(error, Exception) else None)
+
+    def _begin(self) -> None:
+        if self._entered:
+            raise ConfigError("a guard is one run: make a new one for the next")
+        if self._sinks:
+            id = uuid.uuid4().hex
+            self._sinks.identity = RunIdentity(run=id, root=id, agent=self._named, began_s=time.time())
+        self._core.begin(self._clock.now())
+        self._entered = self._streams.open = True
+
+    def _end(self, ending: Stop | None, error: BaseException | None) -> None:
+        self._streams.open = False
+        self._streams.outcome = self._secrets.outcome(self._core.terminate(self._clock.now(), ending, error))
 
     def __del__(self) -> None:
-        if getattr(self, "_entered", False) and self._outcome is None:
+        if getattr(self, "_entered", False) and self._streams.outcome is None:
             warnings.warn(
                 "a Guard was dropped without being closed; use 'async with'", ResourceWarning, source=self, stacklevel=2
             )
             with contextlib.suppress(Exception):  # at the end of the program some modules may be gone
-                if self._watched is not None:
-                    self._watched.destroyed()
+                if self._streams.watched is not None:
+                    self._streams.watched.destroyed()
                 self._core.terminate(
                     self._clock.now(),
                     Stop(TerminateReason.CLOSED_BY_CALLER, "it was dropped without being closed", "caller"),
@@ -271,7 +282,7 @@ class Guard:
         the SDK that ended the stream is raised when the block is left, for code that has its own
         `except`.
         """
-        return Watched(stream, self, adapter=adapter, isolate=isolate, reraise=reraise)
+        return Watched(stream, self._streams, adapter=adapter, isolate=isolate, reraise=reraise)
 
     def tool_result(
         self,
@@ -376,13 +387,10 @@ class Guard:
         """End the run now: a pending read is interrupted, the connection closed. From any task,
         thread or signal handler.
         """
-        self._core.abort(why)
-        self._wake()
+        self._streams.abort(why)
 
     def _wake(self) -> None:
-        watched = self._watched
-        if watched is not None:
-            watched.wake()
+        self._streams.wake()
 
     def _emit(self, event: Event) -> None:
         if isinstance(event, _ATTEMPTS):  # each stream has its own count
@@ -399,145 +407,23 @@ class Guard:
         if not self._entered:
             raise ConfigError("the run has not begun: use the guard inside 'async with guard'")
 
-    def _attach(self, watched: Watched[Any] | WatchedSync[Any]) -> int:
-        """Make `watched` the running stream. Returns its number."""
-        if not self._entered or self._outcome is not None:
-            raise ConfigError("the guard is not running: use guard.watch() inside 'async with guard'")
-        if self._watched is not None:
-            raise ConfigError("another stream of this guard is still being watched; leave its block first")
-        self._watched = watched
-        self._streams += 1
-        return self._streams - 1
-
-    def _detach(self) -> None:
-        self._watched = None
-
-
-class Watched(SourceStream[T]):
-    """One stream of a guard. Iterating it gives the SDK's own objects, unchanged, until the stream
-    ends or the run stops.
-    """
-
-    __slots__ = ("_guard", "_reraise", "_sync")
-
-    def __init__(
-        self,
-        source: Source[T] | SyncSource[T],
-        guard: Guard,
-        *,
-        adapter: AdapterFactory | None,
-        isolate: bool = False,
-        reraise: bool = False,
-    ) -> None:
-        if adapter is not None and not callable(adapter):
-            raise ConfigError(f"adapter takes an adapter class, not {adapter!r}")
-        super().__init__(
-            cast("Source[T]", source),
-            guard._core,
-            clock=guard._clock,
-            adapter=adapter,
-            close_grace_s=guard._close_grace_s,
-            isolate=isolate,
-        )
-        self._guard = guard
-        self._sync: SyncStream[T] | None = None
-        self._reraise = reraise
-
-    def __enter__(self) -> WatchedSync[T]:
-        self._entered = True
-        self._sync = WatchedSync(self._source, self._guard, adapter=self._factory)
-        return self._sync.__enter__()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._sync is not None:
-            self._sync.__exit__(kind, error, trace)
-            self._raise_again(self._sync.turn, error)
-
-    def to_form(self, form: Form) -> list[dict[str, Any]]:
-        """The model's message for the history of your own loop, see `reply_of`. Known when the
-        stream is over.
-        """
-        return reply.reply_of(self.turn, form)
-
-    def _raise_again(self, turn: Turn, error: BaseException | None) -> None:
-        if self._reraise and error is None and turn.error is not None:
-            raise turn.error
-
-    async def __aenter__(self) -> Self:
-        try:
-            await super().__aenter__()
-            self._index = self._guard._attach(self)
-        except ConfigError:
-            if inspect.iscoroutine(self._source):
-                self._source.close()  # nobody will await it
-            raise
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            await super().__aexit__(kind, error, trace)
-        finally:
-            self._guard._detach()
-        self._raise_again(self.turn, error)
-
-    def abort(self, why: str = "aborted") -> None:
-        """End the run now; see `Guard.abort`."""
-        self._guard.abort(why)
-
-
-class WatchedSync(SyncStream[T]):
-    """One synchronous stream of a guard. Iterating it gives the SDK's own objects, unchanged, until
-    the stream ends or the run stops.
-    """
-
-    def __init__(self, source: object, guard: Guard, *, adapter: AdapterFactory | None) -> None:
-        super().__init__(source, guard._core, clock=guard._clock, adapter=adapter)
-        self._guard = guard
-
-    @property
-    def outcome(self) -> Outcome:
-        """How the run ended. Reading it before the run's block is left raises `ConfigError`."""
-        return self._guard.outcome
-
-    def __enter__(self) -> Self:
-        self._index = self._guard._attach(self)
-        self._guard._seen.synchronous += 1
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            super().__exit__(kind, error, trace)
-        finally:
-            self._guard._detach()
-
-    def to_form(self, form: Form) -> list[dict[str, Any]]:
-        """The model's message for the history of your own loop, see `reply_of`. Known when the
-        stream is over.
-        """
-        return reply.reply_of(self.turn, form)
-
-    def abort(self, why: str = "aborted") -> None:
-        """End the run, from any thread, as soon as the SDK delivers its next object."""
-        self._guard.abort(why)
-
-    def wake(self) -> None:
-        """Nothing can interrupt a read that blocks."""
-
-    def destroyed(self) -> None:
-        """End the stream and close its source."""
-        self.close()
-
 
 class Watch(Watched[T]):
     """A run of one stream: what `watch()` returns."""
 
-    __slots__ = ()
+    __slots__ = ("_guard",)
+
+    def __init__(
+        self,
+        stream: Source[T] | SyncSource[T],
+        guard: Guard,
+        *,
+        adapter: AdapterFactory | None,
+        isolate: bool,
+        reraise: bool,
+    ) -> None:
+        super().__init__(stream, guard._streams, adapter=adapter, isolate=isolate, reraise=reraise)
+        self._guard = guard
 
     @property
     def outcome(self) -> Outcome:
@@ -577,7 +463,7 @@ def watch(
     policy: Policy | None = None,
     budget: Budget | None = None,
     prices: Price | None = None,
-    sinks: Sequence[EventSink] = (),
+    sinks: Sequence[Sink] = (),
     adapter: AdapterFactory | None = None,
     clock: Clock | None = None,
     keep_text_chars: int | None = KEEP_TEXT_CHARS,

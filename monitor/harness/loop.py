@@ -202,7 +202,7 @@ class TurnLoop:
             adapter=adapter_of(model),
             close_grace_s=supervisor.close_grace_s,
             index=index,
-            listener=self._heard if self._delivery.streams else None,
+            listener=self._heard if self._delivery.wants_chunks else None,
         )
 
     def _heard(self, chunk: Chunk) -> None:

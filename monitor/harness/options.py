@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, get_args
+from typing import Any, Generic, get_args
 
 from monitor._util.checks import check_kind, check_part, check_parts, is_finite
 from monitor.budget import Budget
@@ -29,9 +29,10 @@ from monitor.harness.streams.clock import Clock
 from monitor.judges.base import Judge, as_judges
 from monitor.messages import Message
 from monitor.models import Model, Retries, ToolChoice
+from monitor.outcome import OutputT
 from monitor.policy import Ladder, Policy
 from monitor.sessions.store import SessionStore
-from monitor.sinks.base import EventSink
+from monitor.sinks.base import Sink, checked_sinks
 from monitor.tools.approval import Approval, Approver, AskFunction, Mode, approval_of
 from monitor.tools.artifact_tools import READ, ArtifactTools
 from monitor.tools.artifacts import ArtifactStore
@@ -47,7 +48,7 @@ from monitor.verdicts import LastTurn
 _DEFAULT: Any = object()
 
 
-class RunOptions:
+class RunOptions(Generic[OutputT]):
     """The options of a `Supervisor`, which documents them. Raises `ConfigError` for an invalid
     option.
     """
@@ -56,6 +57,7 @@ class RunOptions:
         self,
         model: Model,
         *,
+        agent: str = "",
         instructions: str | None = None,
         variables: Mapping[str, object] | None = None,
         tools: Sequence[Callable[..., Any] | Tool | Toolset] = (),
@@ -70,7 +72,7 @@ class RunOptions:
         result_bound: Bound | None = None,
         guidance: GuidanceFlag = True,
         notes: Sequence[Notes] = (),
-        outputs: Mapping[str, Any] | type | None = None,
+        outputs: type[OutputT] | Mapping[str, Any] | None = None,
         stop_when: Condition | None = _DEFAULT,
         budget: Budget | SharedBudget | None = None,
         prices: Mapping[str, Price] | Price | None = None,
@@ -86,13 +88,11 @@ class RunOptions:
         window: Window | int | None = None,
         compaction: Compaction | None = _DEFAULT,
         history: Sequence[RawMessage | Message] = (),
-        sinks: Sequence[EventSink] = (),
+        sinks: Sequence[Sink] = (),
         clock: Clock | None = None,
         keep_text_chars: int | None = KEEP_TEXT_CHARS,
         close_grace_s: float | None = CLOSE_GRACE_S,
     ) -> None:
-        if isinstance(model, str):
-            raise ConfigError(f"model: {model!r} is a name; write monitor.model({model!r})")
         check_part("model", model, "stream")
         self.limits_given: bool = stop_when is not _DEFAULT
         """Whether `stop_when` was given. `None` counts as given: it means no limit."""
@@ -112,6 +112,8 @@ class RunOptions:
         check_kind("model_settings", model_settings, Mapping, "a dict")
         compaction = DEFAULT if compaction is _DEFAULT else compaction
         check_kind("compaction", compaction, Compaction, "one such as monitor.Compaction.opencode(), or None")
+        check_kind("agent", agent, str, "a name")
+        self.agent = agent
         self.model = model
         self.form: Form | None = form_of(model)
         self.outputs: Outputs | None = Outputs(outputs) if outputs is not None else None
@@ -143,7 +145,7 @@ class RunOptions:
         self.model_settings: dict[str, Any] = dict(model_settings or {})
         self.window: Window = window_of(model.name, config=window)
         self.compaction = compaction
-        self.sinks: Sequence[EventSink] = check_parts("sinks", sinks, "emit")
+        self.sinks: Sequence[Sink] = checked_sinks(sinks)
         self.clock: Clock = clock_of(clock)
         self.keep_text_chars = keep_text_chars
         self.close_grace_s: float = float("inf") if close_grace_s is None else close_grace_s

@@ -18,13 +18,14 @@ from __future__ import annotations
 
 import copy
 import threading
+import time
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import TracebackType
-from typing import Final, Literal, Self, TypeAlias
+from typing import Any, Final, Generic, Literal, Self, TypeAlias
 
 import anyio
 import anyio.from_thread
@@ -42,10 +43,7 @@ from monitor.core.run import RunCore
 from monitor.core.tape import Tape, TapedCore, TapedGoal
 from monitor.detectors import default_detectors
 from monitor.errors import ConfigError, StoreError, describe
-from monitor.events import (
-    Event,
-    HistoryRepaired,
-)
+from monitor.events import Envelope, Event, HistoryRepaired, RunIdentity
 from monitor.goal.goal import Goal
 from monitor.harness.calls import Calls
 from monitor.harness.checks import ending_by, must_know_price
@@ -64,7 +62,7 @@ from monitor.harness.streams.clock import Clock
 from monitor.harness.streams.interrupt import Interruptible
 from monitor.harness.streams.wait import current_task
 from monitor.messages import AssistantMessage, Message, Repair, Text, UserMessage
-from monitor.outcome import Outcome
+from monitor.outcome import Outcome, OutputT
 from monitor.reasons import TerminateReason
 from monitor.sessions.records import SUBAGENT, RunRecord
 from monitor.sessions.store import SessionStore
@@ -107,22 +105,24 @@ class Caller:
     """The supervisor of the calling run, then that of its own caller, and so on."""
     wake: Callable[[], None]
     """Makes the calling run check at once whether it must end."""
+    delivery: Delivery
+    """Its sinks and its reader, who get the events of the nested run as well."""
     run_id: str = ""
     session: SessionStore | None = None
     resumed: bool = False
     """The calling run goes on where another process has left it."""
-    called: set[Run] = field(default_factory=set)
+    called: set[Run[Any]] = field(default_factory=set)
     """The nested runs of the calling run: its abort aborts them too."""
 
 
-class Run:
+class Run(Generic[OutputT]):
     """One run of a supervisor: an async iterator of its events, the last of which is
     `RunTerminated`.
     """
 
     def __init__(
         self,
-        supervisor: RunOptions,
+        supervisor: RunOptions[OutputT],
         task: str | UserMessage | None,
         *,
         streams: bool,
@@ -131,13 +131,14 @@ class Run:
         caller: Caller | None = None,
         as_tool: str = "",
         call: str = "",
+        as_call: str | None = None,
         run_id: str | None = None,
         resumed: RunRecord | None = None,
     ) -> None:
         """`history`, `session`: replace the supervisor's own. `caller`: the run that calls this run
-        as the tool `as_tool`, if any, by the call with the key `call`. `run_id`: of a run that goes
-        on in another process; by default a new one. `resumed`: the run of the session that goes on,
-        without another task.
+        as the tool `as_tool`, if any: by the call with the key `call` and the id `as_call`.
+        `run_id`: of a run that goes on in another process; by default a new one. `resumed`: the run
+        of the session that goes on, without another task.
         """
         if resumed is None and not isinstance(task, str | UserMessage):
             raise ConfigError(f"the task is a text or a UserMessage, not {task!r}")
@@ -148,7 +149,13 @@ class Run:
         self._caller = caller
         self._clock = caller.clock if caller is not None else supervisor.clock
         self._now = self._clock.now
-        self._delivery = Delivery(supervisor.sinks, streams=streams)
+        self._delivery = Delivery(
+            supervisor.sinks,
+            streams=streams,
+            grace_s=supervisor.close_grace_s,
+            caller=caller.delivery if caller is not None else None,
+        )
+        self._agent, self._as_call = supervisor.agent or as_tool, as_call
         self._emit = self._delivery.emit
         store = _store_of(session, supervisor, caller)
         tape = Tape() if store is not None and store.keeps_chunks else None
@@ -183,14 +190,13 @@ class Run:
         self._work = Interruptible(self._core, self._clock)
         judges = JudgeTasks(self._core, clock=self._clock, close_grace_s=supervisor.close_grace_s, wake=self._wake)
         self.as_caller: Caller = Caller(
-            self._core, self._clock, budgets, supervisors, self._wake, run_id=self.id, session=store
+            self._core, self._clock, budgets, supervisors, self._wake, self._delivery, run_id=self.id, session=store
         )
         self.as_caller.resumed = resumed is not None
         first = [] if task is None else [_said_by_others(task)]
+        first += self._first_step() if plan is not None and resumed is None else []
         given = supervisor.given if history is None else supervisor.taken_in(history)
         given = replace(given, instructions=with_notes(given.instructions, supervisor.notes))
-        if plan is not None and resumed is None and (step := self._goal.first_step()) is not None:
-            first.append(UserMessage((Text(step),), synthetic=True))
         self._history = History(() if store is not None else (*given.messages, *first))
         outgoing = Outgoing(self._history, supervisor.form, given.repairs, self._repaired)
         options = supervisor.calls
@@ -198,7 +204,7 @@ class Run:
         if store is not None:
             self._session = RunSession(
                 store,
-                resumed or _record_of(self.id, said, caller, as_tool, call),
+                resumed or _record_of(self.id, said, caller, self._agent, call),
                 self._history,
                 outgoing,
                 reply=self._reply,
@@ -261,7 +267,7 @@ class Run:
         self._driver: AsyncGenerator[None, None] | None = None
         self._at_work = False  # a task is inside `_driver`
         self._seen_out: anyio.Event | None = None
-        self._outcome: Outcome | None = None
+        self._outcome: Outcome[OutputT] | None = None
 
     @property
     def phase(self) -> RunPhase:
@@ -271,7 +277,7 @@ class Run:
         return self._phase
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> Outcome[OutputT]:
         """How the run ended. Before the end, reading it raises `ConfigError`."""
         if self._outcome is None:
             raise ConfigError("the outcome is known when the run has ended")
@@ -356,6 +362,7 @@ class Run:
         self._thread = threading.get_ident()
         if self._caller is not None:
             self._caller.called.add(self)
+        self._delivery.identity = self._identity()
         self._core.begin(self._now())
         if self._session is not None:
             try:
@@ -366,6 +373,7 @@ class Run:
                 self._phase = "error"
                 if self._caller is not None:
                     self._caller.called.discard(self)
+                await self._delivery.close()
                 raise
         self._driver = self._loop.drive()
         return self
@@ -397,6 +405,22 @@ class Run:
         return self
 
     async def __anext__(self) -> Event:
+        while isinstance(event := await self._next(), Envelope):
+            pass  # of a nested run; `envelopes` was called before, and is not read any more
+        return event
+
+    def envelopes(self) -> AsyncIterator[Envelope]:
+        """Read the run with the runs that it calls as tools: their events, each with whose it is.
+        Read either this or the run itself.
+        """
+        self._delivery.nested = True
+        return _Envelopes(self)
+
+    async def _enveloped(self) -> Envelope:
+        return self._delivery.enveloped(await self._next())
+
+    async def _next(self) -> Event | Envelope:
+        """The next event of this run, or the next envelope of a nested run."""
         if self._driver is None:
             raise ConfigError("enter the run before reading it: async with supervisor.stream(task) as run")
         if self._at_work:
@@ -460,15 +484,21 @@ class Run:
             self._caller.wake()
 
     async def _settle(self) -> None:
-        """Write the end of the run into its session, and settle what it holds of a shared
-        budget.
+        """Settle what the run holds of a shared budget, write its end into its session, and let
+        the sinks that wait catch up.
         """
         holding, self._holding = self._holding, None
         if holding is not None:
             await holding.close()
         session, self._session = self._session, None
-        if session is None:
-            return
+        try:
+            if session is not None:
+                await self._store_end(session)
+        finally:
+            await self._delivery.close()
+
+    async def _store_end(self, session: RunSession) -> None:
+        """A run whose session cannot store its end has not ended well."""
         grace_s = self._supervisor.close_grace_s
         fault: StoreError | None = None
         try:
@@ -496,6 +526,25 @@ class Run:
             return None
         at = lambda: self._core.at(self._now())  # noqa: E731 - the core is made later
         return Holding(shared, run_id=self.id, price=price, clock=self._clock, emit=self._emit, at=at)
+
+    def _first_step(self) -> list[UserMessage]:
+        """The first step of the plan, for the model."""
+        step = self._goal.first_step()
+        return [UserMessage((Text(step),), synthetic=True)] if step is not None else []
+
+    def _identity(self) -> RunIdentity:
+        """Who this run is, from now on."""
+        caller, began_s = self._caller, time.time()
+        above = caller.delivery.identity if caller is not None else None
+        return RunIdentity(
+            run=self.id,
+            root=above.root if above is not None else self.id,
+            parent=above.run if above is not None else None,
+            call=self._as_call,
+            agent=self._agent,
+            model=self._supervisor.model.name,
+            began_s=began_s,
+        )
 
     def _reply(self) -> AssistantMessage | None:
         """The message that the model has just made, without results."""
@@ -532,10 +581,23 @@ def _budgets(supervisor: RunOptions, holding: Holding | None, caller: Caller | N
     return (*(budget for budget in own if budget is not None), *(budget.share() for budget in above))
 
 
-def _record_of(id: str, task: str, caller: Caller | None, as_tool: str, call: str) -> RunRecord:
+class _Envelopes:
+    """The events of a run and of its nested runs, as an iterator."""
+
+    def __init__(self, run: Run[Any]) -> None:
+        self._run = run
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Envelope:
+        return await self._run._enveloped()  # noqa: SLF001 - of the same file
+
+
+def _record_of(id: str, task: str, caller: Caller | None, agent: str, call: str) -> RunRecord:
     if caller is None:
-        return RunRecord(id=id, data={TASK: task})
-    return RunRecord(id=id, parent_run=caller.run_id, agent=as_tool, purpose=SUBAGENT, data={TASK: task, CALL: call})
+        return RunRecord(id=id, agent=agent, data={TASK: task})
+    return RunRecord(id=id, parent_run=caller.run_id, agent=agent, purpose=SUBAGENT, data={TASK: task, CALL: call})
 
 
 def _words(task: str | UserMessage | None) -> str:

@@ -16,33 +16,37 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import anyio
-
 from monitor._util.codec import to_plain
 from monitor.context.raw import RawMessage
 from monitor.errors import ConfigError, ToolError
 from monitor.harness.options import RunOptions, checked_session
 from monitor.harness.past import nested_in, outcome_in
 from monitor.harness.run import Caller, Run
+from monitor.harness.streams.own_loop import run_in_own_loop
 from monitor.harness.streams.wait import current_task
 from monitor.messages import Message, UserMessage
 from monitor.models import ToolSpec
-from monitor.outcome import Outcome
+from monitor.outcome import Outcome, OutputT
 from monitor.sessions.records import MAIN, RunState
 from monitor.sessions.store import SessionStore
 from monitor.tools.base import Tool, ToolContext, check_name
 
 
-class Supervisor(RunOptions):
+class Supervisor(RunOptions[OutputT]):
     """A description of runs: what they do, with which parts, and within which limits.
+
+    `Supervisor[Review]`, if `outputs=Review`: the `output` of its outcomes is a `Review`.
 
     What a run does:
 
     - `model`: e.g. `monitor.model("google:gemini-2.5-flash")`. `model_settings` are passed to the
       provider unchanged.
+    - `agent`: a name for the envelopes of its events, such as `"researcher"`. A run that is called
+      as a tool is named like the tool, unless it has a name.
     - `instructions`: the system prompt, in which `${name}` is filled in from `variables`.
     - `tools`: Python functions, `monitor.tool`s, toolsets, other supervisors' `as_tool()`.
-    - `outputs`: what the run must emit, as a dict of types or a pydantic model class.
+    - `outputs`: what the run must emit: a dict of types, a pydantic model class, a dataclass or a
+      TypedDict.
     - `notes`: texts behind the instructions, read when a run begins, such as
       `monitor.tools.NotesFile("AGENTS.md")`.
     - `guidance`: whether the guidance of a tool stands beside its first result. A function of the
@@ -100,7 +104,7 @@ class Supervisor(RunOptions):
         history: Sequence[RawMessage | Message] | None = None,
         session: SessionStore | None = None,
         run_id: str | None = None,
-    ) -> Outcome:
+    ) -> Outcome[OutputT]:
         """Drive one run to its end. Every end is an `Outcome`; a cancellation from outside is
         raised further.
 
@@ -111,7 +115,7 @@ class Supervisor(RunOptions):
         """
         return await _ended(Run(self, task, streams=False, history=history, session=session, run_id=run_id))
 
-    async def resume(self, session: SessionStore | None = None, *, run: str | None = None) -> Outcome:
+    async def resume(self, session: SessionStore | None = None, *, run: str | None = None) -> Outcome[OutputT]:
         """Go on with the newest run of `session` that has not ended: its process died, or it waits
         for an approval. `session`: by default the supervisor's own. `run`: the id of another run,
         which may have ended, e.g. by an abort or a limit.
@@ -153,14 +157,15 @@ class Supervisor(RunOptions):
         history: Sequence[RawMessage | Message] | None = None,
         session: SessionStore | None = None,
         run_id: str | None = None,
-    ) -> Outcome:
-        """`run` for a program without an event loop: one is made for the run, on asyncio.
+    ) -> Outcome[OutputT]:
+        """`run` for a program without an event loop. All such runs of a thread share one loop of
+        asyncio, so a client may be used again.
 
         Raises `ConfigError` inside an event loop, which it would stop: use `await run(...)` there.
         """
         if current_task() is not None:
             raise ConfigError("run_sync would stop the event loop that is running: use 'await supervisor.run(...)'")
-        return anyio.run(partial(self.run, task, history=history, session=session, run_id=run_id))
+        return run_in_own_loop(partial(self.run, task, history=history, session=session, run_id=run_id))
 
     def stream(
         self,
@@ -169,7 +174,7 @@ class Supervisor(RunOptions):
         history: Sequence[RawMessage | Message] | None = None,
         session: SessionStore | None = None,
         run_id: str | None = None,
-    ) -> Run:
+    ) -> Run[OutputT]:
         """One run, event by event:
         `async with supervisor.stream(task) as run: async for event in run`.
         """
@@ -210,17 +215,17 @@ class _Subagent:
         if not isinstance(task, str) or not task.strip() or set(arguments) != {"task"}:
             raise ToolError("give one argument, task: a text that says what to do")
         caller = context.run.as_caller if isinstance(context.run, Run) else None
-        outcome = await self._outcome(task, caller, context.idempotency_key)
+        outcome = await self._outcome(task, caller, context)
         if not outcome.ok:
             emitted = f" Emitted before that: {_as_json(outcome.emitted)}" if outcome.emitted else ""
             raise ToolError(f"the subagent did not reach its goal: {outcome.reason.value}: {outcome.detail}.{emitted}")
         return outcome.text if outcome.output is None else _as_json(outcome.output)
 
-    async def _outcome(self, task: str, caller: Caller | None, call: str) -> Outcome:
+    async def _outcome(self, task: str, caller: Caller | None, context: ToolContext) -> Outcome[Any]:
         """Drive the run to its end. A run that this call has begun before, in a process that died,
         goes on; one that has ended is not made again.
         """
-        began = None
+        call, began = context.idempotency_key, None
         if caller is not None and caller.resumed and caller.session is not None:
             began = await nested_in(caller.session, caller.run_id, call)
             if began is not None and began.state is RunState.ENDED:
@@ -228,12 +233,13 @@ class _Subagent:
                 if known is not None:
                     return known
         options: dict[str, Any] = {"caller": caller, "as_tool": self.spec.name, "call": call}
+        options["as_call"] = context.call.id if caller is not None else None
         if began is not None:
             return await _ended(Run(self._supervisor, None, streams=False, resumed=began, **options))
         return await _ended(Run(self._supervisor, task, streams=False, **options))
 
 
-async def _ended(run: Run) -> Outcome:
+async def _ended(run: Run[OutputT]) -> Outcome[OutputT]:
     """Drive `run` to its end."""
     async with run:
         async for _ in run:

@@ -8,24 +8,14 @@ So give the client a timeout of its own.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from dataclasses import replace
 from types import TracebackType
-from typing import Any, Generic, Self, TypeAlias, TypeVar, cast
+from typing import Any, Self, TypeAlias, TypeVar, cast
 
-from monitor.adapters.base import (
-    AdapterFactory,
-    FullAdapter,
-    ReportedFailure,
-    complete,
-    find_adapter,
-    find_adapter_of_source,
-)
-from monitor.adapters.plain import TextAdapter
+from monitor.adapters.base import AdapterFactory, ReportedFailure, find_adapter_of_source
 from monitor.core.run import RunCore
-from monitor.errors import ConfigError, SourceFailed, describe, forget_keys, without_keys
+from monitor.errors import ConfigError, SourceFailed, describe
 from monitor.harness.streams.clock import Clock
-from monitor.models import ModelError
-from monitor.outcome import Turn
+from monitor.harness.streams.one import OneStream
 
 T = TypeVar("T")
 
@@ -35,37 +25,16 @@ SyncSource: TypeAlias = Iterable[T] | Callable[[], Iterable[T]]
 _NOTHING: Any = object()
 
 
-class SyncStream(Generic[T]):
+class SyncStream(OneStream[T]):
     """One stream, as an iterator of the SDK's own objects."""
+
+    __slots__ = ("_reading",)
 
     def __init__(
         self, source: object, core: RunCore, *, clock: Clock, adapter: AdapterFactory | None, index: int = 0
     ) -> None:
-        self._source: Any = source
-        self._core = core
-        self._now = clock.now
-        self._factory = adapter
-        self._adapter: FullAdapter | None = None
-        self._index = index
-        self._requests = 1
-        self._opened: Any = None
-        self._iterator: Iterator[T] | None = None
-        self._began = self._over = self._finished = False
+        super().__init__(source, core, clock=clock, adapter=adapter, index=index)
         self._reading = False
-        self._error: Exception | None = None
-        self._reported: ReportedFailure | None = None
-        self._turn: Turn | None = None
-
-    @property
-    def turn(self) -> Turn:
-        """The turn of this stream: text, calls, usage, finish reason. Its number is 0 if the stream
-        was never opened.
-
-        Raises `ConfigError` while the stream is not over.
-        """
-        if self._turn is None:
-            raise ConfigError("the turn is known when the stream is over; leave the loop first")
-        return self._turn
 
     def __enter__(self) -> Self:
         return self
@@ -112,7 +81,8 @@ class SyncStream(Generic[T]):
         try:
             if self._iterator is None:
                 self._iterator = self._open()
-            return next(self._iterator)
+            read: T = next(self._iterator)
+            return read
         except StopIteration:
             self._finished = True
         except ConfigError:
@@ -146,12 +116,10 @@ class SyncStream(Generic[T]):
         """Pass the object to the core. An unreadable one ends the stream, and is delivered."""
         core = self._core
         try:
-            adapter = self._adapter or self._first(item, now)
+            adapter = self._adapter or self._begin_with(item, now)
             for chunk in adapter.decode(item):
                 core.feed(chunk, now)
-            while self._requests < adapter.requests:
-                self._requests += 1
-                core.continued(now)
+            self._count_requests(adapter)
         except ConfigError:
             raise
         except ReportedFailure as failure:
@@ -164,17 +132,6 @@ class SyncStream(Generic[T]):
         except Exception as error:  # noqa: BLE001 - as said above
             core.fail(error, "adapter", now)
 
-    def _first(self, item: T, now: float) -> FullAdapter:
-        self._core.first_chunk(now)
-        factory = self._factory or find_adapter(item)
-        if factory is None:
-            raise ConfigError(
-                f"no adapter knows objects of type {type(item).__module__}.{type(item).__qualname__}; "
-                "pass adapter=, or a stream of str or of monitor chunks"
-            )
-        self._adapter = adapter = complete(factory(self._index))
-        return adapter
-
     # ------------------------------------------------------------------ the end
 
     def _end(self) -> None:
@@ -183,44 +140,14 @@ class SyncStream(Generic[T]):
             return
         self._over = True
         core, since = self._core, self._now()
-        model_error = self._settle(since)
+        self._settle(since)
         if not self._finished:
             note = self._close()
             core.source_closed(self._now(), since=since, closed=note is None, chunks_dropped=0, note=note)
-        if not self._began:
-            self._turn = Turn(number=0, stopped=core.stop)
-            return
-        adapter = self._adapter or (complete(self._factory(self._index)) if self._factory is not None else None)
-        self._turn = core.end_turn(
-            self._now(),
-            finished=self._finished and core.stop is None,
-            error=self._error if core.stop is None else None,
-            model_error=model_error,
-            must_finish=adapter is not None and adapter.needs_finish,
-            gave=tuple(adapter.gave) if adapter is not None else (),
-        )
+        self._end_turn()
 
-    def _settle(self, now: float) -> ModelError | None:
-        """Classify the end of the source, unless the end of the run has ended it."""
-        core = self._core
-        if core.stop is not None:
-            return None
-        self._error = self._reported or self._error
-        try:
-            if self._error is not None:
-                factory = self._factory or find_adapter(self._error) or TextAdapter
-                adapter = self._adapter or complete(factory(self._index))
-                found = adapter.classify(self._error)
-                forget_keys(self._error, self._opened)
-                return replace(found, message=without_keys(found.message, self._error, self._opened))
-            if self._finished and self._adapter is not None:
-                for chunk in self._adapter.finish():
-                    core.feed(chunk, now)
-                if self._adapter.broke_off:
-                    core.broke_off()
-        except Exception as error:  # noqa: BLE001 - an adapter may be the caller's code
-            core.fail(error, "adapter", now)
-        return None
+    def _holders(self) -> Iterator[object]:
+        yield from (self._opened, self._iterator)
 
     def _close(self) -> str | None:
         """Close the source. Returns why it may still be open, or `None`."""

@@ -5,8 +5,12 @@ from typing import TYPE_CHECKING
 from monitor._util.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from monitor.sinks.base import AsyncEnvelopeSink as AsyncEnvelopeSink
+    from monitor.sinks.base import AsyncEventSink as AsyncEventSink
+    from monitor.sinks.base import EnvelopeSink as EnvelopeSink
     from monitor.sinks.base import EventSink as EventSink
     from monitor.sinks.base import FanOut as FanOut
+    from monitor.sinks.base import Sink as Sink
     from monitor.sinks.base import listening as listening
     from monitor.sinks.jsonl import JsonlSink as JsonlSink
     from monitor.sinks.lines import line_of as line_of
@@ -17,12 +21,16 @@ if TYPE_CHECKING:
     from monitor.sinks.otel import tool_context as tool_context
 
 __all__ = [
+    "AsyncEnvelopeSink",
+    "AsyncEventSink",
+    "EnvelopeSink",
     "EventSink",
     "FanOut",
     "JsonlSink",
     "LogSink",
     "MemorySink",
     "OtelSink",
+    "Sink",
     "in_tool_span",
     "line_of",
     "listening",
@@ -33,12 +41,16 @@ if not TYPE_CHECKING:  # a type checker would believe that every name is there
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
+            "AsyncEnvelopeSink": "monitor.sinks.base",
+            "AsyncEventSink": "monitor.sinks.base",
+            "EnvelopeSink": "monitor.sinks.base",
             "EventSink": "monitor.sinks.base",
             "FanOut": "monitor.sinks.base",
             "JsonlSink": "monitor.sinks.jsonl",
             "LogSink": "monitor.sinks.log",
             "MemorySink": "monitor.sinks.memory",
             "OtelSink": "monitor.sinks.otel",
+            "Sink": "monitor.sinks.base",
             "in_tool_span": "monitor.sinks.otel",
             "line_of": "monitor.sinks.lines",
             "listening": "monitor.sinks.base",

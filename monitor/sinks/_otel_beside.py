@@ -36,8 +36,8 @@ class SpansBeside(SpanMaker):
             score=float(judgement.confidence),
             label=f"{event.fact}: {'yes' if judgement.found else 'no'}",
         )
-        if self._shared.content_chars:
-            said |= self._named(explanation=content.cut(judgement.analysis, self._shared.content_chars))
+        if self.shared.content_chars:
+            said |= self._named(explanation=content.cut(judgement.analysis, self.shared.content_chars))
         span = self._open.judges.pop(event.judge, None)
         target = span or self._span
         if target is None or not target.is_recording():

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final
+from weakref import WeakValueDictionary
 
 from opentelemetry import trace
 from opentelemetry.context import Context, get_current
@@ -13,7 +15,7 @@ from opentelemetry.trace import Span, Status, StatusCode
 from monitor import events
 from monitor.calls import CallState
 from monitor.errors import without_keys
-from monitor.events import Event
+from monitor.events import Envelope, Event
 from monitor.outcome import Outcome, Turn
 from monitor.sinks import _otel_content as content
 from monitor.sinks import _otel_names as names
@@ -29,6 +31,10 @@ person is none: the run was ended on purpose.
 _CALL_KINDS: Final = frozenset({names.CHAT, names.GENERATE, "text_completion"})
 
 
+_RUNS: Final[WeakValueDictionary[tuple[str, tuple[str, int]], RunSpans]] = WeakValueDictionary()
+"""The runs whose spans are made, by their ids and the targets of the spans."""
+
+
 class RunSpans(SpansBeside):
     """A sink for one run: makes its spans and metrics. `OtelSink.for_run` makes one."""
 
@@ -42,9 +48,24 @@ class RunSpans(SpansBeside):
             return None
         return f"00-{made.trace_id:032x}-{made.span_id:016x}-{int(made.trace_flags):02x}"
 
+    def for_run(self) -> RunSpans:
+        """A sink for a nested run, without the task and the links of this one."""
+        return RunSpans(self.shared, task=None, conversation=self._conversation, links=(), resumed=False)
+
+    def receive(self, envelope: Envelope) -> None:
+        """The next event, and whose it is: a nested run stands below the call that is that run."""
+        if isinstance(envelope.event, events.RunStarted):
+            known = _RUNS.get((envelope.run, self.shared.target))
+            if envelope.parent is not None and known is not None and known.shared is not self.shared:
+                return  # the nested run has a sink of its own that makes the same spans
+            above = _RUNS.get((envelope.parent or "", self.shared.target))
+            self._identify(envelope.identity, nested=above is not None and above.shared is self.shared)
+            _RUNS[envelope.run, self.shared.target] = self
+        self.emit(envelope.event)
+
     def emit(self, event: Event) -> None:
         """The next event. Raises what a span processor has raised since the last event."""
-        if (why := self._shared.exports.failure()) is not None:
+        if (why := self.shared.exports.failure()) is not None:
             raise RuntimeError(f"a span processor raised {why}")
         if not self._begun and not isinstance(event, events.RunStarted):
             return
@@ -60,12 +81,15 @@ class RunSpans(SpansBeside):
     def _run_started(self, event: events.RunStarted) -> None:
         if self._begun:
             self._finish_open(event.at_s)
-            self._shared.metrics.active.add(-1)
+            self.shared.metrics.active.add(-1)
         self._begun = True
-        shared = self._shared
-        self._anchor_ns = shared.now_ns() - round(event.at_s * _NS)
+        shared = self.shared
+        if shared.now_ns is None and self._identity is not None:
+            self._anchor_ns = round(self._identity.began_s * _NS)
+        else:
+            self._anchor_ns = (shared.now_ns or time.time_ns)() - round(event.at_s * _NS)
         shared.metrics.active.add(1)
-        parent = _parent()
+        parent = self._parent()
         outside = trace.get_current_span(parent)
         self._decide_what_is_made(outside)
         if self._joined:
@@ -74,18 +98,18 @@ class RunSpans(SpansBeside):
             return
         attributes = self._named(
             kind="AGENT",
-            agent=shared.agent,
-            agent_id=shared.agent_id,
-            agent_version=shared.agent_version,
-            model=shared.model,
-            node=shared.agent,
+            agent=self._agent,
+            agent_id=self._agent_id,
+            agent_version=self._agent_version,
+            model=self._model,
+            node=self._agent,
         )
         attributes["monitor.detectors"] = event.detectors
         if event.stop_when is not None:
             attributes["monitor.stop_when"] = event.stop_when
         if self._resumed:
             attributes["monitor.resumed"] = True
-        name = f"{names.INVOKE} {shared.agent}" if shared.agent else names.INVOKE
+        name = f"{names.INVOKE} {self._agent}" if self._agent else names.INVOKE
         self._span = self._start(name, event.at_s, parent, attributes, operation=names.INVOKE, links=self._links)
         self._made = self._span.get_span_context()
         if not self._span.is_recording():
@@ -96,11 +120,36 @@ class RunSpans(SpansBeside):
             marker = self._start(f"{name} started", event.at_s, self._context, marked)
             self._end(marker, event.at_s)
 
+    def _parent(self) -> Context:
+        """The context of a new run: the call that it carries out, unless the program has made a
+        span of its own inside it.
+        """
+        current, below = get_current(), None
+        call = CALLS.get()
+        if (identity := self._identity) is not None and identity.parent is not None:
+            above = _RUNS.get((identity.parent, self.shared.target))
+            if above is not None:
+                call, below = above.place_of(identity.call) or call, above.context
+        if call is None or call.ended:
+            return below or current
+        made = trace.get_current_span(current).get_span_context()
+        outer = call.span.get_span_context()
+        return current if made.is_valid and made.trace_id == outer.trace_id else call.context
+
+    def place_of(self, call: str | None) -> OpenCall | None:
+        """The span of an open call. `None`: it has none."""
+        return self._open.calls.get(call or "")
+
+    @property
+    def context(self) -> Context | None:
+        """The context of the spans below the run's own. `None`: the run has none."""
+        return self._context if self._begun else None
+
     def _decide_what_is_made(self, outside: Span) -> None:
         """Nothing is made twice: neither beside an instrumentor of the SDK, nor inside the agent of
         a framework.
         """
-        turns = self._shared.turns
+        turns = self.shared.turns
         self._with_turns, self._with_tools, self._joined = turns != "off", True, False
         if turns != "auto":
             return
@@ -110,16 +159,16 @@ class RunSpans(SpansBeside):
             operation == names.INVOKE or operation in _CALL_KINDS or kind in {"AGENT", "LLM"}
         ):
             self._joined, self._with_turns, self._with_tools = True, False, False
-        elif any(module in sys.modules for module in names.INSTRUMENTORS.get(self._shared.provider or "", ())):
+        elif any(module in sys.modules for module in names.INSTRUMENTORS.get(self._provider or "", ())):
             self._with_turns = False
 
     def _run_terminated(self, event: events.RunTerminated) -> None:
-        outcome, shared = event.outcome, self._shared
+        outcome, shared = event.outcome, self.shared
         self._finish_open(event.at_s)
         ending = names.REASONS[outcome.reason]
         metrics, measured = shared.metrics, {**self._measured, "gen_ai.operation.name": names.INVOKE}
-        if shared.agent is not None:
-            measured["gen_ai.agent.name"] = shared.agent
+        if self._agent is not None:
+            measured["gen_ai.agent.name"] = self._agent
         metrics.active.add(-1)
         metrics.run_s.record(outcome.elapsed_s, {**measured, names.REASON: outcome.reason.value})
         metrics.run_calls.record(self._calls, measured)
@@ -164,7 +213,7 @@ class RunSpans(SpansBeside):
             ours |= self._named(**counts(outcome.usage))
         if outcome.usage_estimated:
             ours["monitor.usage.estimated"] = True
-        if (chars := self._shared.content_chars) and not self._joined:
+        if (chars := self.shared.content_chars) and not self._joined:
             if self._openinference:
                 ours |= {"input.value": content.cut(self._task, chars)} if self._task is not None else {}
                 ours["output.value"] = content.cut(without_keys(outcome.text), chars)
@@ -194,23 +243,22 @@ class RunSpans(SpansBeside):
         opened.turn_since, opened.first_chunk_s = event.at_s, None
         if not self._with_turns:
             return
-        shared = self._shared
-        attributes = self._named(kind="LLM", model=shared.model, stream=True)
+        attributes = self._named(kind="LLM", model=self._model, stream=True)
         if self._compacted:
             attributes |= self._named(compacted=True)
         attributes |= {"monitor.turn": event.turn, "monitor.model_call": event.model_call}
-        name = f"{self._operation} {shared.model}" if shared.model else self._operation
+        name = f"{self._operation} {self._model}" if self._model else self._operation
         opened.turn = self._start(name, event.at_s, self._context, attributes, client=True, operation=self._operation)
 
     def _first_chunk(self, event: events.FirstChunk) -> None:
-        self._shared.metrics.first_chunk_s.record(event.after_s, self._measured)
+        self.shared.metrics.first_chunk_s.record(event.after_s, self._measured)
         self._open.first_chunk_s = event.after_s
 
     def _continued(self, event: events.StreamContinued) -> None:
         self._calls += 1
 
     def _turn_ended(self, event: events.TurnEnded) -> None:
-        turn, shared, opened = event.turn, self._shared, self._open
+        turn, shared, opened = event.turn, self.shared, self._open
         measured = dict(self._measured)
         error = _error_of(turn)
         if error is not None:
@@ -248,13 +296,13 @@ class RunSpans(SpansBeside):
 
     def _said(self, turn: Turn, message: dict[str, Any]) -> dict[str, Any]:
         """The content of a turn."""
-        chars = self._shared.content_chars
+        chars = self.shared.content_chars
         if self._openinference:
             return content.flat_output(turn, chars)
         return self._named(output=content.fitted([message], chars))
 
     def _stream_closed(self, event: events.StreamClosed) -> None:
-        self._shared.metrics.close_s.record(event.after_s, self._measured)
+        self.shared.metrics.close_s.record(event.after_s, self._measured)
         span = self._open.turn or self._span
         if span is not None and span.is_recording():
             span.set_attributes({"monitor.closed": event.closed, "monitor.chunks_after_stop": event.chunks_dropped})
@@ -269,11 +317,11 @@ class RunSpans(SpansBeside):
         self._tool_calls += 1
         if not self._with_tools:
             return
-        call, shared = event.call, self._shared
+        call, shared = event.call, self.shared
         attributes = self._named(kind="TOOL", tool=call.name, tool_type="function", call=call.id)
         attributes["monitor.turn"] = event.turn
-        if shared.agent is not None:
-            attributes |= self._named(agent=shared.agent)
+        if self._agent is not None:
+            attributes |= self._named(agent=self._agent)
         if shared.content_chars:
             attributes |= self._named(arguments=content.fitted(content.arguments_of(call), shared.content_chars))
         name = f"{names.TOOL} {call.name}"
@@ -291,7 +339,7 @@ class RunSpans(SpansBeside):
             CALLS.set(call)
 
     def _tool_finished(self, event: events.ToolFinished) -> None:
-        result, shared = event.result, self._shared
+        result, shared = event.result, self.shared
         error = None
         if result.is_error:
             error = result.error_kind.value if result.error_kind is not None else "_OTHER"
@@ -349,12 +397,12 @@ class RunSpans(SpansBeside):
             self._open.pause = None
 
     def _nudged(self, event: events.Nudged) -> None:
-        if self._shared.content_chars:
+        if self.shared.content_chars:
             self._said_so_far.add(content.user_message(event.text))
 
     def _detected(self, event: events.DetectionRaised) -> None:
         found = event.detection
-        self._shared.metrics.detections.add(1, {"monitor.kind": found.kind, "monitor.level": found.level})
+        self.shared.metrics.detections.add(1, {"monitor.kind": found.kind, "monitor.level": found.level})
 
     _HANDLERS: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
         events.RunStarted: _run_started,
@@ -381,19 +429,6 @@ class RunSpans(SpansBeside):
         events.CompactionFailed: SpansBeside.compaction_failed,
         events.RunTerminated: _run_terminated,
     }
-
-
-def _parent() -> Context:
-    """The context of a new run: the call that is carried out in this task, unless the program has
-    made a span of its own inside it.
-    """
-    current = get_current()
-    call = CALLS.get()
-    if call is None or call.ended:
-        return current
-    made = trace.get_current_span(current).get_span_context()
-    outer = call.span.get_span_context()
-    return current if made.is_valid and made.trace_id == outer.trace_id else call.context
 
 
 def _error_of(turn: Turn) -> str | None:

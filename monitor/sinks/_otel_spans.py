@@ -11,6 +11,7 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace import Link, Span, SpanContext, SpanKind, Tracer
 
+from monitor.events import RunIdentity
 from monitor.sinks import _otel_content as content
 from monitor.sinks import _otel_names as names
 from monitor.sinks._otel_exports import Exports
@@ -34,7 +35,10 @@ class Shared:
     turns: str
     content_chars: int
     """Size of an attribute of content. 0: content is off."""
-    now_ns: Callable[[], int]
+    target: tuple[str, int]
+    """The dialect, and what the spans go to: two sinks with the same target make the same spans."""
+    now_ns: Callable[[], int] | None
+    """The system's clock. `None`: the envelope of a run says when it began."""
     agent: str | None
     agent_id: str | None
     agent_version: str | None
@@ -98,10 +102,9 @@ class SpanMaker:
         links: tuple[SpanContext, ...],
         resumed: bool,
     ) -> None:
-        self._shared = shared
+        self.shared = shared
         self._names: Mapping[str, str] = names.NAMES[shared.dialect]
         self._openinference = shared.dialect == "openinference"
-        self._operation = names.GENERATE if shared.provider in names.GENERATES else names.CHAT
         self._conversation = conversation
         self._links = [Link(one) for one in links]
         self._resumed = resumed
@@ -120,12 +123,34 @@ class SpanMaker:
         self._calls = self._tool_calls = 0
         self._compacted = False
         self._run_id: str | None = None
+        self._identity: RunIdentity | None = None
+        self._agent = shared.agent
+        self._agent_id = shared.agent_id
+        self._agent_version = shared.agent_version
+        self._provider, self._model = shared.provider, shared.model
+        self._know_the_model()
+
+    def _identify(self, identity: RunIdentity, *, nested: bool) -> None:
+        """Say whose spans these are. `nested`: the sink also makes the spans of the caller, and
+        its options name that one.
+        """
+        shared = self.shared
+        self._identity = identity
+        self._agent = identity.agent or None if nested else shared.agent or identity.agent or None
+        if nested:
+            self._agent_id = self._agent_version = None
+        if identity.model is not None and (nested or shared.model is None):
+            self._provider, self._model = names.provider_and_model(identity.model)
+        self._know_the_model()
+
+    def _know_the_model(self) -> None:
+        self._operation = names.GENERATE if self._provider in names.GENERATES else names.CHAT
         self._measured = {
             key: value
             for key, value in (
                 ("gen_ai.operation.name", self._operation),
-                ("gen_ai.provider.name", shared.provider),
-                ("gen_ai.request.model", shared.model),
+                ("gen_ai.provider.name", self._provider),
+                ("gen_ai.request.model", self._model),
             )
             if value is not None
         }
@@ -153,13 +178,13 @@ class SpanMaker:
     ) -> Span:
         """Start a span with all that a sampler wants to know."""
         kind = SpanKind.CLIENT if client else SpanKind.INTERNAL
-        common = self._named(operation=operation, provider=self._shared.provider, conversation=self._conversation)
-        return self._shared.tracer.start_span(
+        common = self._named(operation=operation, provider=self._provider, conversation=self._conversation)
+        return self.shared.tracer.start_span(
             name, context=parent, kind=kind, attributes=common | attributes, links=links, start_time=self._ns(at_s)
         )
 
     def _end(self, span: Span, at_s: float, attributes: Mapping[str, Any] | None = None) -> None:
-        self._shared.exports.end(span, self._ns(at_s), attributes)
+        self.shared.exports.end(span, self._ns(at_s), attributes)
 
     def _note(self, note: Note, at_s: float) -> None:
         """Something that happened at one moment: an event of the span that is open, or a span of no

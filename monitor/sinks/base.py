@@ -6,29 +6,63 @@ sinks receive an event about it, and the run goes on.
 
 from __future__ import annotations
 
+import inspect
 import logging
-from collections.abc import Iterator, Sequence
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
 
-from monitor.errors import describe
-from monitor.events import Event, RunTerminated, SinkFailed
+from monitor._util.checks import check_parts
+from monitor.errors import ConfigError, describe
+from monitor.events import Envelope, Event, RunIdentity, RunTerminated, SinkFailed
 
 
 class EventSink(Protocol):
-    """Receives the events of a run, in order, synchronously; keep it quick."""
+    """Receives the events of one run, in order, synchronously; keep it quick."""
 
     def emit(self, event: Event, /) -> None:
         """The next event."""
         ...
 
 
-_listening: ContextVar[tuple[EventSink, ...]] = ContextVar("listening", default=())
+class EnvelopeSink(Protocol):
+    """Receives the events of a run and of the runs that it calls as tools, told apart by their
+    envelopes.
+    """
+
+    def receive(self, envelope: Envelope, /) -> None:
+        """The next event, and whose it is."""
+        ...
+
+
+class AsyncEventSink(Protocol):
+    """As `EventSink`, for a sink that waits. It is awaited in order, beside the run."""
+
+    def emit(self, event: Event, /) -> Awaitable[None]:
+        """The next event."""
+        ...
+
+
+class AsyncEnvelopeSink(Protocol):
+    """As `EnvelopeSink`, for a sink that waits. It is awaited in order, beside the run."""
+
+    def receive(self, envelope: Envelope, /) -> Awaitable[None]:
+        """The next event, and whose it is."""
+        ...
+
+
+Sink: TypeAlias = EventSink | EnvelopeSink | AsyncEventSink | AsyncEnvelopeSink
+"""What `sinks=` takes. Of a sink that has both methods, `receive` is called."""
+
+_listening: ContextVar[tuple[Sink, ...]] = ContextVar("listening", default=())
 
 
 @contextmanager
-def listening(sink: EventSink) -> Iterator[None]:
+def listening(sink: EventSink | EnvelopeSink) -> Iterator[None]:
     """`sink` receives the events of every run that is made within this block, at any depth, in
     addition to the run's own sinks.
     """
@@ -39,48 +73,139 @@ def listening(sink: EventSink) -> Iterator[None]:
         _listening.reset(token)
 
 
+def checked_sinks(given: object) -> Sequence[Any]:
+    """`given` as a list of sinks. Raises `ConfigError` for anything else."""
+    return check_parts("sinks", given, "receive", "emit")
+
+
+def method_of(sink: object) -> tuple[Callable[[Any], object], bool]:
+    """The method that takes the events of `sink`, and whether it takes envelopes."""
+    receive = getattr(sink, "receive", None)
+    if callable(receive):
+        return receive, True
+    emit: Callable[[Any], object] = sink.emit  # type: ignore[attr-defined] # it was checked
+    return emit, False
+
+
+def is_async(sink: object) -> bool:
+    """Whether `sink` is to be awaited."""
+    method = method_of(sink)[0]
+    return inspect.iscoroutinefunction(method) or inspect.iscoroutinefunction(getattr(method, "__call__", None))  # noqa: B004 - of an object that is called
+
+
+@dataclass(slots=True, frozen=True, eq=False)
+class _Told:
+    """A sink that still works."""
+
+    sink: Any
+    """What `sinks=` was given."""
+    tell: Callable[[Any], object]
+    envelopes: bool
+
+
 class FanOut:
-    """Passes every event to every sink that still works."""
+    """Numbers the events of one run, and passes each to every sink that still works."""
 
-    __slots__ = ("_sinks",)
+    __slots__ = ("_emit", "_identity", "_late", "_over", "_telling", "_told", "seq")
 
-    def __init__(self, sinks: Sequence[EventSink]) -> None:
-        listening = _listening.get()
-        given = (*sinks, *[sink for sink in listening if all(sink is not given for given in sinks)])
-        self._sinks: tuple[EventSink, ...] = tuple(_of_one_run(sink) for sink in given)
+    def __init__(self, sinks: Sequence[Any], *, emit: Callable[[Event], None] | None = None) -> None:
+        """`emit`: passes on a `SinkFailed`; by default to the other sinks alone."""
+        given = tuple(sinks)
+        if listening := _listening.get():
+            given = (*given, *[sink for sink in listening if all(sink is not one for one in given)])
+        self._told: tuple[_Told, ...] = tuple(_of_one_run(sink) for sink in given) if given else ()
+        self._emit = emit or self.emit
+        self._identity: RunIdentity | None = None
+        self._telling = self._over = False
+        self._late: list[tuple[Event, int]] | None = None
+        self.seq: int = 0
+        """The number of the newest event."""
 
     def __bool__(self) -> bool:
-        """Whether anybody receives the events."""
-        return bool(self._sinks)
+        """Whether a sink still works."""
+        return bool(self._told)
+
+    @property
+    def identity(self) -> RunIdentity:
+        """Whose events these are. A run that nobody has named gets a name."""
+        if self._identity is None:
+            id = uuid.uuid4().hex
+            self._identity = RunIdentity(run=id, root=id, began_s=time.time())
+        return self._identity
+
+    @identity.setter
+    def identity(self, identity: RunIdentity) -> None:
+        self._identity = identity
+
+    @property
+    def for_nested(self) -> Sequence[Any]:
+        """The sinks that also get the events of nested runs."""
+        return [told.sink for told in self._told if told.envelopes]
 
     def emit(self, event: Event) -> None:
         """Pass on `event`. Never raises. The other sinks get a `SinkFailed` after the event in
         which a sink failed, unless that was the last event.
         """
-        if not self._sinks:
+        self.seq += 1
+        self._over = isinstance(event, RunTerminated)
+        if not self._told:
             return
-        failures: list[SinkFailed] = []
-        for sink in self._sinks:
+        if self._telling:  # a sink did something of which there is news: it comes after this event
+            self._late = [*(self._late or ()), (event, self.seq)]
+            return
+        self._telling = True
+        try:
+            self._tell(event, self.seq)
+            while self._late:
+                late, self._late = self._late, None
+                for one in late:
+                    self._tell(*one)
+        finally:
+            self._telling = False
+
+    def _tell(self, event: Event, seq: int) -> None:
+        envelope: Envelope | None = None
+        for told in self._told:
             try:
-                sink.emit(event)
+                if told.envelopes:
+                    envelope = envelope or Envelope(self.identity, seq, event)
+                    answer = told.tell(envelope)
+                else:
+                    answer = told.tell(event)
+                if answer is not None:
+                    _must_not_wait(answer)
             except Exception as error:  # noqa: BLE001 - a sink is the caller's code, and must not end the run
-                self._sinks = tuple(kept for kept in self._sinks if kept is not sink)
-                failures.append(_report(sink, error, event))
-        if not isinstance(event, RunTerminated):
-            for failure in failures:
-                self.emit(failure)
+                self.drop(told.sink, error, event)
+
+    def drop(self, sink: object, error: Exception, event: Event) -> None:
+        """`sink` has failed with `event`: it gets no more events, and the others hear of it."""
+        if all(told.sink is not sink for told in self._told):
+            return
+        self._told = tuple(told for told in self._told if told.sink is not sink)
+        name, why = _name_of(sink), describe(error)
+        logging.getLogger("monitor.sinks").warning("sink %s failed and gets no more events: %s", name, why)
+        if not self._over:
+            self._emit(SinkFailed(event.at_s, name, why))
 
 
-def _of_one_run(sink: EventSink) -> EventSink:
+def _of_one_run(sink: Any) -> _Told:
     """What receives the events of this run. A sink that keeps something for each run has a method
     `for_run`, which makes a sink for one.
     """
     for_run = getattr(sink, "for_run", None)
-    made: EventSink = sink if for_run is None else for_run()
-    return made
+    made = sink if for_run is None else for_run()
+    if is_async(made):
+        raise ConfigError(f"{_name_of(sink)} is asynchronous: only a run in an event loop can await it")
+    return _Told(sink, *method_of(made))
 
 
-def _report(sink: EventSink, error: Exception, event: Event) -> SinkFailed:
-    name, why = type(sink).__name__, describe(error)
-    logging.getLogger("monitor.sinks").warning("sink %s failed and gets no more events: %s", name, why)
-    return SinkFailed(event.at_s, name, why)
+def _name_of(sink: object) -> str:
+    """The name of the class that the caller wrote."""
+    return type(getattr(sink, "behind", sink)).__name__
+
+
+def _must_not_wait(answer: object) -> None:
+    if inspect.isawaitable(answer):
+        if inspect.iscoroutine(answer):
+            answer.close()
+        raise TypeError("its method returned an awaitable, and is no 'async def': nobody would await it")

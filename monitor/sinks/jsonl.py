@@ -1,5 +1,5 @@
-"""Events as lines of JSON in a file. They contain texts of models and tools, so only the owner can
-read a new file.
+"""Events as lines of JSON in a file, each with whose it is. They contain texts of models and
+tools, so only the owner can read a new file.
 """
 
 from __future__ import annotations
@@ -11,12 +11,17 @@ from types import TracebackType
 from typing import Self
 
 from monitor.errors import StoreError
-from monitor.events import Event, event_codec
+from monitor.events import Envelope, Event, envelope_codec, event_codec
 
 
 class JsonlSink:
     """Appends one line an event, flushed at once, so that a crash loses nothing. Close it, or use
     it as `with`.
+
+    A line is the JSON of an envelope: the fields of the event, and under `envelope` the run, its
+    parent, its root, its agent, its model and the number of the event. `envelope_codec.loads` reads
+    it, and `event_codec.loads` reads the event alone. The lines of nested runs stand among those of
+    their callers.
 
     Raises `StoreError` if the file cannot be opened, or if it is a symbolic link to another file.
     Otherwise anybody who may write into the folder could choose that file.
@@ -28,9 +33,16 @@ class JsonlSink:
         except OSError as error:
             raise StoreError(f"cannot write events to {path}: {error}") from error
 
+    def receive(self, envelope: Envelope) -> None:
+        """Write `envelope` as one line."""
+        self._write(envelope_codec.dumps(envelope))
+
     def emit(self, event: Event) -> None:
-        """Write `event` as one line."""
-        self._file.write(event_codec.dumps(event) + "\n")
+        """Write `event` as one line, without whose it is."""
+        self._write(event_codec.dumps(event))
+
+    def _write(self, line: str) -> None:
+        self._file.write(line + "\n")
         self._file.flush()
 
     def close(self) -> None:

@@ -15,6 +15,7 @@ from monitor.events import (
     CompactionFailed,
     ContextFull,
     ContextNearlyFull,
+    Envelope,
     Event,
     HistoryRepaired,
     LimitWarning,
@@ -25,6 +26,8 @@ from monitor.events import (
     WindowWarning,
     event_codec,
 )
+from monitor.reasons import SUCCESSES, TerminateReason
+from monitor.verdicts import Stop
 
 _LOUD = (
     BudgetLost,
@@ -47,18 +50,38 @@ names, such as `name`.
 
 
 class LogSink:
-    """One line an event: problems as warnings, the end of the run as info, all others as debug."""
+    """One line an event: problems as warnings, the end of the run as info, all others as debug.
+    `run` and `agent` say whose the event is.
+
+    A stop and an end say their `reason` and `detail`. To stop at the goal is no warning.
+    """
+
+    def receive(self, envelope: Envelope) -> None:
+        """Log the event of `envelope` with its fields, and whose it is."""
+        whose = {"run": envelope.run}
+        if envelope.agent:
+            whose["agent"] = envelope.agent
+        _log(envelope.event, whose)
 
     def emit(self, event: Event) -> None:
         """Log `event` with its fields."""
-        level = (
-            logging.WARNING
-            if isinstance(event, _LOUD)
-            else logging.INFO
-            if isinstance(event, RunTerminated)
-            else logging.DEBUG
-        )
-        _logger().log(level, tag_of(type(event)), **_fields(event))
+        _log(event, {})
+
+
+def _log(event: Event, whose: dict[str, Any]) -> None:
+    _logger().log(_level(event), tag_of(type(event)), **_fields(event), **whose)
+
+
+def _level(event: Event) -> int:
+    if isinstance(event, RunTerminated):
+        return logging.INFO
+    if isinstance(event, StopDecided) and _succeeds(event.stop):
+        return logging.DEBUG
+    return logging.WARNING if isinstance(event, _LOUD) else logging.DEBUG
+
+
+def _succeeds(stop: Stop) -> bool:
+    return stop.reason in SUCCESSES or (stop.reason is TerminateReason.TERMINATED and stop.value == "success")
 
 
 def _fields(event: Event) -> dict[str, Any]:
@@ -70,6 +93,9 @@ def _fields(event: Event) -> dict[str, Any]:
             "ok": outcome.ok,
             "elapsed_s": outcome.elapsed_s,
         }
+    if isinstance(event, StopDecided):
+        stop = event.stop
+        return {"at_s": event.at_s, "reason": stop.reason.value, "detail": stop.detail, "source": stop.source}
     fields = event_codec.to_dict(event)
     fields.pop("type")
     return {f"{name}_" if name in _OF_RECORDS else name: value for name, value in fields.items()}

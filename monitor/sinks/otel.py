@@ -11,7 +11,6 @@ import atexit
 import contextlib
 import os
 import re
-import time
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from types import TracebackType
@@ -47,13 +46,15 @@ _TRACEPARENT: Final = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2}
 
 
 class OtelSink:
-    """Makes spans and metrics of the runs that it watches. One sink may serve many runs at once.
+    """Makes spans and metrics of the runs that it watches, and of their nested runs. One sink may
+    serve many runs at once.
 
         with monitor.sinks.OtelSink(agent="researcher", model=model) as telemetry:
             outcome = await monitor.Supervisor(model, sinks=[telemetry]).run("...")
 
-    - `agent`, `agent_id`, `agent_version`: who runs, `gen_ai.agent.*`.
-    - `model`: a `Model`, or a name such as `google:gemini-2.5-flash`.
+    - `agent`, `agent_id`, `agent_version`: who runs, `gen_ai.agent.*`. A nested run has its own
+      name, see `Supervisor(agent=)`.
+    - `model`: a `Model`, or a name such as `google:gemini-2.5-flash`; by default that of the run.
     - `conversation`: id of the session, `gen_ai.conversation.id`.
     - `dialect`: `genai` for the OpenTelemetry conventions, `openinference` for Phoenix.
     - `turns`: `auto` makes no span of a model call where an instrumentor of the same SDK is loaded.
@@ -84,7 +85,7 @@ class OtelSink:
         flush_at_exit_s: float | None = None,
         tracer_provider: TracerProvider | None = None,
         meter_provider: MeterProvider | None = None,
-        now_ns: Callable[[], int] = time.time_ns,
+        now_ns: Callable[[], int] | None = None,
     ) -> None:
         if dialect not in DIALECTS:
             raise ConfigError(f"dialect is one of {', '.join(DIALECTS)}, not {dialect!r}")
@@ -102,6 +103,7 @@ class OtelSink:
             metrics=Metrics(SCOPE, installed, meter_provider),
             exports=self._exports,
             dialect=dialect,
+            target=(dialect, id(tracer_provider or trace.get_tracer_provider())),
             turns=turns,
             content_chars=content_chars if content else 0,
             now_ns=now_ns,

@@ -28,7 +28,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from monitor.errors import AdapterError, ConfigError
 from monitor.transcripts.base import LoopLabel, RecordedCall, RecordedMessage, RecordedResult, RecordedRun, Role
-from monitor.transcripts.events import EventLog, is_event
+from monitor.transcripts.events import EventLog, LoggedRun, is_event
 
 GZIP_MAGIC = b"\x1f\x8b"
 BOM = b"\xef\xbb\xbf"
@@ -93,15 +93,16 @@ class Corpus:
                     raise AdapterError(
                         "an event among recorded runs" if is_event(record) else "not an event, in a log of events"
                     )
-                run = (reader or _Runs()).add(record)
+                made = (reader or _Runs()).add(record)
                 reader = reader or _Runs()
+                run = made.run if isinstance(made, LoggedRun) else made
             except AdapterError as error:
                 self._bad(number, str(error))
             else:
                 if run is not None:
                     yield run
-        if isinstance(reader, EventLog) and (run := reader.end()) is not None:
-            yield run
+        if isinstance(reader, EventLog):
+            yield from (logged.run for logged in reader.end())
 
     def _lines(self, file: IO[bytes] | gzip.GzipFile) -> Iterator[tuple[int, bytes]]:
         """The lines that are not empty, until the end or until the file turns out to be damaged."""

@@ -80,7 +80,7 @@ from monitor.messages import Repair, RepairKind
 from monitor.models import ErrorKind, ModelError
 from monitor.outcome import Outcome, Turn
 from monitor.reasons import CompactionFailure, CompactionReason, TerminateReason
-from monitor.sinks import EventSink, FanOut, JsonlSink, LogSink, MemorySink, OtelSink, line_of
+from monitor.sinks import FanOut, JsonlSink, LogSink, MemorySink, OtelSink, line_of
 from monitor.sinks._otel_run import RunSpans
 from monitor.usage import AskCost
 from monitor.verdicts import Detection, Evidence, Judgement, Stop
@@ -215,7 +215,7 @@ EVENTS: list[Event] = [
 
 
 def sinks() -> set[type]:
-    """Every public class in `monitor.sinks` that has `emit`, the protocol itself aside."""
+    """Every public class in `monitor.sinks` that has `emit`, the protocols aside."""
     names = [name for _, name, _ in pkgutil.iter_modules(monitor.sinks.__path__, "monitor.sinks.")]
     classes = {
         value for name in names for value in vars(importlib.import_module(name)).values() if inspect.isclass(value)
@@ -223,7 +223,9 @@ def sinks() -> set[type]:
     return {
         cls
         for cls in classes
-        if cls.__module__.startswith("monitor.sinks") and hasattr(cls, "emit") and cls is not EventSink
+        if cls.__module__.startswith("monitor.sinks")
+        and hasattr(cls, "emit")
+        and not getattr(cls, "_is_protocol", False)
     }
 
 

@@ -687,6 +687,61 @@ async def test_the_spans_of_a_tool_and_of_a_nested_run_stand_below_the_call(reco
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize("given", ["to the caller", "to both", "to each its own"])
+async def test_three_nested_runs_at_once_stand_each_below_its_own_call(recorder: Recorder, given: str):
+    sink = recorder.sink(agent="lead")
+    names = ("north", "south", "west")
+
+    def inner(name: str) -> Any:
+        own = {"to both": [sink], "to each its own": [recorder.sink(agent=f"the {name}", model="scripted:own")]}
+        supervisor = monitor.Supervisor(
+            ScriptedModel([call("look")], "done", name=f"openai:{name}"), tools=[look], sinks=own.get(given, [])
+        )
+        return supervisor.as_tool(name=name, description="an agent")
+
+    async def look() -> str:
+        """Look."""
+        await anyio.lowlevel.checkpoint()
+        return "closed"
+
+    script = model([call(name, task="go") for name in names], "done")
+    ended = await monitor.Supervisor(script, tools=[inner(name) for name in names], sinks=[sink]).run("go")
+    assert ended.ok
+    spans = recorder.spans
+    assert len({span.context.trace_id for span in spans}) == 1
+    for name in names:
+        agent = f"the {name}" if given == "to each its own" else name
+        run = recorder.named(f"invoke_agent {agent}")
+        assert recorder.parent_of(run) == f"execute_tool {name}"
+        below = [span for span in spans if span.parent is not None and span.parent.span_id == run.context.span_id]
+        model_name = "own" if given == "to each its own" else name
+        told = sorted(span.name for span in below)
+        assert told == [f"chat {model_name}"] * 2 + ["execute_tool look", f"invoke_agent {agent} started"]
+        assert (run.attributes or {})["gen_ai.request.model"] == model_name
+    assert recorder.named("invoke_agent lead").parent is None
+
+
+@pytest.mark.anyio
+async def test_two_dialects_are_two_sinks_for_nested_runs_too(recorder: Recorder):
+    sinks = [recorder.sink(agent="lead"), recorder.sink(agent="lead", dialect="openinference")]
+    inner = monitor.Supervisor(model("inner answer")).as_tool(name="inner", description="an agent")
+    await monitor.Supervisor(model([call("inner", task="go")], "done"), tools=[inner], sinks=sinks).run("go")
+    runs = [span for span in recorder.spans if span.name == "invoke_agent inner"]
+    assert len(runs) == 2
+    assert {recorder.parent_of(run) for run in runs} == {"execute_tool inner"}
+    assert len({run.context.trace_id for run in runs}) == 2
+
+
+@pytest.mark.anyio
+async def test_the_clock_of_a_run_is_the_anchor_of_its_spans(recorder: Recorder):
+    memory = monitor.sinks.MemorySink()
+    sink = recorder.sink(now_ns=None)
+    await monitor.Supervisor(model("an answer"), sinks=[sink, memory]).run("go")
+    began_s = memory.envelopes[0].identity.began_s
+    assert recorder.named("invoke_agent researcher").start_time == round(began_s * 1e9)
+
+
+@pytest.mark.anyio
 async def test_two_runs_of_one_sink_at_once_are_two_traces(recorder: Recorder):
     sink = recorder.sink()
 

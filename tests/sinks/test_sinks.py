@@ -25,6 +25,7 @@ from monitor.events import (
     Event,
     HistoryRepaired,
     LimitWarning,
+    RunIdentity,
     RunStarted,
     RunTerminated,
     SinkFailed,
@@ -39,7 +40,7 @@ from monitor.messages import Repair, RepairKind
 from monitor.models import ErrorKind, ModelError
 from monitor.outcome import Outcome, Turn
 from monitor.reasons import CompactionFailure, CompactionReason, TerminateReason
-from monitor.sinks import EventSink, FanOut, JsonlSink, LogSink, MemorySink
+from monitor.sinks import FanOut, JsonlSink, LogSink, MemorySink, Sink
 from monitor.usage import AskCost
 from monitor.verdicts import Detection, Evidence, Stop
 
@@ -66,9 +67,13 @@ class Failing:
         self.events.append(event)
 
 
-def through(*sinks: EventSink) -> list[Event]:
+IDENTITY = RunIdentity(run="r1", root="r1", agent="reviewer", model="openai:m", began_s=1_000.0)
+
+
+def through(*sinks: Sink) -> list[Event]:
     """Give a run to `sinks`. Returns the events after which the run could go on."""
     fan = FanOut(sinks)
+    fan.identity = IDENTITY
     passed: list[Event] = []
     for event in RUN:
         fan.emit(event)
@@ -298,13 +303,19 @@ LOUDNESS: list[tuple[Event, str, str]] = [
     ),
     (HistoryRepaired(1.0, 3, (Repair(RepairKind.RESULT_ADDED, 4, "for look 1"),)), "history_repaired", "WARNING"),
     (STOPPED, "stop_decided", "WARNING"),
+    (StopDecided(2.0, Stop(TerminateReason.GOAL, "the model has answered", "model")), "stop_decided", "DEBUG"),
+    (StopDecided(2.0, Stop(TerminateReason.TERMINATED, "done", "x", value="success")), "stop_decided", "DEBUG"),
+    (StopDecided(2.0, Stop(TerminateReason.TERMINATED, "no", "x", value="failure")), "stop_decided", "WARNING"),
     (SinkFailed(1.0, "JsonlSink", "OSError: disk full"), "sink_failed", "WARNING"),
     (ENDED, "run_terminated", "INFO"),
 ]
+LOUD_IDS = [f"{message}-{level}" for _, message, level in LOUDNESS]
 
 
 @pytest.mark.usefixtures("_structlog_as_it_was")
-@pytest.mark.parametrize(("event", "message", "level"), LOUDNESS, ids=[message for _, message, _ in LOUDNESS])
+@pytest.mark.parametrize(
+    ("event", "message", "level"), LOUDNESS, ids=[f"{message}-{level}" for _, message, level in LOUDNESS]
+)
 def test_without_a_configured_structlog_the_standard_library_logs(
     event: Event, message: str, level: str, caplog: pytest.LogCaptureFixture
 ):
@@ -330,6 +341,30 @@ def test_the_last_line_says_how_the_run_ended(caplog: pytest.LogCaptureFixture):
 
 
 @pytest.mark.usefixtures("_structlog_as_it_was")
+def test_a_stop_says_its_reason_and_its_detail(caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.DEBUG, logger="monitor")
+    LogSink().emit(STOPPED)
+    fields = {"at_s": 2.0, "reason": "timeout", "detail": "too long", "source": "timeout"}
+    assert fields_of(caplog.records[0]) == fields
+
+
+@pytest.mark.usefixtures("_structlog_as_it_was")
+def test_a_line_says_whose_it_is(caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.DEBUG, logger="monitor")
+    through(LogSink())
+    assert {(record.run, record.agent) for record in caplog.records} == {("r1", "reviewer")}  # type: ignore[attr-defined]
+
+
+def test_the_last_line_of_a_file_says_reason_and_detail(tmp_path: Path):
+    with JsonlSink(tmp_path / "run.jsonl") as sink:
+        through(sink)
+    last = json.loads((tmp_path / "run.jsonl").read_text().splitlines()[-1])
+    assert (last["outcome"]["reason"], last["outcome"]["detail"]) == ("timeout", "too long")
+    identity = {"run": "r1", "root": "r1", "parent": None, "call": None, "agent": "reviewer", "model": "openai:m"}
+    assert last["envelope"] == {**identity, "began_s": 1000.0, "seq": len(RUN)}
+
+
+@pytest.mark.usefixtures("_structlog_as_it_was")
 @pytest.mark.parametrize(
     ("level", "count"), [(logging.DEBUG, 4), (logging.INFO, 2), (logging.WARNING, 1), (logging.ERROR, 0)]
 )
@@ -340,7 +375,9 @@ def test_the_level_of_the_logger_decides(level: int, count: int, caplog: pytest.
 
 
 @pytest.mark.usefixtures("_structlog_as_it_was")
-@pytest.mark.parametrize(("event", "message", "level"), LOUDNESS, ids=[message for _, message, _ in LOUDNESS])
+@pytest.mark.parametrize(
+    ("event", "message", "level"), LOUDNESS, ids=[f"{message}-{level}" for _, message, level in LOUDNESS]
+)
 def test_a_configured_structlog_gets_the_lines(
     event: Event, message: str, level: str, caplog: pytest.LogCaptureFixture
 ):

@@ -14,10 +14,13 @@ from monitor.adapters.replay.stream import read_turns
 from monitor.cli._app import app
 from monitor.errors import AdapterError
 from monitor.policy import ObserveOnly
-from monitor.sinks import JsonlSink
+from monitor.sinks import JsonlSink, MemorySink
 from monitor.testing import ScriptedModel
 from monitor.transcripts import Corpus, RecordedCall, RecordedMessage, RecordedResult
 from monitor.transcripts.corpus import MAX_BAD_LINES
+from monitor.transcripts.entries import Began, ReadReport
+from monitor.transcripts.readers.own import EventLogs
+from monitor.transcripts.source import Source
 
 pytestmark = pytest.mark.anyio
 
@@ -79,6 +82,65 @@ async def test_a_replay_plays_the_turns_of_the_log(tmp_path: Path):
     assert (again.ok, again.text, again.turns) == (True, "It is closed.", 2)
 
 
+async def nested(path: Path, *, old: bool = False) -> None:
+    """A run that calls two others at once. `old`: as it was written before lines said whose they
+    are, when the log had the events of the caller alone.
+    """
+    tools: list[Any] = [
+        monitor.Supervisor(ScriptedModel(call(n), f"{name} is closed.", name=f"child:{name}"), tools=[look]).as_tool(
+            name=name, description="Look."
+        )
+        for n, name in enumerate(("north", "south"))
+    ]
+    calls = [monitor.chunks.ToolCall(name, name, {"task": "look"}) for name in ("north", "south")]
+    memory = MemorySink()
+    with JsonlSink(path) as sink:
+        supervisor = monitor.Supervisor(
+            ScriptedModel(calls, "All is closed."), tools=tools, sinks=[memory] if old else [sink], last_turn=None
+        )
+        await supervisor.run("x", run_id="root")
+        for event in memory.of("root"):
+            sink.emit(event)
+
+
+async def test_the_runs_of_a_log_are_told_apart_and_name_their_caller(tmp_path: Path):
+    await nested(tmp_path / "log")
+    entries = list(EventLogs().read(Source.of_path(tmp_path / "log"), ReadReport()))
+    began = {entry.run: entry for entry in entries if isinstance(entry, Began)}
+    assert {run: entry.parent for run, entry in began.items()} == {"run-1": None, "run-2": "run-1", "run-3": "run-1"}
+    said = {run.id: [message.text for message in run.messages if message.text] for run in Corpus(tmp_path / "log")}
+    assert said == {
+        "run-1": ["All is closed."],
+        "run-2": ["I look, 0. ", "north is closed."],
+        "run-3": ["I look, 1. ", "south is closed."],
+    }
+    assert {began["run-2"].model, began["run-3"].model} == {"child:north", "child:south"}
+
+
+async def test_nested_runs_that_were_killed_are_runs_of_their_own(tmp_path: Path):
+    await nested(tmp_path / "log")
+    lines = [line for line in (tmp_path / "log").read_text().splitlines() if '"run_terminated"' not in line]
+    (tmp_path / "log").write_text("".join(f"{line}\n" for line in lines))
+    corpus = Corpus(tmp_path / "log")
+    assert [run.id for run in corpus] == ["run-1", "run-2", "run-3"]
+    assert corpus.bad == 0
+
+
+@pytest.mark.parametrize("old", [False, True], ids=["a log of today", "an older log"])
+async def test_a_replay_plays_the_outermost_run(tmp_path: Path, *, old: bool):
+    await nested(tmp_path / "log", old=old)
+    assert ("envelope" in (tmp_path / "log").read_text()) is not old
+    turns = [[type(record.chunk).__name__ for record in turn] for turn in read_turns(tmp_path / "log")]
+    assert turns == [["ToolCall", "ToolCall", "TurnFinished"], ["TextDelta", "TurnFinished"]]
+
+
+async def test_an_older_log_is_read_as_before(tmp_path: Path):
+    await nested(tmp_path / "log", old=True)
+    (run,) = Corpus(tmp_path / "log")
+    assert run.id == "run-1"
+    assert [message.text for message in run.messages if message.text][-1] == "All is closed."
+
+
 async def test_two_runs_cannot_be_played_as_one(tmp_path: Path):
     for _ in range(2):
         await logged(tmp_path / "log", "Closed.")
@@ -121,6 +183,10 @@ async def test_events_and_runs_in_one_file_are_not_mixed_up(tmp_path: Path):
     [
         ('{"type": "turn_ended", "at_s": 0, "turn": {"number": 1}}', "turn_ended, and no run has started before it"),
         ('{"type": "run_started", "at_s": 0}', "not a readable event: run_started.detectors: Field required"),
+        (
+            '{"type": "run_started", "at_s": 0, "detectors": [], "stop_when": null, "envelope": {"seq": 1}}',
+            "not a readable event: run_identity.run: Field required",
+        ),
         ('{"type": "run_started", "at_s": 0, "x": 1}', "not a readable event: run_started.x: no such field"),
     ],
 )

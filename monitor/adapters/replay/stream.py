@@ -28,7 +28,7 @@ import anyio
 
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCallDelta, TurnFinished, UsageReport, chunk_codec
 from monitor.errors import AdapterError, ConfigError
-from monitor.events import TurnEnded, event_codec
+from monitor.events import TurnEnded, event_codec, identity_in
 from monitor.reasons import FinishReason
 
 ReplayCut: TypeAlias = int | Sequence[int] | Callable[[], int]
@@ -84,6 +84,8 @@ def _read(path: str | PathLike[str]) -> list[RecordedChunk | None]:
         where = f"{path}, line {number}"
         data = _object(line, where)
         if _is_event(data):
+            if _is_nested(data, where):
+                continue
             runs += data["type"] == "run_started"
             if runs > 1:
                 raise AdapterError(f"{where}: a second run begins here; one of them can be played")
@@ -119,6 +121,15 @@ def _object(line: bytes, where: str) -> dict[str, Any]:
 
 def _is_event(data: Mapping[str, Any]) -> bool:
     return data.get("type") in event_codec.tags and "at_s" in data
+
+
+def _is_nested(data: Mapping[str, Any], where: str) -> bool:
+    """A run that another one called has its answers in its result already."""
+    try:
+        told = identity_in(data)
+    except ValueError as error:
+        raise AdapterError(f"{where}: {error}") from None
+    return told is not None and told[0].parent is not None
 
 
 def _of_event(data: Mapping[str, Any], where: str) -> list[RecordedChunk | None]:

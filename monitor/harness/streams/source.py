@@ -16,32 +16,27 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from dataclasses import replace
 from types import AsyncGeneratorType, TracebackType
-from typing import Any, Generic, Self, TypeAlias, TypeVar
+from typing import Any, Self, TypeAlias, TypeVar
 
 import anyio
 import anyio.lowlevel
 
 from monitor.adapters.base import (
     AdapterFactory,
-    FullAdapter,
     ReportedFailure,
     comes_from_sdk,
-    complete,
-    find_adapter,
     find_adapter_of_source,
     responses_behind,
 )
 from monitor.adapters.plain import TextAdapter
 from monitor.chunks import Chunk
 from monitor.core.run import RunCore
-from monitor.errors import ConfigError, SourceFailed, forget_keys, without_keys
+from monitor.errors import ConfigError, SourceFailed
 from monitor.harness.streams.clock import Clock
 from monitor.harness.streams.closing import Closing, Isolated, close_all, close_source
+from monitor.harness.streams.one import OneStream
 from monitor.harness.streams.wait import Asked, Wait, Whose, cancelled_types, current_task, make_wait
-from monitor.models import ModelError
-from monitor.outcome import Turn
 
 T = TypeVar("T")
 
@@ -60,44 +55,28 @@ _NOTHING: Any = object()
 _NO_REST: Iterator[Chunk] = iter(())
 
 
-class SourceStream(Generic[T]):
+class SourceStream(OneStream[T]):
     """One stream, as an async iterator of the SDK's own objects. `RunCore` decides, this
     performs.
     """
 
     __slots__ = (
-        "_adapter",
-        "_began",
         "_clock",
         "_close_grace_s",
-        "_core",
         "_cut",
         "_destroyed",
         "_done",
         "_ended",
         "_ending",
         "_entered",
-        "_error",
-        "_factory",
         "_feed",
-        "_finished",
-        "_index",
         "_isolated",
-        "_iterator",
         "_left",
         "_listener",
-        "_model_error",
         "_next",
-        "_now",
-        "_opened",
-        "_over",
         "_plain_text",
         "_read",
-        "_reported",
-        "_requests",
         "_rest",
-        "_source",
-        "_turn",
         "_untold",
         "_wait",
     )
@@ -117,52 +96,26 @@ class SourceStream(Generic[T]):
         """`index`: the number of the stream in its run. `listener` gets every chunk, after the
         core. `isolate`: the source is opened, read and closed in its own task.
         """
-        self._source: Any = source
-        self._core = core
+        super().__init__(source, core, clock=clock, adapter=adapter, index=index)
         self._clock = clock
-        self._now = clock.now
-        self._factory = adapter
-        self._adapter: FullAdapter | None = None
         self._plain_text: Callable[[object], str | None]  # of the adapter
-        self._requests = 1
-        self._index = index
         self._listener = listener
         self._close_grace_s = close_grace_s
         self._wait: Wait | None = None  # made with the first read, in the loop that reads
-        self._opened: Any = None
-        self._iterator: Any = None
         self._next: Callable[[], Awaitable[T]] | None = None  # the source's own `__anext__`
         self._isolated = Isolated(self._read_apart, self._close_here) if isolate else None
         self._read: Callable[[], Awaitable[T]] = self._isolated.read if self._isolated is not None else self._open
         self._feed: Callable[[Any, float], bool] = self._feed_first  # returns True if pieces of a huge delta are left
         self._rest: Iterator[Chunk] = _NO_REST  # the other chunks of an object with a huge delta
         core.piecewise = True
-        self._began = False
-        self._finished = False
         self._cut = False  # a cancellation left a read, which ends a generator: that is not a normal end
         # The reading task is gone, perhaps with its event loop: nothing can be awaited any more.
         self._destroyed = False
         self._left: Sequence[Any] = ()  # open responses, found when a read was interrupted or failed
         self._untold = False  # a read was left, and it is unknown what it left open
-        self._error: Exception | None = None
-        self._model_error: ModelError | None = None
-        self._reported: ReportedFailure | None = None
-        """The first failure that an object of the stream reported; later objects may add to it."""
         self._entered = False
-        self._over = self._ending = self._ended = False
+        self._ending = self._ended = False
         self._done: anyio.Event | None = None
-        self._turn: Turn | None = None
-
-    @property
-    def turn(self) -> Turn:
-        """The turn of this stream: text, calls, usage, finish reason. Its number is 0 if the stream
-        was never opened.
-
-        Raises `ConfigError` while the stream is not over.
-        """
-        if self._turn is None:
-            raise ConfigError("the turn is known when the stream is over; leave the loop first")
-        return self._turn
 
     async def __aenter__(self) -> Self:
         if self._entered:
@@ -320,22 +273,14 @@ class SourceStream(Generic[T]):
 
     def _feed_first(self, item: T, now: float) -> bool:
         """Process the first object, which shows the SDK if that was unknown."""
-        self._core.first_chunk(now)
-        factory = self._factory or find_adapter(item)
-        if factory is None:
-            raise ConfigError(
-                f"no adapter knows objects of type {type(item).__module__}.{type(item).__qualname__}; "
-                "pass adapter=, or a stream of str or of monitor chunks"
-            )
-        self._adapter = complete(factory(self._index))
-        self._plain_text = self._adapter.plain_text
-        self._feed = feed = self._feed_for(factory)
+        self._plain_text = self._begin_with(item, now).plain_text
+        self._feed = feed = self._feed_for()
         return feed(item, now)
 
-    def _feed_for(self, factory: AdapterFactory) -> Callable[[Any, float], bool]:
+    def _feed_for(self) -> Callable[[Any, float], bool]:
         if self._listener is not None:
             return self._feed_heard
-        if factory is TextAdapter:
+        if self._factory is TextAdapter:
             return self._core.feed_text  # what it would decode to, without the object
         return self._feed_decoded
 
@@ -359,7 +304,8 @@ class SourceStream(Generic[T]):
                 listener(chunk)
             if core.left:
                 return True
-        self._count_requests()
+        assert self._adapter is not None  # noqa: S101 - see `_feed_decoded`
+        self._count_requests(self._adapter)
         return False
 
     async def _catch_up(self) -> None:
@@ -382,12 +328,6 @@ class SourceStream(Generic[T]):
         assert self._adapter is not None  # noqa: S101 - set with this method
         self._rest = iter(self._adapter.decode(item))
         return self._feed_rest(now)
-
-    def _count_requests(self) -> None:
-        assert self._adapter is not None  # noqa: S101 - see `_feed_decoded`
-        while self._requests < self._adapter.requests:
-            self._requests += 1
-            self._core.continued(self._now())
 
     # ------------------------------------------------------------------ ending
 
@@ -432,62 +372,16 @@ class SourceStream(Generic[T]):
 
     def _account(self) -> None:
         """Close the account of the stream: end its turn in the core."""
-        core = self._core
         self._ended = True
         if self._wait is not None:
             self._wait.close()
-        core.replanned = _nothing
-        if self._began:
-            self._turn = core.end_turn(
-                self._now(),
-                finished=self._finished and core.stop is None,
-                error=self._error if core.stop is None else None,
-                model_error=self._model_error,
-                must_finish=self._needs_finish(),
-                gave=tuple(self._adapter.gave) if self._adapter is not None else (),
-            )
-        else:
-            self._turn = Turn(number=0, stopped=core.stop)
+        self._core.replanned = _nothing
+        self._end_turn()
         if self._done is not None:
             self._done.set()
 
-    def _needs_finish(self) -> bool:
-        """Whether a good end needs a finish reason. The source decides if no object came."""
-        adapter = self._known_adapter()
-        return adapter is not None and adapter.needs_finish
-
-    def _known_adapter(self) -> FullAdapter | None:
-        """The adapter, also of a stream without a decoded object. `None`: unknown."""
-        return self._adapter or (complete(self._factory(self._index)) if self._factory is not None else None)
-
-    def _settle(self, now: float) -> None:
-        """Classify the end of the source, unless the end of the run has ended it."""
-        core = self._core
-        if core.stop is not None:
-            return
-        self._error = self._reported or self._error
-        try:
-            if self._error is not None:
-                found = self._adapter_for(self._error).classify(self._error)
-                asked = (self._innermost, *self._left)
-                self._model_error = replace(found, message=without_keys(found.message, self._error, *asked))
-                forget_keys(self._error, *asked)
-            elif self._finished and self._adapter is not None:
-                for chunk in self._adapter.finish():
-                    core.feed(chunk, now)
-                if self._adapter.broke_off:
-                    core.broke_off()
-        except Exception as error:  # noqa: BLE001 - an adapter may be the caller's code
-            core.fail(error, "adapter", now)
-
-    def _adapter_for(self, error: Exception) -> FullAdapter:
-        """The adapter that classifies `error`. Before the first object, the error shows the SDK."""
-        return self._adapter or complete((self._factory or find_adapter(error) or TextAdapter)(self._index))
-
-    @property
-    def _innermost(self) -> Any:
-        """The innermost object of the source that is open so far."""
-        return next((one for one in (self._iterator, self._opened) if one is not None), self._source)
+    def _holders(self) -> Iterator[object]:
+        yield from (self._innermost, *self._left)
 
     def _look_behind(self) -> None:
         """Find the open responses just before a pending read is interrupted. Afterwards the

@@ -67,6 +67,16 @@ def current_task() -> object:
         return trio.lowlevel.current_task() if trio is not None and trio.lowlevel.in_trio_task() else None
 
 
+def loop_runs() -> bool:
+    """Whether an event loop runs in this thread, in which a task can be started."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        trio = sys.modules.get("trio")
+        return trio is not None and trio.lowlevel.in_trio_run()
+    return True
+
+
 class Asked:
     """The cancellations of the current task before it awaits foreign code. They show afterwards who
     cancelled the task.

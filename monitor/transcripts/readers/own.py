@@ -67,11 +67,11 @@ class EventLogs:
                 report.cannot_read(number, str(error))
                 continue
             if run is not None:
-                yield from _entries(run, run.id)
-        if (run := log.end()) is not None:
-            yield from _entries(run, run.id)
+                yield from _entries(run.run, run.run.id, run.parent)
+        for run in log.end():
+            yield from _entries(run.run, run.run.id, run.parent)
 
 
-def _entries(run: RecordedRun, id: str) -> Iterator[Entry]:
-    began = Began(run=id, source=run.source, label=run.label, loop=run.loop, model=run.model)
+def _entries(run: RecordedRun, id: str, parent: str | None = None) -> Iterator[Entry]:
+    began = Began(run=id, parent=parent, source=run.source, label=run.label, loop=run.loop, model=run.model)
     yield from WholeRun(began).entries(run.messages)

@@ -1,0 +1,239 @@
+"""A run on the terminal while it goes on: the model's words as they come, everything else as one
+quiet line each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from monitor.chunks import ReasoningDelta, TextDelta
+from monitor.events import (
+    AbortRequested,
+    BudgetLost,
+    ChunkReceived,
+    CompactionFailed,
+    CompactionFinished,
+    CompactionSkipped,
+    CompactionStarted,
+    ContextFull,
+    ContextNearlyFull,
+    DetectionRaised,
+    Envelope,
+    Event,
+    HistoryReduced,
+    HistoryRepaired,
+    LastTurnStarted,
+    LimitWarning,
+    Nudged,
+    OutputEmitted,
+    Paused,
+    PlanUpdated,
+    Resumed,
+    RetryScheduled,
+    RunStarted,
+    RunTerminated,
+    SinkFailed,
+    StreamFailed,
+    ToolFinished,
+    ToolStarted,
+    ToolWithdrawn,
+    TurnEnded,
+    TurnStarted,
+    WindowWarning,
+)
+from monitor.outcome import Outcome
+from monitor.sinks.lines import call_in_words, line_of
+from monitor.view.ending import failed
+from monitor.view.status import name_of
+from monitor.view.terminal import LiveText, columns, is_unbounded, on_one_line
+
+_MARKS: Mapping[type[Event], tuple[str, str]] = {
+    OutputEmitted: ("✓", "green"),
+    Nudged: ("!", "yellow"),
+    ToolWithdrawn: ("!", "yellow"),
+    DetectionRaised: ("!", "yellow"),
+    LimitWarning: ("!", "yellow"),
+    WindowWarning: ("!", "yellow"),
+    BudgetLost: ("!", "yellow"),
+    ContextFull: ("!", "yellow"),
+    ContextNearlyFull: ("!", "yellow"),
+    HistoryReduced: ("·", "dim"),
+    CompactionStarted: ("·", "dim"),
+    CompactionFinished: ("✓", "green"),
+    CompactionSkipped: ("·", "dim"),
+    CompactionFailed: ("!", "yellow"),
+    HistoryRepaired: ("!", "yellow"),
+    LastTurnStarted: ("!", "yellow"),
+    RetryScheduled: ("↻", "yellow"),
+    AbortRequested: ("■", "red"),
+    SinkFailed: ("!", "red"),
+    Paused: ("·", "dim"),
+    Resumed: ("·", "dim"),
+}
+"""The marks and styles of other events. An event that is not listed is shown only with
+`--verbose`."""
+SLOW_S = 1.0
+"""A tool that takes longer has its time shown."""
+
+
+EXCERPT: Final = 400
+"""The most characters of a nested run's answer that are shown, on one line."""
+
+
+class Transcript:
+    """The events of an outermost run as lines, with its answers as they come. The events of nested
+    runs have the name of their run before them.
+
+    `verbose`: the thinking too, every event, and every line whole. `hold`: answers are printed in
+    whole lines.
+    """
+
+    def __init__(self, console: Console, *, verbose: bool, hold: bool = False) -> None:
+        self._console = console
+        self._verbose = verbose
+        self._answer = LiveText(console, style="", hold=hold)
+        self._thinking = LiveText(console, bar="  ┆ ", style="dim italic", hold=hold)
+        self._plan: list[str] = []
+        self._failed = False  # the failure of the model call was shown already
+        self._written = False  # pieces of this turn's answer came
+        self._main: str | None = None
+        """The run whose lines have no name before them."""
+
+    def hold(self, *, hold: bool) -> None:
+        """Print answers in whole lines from now on, or piece by piece."""
+        self.end_of_text()
+        self._answer.hold = self._thinking.hold = hold
+
+    @property
+    def begun(self) -> Text | None:
+        """The line of an answer that is not whole."""
+        return self._thinking.begun or self._answer.begun
+
+    def emit(self, envelope: Envelope) -> None:
+        """Show the next event."""
+        event = envelope.event
+        if self._main is None and envelope.parent is None and isinstance(event, RunStarted):
+            self._main = envelope.run
+        if envelope.run == self._main:
+            self._of_main(event)
+        else:
+            self._of_others(name_of(envelope), event)
+
+    # ------------------------------------------------------------------ the outermost run
+
+    def _of_main(self, event: Event) -> None:
+        self._failed = self._failed and not isinstance(event, TurnStarted)
+        match event:
+            case ChunkReceived(chunk=TextDelta(text=text)):
+                self._thinking.end()
+                self._answer.write(text)
+                self._written = True
+            case ChunkReceived(chunk=ReasoningDelta(text=text)):
+                if self._verbose:
+                    self._answer.end()
+                    self._thinking.write(text)
+            case ChunkReceived():
+                pass
+            case TurnEnded(turn=turn):
+                if not self._written:
+                    self._answer.write(turn.text)
+                    self._answer.end()
+            case RunTerminated(outcome=outcome):
+                self._end(outcome)
+            case TurnStarted(turn=turn, model_call=call):
+                self._written = False
+                self.end_of_text()
+                self._console.print(Text(f"turn {turn}{f' (model call {call})' if call != turn else ''}", style="bold"))
+            case RetryScheduled(attempt=attempt, after_s=after_s) if self._failed:
+                self._line("↻", "yellow", f"attempt {attempt} {f'in {after_s:g} s' if after_s else 'at once'}")
+            case PlanUpdated(plan=plan):
+                self._new_plan(plan)
+            case StreamFailed():
+                self._failed = True
+                self._line("■", "red", line_of(event, chars=None))
+            case _:
+                self._of_any("", event)
+
+    def _end(self, outcome: Outcome) -> None:
+        self.end_of_text()
+        self._main = None
+        if not outcome.ok:
+            self._line("■", "bold red", "it failed here" if failed(outcome) else "stopped here")
+
+    # ------------------------------------------------------------------ other runs
+
+    def _of_others(self, name: str, event: Event) -> None:
+        match event:
+            case RunStarted():
+                self._line("●", "cyan", "begins", who=name)
+            case TurnEnded(turn=turn) if turn.text.strip():
+                text = " ".join(turn.text.split())
+                shown = text if self._verbose or len(text) <= EXCERPT else f"{text[:EXCERPT]}…"
+                self._line("│", "cyan", shown, "", who=name)
+            case RunTerminated(outcome=outcome):
+                mark, style = ("✓", "green") if outcome.ok else ("■", "red")
+                self._line(mark, style, f"{outcome.reason.value}: {outcome.detail}", who=name)
+            case StreamFailed():
+                self._line("■", "red", line_of(event, chars=None), who=name)
+            case ChunkReceived() | TurnStarted() | TurnEnded():
+                pass
+            case _:
+                self._of_any(name, event)
+
+    # ------------------------------------------------------------------ lines
+
+    def _of_any(self, who: str, event: Event) -> None:
+        """An event that looks the same in every run."""
+        match event:
+            case ToolStarted(call=call):
+                self._line("→", "cyan", call_in_words(call), who=who)
+            case ToolFinished():
+                self._result(event, who)
+            case _ if type(event) in _MARKS or self._verbose:
+                mark, style = _MARKS.get(type(event), ("·", "dim"))
+                self._line(mark, style, line_of(event, chars=None), who=who)
+
+    def _result(self, event: ToolFinished, who: str) -> None:
+        result = event.result
+        first, *others = result.text.strip().splitlines() or [""]
+        shown = (
+            result.text
+            if self._verbose
+            else f"{first} (and {len(others)} more line{'s' if len(others) > 1 else ''})"
+            if others
+            else first
+        )
+        took = f"  ({event.after_s:.1f} s)" if event.after_s >= SLOW_S else ""
+        style = "red" if result.is_error else "dim"
+        self._line("←", "red" if result.is_error else "cyan", f"{shown}{took}", style, who=who)
+
+    def _new_plan(self, plan: str) -> None:
+        lines = plan.splitlines()
+        for line in lines:
+            if line not in self._plan:
+                self._line("·", "cyan", line)
+        self._plan = lines
+
+    def _line(self, mark: str, mark_style: str, text: str, style: str = "dim", *, who: str = "") -> None:
+        self.end_of_text()
+        said = Text.assemble((f"{who} ", "bold") if who else "", (on_one_line(" ".join(text.split())), style))
+        if self._verbose and self._console.is_terminal:
+            whole = Table.grid(padding=(0, 1))
+            whole.add_row(Text(f"  {mark}", mark_style), said)
+            self._console.print(whole, width=columns(self._console))
+            return
+        line = Text.assemble("  ", (f"{mark} ", mark_style), said)
+        if self._verbose or is_unbounded(self._console):
+            self._console.print(line, soft_wrap=True)
+        else:
+            self._console.print(line, no_wrap=True, overflow="ellipsis", width=columns(self._console))
+
+    def end_of_text(self) -> None:
+        """End the line that has begun."""
+        self._answer.end()
+        self._thinking.end()
