@@ -119,23 +119,19 @@ class _AwaitedEnvelopes(_Awaited):
 class Awaited:
     """The asynchronous sinks of one run."""
 
-    __slots__ = ("_sinks",)
+    __slots__ = ("sinks",)
 
     def __init__(self, sinks: Sequence[_Awaited]) -> None:
-        self._sinks = sinks
-
-    def __bool__(self) -> bool:
-        """Whether there is one."""
-        return bool(self._sinks)
+        self.sinks = sinks
 
     async def room(self) -> None:
         """Return when not too many events wait."""
-        for sink in self._sinks:
+        for sink in self.sinks:
             await sink.room(MOST_WAITING)
 
     async def close(self) -> None:
         """Return when all events are delivered. Each sink has its grace period for each event."""
-        for sink in self._sinks:
+        for sink in self.sinks:
             await sink.close()
 
 

@@ -210,7 +210,7 @@ class Delivery:
 
     async def receivers(self) -> None:
         """Return when no asynchronous sink, and no reader of a run above, is far behind."""
-        if self._awaited:
+        if self._awaited.sinks:
             await self._awaited.room()
         if self._caller is not None:
             await self._caller.receivers()
@@ -219,7 +219,7 @@ class Delivery:
 
     async def close(self) -> None:
         """Return when the asynchronous sinks have all events, or were given up."""
-        if self._awaited:
+        if self._awaited.sinks:
             await self._awaited.close()
 
     async def room(self) -> None:

@@ -214,7 +214,7 @@ class Guard(Generic[OutputT]):
                 ending = ending_by(error)
                 crash = error if ending is not None and ending.reason is TerminateReason.ERROR else None
                 self._end(ending, crash)
-                if self._streams.awaited:
+                if self._streams.awaited.sinks:
                     await self._streams.awaited.close()
 
     def __enter__(self) -> Self:
@@ -223,7 +223,7 @@ class Guard(Generic[OutputT]):
         """
         if self._judges is not None:
             raise ConfigError("a judge is asked beside the run, which needs an event loop: use 'async with'")
-        if self._streams.awaited:
+        if self._streams.awaited.sinks:
             raise ConfigError("an asynchronous sink is awaited beside the run, in an event loop: use 'async with'")
         self._begin()
         return self
@@ -236,7 +236,7 @@ class Guard(Generic[OutputT]):
     def _begin(self) -> None:
         if self._entered:
             raise ConfigError("a guard is one run: make a new one for the next")
-        if self._sinks:
+        if self._sinks.told:
             id = uuid.uuid4().hex
             self._sinks.identity = RunIdentity(run=id, root=id, agent=self._named, began_s=time.time())
         self._core.begin(self._clock.now())
@@ -398,7 +398,7 @@ class Guard(Generic[OutputT]):
         elif isinstance(event, RunStarted):
             self._started = event.detectors
         self._seen.hear(event)
-        if self._sinks:
+        if self._sinks.told:
             self._sinks.emit(self._secrets.event(event))
         elif isinstance(event, TurnEnded):
             self._secrets.learn(event)

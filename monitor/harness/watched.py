@@ -189,7 +189,7 @@ class Watched(_Reply[T], SourceStream[T]):
             if inspect.iscoroutine(self._source):
                 self._source.close()  # nobody will await it
             raise
-        if streams.awaited:
+        if streams.awaited.sinks:
             await streams.awaited.room()
         return self
 

@@ -106,14 +106,15 @@ class _Told:
 class FanOut:
     """Numbers the events of one run, and passes each to every sink that still works."""
 
-    __slots__ = ("_emit", "_identity", "_late", "_over", "_telling", "_told", "seq")
+    __slots__ = ("_emit", "_identity", "_late", "_over", "_telling", "seq", "told")
 
     def __init__(self, sinks: Sequence[Any], *, emit: Callable[[Event], None] | None = None) -> None:
         """`emit`: passes on a `SinkFailed`; by default to the other sinks alone."""
         given = tuple(sinks)
         if listening := _listening.get():
             given = (*given, *[sink for sink in listening if all(sink is not one for one in given)])
-        self._told: tuple[_Told, ...] = tuple(_of_one_run(sink) for sink in given) if given else ()
+        self.told: tuple[_Told, ...] = tuple(_of_one_run(sink) for sink in given) if given else ()
+        """The sinks that still work."""
         self._emit = emit or self.emit
         self._identity: RunIdentity | None = None
         self._telling = self._over = False
@@ -123,7 +124,7 @@ class FanOut:
 
     def __bool__(self) -> bool:
         """Whether a sink still works."""
-        return bool(self._told)
+        return bool(self.told)
 
     @property
     def identity(self) -> RunIdentity:
@@ -140,7 +141,7 @@ class FanOut:
     @property
     def for_nested(self) -> Sequence[Any]:
         """The sinks that also get the events of nested runs."""
-        return [told.sink for told in self._told if told.envelopes]
+        return [told.sink for told in self.told if told.envelopes]
 
     def emit(self, event: Event) -> None:
         """Pass on `event`. Never raises. The other sinks get a `SinkFailed` after the event in
@@ -148,7 +149,7 @@ class FanOut:
         """
         self.seq += 1
         self._over = isinstance(event, RunTerminated)
-        if not self._told:
+        if not self.told:
             return
         if self._telling:  # a sink did something of which there is news: it comes after this event
             self._late = [*(self._late or ()), (event, self.seq)]
@@ -165,7 +166,7 @@ class FanOut:
 
     def _tell(self, event: Event, seq: int) -> None:
         envelope: Envelope | None = None
-        for told in self._told:
+        for told in self.told:
             try:
                 if told.envelopes:
                     envelope = envelope or Envelope(self.identity, seq, event)
@@ -179,9 +180,9 @@ class FanOut:
 
     def drop(self, sink: object, error: Exception, event: Event) -> None:
         """`sink` has failed with `event`: it gets no more events, and the others hear of it."""
-        if all(told.sink is not sink for told in self._told):
+        if all(told.sink is not sink for told in self.told):
             return
-        self._told = tuple(told for told in self._told if told.sink is not sink)
+        self.told = tuple(told for told in self.told if told.sink is not sink)
         name, why = _name_of(sink), describe(error)
         logging.getLogger("monitor.sinks").warning("sink %s failed and gets no more events: %s", name, why)
         if not self._over:

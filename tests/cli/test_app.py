@@ -75,6 +75,7 @@ def test_without_a_command_it_says_what_there_is():
 def test_the_page_names_every_option_and_no_other():
     parts = dict(re.findall(r"^## (\S+)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
     names = {
+        "budget",
         "calibrate",
         "compact",
         "context",
@@ -82,7 +83,9 @@ def test_the_page_names_every_option_and_no_other():
         "doctor",
         "hook",
         "judge-eval",
+        "replay",
         "report",
+        "resume",
         "run",
         "scan",
         "sessions",

@@ -20,9 +20,25 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 
+def on_screen(text: str) -> str:
+    """What is left on a terminal after the cursor has gone up, and lines were cleared."""
+    lines, row = [""], 0
+    for part in re.split(r"(\x1b\[[0-9;?]*[A-Za-z]|\n)", text):
+        if part == "\n":
+            row += 1
+            lines += [""] * (row == len(lines))
+        elif part.endswith("A") and part.startswith("\x1b["):
+            row = max(0, row - int(part[2:-1] or 1))
+        elif part == "\x1b[2K":
+            lines[row] = ""
+        elif not part.startswith("\x1b["):
+            lines[row] += part.removeprefix("\r")
+    return "\n".join(lines)
+
+
 def plain(text: str) -> str:
-    """Without colours and times, and without blanks at the ends of lines."""
-    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
+    """As it stands on a screen, without times, and without blanks at the ends of lines."""
+    text = on_screen(text)
     text = re.sub(r"\b\d+\.\d (m?s)(?: *)", r"N \1 ", text)
     text = re.sub(r"\b\d+ of 1,456 recorded", "N of 1,456 recorded", text)  # the server may have sent a piece more
     return "\n".join(re.sub(r" *│?$", "", line) for line in text.splitlines())
