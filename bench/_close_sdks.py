@@ -25,6 +25,9 @@ from monitor.testing.anthropic_server import LocalAnthropic
 from monitor.testing.gemini_server import LocalGemini
 from monitor.testing.openai_server import LocalOpenAI
 
+COUNTED = 2_000
+"""Words of the answer that is read to its end."""
+
 
 @dataclass(frozen=True)
 class Sdk:
@@ -66,6 +69,7 @@ class Sdk:
             "chants": [*opening, Repeat(text(SENTENCE), delay_s=0.001)],
             "floods": [Repeat(text("and on and on "))],
             "small": [text("ok"), self.finish()],
+            "counted": [*(text(word) for word in words(COUNTED)), self.finish()],
         }
 
 
