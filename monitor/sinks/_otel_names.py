@@ -159,6 +159,8 @@ two spans a call if this package makes one too.
 """
 
 INVOKE: Final = "invoke_agent"
+INSIDE: Final = "monitor.run"
+"""The span of a run inside a framework's trace, where the framework has the span of the agent."""
 TOOL: Final = "execute_tool"
 CHAT: Final = "chat"
 GENERATE: Final = "generate_content"
