@@ -41,7 +41,7 @@ class SpansBeside(SpanMaker):
             said |= self._named(explanation=content.cut(judgement.analysis, self._shared.content_chars))
         span = self._open.judges.pop(event.judge, None)
         target = span or self._span
-        if target is None or not target.is_recording():
+        if target is None:
             return
         if self._openinference:
             confidence = float(judgement.confidence)

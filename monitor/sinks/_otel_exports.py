@@ -49,15 +49,21 @@ class Exports:
         self._put(partial(logger.emit, record))
 
     def _put(self, work: Callable[[], None]) -> None:
-        if self._pid != os.getpid():  # a forked process has no thread, and its parent ends the spans
-            self._lock = threading.Lock()
-            self._begin()
+        self._begin_if_forked()
         if self._queue.qsize() >= self._limit:
             self.dropped += 1
             return
         self._queue.put(work)
         if self._thread is None:
             self._start()
+
+    def _begin_if_forked(self) -> None:
+        """A forked process has no thread, its locks may be held for ever, and its parent ends the
+        spans that wait.
+        """
+        if self._pid != os.getpid():
+            self._lock = threading.Lock()
+            self._begin()
 
     def _start(self) -> None:
         with self._lock:
@@ -87,6 +93,7 @@ class Exports:
 
     def flush(self, timeout_s: float) -> bool:
         """Wait until the queue is empty, for at most `timeout_s` seconds. False: it is not."""
+        self._begin_if_forked()
         until = time.monotonic() + timeout_s
         with self._queue.all_tasks_done:
             while self._queue.unfinished_tasks and self._thread is not None:

@@ -115,6 +115,7 @@ person goes on.
 """
 
 PROVIDERS: Final[Mapping[str, str]] = {
+    "openai-responses": "openai",
     "google": "gcp.gemini",
     "gemini": "gcp.gemini",
     "vertex": "gcp.vertex_ai",
@@ -144,12 +145,14 @@ INSTRUMENTORS: Final[Mapping[str, tuple[str, ...]]] = {
         "openinference.instrumentation.vertexai",
     ),
     "openai": (
+        "opentelemetry.instrumentation.genai.openai",
         "opentelemetry.instrumentation.openai_v2",
         "opentelemetry.instrumentation.openai",
         "openinference.instrumentation.openai",
         "langfuse.openai",
     ),
     "anthropic": (
+        "opentelemetry.instrumentation.genai.anthropic",
         "opentelemetry.instrumentation.anthropic",
         "openinference.instrumentation.anthropic",
     ),
@@ -157,6 +160,9 @@ INSTRUMENTORS: Final[Mapping[str, tuple[str, ...]]] = {
 """Modules that make a span of each call of a provider's SDK. A program that has imported one has
 two spans a call if this package makes one too.
 """
+
+FRAMEWORK_SCOPES: Final = ("openinference.instrumentation.", "opentelemetry.instrumentation.genai.")
+"""Beginnings of the names of the scopes under which instrumentors of frameworks make spans."""
 
 INVOKE: Final = "invoke_agent"
 INSIDE: Final = "monitor.run"

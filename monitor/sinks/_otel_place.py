@@ -57,9 +57,10 @@ def of_run(parent: Context, turns: str, provider: str | None) -> tuple[Place, bo
 def of_first_call(before: Place) -> Place:
     """The place of a run whose first model call begins now."""
     current = trace.get_current_span()
-    if not (_of_agent(current) or of_call(current)):
+    agent = _of_agent(current)
+    if not (agent or of_call(current) or _of_step(current)):
         return before
-    above: SpanContext | None = getattr(current, "parent", None) if of_call(current) else None
+    above: SpanContext | None = None if agent else getattr(current, "parent", None)
     beside = trace.NonRecordingSpan(above) if above is not None else current
     parent = trace.set_span_in_context(beside, Context())
     return Place(parent, inside=True, calls_made=False, tools_made=False, agent_made=False)
@@ -74,6 +75,14 @@ def of_call(span: Span) -> bool:
 def _of_agent(span: Span) -> bool:
     operation, kind = _operation_and_kind(span)
     return span.is_recording() and (operation == names.INVOKE or kind == "AGENT")
+
+
+def _of_step(span: Span) -> bool:
+    """Whether an instrumentor of a framework makes `span` of a step of the framework's loop. A span
+    of the same kind may be the program's own, which knows nothing of model calls.
+    """
+    scope = getattr(getattr(span, "instrumentation_scope", None), "name", "")
+    return span.is_recording() and scope.startswith(names.FRAMEWORK_SCOPES)
 
 
 def _operation_and_kind(span: Span) -> tuple[object, object]:

@@ -196,9 +196,7 @@ class RunSpans(SpansBeside):
             opened.retry = None
         opened.turn_since, opened.first_chunk_s = event.at_s, None
         if not self._with_turns:
-            current = trace.get_current_span()
-            if place.of_call(current):
-                opened.turn, opened.borrowed = current, True
+            self._borrow()
             return
         shared = self._shared
         attributes = self._named(kind="LLM", model=shared.model, stream=True)
@@ -208,7 +206,15 @@ class RunSpans(SpansBeside):
         name = f"{self._operation} {shared.model}" if shared.model else self._operation
         opened.turn = self._start(name, event.at_s, self._context, attributes, client=True, operation=self._operation)
 
+    def _borrow(self) -> None:
+        """The span that somebody else makes of the model call of this turn, where it is current."""
+        current = trace.get_current_span()
+        if place.of_call(current):
+            self._open.turn, self._open.borrowed = current, True
+
     def _first_chunk(self, event: events.FirstChunk) -> None:
+        if not self._with_turns and self._open.turn is None:
+            self._borrow()  # some frameworks begin it behind the guard
         if self._place.calls_made:
             self._shared.metrics.first_chunk_s.record(event.after_s, self._measured)
         self._open.first_chunk_s = event.after_s

@@ -176,17 +176,17 @@ class SpanMaker:
     def _note(self, note: Note, at_s: float) -> None:
         """Something that happened at one moment, told on the span that is open."""
         span = self._open.turn or self._span
-        if span is not None and span.is_recording():
+        if span is not None:
             self._moment(span, note, at_s)
 
     def _moment(self, span: Span, note: Note, at_s: float) -> None:
         """An event of `span`, or a span of no length where viewers do not show events. The same as
-        a log record, if those are wanted.
+        a log record, if those are wanted: also of a run whose spans nobody records.
         """
         records = self._shared.records
         if records is not None:
             records.emit(note.name, note.attributes, self._ns(at_s), self._child(span), warns=note.guardrail)
-        if not self._shared.on_spans:
+        if not self._shared.on_spans or not span.is_recording():
             return
         if not self._openinference:
             span.add_event(note.name, note.attributes, timestamp=self._ns(at_s))
