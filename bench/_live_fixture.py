@@ -12,7 +12,7 @@ import gzip
 import io
 import json
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -119,16 +119,20 @@ def write(answers: Iterable[Answer], folder: Path = FOLDER) -> Path:
     return path
 
 
+def labels_by_reading(folder: Path = FOLDER) -> dict[str, dict[str, Any]]:
+    """What somebody has read, by the ids of the answers."""
+    path = folder / READ
+    return json.loads(path.read_text("utf-8")) if path.exists() else {}
+
+
 def read(folder: Path = FOLDER) -> list[Labelled]:
     """All recorded answers with their labels."""
-    by_reading: dict[str, dict[str, Any]] = {}
-    if (folder / READ).exists():
-        by_reading = json.loads((folder / READ).read_text("utf-8"))
+    by_reading = labels_by_reading(folder)
     with gzip.open(folder / ANSWERS, "rt", encoding="utf-8") as lines:
         return [labelled(Answer(**json.loads(line)), by_reading) for line in lines]
 
 
-def labelled(answer: Answer, by_reading: dict[str, dict[str, Any]]) -> Labelled:
+def labelled(answer: Answer, by_reading: Mapping[str, dict[str, Any]]) -> Labelled:
     """`answer` with its label: what was read, if it was this very text that was read."""
     sure, said = measured(answer.text), by_reading.get(answer.id)
     if said is not None and said["hash"] == answer.hash:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 import time
@@ -64,6 +65,7 @@ async def served() -> AsyncIterator[LiveServer]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
+        env={"OMP_WAIT_POLICY": "passive", **os.environ},  # else its threads spin, and starve on a busy machine
     )
     assert process.stdin is not None
     assert process.stdout is not None

@@ -30,8 +30,8 @@ QUESTIONS: Final[dict[str, str]] = {
     "dialogue": "Write a long dialogue between a teacher and a student about the moon.",
 }
 SEEDS: Final = (1, 2)
-TEMPERATURES: Final = (0.1, 0.7)
-MAX_TOKENS: Final = 1_200
+TEMPERATURES: Final = (0.7, 0.1)
+MAX_TOKENS: Final = 1_000
 
 
 @dataclass(slots=True, frozen=True)
@@ -66,4 +66,4 @@ class Asked:
 
 def everything() -> list[Asked]:
     """All answers: every question at every temperature with every seed."""
-    return [Asked(question, seed, at) for seed in SEEDS for at in TEMPERATURES for question in QUESTIONS]
+    return [Asked(question, seed, at) for at in TEMPERATURES for seed in SEEDS for question in QUESTIONS]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -47,6 +48,14 @@ class RunRow:
     judge_tokens: int
     tokens: int
     elapsed_s: float
+
+
+class _Llama(OpenAIModel):
+    """llama-cpp-python refuses `content: null` beside tool calls, which OpenAI's API sends itself."""
+
+    async def _open(self, parameters: Mapping[str, Any]) -> AsyncIterator[Any]:
+        messages = [message | {"content": message.get("content") or ""} for message in parameters["messages"]]
+        return await super()._open({**parameters, "messages": messages})
 
 
 class _Counted:
@@ -89,7 +98,7 @@ def _short(value: object) -> str:
 
 async def supervised(server: LiveServer, client: openai.AsyncOpenAI, console: Console) -> list[RunRow]:
     """Both runs, one after the other: the server has one model."""
-    model = OpenAIModel(server.model, client=client)
+    model = _Llama(server.model, client=client)
 
     async def search(query: str) -> str:
         """Search the archive of the weather station."""

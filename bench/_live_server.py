@@ -24,6 +24,8 @@ from typing import Any, TypeAlias
 
 MODEL = "SmolLM2-135M-Instruct.Q4_1"
 CONTEXT_TOKENS = 8_192
+THREADS = 4
+"""A model this small is not faster with more."""
 SEEN_PATH = "/seen"
 
 Message: TypeAlias = MutableMapping[str, Any]
@@ -106,7 +108,7 @@ async def serve() -> None:
     from llama_cpp.server.app import create_app  # noqa: PLC0415
     from llama_cpp.server.settings import ModelSettings, ServerSettings  # noqa: PLC0415
 
-    threads = os.cpu_count() or 1
+    threads = min(THREADS, os.cpu_count() or 1)
     model = ModelSettings(
         model=str(weights()), model_alias=MODEL, n_ctx=CONTEXT_TOKENS, n_threads=threads, verbose=False
     )

@@ -1,7 +1,7 @@
 """A real model that loops, on this machine, without a key and without a network.
 
     make live                    or, where the extra `live` is installed:
-    python -m bench.live [--quick] [--record]
+    python -m bench.live [--quick] [--record] [--resume]
 
 A model of 135 million parameters is served by the OpenAI-compatible server of llama-cpp-python, as
 a process of its own. 60 long answers are streamed through the guard. What was stopped is asked for
@@ -10,18 +10,21 @@ Whether an answer is a loop is said by a measure of its own (`bench._live_labels
 answer. Then two supervised runs with tools and with a judge, on the same model. As a judge it is of
 no worth; it is there to be asked for real.
 
-`--record` writes the whole answers to `fixtures/live`. Exits with 1 if a good answer was stopped,
-or a connection was not closed.
+All of it takes about half an hour on two idle cores. `--resume` goes on with a run that was cut
+off: its answers stand in `build/live`. `--record` writes the whole answers to `fixtures/live`.
+Exits with 1 if a good answer was stopped, or a connection was not closed.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -31,7 +34,8 @@ from rich.table import Table
 
 import monitor
 from bench import _live_fixture, _report
-from bench._live_fixture import Answer, Labelled
+from bench._live_fixture import Answer
+from bench._live_labels import Label
 from bench._live_process import LiveServer, missing, served
 from bench._live_prompts import QUESTIONS, Asked, everything
 from bench._live_runs import RunRow, show_runs, supervised
@@ -40,6 +44,9 @@ from monitor.reasons import TerminateReason
 
 QUICK = 8
 
+UNFINISHED = Path(__file__).parents[1] / "build" / "live" / "rows.jsonl"
+"""The rows of the newest run, as they come."""
+_BY_READING = _live_fixture.labels_by_reading()
 _console = Console(width=130)
 
 
@@ -47,7 +54,8 @@ _console = Console(width=130)
 class Row:
     """One answer: under the guard, and whole."""
 
-    whole: Labelled
+    answer: Answer
+    """The whole one."""
     stopped: bool
     kept_tokens: int
     """Tokens that came through the guard."""
@@ -64,7 +72,12 @@ class Row:
     @property
     def saved_tokens(self) -> int:
         """That would have come."""
-        return max(self.whole.answer.tokens - self.kept_tokens, 0)
+        return max(self.answer.tokens - self.kept_tokens, 0)
+
+    @property
+    def label(self) -> Label:
+        """What the whole answer is."""
+        return _live_fixture.labelled(self.answer, _BY_READING).label
 
 
 class _Decided:
@@ -115,7 +128,7 @@ class Session:
         whole = await self._whole(asked) if stopped else kept
         answer = Answer(asked.id, asked.question, asked.seed, asked.temperature, whole.finish, whole.tokens, whole.text)
         return Row(
-            _live_fixture.labelled(answer, {}),
+            answer,
             stopped,
             kept.tokens,
             len(kept.text),
@@ -135,8 +148,18 @@ class Session:
         return await self._client.chat.completions.create(**asked.parameters(self._server.model))  # type: ignore[call-overload]
 
 
-async def measure(asked: Sequence[Asked]) -> tuple[list[Row], list[RunRow]]:
-    """All answers, then the supervised runs."""
+def unfinished() -> dict[str, Row]:
+    """The answers of a run that was cut off, by their ids."""
+    if not UNFINISHED.exists():
+        return {}
+    rows = [json.loads(line) for line in UNFINISHED.read_text("utf-8").splitlines()]
+    return {row["answer"]["id"]: Row(**row | {"answer": Answer(**row["answer"])}) for row in rows}
+
+
+async def measure(asked: Sequence[Asked], known: Mapping[str, Row]) -> tuple[list[Row], list[RunRow]]:
+    """All answers that are not `known`, then the supervised runs."""
+    UNFINISHED.parent.mkdir(parents=True, exist_ok=True)
+    UNFINISHED.write_text("".join(_json_line(row) for row in known.values()), "utf-8")
     _console.print("Loading the model ...")
     async with (
         served() as server,
@@ -144,29 +167,36 @@ async def measure(asked: Sequence[Asked]) -> tuple[list[Row], list[RunRow]]:
     ):
         session, rows = Session(server, client), list[Row]()
         for number, one in enumerate(asked, 1):
-            row = await session.answer(one)
+            row = known.get(one.id) or await session.answer(one)
             rows.append(row)
+            if one.id not in known:
+                with UNFINISHED.open("a", encoding="utf-8") as file:
+                    file.write(_json_line(row))
             _console.print(f"{number:>3}/{len(asked)}  {_line(row)}", markup=False, highlight=False)
         return rows, await supervised(server, client, _console)
 
 
+def _json_line(row: Row) -> str:
+    return json.dumps(asdict(row)) + "\n"
+
+
 def _line(row: Row) -> str:
-    answer = row.whole.answer
+    answer = row.answer
     if not row.stopped:
-        return f"{answer.id:<22} {row.whole.label:<9} not stopped, {answer.tokens} tokens ({answer.finish})"
+        return f"{answer.id:<22} {row.label:<9} not stopped, {answer.tokens} tokens ({answer.finish})"
     seen = "not seen" if row.seen_after_ms is None else f"seen after {row.seen_after_ms:.1f} ms"
     return (
-        f"{answer.id:<22} {row.whole.label:<9} stopped at {row.kept_tokens} of {answer.tokens} tokens;"
+        f"{answer.id:<22} {row.label:<9} stopped at {row.kept_tokens} of {answer.tokens} tokens;"
         f" the server: {seen}, {row.sent_after} tokens more"
     )
 
 
 def summary(rows: Sequence[Row]) -> dict[str, Any]:
     """The numbers of all answers."""
-    labels = {label: [row for row in rows if row.whole.label == label] for label in ("loop", "good", "disputed")}
+    labels = {label: [row for row in rows if row.label == label] for label in ("loop", "good", "disputed")}
     stopped = [row for row in rows if row.stopped]
     seen = sorted(row.seen_after_ms for row in stopped if row.seen_after_ms is not None)
-    written = sum(row.whole.answer.tokens for row in rows)
+    written = sum(row.answer.tokens for row in rows)
     return {
         "answers": len(rows),
         "labels": {
@@ -175,7 +205,7 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
         },
         "tokens": written,
         "tokens_saved": sum(row.saved_tokens for row in stopped),
-        "tokens_of_loops": sum(row.whole.answer.tokens for row in labels["loop"]),
+        "tokens_of_loops": sum(row.answer.tokens for row in labels["loop"]),
         "seen_after_ms": {"median": round(median(seen), 2), "most": round(seen[-1], 2)} if seen else None,
         "sent_after": max((row.sent_after or 0 for row in stopped), default=0),
         "not_closed": sum(not row.closed for row in rows),
@@ -189,7 +219,7 @@ def show(rows: Sequence[Row]) -> None:
     for column in ("question", "answers", "loops", "stopped", "good", "stopped", "disputed", "stopped", "tokens saved"):
         table.add_column(column, justify="left" if column == "question" else "right")
     for question in QUESTIONS:
-        group = [row for row in rows if row.whole.answer.question == question]
+        group = [row for row in rows if row.answer.question == question]
         if group:
             table.add_row(question, *_cells(group))
     table.add_section()
@@ -216,10 +246,10 @@ def _cells(group: Sequence[Row]) -> list[str]:
 
 
 def _row_dict(row: Row) -> dict[str, Any]:
-    answer = row.whole.answer
+    answer = row.answer
     return {
         "id": answer.id,
-        "label": row.whole.label,
+        "label": row.label,
         "stopped": row.stopped,
         "tokens": answer.tokens,
         "kept_tokens": row.kept_tokens,
@@ -235,17 +265,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.live", description="A real small model under the guard.")
     parser.add_argument("--quick", action="store_true", help=f"{QUICK} answers; writes nothing")
     parser.add_argument("--record", action="store_true", help="write the whole answers to fixtures/live")
+    parser.add_argument("--resume", action="store_true", help="go on with a run that was cut off")
     options = parser.parse_args(arguments)
     if packages := missing():
         print(f"{', '.join(packages)} is not installed: run `make live`, which installs it.", file=sys.stderr)
         return 2
     asked = everything()
-    rows, runs = asyncio.run(measure(asked[:: len(asked) // QUICK] if options.quick else asked))
+    known = unfinished() if options.resume else {}
+    rows, runs = asyncio.run(measure(asked[:: len(asked) // QUICK] if options.quick else asked, known))
     show(rows)
     show_runs(_console, runs)
     numbers = summary(rows)
     if options.record:
-        _console.print(f"Written: {_live_fixture.write(row.whole.answer for row in rows)}", highlight=False)
+        _console.print(f"Written: {_live_fixture.write(row.answer for row in rows)}", highlight=False)
     if not options.quick:
         answers = {"summary": numbers, "rows": [_row_dict(row) for row in rows]}
         _report.write("live", {"answers": answers, "runs": [asdict(run) for run in runs]})
