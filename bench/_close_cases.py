@@ -193,7 +193,7 @@ class Row:
 
     name: str
     backend: Backend
-    transport: Transport | None = None
+    transport: str | None = None
     sdk: str | None = None
     runs: int = 0
     wrong: int = 0

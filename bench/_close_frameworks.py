@@ -6,11 +6,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import random
+import subprocess
+import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -19,6 +25,7 @@ import anyio.to_thread
 
 import monitor
 from bench._close_cases import HARNESS_LIMIT_S, UNSEEN_S, Case, FailingSink, Row, cancelled_by, cancelling
+from bench._quiet import quiet
 from bench.frameworks.base import Framework, frameworks
 from monitor.chunks import Chunk
 from monitor.detectors import NOTHING, default_detectors
@@ -28,6 +35,7 @@ from monitor.reasons import TerminateReason
 from monitor.testing._server import LocalServer
 from monitor.verdicts import Detection
 
+ROOT = Path(__file__).parents[1]
 IDLE_S = 0.05
 DEADLINE_S = 0.08
 OPENING_S = 0.04
@@ -218,7 +226,7 @@ async def endings_of(framework: Framework, runs: int) -> list[Row]:
             await _usable(framework, client)  # what is made at the first use is no part of an ending
             endings = FrameworkEndings(framework, server, client)
             for name, play, reason in endings.all():
-                row = Row(name, "asyncio", "httpx2", framework.name)
+                row = Row(name, "asyncio", framework.transport, framework.name)
                 for _ in range(runs):
                     await _one(row, play, reason, endings)
                 rows.append(row)
@@ -255,7 +263,31 @@ async def _usable(framework: Framework, client: Any) -> bool:
         return False
 
 
-def framework_rows(runs: int) -> list[Row]:
-    """All endings in all frameworks that are installed."""
-    made = [framework for framework in frameworks().values() if framework is not None]
-    return [row for framework in made for row in anyio.run(endings_of, framework, runs, backend="asyncio")]
+def framework_rows(runs: int, also: Sequence[str] = ()) -> list[Row]:
+    """All endings in all frameworks that are installed. `also`: the Python of other environments,
+    for those that are not.
+    """
+    made = frameworks()
+    rows = _rows([framework for framework in made.values() if framework is not None], runs)
+    missing = [name for name, framework in made.items() if framework is None]
+    for python in also:
+        command = [python, "-W", "ignore", "-m", "bench._close_frameworks", str(runs), *missing]
+        done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+        rows += [Row(**row | {"what": Counter(row["what"])}) for row in json.loads(done.stdout.splitlines()[-1])]
+    return rows
+
+
+def _rows(made: Sequence[Framework], runs: int) -> list[Row]:
+    with quiet("monitor.sinks"):
+        return [row for one in made for row in anyio.run(endings_of, one, runs, backend="asyncio")]
+
+
+def main() -> None:
+    """`RUNS MODULE ...`: the rows of these modules, as a line of JSON."""
+    runs, *names = sys.argv[1:]
+    made = [framework for name, framework in frameworks().items() if framework is not None and name in names]
+    print(json.dumps([asdict(row) for row in _rows(made, int(runs))]))
+
+
+if __name__ == "__main__":
+    main()

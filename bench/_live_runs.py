@@ -51,7 +51,7 @@ class RunRow:
 
 
 class _Llama(OpenAIModel):
-    """llama-cpp-python refuses `content: null` beside tool calls, which OpenAI's API sends itself."""
+    """Writes "" where OpenAI's API has `content: null`, which llama-cpp-python refuses."""
 
     async def _open(self, parameters: Mapping[str, Any]) -> AsyncIterator[Any]:
         messages = [message | {"content": message.get("content") or ""} for message in parameters["messages"]]

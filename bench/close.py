@@ -1,7 +1,7 @@
 """Every way in which a run can end, with the real SDKs on every transport: does the server see it,
 and how soon?
 
-    python -m bench.close [--runs 20] [--quick] [--frameworks]
+    python -m bench.close [--runs 20] [--quick] [--frameworks] [--also PYTHON]
 
 Four tables. *Endings*: each of them against a local server; the reason, the caller's own exception
 or cancellation, the one `RunTerminated`, the moment at which the server saw the client leave, and a
@@ -9,7 +9,8 @@ second request on the same client. *Floods*: a server that sends without a pause
 transport has buffered more than a close may drop. *Races*: our stop and a foreign cancellation in
 the same turn of the event loop, in both orders, and sources that make closing hard. *Frameworks*:
 the endings inside the loops of the agent frameworks that are installed; `--frameworks` measures
-these alone. They are written to a file of their own. Exits with 1 if anything was wrong.
+these alone, `--also` those of another environment. They are written to a file of their own. Exits
+with 1 if anything was wrong.
 """
 
 from __future__ import annotations
@@ -514,6 +515,7 @@ class Results:
         rows = [framework for framework in frameworks().values() if framework is not None]
         return {
             "packages": {name: version(name) for row in rows for name in row.packages},
+            "frameworks": sorted({row.sdk for row in self.frameworks if row.sdk}),
             "endings": [_row_to_dict(row) for row in self.frameworks],
             "goals": self.framework_goals(),
         }
@@ -545,11 +547,11 @@ def _row_to_dict(row: Row) -> dict[str, Any]:
     return data | {"sdk": row.sdk, "transport": row.transport, "usable": row.usable, "unasked": row.unasked} | times
 
 
-def measure(*, runs: int, floods: int, races: int, frameworks_alone: bool = False) -> Results:
-    """All of it. `runs`, `floods`, `races`: how often each."""
-    results = Results()
-    with quiet("monitor.sinks"):
-        results.frameworks = framework_rows(runs)
+def measure(*, runs: int, floods: int, races: int, frameworks_alone: bool = False, also: Sequence[str] = ()) -> Results:
+    """All of it. `runs`, `floods`, `races`: how often each. `also`: the Python of other
+    environments, for frameworks that are not installed here.
+    """
+    results = Results(frameworks=framework_rows(runs, also))
     if frameworks_alone:
         return results
     for sdk in SDKS:
@@ -587,10 +589,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--runs", type=int, help=f"of every ending on every transport; {RUNS} if not given")
     parser.add_argument("--quick", action="store_true", help="two of each, to see that it works; writes nothing")
     parser.add_argument("--frameworks", action="store_true", help="only the endings inside agent frameworks")
+    parser.add_argument("--also", metavar="PYTHON", action="append", default=[], help="of another environment")
     options = parser.parse_args(arguments)
     runs, alone = options.runs or (2 if options.quick else RUNS), options.frameworks
     races = runs if options.quick else 5 * runs
-    results = measure(runs=runs, floods=1 if options.quick else 5, races=races, frameworks_alone=alone)
+    floods = 1 if options.quick else 5
+    results = measure(runs=runs, floods=floods, races=races, frameworks_alone=alone, also=options.also)
     show(results)
     goals = [*results.framework_goals(), *([] if alone else results.goals())]
     if not options.quick:

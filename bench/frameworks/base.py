@@ -45,6 +45,8 @@ class Framework:
     """One streamed run with the given prompt, under a guard or without one. The block of the guard
     is inside. The guard's exception is caught here: it is `Ended.reason`.
     """
+    transport: str = "httpx2"
+    """What carries the requests, as the tables name it."""
 
 
 def prompt_of(body: Any) -> str:

@@ -60,4 +60,11 @@ def _take(ended: Ended, chunk: Any) -> None:
     ended.text += (chunk.choices[0].delta.content or "") if chunk.choices else ""
 
 
-FRAMEWORK = Framework("LiteLLM", packages=("litellm", "openai"), wire=OPENAI_WIRE, client=_client, ask=ask)
+FRAMEWORK = Framework(
+    "LiteLLM",
+    packages=("litellm", "openai"),
+    wire=OPENAI_WIRE,
+    client=_client,
+    ask=ask,
+    transport="LiteLLM's own",
+)
