@@ -25,8 +25,8 @@ from monitor.testing.anthropic_server import LocalAnthropic
 from monitor.testing.gemini_server import LocalGemini
 from monitor.testing.openai_server import LocalOpenAI
 
-COUNTED = 2_000
-"""Words of the answer that is read to its end."""
+COUNTED = "counted "
+"""Prompt of an answer that is read to its end; the number of its words follows."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,13 @@ class Sdk:
         scripts = self._scripts()
 
         def script_of(request: ReceivedRequest) -> Script:
-            return scripts[self.prompt(request.body)]
+            prompt = self.prompt(request.body)
+            return self._counted(prompt) if prompt.startswith(COUNTED) else scripts[prompt]
 
         return self.server(script_of)
+
+    def _counted(self, prompt: str) -> Script:
+        return [*(self.text(word) for word in words(int(prompt.removeprefix(COUNTED)))), self.finish()]
 
     def _scripts(self) -> Mapping[str, Script]:
         text = self.text
@@ -69,7 +73,6 @@ class Sdk:
             "chants": [*opening, Repeat(text(SENTENCE), delay_s=0.001)],
             "floods": [Repeat(text("and on and on "))],
             "small": [text("ok"), self.finish()],
-            "counted": [*(text(word) for word in words(COUNTED)), self.finish()],
         }
 
 

@@ -45,7 +45,7 @@ class Answer:
     @property
     def hash(self) -> str:
         """Of the text. A label that was given by reading belongs to this text alone."""
-        return xxhash.xxh64_hexdigest(self.text)
+        return xxhash.xxh64_hexdigest(self.text.encode())
 
 
 @dataclass(slots=True, frozen=True)

@@ -1,10 +1,11 @@
 """Is a text a loop? A measure of its own, which shares nothing with the detectors.
 
-A text is read as words. A run of `RUN` words that stood in the text before is not new. Where almost
-nothing is new any more over `SPAN` words, the text goes in circles. The measure is taken twice,
-with the digits as they are and with every number read as the same, because numbered copies are
-copies and a column of numbers is none. Where the two disagree, and where the share of new words is
-neither low nor high, the measure says `disputed`, and a person has to read the text.
+A text is read as words, numbers and signs. A run of `RUN` of them that stood in the text before is
+not new. Where almost nothing is new any more over `SPAN` words, the text goes in circles. The
+measure is taken twice, with the digits as they are and with every number read as the same, because
+numbered copies are copies and a column of numbers is none. Where the two disagree, and where the
+share of what is new is neither low nor high, the measure says `disputed`. Then a person has to read
+the text.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ LOOP: Final = 0.08
 """At most this share of a span is new: a loop."""
 GOOD: Final = 0.35
 """At least this share of every span is new: no loop."""
-_WORD: Final = re.compile(r"\S{1,24}")
-"""Text without spaces is read in pieces."""
+_WORD: Final = re.compile(r"[0-9]+|[^\W0-9_]{1,24}|[^\w\s]|_")
+"""A number, letters, or one sign: so a text without spaces has words too."""
 _DIGITS: Final = re.compile(r"[0-9]+")
 
 

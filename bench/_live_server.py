@@ -10,6 +10,7 @@ so it never outlives the program that started it. Needs the extra `live`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import socket
@@ -49,10 +50,15 @@ class Seen:
 
 
 class Account:
-    """Stands before the server and writes down what passes. `GET /seen` answers with all of it."""
+    """Stands before the server and writes down what passes. `GET /seen` answers with all of it.
 
-    def __init__(self, app: App) -> None:
+    `forget` is called before each request: what the model has kept of the last prompt is computed
+    anew, because a kept prompt gives other roundings, and so another text for the same seed.
+    """
+
+    def __init__(self, app: App, forget: Callable[[], Awaitable[None]]) -> None:
         self._app = app
+        self._forget = forget
         self._seen: list[Seen] = []
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
@@ -69,6 +75,7 @@ class Account:
     async def _watched(self, scope: Message, receive: Receive, send: Send) -> None:
         seen = Seen()
         self._seen.append(seen)
+        await self._forget()
 
         async def received() -> Message:
             message = await receive()
@@ -105,7 +112,7 @@ def weights() -> Path:
 async def serve() -> None:
     """Serve until the input ends."""
     import uvicorn  # noqa: PLC0415 - of the extra `live`
-    from llama_cpp.server.app import create_app  # noqa: PLC0415
+    from llama_cpp.server.app import create_app, get_llama_proxy  # noqa: PLC0415
     from llama_cpp.server.settings import ModelSettings, ServerSettings  # noqa: PLC0415
 
     threads = min(THREADS, os.cpu_count() or 1)
@@ -115,8 +122,13 @@ async def serve() -> None:
     app = create_app(
         server_settings=ServerSettings(interrupt_requests=False, disable_ping_events=True), model_settings=[model]
     )
+
+    async def forget() -> None:
+        async with contextlib.asynccontextmanager(get_llama_proxy)() as models:
+            models(MODEL).reset()
+
     listening = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(Account(app), log_level="warning"))
+    server = uvicorn.Server(uvicorn.Config(Account(app, forget), log_level="warning"))
     loop = asyncio.get_running_loop()
 
     def until_input_ends() -> None:

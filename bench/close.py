@@ -547,13 +547,9 @@ def _row_to_dict(row: Row) -> dict[str, Any]:
     return data | {"sdk": row.sdk, "transport": row.transport, "usable": row.usable, "unasked": row.unasked} | times
 
 
-def measure(*, runs: int, floods: int, races: int, frameworks_alone: bool = False, also: Sequence[str] = ()) -> Results:
-    """All of it. `runs`, `floods`, `races`: how often each. `also`: the Python of other
-    environments, for frameworks that are not installed here.
-    """
-    results = Results(frameworks=framework_rows(runs, also))
-    if frameworks_alone:
-        return results
+def measure(*, runs: int, floods: int, races: int) -> Results:
+    """All but the frameworks. `runs`, `floods`, `races`: how often each."""
+    results = Results()
     for sdk in SDKS:
         with quiet("monitor.sinks", "trio.async_generator_errors"), sdk.serve() as server:
             for backend, transport in sdk.transports:
@@ -570,12 +566,14 @@ def measure(*, runs: int, floods: int, races: int, frameworks_alone: bool = Fals
 
 def show(results: Results) -> None:
     """As tables."""
-    _print_endings(results.frameworks, "Endings inside frameworks")
+    if results.frameworks:
+        _print_endings(results.frameworks, "Endings inside frameworks")
     if results.endings:
         _print_endings(results.endings, "Endings")
         _print_floods(results.floods)
         _print_races(results.races)
-    for goal in (*results.framework_goals(), *(results.goals() if results.endings else ())):
+    inside = results.framework_goals() if results.frameworks else []
+    for goal in (*inside, *(results.goals() if results.endings else ())):
         _console.print(
             f"{'PASS' if goal['passed'] else 'FAIL'}  {goal['goal']}: {goal['value']} (at most {goal['limit']})"
         )
@@ -594,7 +592,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     runs, alone = options.runs or (2 if options.quick else RUNS), options.frameworks
     races = runs if options.quick else 5 * runs
     floods = 1 if options.quick else 5
-    results = measure(runs=runs, floods=floods, races=races, frameworks_alone=alone, also=options.also)
+    results = Results() if alone else measure(runs=runs, floods=floods, races=races)
+    results.frameworks = framework_rows(runs, options.also)
     show(results)
     goals = [*results.framework_goals(), *([] if alone else results.goals())]
     if not options.quick:

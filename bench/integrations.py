@@ -48,6 +48,8 @@ class Sizes:
 
     closings: int = 20
     rounds: int = 15
+    chunks: int = 2_000
+    """Of an answer that is read to its end."""
 
 
 QUICK = Sizes(closings=2, rounds=2)
@@ -127,14 +129,14 @@ async def closed_once(framework: Framework, server: LocalServer, client: Any) ->
     )
 
 
-async def chunk_us(framework: Framework, client: Any, *, guarded: bool) -> float:
+async def chunk_us(framework: Framework, client: Any, chunks: int, *, guarded: bool) -> float:
     """Microseconds a chunk of an answer that is good."""
     began = time.perf_counter()
-    ended = await framework.ask(client, "counted", monitor.Guard() if guarded else None)
+    ended = await framework.ask(client, f"{COUNTED}{chunks}", monitor.Guard() if guarded else None)
     took = time.perf_counter() - began
     assert ended.reason is None, ended.reason
-    assert len(ended.text.split()) == COUNTED, f"{framework.name} lost text"
-    return took / COUNTED * 1e6
+    assert len(ended.text.split()) == chunks, f"{framework.name} lost text"
+    return took / chunks * 1e6
 
 
 async def measured(module: str, framework: Framework, sizes: Sizes) -> Row:
@@ -142,12 +144,12 @@ async def measured(module: str, framework: Framework, sizes: Sizes) -> Row:
     with framework.wire.serve() as server:
         async with framework.client(server) as client:
             for guarded in (False, True):  # what is made at the first use is no part of a chunk
-                await chunk_us(framework, client, guarded=guarded)
+                await chunk_us(framework, client, sizes.chunks, guarded=guarded)
             closings = [await closed_once(framework, server, client) for _ in range(sizes.closings)]
             pairs = []
             for number in range(sizes.rounds):
                 order = (False, True) if number % 2 else (True, False)
-                times = {guarded: await chunk_us(framework, client, guarded=guarded) for guarded in order}
+                times = {on: await chunk_us(framework, client, sizes.chunks, guarded=on) for on in order}
                 pairs.append((times[False], times[True]))
     seen = sorted(one.seen_after_ms for one in closings if one.seen_after_ms is not None)
     loop = TerminateReason.LOOP_DETECTED.value
@@ -161,7 +163,7 @@ async def measured(module: str, framework: Framework, sizes: Sizes) -> Row:
         max(one.sent_after for one in closings),
         round(median(seen), 2) if seen else None,
         round(seen[-1], 2) if seen else None,
-        COUNTED,
+        sizes.chunks,
         round(median(bare for bare, _ in pairs), 1),
         round(median(guarded for _, guarded in pairs), 1),
         round(median(guarded - bare for bare, guarded in pairs), 1),

@@ -63,8 +63,8 @@ class OtelSink:
       or where a framework traces its own calls. Inside a span of a framework's agent, `auto` makes
       no spans: the run's data goes onto that span. `on` and `off` decide it by hand. Metrics of the
       conventions follow the spans.
-    - `moments`: where detections, nudges, stops and the like are told: on the `spans`, as `logs`
-      with an event name, or on `both`.
+    - `moments`: detections, nudges, stops and the like stand on the `spans`, or are `logs` with an
+      event name, or `both`.
     - `content`: what was said, on the spans. `None`: as the environment variable `CAPTURE` says,
       which is off by default. `content_chars`: size of one attribute at most.
     - `queued_spans`: ended spans that may wait for an exporter; more are dropped and counted.
