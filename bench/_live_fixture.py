@@ -15,7 +15,7 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import xxhash
 from rich.console import Console
@@ -137,12 +137,13 @@ def labelled(answer: Answer, by_reading: Mapping[str, dict[str, Any]]) -> Labell
     sure, said = measured(answer.text), by_reading.get(answer.id)
     if said is not None and said["hash"] == answer.hash:
         return Labelled(answer, said["label"], read=True, repeats_from=said["repeats_from"])
-    return Labelled(answer, sure.label, read=False, repeats_from=sure.repeats_from)
+    ended = sure.label == "loop" and answer.finish == "stop"  # how much of it was a loop, a reader has to say
+    return Labelled(answer, "disputed" if ended else sure.label, read=False, repeats_from=sure.repeats_from)
 
 
 def measure(answers: Sequence[Labelled], *, every: int = 1) -> Recorded:
     """Show each answer to the detector, in one piece and in pieces of any size."""
-    out = Recorded({name: Row() for name in ("loop", "good", "disputed")}, [], 0, 0, [], [])
+    out = Recorded({name: Row() for name in get_args(Label)}, [], 0, 0, [], [])
     for one in answers[::every]:
         row, text = out.rows[one.label], one.answer.text
         found = watch("text", text)
@@ -152,7 +153,7 @@ def measure(answers: Sequence[Labelled], *, every: int = 1) -> Recorded:
         row.answers += 1
         row.stopped += bool(stops)
         row.nudged += bool(found) and not stops
-        if bool(stops) != (one.label == "loop"):
+        if one.label in {"loop", "good"} and bool(stops) != (one.label == "loop"):
             out.odd.append(f"{one.answer.id}: {one.label}, {'stopped' if stops else 'not stopped'}")
         if one.label == "loop":
             out.loop_chars += len(text)

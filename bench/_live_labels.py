@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-Label: TypeAlias = Literal["loop", "good", "disputed"]
+Label: TypeAlias = Literal["loop", "good", "borderline", "disputed"]
+"""`borderline` is said by readers alone: a text that repeats itself and then ends by itself."""
 
 RUN: Final = 6
 SPAN: Final = 120
@@ -38,7 +39,7 @@ class Measured:
     new_but_numbers: float
     """The same, where all numbers are equal."""
     repeats_from: int | None
-    """Where the span begins in which the least is new: the first copy stands before it. In
+    """Where the first span begins in which too little is new: the first copy stands before it. In
     characters; `None` if the text is good.
     """
 
@@ -46,13 +47,14 @@ class Measured:
 def measured(text: str) -> Measured:
     """Measure `text`."""
     words = [(found.start(), found.group()) for found in _WORD.finditer(text)]
-    exact = _news([word for _, word in words])
-    loose = _news([_DIGITS.sub("0", word) for _, word in words])
-    (new, at), (new_but_numbers, at_loose) = _least(exact), _least(loose)
+    exact = _spans([word for _, word in words])
+    loose = _spans([_DIGITS.sub("0", word) for _, word in words])
+    new, new_but_numbers = min(exact), min(loose)
     if new_but_numbers >= GOOD:
         return Measured("good", new, new_but_numbers, None)
-    label: Label = "loop" if new <= LOOP else "disputed"
-    return Measured(label, new, new_but_numbers, words[at if label == "loop" else at_loose][0])
+    if new <= LOOP:
+        return Measured("loop", new, new_but_numbers, words[_first(exact, LOOP)][0])
+    return Measured("disputed", new, new_but_numbers, words[_first(loose, GOOD)][0])
 
 
 def _news(words: Sequence[str]) -> list[bool]:
@@ -66,20 +68,20 @@ def _news(words: Sequence[str]) -> list[bool]:
     return news
 
 
-def _least(news: Sequence[bool]) -> tuple[float, int]:
-    """The least share of new words in a span, and the word with which the first such span begins.
-    A text that is shorter than a span has not had the room to loop.
+def _spans(words: Sequence[str]) -> list[float]:
+    """The share of what is new in each span of the text, by the word with which the span begins. A
+    text that is shorter than a span has not had the room to loop.
     """
+    news = _news(words)
     if len(news) < SPAN:
-        return 1.0, 0
+        return [1.0]
     new = sum(news[:SPAN])
-    least, begin = new, 0
+    shares = [new / SPAN]
     for end in range(SPAN, len(news)):
         new += news[end] - news[end - SPAN]
-        if new < least:
-            least, begin = new, end - SPAN + 1
-        if least == 0:
-            break
-    while begin < len(news) and news[begin]:
-        begin += 1
-    return least / SPAN, begin
+        shares.append(new / SPAN)
+    return shares
+
+
+def _first(shares: Sequence[float], most: float) -> int:
+    return next(begin for begin, share in enumerate(shares) if share <= most)

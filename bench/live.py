@@ -26,7 +26,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, get_args
 
 import openai
 from rich.console import Console
@@ -43,6 +43,8 @@ from monitor.events import Event, StopDecided
 from monitor.reasons import TerminateReason
 
 QUICK = 8
+ENDINGS = {TerminateReason.LOOP_DETECTED, TerminateReason.STREAM_ENDED, TerminateReason.TRUNCATED}
+"""A loop, the end of the answer, and the limit of its tokens."""
 
 UNFINISHED = Path(__file__).parents[1] / "build" / "live" / "rows.jsonl"
 """The rows of the newest run, as they come."""
@@ -122,7 +124,7 @@ class Session:
             async for chunk in watched:
                 kept.take(chunk)
         outcome, seen = watched.outcome, await self._server.seen(number)
-        if outcome.reason not in {TerminateReason.LOOP_DETECTED, TerminateReason.STREAM_ENDED}:
+        if outcome.reason not in ENDINGS:
             raise SystemExit(f"{asked.id} ended as {outcome.reason.value}: {outcome.detail}")
         stopped = outcome.reason is TerminateReason.LOOP_DETECTED
         whole = await self._whole(asked) if stopped else kept
@@ -193,7 +195,7 @@ def _line(row: Row) -> str:
 
 def summary(rows: Sequence[Row]) -> dict[str, Any]:
     """The numbers of all answers."""
-    labels = {label: [row for row in rows if row.label == label] for label in ("loop", "good", "disputed")}
+    labels = {label: [row for row in rows if row.label == label] for label in get_args(Label)}
     stopped = [row for row in rows if row.stopped]
     seen = sorted(row.seen_after_ms for row in stopped if row.seen_after_ms is not None)
     written = sum(row.answer.tokens for row in rows)
@@ -216,7 +218,8 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
 def show(rows: Sequence[Row]) -> None:
     """A line a question, and the sums."""
     table = Table(title="answers of a real small model, through the guard")
-    for column in ("question", "answers", "loops", "stopped", "good", "stopped", "disputed", "stopped", "tokens saved"):
+    labels = [name for label in get_args(Label) for name in (label, "stopped")]
+    for column in ("question", "answers", *labels, "tokens saved"):
         table.add_column(column, justify="left" if column == "question" else "right")
     for question in QUESTIONS:
         group = [row for row in rows if row.answer.question == question]
@@ -240,7 +243,7 @@ def show(rows: Sequence[Row]) -> None:
 def _cells(group: Sequence[Row]) -> list[str]:
     numbers = summary(group)
     cells = [str(len(group))]
-    for label in ("loop", "good", "disputed"):
+    for label in get_args(Label):
         cells += [str(numbers["labels"][label]["answers"]), str(numbers["labels"][label]["stopped"])]
     return [*cells, str(numbers["tokens_saved"])]
 

@@ -134,6 +134,12 @@ def test_a_label_that_was_read_belongs_to_its_text_alone():
     assert _live_fixture.labelled(answer(text + " 200"), read).label == "disputed"
 
 
+def test_a_loop_that_ended_by_itself_is_left_to_a_reader():
+    text = prose(20) * 60
+    assert _live_fixture.labelled(answer(text, finish="length"), {}).label == "loop"
+    assert _live_fixture.labelled(answer(text, finish="stop"), {}).label == "disputed"
+
+
 def test_answers_are_written_and_read_back_and_the_same_answers_are_the_same_bytes(tmp_path: Path):
     answers = [answer(prose(50)), answer(prose(50, seed=3), id="b")]
     path = _live_fixture.write(answers, tmp_path)
@@ -150,7 +156,7 @@ def row(label_text: str, **more: Any) -> live.Row:
         "stopped": False, "kept_tokens": 100, "kept_chars": 400, "same": True, "closed": True,
         "seen_after_ms": None, "sent_after": None,
     }  # fmt: skip
-    return live.Row(answer(label_text, tokens=1000), **given | more)
+    return live.Row(answer(label_text, tokens=1000, finish="length"), **given | more)
 
 
 def test_the_sums_count_what_was_stopped_by_label_and_the_tokens_that_were_not_written():
@@ -164,6 +170,7 @@ def test_the_sums_count_what_was_stopped_by_label_and_the_tokens_that_were_not_w
     assert numbers["labels"] == {
         "loop": {"answers": 2, "stopped": 2},
         "good": {"answers": 2, "stopped": 0},
+        "borderline": {"answers": 0, "stopped": 0},
         "disputed": {"answers": 0, "stopped": 0},
     }
     assert (numbers["tokens"], numbers["tokens_saved"]) == (4000, 1600)
@@ -182,7 +189,6 @@ def test_every_recorded_answer_has_a_label_and_the_detector_stops_loops_and_no_g
     assert {row.answer.temperature for row in answers} == {0.1, 0.7}
     assert results.rows["disputed"].answers == 0
     assert results.rows["good"].stopped == 0, results.odd
-    assert {one[0]: one for one in results.goals()}
     for what, value, limit, least in results.goals():
         assert value >= limit if least else value <= limit, (what, value, results.odd)
 
@@ -191,6 +197,6 @@ def test_every_label_that_was_read_says_why_and_is_of_a_recorded_text():
     read = _live_fixture.labels_by_reading()
     known = {one.answer.id: one.answer.hash for one in _live_fixture.read()}
     for name, said in read.items():
-        assert said["label"] in {"loop", "good"}
+        assert said["label"] in {"loop", "good", "borderline"}
         assert said["why"]
         assert known[name] == said["hash"]
