@@ -24,10 +24,10 @@ from monitor.adapters.openai.model import OpenAIModel
 from monitor.events import Event
 from monitor.judges.reply import REPLY_SCHEMA
 
-TURNS: Final = 12
-TIMEOUT_S: Final = 300.0
+TURNS: Final = 8
+TIMEOUT_S: Final = 180.0
 FIRST_QUESTION: Final = 3
-WRITING: Final = {"temperature": 0.1, "seed": 1, "max_tokens": 400}
+WRITING: Final = {"temperature": 0.1, "seed": 1, "max_tokens": 150}
 ASKED_FOR: Final = "Find out how much it rained in the valley in May, and say the number."
 
 
@@ -131,7 +131,7 @@ async def supervised(server: LiveServer, client: openai.AsyncOpenAI, console: Co
 
 def _judge(model: OpenAIModel) -> monitor.LoopJudge:
     shape = {"response_format": {"type": "json_object", "schema": REPLY_SCHEMA}}
-    settings: dict[str, Any] = {"temperature": 0.1, "seed": 1, "max_tokens": 200, "extra_body": shape}
+    settings: dict[str, Any] = {"temperature": 0.1, "seed": 1, "max_tokens": 150, "extra_body": shape}
     return monitor.LoopJudge(
         model, first_turn=FIRST_QUESTION, first_interval=2, min_turns=FIRST_QUESTION, timeout_s=120, settings=settings
     )

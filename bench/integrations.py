@@ -47,7 +47,7 @@ class Sizes:
     """How often each is done."""
 
     closings: int = 20
-    rounds: int = 15
+    rounds: int = 8
     chunks: int = 2_000
     """Of an answer that is read to its end."""
 

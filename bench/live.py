@@ -1,7 +1,7 @@
 """A real model that loops, on this machine, without a key and without a network.
 
     make live                    or, where the extra `live` is installed:
-    python -m bench.live [--quick] [--record] [--resume]
+    python -m bench.live [--quick] [--answers 60] [--record] [--resume]
 
 A model of 135 million parameters is served by the OpenAI-compatible server of llama-cpp-python, as
 a process of its own. 60 long answers are streamed through the guard. What was stopped is asked for
@@ -267,15 +267,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Ask, show, write; 1 if something was wrong."""
     parser = argparse.ArgumentParser(prog="python -m bench.live", description="A real small model under the guard.")
     parser.add_argument("--quick", action="store_true", help=f"{QUICK} answers; writes nothing")
+    parser.add_argument("--answers", type=int, help="only so many")
     parser.add_argument("--record", action="store_true", help="write the whole answers to fixtures/live")
     parser.add_argument("--resume", action="store_true", help="go on with a run that was cut off")
     options = parser.parse_args(arguments)
     if packages := missing():
         print(f"{', '.join(packages)} is not installed: run `make live`, which installs it.", file=sys.stderr)
         return 2
-    asked = everything()
+    asked = everything()[: options.answers]
     known = unfinished() if options.resume else {}
-    rows, runs = asyncio.run(measure(asked[:: len(asked) // QUICK] if options.quick else asked, known))
+    rows, runs = asyncio.run(measure(asked[:: max(len(asked) // QUICK, 1)] if options.quick else asked, known))
     show(rows)
     show_runs(_console, runs)
     numbers = summary(rows)
