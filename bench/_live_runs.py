@@ -25,7 +25,7 @@ from monitor.events import Event
 from monitor.judges.reply import REPLY_SCHEMA
 
 TURNS: Final = 8
-TIMEOUT_S: Final = 180.0
+TIMEOUT_S: Final = 600.0
 FIRST_QUESTION: Final = 3
 WRITING: Final = {"temperature": 0.1, "seed": 1, "max_tokens": 150}
 ASKED_FOR: Final = "Find out how much it rained in the valley in May, and say the number."
