@@ -2,13 +2,27 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integrations.drivers import DRIVERS, Driver
+from tests.integrations.drivers import DRIVERS, SYNC, WAYS, Driver
 
 
 @pytest.fixture(params=DRIVERS)
 def drive(request: pytest.FixtureRequest) -> Driver:
-    """The program of each framework that is installed."""
-    packages, driver = DRIVERS[request.param]
-    for package in packages:
-        pytest.importorskip(package, reason=f"the framework is not installed: {package}")
+    """Each framework that is installed."""
+    return _installed(DRIVERS[request.param])
+
+
+@pytest.fixture(params=DRIVERS | WAYS)
+def drive_any(request: pytest.FixtureRequest) -> Driver:
+    """The same, and the other ways to run it."""
+    return _installed((DRIVERS | WAYS)[request.param])
+
+
+@pytest.fixture(params=SYNC)
+def drive_sync(request: pytest.FixtureRequest) -> Driver:
+    """Each framework with a synchronous entry point."""
+    return _installed(SYNC[request.param])
+
+
+def _installed(driver: Driver) -> Driver:
+    driver.load()
     return driver
