@@ -1,23 +1,33 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 
 from tests.integrations.drivers import DRIVERS, SYNC, WAYS, Driver
 
 
-@pytest.fixture(params=DRIVERS)
+def _params(drivers: Mapping[str, Driver]) -> list[Any]:
+    return [
+        pytest.param(name, marks=[pytest.mark.filterwarnings(f"ignore{one}") for one in driver.warnings])
+        for name, driver in drivers.items()
+    ]
+
+
+@pytest.fixture(params=_params(DRIVERS))
 def drive(request: pytest.FixtureRequest) -> Driver:
     """Each framework that is installed."""
     return _installed(DRIVERS[request.param])
 
 
-@pytest.fixture(params=DRIVERS | WAYS)
+@pytest.fixture(params=_params(DRIVERS | WAYS))
 def drive_any(request: pytest.FixtureRequest) -> Driver:
     """The same, and the other ways to run it."""
     return _installed((DRIVERS | WAYS)[request.param])
 
 
-@pytest.fixture(params=SYNC)
+@pytest.fixture(params=_params(SYNC))
 def drive_sync(request: pytest.FixtureRequest) -> Driver:
     """Each framework with a synchronous entry point."""
     return _installed(SYNC[request.param])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import pytest
@@ -45,7 +45,7 @@ class Driver:
     wire: Wire = OPENAI
     pieces_of_calls: bool = True
     """Whether the framework shows the pieces of a call's arguments."""
-    warnings: tuple[str, ...] = field(default=())
+    warnings: tuple[str, ...] = ()
     """Warnings of the framework itself, which nobody here can change."""
 
     def load(self) -> Any:
@@ -64,18 +64,34 @@ def stopped(error: StoppedByGuard) -> Ending:
     return Ending(error.turn.text if error.turn is not None else "", error.stop.reason.value)
 
 
+ADK = Driver(
+    "adk:run",
+    ("google.adk",),
+    GEMINI,
+    warnings=(":Inheritance class AiohttpClientSession from ClientSession:DeprecationWarning",),  # of google-genai
+)
+LITELLM = Driver(
+    "litellm:run",
+    ("litellm",),
+    warnings=(
+        "::DeprecationWarning",
+        "::pydantic.warnings.PydanticDeprecationWarning",
+        "::UserWarning",  # of pydantic, about LiteLLM's types
+        "::ResourceWarning",  # its clients are never closed
+        "::pytest.PytestUnraisableExceptionWarning",
+    ),
+)
 LANGCHAIN = ("langchain", "langchain_openai")
 AUTOGEN = ("autogen_agentchat", "autogen_ext.models.openai")
-APART = "the packages of `make frameworks`"
 
 DRIVERS = {
     "pydantic-ai": Driver("pydantic_ai:run", ("pydantic_ai",)),
     "openai-agents": Driver("openai_agents:run", ("agents",)),
     "langchain": Driver("langchain:run", LANGCHAIN),
     "autogen": Driver("autogen:run", AUTOGEN, pieces_of_calls=False),
-    "adk": Driver("adk:run", ("google.adk",), GEMINI),
+    "adk": ADK,
     "strands": Driver("strands:run", ("strands", "strands.models.openai"), pieces_of_calls=False),
-    "litellm": Driver("litellm:run", ("litellm",)),
+    "litellm": LITELLM,
 }
 """Each framework, as most programs use it."""
 
@@ -86,8 +102,8 @@ WAYS = {
     "langchain-raising": Driver("langchain:raising", LANGCHAIN),
     "autogen-team": Driver("autogen:team", AUTOGEN, pieces_of_calls=False),
     "autogen-team-streamed": Driver("autogen:team_streamed", AUTOGEN, pieces_of_calls=False),
-    "adk-streamed": Driver("adk:streamed", ("google.adk",), GEMINI),
-    "adk-model": Driver("adk:model", ("google.adk",), GEMINI),
+    "adk-streamed": replace(ADK, program="adk:streamed"),
+    "adk-model": replace(ADK, program="adk:model"),
     "strands-streamed": Driver("strands:streamed", ("strands", "strands.models.openai"), pieces_of_calls=False),
     "strands-raising": Driver("strands:raising", ("strands", "strands.models.anthropic"), ANTHROPIC),
 }
@@ -97,8 +113,8 @@ SYNC = {
     "pydantic-ai": Driver("pydantic_ai:run_sync", ("pydantic_ai",)),
     "openai-agents": Driver("openai_agents:run_sync", ("agents",)),
     "autogen": Driver("autogen:run_sync", AUTOGEN),
-    "adk": Driver("adk:run_sync", ("google.adk",), GEMINI),
+    "adk": replace(ADK, program="adk:run_sync"),
     "strands": Driver("strands:run_sync", ("strands", "strands.models.openai")),
-    "litellm": Driver("litellm:run_sync", ("litellm",)),
+    "litellm": replace(LITELLM, program="litellm:run_sync"),
 }
 """The synchronous entry points. LangChain's is refused, as its own tests say."""

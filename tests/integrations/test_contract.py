@@ -30,6 +30,14 @@ class FirstChunk:
     def __init__(self) -> None:
         self.came = asyncio.Event()
 
+    async def came_in(self, run: asyncio.Task[Any]) -> None:
+        """Wait for the chunk, or for a run that fails before it."""
+        came = asyncio.ensure_future(self.came.wait())
+        await asyncio.wait([run, came], return_when=asyncio.FIRST_COMPLETED)
+        if not came.done():
+            came.cancel()
+            pytest.fail(f"the run was over before a chunk came: {run!r}")
+
     def observe(self, chunk: object, /) -> tuple[()]:
         self.came.set()
         return ()
@@ -153,7 +161,7 @@ async def test_an_abort_ends_a_silent_stream(drive_any: Driver):
     guard = monitor.Guard(detectors=[first])
     with drive_any.wire.server([drive_any.wire.waits()]) as server:
         run = asyncio.create_task(drive_any(server.base_url, guard, nothing))
-        await first.came.wait()
+        await first.came_in(run)
         guard.abort("the user has seen enough")
         ending = await run
         await server.wait_closed_async(0)
@@ -167,7 +175,7 @@ async def test_a_cancellation_from_outside_goes_on_and_closes_the_connection(dri
     guard = monitor.Guard(detectors=[first])
     with drive_any.wire.server([drive_any.wire.waits()]) as server:
         run = asyncio.create_task(drive_any(server.base_url, guard, nothing))
-        await first.came.wait()
+        await first.came_in(run)
         run.cancel()
         with pytest.raises(asyncio.CancelledError):
             await run

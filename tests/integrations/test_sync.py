@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
 import monitor
 from monitor.reasons import TerminateReason
 from tests.integrations.drivers import Driver
 from tests.integrations.wires import CHANT
+
+
+@pytest.fixture(autouse=True)
+def event_loop_of_the_thread() -> Iterator[None]:
+    """Some entry points use it, and leave it open."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    yield
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.close()
+    asyncio.set_event_loop(None)
 
 
 def nothing(q: str) -> str:

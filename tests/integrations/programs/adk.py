@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from google import genai
 from google.adk.agents import LlmAgent
 from google.adk.agents.run_config import RunConfig, StreamingMode
+from google.adk.apps import App
 from google.adk.models import Gemini
 from google.adk.runners import InMemoryRunner
 from google.adk.tools import FunctionTool
@@ -32,25 +34,25 @@ async def model(base_url: str, guard: Guard, tool: Tool) -> Ending:
 
 
 async def _run(base_url: str, guard: Guard, tool: Tool, mode: StreamingMode, *, plugin: bool = True) -> Ending:
-    runner = runner_of(base_url, guard, tool, plugin=plugin)
     events: list[Any] = []
-    try:
+    client = client_of(base_url)
+    async with client.aio:
+        runner = runner_of(client, guard, tool, plugin=plugin)
         async with guard:
             session = await runner.session_service.create_session(app_name="app", user_id="user")
             options: Any = {"user_id": "user", "session_id": session.id, "new_message": GO}
             try:
-                async for event in runner.run_async(**options, run_config=RunConfig(streaming_mode=mode)):
-                    events.append(event)
+                events += [one async for one in runner.run_async(**options, run_config=RunConfig(streaming_mode=mode))]
             except StoppedByGuard as error:
                 return stopped(error)
-    finally:
-        await runner.close()
+            finally:
+                await runner.close()
     return _ending(events)
 
 
 def run_sync(base_url: str, guard: Guard, tool: Tool) -> Ending:
-    runner = runner_of(base_url, guard, tool)
-    with guard:
+    with client_of(base_url) as client, guard:
+        runner = runner_of(client, guard, tool)
         session = runner.session_service.create_session_sync(app_name="app", user_id="user")
         try:
             events = list(runner.run(user_id="user", session_id=session.id, new_message=GO))
@@ -59,12 +61,17 @@ def run_sync(base_url: str, guard: Guard, tool: Tool) -> Ending:
     return _ending(events)
 
 
-def runner_of(base_url: str, guard: Guard, tool: Tool, *, plugin: bool = True) -> InMemoryRunner:
+def client_of(base_url: str) -> genai.Client:
+    return genai.Client(api_key="none", http_options=types.HttpOptions(base_url=base_url))
+
+
+def runner_of(client: genai.Client, guard: Guard, tool: Tool, *, plugin: bool = True) -> InMemoryRunner:
     tool.__name__ = "look"
-    gemini = Gemini(model="gemini-2.5-flash", base_url=base_url, client_kwargs={"api_key": "none"})
+    gemini = Gemini(model="gemini-2.5-flash", client=client)
     model = gemini if plugin else GuardedModel(gemini, guard)
     agent = LlmAgent(name="one", model=model, tools=[FunctionTool(tool)])
-    return InMemoryRunner(agent, app_name="app", plugins=[GuardPlugin(guard)] if plugin else [])
+    app = App(name="app", root_agent=agent, plugins=[GuardPlugin(guard)] if plugin else [])
+    return InMemoryRunner(app=app)
 
 
 def _ending(events: list[Any]) -> Ending:

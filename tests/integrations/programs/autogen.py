@@ -9,6 +9,7 @@ from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.base import TaskResult
 from autogen_agentchat.conditions import MaxMessageTermination, TextMentionTermination
 from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_core import CancellationToken
 from autogen_core.models import ModelInfo
 from autogen_core.tools import FunctionTool
 from autogen_ext.models.openai import OpenAIChatCompletionClient
@@ -38,8 +39,18 @@ async def team(base_url: str, guard: Guard, tool: Tool, *, stream: bool = False,
         ours = GuardTermination(client)
         members: list[Any] = [agent_of(client, tool, f"agent_{n}", stream=stream) for n in range(agents)]
         ends = ours | TextMentionTermination("done.") | MaxMessageTermination(200)
-        result = await RoundRobinGroupChat(members, termination_condition=ends).run(task="go")
-        await client.close()
+        token = CancellationToken()
+        run = asyncio.ensure_future(
+            RoundRobinGroupChat(members, termination_condition=ends).run(task="go", cancellation_token=token)
+        )
+        try:
+            result = await asyncio.shield(run)
+        except asyncio.CancelledError:  # a team that is cancelled without its token waits for the model
+            token.cancel()
+            await run
+            raise
+        finally:
+            await client.close()
         ending = _ending(result)
         if ours.stop is None:
             return ending

@@ -14,7 +14,7 @@ from monitor.harness.guard import Guard
 from monitor.integrations.pydantic_ai import GuardedModel
 from monitor.integrations.stopped import StoppedByGuard
 from tests.integrations.drivers import Ending, Tool, stopped
-from tests.integrations.programs.openai_client import client_of
+from tests.integrations.programs.openai_client import client_of, client_of_sync
 
 
 async def run(base_url: str, guard: Guard, tool: Tool) -> Ending:
@@ -41,8 +41,8 @@ async def streamed(base_url: str, guard: Guard, tool: Tool) -> Ending:
 
 
 def run_sync(base_url: str, guard: Guard, tool: Tool) -> Ending:
-    with guard:
-        agent, model = agent_of(client_of(base_url), guard, tool)
+    with client_of_sync(base_url) as client, guard:
+        agent, model = agent_of(client, guard, tool)
         try:
             result = agent.run_sync("go", model=model)
         except AgentRunError as error:
