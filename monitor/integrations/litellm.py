@@ -4,12 +4,13 @@
     async with guard.watch(stream, adapter=LiteLLMAdapter) as watched:
         async for chunk in watched: ...
 
-LiteLLM 1.106 needs `openai<3`, so it cannot be installed beside `agent-monitor[openai]`.
+LiteLLM before 1.108 needs `openai<3`, so it cannot be installed beside `agent-monitor[openai]`.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
+from types import GeneratorType
 from typing import Any
 
 from monitor.adapters.behind import closable, held_behind
@@ -21,7 +22,7 @@ try:
 except ImportError:
     raise MissingExtra("litellm", "litellm") from None
 
-__all__ = ["LiteLLMAdapter", "completion"]
+__all__ = ["LiteLLMAdapter", "completion", "completion_sync"]
 
 
 async def completion(**options: Any) -> AsyncGenerator[Any]:
@@ -31,16 +32,34 @@ async def completion(**options: Any) -> AsyncGenerator[Any]:
     stream leaves the connections of some providers open. `stream_options` defaults to
     `{"include_usage": True}`, without which LiteLLM reports no usage.
     """
-    if options.get("stream") is False:
-        raise ConfigError("the guard watches streams: leave stream=False out")
-    asked = {"stream_options": {"include_usage": True}} | options | {"stream": True}
     package: Any = litellm  # not installed where the package is type-checked
-    stream: Any = await package.acompletion(**asked)
+    stream: Any = await package.acompletion(**_streaming(options))
     try:
         async for chunk in stream:
             yield chunk
     finally:
         await stream.aclose()
+
+
+def completion_sync(**options: Any) -> Generator[Any]:
+    """The chunks of `litellm.completion(stream=True, **options)`, for `with guard.watch(...)`.
+
+    LiteLLM's own stream cannot be closed without an event loop. This one closes what is open inside
+    it.
+    """
+    package: Any = litellm
+    stream: Any = package.completion(**_streaming(options))
+    try:
+        yield from stream
+    finally:
+        for one in _open_in(stream):
+            one.close()
+
+
+def _streaming(options: dict[str, Any]) -> dict[str, Any]:
+    if options.get("stream") is False:
+        raise ConfigError("the guard watches streams: leave stream=False out")
+    return {"stream_options": {"include_usage": True}} | options | {"stream": True}
 
 
 class LiteLLMAdapter(OpenAIAdapter):
@@ -53,6 +72,20 @@ class LiteLLMAdapter(OpenAIAdapter):
         stream is drained.
         """
         return held_behind(source, _inner)
+
+
+def _open_in(stream: object) -> Iterator[Any]:
+    """What a synchronous stream of LiteLLM holds open: the SDK's stream, or the response that the
+    generators of its provider's iterator read.
+    """
+    inner = getattr(stream, "completion_stream", None)
+    if inner is not None and closable(inner):
+        yield inner
+    for held in vars(inner).values() if hasattr(inner, "__dict__") else ():
+        if isinstance(held, GeneratorType) and held.gi_frame is not None:
+            response = held.gi_frame.f_locals.get("self")
+            if closable(response):
+                yield response
 
 
 def _inner(held: object) -> object:

@@ -7,11 +7,9 @@ from typing import Any
 
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else it fetches a list when it is imported
 
-import litellm
-
 import monitor
 from monitor.harness.guard import Guard
-from monitor.integrations.litellm import LiteLLMAdapter, completion
+from monitor.integrations.litellm import LiteLLMAdapter, completion, completion_sync
 from monitor.outcome import Turn
 from tests.integrations.drivers import Ending, Tool
 
@@ -40,7 +38,7 @@ def run_sync(base_url: str, guard: Guard, tool: Tool) -> Ending:
     with guard:
         asked = Conversation(guard, tool)
         while True:
-            stream: Any = litellm.completion(**asked.options(base_url), stream=True)
+            stream = completion_sync(**asked.options(base_url))
             with guard.watch(stream, adapter=LiteLLMAdapter, reraise=True) as watched:
                 for _ in watched:
                     pass
@@ -58,8 +56,7 @@ class Conversation:
 
     def options(self, base_url: str) -> dict[str, Any]:
         service = {"model": "openai/local", "api_base": base_url, "api_key": "none", "num_retries": 0}
-        usage = {"stream_options": {"include_usage": True}}
-        return service | usage | {"messages": self.history, **({"tools": self.tools} if self.tools else {})}
+        return service | {"messages": self.history, **({"tools": self.tools} if self.tools else {})}
 
     def answered(self, turn: Turn, messages: list[Any]) -> Ending | None:
         """Carry out the calls. Returns the end of the run, if it is over."""
