@@ -12,6 +12,7 @@ from google.adk.models import Gemini
 from google.adk.runners import InMemoryRunner
 from google.adk.tools import FunctionTool
 from google.genai import types
+from pydantic import PrivateAttr
 
 from monitor.harness.guard import Guard
 from monitor.integrations.adk import GuardedModel, GuardPlugin
@@ -67,11 +68,22 @@ def client_of(base_url: str) -> genai.Client:
 
 def runner_of(client: genai.Client, guard: Guard, tool: Tool, *, plugin: bool = True) -> InMemoryRunner:
     tool.__name__ = "look"
-    gemini = Gemini(model="gemini-2.5-flash", client=client)
+    gemini = Local(model="gemini-2.5-flash")
+    gemini._client = client
     model = gemini if plugin else GuardedModel(gemini, guard)
     agent = LlmAgent(name="one", model=model, tools=[FunctionTool(tool)])
     app = App(name="app", root_agent=agent, plugins=[GuardPlugin(guard)] if plugin else [])
     return InMemoryRunner(app=app)
+
+
+class Local(Gemini):
+    """Gemini, with the client of a test."""
+
+    _client: genai.Client = PrivateAttr()
+
+    @property
+    def api_client(self) -> genai.Client:
+        return self._client
 
 
 def _ending(events: list[Any]) -> Ending:
