@@ -8,6 +8,8 @@ result = await agent.invoke_async("...")
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
@@ -93,6 +95,7 @@ class _GuardedModel(Model):
         self._guard = guard
         self._between = between
         self._events: GuardedEvents[Any] | None = None
+        self._signal: _Signal | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.wrapped, name)  # e.g. `config`, which the framework's traces read
@@ -123,6 +126,7 @@ class _GuardedModel(Model):
             raise Stopped(change)
         if change.text is not None:
             messages = _with_text(messages, change.text)
+        options["cancel_signal"] = self._signal = _Signal(options.get("cancel_signal"))
         if tool_specs:
             tool_specs = [one for one in tool_specs if change.offers(one["name"])] or None
 
@@ -135,8 +139,35 @@ class _GuardedModel(Model):
 
     async def aclose(self) -> None:
         """Close the stream, if the framework has left it before its end."""
+        if self._signal is not None:
+            self._signal.set()
         if self._events is not None:
             await self._events.aclose()
+
+
+class _Signal(threading.Event):
+    """Set when the call is over, or when the agent is cancelled.
+
+    The model of Bedrock reads in a thread. The thread goes on after the stream is closed, unless
+    its signal is set.
+    """
+
+    def __init__(self, cancelled: threading.Event | None) -> None:
+        super().__init__()
+        self._cancelled = cancelled
+
+    def is_set(self) -> bool:
+        return super().is_set() or (self._cancelled is not None and self._cancelled.is_set())
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for either: an event has no way to wait for two."""
+        ends = None if timeout is None else time.monotonic() + timeout
+        while not self.is_set() and (ends is None or time.monotonic() < ends):
+            super().wait(_STEP_S if ends is None else max(0.0, min(_STEP_S, ends - time.monotonic())))
+        return self.is_set()
+
+
+_STEP_S = 0.05
 
 
 def _last_event(stopped: Stopped) -> ModelStopReason:
