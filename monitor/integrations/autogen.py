@@ -17,7 +17,7 @@ from typing import Any, Literal
 from monitor.adapters.decoding import SdkAdapter, name_of
 from monitor.adapters.openai.parts import arguments_of
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, TurnFinished, UsageReport
-from monitor.errors import AdapterError, ConfigError, MissingExtra
+from monitor.errors import AdapterError, ConfigError, MissingExtra, SourceFailed
 from monitor.harness.guard import Guard
 from monitor.integrations._between import Answered, Between, Request
 from monitor.integrations._events import GuardedEvents
@@ -139,6 +139,11 @@ class GuardedClient(ChatCompletionClient):
                 yield item
         except Stopped as stopped:
             yield self._last_result(stopped, json_output)
+        except SourceFailed as failed:
+            cancelled = cancellation_token is not None and cancellation_token.is_cancelled()
+            if cancelled and failed.__cause__ is not None:
+                raise failed.__cause__ from None  # as the client raises it
+            raise
         finally:
             await events.aclose()
 
