@@ -10,6 +10,7 @@ LiteLLM before 1.108 needs `openai<3`, so it cannot be installed beside `agent-m
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
+from inspect import isasyncgen
 from types import GeneratorType
 from typing import Any
 
@@ -68,9 +69,7 @@ class LiteLLMAdapter(OpenAIAdapter):
     readable = "chunk of a stream of LiteLLM"
 
     def responses(self, source: object) -> Sequence[Any]:
-        """The SDK's stream inside LiteLLM's, where there is one that can be closed. Otherwise the
-        stream is drained.
-        """
+        """What is open inside LiteLLM's stream. Where nothing is found, the stream is drained."""
         return held_behind(source, _inner)
 
 
@@ -89,6 +88,16 @@ def _open_in(stream: object) -> Iterator[Any]:
 
 
 def _inner(held: object) -> object:
+    """For `held_behind`: the SDK's stream inside LiteLLM's, or the response that the generators of
+    its provider's iterator read.
+    """
     theirs = type(held).__module__.partition(".")[0] == "litellm"
     inner = getattr(held, "completion_stream", None) if theirs else None
-    return inner if inner is not None and closable(inner) else None
+    if inner is None or closable(inner):
+        return inner
+    read = [one for one in getattr(inner, "__dict__", {}).values() if isasyncgen(one)]
+    return next((response for one in read for response in held_behind(one, _response)), None)
+
+
+def _response(held: object) -> object:
+    return held if type(held).__name__ == "Response" and closable(held) else None

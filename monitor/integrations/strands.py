@@ -43,7 +43,7 @@ class Stopped(StoppedByGuard, EventLoopException):
     def __init__(self, stop: Any, turn: Any = None) -> None:
         StoppedByGuard.__init__(self, stop, turn)
         self.original_exception = self
-        self.request_state = {}
+        self.request_state: dict[str, Any] = {}
 
 
 class GuardPlugin(Plugin):

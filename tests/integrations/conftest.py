@@ -1,6 +1,8 @@
 from __future__ import annotations
 
-from collections.abc import Mapping
+import gc
+import sys
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -13,6 +15,15 @@ def _params(drivers: Mapping[str, Driver]) -> list[Any]:
         pytest.param(name, marks=[pytest.mark.filterwarnings(f"ignore{one}") for one in driver.warnings])
         for name, driver in drivers.items()
     ]
+
+
+@pytest.fixture(autouse=True)
+def forget_clients(request: pytest.FixtureRequest) -> Iterator[None]:
+    """LiteLLM keeps its clients for ever. Their warnings belong to its own tests."""
+    yield
+    if "litellm" in request.node.nodeid and (litellm := sys.modules.get("litellm")) is not None:
+        litellm.in_memory_llm_clients_cache.flush_cache()
+        gc.collect()
 
 
 @pytest.fixture(params=_params(DRIVERS))

@@ -111,10 +111,11 @@ async def test_a_cancelled_agent_leaves_the_stream_and_the_guard_goes_on():
     with LocalOpenAI([OPENAI.says("one ", "two ", "three"), OPENAI.says("Yes.")]) as server:
         async with guard:
             agent = agent_of(openai_model(server.base_url), guard, nothing)
+            result: Any = None
             async for event in agent.stream_async("go"):
                 if "data" in event:
                     agent.cancel()
-                result = event.get("result")
+                result = event.get("result", result)
             assert result.stop_reason == "cancelled"
             assert (await agent.invoke_async("and now?")).stop_reason == "end_turn"
     assert guard.outcome.turns == 2
