@@ -39,7 +39,8 @@ async def completion(**options: Any) -> AsyncGenerator[Any]:
         async for chunk in stream:
             yield chunk
     finally:
-        await stream.aclose()
+        if hasattr(stream, "aclose"):  # LiteLLM 1.80 lacks it
+            await stream.aclose()
 
 
 def completion_sync(**options: Any) -> Generator[Any]:
@@ -69,7 +70,7 @@ class LiteLLMAdapter(OpenAIAdapter):
     readable = "chunk of a stream of LiteLLM"
 
     def responses(self, source: object) -> Sequence[Any]:
-        """What is open inside LiteLLM's stream. Where nothing is found, the stream is drained."""
+        """The open responses inside LiteLLM's stream. If none is found, the stream is drained."""
         return held_behind(source, _inner)
 
 

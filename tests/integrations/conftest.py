@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -8,6 +9,8 @@ from typing import Any
 import pytest
 
 from tests.integrations.drivers import DRIVERS, SYNC, WAYS, Driver
+
+os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else LiteLLM fetches a list when it is imported
 
 
 def _params(drivers: Mapping[str, Driver]) -> list[Any]:

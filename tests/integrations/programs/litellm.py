@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
-
-os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else it fetches a list when it is imported
 
 import monitor
 from monitor.harness.guard import Guard
