@@ -1,4 +1,4 @@
-"""Google ADK (google-adk 2.0 or newer): a plugin that passes each response of a runner's agents
+"""Google ADK (google-adk 2.8 or newer): a plugin that passes each response of a runner's agents
 through a guard.
 
 async with monitor.Guard(stop_when=monitor.MaxTurns(30)) as guard:

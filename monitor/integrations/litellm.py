@@ -1,4 +1,4 @@
-"""LiteLLM (1.80 or newer): its completion stream, for a loop of your own.
+"""LiteLLM (1.84 or newer): its completion stream, for a loop of your own.
 
     stream = completion(model="...", messages=[...])
     async with guard.watch(stream, adapter=LiteLLMAdapter) as watched:
@@ -39,8 +39,7 @@ async def completion(**options: Any) -> AsyncGenerator[Any]:
         async for chunk in stream:
             yield chunk
     finally:
-        if hasattr(stream, "aclose"):  # LiteLLM 1.80 lacks it
-            await stream.aclose()
+        await stream.aclose()
 
 
 def completion_sync(**options: Any) -> Generator[Any]:

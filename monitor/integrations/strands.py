@@ -1,4 +1,4 @@
-"""Strands Agents (1.60 or newer): a plugin whose middleware passes each response through a guard.
+"""Strands Agents (1.62 or newer): a plugin whose middleware passes each response through a guard.
 
 async with monitor.Guard(stop_when=monitor.MaxTurns(30)) as guard:
 agent = Agent(model, tools=[...], plugins=[GuardPlugin(guard)])

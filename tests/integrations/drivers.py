@@ -68,7 +68,10 @@ ADK = Driver(
     "adk:run",
     ("google.adk",),
     GEMINI,
-    warnings=(":Inheritance class AiohttpClientSession from ClientSession:DeprecationWarning",),  # of google-genai
+    warnings=(
+        ":Inheritance class AiohttpClientSession from ClientSession:DeprecationWarning",  # of google-genai
+        ":.EXPERIMENTAL. feature:UserWarning",
+    ),
 )
 LITELLM = Driver(
     "litellm:run",

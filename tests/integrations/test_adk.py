@@ -86,7 +86,7 @@ def test_streamed_arguments_are_pieces_of_a_call():
         return said(types.Part(function_call=function), partial=True)
 
     chunks = read(piece("look", "a"), piece(None, "b"))
-    assert [one.arguments_text for one in chunks if isinstance(one, ToolCallDelta)] == ['{"q": "a', "b"]
+    assert [one.arguments_text for one in chunks if isinstance(one, ToolCallDelta)] == ['{"q":"a', "b"]
 
 
 def test_a_refused_prompt_is_blocked():
