@@ -22,10 +22,13 @@ def _params(drivers: Mapping[str, Driver]) -> list[Any]:
 
 @pytest.fixture(autouse=True)
 def forget_clients(request: pytest.FixtureRequest) -> Iterator[None]:
-    """LiteLLM keeps its clients for ever. Their warnings belong to its own tests."""
+    """LiteLLM keeps its clients for ever, and a client of google-genai cannot be closed after its
+    event loop. Their warnings belong to their own tests.
+    """
     yield
-    if "litellm" in request.node.nodeid and (litellm := sys.modules.get("litellm")) is not None:
+    if (litellm := sys.modules.get("litellm")) is not None and "litellm" in request.node.nodeid:
         litellm.in_memory_llm_clients_cache.flush_cache()
+    if "litellm" in request.node.nodeid or "drive_sync" in request.fixturenames:
         gc.collect()
 
 

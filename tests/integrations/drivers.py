@@ -64,6 +64,8 @@ def stopped(error: StoppedByGuard) -> Ending:
     return Ending(error.turn.text if error.turn is not None else "", error.stop.reason.value)
 
 
+OPEN = ("::ResourceWarning", "::pytest.PytestUnraisableExceptionWarning")
+"""A client that stays open."""
 ADK = Driver(
     "adk:run",
     ("google.adk",),
@@ -80,8 +82,7 @@ LITELLM = Driver(
         "::DeprecationWarning",
         "::pydantic.warnings.PydanticDeprecationWarning",
         "::UserWarning",  # of pydantic, about LiteLLM's types
-        "::ResourceWarning",  # its clients are never closed
-        "::pytest.PytestUnraisableExceptionWarning",
+        *OPEN,  # its clients are never closed
     ),
 )
 LANGCHAIN = ("langchain", "langchain_openai")
@@ -116,7 +117,7 @@ SYNC = {
     "pydantic-ai": Driver("pydantic_ai:run_sync", ("pydantic_ai",)),
     "openai-agents": Driver("openai_agents:run_sync", ("agents",)),
     "autogen": Driver("autogen:run_sync", AUTOGEN),
-    "adk": replace(ADK, program="adk:run_sync"),
+    "adk": replace(ADK, program="adk:run_sync", warnings=(*ADK.warnings, *OPEN)),
     "strands": Driver("strands:run_sync", ("strands", "strands.models.openai")),
     "litellm": replace(LITELLM, program="litellm:run_sync"),
 }
