@@ -61,7 +61,7 @@ class Conversation:
             return Ending(turn.text, turn.stopped.reason.value)
         self.history += messages
         for call in turn.tool_calls:
-            result = self.tool(**call.arguments)
+            result = self.tool(call.arguments["q"])
             self.guard.tool_result(call, result)
             self.history.append({"role": "tool", "tool_call_id": call.id, "content": result})
         match self.guard.check():
