@@ -9,11 +9,13 @@ READY := $(VENV)/.ready
 READY_BENCH := $(VENV)/.ready-bench
 VENV_LIVE := .venv-live
 READY_LIVE := $(VENV_LIVE)/.ready
+APART := .venvs/frameworks
+READY_APART := $(APART)/.ready
 SNIPPETS := build/snippets
 CORPUS := fixtures/transcripts/dev.jsonl.gz
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq
 
-.PHONY: help run test check check-lint check-format check-types check-layers check-words format features bench live clean
+.PHONY: help run test frameworks check check-lint check-format check-types check-layers check-words format features bench live clean
 
 help: ## say what there is
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -27,6 +29,9 @@ run: $(READY) ## show it: a guarded stream that loops, a whole run, then a scan 
 
 test: $(READY) ## run the tests; a row of docs/features.md without a passing one fails them
 	@$(BIN)/python -m pytest -q -n auto --dist worksteal
+
+frameworks: $(READY_APART) ## run the tests of the frameworks that need older SDKs, in an environment of their own
+	@$(APART)/bin/python -m pytest -q -n auto tests/integrations
 
 check: $(READY) ## lint, format, types, layers, words
 	@$(MAKE) --keep-going check-lint check-format check-types check-layers check-words
@@ -77,7 +82,7 @@ live: $(READY_LIVE) ## a real small model that loops, under the guard: no key, n
 	@$(VENV_LIVE)/bin/python -m bench.live $(LIVE)
 
 clean: ## remove the environments and all caches
-	@rm -rf $(VENV) $(VENV_LIVE) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf $(VENV) $(VENV_LIVE) .venvs build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A name on the path is no proof (a version manager's shim may refuse), so each candidate is run.
@@ -95,6 +100,12 @@ $(BIN)/python:
 $(READY): pyproject.toml | $(BIN)/python
 	@echo "Installing agent-monitor and its tools into $(VENV) (the first time takes a minute)"
 	@$(PIP) -e '.[test]'
+	@touch $@
+
+$(READY_APART): pyproject.toml | $(BIN)/python
+	@echo "Installing Google ADK, LiteLLM and Strands into $(APART) (the first time takes a minute or two)"
+	@$(BIN)/python -m venv $(APART)
+	@$(APART)/bin/python -m pip --disable-pip-version-check install -qq -e '.[frameworks]'
 	@touch $@
 
 $(READY_BENCH): $(READY)
