@@ -17,6 +17,7 @@ from rich.console import Console
 
 from monitor.adapters.models import model as model_of
 from monitor.cli import _view
+from monitor.cli._replay import REPLAY, replay_of
 from monitor.cli._reply_cache import ReplyCache, default_cache
 from monitor.cli._tools import count
 from monitor.errors import ConfigError, describe
@@ -46,7 +47,6 @@ CacheOption: TypeAlias = Annotated[
     typer.Option("--judge-cache", metavar="DIR", help="Where answers are kept, so that each is paid for once."),
 ]
 
-REPLAY = "replay:"
 REASONS_SHOWN = 5
 
 
@@ -158,7 +158,7 @@ def offline_judge(
 
 def _model(name: str) -> Model:
     try:
-        return model_of(name)
+        return replay_of(name) if name.startswith(REPLAY) else model_of(name)
     except OSError as error:
         raise ConfigError(f"{name}: {error.strerror or error}") from None
 

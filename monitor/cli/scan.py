@@ -118,8 +118,8 @@ def scan(
                     "--judge-suspicion": judge_suspicion is not None,
                 }
             )
-        given = Chosen(config, detectors, tuple(settings or ()), policy)
         chosen = settings_of(config, detectors, settings, policy)
+        given = Chosen.of(chosen)
         decides = chosen.policy() or StopAtFirstLoop()
         report = Report(warns=not isinstance(decides, StopAtFirstLoop))
         asker = (

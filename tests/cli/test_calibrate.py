@@ -140,7 +140,7 @@ def test_runs_come_whole_out_of_other_processes(watcher: Any, monkeypatch: pytes
     monkeypatch.setattr("monitor.cli._survey.PAYS_BYTES", 0)
     for name in "ab":
         Path(f"{name}.jsonl").write_text(json.dumps(run(1, 9)) + "\n")
-    chosen = Chosen(None, None, (), None, watcher)
+    chosen = Chosen("{}", watcher)
     here = [chosen.examine(Path("a.jsonl")), chosen.examine(Path("b.jsonl"))]
     assert list(surveyed_files([Path("a.jsonl"), Path("b.jsonl")], chosen)) == here
 

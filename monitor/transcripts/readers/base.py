@@ -11,7 +11,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol, runtime_checkable
 
 from monitor._util.hashing import identity
 from monitor.transcripts.base import RecordedCall, RecordedMessage, RecordedResult
@@ -46,6 +46,47 @@ class Reader(Protocol):
         are counted in `report`.
         """
         ...
+
+
+class Steps(Protocol):
+    """A reading of JSON lines, one record after the other. It can be stored (`pickle`) between two
+    records, so that a file that grows is read on from there.
+    """
+
+    stale: bool
+    """A record came that changes what stands before it. The reading from the start would give
+    something else.
+    """
+
+    def take(self, record: Mapping[str, Any], report: ReadReport) -> Iterator[Entry]:
+        """The entries that the next record completes."""
+        ...
+
+    def end(self, report: ReadReport) -> Iterator[Entry]:
+        """The entries of what is held, and the ends of the runs."""
+        ...
+
+    def began_like(self, source: Source) -> bool:
+        """Whether a reading of `source` from its start would begin like this one: its head may have
+        grown.
+        """
+        ...
+
+
+@runtime_checkable
+class Stepwise(Reader, Protocol):
+    """A reader that reads files of JSON lines step by step."""
+
+    def steps(self, source: Source) -> Steps | None:
+        """A new reading; `None`: this file is read whole."""
+        ...
+
+
+def all_steps(steps: Steps, source: Source, report: ReadReport) -> Iterator[Entry]:
+    """The entries of the whole file."""
+    for record in source.records(report):
+        yield from steps.take(record, report)
+    yield from steps.end(report)
 
 
 class Recent:

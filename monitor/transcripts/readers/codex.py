@@ -19,6 +19,8 @@ from monitor.transcripts.entries import Began, Compacted, EndState, Entry, ReadR
 from monitor.transcripts.readers.base import (
     Recent,
     RunState,
+    Steps,
+    all_steps,
     call_of,
     result_of,
     seconds,
@@ -69,38 +71,52 @@ class Codex:
             return True
         return "type" not in first and {"id", "timestamp", "instructions"} <= first.keys()
 
+    def steps(self, source: Source) -> Steps:
+        """A reading of the rollout."""
+        return _Steps(source)
+
     def read(self, source: Source, report: ReadReport) -> Iterator[Entry]:
         """The run of the rollout."""
-        run = _Run(source.stem)
-        for record in source.records(report):
-            kind = text(record.get("type"))
-            if kind == "session_meta":
-                yield from run.meta(table(record.get("payload")))
-            elif kind == "thread.started" or (not kind and "instructions" in record):
-                yield from run.meta({**record, "id": record.get("thread_id", record.get("id"))})
-            elif kind == "turn_context":
-                run.model = text(table(record.get("payload")).get("model")) or run.model
-            elif kind == "response_item":
-                yield from run.item(table(record.get("payload")), seconds(record.get("timestamp")), report)
-            elif kind == "event_msg":
-                run.event(table(record.get("payload")))
-            elif kind == "compacted":
-                yield from run.flush()
-                yield Compacted(run=run.state.run, at=seconds(record.get("timestamp")))
-            elif kind == "item.completed":
-                yield from run.printed(table(record.get("item")))
-            elif kind.startswith(("turn.", "item.")):
-                run.turn(kind, record)
-            elif kind in {*_CALLS, *_RESULTS, "message", "reasoning"}:  # the old shape
-                yield from run.item(record, None, report)
-            elif (
-                kind not in {"world_state", "inter_agent_communication_metadata", "error"}
-                and "record_type" not in record
-            ):
-                report.does_not_know(kind)
-        yield from run.flush()
-        if run.known:
-            yield run.state.end()
+        return all_steps(self.steps(source), source, report)
+
+
+class _Steps:
+    def __init__(self, source: Source) -> None:
+        self.stale = False
+        self._run = _Run(source.stem)
+
+    def began_like(self, source: Source) -> bool:
+        return True
+
+    def take(self, record: Mapping[str, Any], report: ReadReport) -> Iterator[Entry]:
+        run = self._run
+        kind = text(record.get("type"))
+        if kind == "session_meta":
+            yield from run.meta(table(record.get("payload")))
+        elif kind == "thread.started" or (not kind and "instructions" in record):
+            yield from run.meta({**record, "id": record.get("thread_id", record.get("id"))})
+        elif kind == "turn_context":
+            run.model = text(table(record.get("payload")).get("model")) or run.model
+        elif kind == "response_item":
+            yield from run.item(table(record.get("payload")), seconds(record.get("timestamp")), report)
+        elif kind == "event_msg":
+            run.event(table(record.get("payload")))
+        elif kind == "compacted":
+            yield from run.flush()
+            yield Compacted(run=run.state.run, at=seconds(record.get("timestamp")))
+        elif kind == "item.completed":
+            yield from run.printed(table(record.get("item")))
+        elif kind.startswith(("turn.", "item.")):
+            run.turn(kind, record)
+        elif kind in {*_CALLS, *_RESULTS, "message", "reasoning"}:  # the old shape
+            yield from run.item(record, None, report)
+        elif kind not in _QUIET and "record_type" not in record:
+            report.does_not_know(kind)
+
+    def end(self, report: ReadReport) -> Iterator[Entry]:
+        yield from self._run.flush()
+        if self._run.known:
+            yield self._run.state.end()
 
 
 class _Run:
@@ -195,11 +211,7 @@ class _Run:
                 self._items.append({"type": "reasoning", "summary": text(item.get("text"))})
             case "command_execution" | "mcp_tool_call" | "file_change" | "web_search":
                 name, id = text(item.get("type")), text(item.get("id"))
-                shown = {
-                    key: item[key]
-                    for key in ("command", "server", "tool", "arguments", "changes", "query")
-                    if key in item
-                }
+                shown = {key: item[key] for key in _SHOWN if key in item}
                 self._calls.append(RecordedCall(name, shown, id))
                 output = words(item.get("aggregated_output")) or words(item.get("result"))
                 failed = item.get("status") == "failed" or whole(item.get("exit_code")) > 0
