@@ -46,7 +46,6 @@ from monitor.detectors import (
 )
 from monitor.errors import ConfigError, MonitorError, ToolError
 from monitor.goal.plan import Plan
-from monitor.harness.guard import Guard, watch
 from monitor.messages import AssistantMessage, Media, Text, UserMessage
 from monitor.models import Retries
 from monitor.outcome import Outcome, RunFailed, Turn
@@ -87,6 +86,7 @@ if TYPE_CHECKING:
     from monitor import verdicts as verdicts
     from monitor.adapters.models import model
     from monitor.harness.compaction import Compaction
+    from monitor.harness.guard import Guard, watch
     from monitor.harness.run import Run
     from monitor.harness.supervisor import Supervisor
     from monitor.judges import DoneJudge, LoopJudge
@@ -201,6 +201,7 @@ _ROOMS = (
 _LATER = {
     "Compaction": "monitor.harness.compaction",
     "DoneJudge": "monitor.judges",
+    "Guard": "monitor.harness.guard",
     "JsonlSink": "monitor.sinks",
     "LogSink": "monitor.sinks",
     "LoopJudge": "monitor.judges",
@@ -210,6 +211,7 @@ _LATER = {
     "load_settings": "monitor.settings",
     "model": "monitor.adapters.models",
     "tool": "monitor.tools",
+    "watch": "monitor.harness.guard",
 }
 """Names that many programs do not need: loaded at first use."""
 

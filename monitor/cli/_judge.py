@@ -17,8 +17,9 @@ from rich.console import Console
 
 from monitor.adapters.models import model as model_of
 from monitor.cli import _view
+from monitor.cli._caches import cache_folder
 from monitor.cli._replay import REPLAY, replay_of
-from monitor.cli._reply_cache import ReplyCache, default_cache
+from monitor.cli._reply_cache import ReplyCache
 from monitor.cli._tools import count
 from monitor.errors import ConfigError, describe
 from monitor.harness.checks import CLOSE_GRACE_S
@@ -153,7 +154,7 @@ def offline_judge(
     with ExitStack() as stack:
         portal = stack.enter_context(start_blocking_portal())
         stack.callback(_close, portal, models)
-        yield OfflineJudge(judge, portal, ReplyCache(cache or default_cache()))
+        yield OfflineJudge(judge, portal, ReplyCache(cache or cache_folder("judge")))
 
 
 def _model(name: str) -> Model:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import sys
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -34,6 +35,8 @@ MAX_DOCUMENT_BYTES: Final = 512 * 1024 * 1024
 """The largest file of one JSON document that is read: Python needs several times that memory."""
 HEAD_BYTES: Final = 4 * 1024 * 1024
 READ_BYTES: Final = 65_536
+QUICK_FROM_BYTES: Final = 1_000_000
+"""For less, the import of the quick parser of JSON would take longer than it saves."""
 HEAD_RECORDS: Final = 20
 """The most records at the beginning of a file that are looked at to recognise its format. Claude
 Code may begin with many records of other kinds, and a first line may hold a whole system prompt.
@@ -54,30 +57,41 @@ class Source:
     """
 
     def __init__(
-        self, name: str, open_raw: Callable[[], Bytes], *, path: Path | None = None, is_plain: bool = False
+        self,
+        name: str,
+        open_raw: Callable[[], Bytes],
+        *,
+        path: Path | None = None,
+        size: int | None = None,
+        is_plain: bool = False,
     ) -> None:
         self.name = name
         """For people: the path, and within an archive the member."""
         self.path = path
         self._open_raw = open_raw
         self._is_plain = is_plain
+        self._size = size
 
     @classmethod
     def of_path(cls, path: str | Path) -> Source:
         """The transcript in a file."""
         file = Path(path)
-        return cls(str(path), lambda: file.open("rb"), path=file)
+        try:
+            size = file.stat().st_size
+        except OSError:
+            size = None
+        return cls(str(path), lambda: file.open("rb"), path=file, size=size)
 
     @classmethod
     def of_bytes(cls, name: str, data: bytes) -> Source:
         """A transcript in memory."""
-        return cls(name, lambda: io.BytesIO(data))
+        return cls(name, lambda: io.BytesIO(data), size=len(data))
 
     def part(self, start: int, end: int) -> Source:
         """The bytes from `start` to `end` of a file that is not packed, as a transcript of the same
         name.
         """
-        return Source(self.name, lambda: _Part(self._open_raw(), start, end), is_plain=True)
+        return Source(self.name, lambda: _Part(self._open_raw(), start, end), size=end - start, is_plain=True)
 
     @property
     def stem(self) -> str:
@@ -119,13 +133,14 @@ class Source:
         """The first JSON objects that stand on lines of their own."""
         found: list[Mapping[str, Any]] = []
         whole_lines = self.head if len(self.head) < HEAD_BYTES else self.head[: self.head.rfind(b"\n") + 1]
+        parse = _parser(self._size)
         for line in io.BytesIO(whole_lines):
             if len(found) >= HEAD_RECORDS:
                 break
             if not line.lstrip().startswith(b"{"):
                 continue
             try:
-                value = _json(line)
+                value = _json(line, parse)
             except ValueError:
                 continue
             if isinstance(value, dict):
@@ -147,7 +162,7 @@ class Source:
         try:
             with self.open() as file:
                 data = file.read(MAX_DOCUMENT_BYTES + 1)
-            return None if len(data) > MAX_DOCUMENT_BYTES else _json(data.removeprefix(BOM))
+            return None if len(data) > MAX_DOCUMENT_BYTES else _json(data.removeprefix(BOM), _parser(len(data)))
         except (ValueError, *DAMAGED):
             return None
 
@@ -177,10 +192,11 @@ class Source:
 
         Two objects on one line are two records.
         """
+        parse = _parser(self._size)
         for number, line in self.lines(report):
             try:
-                value = _quickly(line)
-            except ValueError:
+                value = parse(line)
+            except (ValueError, RecursionError):
                 pass
             else:
                 if isinstance(value, dict):
@@ -242,11 +258,23 @@ def _quickly(data: bytes) -> Any:
     return pydantic_core.from_json(data, cache_strings="keys")
 
 
-def _json(data: bytes) -> Any:
+def _plainly(data: bytes) -> Any:
+    return json.loads(data.decode())
+
+
+def _parser(size: int | None) -> Callable[[bytes], Any]:
+    """The quick parser, if it is imported, or if the file is so large that its import pays. A hook
+    is waited for, and reads little.
+    """
+    small = size is not None and size < QUICK_FROM_BYTES
+    return _plainly if small and "pydantic_core" not in sys.modules else _quickly
+
+
+def _json(data: bytes, parse: Callable[[bytes], Any]) -> Any:
     """The value of `data`. Raises `ValueError` if it is not JSON."""
     try:
-        return _quickly(data)
-    except ValueError:
+        return parse(data)
+    except (ValueError, RecursionError):
         pass
     try:
         return json.loads(data.decode("utf-8", "replace"))

@@ -210,6 +210,7 @@ READS_ANY_TEXT = frozenset({"run --plan"})
 """A plan is any text, a step a line."""
 UNDERSTOOD = {
     "a run without messages": {"judge-eval"},
+    "Latin-1": {"judge-eval"},
     "a run of a user alone": {"judge-eval"},
     "a run with content": {"context", "compact", "scan", "judge-eval", "run"},
     "a run with content and text": {"scan", "judge-eval", "run"},

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ STUCK = SAMPLES / "claude-code" / "554b9fa6-f719-40e8-ba70-beee69bd60b5.jsonl.gz
 @pytest.fixture(autouse=True)
 def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
 def ask(agent: str, event: object, *options: str) -> Any:
@@ -131,6 +134,51 @@ def test_the_settings_name_the_command_with_its_options(agent: str, tmp_path: Pa
     text = json.dumps(json.loads(done.stdout))
     assert f"agent-monitor hook {agent} --on-loop deny --config '{tmp_path}/my rules.toml'" in text
     assert HOOKS[agent].place in done.stderr
+
+
+ANSWERS = """
+import sys
+from monitor.cli import main
+sys.argv = ["agent-monitor", "hook", *sys.argv[1:]]
+main()
+packages = {name.partition(".")[0] for name in sys.modules}
+print(*packages & {"typer", "rich", "pydantic", "pydantic_core", "anyio"}, file=sys.stderr)
+"""
+
+
+def in_a_process(*arguments: str, about: object) -> Any:
+    command = [sys.executable, "-c", ANSWERS, *arguments]
+    return subprocess.run(command, input=json.dumps(about), capture_output=True, text=True, check=False, timeout=50)
+
+
+def test_the_command_line_of_an_agent_is_answered_without_what_takes_long_to_import(tmp_path: Path):
+    done = in_a_process("gemini-cli", "--on-loop", "deny", about=event("gemini-cli", session(tmp_path, 5)))
+    assert json.loads(done.stdout)["decision"] == "deny"
+    assert done.stderr.split() == []
+
+
+def test_a_command_line_with_settings_is_answered_as_well(tmp_path: Path):
+    strict = ("--set", "ToolCallRepetition.loop_at=3", "--set", "ToolCallRepetition.suspect_at=2")
+    done = in_a_process("gemini-cli", *strict, about=event("gemini-cli", session(tmp_path, 3)))
+    assert json.loads(done.stdout)["decision"] == "deny"
+
+
+@pytest.mark.parametrize("name", ["agent-monitor.toml", "pyproject.toml"])
+def test_the_settings_of_the_folder_count(name: str, tmp_path: Path):
+    head = "tool.agent-monitor." if name == "pyproject.toml" else ""
+    about = event("gemini-cli", session(tmp_path, 5))
+    assert json.loads(ask("gemini-cli", about).stdout) != {}
+    (tmp_path / name).write_text(f"[{head}ToolCallRepetition]\nloop_at = 9\n")
+    assert json.loads(ask("gemini-cli", about).stdout) == {}
+
+
+def test_a_session_that_grows_is_read_on_and_the_answer_is_the_same(tmp_path: Path):
+    for calls in range(1, 8):
+        about = event("claude-code", session(tmp_path, calls))
+        first = ask("claude-code", about).stdout
+        assert ask("claude-code", about).stdout == first
+        assert (json.loads(first) != {}) == (calls >= 5)
+    assert len(list((tmp_path / "cache" / "agent-monitor" / "sessions").iterdir())) == 1
 
 
 @pytest.mark.parametrize("wrong", [["cursor"], ["codex", "--on-loop", "explode"]])

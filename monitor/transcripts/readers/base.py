@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Final, Protocol, runtime_checkable
@@ -20,8 +19,10 @@ from monitor.transcripts.source import Source
 
 KEPT_CHARS: Final = 65_536
 """Only the beginning of a longer result is kept, with the length and the hash of the whole."""
-REMEMBERED: Final = 65_536
-"""How many ids of records are remembered, to see a record that stands twice."""
+REMEMBERED: Final = 32_768
+"""At least so many ids of records are remembered, and at most twice as many, to see a record that
+stands twice.
+"""
 
 
 class Reader(Protocol):
@@ -90,26 +91,29 @@ def all_steps(steps: Steps, source: Source, report: ReadReport) -> Iterator[Entr
 
 
 class Recent:
-    """The latest ids that came, to see one that comes again. Its memory does not grow."""
+    """The latest ids that came, to see one that comes again. Its memory does not grow: it has two
+    sets, and when the newer one is full, the older one is dropped.
+    """
 
-    __slots__ = ("_ids",)
+    __slots__ = ("_newer", "_older")
 
     def __init__(self) -> None:
-        self._ids: OrderedDict[str, None] = OrderedDict()
+        self._newer: set[str] = set()
+        self._older: set[str] = set()
 
     def would_be_new(self, id: object) -> bool:
         """Whether `id` has not come before. It is not noted."""
-        return not isinstance(id, str) or id not in self._ids
+        return not isinstance(id, str) or (id not in self._newer and id not in self._older)
 
     def is_new(self, id: object) -> bool:
         """Whether `id` has not come before. A value that is not an id is always new."""
         if not isinstance(id, str) or not id or " " in id:  # words that hide an id are none
             return True
-        if id in self._ids:
+        if not self.would_be_new(id):
             return False
-        self._ids[id] = None
-        if len(self._ids) > REMEMBERED:
-            self._ids.popitem(last=False)
+        self._newer.add(id)
+        if len(self._newer) >= REMEMBERED:
+            self._newer, self._older = set(), self._newer
         return True
 
 
