@@ -186,8 +186,18 @@ class WholeRun:
         yield self._state.end()
 
 
-def result_of(name: str, text: str, *, is_error: bool = False, call_id: str | None = None) -> RecordedResult:
-    """A tool's result, shortened if it is long."""
+OWN_SIGN: Final = "agent-monitor: "
+"""The beginning of the reasons that the hooks of agent-monitor give."""
+
+
+def result_of(
+    name: str, text: str, *, is_error: bool = False, call_id: str | None = None, refusal: str | None = None
+) -> RecordedResult:
+    """A tool's result, shortened if it is long. `refusal`: the words that the agent puts before the
+    reason of a hook that refused the call; `None`: it has none.
+    """
+    if refusal is not None and text.startswith(f"{refusal}{OWN_SIGN}"):
+        return RecordedResult(name, text[:KEPT_CHARS], is_error=True, call_id=call_id, vetoed=True)
     if len(text) <= KEPT_CHARS:
         return RecordedResult(name, text, is_error, call_id=call_id)
     sha1 = hashlib.sha1(text.encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest()

@@ -248,6 +248,7 @@ class _Run:
                 _result_text(block.get("content")),
                 is_error=block.get("is_error") is True,
                 call_id=text(block.get("tool_use_id")) or None,
+                refusal="" if block.get("is_error") is True else None,
             )
             for block in results
         ]

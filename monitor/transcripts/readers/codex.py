@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Final
 
+from monitor._util.hashing import identity
 from monitor.transcripts.base import RecordedCall, RecordedMessage, RecordedResult
 from monitor.transcripts.entries import Began, Compacted, EndState, Entry, ReadReport
 from monitor.transcripts.readers.base import (
@@ -43,7 +44,7 @@ _CALLS: Final = {
 _RESULTS: Final = frozenset({"function_call_output", "custom_tool_call_output", "tool_search_output"})
 _SHOWN: Final = ("command", "server", "tool", "arguments", "changes", "query")
 """The fields of a finished item that describe its call."""
-_QUIET: Final = frozenset({"world_state", "inter_agent_communication_metadata", "error"})
+_QUIET: Final = frozenset({"world_state", "inter_agent_communication_metadata", "error", "token_usage_record"})
 _OWN_CALLS: Final = frozenset({"web_search_call", "image_generation_call"})
 """The provider carries these out itself, and gives no result."""
 _EXIT_CODE: Final = re.compile(r"^(?:Process exited with code|Exit code:) (-?\d{1,10})$", re.MULTILINE)
@@ -149,7 +150,7 @@ class _Run:
     def item(self, item: Mapping[str, Any], at: float | None, report: ReadReport) -> Iterator[Entry]:
         kind = text(item.get("type"))
         role = item.get("role")
-        if not self._ids.is_new(item.get("id")):
+        if not self._ids.is_new(_identity(item)):
             report.repeated += 1
             return
         if kind == "message" and role != "assistant":
@@ -251,6 +252,15 @@ class _Run:
             yield self.state.said(RecordedMessage("tool", tool_results=tuple(results)))
 
 
+def _identity(item: Mapping[str, Any]) -> str | None:
+    """What an item that stands twice has in common. Local servers use an id (`fc_0`) again in each
+    response, so the call, or the words, are part of it. `None`: the item has no id.
+    """
+    id = text(item.get("id"))
+    said = text(item.get("call_id")) or words(item.get("content")) or words(item.get("summary"))
+    return f"{id}/{identity(said)}" if id else None
+
+
 def _call(item: Mapping[str, Any], kind: str) -> RecordedCall:
     given = item.get(_CALLS[kind])
     if kind == "function_call" and isinstance(given, str):
@@ -264,7 +274,8 @@ def _call(item: Mapping[str, Any], kind: str) -> RecordedCall:
 def _result(item: Mapping[str, Any]) -> RecordedResult:
     output = item.get("output", item.get("tools"))
     said = output if isinstance(output, str) else words(output) or json.dumps(output)
-    return result_of("", said, is_error=_failed(said), call_id=text(item.get("call_id")) or None)
+    id = text(item.get("call_id")) or None
+    return result_of("", said, is_error=_failed(said), call_id=id, refusal="Command blocked by PreToolUse hook: ")
 
 
 def _failed(output: str) -> bool:

@@ -106,6 +106,8 @@ class _Told:
             self.ended = None
             yield from _turn(one)
         elif kind == "user":
+            if _only_answers(one.get("content")):
+                return  # 0.61 writes the results of the calls again
             self.ended = None
             yield RecordedMessage("user", words(one.get("content")), at=seconds(one.get("timestamp")))
         elif kind in {"info", "error", "warning"}:
@@ -233,7 +235,15 @@ def _turn(message: Mapping[str, Any]) -> Iterator[RecordedMessage]:
         status = text(call.get("status"))
         if status in {"success", "error", "cancelled"}:
             said = "\n".join(map(_response, rows(call.get("result")))) or words(call.get("resultDisplay"))
-            results.append(result_of(calls[-1].name, said, is_error=status != "success", call_id=calls[-1].id))
+            results.append(
+                result_of(
+                    calls[-1].name,
+                    said,
+                    is_error=status != "success",
+                    call_id=calls[-1].id,
+                    refusal="Tool execution blocked: " if status == "error" else None,
+                )
+            )
     thoughts = [
         "\n".join(filter(None, (text(thought.get("subject")), text(thought.get("description")))))
         for thought in map(table, rows(message.get("thoughts")))
@@ -251,6 +261,11 @@ def _turn(message: Mapping[str, Any]) -> Iterator[RecordedMessage]:
     )
     if results:
         yield RecordedMessage("tool", tool_results=tuple(results))
+
+
+def _only_answers(content: object) -> bool:
+    parts = rows(content)
+    return bool(parts) and all("functionResponse" in table(part) for part in parts)
 
 
 def _response(part: object) -> str:
