@@ -30,6 +30,8 @@ from monitor.transcripts.readers.base import (
 from monitor.transcripts.source import Source
 from monitor.usage import Usage
 
+_CONTEXT = "<session_context>"
+"""The first message of newer versions, which no person wrote."""
 _ENDS: dict[str, tuple[EndState, str]] = {
     "request cancelled": ("aborted", "Request cancelled."),
     "loop was detected": ("loop", "a potential loop was detected"),
@@ -109,7 +111,9 @@ class _Told:
             if _only_answers(one.get("content")):
                 return  # 0.61 writes the results of the calls again
             self.ended = None
-            yield RecordedMessage("user", words(one.get("content")), at=seconds(one.get("timestamp")))
+            said = words(one.get("content"))
+            synthetic = said.startswith(_CONTEXT)
+            yield RecordedMessage("user", said, synthetic=synthetic, at=seconds(one.get("timestamp")))
         elif kind in {"info", "error", "warning"}:
             said = words(one.get("content"))
             yield RecordedMessage("system", said, synthetic=True, at=seconds(one.get("timestamp")))
