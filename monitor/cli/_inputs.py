@@ -196,10 +196,10 @@ class Reading:
         paths = self._inputs.paths
         found = (self._asked(path) for path in paths) if self._by_judge else surveyed_files(paths, self._given)
         for path, transcripts in zip(paths, found, strict=True):
-            for transcript in transcripts:
-                yield from self._runs(path, transcript, report)
+            runs = [run for transcript in transcripts for run in self._runs(path, transcript, report)]
             self.read += 1
             self.done_bytes += size_of(path)
+            yield from runs
 
     def _runs(self, path: Path, found: SurveyedFile, report: Report) -> Iterator[SurveyedRun]:
         name = self._inputs.names.get(path, found.file)

@@ -103,7 +103,7 @@ def test_a_run_that_could_not_be_watched_is_named_and_the_others_are_reported(
                 )
             super().take(index, chunk)
 
-    monkeypatch.setattr("monitor.transcripts.survey.RunScanner", Broken)
+    monkeypatch.setattr(sys.modules["monitor.transcripts.survey"], "RunScanner", Broken)
     done = scan(write(tmp_path / "runs.jsonl", clean("odd"), looping()))
     assert done.exit_code == 2
     assert "run odd: error: a detector crashed" in done.stderr
