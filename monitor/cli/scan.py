@@ -157,7 +157,7 @@ def scan(
 
 @dataclass(slots=True)
 class _Shown:
-    """What is shown of each run, while the others are read."""
+    """Shows each run while the others are read."""
 
     console: Console
     explain: bool

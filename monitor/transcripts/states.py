@@ -48,7 +48,7 @@ class States(Protocol):
     """The states of readings, by file."""
 
     def get(self, path: Path) -> Any:
-        """The latest state; `None`: there is none that can be used."""
+        """The latest state; `None`: there is no usable one."""
         ...
 
     def put(self, path: Path, state: Any) -> None:

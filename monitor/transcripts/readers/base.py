@@ -20,8 +20,8 @@ from monitor.transcripts.source import Source
 KEPT_CHARS: Final = 65_536
 """Only the beginning of a longer result is kept, with the length and the hash of the whole."""
 REMEMBERED: Final = 32_768
-"""At least so many ids of records are remembered, and at most twice as many, to see a record that
-stands twice.
+"""Ids of records that are remembered at least, to see a record that stands twice. At most it is
+twice the number.
 """
 
 
@@ -194,7 +194,8 @@ def result_of(
     name: str, text: str, *, is_error: bool = False, call_id: str | None = None, refusal: str | None = None
 ) -> RecordedResult:
     """A tool's result, shortened if it is long. `refusal`: the words that the agent puts before the
-    reason of a hook that refused the call; `None`: it has none.
+    reason of a hook that refused the call; `None`: it has none. A tool that imitates them hides its
+    results, but not its calls: they count by their arguments.
     """
     if refusal is not None and text.startswith(f"{refusal}{OWN_SIGN}"):
         return RecordedResult(name, text[:KEPT_CHARS], is_error=True, call_id=call_id, vetoed=True)
