@@ -27,19 +27,27 @@ def replay_of(name: str) -> ReplayModel:
 
     Raises `OSError` for a file that cannot be opened, and `MonitorError` for one without turns.
     """
-    file, sign, run = name.removeprefix(REPLAY), "", ""
-    if not Path(file).exists() and "#" in file:
-        file, sign, run = file.rpartition("#")
+    file, run = _named(name.removeprefix(REPLAY))
     source = Source.of_path(file)
     reader = reader_of(source)
     if reader is None or reader.format == "events":  # these recordings have times and pieces of their own
         return ReplayModel(file)
     found = [*runs(source, ReadReport())]
-    chosen = [one for one in found if one.id == run] if sign else found
+    chosen = found if run is None else [one for one in found if one.id == run]
     if len(chosen) != 1:
         names = ", ".join(one.id for one in found[:NAMED]) + (", ..." if len(found) > NAMED else "")
         raise ConfigError(f"{file}: it holds {len(found)} runs; name one of them, {REPLAY}FILE#RUN: {names}")
     return ReplayModel(file, turns=_turns(chosen[0]))
+
+
+def _named(given: str) -> tuple[str, str | None]:
+    """The file, and the run that is named behind `#`. Either may have `#` in its name."""
+    parts = given.split("#")
+    for number in range(len(parts), 0, -1):
+        file = "#".join(parts[:number])
+        if Path(file).exists():
+            return file, "#".join(parts[number:]) if number < len(parts) else None
+    return given, None
 
 
 def _turns(run: RecordedRun) -> Iterator[list[RecordedChunk]]:

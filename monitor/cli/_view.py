@@ -25,8 +25,8 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from monitor.cli import INTERRUPTED
-from monitor.cli._printable import on_one_line, printable, printable_json
+from monitor.cli import INTERRUPTED, _printable
+from monitor.cli._printable import printable_json
 from monitor.errors import MonitorError
 
 MOST_COLUMNS = 100
@@ -38,6 +38,7 @@ LONGEST_WORD = 30
 without spaces is not a word (or has no spaces in its language).
 """
 
+printable, on_one_line = _printable.printable, _printable.on_one_line
 _PIECES = re.compile(r"\n|[^\S\n]+|\S+")
 
 

@@ -19,8 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-import xxhash
-
+from monitor._util.hashing import fingerprint
 from monitor.detectors.base import Detector
 from monitor.policy import Policy
 from monitor.transcripts.entries import ReadReport
@@ -154,7 +153,7 @@ def _hashes(path: Path, offset: int) -> tuple[str, str]:
         first = file.read(length)
         file.seek(offset - length)
         last = file.read(length)
-    return xxhash.xxh3_128_hexdigest(first), xxhash.xxh3_128_hexdigest(last)
+    return fingerprint(first), fingerprint(last)
 
 
 def _end_of_lines(path: Path, start: int, size: int) -> int:

@@ -354,7 +354,8 @@ class _Listener:
 
 def _listener_to(policy: Policy) -> _Listener:
     """A listener of a class of its own: the core names a policy that crashes by its class."""
-    return type(type(policy).__name__, (_Listener,), {})(policy)
+    made: _Listener = type(type(policy).__name__, (_Listener,), {})(policy)
+    return made
 
 
 def _feed(core: RunCore, chunk: Chunk) -> None:

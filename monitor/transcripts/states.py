@@ -22,7 +22,7 @@ from pathlib import Path
 from types import MethodType
 from typing import Any, Final, Protocol
 
-import xxhash
+from monitor._util.hashing import fingerprint
 
 _PURE: Final = (
     *("monitor.core", "monitor.detectors", "monitor.judges", "monitor.verdicts"),
@@ -120,7 +120,7 @@ class InFiles:
             self._file(path).unlink()
 
     def _file(self, path: Path) -> Path:
-        return self._folder / xxhash.xxh3_128_hexdigest(os.fsencode(f"{path.absolute()}\n{self._settings}"))
+        return self._folder / fingerprint(os.fsencode(f"{path.absolute()}\n{self._settings}"))
 
     def _remove_old(self) -> None:
         """A new session has begun, which is rare: time to look for old ones."""
