@@ -56,7 +56,7 @@ class Asked:
             return None
         asked, settings = cls(HOOKS[arguments[0]]), list[str]()
         for option, value in zip(arguments[1::2], arguments[2::2], strict=True):
-            deed = next((one for one in DEEDS if one == value), None)
+            deed: Deed | None = next((one for one in DEEDS if one == value), None)
             if option == "--on-loop" and deed is not None:
                 asked.deed = deed
             elif option == "--config":
