@@ -29,6 +29,4 @@ async def ask(client: Any, prompt: str, guard: Guard | None) -> Ended:
     return ended
 
 
-FRAMEWORK = Framework(
-    "Strands", packages=("strands-agents", "openai"), wire=OPENAI_WIRE, client=openai_client, ask=ask
-)
+FRAMEWORK = Framework("Strands", packages=("strands-agents", "openai"), wire=OPENAI_WIRE, client=openai_client, ask=ask)

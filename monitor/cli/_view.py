@@ -15,7 +15,6 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TextIO
-from unicodedata import category
 
 import typer
 from rich.cells import cell_len
@@ -26,7 +25,8 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from monitor.cli import INTERRUPTED
+from monitor.cli import INTERRUPTED, _printable
+from monitor.cli._printable import printable_json
 from monitor.errors import MonitorError
 
 MOST_COLUMNS = 100
@@ -38,10 +38,7 @@ LONGEST_WORD = 30
 without spaces is not a word (or has no spaces in its language).
 """
 
-_OBEYED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-"""Unicode's categories of characters that a terminal may obey: controls, marks of direction and of
-no width, lone surrogates, line separators.
-"""
+printable, on_one_line = _printable.printable, _printable.on_one_line
 _PIECES = re.compile(r"\n|[^\S\n]+|\S+")
 
 
@@ -90,7 +87,7 @@ def write(text: str) -> None:
 def write_json(data: Any, *, indent: int | None = None) -> None:
     """JSON on stdout. `data`: also JSON that is written already, on one line."""
     text = data if isinstance(data, str) else json.dumps(data, indent=indent)
-    _written(sys.stdout, f"{_ascii(text)}\n")
+    _written(sys.stdout, f"{printable_json(text)}\n")
 
 
 def complain(console: Console, text: str, *, style: str = "red") -> None:
@@ -153,41 +150,6 @@ def tidy_exit() -> Iterator[None]:
 BAD_USE = 2
 _NO_PLACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG})
 """Errors of a file behind stdout that can take no more data."""
-
-
-def printable(text: str) -> str:
-    """`text` with everything escaped that a terminal would obey rather than show. Line ends
-    stay.
-    """
-    return text if text.isprintable() else text.translate(_SHOWN)
-
-
-class _Shown(dict[int, str]):
-    """How each character is shown; a cache that fills on demand."""
-
-    def __missing__(self, code: int) -> str:
-        char = chr(code)
-        shown = self[code] = ascii(char)[1:-1] if category(char) in _OBEYED else char
-        return shown
-
-
-_SHOWN = _Shown({ord("\n"): "\n", ord("\t"): "    "})
-
-
-def _ascii(text: str) -> str:
-    """The same JSON with control characters as escapes. They stand only inside strings."""
-    return text if text.isprintable() else "".join(map(_in_json, text))
-
-
-def _in_json(char: str) -> str:
-    if char == "\x7f":
-        return "\\u007f"  # the one control character that JSON writes as it is
-    return json.dumps(char)[1:-1] if char != "\n" and category(char) in _OBEYED else char
-
-
-def on_one_line(text: str) -> str:
-    """`text` as a line of a table."""
-    return printable(text.replace("\n", "\\n"))
 
 
 def shortened(text: str, width: int) -> str:
