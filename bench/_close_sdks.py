@@ -25,6 +25,9 @@ from monitor.testing.anthropic_server import LocalAnthropic
 from monitor.testing.gemini_server import LocalGemini
 from monitor.testing.openai_server import LocalOpenAI
 
+COUNTED = "counted "
+"""Prompt of an answer that is read to its end; the number of its words follows."""
+
 
 @dataclass(frozen=True)
 class Sdk:
@@ -51,9 +54,13 @@ class Sdk:
         scripts = self._scripts()
 
         def script_of(request: ReceivedRequest) -> Script:
-            return scripts[self.prompt(request.body)]
+            prompt = self.prompt(request.body)
+            return self._counted(prompt) if prompt.startswith(COUNTED) else scripts[prompt]
 
         return self.server(script_of)
+
+    def _counted(self, prompt: str) -> Script:
+        return [*(self.text(word) for word in words(int(prompt.removeprefix(COUNTED)))), self.finish()]
 
     def _scripts(self) -> Mapping[str, Script]:
         text = self.text

@@ -1,14 +1,16 @@
 """Every way in which a run can end, with the real SDKs on every transport: does the server see it,
 and how soon?
 
-    python -m bench.close [--runs 20] [--quick]
+    python -m bench.close [--runs 20] [--quick] [--frameworks] [--also PYTHON]
 
-Three tables. *Endings*: each of them against a local server; the reason, the caller's own exception
+Four tables. *Endings*: each of them against a local server; the reason, the caller's own exception
 or cancellation, the one `RunTerminated`, the moment at which the server saw the client leave, and a
 second request on the same client. *Floods*: a server that sends without a pause, so that the
 transport has buffered more than a close may drop. *Races*: our stop and a foreign cancellation in
-the same turn of the event loop, in both orders, and sources that make closing hard. Exits with 1 if
-anything was wrong.
+the same turn of the event loop, in both orders, and sources that make closing hard. *Frameworks*:
+the endings inside the loops of the agent frameworks that are installed; `--frameworks` measures
+these alone, `--also` those of another environment. They are written to a file of their own. Exits
+with 1 if anything was wrong.
 """
 
 from __future__ import annotations
@@ -40,18 +42,21 @@ from bench._close_cases import (
     UNSEEN_S,
     Backend,
     Case,
+    FailingSink,
     Row,
     Transport,
     cancelled_by,
     on_asyncio,
     read_cancelled,
 )
+from bench._close_frameworks import framework_rows
 from bench._close_races import raced
 from bench._close_sdks import SDKS, Sdk
 from bench._quiet import quiet
+from bench.frameworks.base import frameworks
 from monitor.chunks import Chunk
 from monitor.detectors import NOTHING
-from monitor.events import Event, FirstChunk, RunStarted, RunTerminated, StopDecided, TurnEnded
+from monitor.events import FirstChunk, RunStarted, RunTerminated, StopDecided, TurnEnded
 from monitor.reasons import TerminateReason
 from monitor.testing._server import LocalServer
 from monitor.verdicts import Detection
@@ -70,18 +75,6 @@ _console = Console(width=150)
 
 
 # --- the endings
-
-
-class _FailingSink:
-    """Crashes at one kind of event."""
-
-    def __init__(self, kind: type[Event]) -> None:
-        self._kind = kind
-
-    def emit(self, event: Event) -> None:
-        """Crash, if it is time."""
-        if isinstance(event, self._kind):
-            raise RuntimeError("the sink crashes")
 
 
 class _CrashingDetector:
@@ -263,7 +256,7 @@ class Endings:
     async def sink_crash(self, case: Case) -> None:
         """A sink raises, at another event every time, which ends nothing; a detection does."""
         kinds = (RunStarted, FirstChunk, StopDecided, TurnEnded, RunTerminated)
-        failing = _FailingSink(kinds[len(self.server.requests) // 2 % len(kinds)])  # two requests a run
+        failing = FailingSink(kinds[len(self.server.requests) // 2 % len(kinds)])  # two requests a run
         async with case.watch(self._ask("chants"), sinks=[failing]) as watched:
             await case.read(watched)
 
@@ -427,7 +420,7 @@ def _p99(values: Sequence[float]) -> float:
     return sorted(values)[max(0, -(-99 * len(values) // 100) - 1)]
 
 
-def _print_endings(rows: Sequence[Row]) -> None:
+def _print_endings(rows: Sequence[Row], title: str) -> None:
     table = Table(
         "ending",
         "SDK",
@@ -437,7 +430,7 @@ def _print_endings(rows: Sequence[Row]) -> None:
         "p50 ms",
         "p99 ms",
         "usable",
-        title="Endings: from the decision to the server's view",
+        title=f"{title}: from the decision to the server's view",
     )
     for row in rows:
         times = (f"{median(row.ms):.2f}", f"{_p99(row.ms):.2f}") if row.ms else ("never", "never")
@@ -485,19 +478,27 @@ class Results:
     endings: list[Row] = field(default_factory=list)
     floods: list[Flood] = field(default_factory=list)
     races: list[Row] = field(default_factory=list)
+    frameworks: list[Row] = field(default_factory=list)
 
     def goals(self) -> list[dict[str, Any]]:
         """What was promised, and what came of it."""
-        late = max((_p99(row.ms) for row in self.endings if row.ms), default=0.0)
-        goals = [
-            ("endings that went wrong", sum(row.wrong for row in self.endings), 0),
-            ("worst p99 from decision to server, ms", round(late, 3), GOAL_MS),
-            ("floods that went wrong", sum(bool(flood.wrong) for flood in self.floods), 0),
-            ("races and hard sources that went wrong", sum(row.wrong for row in self.races), 0),
-        ]
-        return [
-            {"goal": name, "value": value, "limit": limit, "passed": value <= limit} for name, value, limit in goals
-        ]
+        return _judged(
+            [
+                ("endings that went wrong", sum(row.wrong for row in self.endings), 0),
+                ("worst p99 from decision to server, ms", _latest(self.endings), GOAL_MS),
+                ("floods that went wrong", sum(bool(flood.wrong) for flood in self.floods), 0),
+                ("races and hard sources that went wrong", sum(row.wrong for row in self.races), 0),
+            ]
+        )
+
+    def framework_goals(self) -> list[dict[str, Any]]:
+        """The same for the endings inside frameworks."""
+        return _judged(
+            [
+                ("endings inside frameworks that went wrong", sum(row.wrong for row in self.frameworks), 0),
+                ("worst p99 from decision to server inside frameworks, ms", _latest(self.frameworks), GOAL_MS),
+            ]
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
@@ -508,6 +509,24 @@ class Results:
             "races": [_row_to_dict(row) for row in self.races],
             "goals": self.goals(),
         }
+
+    def frameworks_dict(self) -> dict[str, Any]:
+        """The endings inside frameworks, as JSON."""
+        rows = [framework for framework in frameworks().values() if framework is not None]
+        return {
+            "packages": {name: version(name) for row in rows for name in row.packages},
+            "frameworks": sorted({row.sdk for row in self.frameworks if row.sdk}),
+            "endings": [_row_to_dict(row) for row in self.frameworks],
+            "goals": self.framework_goals(),
+        }
+
+
+def _latest(rows: Sequence[Row]) -> float:
+    return round(max((_p99(row.ms) for row in rows if row.ms), default=0.0), 3)
+
+
+def _judged(goals: Sequence[tuple[str, float, float]]) -> list[dict[str, Any]]:
+    return [{"goal": name, "value": value, "limit": limit, "passed": value <= limit} for name, value, limit in goals]
 
 
 def _row_to_dict(row: Row) -> dict[str, Any]:
@@ -529,7 +548,7 @@ def _row_to_dict(row: Row) -> dict[str, Any]:
 
 
 def measure(*, runs: int, floods: int, races: int) -> Results:
-    """All of it. `runs`, `floods`, `races`: how often each."""
+    """All but the frameworks. `runs`, `floods`, `races`: how often each."""
     results = Results()
     for sdk in SDKS:
         with quiet("monitor.sinks", "trio.async_generator_errors"), sdk.serve() as server:
@@ -547,10 +566,14 @@ def measure(*, runs: int, floods: int, races: int) -> Results:
 
 def show(results: Results) -> None:
     """As tables."""
-    _print_endings(results.endings)
-    _print_floods(results.floods)
-    _print_races(results.races)
-    for goal in results.goals():
+    if results.frameworks:
+        _print_endings(results.frameworks, "Endings inside frameworks")
+    if results.endings:
+        _print_endings(results.endings, "Endings")
+        _print_floods(results.floods)
+        _print_races(results.races)
+    inside = results.framework_goals() if results.frameworks else []
+    for goal in (*inside, *(results.goals() if results.endings else ())):
         _console.print(
             f"{'PASS' if goal['passed'] else 'FAIL'}  {goal['goal']}: {goal['value']} (at most {goal['limit']})"
         )
@@ -563,13 +586,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--runs", type=int, help=f"of every ending on every transport; {RUNS} if not given")
     parser.add_argument("--quick", action="store_true", help="two of each, to see that it works; writes nothing")
+    parser.add_argument("--frameworks", action="store_true", help="only the endings inside agent frameworks")
+    parser.add_argument("--also", metavar="PYTHON", action="append", default=[], help="of another environment")
     options = parser.parse_args(arguments)
-    runs = options.runs or (2 if options.quick else RUNS)
-    results = measure(runs=runs, floods=1 if options.quick else 5, races=runs if options.quick else 5 * runs)
+    runs, alone = options.runs or (2 if options.quick else RUNS), options.frameworks
+    races = runs if options.quick else 5 * runs
+    floods = 1 if options.quick else 5
+    results = Results() if alone else measure(runs=runs, floods=floods, races=races)
+    results.frameworks = framework_rows(runs, options.also)
     show(results)
+    goals = [*results.framework_goals(), *([] if alone else results.goals())]
     if not options.quick:
-        _report.write("close", results.to_dict())
-    return 0 if all(goal["passed"] for goal in results.goals()) else 1
+        _report.write("close_frameworks", results.frameworks_dict())
+        if not alone:
+            _report.write("close", results.to_dict())
+    return 0 if all(goal["passed"] for goal in goals) else 1
 
 
 if __name__ == "__main__":

@@ -7,7 +7,8 @@ Every run of `fixtures/transcripts` is fed to the default detectors through the 
 live ones, its text cut in several ways. Two rows: `stops` counts what ends a run (a sure loop),
 `nudges` the first finding of any kind, which the ladder answers with a nudge. Then come texts and
 sequences of calls of kinds that no recorded run holds, made from seeds (`bench.kinds`,
-`bench.call_kinds`), and loops with structure (`bench.structure`).
+`bench.call_kinds`), loops with structure (`bench.structure`), and the answers of a real small model
+that `make live` has recorded (`bench.live`).
 
 How it is counted (the same for the other systems, whose rows are cited and not run again):
 
@@ -35,7 +36,7 @@ from typing import Any, TypeAlias
 from rich.console import Console
 from rich.table import Table
 
-from bench import _call_quality, _report, kinds, saved, structure
+from bench import _call_quality, _live_fixture, _report, kinds, saved, structure
 from monitor.chunks import TextDelta, ToolResult, TurnFinished
 from monitor.core.run import RunCore
 from monitor.detectors import default_detectors
@@ -81,6 +82,7 @@ WORDS = re.compile(r"\s?[A-Za-z]{1,8}|\d{1,3}|\s+|[^\sA-Za-z\d]")
 CUTS = ("4 chars", "16 chars", "64 chars", "4096 chars", "words", "1 char", "random 1", "random 2", "random 3")
 SHOWN = ("4 chars", "16 chars", "64 chars", "4096 chars", "words")
 LEVELS = ("stops", "nudges")
+QUICK_LIVE = 8
 
 Line: TypeAlias = tuple[str, Sequence[str]]
 
@@ -299,6 +301,7 @@ class Results:
     structured: Sequence[structure.Part] = ()
     saved: Sequence[saved.Row] = ()
     """Tokens saved at a promised line, beside other systems."""
+    live: _live_fixture.Recorded | None = None
 
     def goals(self) -> list[dict[str, Any]]:
         """What was promised for calls and for every verdict, and what came of it."""
@@ -320,6 +323,7 @@ class Results:
             *(self.made.goals() if self.made else ()),
             *(self.made_calls.goals() if self.made_calls else ()),
             *(goal for part in self.structured for goal in part.goals()),
+            *(self.live.goals() if self.live else ()),
         ]
         return [
             {
@@ -358,6 +362,7 @@ class Results:
             "call_kinds": self.made_calls.to_dict() if self.made_calls else None,
             "structured": [part.to_dict() for part in self.structured],
             "saved": saved.to_dict(self.saved),
+            "live": self.live.to_dict() if self.live else None,
             "goals": self.goals(),
         }
 
@@ -422,6 +427,8 @@ def show(results: Results, *, explain: bool = False) -> None:
         structure.show(console, results.structured, explain=explain)
     if results.saved:
         saved.show(console, results.saved)
+    if results.live:
+        _live_fixture.show(console, results.live, explain=explain)
     for level in LEVELS if explain else ():
         for line in next(iter(results.rows[level].values())).odd:
             console.print(f"{level}: {line}", markup=False, highlight=False)
@@ -474,6 +481,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results.made_calls = _call_quality.measure(2 if options.quick else _call_quality.SEEDS)
     results.structured = structure.measure(1 if options.quick else structure.SEEDS)
     results.saved = saved.measure(saved.read(every=saved.QUICK_EVERY if options.quick else 1))
+    results.live = _live_fixture.measure(_live_fixture.read(), every=QUICK_LIVE if options.quick else 1)
     show(results, explain=options.explain)
     if not options.quick:
         _report.write("quality", results.to_dict())

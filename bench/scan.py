@@ -1,10 +1,11 @@
 """`agent-monitor scan` over a disk: files and megabytes a second, the speed-up of a second core,
-and whether the memory grows.
+and whether the memory grows. And `agent-monitor hook` on a session that grew by one record.
 
-    python -m bench.scan                 10,000 files, 2 GB
-    python -m bench.scan --files 500     a twentieth of it
+    python -m bench.scan                                  10,000 files, 2 GB
+    python -m bench.scan --files 500 --gigabytes 0.1      a twentieth of it
 
-The files are the samples of `fixtures/readers`, repeated. One large file is made of one sample.
+The files are the samples of `fixtures/readers`, repeated. One large file is made of one sample. All
+figures are of one run. Run it on a quiet machine.
 """
 
 from __future__ import annotations
@@ -14,19 +15,23 @@ import gzip
 import json
 import os
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from bench._report import write
 
 SAMPLES = Path(__file__).parents[1] / "fixtures" / "readers"
 FILES = 10_000
-BYTES_A_FILE = 200_000
-"""10,000 such files are 2 GB."""
+GIGABYTES = 2.0
+HOOK_MEGABYTES = 100
+HOOK_TIMES = 7
 KINDS = ("claude-code", "codex", "copilot-cli", "pi", "gemini-cli", "opencode", "swe-agent", "openhands")
 
 
@@ -60,13 +65,13 @@ def samples() -> list[tuple[str, bytes]]:
     return found
 
 
-def fill(folder: Path, files: int) -> float:
-    """Write `files` files of about `BYTES_A_FILE` on average. Answers their megabytes."""
+def fill(folder: Path, files: int, bytes_a_file: float) -> float:
+    """Write `files` files of about `bytes_a_file` on average. Answers their megabytes."""
     given = samples()
     written = 0
     for number in range(files):
         name, data = given[number % len(given)]
-        times = max(1, round(BYTES_A_FILE / len(data))) if name.endswith(".jsonl") else 1
+        times = max(1, round(bytes_a_file / len(data))) if name.endswith(".jsonl") else 1
         place = folder / f"{number // 1000:03}" / f"{number:06}-{name}"
         place.parent.mkdir(exist_ok=True)
         place.write_bytes(data * times)
@@ -101,20 +106,86 @@ def scan(what: str, folder: Path, files: int, megabytes: float, cores: int) -> R
     return Row(what, files, megabytes, cores, seconds, peak, counted["runs"], counted["loops"])
 
 
+@dataclass
+class Hooked:
+    """How long an agent waits for a hook, which is a process of its own."""
+
+    megabytes: float
+    first_s: float
+    """The first answer: the session is read from its start."""
+    seconds: float
+    """The median of the later ones, each after one more record."""
+    cpu_s: float
+    bare_s: float
+    """The same process without a session, so what it takes to start."""
+
+
+def hook(folder: Path, megabytes: float) -> Hooked:
+    """Ask the hook about a session that grows."""
+    sample = SAMPLES / "claude-code" / "entire-8e0a64736bc7-0.jsonl.gz"
+    records = [json.loads(line) for line in gzip.decompress(sample.read_bytes()).splitlines()]
+    session = folder / "session.jsonl"
+    size = number = 0
+    with session.open("w") as file:
+        while size < megabytes * 1e6:
+            number += 1
+            for record in records:
+                size += file.write(_another(record, number))
+    event = {"hook_event_name": "PreToolUse", "transcript_path": str(session), "tool_name": "Bash"}
+    first, _ = _answer(folder, event)
+    bare = [_answer(folder, {})[0] for _ in range(HOOK_TIMES)]
+    later: list[tuple[float, float]] = []
+    for more in range(HOOK_TIMES):
+        with session.open("a") as file:
+            file.write(_another(records[-1], number + more + 1))
+        later.append(_answer(folder, event))
+    seconds, cpu = (statistics.median(column) for column in zip(*later, strict=True))
+    return Hooked(size / 1e6, first, seconds, cpu, statistics.median(bare))
+
+
+def _another(record: dict[str, Any], number: int) -> str:
+    """The record with ids of its own, as a line."""
+    copy = {**record, **{key: f"{record[key]}-{number}" for key in ("uuid", "parentUuid") if record.get(key)}}
+    message = record.get("message")
+    if isinstance(message, dict) and message.get("id"):
+        copy["message"] = {**message, "id": f"{message['id']}-{number}"}
+    return f"{json.dumps(copy)}\n"
+
+
+def _answer(folder: Path, event: Mapping[str, Any]) -> tuple[float, float]:
+    """The seconds of one answer, and those of the processor."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    began = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-m", "monitor.cli", "hook", "claude-code", "--on-loop", "deny"],
+        input=json.dumps(event).encode(),
+        stdout=subprocess.PIPE,
+        check=True,
+        env={**os.environ, "XDG_CACHE_HOME": str(folder / "cache")},
+    )
+    seconds = time.perf_counter() - began
+    assert json.loads(done.stdout) is not None
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
 def main() -> None:
     """Measure, print the table, write the numbers."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--files", type=int, default=FILES, help="how many files; 10,000 are 2 GB")
-    files = parser.parse_args().files
+    parser.add_argument("--files", type=int, default=FILES, help="how many files")
+    parser.add_argument("--gigabytes", type=float, default=GIGABYTES, help="of how many bytes in all")
+    options = parser.parse_args()
+    files, each = options.files, options.gigabytes * 1e9 / options.files
     rows: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="agent-monitor-bench-") as place:
         small, one, many = (Path(place, name) for name in ("small", "one", "many"))
         for folder in (small, one, many):
             folder.mkdir()
         for what, folder, share in (("a tenth of one large file", small, 0.1), ("one large file", one, 1.0)):
-            size = large(folder, share * files * BYTES_A_FILE / 1e6 / 4)
+            size = large(folder, share * options.gigabytes * 1e3 / 4)
             rows.append(scan(what, folder, 1, size, 1))
-        size = fill(many, files)
+        hooked = hook(Path(place), min(HOOK_MEGABYTES, options.gigabytes * 1e3 / 4))
+        size = fill(many, files, each)
         cores = len(os.sched_getaffinity(0))
         rows += [scan("many files", many, files, size, number) for number in sorted({1, cores})]
     print(f"{'what':28}  files     MB cores       s  files/s   MB/s  peak MB   runs")
@@ -124,7 +195,11 @@ def main() -> None:
             f" {row.files / row.seconds:8,.1f} {row.speed:6.1f} {row.peak_megabytes:8,.0f} {row.runs:6,}"
         )
     print(f"speed-up on {rows[-1].cores} cores: {rows[-2].seconds / rows[-1].seconds:.2f}")
-    write("scan", {"rows": [asdict(row) for row in rows]})
+    print(
+        f"hook on a session of {hooked.megabytes:.0f} MB: {hooked.first_s:.2f} s at first, {hooked.seconds:.2f} s after"
+        f" one more record ({hooked.cpu_s:.2f} s of a core); a process without a session {hooked.bare_s:.2f} s"
+    )
+    write("scan", {"rows": [asdict(row) for row in rows], "hook": asdict(hooked)})
 
 
 if __name__ == "__main__":

@@ -46,7 +46,6 @@ from monitor.detectors import (
 )
 from monitor.errors import ConfigError, MonitorError, ToolError
 from monitor.goal.plan import Plan
-from monitor.harness.guard import Guard, watch
 from monitor.messages import AssistantMessage, Media, Text, UserMessage
 from monitor.models import Retries
 from monitor.outcome import Outcome, RunFailed, Turn
@@ -89,6 +88,7 @@ if TYPE_CHECKING:
     from monitor import view as view
     from monitor.adapters.models import model
     from monitor.harness.compaction import Compaction
+    from monitor.harness.guard import Guard, watch
     from monitor.harness.replay import Replay, replay
     from monitor.harness.run import Run
     from monitor.harness.supervisor import Supervisor
@@ -208,6 +208,7 @@ _ROOMS = (
 _LATER = {
     "Compaction": "monitor.harness.compaction",
     "DoneJudge": "monitor.judges",
+    "Guard": "monitor.harness.guard",
     "JsonlSink": "monitor.sinks",
     "LogSink": "monitor.sinks",
     "LoopJudge": "monitor.judges",
@@ -219,6 +220,7 @@ _LATER = {
     "model": "monitor.adapters.models",
     "replay": "monitor.harness.replay",
     "tool": "monitor.tools",
+    "watch": "monitor.harness.guard",
 }
 """Names that many programs do not need: loaded at first use."""
 

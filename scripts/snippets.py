@@ -14,7 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 
-_BLOCK = re.compile(r"(<!-- needs a key -->\n)?```python\n(.*?)```", re.DOTALL)
+_BLOCK = re.compile(r"(?:<!-- needs (a key|[\w.]+) -->\n)?```python\n(.*?)```", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,9 @@ class Snippet:
     code: str
     needs_key: bool
     """Whether the page says that it talks to a real service; then no test runs it."""
+    module: str | None = None
+    """What the page says must be installed, if that is not part of every environment of the tests.
+    """
 
     @property
     def name(self) -> str:
@@ -38,7 +41,13 @@ def snippets(page: Path) -> list[Snippet]:
     """The Python blocks of a page, in order."""
     text = page.read_text(encoding="utf-8")
     return [
-        Snippet(page, text.count("\n", 0, match.start(2)) + 1, match.group(2), bool(match.group(1)))
+        Snippet(
+            page,
+            text.count("\n", 0, match.start(2)) + 1,
+            match.group(2),
+            needs_key=match.group(1) == "a key",
+            module=match.group(1) if match.group(1) != "a key" else None,
+        )
         for match in _BLOCK.finditer(text)
     ]
 

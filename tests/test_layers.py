@@ -41,14 +41,17 @@ ONLY_IN = {
     "asyncio": ("harness.streams", "tools.background", "testing"),  # local servers run a loop of their own in a thread
     "trio": ("harness.streams", "tools.background"),
     "sniffio": ("harness.streams",),
-    "google": ("adapters", "cli"),  # the demo is a client of the SDK
+    "google": ("adapters", "cli", "integrations.adk"),  # the demo is a client of the SDK
     "openai": ("adapters", "integrations.openai_agents"),
     "anthropic": ("adapters",),
     "agents": ("integrations.openai_agents",),
+    "autogen_agentchat": ("integrations.autogen",),
+    "autogen_core": ("integrations.autogen",),
     "langchain": ("integrations.langchain",),
     "langchain_core": ("integrations.langchain",),
     "litellm": ("integrations.litellm",),
     "pydantic_ai": ("integrations.pydantic_ai", "integrations.pydantic_ai_conversations"),
+    "strands": ("integrations.strands",),
     "mcp": ("tools.mcp_connection",),
 }
 

@@ -44,6 +44,11 @@ def identity(text: str) -> str:
     return xxhash.xxh3_64_hexdigest(text.encode("utf-8", "surrogatepass"))
 
 
+def fingerprint(data: bytes) -> str:
+    """xxh3-128 of `data` as 32 hexadecimal digits."""
+    return xxhash.xxh3_128_hexdigest(data)
+
+
 def chained(before: int, text: str) -> int:
     """xxh3-64 of `text` and of what came before it, whose hash is `before`; 0: nothing did."""
     return xxhash.xxh3_64_intdigest(text.encode("utf-8", "surrogatepass"), before)

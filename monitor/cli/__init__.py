@@ -16,6 +16,8 @@ UNREAD = 141
 
 def main() -> None:
     """Run the command with the arguments of this process, and exit."""
+    if sys.argv[1:2] == ["hook"] and _answered(sys.argv[2:]):
+        return
     try:
         from monitor.cli import _process  # noqa: PLC0415 - may be missing, which is said below
         from monitor.cli._app import app  # noqa: PLC0415 - the same
@@ -31,3 +33,15 @@ def main() -> None:
         _process.run(app)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+
+
+def _answered(arguments: list[str]) -> bool:
+    """Answer a coding agent, without the libraries of the other commands: it waits for the answer.
+    False: the command line is not the one that an agent has.
+    """
+    from monitor.cli.hooks.answer import Asked  # noqa: PLC0415 - only this command needs it
+
+    asked = Asked.of(arguments)
+    if asked is not None:
+        asked.answer()
+    return asked is not None

@@ -16,6 +16,7 @@ from typing import Any, get_args
 import monitor
 from monitor.cli._clients import Closing, client_for
 from monitor.cli._load import load
+from monitor.cli._replay import REPLAY, replay_of
 from monitor.conditions import Condition
 from monitor.errors import ConfigError
 from monitor.settings import Settings, parse_setting
@@ -65,7 +66,11 @@ def model_of(
         )
     made = client_for(name, base_url, keyless=keyless)
     try:
-        model = monitor.model(name, client=made[0] if made is not None else None)
+        model = (
+            replay_of(name)
+            if name.startswith(REPLAY)
+            else monitor.model(name, client=made[0] if made is not None else None)
+        )
     except OSError as error:
         raise ConfigError(f"--model {name}: {error.strerror or error}") from None
     close: Closing = made[1] if made is not None else getattr(model, "aclose", nothing_to_close)

@@ -19,16 +19,16 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 from monitor.cli import _view
 from monitor.cli._report import Report
-from monitor.cli._survey import Chosen, complain_of, size_of, surveyed_files
-from monitor.cli._tools import OWN_FORMATS, count
-from monitor.cli._unread import complain_of as complain_of_own
+from monitor.cli._survey import Chosen, complain_of, size_of, strange, surveyed_files
+from monitor.cli._tools import count
 from monitor.errors import ConfigError
 from monitor.outcome import RunFailed
-from monitor.transcripts import Corpus, RecordedRun
+from monitor.transcripts import RecordedRun
 from monitor.transcripts.entries import ReadReport, collected
 from monitor.transcripts.places import files, known_places, sources_of
 from monitor.transcripts.readers import READERS, reader_of
 from monitor.transcripts.scan import Amount, ScanResult
+from monitor.transcripts.source import Source
 from monitor.transcripts.survey import SurveyedFile, SurveyedRun, surveyed
 
 STDIN: Final = "-"
@@ -183,7 +183,6 @@ class Reading:
         self._by_judge = by_judge
         self._strangers = 0
         self._copied = self._repeated = 0
-        self._own: tuple[Corpus, str, int] | None = None
         self._silent: list[tuple[str, str]] = []
         self._silent_runs = 0
         """The number of runs in which a model says and does nothing. Many sessions on a disk have
@@ -197,19 +196,19 @@ class Reading:
         paths = self._inputs.paths
         found = (self._asked(path) for path in paths) if self._by_judge else surveyed_files(paths, self._given)
         for path, transcripts in zip(paths, found, strict=True):
-            for transcript in transcripts:
-                yield from self._runs(path, transcript, report)
+            runs = [run for transcript in transcripts for run in self._runs(path, transcript, report)]
             self.read += 1
             self.done_bytes += size_of(path)
+            yield from runs
 
     def _runs(self, path: Path, found: SurveyedFile, report: Report) -> Iterator[SurveyedRun]:
         name = self._inputs.names.get(path, found.file)
-        own = found.format in OWN_FORMATS and self._given.watcher is None
-        if own or (found.format is None and path in self._inputs.named and not found.error):
-            yield from filter(self._wanted.wants, self._own_runs(path, name, report))
-            return
         if found.format is None and not found.error:
-            self._strangers += 1
+            if path in self._inputs.named:
+                report.bad += 1
+                _view.complain(self._complaints, f"{name}: {strange(Source.of_path(path))}")
+            else:
+                self._strangers += 1
             return
         report.bad += complain_of(self._complaints, replace(found, file=name))
         self._copied += found.report.copied
@@ -221,39 +220,13 @@ class Reading:
         for run in looked_at:
             yield replace(run, file=name)
 
-    def _own_runs(self, path: Path, name: str, report: Report) -> Iterator[SurveyedRun]:
-        """The runs of a file of the project's own formats, or of a file of an unknown format."""
-        corpus, silent, runs = Corpus(path), list[str](), 0
-        self._own = (corpus, name, 0)
-        try:
-            for run in corpus:
-                runs += 1
-                self._own = (corpus, name, runs)
-                try:
-                    result = surveyed(name, self._examine(run))
-                except RunFailed as error:
-                    report.bad += 1
-                    _view.complain(self._complaints, f"{name}: run {run.id}: {error}")
-                else:
-                    if result.total == Amount():
-                        silent.append(run.id)
-                        self._silent.append((name, run.id))
-                    yield result
-        except OSError as error:
-            self._own = None
-            report.bad += 1
-            _view.complain(self._complaints, f"agent-monitor: cannot read {name}: {error.strerror or error}")
-            return
-        self._own = None
-        report.bad += complain_of_own(self._complaints, corpus, name, runs)
-
     def _asked(self, path: Path) -> list[SurveyedFile]:
         """The transcripts of a file, where a judge is asked. A judge has to see each run whole."""
         found: list[SurveyedFile] = []
         for source in sources_of(path):
             reader, report = reader_of(source), ReadReport()
             runs: list[SurveyedRun] = []
-            if reader is not None and reader.format not in OWN_FORMATS:
+            if reader is not None:
                 for run, ended in collected(reader.read(source, report)):
                     try:
                         seen = surveyed(source.name, self._examine(run))
@@ -265,10 +238,7 @@ class Reading:
         return found
 
     def complain(self, report: Report, *, whole: bool) -> None:
-        """Report unreadable files and lines. `whole`: everything was read to its end."""
-        if self._own is not None:  # it was left in its middle
-            corpus, name, runs = self._own
-            report.bad += complain_of_own(self._complaints, corpus, name, runs, whole=False)
+        """Report runs in which there is nothing to look at. `whole`: all was read to its end."""
         by_file: dict[str, list[str]] = {}
         for name, run in self._silent:
             by_file.setdefault(name, []).append(run)

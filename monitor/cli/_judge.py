@@ -17,7 +17,9 @@ from rich.console import Console
 
 from monitor.adapters.models import model as model_of
 from monitor.cli import _view
-from monitor.cli._reply_cache import ReplyCache, default_cache
+from monitor.cli._caches import cache_folder
+from monitor.cli._replay import REPLAY, replay_of
+from monitor.cli._reply_cache import ReplyCache
 from monitor.cli._tools import count
 from monitor.errors import ConfigError, describe
 from monitor.harness.checks import CLOSE_GRACE_S
@@ -46,7 +48,6 @@ CacheOption: TypeAlias = Annotated[
     typer.Option("--judge-cache", metavar="DIR", help="Where answers are kept, so that each is paid for once."),
 ]
 
-REPLAY = "replay:"
 REASONS_SHOWN = 5
 
 
@@ -153,12 +154,12 @@ def offline_judge(
     with ExitStack() as stack:
         portal = stack.enter_context(start_blocking_portal())
         stack.callback(_close, portal, models)
-        yield OfflineJudge(judge, portal, ReplyCache(cache or default_cache()))
+        yield OfflineJudge(judge, portal, ReplyCache(cache or cache_folder("judge")))
 
 
 def _model(name: str) -> Model:
     try:
-        return model_of(name)
+        return replay_of(name) if name.startswith(REPLAY) else model_of(name)
     except OSError as error:
         raise ConfigError(f"{name}: {error.strerror or error}") from None
 

@@ -16,12 +16,6 @@ from monitor._util.hashing import canonical_json
 from monitor.models import Model, ModelRequest
 
 
-def default_cache() -> Path:
-    """Where caches belong on this machine."""
-    given = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA")
-    return (Path(given) if given else Path.home() / ".cache") / "agent-monitor" / "judge"
-
-
 class ReplyCache:
     """The answers in `folder`, which is made with the first answer. An unreadable answer counts as
     missing.

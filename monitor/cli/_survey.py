@@ -2,55 +2,64 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache
 from pathlib import Path
 from typing import Final
 
 from rich.console import Console
 
 from monitor.cli import _view
-from monitor.cli._settings import settings_of
-from monitor.cli._tools import OWN_FORMATS, count
-from monitor.cli._unread import SHOWN
-from monitor.transcripts.entries import Began
+from monitor.cli._tools import count
+from monitor.settings import Settings
+from monitor.transcripts.entries import Began, ReadReport
 from monitor.transcripts.kinds import HEAD_BYTES, kind_of
 from monitor.transcripts.places import sources_of
 from monitor.transcripts.scan import RunScanner
 from monitor.transcripts.source import Source
-from monitor.transcripts.survey import SurveyedFile, Watcher, survey_file
+from monitor.transcripts.survey import SurveyedFile, Watched, Watcher, survey_file
 
 PAYS_BYTES: Final = 8 * 1024 * 1024
 """With fewer bytes a second process takes more time than it saves: it has to import the library."""
 
 
+SHOWN: Final = 3
+"""How many lines of a file are named. If a file is not understood, mostly all lines have the same
+fault.
+"""
+
+
 @dataclass(slots=True, frozen=True)
 class Chosen:
-    """The settings of the command line, which each process reads anew."""
+    """The settings of a scan, in a form that another process can be given."""
 
-    config: Path | None
-    detectors: str | None
-    settings: tuple[str, ...]
-    policy: str | None
+    settings: str
+    """As JSON."""
     watcher: Callable[[Began, RunScanner], Watcher] | None = None
-    """Who watches a run, in place of the usual one, in the project's own formats as well."""
+    """Who watches a run, in place of the usual one."""
+
+    @classmethod
+    def of(cls, settings: Settings, watcher: Callable[[Began, RunScanner], Watcher] | None = None) -> Chosen:
+        """`settings`, as they were read from the file and the command line."""
+        return cls(json.dumps(settings.settings), watcher)
 
     def examine(self, path: Path) -> list[SurveyedFile]:
         """The transcripts in one file, read and watched."""
-        chosen = settings_of(self.config, self.detectors, self.settings, self.policy)
-        examine = partial(
-            survey_file,
-            detectors=chosen.detectors,
-            policy=chosen.policy,
-            without=() if self.watcher else OWN_FORMATS,
-            watcher=self.watcher or Watcher,
-        )
-        return [examine(source) for source in sources_of(path)]
+        chosen = _settings(self.settings)
+        watched = Watched(chosen.detectors, chosen.policy, self.watcher or Watcher)
+        return [survey_file(source, watched=watched) for source in sources_of(path)]
+
+
+@cache
+def _settings(text: str) -> Settings:
+    """Made once in each process, and not for each file."""
+    return Settings(json.loads(text))
 
 
 def surveyed_files(paths: Sequence[Path], chosen: Chosen) -> Iterator[list[SurveyedFile]]:
@@ -90,25 +99,32 @@ def complain_of(console: Console, found: SurveyedFile) -> int:
     if found.error:
         _view.complain(console, f"agent-monitor: cannot read {found.file}: {found.error}")
         return 1
-    report = found.report
+    bad = complain_of_report(console, found.file, found.report)
+    crashed = [run for run in found.runs if run.failed]
+    for run in crashed:
+        _view.complain(console, f"{found.file}: run {run.id}: {run.failed}")
+    return bad + len(crashed)
+
+
+def complain_of_report(console: Console, name: str, report: ReadReport) -> int:
+    """Report the unreadable parts that a reader noted. Returns how many there are."""
     for line, why in report.first_bad[:SHOWN]:
-        _view.complain(console, f"{found.file}:{line}: {why}")
+        _view.complain(console, f"{name}:{line}: {why}")
     if (more := report.bad - SHOWN) > 0:
-        _view.complain(console, f"{found.file}: and {count(more, 'more line')} could not be read")
+        _view.complain(console, f"{name}: and {count(more, 'more line')} could not be read")
     if report.unknown:
         kinds = ", ".join(sorted(report.unknown)[:SHOWN])
         _view.complain(
             console,
-            f"{found.file}: {count(sum(report.unknown.values()), 'record')} of unknown types left out: {kinds}",
+            f"{name}: {count(sum(report.unknown.values()), 'record')} of unknown types left out: {kinds}",
             style="yellow",
         )
-    crashed = [run for run in found.runs if run.failed]
-    for run in crashed:
-        _view.complain(console, f"{found.file}: run {run.id}: {run.failed}")
-    return report.bad + len(crashed)
+    return report.bad
 
 
 def strange(source: Source) -> str:
     """The kind of a file that no reader knows, for the message that refuses it."""
+    if not source.head.strip():
+        return "it is empty"
     kind = kind_of(source.head[:HEAD_BYTES])
     return f"it is {kind}" if kind else "it is no transcript of a known format"

@@ -24,6 +24,7 @@ OWN_FORMATS: Final = frozenset({"runs", "events"})
 PROJECTS_SHOWN: Final = 12
 LOOPS_SHOWN: Final = 10
 NAME_CHARS: Final = 40
+CENT: Final = 0.01
 
 
 @dataclass(slots=True)
@@ -88,12 +89,14 @@ class Tools:
             console.print(
                 Text(f"{count(len(ordered) - LOOPS_SHOWN, 'more run')} with a loop: --json names all.", "dim")
             )
+        if ordered:
+            console.print()
         self._show_table(console)
 
     def _show_table(self, console: Console) -> None:
         order = sorted(self.by_project.items(), key=lambda one: (-one[1].loops, -one[1].saved_tokens, -one[1].runs))
         shown, others = order[:PROJECTS_SHOWN], order[PROJECTS_SHOWN:]
-        priced = any(counted.has_usd for counted in self.by_project.values())
+        priced = any(counted.saved_usd >= CENT for counted in self.by_project.values())
         rows = [(*_named(kind, project), *_numbers(counted, priced=priced)) for (kind, project), counted in shown]
         if others:
             rows.append((f"{len(others)} more", "", *_numbers(_sum(counted for _, counted in others), priced=priced)))

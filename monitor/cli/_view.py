@@ -13,16 +13,15 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
-from unicodedata import category
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
+from monitor._util.terminal import on_one_line, printable, printable_json
 from monitor.cli import INTERRUPTED
 from monitor.errors import MonitorError
 from monitor.view.terminal import (
-    OBEYED,
     PLAIN_COLUMNS,
     LiveText,
     SafeConsole,
@@ -30,8 +29,6 @@ from monitor.view.terminal import (
     columns,
     heading,
     is_unbounded,
-    on_one_line,
-    printable,
     said_by_user,
     shortened,
 )
@@ -93,7 +90,7 @@ def write(text: str) -> None:
 def write_json(data: Any, *, indent: int | None = None) -> None:
     """JSON on stdout. `data`: also JSON that is written already, on one line."""
     text = data if isinstance(data, str) else json.dumps(data, indent=indent)
-    _written(sys.stdout, f"{_ascii(text)}\n")
+    _written(sys.stdout, f"{printable_json(text)}\n")
 
 
 def complain(console: Console, text: str, *, style: str = "red") -> None:
@@ -156,14 +153,3 @@ def tidy_exit() -> Iterator[None]:
 BAD_USE = 2
 _NO_PLACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG})
 """Errors of a file behind stdout that can take no more data."""
-
-
-def _ascii(text: str) -> str:
-    """The same JSON with control characters as escapes. They stand only inside strings."""
-    return text if text.isprintable() else "".join(map(_in_json, text))
-
-
-def _in_json(char: str) -> str:
-    if char == "\x7f":
-        return "\\u007f"  # the one control character that JSON writes as it is
-    return json.dumps(char)[1:-1] if char != "\n" and category(char) in OBEYED else char

@@ -120,7 +120,7 @@ def calibrate(
         base = settings_of(config, detectors, settings, policy)
         levels = levels_of(base)
         watcher = Levels(tuple(json.dumps(level) for level in levels)).watcher
-        given = Chosen(config, detectors, tuple(settings or ()), policy, watcher)
+        given = Chosen.of(base, watcher)
         runs, report, wanted = _Runs(), Report(), Wanted(only, project, since_when(since))
         with inputs_of(paths, complaints, wanted) as inputs:
             report.bad += inputs.missing

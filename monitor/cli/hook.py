@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import shlex
-import sys
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated
 
 import typer
 
 from monitor.cli import _view
 from monitor.cli._settings import ConfigOption, DetectorsOption, SetOption, settings_of
 from monitor.cli.hooks import HOOKS
+from monitor.cli.hooks.answer import Asked
 from monitor.cli.hooks.base import DEEDS, Deed
-from monitor.errors import MonitorError
-from monitor.policy import ObserveOnly
-from monitor.settings import Settings, known_name
-from monitor.transcripts.scan import Finding
-from monitor.transcripts.source import Source
-from monitor.transcripts.survey import SurveyedRun, survey
-
-MOST_ASKED: Final = 16 * 1024 * 1024
-"""Bytes of the agent's question that are read: it holds the call, with what is to be written."""
-RESULT_CHARS: Final = 200
-STILL_TURNS: Final = 1
-"""A loop is going on if it was seen in the last turn or the one before: the agent may not have
-written the last one yet.
-"""
+from monitor.settings import known_name
 
 
 def hook(
@@ -73,54 +57,4 @@ def hook(
             _view.write_json(known.settings(shlex.join(command), deed), indent=2)
             _view.stderr().print(f"Add this to {known.place}. {known.note}", soft_wrap=True)
             return
-        answer: Mapping[str, Any] = {}
-        try:
-            event = _event(sys.stdin.buffer.read(MOST_ASKED))
-            found = _loop(event, settings_of(config, detectors, settings, None))
-            if found is not None:
-                answer = known.answer(_text(event, "hook_event_name"), _reason(*found), deed)
-        except (MonitorError, OSError, ValueError) as error:
-            _view.complain(_view.stderr(), f"agent-monitor: the session could not be watched: {error}")
-        _view.write_json(answer)
-
-
-def _event(data: bytes) -> Mapping[str, Any]:
-    try:
-        event = json.loads(data)
-    except RecursionError:
-        raise ValueError("stdin is nested too deeply") from None
-    if not isinstance(event, dict):
-        raise ValueError("stdin is no JSON object")
-    return event
-
-
-def _text(event: Mapping[str, Any], name: str) -> str:
-    value = event.get(name)
-    return value if isinstance(value, str) else ""
-
-
-def _loop(event: Mapping[str, Any], chosen: Settings) -> tuple[SurveyedRun, Finding] | None:
-    """The loop in which the session is now; `None`: it is in none."""
-    path = _text(event, "transcript_path")
-    if not path:
-        return None  # an agent that keeps no session
-    if not Path(path).is_file():
-        return None  # the first call of a session may come before its file
-    runs = list(survey(Source.of_path(Path(path)), detectors=chosen.detectors, policy=ObserveOnly))
-    main = [run for run in runs if run.began.parent is None] or runs
-    if not main:
-        return None
-    run = max(main, key=lambda one: one.last_at or 0.0)
-    if run.failed:
-        raise ValueError(run.failed)
-    loops = [finding for finding in run.findings if finding.detection.level == "loop"]
-    if not loops or loops[-1].turn < run.total.turns - STILL_TURNS:
-        return None
-    return run, loops[-1]
-
-
-def _reason(run: SurveyedRun, finding: Finding) -> str:
-    said = f"agent-monitor: {finding.detection.message}."
-    own = run.finding is finding and finding.detection.channel == "tools"  # the result that was kept is its own
-    result = " ".join(run.result.split())[:RESULT_CHARS] if own else ""
-    return _view.on_one_line(f"{said} The result: {result}" if result else said)
+        Asked(known, deed, config, detectors, settings or ()).answer()

@@ -14,10 +14,13 @@ from rich.console import Console
 
 from monitor.cli import _table, _view
 from monitor.cli._judge import CacheOption, ConfirmOption, OfflineJudge, offline_judge
+from monitor.cli._survey import complain_of_report, strange
 from monitor.cli._tools import count
-from monitor.cli._unread import complain_of
-from monitor.transcripts import Corpus, RecordedRun
+from monitor.errors import AdapterError
+from monitor.transcripts import ReadReport, RecordedRun, runs
 from monitor.transcripts.judged import is_stuck, question_on
+from monitor.transcripts.places import files as files_of
+from monitor.transcripts.places import sources_of
 from monitor.verdicts import Judgement
 
 NO_VERDICT, BAD_INPUT = 1, 2
@@ -81,7 +84,8 @@ class Evaluation:
 
 def judge_eval(
     corpus: Annotated[
-        list[str], typer.Argument(metavar="CORPUS...", help="Recorded runs with labels: JSON lines, plain or gzipped.")
+        list[str],
+        typer.Argument(metavar="CORPUS...", help="Recorded runs with labels: files, folders, patterns, archives."),
     ],
     *,
     judge: Annotated[
@@ -128,18 +132,22 @@ def judge_eval(
 
 
 def _runs(files: Sequence[str], found: Evaluation, complaints: Console) -> Iterator[RecordedRun]:
-    for file in files:
-        corpus = Corpus(file)
-        runs = 0
+    missing: list[str] = []
+    for source in (source for path in files_of(files, missing=missing) for source in sources_of(path)):
+        report = ReadReport()
         try:
-            for run in corpus:
-                runs += 1
-                yield run
+            yield from runs(source, report)
+        except AdapterError:
+            found.bad += 1
+            _view.complain(complaints, f"{source.name}: {strange(source)}")
         except OSError as error:
             found.bad += 1
-            _view.complain(complaints, f"agent-monitor: cannot read {file}: {error.strerror or error}")
+            _view.complain(complaints, f"agent-monitor: cannot read {source.name}: {error.strerror or error}")
         else:
-            found.bad += complain_of(complaints, corpus, file, runs)
+            found.bad += complain_of_report(complaints, source.name, report)
+    found.bad += len(missing)
+    for file in missing:
+        _view.complain(complaints, f"agent-monitor: cannot read {file}: No such file or directory")
 
 
 def _examine(run: RecordedRun, asker: OfflineJudge, found: Evaluation) -> None:

@@ -70,7 +70,7 @@ def report(
     with _view.tidy_exit():
         check_out(out, "--out")
         chosen = settings_of(config, detectors, settings, policy)
-        given = Chosen(config, detectors, tuple(settings or ()), policy, StoryWatcher)
+        given = Chosen.of(chosen, StoryWatcher)
         examine = partial(scan_run, detectors=chosen.detectors(), policy=chosen.policy())
         wanted = Wanted(only, project, since_when(since))
         found, page, interrupted = Report(), Page(title=title, texts=not no_text), False

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from monitor.cli import INTERRUPTED, _view
 from monitor.cli._explain import explain as explain_run
-from monitor.cli._inputs import STDIN, Reading, Wanted, inputs_of, progress, rows_to, since_when
-from monitor.cli._judge import CacheOption, ConfirmOption, JudgeOption, offline_judge
+from monitor.cli._inputs import STDIN, Inputs, Reading, Wanted, inputs_of, progress, rows_to, since_when
+from monitor.cli._judge import CacheOption, ConfirmOption, JudgeOption, OfflineJudge, offline_judge
 from monitor.cli._report import Report, run_as_json, show, summary_as_json
 from monitor.cli._settings import ConfigOption, DetectorsOption, PolicyOption, SetOption, settings_of
 from monitor.cli._survey import Chosen
@@ -23,7 +25,9 @@ from monitor.cli._which import FormatOption, LimitOption, ProjectOption, SinceOp
 from monitor.errors import ConfigError
 from monitor.judges.base import FIRST_TURN
 from monitor.policy import StopAtFirstLoop
+from monitor.settings import Settings
 from monitor.transcripts.scan import scan_run
+from monitor.transcripts.survey import SurveyedRun
 
 LOOPS_FOUND, BAD_INPUT = 1, 2
 
@@ -109,7 +113,12 @@ def scan(
     """  # noqa: D301 - \b keeps the lines of an example apart
     console, complaints = _view.stdout(), _view.stderr()
     with _view.tidy_exit(), ExitStack() as stack:
-        if judge is None:
+        asker = None
+        if judge is not None:
+            asker = stack.enter_context(
+                offline_judge(judge, judge_confirm, judge_cache, first_turn=judge_from, suspicion=judge_suspicion)
+            )
+        else:
             _refuse_without_judge(
                 {
                     "--judge-confirm": judge_confirm is not None,
@@ -118,46 +127,15 @@ def scan(
                     "--judge-suspicion": judge_suspicion is not None,
                 }
             )
-        given = Chosen(config, detectors, tuple(settings or ()), policy)
         chosen = settings_of(config, detectors, settings, policy)
-        decides = chosen.policy() or StopAtFirstLoop()
-        report = Report(warns=not isinstance(decides, StopAtFirstLoop))
-        asker = (
-            stack.enter_context(
-                offline_judge(judge, judge_confirm, judge_cache, first_turn=judge_from, suspicion=judge_suspicion)
-            )
-            if judge is not None
-            else None
-        )
-        examine = partial(
-            scan_run,
-            detectors=chosen.detectors(),
-            policy=decides,
-            judge=asker.judge if asker else None,
-            ask_judge=asker,
-        )
         wanted = Wanted(only, project, since_when(since))
         inputs = stack.enter_context(inputs_of(paths, complaints, wanted))
-        report.bad += inputs.missing
-        reading = Reading(given, examine, complaints, inputs, wanted, by_judge=asker is not None)
-        write_row = stack.enter_context(rows_to(csv))
+        reading = _reading(chosen, asker, complaints, inputs, wanted)
+        rows = stack.enter_context(rows_to(csv))
+        shown = _Shown(console, explain=explain, as_json=as_json, every=every, write_row=rows)
+        report = Report(warns=not isinstance(chosen.policy() or StopAtFirstLoop(), StopAtFirstLoop), bad=inputs.missing)
         began = time.perf_counter()
-        interrupted = False
-        try:
-            with progress(complaints, inputs.bytes, quiet=(as_json or explain) and console.is_terminal) as tick:
-                for result in islice(reading.results(report), limit):
-                    listed = every or result.loops or (explain and bool(result.findings))
-                    report.add(result, listed=listed and not as_json and not explain)
-                    write_row(result)
-                    if listed and as_json:
-                        _view.write_json(run_as_json(result, explain=explain))
-                    elif listed and explain:
-                        explain_run(console, result)
-                    tick(reading.done_bytes, report.runs, report.loops, result.file)
-        except KeyboardInterrupt:
-            if not report.runs:
-                raise
-            interrupted = True
+        interrupted = _read(reading, report, shown, bar=complaints, total=inputs.bytes, limit=limit)
         reading.complain(report, whole=not interrupted and (limit is None or report.runs < limit))
         if asker is not None:
             asker.complain(complaints)
@@ -175,6 +153,57 @@ def scan(
             _view.complain(complaints, f"interrupted: {reading.read} of {count(len(inputs.paths), 'file')} were read")
             raise typer.Exit(INTERRUPTED)
         raise typer.Exit(BAD_INPUT if report.bad else LOOPS_FOUND if report.loops else 0)
+
+
+@dataclass(slots=True)
+class _Shown:
+    """Shows each run while the others are read."""
+
+    console: Console
+    explain: bool
+    as_json: bool
+    every: bool
+    write_row: Callable[[SurveyedRun], None]
+
+    def add(self, run: SurveyedRun, report: Report) -> None:
+        """Count a run, and show it if it is to be shown at once."""
+        listed = self.every or run.loops or (self.explain and bool(run.findings))
+        report.add(run, listed=listed and not self.as_json and not self.explain)
+        self.write_row(run)
+        if listed and self.as_json:
+            _view.write_json(run_as_json(run, explain=self.explain))
+        elif listed and self.explain:
+            explain_run(self.console, run)
+
+
+def _reading(
+    chosen: Settings, asker: OfflineJudge | None, complaints: Console, inputs: Inputs, wanted: Wanted
+) -> Reading:
+    examine = partial(
+        scan_run,
+        detectors=chosen.detectors(),
+        policy=chosen.policy() or StopAtFirstLoop(),
+        judge=asker.judge if asker else None,
+        ask_judge=asker,
+    )
+    return Reading(Chosen.of(chosen), examine, complaints, inputs, wanted, by_judge=asker is not None)
+
+
+def _read(reading: Reading, report: Report, shown: _Shown, *, bar: Console, total: int, limit: int | None) -> bool:
+    """Read until the end, until `limit`, or until Ctrl-C: then what was read is kept. Returns
+    whether it was Ctrl-C.
+    """
+    quiet = (shown.as_json or shown.explain) and shown.console.is_terminal
+    try:
+        with progress(bar, total, quiet=quiet) as tick:
+            for run in islice(reading.results(report), limit):
+                shown.add(run, report)
+                tick(reading.done_bytes, report.runs, report.loops, run.file)
+    except KeyboardInterrupt:
+        if not report.runs:
+            raise
+        return True
+    return False
 
 
 def _refuse_without_judge(given: Mapping[str, bool]) -> None:

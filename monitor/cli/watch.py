@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -21,11 +20,13 @@ from monitor.cli._survey import strange
 from monitor.cli._tools import AGENTS, count, project_of
 from monitor.errors import ConfigError
 from monitor.policy import ObserveOnly
+from monitor.transcripts.following import Follower
 from monitor.transcripts.live import Begun, Live
-from monitor.transcripts.places import files, known_places, sources_of
+from monitor.transcripts.places import files, known_places
 from monitor.transcripts.readers import reader_of
 from monitor.transcripts.source import Source
-from monitor.transcripts.survey import SurveyedFile, survey_file
+from monitor.transcripts.states import InMemory
+from monitor.transcripts.survey import SurveyedFile
 
 LOOPS_FOUND, BAD_INPUT = 1, 2
 ID_CHARS: Final = 20
@@ -72,10 +73,9 @@ def watch(
         chosen = settings_of(config, detectors, settings, None)
         for_s = None if last is None else duration_s(last, "--for")
         named, folders = _given(paths)
-        examine = partial(survey_file, detectors=chosen.detectors, policy=ObserveOnly)
         live = Live(
             lambda: _listed(named, folders),
-            lambda path: [examine(source) for source in sources_of(path)],
+            Follower(InMemory(), detectors=chosen.detectors, policy=ObserveOnly).survey,
             time.monotonic,
             start=[*named, *_recent(_listed([], folders))],
         )

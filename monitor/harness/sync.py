@@ -100,7 +100,8 @@ class SyncStream(OneStream[T]):
         if callable(given) and not hasattr(given, "__next__") and not hasattr(given, "__iter__"):
             given = given()
         self._opened = given
-        if isinstance(given, AsyncIterator) or hasattr(given, "__aiter__") or hasattr(given, "__await__"):
+        waits = isinstance(given, AsyncIterator) or hasattr(given, "__aiter__") or hasattr(given, "__await__")
+        if waits and not hasattr(given, "__iter__"):  # the streams of LiteLLM are both
             raise ConfigError(f"cannot watch {type(given).__name__} without an event loop; use 'async with'")
         if not hasattr(given, "__iter__"):
             hint = "; enter it first: with ... as stream, and then watch the stream"

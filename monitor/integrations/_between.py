@@ -19,9 +19,11 @@ _BY_PROVIDER = "provider"
 class Answered:
     """A tool result, as the framework's next request shows it."""
 
-    call_id: str
+    call_id: str | None
     result: object
     is_error: bool = False
+    name: str | None = None
+    """The tool. It says which call is meant where the framework has changed the id, or has none."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -47,7 +49,7 @@ class Between:
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
-        self._waiting: set[str] = set()
+        self._waiting: dict[str, str] = {}  # the calls of the last response without a result: id and tool
         self._withdrawn: frozenset[str] = frozenset()
         self._begun = False
 
@@ -58,10 +60,7 @@ class Between:
         `results`: those after the last response in the framework's history. A result that was
         passed on before is left out, so a repeated request counts nothing twice.
         """
-        for one in results:
-            if one.call_id in self._waiting:
-                self._waiting.discard(one.call_id)
-                self._guard.tool_result(one.call_id, one.result, is_error=one.is_error)
+        self.take(results)
         if not self._begun:
             self._begun = True
             return Request()
@@ -82,13 +81,27 @@ class Between:
             case _:  # go on; the framework tries a failed call again; `Compact` is the framework's own business
                 return Request(withdrawn=self._withdrawn)
 
+    def take(self, results: Iterable[Answered]) -> None:
+        """Pass on the results of the last response's calls, each once. For frameworks that show a
+        result before the next request.
+        """
+        for one in results:
+            call = one.call_id if one.call_id in self._waiting else self._call_of(one.name)
+            if call is not None:
+                del self._waiting[call]
+                self._guard.tool_result(call, one.result, is_error=one.is_error)
+
+    def _call_of(self, tool: str | None) -> str | None:
+        """The oldest call of this tool that has no result yet."""
+        return next((call for call, name in self._waiting.items() if name == tool), None)
+
     def ended(self, turn: Turn) -> Stop | None:
         """A response has ended. Returns why the run is over, if the guard has ended it.
 
         Raises the SDK's own exception if the model call failed, so that the framework retries or
         falls back as it would without a guard.
         """
-        self._waiting = {call.id for call in turn.tool_calls}
+        self._waiting = {call.id: call.name for call in turn.tool_calls}
         if turn.stopped is not None and is_final(turn.stopped):
             return turn.stopped
         if turn.error is not None:

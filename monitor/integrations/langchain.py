@@ -108,7 +108,7 @@ class GuardedChatModel(BaseChatModel):
             await events.aclose()
 
 
-class GuardMiddleware(AgentMiddleware[Any, Any, Any]):
+class GuardMiddleware(AgentMiddleware):  # without parameters: langchain 1.0 has fewer
     """Middleware of `create_agent` that passes each response through a guard, for one run.
 
     `exit_behavior`: as in LangChain's own limits. With `end` the run ends without an exception: its

@@ -43,7 +43,7 @@
 
   function table(caption, columns, rows) {
     if (!rows.length) return null;
-    return node("div", { class: "wide" }, node("table", null, node("caption", null, caption),
+    return node("div", { class: "wide", role: "region", tabindex: 0, "aria-label": caption }, node("table", null, node("caption", null, caption),
       node("thead", null, node("tr", null, columns.map(([name, right]) => node("th", { scope: "col", class: right ? "n" : null }, name)))),
       node("tbody", null, rows.map((row) => node("tr", null, row.map((cell, at) => node("td", { class: columns[at][1] ? "n" : null }, cell)))))));
   }

@@ -9,6 +9,7 @@ from opentelemetry.trace import Status, StatusCode
 from monitor import events
 from monitor.sinks import _otel_content as content
 from monitor.sinks import _otel_names as names
+from monitor.sinks._otel_notes import Note
 from monitor.sinks._otel_spans import DETAIL_CHARS, SpanMaker, counts
 
 
@@ -40,13 +41,13 @@ class SpansBeside(SpanMaker):
             said |= self._named(explanation=content.cut(judgement.analysis, self.shared.content_chars))
         span = self._open.judges.pop(event.judge, None)
         target = span or self._span
-        if target is None or not target.is_recording():
+        if target is None:
             return
         if self._openinference:
             confidence = float(judgement.confidence)
             target.set_attributes({"monitor.judge.confidence": confidence, "monitor.judge.found": judgement.found})
         else:
-            target.add_event("gen_ai.evaluation.result", said, timestamp=self._ns(event.at_s))
+            self._moment(target, Note("gen_ai.evaluation.result", said), event.at_s)
         if span is not None:
             provider, model = _model_of(judgement.judged_by)
             span.set_attributes(self._named(provider=provider, model=model, **counts(event.cost.usage)))
@@ -62,7 +63,7 @@ class SpansBeside(SpanMaker):
 
     def compaction_started(self, event: events.CompactionStarted) -> None:
         """A summary is being made."""
-        if self._span is None or not self._span.is_recording() or self._joined:
+        if self._span is None or not self._span.is_recording() or not self._place.agent_made:
             return
         attributes = self._named(kind="CHAIN", agent="compact") | {
             "monitor.compaction.preset": event.preset,

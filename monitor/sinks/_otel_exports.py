@@ -1,4 +1,5 @@
-"""Ends spans in a thread of its own, because the end of a span may run the program's exporter.
+"""Ends spans in a thread of its own, because the end of a span may run the program's exporter. Log
+records go the same way.
 
 A span is started where its event comes, which costs microseconds. To end it calls every span
 processor, and a processor may send, block or raise. A run never waits for that.
@@ -10,28 +11,29 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from monitor.errors import describe
 
 QUEUED_SPANS: Final = 2_048
-"""Ended spans that wait. It is the queue of the SDK's own batch processor."""
+"""Ended spans and log records that wait. It is the queue of the SDK's own batch processor."""
 
 
 class Exports:
-    """A bounded queue of ended spans, and the thread that ends them."""
+    """A bounded queue of ended spans and log records, and the thread that passes them on."""
 
     def __init__(self, limit: int = QUEUED_SPANS) -> None:
         self._limit = limit
         self._lock = threading.Lock()
         self._begin()
         self.dropped = 0
-        """Spans that were not exported, because the queue was full."""
+        """Spans and records that were not exported, because the queue was full."""
 
     def _begin(self) -> None:
         self._pid = os.getpid()
-        self._queue: queue.Queue[tuple[Any, int, Mapping[str, Any] | None] | None] = queue.Queue()
+        self._queue: queue.Queue[Callable[[], None] | None] = queue.Queue()
         self._thread: threading.Thread | None = None
         self._failure: str | None = None
         self._told = False
@@ -40,15 +42,28 @@ class Exports:
         """Give `span` its last `attributes` and end it at `end_ns`, soon. With a full queue it is
         dropped and counted.
         """
-        if self._pid != os.getpid():  # a forked process has no thread, and its parent ends the spans
-            self._lock = threading.Lock()
-            self._begin()
+        self._put(partial(_ended, span, end_ns, attributes))
+
+    def log(self, logger: Any, record: Any) -> None:
+        """Give `record` to `logger`, soon. With a full queue it is dropped and counted."""
+        self._put(partial(logger.emit, record))
+
+    def _put(self, work: Callable[[], None]) -> None:
+        self._begin_if_forked()
         if self._queue.qsize() >= self._limit:
             self.dropped += 1
             return
-        self._queue.put((span, end_ns, attributes))
+        self._queue.put(work)
         if self._thread is None:
             self._start()
+
+    def _begin_if_forked(self) -> None:
+        """A forked process has no thread, its locks may be held for ever, and its parent ends the
+        spans that wait.
+        """
+        if self._pid != os.getpid():
+            self._lock = threading.Lock()
+            self._begin()
 
     def _start(self) -> None:
         with self._lock:
@@ -59,14 +74,11 @@ class Exports:
     def _work(self) -> None:
         waiting = self._queue
         while True:
-            item = waiting.get()
+            work = waiting.get()
             try:
-                if item is None:
+                if work is None:
                     return
-                span, end_ns, attributes = item
-                if attributes:
-                    span.set_attributes(attributes)
-                span.end(end_time=end_ns)
+                work()
             except Exception as error:  # noqa: BLE001 - a span processor is the program's code
                 self._failure = self._failure or describe(error)
             finally:
@@ -81,6 +93,7 @@ class Exports:
 
     def flush(self, timeout_s: float) -> bool:
         """Wait until the queue is empty, for at most `timeout_s` seconds. False: it is not."""
+        self._begin_if_forked()
         until = time.monotonic() + timeout_s
         with self._queue.all_tasks_done:
             while self._queue.unfinished_tasks and self._thread is not None:
@@ -100,3 +113,9 @@ class Exports:
             if flushed:
                 thread.join(timeout_s)
         return flushed
+
+
+def _ended(span: Any, end_ns: int, attributes: Mapping[str, Any] | None) -> None:
+    if attributes:
+        span.set_attributes(attributes)
+    span.end(end_time=end_ns)

@@ -115,6 +115,7 @@ person goes on.
 """
 
 PROVIDERS: Final[Mapping[str, str]] = {
+    "openai-responses": "openai",
     "google": "gcp.gemini",
     "gemini": "gcp.gemini",
     "vertex": "gcp.vertex_ai",
@@ -144,12 +145,14 @@ INSTRUMENTORS: Final[Mapping[str, tuple[str, ...]]] = {
         "openinference.instrumentation.vertexai",
     ),
     "openai": (
+        "opentelemetry.instrumentation.genai.openai",
         "opentelemetry.instrumentation.openai_v2",
         "opentelemetry.instrumentation.openai",
         "openinference.instrumentation.openai",
         "langfuse.openai",
     ),
     "anthropic": (
+        "opentelemetry.instrumentation.genai.anthropic",
         "opentelemetry.instrumentation.anthropic",
         "openinference.instrumentation.anthropic",
     ),
@@ -158,7 +161,12 @@ INSTRUMENTORS: Final[Mapping[str, tuple[str, ...]]] = {
 two spans a call if this package makes one too.
 """
 
+FRAMEWORK_SCOPES: Final = ("openinference.instrumentation.", "opentelemetry.instrumentation.genai.")
+"""Beginnings of the names of the scopes under which instrumentors of frameworks make spans."""
+
 INVOKE: Final = "invoke_agent"
+INSIDE: Final = "monitor.run"
+"""The span of a run inside a framework's trace, where the framework has the span of the agent."""
 TOOL: Final = "execute_tool"
 CHAT: Final = "chat"
 GENERATE: Final = "generate_content"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final
@@ -10,7 +9,7 @@ from weakref import WeakValueDictionary
 
 from opentelemetry import trace
 from opentelemetry.context import Context, get_current
-from opentelemetry.trace import Span, Status, StatusCode
+from opentelemetry.trace import Status, StatusCode
 
 from monitor import events
 from monitor.calls import CallState
@@ -19,6 +18,7 @@ from monitor.events import Envelope, Event
 from monitor.outcome import Outcome, Turn
 from monitor.sinks import _otel_content as content
 from monitor.sinks import _otel_names as names
+from monitor.sinks import _otel_place as place
 from monitor.sinks._otel_beside import SpansBeside
 from monitor.sinks._otel_notes import NOTES
 from monitor.sinks._otel_spans import CALLS, DETAIL_CHARS, OpenCall, OpenSpans, counts
@@ -28,7 +28,6 @@ _FAILURES: Final = frozenset({"error", "tool_failure"})
 """Values of `gen_ai.agent.finish_reason` that are errors of the run. A stop by a limit, a loop or a
 person is none: the run was ended on purpose.
 """
-_CALL_KINDS: Final = frozenset({names.CHAT, names.GENERATE, "text_completion"})
 
 
 _RUNS: Final[WeakValueDictionary[tuple[str, tuple[str, int]], RunSpans]] = WeakValueDictionary()
@@ -43,6 +42,8 @@ class RunSpans(SpansBeside):
         """Names the span of the run in other processes, in the form of W3C. `None`: the run has not
         begun, or nobody records it.
         """
+        if self._pending is not None:
+            self._open_run(self._pending, self._pending.at_s)
         made = self._made
         if made is None or not made.is_valid:
             return None
@@ -69,6 +70,8 @@ class RunSpans(SpansBeside):
             raise RuntimeError(f"a span processor raised {why}")
         if not self._begun and not isinstance(event, events.RunStarted):
             return
+        if self._pending is not None and not isinstance(event, events.RunStarted):
+            self._settle(self._pending, event)
         handle = self._HANDLERS.get(type(event))
         if handle is not None:
             handle(self, event)
@@ -89,36 +92,51 @@ class RunSpans(SpansBeside):
         else:
             self._anchor_ns = (shared.now_ns or time.time_ns)() - round(event.at_s * _NS)
         shared.metrics.active.add(1)
-        parent = self._parent()
-        outside = trace.get_current_span(parent)
-        self._decide_what_is_made(outside)
-        if self._joined:
-            self._span, self._context, self._made = outside, parent, outside.get_span_context()
-            outside.set_attributes({"monitor.joined": True})
+        self._place, final = place.of_run(self._parent(), shared.turns, self._provider)
+        self._pending = event
+        if final:
+            self._open_run(event, event.at_s)
+
+    def _settle(self, started: events.RunStarted, event: Event) -> None:
+        """Open the span of the run. A first model call inside a framework's trace decides where."""
+        at_s = started.at_s
+        if isinstance(event, events.TurnStarted):
+            self._place = place.of_first_call(self._place)
+            at_s = event.at_s if self._place.inside else at_s
+        self._open_run(started, at_s)
+
+    def _open_run(self, started: events.RunStarted, at_s: float) -> None:
+        here = self._place
+        self._pending = None
+        self._with_turns, self._with_tools = here.calls_made, here.tools_made
+        if here.joined is not None:
+            self._span, self._context, self._made = here.joined, here.parent, here.joined.get_span_context()
+            here.joined.set_attributes({"monitor.joined": True})
             return
         attributes = self._named(
-            kind="AGENT",
+            kind="AGENT" if here.agent_made else "CHAIN",
             agent=self._agent,
             agent_id=self._agent_id,
             agent_version=self._agent_version,
             model=self._model,
             node=self._agent,
         )
-        attributes["monitor.detectors"] = event.detectors
-        if event.stop_when is not None:
-            attributes["monitor.stop_when"] = event.stop_when
+        attributes["monitor.detectors"] = started.detectors
+        if started.stop_when is not None:
+            attributes["monitor.stop_when"] = started.stop_when
         if self._resumed:
             attributes["monitor.resumed"] = True
-        name = f"{names.INVOKE} {self._agent}" if self._agent else names.INVOKE
-        self._span = self._start(name, event.at_s, parent, attributes, operation=names.INVOKE, links=self._links)
+        operation = names.INVOKE if here.agent_made else None
+        kind = operation or names.INSIDE
+        name = f"{kind} {self._agent}" if self._agent else kind
+        self._span = self._start(name, at_s, here.parent, attributes, operation=operation, links=self._links)
         self._made = self._span.get_span_context()
+        self._context = self._child(self._span)
         if not self._span.is_recording():
             self._with_turns = self._with_tools = False
-        self._context = trace.set_span_in_context(self._span, Context())
-        if self._span.is_recording():
+        elif here.agent_made:
             marked = attributes | self._named(kind="CHAIN") | {"monitor.start_marker": True}
-            marker = self._start(f"{name} started", event.at_s, self._context, marked)
-            self._end(marker, event.at_s)
+            self._end(self._start(f"{name} started", at_s, self._context, marked), at_s)
 
     def _parent(self) -> Context:
         """The context of a new run: the call that it carries out, unless the program has made a
@@ -143,24 +161,9 @@ class RunSpans(SpansBeside):
     @property
     def context(self) -> Context | None:
         """The context of the spans below the run's own. `None`: the run has none."""
+        if self._pending is not None:
+            self._open_run(self._pending, self._pending.at_s)
         return self._context if self._begun else None
-
-    def _decide_what_is_made(self, outside: Span) -> None:
-        """Nothing is made twice: neither beside an instrumentor of the SDK, nor inside the agent of
-        a framework.
-        """
-        turns = self.shared.turns
-        self._with_turns, self._with_tools, self._joined = turns != "off", True, False
-        if turns != "auto":
-            return
-        given: Mapping[str, Any] = getattr(outside, "attributes", None) or {}
-        operation, kind = given.get("gen_ai.operation.name"), given.get("openinference.span.kind")
-        if outside.is_recording() and (
-            operation == names.INVOKE or operation in _CALL_KINDS or kind in {"AGENT", "LLM"}
-        ):
-            self._joined, self._with_turns, self._with_tools = True, False, False
-        elif any(module in sys.modules for module in names.INSTRUMENTORS.get(self._provider or "", ())):
-            self._with_turns = False
 
     def _run_terminated(self, event: events.RunTerminated) -> None:
         outcome, shared = event.outcome, self.shared
@@ -170,9 +173,10 @@ class RunSpans(SpansBeside):
         if self._agent is not None:
             measured["gen_ai.agent.name"] = self._agent
         metrics.active.add(-1)
-        metrics.run_s.record(outcome.elapsed_s, {**measured, names.REASON: outcome.reason.value})
-        metrics.run_calls.record(self._calls, measured)
-        metrics.run_tools.record(self._tool_calls, measured)
+        if self._place.agent_made:
+            metrics.run_s.record(outcome.elapsed_s, {**measured, names.REASON: outcome.reason.value})
+            metrics.run_calls.record(self._calls, measured)
+            metrics.run_tools.record(self._tool_calls, measured)
         metrics.stops.add(1, {**measured, names.REASON: outcome.reason.value})
         if outcome.source.startswith("Budget"):
             metrics.refused.add(1, {**measured, names.REASON: outcome.reason.value})
@@ -182,7 +186,7 @@ class RunSpans(SpansBeside):
         span.set_attributes(self._of_end(outcome, ending))
         if ending in _FAILURES:
             span.set_status(Status(StatusCode.ERROR, content.cut(outcome.detail, DETAIL_CHARS)))
-        if not self._joined:
+        if self._place.joined is None:
             self._end(span, event.at_s)
 
     def _of_end(self, outcome: Outcome, ending: str) -> dict[str, Any]:
@@ -207,13 +211,13 @@ class RunSpans(SpansBeside):
         error = outcome.reason.value if ending in _FAILURES else None
         ours |= self._named(agent_finish=ending, error=error)
         # Viewers of OpenInference, and frameworks, add up what stands on the spans of model calls.
-        if self._openinference or self._joined:
+        if self._openinference or not self._place.agent_made:
             ours |= {f"monitor.usage.{key}": value for key, value in counts(outcome.usage).items()}
         else:
             ours |= self._named(**counts(outcome.usage))
         if outcome.usage_estimated:
             ours["monitor.usage.estimated"] = True
-        if (chars := self.shared.content_chars) and not self._joined:
+        if (chars := self.shared.content_chars) and self._place.agent_made:
             if self._openinference:
                 ours |= {"input.value": content.cut(self._task, chars)} if self._task is not None else {}
                 ours["output.value"] = content.cut(without_keys(outcome.text), chars)
@@ -235,13 +239,15 @@ class RunSpans(SpansBeside):
     def _turn_started(self, event: events.TurnStarted) -> None:
         self._calls += 1
         opened = self._open
-        if opened.turn is not None:
+        if opened.turn is not None and not opened.borrowed:
             self._end(opened.turn, event.at_s)
+        opened.turn, opened.borrowed = None, False
         if opened.retry is not None:
             self._end(opened.retry, event.at_s)
             opened.retry = None
         opened.turn_since, opened.first_chunk_s = event.at_s, None
         if not self._with_turns:
+            self._borrow()
             return
         attributes = self._named(kind="LLM", model=self._model, stream=True)
         if self._compacted:
@@ -250,8 +256,17 @@ class RunSpans(SpansBeside):
         name = f"{self._operation} {self._model}" if self._model else self._operation
         opened.turn = self._start(name, event.at_s, self._context, attributes, client=True, operation=self._operation)
 
+    def _borrow(self) -> None:
+        """The span that somebody else makes of the model call of this turn, where it is current."""
+        current = trace.get_current_span()
+        if place.of_call(current):
+            self._open.turn, self._open.borrowed = current, True
+
     def _first_chunk(self, event: events.FirstChunk) -> None:
-        self.shared.metrics.first_chunk_s.record(event.after_s, self._measured)
+        if not self._with_turns and self._open.turn is None:
+            self._borrow()  # some frameworks begin it behind the guard
+        if self._place.calls_made:
+            self.shared.metrics.first_chunk_s.record(event.after_s, self._measured)
         self._open.first_chunk_s = event.after_s
 
     def _continued(self, event: events.StreamContinued) -> None:
@@ -263,17 +278,23 @@ class RunSpans(SpansBeside):
         error = _error_of(turn)
         if error is not None:
             measured["error.type"] = error
-        shared.metrics.call_s.record(event.at_s - opened.turn_since, measured)
-        shared.metrics.tokens(turn.usage, self._measured)
+        if self._place.calls_made:
+            shared.metrics.call_s.record(event.at_s - opened.turn_since, measured)
+            shared.metrics.tokens(turn.usage, self._measured)
         message: dict[str, Any] = {}
         if shared.content_chars:
             message = content.assistant_message(turn)
             self._said_so_far.add(message)
         span, opened.turn = opened.turn, None
+        borrowed, opened.borrowed = opened.borrowed, False
         if span is None:
             return
+        if borrowed:
+            if span.is_recording():
+                span.set_attributes(_ours(turn))
+            return
         finish: Any = content.finish_of(turn)
-        attributes = self._named(
+        attributes = _ours(turn) | self._named(
             finish_reasons=finish if self._openinference else (finish,),
             first_chunk=opened.first_chunk_s,
             error=error,
@@ -281,12 +302,6 @@ class RunSpans(SpansBeside):
         )
         if self._openinference and opened.first_chunk_s is not None:
             attributes["monitor.time_to_first_chunk"] = opened.first_chunk_s
-        if turn.usage_estimated:
-            attributes["monitor.usage.estimated"] = True
-        if turn.stopped is not None:
-            attributes["monitor.stopped"] = turn.stopped.reason.value
-        if turn.loop_offset is not None:
-            attributes["monitor.loop_offset"] = turn.loop_offset
         if shared.content_chars:
             attributes |= self._said(turn, message)
         if error is not None:
@@ -346,7 +361,8 @@ class RunSpans(SpansBeside):
         measured = {"gen_ai.operation.name": names.TOOL, "gen_ai.tool.name": result.name}
         if error is not None:
             measured["error.type"] = error
-        shared.metrics.tool_s.record(event.after_s, measured)
+        if self._place.tools_made:
+            shared.metrics.tool_s.record(event.after_s, measured)
         if shared.content_chars:
             self._said_so_far.add(content.tool_message(result))
         call = self._open.calls.pop(result.id, None)
@@ -429,6 +445,18 @@ class RunSpans(SpansBeside):
         events.CompactionFailed: SpansBeside.compaction_failed,
         events.RunTerminated: _run_terminated,
     }
+
+
+def _ours(turn: Turn) -> dict[str, Any]:
+    """What no convention has of a turn."""
+    ours: dict[str, Any] = {}
+    if turn.usage_estimated:
+        ours["monitor.usage.estimated"] = True
+    if turn.stopped is not None:
+        ours["monitor.stopped"] = turn.stopped.reason.value
+    if turn.loop_offset is not None:
+        ours["monitor.loop_offset"] = turn.loop_offset
+    return ours
 
 
 def _error_of(turn: Turn) -> str | None:

@@ -11,12 +11,15 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace import Link, Span, SpanContext, SpanKind, Tracer
 
+from monitor import events
 from monitor.events import RunIdentity
 from monitor.sinks import _otel_content as content
 from monitor.sinks import _otel_names as names
 from monitor.sinks._otel_exports import Exports
+from monitor.sinks._otel_logs import Records
 from monitor.sinks._otel_metrics import Metrics
 from monitor.sinks._otel_notes import Note
+from monitor.sinks._otel_place import Place
 from monitor.usage import Usage
 
 _NS: Final = 1_000_000_000
@@ -31,6 +34,10 @@ class Shared:
     tracer: Tracer
     metrics: Metrics
     exports: Exports
+    records: Records | None
+    """`None`: nothing becomes a log record."""
+    on_spans: bool
+    """What happens at one moment is shown on the spans."""
     dialect: names.Dialect
     turns: str
     content_chars: int
@@ -74,6 +81,8 @@ class OpenSpans:
     """The spans of a run that have not ended."""
 
     turn: Span | None = None
+    borrowed: bool = False
+    """The span of the turn is somebody else's: it gets our events, and is ended by its owner."""
     turn_since: float = 0.0
     first_chunk_s: float | None = None
     calls: dict[str, OpenCall] = field(default_factory=dict)
@@ -86,7 +95,8 @@ class OpenSpans:
         """Every open span, children before their parents."""
         waits = [call.wait for call in self.calls.values()]
         spans = [*waits, self.pause, self.retry, *(call.span for call in self.calls.values())]
-        spans += [*self.judges.values(), *(span for span, _ in self.compactions.values()), self.turn]
+        spans += [*self.judges.values(), *(span for span, _ in self.compactions.values())]
+        spans.append(None if self.borrowed else self.turn)
         return [span for span in spans if span is not None]
 
 
@@ -116,7 +126,9 @@ class SpanMaker:
         self._context = Context()
         self._made: SpanContext | None = None
         self._begun = False
-        self._joined = False
+        self._pending: events.RunStarted | None = None
+        """The run has begun, and its place is not final."""
+        self._place = Place(Context())
         self._with_turns = self._with_tools = False
         self._anchor_ns = 0
         self._open = OpenSpans()
@@ -187,22 +199,25 @@ class SpanMaker:
         self.shared.exports.end(span, self._ns(at_s), attributes)
 
     def _note(self, note: Note, at_s: float) -> None:
-        """Something that happened at one moment: an event of the span that is open, or a span of no
-        length where viewers do not show events.
-        """
+        """Something that happened at one moment, told on the span that is open."""
         span = self._open.turn or self._span
-        if span is None or not span.is_recording():
+        if span is not None:
+            self._moment(span, note, at_s)
+
+    def _moment(self, span: Span, note: Note, at_s: float) -> None:
+        """An event of `span`, or a span of no length where viewers do not show events. The same as
+        a log record, if those are wanted: also of a run whose spans nobody records.
+        """
+        records = self.shared.records
+        if records is not None:
+            records.emit(note.name, note.attributes, self._ns(at_s), self._child(span), warns=note.guardrail)
+        if not self.shared.on_spans or not span.is_recording():
             return
         if not self._openinference:
             span.add_event(note.name, note.attributes, timestamp=self._ns(at_s))
             return
-        marker = self._start(
-            note.name,
-            at_s,
-            trace.set_span_in_context(span, Context()),
-            self._named(kind="GUARDRAIL" if note.guardrail else "CHAIN") | note.attributes,
-        )
-        self._end(marker, at_s)
+        kind = self._named(kind="GUARDRAIL" if note.guardrail else "CHAIN")
+        self._end(self._start(note.name, at_s, self._child(span), kind | note.attributes), at_s)
 
     def _child(self, span: Span) -> Context:
         return trace.set_span_in_context(span, Context())

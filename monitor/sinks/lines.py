@@ -81,7 +81,15 @@ def call_in_words(call: ToolCall) -> str:
     return f"{call.name}({', '.join(arguments)})"
 
 
-def _words(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912, PLR0915 - one case for each event
+def _words(event: Event) -> str:
+    for words_of in (_of_stream, _of_calls, _of_decisions, _of_context):
+        if (words := words_of(event)) is not None:
+            return words
+    raise AssertionError(event)
+
+
+def _of_stream(event: Event) -> str | None:  # noqa: PLR0911 - one case for each event
+    """The run, its turns and its streams."""
     match event:
         case RunStarted(detectors=detectors, stop_when=stop_when):
             return f"run started, until {stop_when or 'it ends'}, watched by {', '.join(detectors) or 'no detector'}"
@@ -97,12 +105,25 @@ def _words(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912, PLR0915 - one 
             return f"model call {number} in the same stream"
         case ResultUnmatched(call=call):
             return f"a result without a call: {call or 'no call was open'}"
-        case DetectionRaised(detection=found):
-            return f"{found.level}, {found.detector}: {found.message}"
         case StreamFailed(error=error):
             return f"model call failed, {error.kind.value}: {error.message}"
         case RetryScheduled(attempt=attempt, after_s=after_s, why=why):
             return f"attempt {attempt} {f'in {after_s:g} s' if after_s else 'at once'}: {why}"
+        case StreamClosed(closed=closed, chunks_dropped=dropped):
+            return (
+                "stream"
+                f" {'closed' if closed else 'left open'}{f', {dropped} buffered chunks dropped' if dropped else ''}"
+            )
+        case TurnEnded(turn=ended):
+            return f"said: {ended.text}" if ended.text.strip() else "said nothing"
+        case RunTerminated(outcome=outcome):
+            return f"ended, {outcome.reason.value}: {outcome.detail}"
+    return None
+
+
+def _of_calls(event: Event) -> str | None:  # noqa: PLR0911 - one case for each event
+    """Calls, their results, and who allows them."""
+    match event:
         case ToolStarted(call=call):
             return f"call {call_in_words(call)}"
         case ToolFinished(result=result):
@@ -124,6 +145,14 @@ def _words(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912, PLR0915 - one 
             return f"output {name} = {_json(value)}{', in place of another' if overwritten else ''}"
         case PlanUpdated(plan=plan):
             return plan
+    return None
+
+
+def _of_decisions(event: Event) -> str | None:  # noqa: PLR0911 - one case for each event
+    """Findings, and what follows from them."""
+    match event:
+        case DetectionRaised(detection=found):
+            return f"{found.level}, {found.detector}: {found.message}"
         case Nudged(text=text):
             return f"nudge: {text}"
         case ToolWithdrawn(tool=tool):
@@ -142,10 +171,22 @@ def _words(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912, PLR0915 - one 
             return "resumed"
         case LimitWarning(source=source, value=value, limit=limit):
             return f"limit near, {source}: {value:g} of {limit:g}"
-        case WindowWarning(detail=detail):
-            return detail
         case BudgetLost(budget=budget, detail=detail, goes_on=goes_on):
             return f"shared budget {budget}: {detail}; {'going on without it' if goes_on else 'no further call'}"
+        case AbortRequested(why=why):
+            return f"abort: {why}"
+        case StopDecided(stop=stop):
+            return f"stop, {stop.reason.value}: {stop.detail}"
+        case SinkFailed(sink=sink, why=why):
+            return f"sink {sink} failed: {why}"
+    return None
+
+
+def _of_context(event: Event) -> str | None:  # noqa: PLR0911 - one case for each event
+    """The window, the history and compactions."""
+    match event:
+        case WindowWarning(detail=detail):
+            return detail
         case ContextFull(detail=detail):
             return f"context full: {detail}"
         case ContextNearlyFull(tokens=tokens, limit_tokens=limit):
@@ -173,21 +214,7 @@ def _words(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912, PLR0915 - one 
             told = [f"{kind.value} {number}" for kind, number in Counter(repair.kind for repair in repairs).items()]
             left = [f"it may be refused: {problem}" for problem in problems]
             return f"history repaired: {'; '.join([', '.join(told) or 'nothing', *left])}"
-        case AbortRequested(why=why):
-            return f"abort: {why}"
-        case StopDecided(stop=stop):
-            return f"stop, {stop.reason.value}: {stop.detail}"
-        case StreamClosed(closed=closed, chunks_dropped=dropped):
-            return (
-                "stream"
-                f" {'closed' if closed else 'left open'}{f', {dropped} buffered chunks dropped' if dropped else ''}"
-            )
-        case TurnEnded(turn=ended):
-            return f"said: {ended.text}" if ended.text.strip() else "said nothing"
-        case SinkFailed(sink=sink, why=why):
-            return f"sink {sink} failed: {why}"
-        case RunTerminated(outcome=outcome):
-            return f"ended, {outcome.reason.value}: {outcome.detail}"
+    return None
 
 
 def _chunk(chunk: Chunk) -> str:

@@ -23,6 +23,7 @@ from monitor.models import Model
 try:
     from opentelemetry import context as otel_context
     from opentelemetry import trace
+    from opentelemetry._logs import LoggerProvider
     from opentelemetry.context import Context
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import SpanContext, TraceFlags, TracerProvider
@@ -31,12 +32,14 @@ except ImportError:
 
 from monitor.sinks._otel_content import CONTENT_CHARS
 from monitor.sinks._otel_exports import QUEUED_SPANS, Exports
+from monitor.sinks._otel_logs import Records
 from monitor.sinks._otel_metrics import Metrics
 from monitor.sinks._otel_names import DIALECTS, Dialect, provider_and_model
 from monitor.sinks._otel_run import RunSpans
 from monitor.sinks._otel_spans import CALLS, Shared
 
 Turns: TypeAlias = Literal["auto", "on", "off"]
+Moments: TypeAlias = Literal["spans", "logs", "both"]
 
 SCOPE: Final = "agent-monitor"
 CLOSE_S: Final = 5.0
@@ -57,16 +60,19 @@ class OtelSink:
     - `model`: a `Model`, or a name such as `google:gemini-2.5-flash`; by default that of the run.
     - `conversation`: id of the session, `gen_ai.conversation.id`.
     - `dialect`: `genai` for the OpenTelemetry conventions, `openinference` for Phoenix.
-    - `turns`: `auto` makes no span of a model call where an instrumentor of the same SDK is loaded.
-      Inside a span of another framework's agent, `auto` makes no spans: the run's data goes onto
-      that span. `on` and `off` decide it by hand.
+    - `turns`: `auto` makes no span of a model call where an instrumentor of the same SDK is loaded,
+      or where a framework traces its own calls. Inside a span of a framework's agent, `auto` makes
+      no spans: the run's data goes onto that span. `on` and `off` decide it by hand. Metrics of the
+      conventions follow the spans.
+    - `moments`: detections, nudges, stops and the like stand on the `spans`, or are `logs` with an
+      event name, or `both`.
     - `content`: what was said, on the spans. `None`: as the environment variable `CAPTURE` says,
       which is off by default. `content_chars`: size of one attribute at most.
     - `queued_spans`: ended spans that may wait for an exporter; more are dropped and counted.
     - `flush_at_exit_s`: wait so long for the queue when the program ends. `None`: do not.
 
-    The tracer and meter providers are the program's global ones, unless given. This class never
-    sets one.
+    The tracer, meter and logger providers are the program's global ones, unless given. This class
+    never sets one.
     """
 
     def __init__(
@@ -79,18 +85,22 @@ class OtelSink:
         conversation: str | None = None,
         dialect: Dialect = "genai",
         turns: Turns = "auto",
+        moments: Moments = "spans",
         content: bool | None = None,
         content_chars: int = CONTENT_CHARS,
         queued_spans: int = QUEUED_SPANS,
         flush_at_exit_s: float | None = None,
         tracer_provider: TracerProvider | None = None,
         meter_provider: MeterProvider | None = None,
+        logger_provider: LoggerProvider | None = None,
         now_ns: Callable[[], int] | None = None,
     ) -> None:
         if dialect not in DIALECTS:
             raise ConfigError(f"dialect is one of {', '.join(DIALECTS)}, not {dialect!r}")
         if turns not in {"auto", "on", "off"}:
             raise ConfigError(f"turns is one of auto, on, off, not {turns!r}")
+        if moments not in {"spans", "logs", "both"}:
+            raise ConfigError(f"moments is one of spans, logs, both, not {moments!r}")
         if content_chars < 256 or queued_spans < 1:  # noqa: PLR2004 - room for one message
             raise ConfigError("content_chars is at least 256, queued_spans at least 1")
         if content is None:
@@ -102,6 +112,8 @@ class OtelSink:
             tracer=trace.get_tracer(SCOPE, installed, tracer_provider=tracer_provider),
             metrics=Metrics(SCOPE, installed, meter_provider),
             exports=self._exports,
+            records=None if moments == "spans" else Records(SCOPE, installed, logger_provider, self._exports),
+            on_spans=moments != "logs",
             dialect=dialect,
             target=(dialect, id(tracer_provider or trace.get_tracer_provider())),
             turns=turns,
@@ -120,7 +132,7 @@ class OtelSink:
 
     @property
     def dropped(self) -> int:
-        """Spans that were not exported, because the queue was full."""
+        """Spans and log records that were not exported, because the queue was full."""
         return self._exports.dropped
 
     def for_run(

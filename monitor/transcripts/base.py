@@ -44,6 +44,8 @@ class RecordedResult:
     """The first hexadecimal digits of the full result's SHA-1."""
     call_id: str | None = None
     """The id of its call. `None`: the recording does not say."""
+    vetoed: bool = False
+    """A hook of agent-monitor refused the call, so no tool has answered."""
 
     @property
     def whole(self) -> bool:
@@ -159,7 +161,7 @@ class Chunker:
             else:
                 id = answered.id
             name = result.name or (answered.name if answered else "")
-            yield ToolResult(id, name, result.distinct_text, result.is_error)
+            yield ToolResult(id, name, result.distinct_text, result.is_error, vetoed=result.vetoed)
 
     def _called(self, calls: tuple[RecordedCall, ...]) -> Iterator[ToolCall]:
         made = [

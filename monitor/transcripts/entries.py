@@ -80,6 +80,8 @@ class ReadReport:
     file has been read.
     """
 
+    lines: int = 0
+    """Lines that were read, empty ones too."""
     bad: int = 0
     """Lines, records or members that could not be read."""
     first_bad: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])

@@ -190,8 +190,7 @@ class RunScanner:
         self.over = False
         """Whether the policy has ended the run. Then the rest need not be watched."""
         policy = StopAtFirstLoop() if policy is None else policy
-        # the core names a policy that crashes by its class
-        self._listener = type(type(policy).__name__, (_Listener,), {})(policy)
+        self._listener = _listener_to(policy)
         self._detectors = default_detectors() if detectors is None else detectors
         self._judge, self._ask_judge, self._task = judge, ask_judge, task
         self._turn: int | None = None
@@ -322,6 +321,10 @@ class _Listener:
         self._policy = policy
         self._heard: list[tuple[Detection, Verdict]] = []
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For `pickle`, which finds no class that was made for one policy."""
+        return _listener_to, (self._policy,), self.__dict__
+
     def take(self) -> list[tuple[Detection, Verdict]]:
         """The findings and verdicts since the last call."""
         if not self._heard:
@@ -347,6 +350,12 @@ class _Listener:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         self._policy.restore(state)
+
+
+def _listener_to(policy: Policy) -> _Listener:
+    """A listener of a class of its own: the core names a policy that crashes by its class."""
+    made: _Listener = type(type(policy).__name__, (_Listener,), {})(policy)
+    return made
 
 
 def _feed(core: RunCore, chunk: Chunk) -> None:

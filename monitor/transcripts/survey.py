@@ -4,15 +4,17 @@ of a stop. Only the numbers and the findings of a run are kept, however large it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from monitor.detectors.base import Detector
 from monitor.outcome import RunFailed
 from monitor.policy import Policy
 from monitor.transcripts.base import Chunker, RecordedMessage
-from monitor.transcripts.entries import Began, Compacted, Ended, EndState, ReadReport, Said
+from monitor.transcripts.entries import Began, Compacted, Ended, EndState, Entry, ReadReport, Said
 from monitor.transcripts.readers import reader_of
+from monitor.transcripts.readers.base import Reader
 from monitor.transcripts.scan import Amount, Finding, RunScanner, ScanResult
 from monitor.transcripts.source import Source
 from monitor.usage import Usage
@@ -209,6 +211,57 @@ def surveyed(file: str, result: ScanResult) -> SurveyedRun:
     )
 
 
+@dataclass(slots=True, frozen=True)
+class Watched:
+    """Who watches runs. `detectors`, `policy`: functions that make new ones for each run; `None`:
+    the guard's default ones. `watcher`: what is kept of a run.
+    """
+
+    detectors: Callable[[], Sequence[Detector]] | None = None
+    policy: Callable[[], Policy | None] | None = None
+    watcher: Callable[[Began, RunScanner], Watcher] = Watcher
+
+    def begin(self, began: Began) -> Watcher:
+        """Watch one more run."""
+        scanner = RunScanner(
+            detectors=self.detectors() if self.detectors is not None else None,
+            policy=self.policy() if self.policy is not None else None,
+            task=began.title or None,
+        )
+        return self.watcher(began, scanner)
+
+
+class Survey:
+    """The runs of one transcript that are open. It can be stored with `pickle`; then `watched` is
+    to be set again.
+    """
+
+    def __init__(self, file: str, kind: str, watched: Watched) -> None:
+        self.watched = watched
+        self._file, self._kind = file, kind
+        self._open: dict[str, Watcher] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "watched": None}
+
+    def take(self, entry: Entry) -> SurveyedRun | None:
+        """The run that ends with `entry`."""
+        match entry:
+            case Began():
+                self._open[entry.run] = self.watched.begin(entry)
+            case Said():
+                self._open[entry.run].take(entry.message)
+            case Compacted():
+                self._open[entry.run].compacted()
+            case Ended():
+                return self._open.pop(entry.run).run(self._file, self._kind, entry)
+        return None
+
+    def take_all(self, entries: Iterable[Entry]) -> list[SurveyedRun]:
+        """The runs that end among `entries`."""
+        return [run for entry in entries if (run := self.take(entry)) is not None]
+
+
 def survey(
     source: Source,
     report: ReadReport | None = None,
@@ -224,46 +277,30 @@ def survey(
     Nothing is yielded for a transcript of an unknown format.
     """
     reader = reader_of(source)
-    if reader is None:
-        return
-    open_runs: dict[str, Watcher] = {}
-    for entry in reader.read(source, report if report is not None else ReadReport()):
-        match entry:
-            case Began():
-                scanner = RunScanner(
-                    detectors=detectors() if detectors is not None else None,
-                    policy=policy() if policy is not None else None,
-                    task=entry.title or None,
-                )
-                open_runs[entry.run] = watcher(entry, scanner)
-            case Said():
-                open_runs[entry.run].take(entry.message)
-            case Compacted():
-                open_runs[entry.run].compacted()
-            case Ended():
-                yield open_runs.pop(entry.run).run(source.name, reader.format, entry)
+    if reader is not None:
+        yield from _surveyed(
+            reader, source, ReadReport() if report is None else report, Watched(detectors, policy, watcher)
+        )
 
 
-def survey_file(
-    source: Source,
-    *,
-    detectors: Callable[[], Sequence[Detector]] | None = None,
-    policy: Callable[[], Policy | None] | None = None,
-    without: Collection[str] = (),
-    watcher: Callable[[Began, RunScanner], Watcher] = Watcher,
-) -> SurveyedFile:
-    """One transcript, read to its end. Its content never raises an error. `without`: formats whose
-    files are recognised and not read. `watcher`: as for `survey`.
+def _surveyed(reader: Reader, source: Source, report: ReadReport, watched: Watched) -> Iterator[SurveyedRun]:
+    open_runs = Survey(source.name, reader.format, watched)
+    for entry in reader.read(source, report):
+        if (run := open_runs.take(entry)) is not None:
+            yield run
+
+
+def survey_file(source: Source, *, watched: Watched | None = None) -> SurveyedFile:
+    """One transcript, read to its end. Its content never raises an error. `watched`: the guard's
+    default detectors and policy if `None`.
     """
     report = ReadReport()
     try:
         reader = reader_of(source)
-        if reader is not None and reader.format in without:
-            return SurveyedFile(file=source.name, format=reader.format)
-        runs = tuple(survey(source, report, detectors=detectors, policy=policy, watcher=watcher))
+        found = () if reader is None else tuple(_surveyed(reader, source, report, watched or Watched()))
     except OSError as error:
         return SurveyedFile(file=source.name, format=None, report=report, error=error.strerror or str(error))
-    return SurveyedFile(file=source.name, format=reader.format if reader else None, runs=runs, report=report)
+    return SurveyedFile(file=source.name, format=reader.format if reader else None, runs=found, report=report)
 
 
-__all__ = ["EndState", "SurveyedFile", "SurveyedRun", "Watcher", "survey", "survey_file"]
+__all__ = ["EndState", "Survey", "SurveyedFile", "SurveyedRun", "Watched", "Watcher", "survey", "survey_file"]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from unicodedata import category
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -19,6 +18,9 @@ from rich.rule import Rule
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
+
+from monitor._util.terminal import on_one_line as on_one_line  # noqa: PLC0414 - used beside the others
+from monitor._util.terminal import printable as printable  # noqa: PLC0414 - the same
 
 MOST_COLUMNS = 100
 """Longer lines are hard to read."""
@@ -29,10 +31,6 @@ LONGEST_WORD = 30
 without spaces is not a word (or has no spaces in its language).
 """
 
-OBEYED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-"""Unicode's categories of characters that a terminal may obey: controls, marks of direction and of
-no width, lone surrogates, line separators.
-"""
 _PIECES = re.compile(r"\n|[^\S\n]+|\S+")
 
 
@@ -46,30 +44,6 @@ class SafeConsole(Console):
                 yield segment
             else:
                 yield Segment(printable(segment.text), segment.style)
-
-
-def printable(text: str) -> str:
-    """`text` with everything escaped that a terminal would obey rather than show. Line ends
-    stay.
-    """
-    return text if text.isprintable() else text.translate(_SHOWN)
-
-
-class _Shown(dict[int, str]):
-    """How each character is shown; a cache that fills on demand."""
-
-    def __missing__(self, code: int) -> str:
-        char = chr(code)
-        shown = self[code] = ascii(char)[1:-1] if category(char) in OBEYED else char
-        return shown
-
-
-_SHOWN = _Shown({ord("\n"): "\n", ord("\t"): "    "})
-
-
-def on_one_line(text: str) -> str:
-    """`text` as a line of a table."""
-    return printable(text.replace("\n", "\\n"))
 
 
 def shortened(text: str, width: int) -> str:

@@ -15,10 +15,12 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import monitor
+from monitor.chunks import ToolCall, TurnFinished
 from monitor.cli._app import app
 from monitor.cli._levels import FACTORS, SCALED, Levels, as_toml, levels_of
 from monitor.cli._survey import Chosen, surveyed_files
 from monitor.detectors import default_detectors
+from monitor.reasons import FinishReason
 from monitor.report import StoryWatcher
 from monitor.settings import Settings, load_settings
 from monitor.transcripts.corpus import Corpus
@@ -71,13 +73,31 @@ def test_what_is_written_stops_no_more_of_the_runs_than_was_promised():
     assert 0 < stopped <= 0.3 * 61
 
 
-def test_guard_and_supervisor_take_what_is_written():
+def test_guard_and_supervisor_stop_where_the_written_limits_say():
     calibrate(*(run(at) for at in range(20)), options=("-o", "mine.toml"))
     chosen = load_settings("mine.toml")
-    detectors, policy = chosen.detectors(), chosen.policy()
-    assert [detector.name for detector in detectors] == [detector.name for detector in default_detectors()]
-    monitor.Guard(detectors=detectors, policy=policy)
-    monitor.Supervisor(monitor.testing.ScriptedModel(), detectors=detectors, policy=policy)
+    assert [one.name for one in chosen.detectors()] == [one.name for one in default_detectors()]
+    at = chosen.settings["ToolCallRepetition"]["loop_at"]
+    assert at != 5  # not the default
+    turns = [[ToolCall(f"c{number}", "look", {"at": 1}), TurnFinished(FinishReason.DONE)] for number in range(40)]
+    with monitor.Guard(detectors=chosen.detectors(), policy=chosen.policy()) as guard:
+        for turn in turns:
+            with guard.watch(iter(turn)) as watched:
+                list(watched)
+            for call in watched.turn.tool_calls:
+                guard.tool_result(call, "closed")
+            if isinstance(guard.check(), monitor.Stop):
+                break
+    assert (guard.outcome.reason, guard.outcome.turns) == (monitor.TerminateReason.LOOP_DETECTED, at)
+
+    def look(at: int) -> str:
+        """Look at a door."""
+        return "closed"
+
+    model = monitor.testing.ScriptedModel(*turns)
+    policy = chosen.policy() or monitor.StopAtFirstLoop()
+    outcome = monitor.Supervisor(model, tools=[look], detectors=chosen.detectors(), policy=policy).run_sync("Go in.")
+    assert (outcome.reason, outcome.turns) == (monitor.TerminateReason.LOOP_DETECTED, at)
 
 
 def test_too_few_runs_are_refused_with_the_number_that_is_needed():
@@ -143,7 +163,7 @@ def test_runs_come_whole_out_of_other_processes(watcher: Any, monkeypatch: pytes
     monkeypatch.setattr("monitor.cli._survey.PAYS_BYTES", 0)
     for name in "ab":
         Path(f"{name}.jsonl").write_text(json.dumps(run(1, 9)) + "\n")
-    chosen = Chosen(None, None, (), None, watcher)
+    chosen = Chosen("{}", watcher)
     here = [chosen.examine(Path("a.jsonl")), chosen.examine(Path("b.jsonl"))]
     assert list(surveyed_files([Path("a.jsonl"), Path("b.jsonl")], chosen)) == here
 

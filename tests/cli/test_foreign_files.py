@@ -210,11 +210,12 @@ READS_ANY_TEXT = frozenset({"run --plan"})
 """A plan is any text, a step a line."""
 UNDERSTOOD = {
     "a run without messages": {"judge-eval"},
+    "Latin-1": {"judge-eval"},
     "a run of a user alone": {"judge-eval"},
-    "a run with content": {"context", "compact", "scan"},
-    "a run with content and text": {"scan"},
-    "a run with calls of OpenAI's": {"context", "compact", "scan"},
-    **{name: {"scan", "context", "compact"} for name in SESSIONS},
+    "a run with content": {"context", "compact", "scan", "judge-eval", "run"},
+    "a run with content and text": {"scan", "judge-eval", "run"},
+    "a run with calls of OpenAI's": {"context", "compact", "scan", "judge-eval", "run"},
+    **{name: {"scan", "context", "compact", "judge-eval", "run"} for name in SESSIONS},
 }
 """Which commands do know what it is: a run that has no label, messages of OpenAI's chat, what an
 agent has written.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,9 @@ from typer.testing import CliRunner
 from monitor.cli._app import app
 from monitor.cli.hooks import HOOKS
 from monitor.cli.hooks.base import DEEDS
+from monitor.policy import ObserveOnly
+from monitor.transcripts.source import Source
+from monitor.transcripts.survey import survey
 
 SAMPLES = Path(__file__).parents[2] / "fixtures" / "readers"
 STUCK = SAMPLES / "claude-code" / "554b9fa6-f719-40e8-ba70-beee69bd60b5.jsonl.gz"
@@ -21,6 +26,7 @@ STUCK = SAMPLES / "claude-code" / "554b9fa6-f719-40e8-ba70-beee69bd60b5.jsonl.gz
 @pytest.fixture(autouse=True)
 def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
 def ask(agent: str, event: object, *options: str) -> Any:
@@ -59,31 +65,66 @@ def test_claude_code_asks_a_person_with_our_reason(tmp_path: Path):
     assert "The result: denied ls" in said["permissionDecisionReason"]
 
 
-def test_claude_code_refuses_and_stops(tmp_path: Path):
+def test_claude_code_refuses(tmp_path: Path):
     about = event("claude-code", session(tmp_path, 5))
     refused = json.loads(ask("claude-code", about, "--on-loop", "deny").stdout)
     assert refused["hookSpecificOutput"]["permissionDecision"] == "deny"
-    stopped = json.loads(ask("claude-code", about, "--on-loop", "stop").stdout)
+    assert "continue" not in refused
+
+
+def test_claude_code_is_stopped_by_a_refusal_and_after_the_calls_of_the_response(tmp_path: Path):
+    """`continue: false` alone lets the call be carried out, and is not heard if the call fails."""
+    path = session(tmp_path, 5)
+    before = json.loads(ask("claude-code", event("claude-code", path), "--on-loop", "stop").stdout)
+    assert before["hookSpecificOutput"]["permissionDecision"] == "deny"
+    assert before["continue"] is False
+    after = {"hook_event_name": "PostToolBatch", "transcript_path": path}
+    stopped = json.loads(ask("claude-code", after, "--on-loop", "stop").stdout)
     assert stopped["continue"] is False
     assert stopped["stopReason"].startswith("agent-monitor: ")
+    assert json.loads(ask("claude-code", after, "--on-loop", "deny").stdout) == {}
+    settings = json.loads(ask("claude-code", "", "--on-loop", "stop", "--print-settings").stdout)
+    assert list(settings["hooks"]) == ["PreToolUse", "PostToolBatch"]
 
 
-@pytest.mark.parametrize("deed", ["ask", "deny"])
+HOOKED = {
+    "claude-code": "30e798a3-4b3a-4f9d-8516-c258ef42b336.jsonl",
+    "codex": "rollout-hooked-0.169.jsonl",
+    "gemini-cli": "session-hooked-0.61.jsonl",
+}
+"""Sessions of real agents, in which a model of a local server called the same again and again, and
+the hook refused it.
+"""
+
+
+@pytest.mark.parametrize("agent", HOOKED)
+def test_a_refusal_is_no_answer_of_the_tool_so_a_loop_that_goes_on_is_refused_each_time(agent: str):
+    (run,) = survey(Source.of_path(SAMPLES / agent / HOOKED[agent]), policy=ObserveOnly)
+    counts = [one.detection.count for one in run.findings if one.detection.level == "loop"]
+    assert counts == [*range(5, run.total.tool_calls + 1)]
+
+
+@pytest.mark.parametrize("agent", HOOKED)
+def test_the_next_call_of_a_recorded_loop_is_refused(agent: str, tmp_path: Path):
+    lines = (SAMPLES / agent / HOOKED[agent]).read_bytes().splitlines(keepends=True)
+    answers = []
+    for number in range(1, len(lines)):
+        (tmp_path / HOOKED[agent]).write_bytes(b"".join(lines[:number]))
+        done = ask(agent, event(agent, str(tmp_path / HOOKED[agent])), "--on-loop", "deny")
+        answers.append(json.loads(done.stdout) != {})
+    assert answers == sorted(answers)
+    assert any(answers)
+
+
+@pytest.mark.parametrize("deed", DEEDS)
 def test_codex_gets_no_answer_that_it_does_not_take(deed: str, tmp_path: Path):
     """It takes `deny` with a reason, and lets the call go on for any other answer."""
     said = json.loads(ask("codex", event("codex", session(tmp_path, 5)), "--on-loop", deed).stdout)
     assert list(said) == ["hookSpecificOutput"]
     assert set(said["hookSpecificOutput"]) == {"hookEventName", "permissionDecision", "permissionDecisionReason"}
     assert said["hookSpecificOutput"]["permissionDecision"] == "deny"
-
-
-def test_codex_is_stopped_after_a_call_and_not_before_one(tmp_path: Path):
-    path = session(tmp_path, 5)
-    after = {"hook_event_name": "PostToolUse", "transcript_path": path}
-    assert json.loads(ask("codex", after, "--on-loop", "stop").stdout)["continue"] is False
-    before = json.loads(ask("codex", event("codex", path), "--on-loop", "stop").stdout)
-    assert before["hookSpecificOutput"]["permissionDecision"] == "deny"
-    assert "PostToolUse" in json.loads(ask("codex", "", "--on-loop", "stop", "--print-settings").stdout)["hooks"]
+    told = {"ask": "Ask the user", "deny": "denied ls", "stop": "call no tool"}
+    assert told[deed] in said["hookSpecificOutput"]["permissionDecisionReason"]
 
 
 def test_gemini_cli_refuses_or_stops(tmp_path: Path):
@@ -131,6 +172,51 @@ def test_the_settings_name_the_command_with_its_options(agent: str, tmp_path: Pa
     text = json.dumps(json.loads(done.stdout))
     assert f"agent-monitor hook {agent} --on-loop deny --config '{tmp_path}/my rules.toml'" in text
     assert HOOKS[agent].place in done.stderr
+
+
+ANSWERS = """
+import sys
+from monitor.cli import main
+sys.argv = ["agent-monitor", "hook", *sys.argv[1:]]
+main()
+packages = {name.partition(".")[0] for name in sys.modules}
+print(*packages & {"typer", "rich", "pydantic", "pydantic_core", "anyio"}, file=sys.stderr)
+"""
+
+
+def in_a_process(*arguments: str, about: object) -> Any:
+    command = [sys.executable, "-c", ANSWERS, *arguments]
+    return subprocess.run(command, input=json.dumps(about), capture_output=True, text=True, check=False, timeout=50)
+
+
+def test_the_command_line_of_an_agent_is_answered_without_what_takes_long_to_import(tmp_path: Path):
+    done = in_a_process("gemini-cli", "--on-loop", "deny", about=event("gemini-cli", session(tmp_path, 5)))
+    assert json.loads(done.stdout)["decision"] == "deny"
+    assert done.stderr.split() == []
+
+
+def test_a_command_line_with_settings_is_answered_as_well(tmp_path: Path):
+    strict = ("--set", "ToolCallRepetition.loop_at=3", "--set", "ToolCallRepetition.suspect_at=2")
+    done = in_a_process("gemini-cli", *strict, about=event("gemini-cli", session(tmp_path, 3)))
+    assert json.loads(done.stdout)["decision"] == "deny"
+
+
+@pytest.mark.parametrize("name", ["agent-monitor.toml", "pyproject.toml"])
+def test_the_settings_of_the_folder_count(name: str, tmp_path: Path):
+    head = "tool.agent-monitor." if name == "pyproject.toml" else ""
+    about = event("gemini-cli", session(tmp_path, 5))
+    assert json.loads(ask("gemini-cli", about).stdout) != {}
+    (tmp_path / name).write_text(f"[{head}ToolCallRepetition]\nloop_at = 9\n")
+    assert json.loads(ask("gemini-cli", about).stdout) == {}
+
+
+def test_a_session_that_grows_is_read_on_and_the_answer_is_the_same(tmp_path: Path):
+    for calls in range(1, 8):
+        about = event("claude-code", session(tmp_path, calls))
+        first = ask("claude-code", about).stdout
+        assert ask("claude-code", about).stdout == first
+        assert (json.loads(first) != {}) == (calls >= 5)
+    assert len(list((tmp_path / "cache" / "agent-monitor" / "sessions").iterdir())) == 1
 
 
 @pytest.mark.parametrize("wrong", [["cursor"], ["codex", "--on-loop", "explode"]])

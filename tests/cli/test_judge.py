@@ -13,7 +13,8 @@ import pytest
 from typer.testing import CliRunner
 
 from monitor.cli._app import app
-from monitor.cli._reply_cache import ReplyCache, default_cache
+from monitor.cli._caches import cache_folder
+from monitor.cli._reply_cache import ReplyCache
 from monitor.messages import Text, UserMessage
 from monitor.models import ModelRequest
 from monitor.testing import LocalGemini, ScriptedModel
@@ -167,7 +168,7 @@ def test_a_judge_that_gives_no_answer_is_said_and_the_scan_goes_on(
     assert "Judge: 3 questions, 2 without an answer; 3 calls of a model" in done.stdout
     assert "overloaded" in done.stderr
     assert "did not answer with a confidence" in done.stderr
-    assert len(list(default_cache().iterdir())) == 1  # what was no answer is asked again
+    assert len(list(cache_folder("judge").iterdir())) == 1  # what was no answer is asked again
 
 
 def test_without_a_key_that_is_said_once_and_nothing_is_lost(tmp_path: Path) -> None:

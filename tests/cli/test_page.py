@@ -83,7 +83,7 @@ def test_the_end_of_a_demo(printed: Callable[..., str]):
 def test_a_file_that_is_something_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     Path("runs.jsonl").write_bytes(codecs.BOM_UTF16_LE + '{"id": "a", "messages": []}'.encode("utf-16-le"))
-    assert CliRunner().invoke(app, ["scan", "runs.jsonl"]).stderr.strip() == block("cli.md", "runs.jsonl:1")
+    assert CliRunner().invoke(app, ["scan", "runs.jsonl"]).stderr.strip() == block("cli.md", "runs.jsonl: it is")
 
 
 def test_a_scan(printed: Callable[..., str]):

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from monitor.chunks import Chunk, TextDelta
 from monitor.cli._app import app
 from monitor.outcome import Outcome, RunFailed
 from monitor.reasons import TerminateReason
-from monitor.transcripts import RecordedRun
-from monitor.transcripts.scan import ScanResult, scan_run
+from monitor.transcripts.scan import RunScanner
 
 CORPUS = Path(__file__).parents[2] / "fixtures" / "transcripts" / "dev.jsonl.gz"
 
@@ -95,12 +95,15 @@ def test_a_damaged_gzip_file_is_bad_input(tmp_path: Path):
 def test_a_run_that_could_not_be_watched_is_named_and_the_others_are_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    def broken(run: RecordedRun, **settings: Any) -> ScanResult:
-        if run.id == "odd":
-            raise RunFailed(Outcome(ok=False, reason=TerminateReason.ERROR, detail="a detector crashed", source="x"))
-        return scan_run(run, **settings)
+    class Broken(RunScanner):
+        def take(self, index: int, chunk: Chunk) -> None:
+            if isinstance(chunk, TextDelta) and chunk.text == "done":
+                raise RunFailed(
+                    Outcome(ok=False, reason=TerminateReason.ERROR, detail="a detector crashed", source="x")
+                )
+            super().take(index, chunk)
 
-    monkeypatch.setattr("monitor.cli.scan.scan_run", broken)
+    monkeypatch.setattr(sys.modules["monitor.transcripts.survey"], "RunScanner", Broken)
     done = scan(write(tmp_path / "runs.jsonl", clean("odd"), looping()))
     assert done.exit_code == 2
     assert "run odd: error: a detector crashed" in done.stderr

@@ -44,7 +44,7 @@ def test_every_character_of_unicode_that_steers_is_escaped():
     everyone = "".join(map(chr, range(sys.maxunicode + 1)))
     assert not steering(_view.printable(everyone))
     everyone = "x".join(everyone)  # two surrogates beside each other are one character for JSON
-    written = _view._ascii(json.dumps(everyone, ensure_ascii=False))
+    written = _view.printable_json(json.dumps(everyone, ensure_ascii=False))
     assert json.loads(written) == everyone
     assert not steering(written)
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import zstandard
 
+from monitor.transcripts import source as parsers
 from monitor.transcripts.entries import Began, Compacted, Ended, Entry, ReadReport, Said, collected
 from monitor.transcripts.readers import READERS, reader_of
 from monitor.transcripts.readers.base import Reader
@@ -203,6 +204,73 @@ def test_wrong_types_anywhere_are_survived(path: Path):
             follow_the_rules(entries(source, found)[0])
         if reader.fits(source):
             follow_the_rules(entries(source, reader)[0])
+
+
+def rearranged(lines: list[bytes], chance: random.Random) -> Iterator[list[bytes]]:
+    """The lines as a careless program leaves them."""
+    at, other = chance.randrange(len(lines)), chance.randrange(len(lines))
+    swapped = [*lines]
+    swapped[at], swapped[other] = swapped[other], swapped[at]
+    yield swapped
+    yield [*lines[:at], lines[at], *lines[at:]]
+    yield [*lines[:at], *lines[at + 1 :]]
+    yield [*lines[:at], b'{"type": "of tomorrow", "kind": "of tomorrow", "role": 7}', *lines[at:]]
+    yield [*lines[:at], lines[at][: len(lines[at]) // 2], *lines[at + 1 :]]
+    yield [*lines, *lines[: at + 1]]
+
+
+JSON_LINES = [p for p in KNOWN if ".jsonl" in p.name and p.stat().st_size < 60_000]
+
+
+@pytest.mark.parametrize("path", JSON_LINES, ids=name_of)
+def test_lines_in_another_order_twice_missing_or_unknown_are_survived(path: Path):
+    lines = content(path).rstrip(b"\n").split(b"\n")
+    reader = next(reader for reader in READERS if reader.format == folder(path))
+    chance = random.Random(path.name)
+    for changed in rearranged(lines, chance):
+        given = Source.of_bytes(path.name, b"\n".join(changed) + b"\n")
+        found, report = entries(given, reader)
+        follow_the_rules(found)
+        for run, _ in collected(found):
+            list(run.chunks())
+        assert report.lines <= 2 * len(changed)  # some readers read twice
+        assert not report.cut
+
+
+@pytest.mark.parametrize("path", JSON_LINES, ids=name_of)
+def test_a_record_of_an_unknown_type_is_guessed_into_nothing(path: Path):
+    """It changes no message, wherever it stands behind the first ones."""
+    lines = content(path).rstrip(b"\n").split(b"\n")
+    reader = next(reader for reader in READERS if reader.format == folder(path))
+    if folder(path) in {"otel", "openhands", "messages"} or len(lines) < 4:
+        return  # there a foreign line ends a message that is held, or the whole file is one document
+    stranger = b'{"type": "of tomorrow", "payload": {"text": "no words of a model"}}'
+    at = random.Random(path.name).randrange(len(lines) // 2, len(lines))
+    plain, _ = entries(Source.of_bytes(path.name, b"\n".join(lines)), reader)
+    mixed, _ = entries(Source.of_bytes(path.name, b"\n".join([*lines[:at], stranger, *lines[at:]])), reader)
+    assert [one.message for one in mixed if isinstance(one, Said)] == [
+        one.message for one in plain if isinstance(one, Said)
+    ]
+
+
+PARSED = [
+    b'{"a": 1}',
+    b'{"a": "\\ud800"}',
+    b'{"a": NaN}',
+    b'{"a": 1e400, "b": -0}',
+    b'{"a": 1, "a": 2}',
+    b'{"a": "\xff"}',
+]
+
+
+@pytest.mark.parametrize("line", [*PARSED, b'{"a": 1} {"b": 2}', b'{"a": ' + b"9" * 400 + b"}", b'{"a": "\t"}', b"{}x"])
+def test_the_quick_parser_and_the_plain_one_give_the_same_records(line: bytes, monkeypatch: pytest.MonkeyPatch):
+    def read(parse: Any) -> str:
+        monkeypatch.setattr("monitor.transcripts.source._parser", lambda _: parse)
+        report = ReadReport()
+        return repr((list(Source.of_bytes("x", line + b"\n").records(report)), report.bad))
+
+    assert read(parsers._quickly) == read(parsers._plainly)
 
 
 def test_lines_that_are_no_json_are_counted_and_named():

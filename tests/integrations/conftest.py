@@ -1,14 +1,55 @@
 from __future__ import annotations
 
+import gc
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
 import pytest
 
-from tests.integrations.drivers import DRIVERS, Driver
+from tests.integrations.drivers import DRIVERS, SYNC, WAYS, Driver
+
+os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else LiteLLM fetches a list when it is imported
 
 
-@pytest.fixture(params=DRIVERS)
+def _params(drivers: Mapping[str, Driver]) -> list[Any]:
+    return [
+        pytest.param(name, marks=[pytest.mark.filterwarnings(f"ignore{one}") for one in driver.warnings])
+        for name, driver in drivers.items()
+    ]
+
+
+@pytest.fixture(autouse=True)
+def forget_clients(request: pytest.FixtureRequest) -> Iterator[None]:
+    """LiteLLM keeps its clients for ever, and a client of google-genai cannot be closed after its
+    event loop. Their warnings belong to their own tests.
+    """
+    yield
+    if (litellm := sys.modules.get("litellm")) is not None and "litellm" in request.node.nodeid:
+        litellm.in_memory_llm_clients_cache.flush_cache()
+    if "litellm" in request.node.nodeid or "drive_sync" in request.fixturenames:
+        gc.collect()
+
+
+@pytest.fixture(params=_params(DRIVERS))
 def drive(request: pytest.FixtureRequest) -> Driver:
-    """The program of each framework that is installed."""
-    packages, driver = DRIVERS[request.param]
-    for package in packages:
-        pytest.importorskip(package, reason=f"the framework is not installed: {package}")
+    """Each framework that is installed."""
+    return _installed(DRIVERS[request.param])
+
+
+@pytest.fixture(params=_params(DRIVERS | WAYS))
+def drive_any(request: pytest.FixtureRequest) -> Driver:
+    """The same, and the other ways to run it."""
+    return _installed((DRIVERS | WAYS)[request.param])
+
+
+@pytest.fixture(params=_params(SYNC))
+def drive_sync(request: pytest.FixtureRequest) -> Driver:
+    """Each framework with a synchronous entry point."""
+    return _installed(SYNC[request.param])
+
+
+def _installed(driver: Driver) -> Driver:
+    driver.load()
     return driver

@@ -1,186 +1,124 @@
-"""One program for each framework: an agent with a tool, run under a guard against a local server.
+"""Which frameworks there are, and how a test runs an agent of each: one line for each framework.
 
-Each driver returns how the run ended as the framework's user sees it.
+The program of a framework is an agent with the tool `look`, which runs under a guard against a
+local server.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-import openai
-from pydantic import SecretStr
+import pytest
 
 from monitor.harness.guard import Guard
 from monitor.integrations.stopped import StoppedByGuard
+from tests.integrations.wires import ANTHROPIC, GEMINI, OPENAI, Wire
 
 Tool: TypeAlias = Callable[[str], str]
 
 
 @dataclass(frozen=True)
 class Ending:
-    """What the framework's user gets."""
+    """What the framework's user gets, read where the framework puts it."""
 
     text: str
     reason: str | None = None
     """`None`: the framework says that the run has ended well."""
     total_tokens: int | None = None
-    """The framework's own count."""
-    raised: StoppedByGuard | None = None
+    """The framework's own count. `None`: it has none."""
 
 
-Driver: TypeAlias = Callable[[str, Guard, Tool], Coroutine[Any, Any, Ending]]
+Run: TypeAlias = Callable[[str, Guard, Tool], Coroutine[Any, Any, Ending]]
+RunSync: TypeAlias = Callable[[str, Guard, Tool], Ending]
 
 
-def client_of(base_url: str) -> openai.AsyncOpenAI:
-    return openai.AsyncOpenAI(api_key="none", base_url=base_url, max_retries=0)
+@dataclass(frozen=True)
+class Driver:
+    """A way to run an agent of one framework."""
+
+    program: str
+    """`module:function` in `tests.integrations.programs`."""
+    packages: tuple[str, ...]
+    wire: Wire = OPENAI
+    pieces_of_calls: bool = True
+    """Whether the framework shows the pieces of a call's arguments."""
+    warnings: tuple[str, ...] = ()
+    """Warnings of the framework itself, which nobody here can change."""
+
+    def load(self) -> Any:
+        for package in self.packages:
+            pytest.importorskip(package, reason=f"the framework is not installed: {package}")
+        module, _, function = self.program.partition(":")
+        return getattr(importlib.import_module(f"tests.integrations.programs.{module}"), function)
+
+    async def __call__(self, base_url: str, guard: Guard, tool: Tool) -> Ending:
+        run: Run = self.load()
+        return await run(base_url, guard, tool)
 
 
 def stopped(error: StoppedByGuard) -> Ending:
-    return Ending(error.turn.text if error.turn is not None else "", error.stop.reason.value, raised=error)
+    """The end of a framework whose own manner is an exception."""
+    return Ending(error.turn.text if error.turn is not None else "", error.stop.reason.value)
 
 
-# --- Pydantic AI
+OPEN = ("::ResourceWarning", "::pytest.PytestUnraisableExceptionWarning")
+"""A client that stays open."""
+ADK = Driver(
+    "adk:run",
+    ("google.adk",),
+    GEMINI,
+    warnings=(
+        ":Inheritance class AiohttpClientSession from ClientSession:DeprecationWarning",  # of google-genai
+        ":.EXPERIMENTAL. feature:UserWarning",
+    ),
+)
+LITELLM = Driver(
+    "litellm:run",
+    ("litellm",),
+    warnings=(
+        "::DeprecationWarning",
+        "::pydantic.warnings.PydanticDeprecationWarning",
+        "::UserWarning",  # of pydantic, about LiteLLM's types
+        *OPEN,  # its clients are never closed
+    ),
+)
+LANGCHAIN = ("langchain", "langchain_openai")
+AUTOGEN = ("autogen_agentchat", "autogen_ext.models.openai")
 
-
-async def pydantic_ai(base_url: str, guard: Guard, tool: Tool) -> Ending:
-    from pydantic_ai.exceptions import AgentRunError
-
-    async with client_of(base_url) as client, guard:
-        agent, model = _pydantic_agent(client, guard, tool)
-        try:
-            result = await agent.run("go", model=model)
-        except AgentRunError as error:
-            if not isinstance(error, StoppedByGuard):
-                raise
-            return stopped(error)
-        return Ending(result.output, total_tokens=result.usage.total_tokens)
-
-
-async def pydantic_ai_streamed(base_url: str, guard: Guard, tool: Tool) -> Ending:
-    async with client_of(base_url) as client, guard:
-        agent, model = _pydantic_agent(client, guard, tool)
-        try:
-            async with agent.run_stream("go", model=model) as result:
-                text = "".join([piece async for piece in result.stream_text(delta=True, debounce_by=None)])
-                return Ending(text, total_tokens=result.usage.total_tokens)
-        except StoppedByGuard as error:
-            return stopped(error)
-
-
-def _pydantic_agent(client: openai.AsyncOpenAI, guard: Guard, tool: Tool) -> tuple[Any, Any]:
-    from pydantic_ai import Agent
-    from pydantic_ai.models.openai import OpenAIChatModel
-    from pydantic_ai.providers.openai import OpenAIProvider
-
-    from monitor.integrations.pydantic_ai import GuardedModel
-
-    model = OpenAIChatModel("local", provider=OpenAIProvider(openai_client=client))
-    agent = Agent(model)
-    agent.tool_plain(name="look")(tool)
-    return agent, GuardedModel(model, guard)
-
-
-# --- OpenAI Agents SDK
-
-
-async def openai_agents(base_url: str, guard: Guard, tool: Tool) -> Ending:
-    from agents import AgentsException, Runner
-
-    async with client_of(base_url) as client, guard:
-        agent, config = _agents_agent(client, guard, tool)
-        try:
-            result = await Runner.run(agent, "go", run_config=config)
-        except AgentsException as error:
-            if not isinstance(error, StoppedByGuard) or error.run_data is None:  # the SDK's own account
-                raise
-            return stopped(error)
-        return Ending(result.final_output, total_tokens=result.context_wrapper.usage.total_tokens)
-
-
-async def openai_agents_streamed(base_url: str, guard: Guard, tool: Tool) -> Ending:
-    from agents import AgentsException, Runner
-
-    async with client_of(base_url) as client, guard:
-        agent, config = _agents_agent(client, guard, tool)
-        result = Runner.run_streamed(agent, "go", run_config=config)
-        try:
-            async for _ in result.stream_events():
-                pass
-        except AgentsException as error:
-            if not isinstance(error, StoppedByGuard):
-                raise
-            return stopped(error)
-        return Ending(result.final_output, total_tokens=result.context_wrapper.usage.total_tokens)
-
-
-def _agents_agent(client: openai.AsyncOpenAI, guard: Guard, tool: Tool) -> tuple[Any, Any]:
-    from agents import Agent, OpenAIChatCompletionsModel, RunConfig, function_tool
-
-    from monitor.integrations.openai_agents import GuardedModel
-
-    model = GuardedModel(OpenAIChatCompletionsModel("local", client), guard)
-    look = function_tool(tool, name_override="look")
-    return Agent(name="one", tools=[look]), RunConfig(model=model, tracing_disabled=True)
-
-
-# --- LangChain
-
-
-async def langchain(base_url: str, guard: Guard, tool: Tool) -> Ending:
-    async with client_of(base_url) as client, guard:
-        agent = _langchain_agent(client, guard, tool)
-        state = await agent.ainvoke({"messages": [("user", "go")]})
-        return _langchain_ending(state["messages"])
-
-
-async def langchain_streamed(base_url: str, guard: Guard, tool: Tool) -> Ending:
-    async with client_of(base_url) as client, guard:
-        agent = _langchain_agent(client, guard, tool)
-        state: Any = None
-        async for mode, part in agent.astream({"messages": [("user", "go")]}, stream_mode=["messages", "values"]):
-            state = part if mode == "values" else state
-        return _langchain_ending(state["messages"])
-
-
-async def langchain_raising(base_url: str, guard: Guard, tool: Tool) -> Ending:
-    async with client_of(base_url) as client, guard:
-        agent = _langchain_agent(client, guard, tool, exit_behavior="error")
-        try:
-            state = await agent.ainvoke({"messages": [("user", "go")]})
-        except StoppedByGuard as error:
-            return stopped(error)
-        return _langchain_ending(state["messages"])
-
-
-def _langchain_agent(client: openai.AsyncOpenAI, guard: Guard, tool: Tool, **options: Any) -> Any:
-    from langchain.agents import create_agent
-    from langchain_core.tools import StructuredTool
-    from langchain_openai import ChatOpenAI
-
-    from monitor.integrations.langchain import GuardMiddleware
-
-    key = SecretStr("none")
-    model = ChatOpenAI(model="local", async_client=client.chat.completions, api_key=key, max_retries=0)
-    look = StructuredTool.from_function(tool, name="look", description="Looks.")
-    return create_agent(model, [look], middleware=[GuardMiddleware(guard, **options)])
-
-
-def _langchain_ending(messages: list[Any]) -> Ending:
-    last = messages[-1]
-    said = last.response_metadata.get("agent_monitor", {})
-    totals = [one.usage_metadata["total_tokens"] for one in messages if one.type == "ai" and one.usage_metadata]
-    return Ending(last.text, said.get("reason"), sum(totals))
-
-
-DRIVERS: dict[str, tuple[tuple[str, ...], Driver]] = {
-    "pydantic-ai": (("pydantic_ai",), pydantic_ai),
-    "pydantic-ai-streamed": (("pydantic_ai",), pydantic_ai_streamed),
-    "openai-agents": (("agents",), openai_agents),
-    "openai-agents-streamed": (("agents",), openai_agents_streamed),
-    "langchain": (("langchain", "langchain_openai"), langchain),
-    "langchain-streamed": (("langchain", "langchain_openai"), langchain_streamed),
-    "langchain-raising": (("langchain", "langchain_openai"), langchain_raising),
+DRIVERS = {
+    "pydantic-ai": Driver("pydantic_ai:run", ("pydantic_ai",)),
+    "openai-agents": Driver("openai_agents:run", ("agents",)),
+    "langchain": Driver("langchain:run", LANGCHAIN),
+    "autogen": Driver("autogen:run", AUTOGEN, pieces_of_calls=False),
+    "adk": ADK,
+    "strands": Driver("strands:run", ("strands", "strands.models.openai"), pieces_of_calls=False),
+    "litellm": LITELLM,
 }
-"""The packages that a driver needs, and the driver."""
+"""Each framework, as most programs use it."""
+
+WAYS = {
+    "pydantic-ai-streamed": Driver("pydantic_ai:streamed", ("pydantic_ai",)),
+    "openai-agents-streamed": Driver("openai_agents:streamed", ("agents",)),
+    "langchain-streamed": Driver("langchain:streamed", LANGCHAIN),
+    "langchain-raising": Driver("langchain:raising", LANGCHAIN),
+    "autogen-team": Driver("autogen:team", AUTOGEN, pieces_of_calls=False),
+    "autogen-team-streamed": Driver("autogen:team_streamed", AUTOGEN, pieces_of_calls=False),
+    "adk-streamed": replace(ADK, program="adk:streamed"),
+    "adk-model": replace(ADK, program="adk:model"),
+    "strands-streamed": Driver("strands:streamed", ("strands", "strands.models.openai"), pieces_of_calls=False),
+    "strands-raising": Driver("strands:raising", ("strands", "strands.models.anthropic"), ANTHROPIC),
+}
+"""Other ways to run the same frameworks. The tests of a stream's end run these too."""
+
+SYNC = {
+    "pydantic-ai": Driver("pydantic_ai:run_sync", ("pydantic_ai",)),
+    "openai-agents": Driver("openai_agents:run_sync", ("agents",)),
+    "autogen": Driver("autogen:run_sync", AUTOGEN),
+    "adk": replace(ADK, program="adk:run_sync", warnings=(*ADK.warnings, *OPEN)),
+    "strands": Driver("strands:run_sync", ("strands", "strands.models.openai")),
+    "litellm": replace(LITELLM, program="litellm:run_sync"),
+}
+"""The synchronous entry points. LangChain's is refused, as its own tests say."""

@@ -13,11 +13,14 @@ from monitor.errors import ConfigError, MissingExtra
 @pytest.mark.parametrize(
     ("module", "package", "extra"),
     [
+        ("adk", "google.adk", "adk"),
+        ("autogen", "autogen_agentchat", "autogen"),
         ("langchain", "langchain", "langchain"),
         ("litellm", "litellm", "litellm"),
         ("openai_agents", "agents", "openai-agents"),
         ("pydantic_ai", "pydantic_ai", "pydantic-ai"),
         ("pydantic_ai_conversations", "pydantic_ai", "pydantic-ai"),
+        ("strands", "strands", "strands"),
     ],
 )
 def test_the_missing_extra_is_named(module: str, package: str, extra: str, monkeypatch: pytest.MonkeyPatch):

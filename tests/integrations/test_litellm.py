@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
-os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else it fetches a list when it is imported
-pytest.importorskip("litellm", reason="LiteLLM needs openai<3, so it is not installed beside the other extras")
+pytest.importorskip("litellm", reason="the framework is not installed: litellm")
 
 import litellm
 
 import monitor
 from monitor.errors import ConfigError
-from monitor.integrations.litellm import LiteLLMAdapter, completion
+from monitor.integrations.litellm import LiteLLMAdapter, completion, completion_sync
 from monitor.reasons import TerminateReason
 from monitor.testing import LocalAnthropic, LocalGemini, LocalOpenAI, anthropic_steps, gemini_steps
 from monitor.testing._server import LocalServer
@@ -23,7 +22,6 @@ from monitor.testing.openai_steps import Repeat, Reply, call, call_piece, finish
 
 CHANT = "Let me check the file again. "
 pytestmark = [
-    pytest.mark.asyncio,
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # of LiteLLM itself
     pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning"),
     pytest.mark.filterwarnings("ignore::UserWarning"),  # of pydantic, about LiteLLM's types
@@ -37,21 +35,21 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(litellm, "suppress_debug_info", True)
 
 
-def openai_stream(base_url: str) -> Any:
-    return asked(base_url, "openai/local")
+def openai_stream(base_url: str, ask: Any = completion) -> Any:
+    return asked(ask, base_url, "openai/local")
 
 
-def anthropic_stream(base_url: str) -> Any:
-    return asked(base_url, "anthropic/claude-3")
+def anthropic_stream(base_url: str, ask: Any = completion) -> Any:
+    return asked(ask, base_url, "anthropic/claude-3")
 
 
-def gemini_stream(base_url: str) -> Any:
-    return asked(f"{base_url}/v1beta/models/gemini-2.5-flash", "gemini/gemini-2.5-flash")
+def gemini_stream(base_url: str, ask: Any = completion) -> Any:
+    return asked(ask, f"{base_url}/v1beta/models/gemini-2.5-flash", "gemini/gemini-2.5-flash")
 
 
-def asked(base_url: str, model: str) -> Any:
+def asked(ask: Any, base_url: str, model: str) -> Any:
     messages = [{"role": "user", "content": "go"}]
-    return completion(model=model, messages=messages, api_base=base_url, api_key="none", num_retries=0)
+    return ask(model=model, messages=messages, api_base=base_url, api_key="none", num_retries=0)
 
 
 def openai_server() -> LocalServer:
@@ -72,6 +70,7 @@ def gemini_server() -> LocalServer:
     [(openai_server, openai_stream), (anthropic_server, anthropic_stream), (gemini_server, gemini_stream)],
     ids=["openai", "anthropic", "gemini"],
 )
+@pytest.mark.asyncio
 async def test_a_chant_is_cut_and_the_server_sees_the_client_leave(
     server: Callable[[], LocalServer], stream: Callable[[str], Any]
 ):
@@ -87,6 +86,33 @@ async def test_a_chant_is_cut_and_the_server_sees_the_client_leave(
     assert guard.outcome.usage_estimated
 
 
+@pytest.mark.parametrize(
+    ("server", "stream"),
+    [(openai_server, openai_stream), (anthropic_server, anthropic_stream), (gemini_server, gemini_stream)],
+    ids=["openai", "anthropic", "gemini"],
+)
+def test_without_an_event_loop_too(server: Callable[[], LocalServer], stream: Callable[..., Any]):
+    with server() as local:
+        source = stream(local.base_url, completion_sync)
+        with monitor.Guard() as guard, guard.watch(source, adapter=LiteLLMAdapter) as watched:
+            for _ in watched:
+                pass
+        local.wait_closed(0)
+        assert local.requests[0].events_sent < 500
+    assert guard.outcome.reason is TerminateReason.LOOP_DETECTED
+    assert guard.outcome.closed
+
+
+def test_the_stream_of_litellm_itself_can_be_watched_in_a_with_block():
+    with LocalOpenAI([[text("It is "), text("done."), finish()]]) as local:
+        stream: Any = openai_stream(local.base_url, partial(litellm.completion, stream=True))
+        with monitor.watch(stream, adapter=LiteLLMAdapter) as watched:
+            for _ in watched:
+                pass
+    assert watched.outcome.text == "It is done."
+
+
+@pytest.mark.asyncio
 async def test_calls_and_usage_are_read_and_results_are_seen_over_the_turns():
     looks = [[call_piece('{"q": ', name="look", id=f"c{n}"), call_piece("1}"), finish("tool_calls")] for n in range(9)]
     with LocalOpenAI(looks) as server:
@@ -105,6 +131,7 @@ async def test_calls_and_usage_are_read_and_results_are_seen_over_the_turns():
     assert guard.outcome.usage_estimated
 
 
+@pytest.mark.asyncio
 async def test_a_refused_key_is_the_reason():
     refused = Reply(401, b'{"error": {"message": "no such key", "code": "invalid_api_key"}}')
     with LocalOpenAI([[refused]]) as server:
@@ -116,11 +143,13 @@ async def test_a_refused_key_is_the_reason():
     assert watched.turn.model_error.kind == "auth"
 
 
+@pytest.mark.asyncio
 async def test_a_whole_response_is_refused():
     with pytest.raises(ConfigError, match="stream=False"):
         await anext(completion(model="openai/local", messages=[], stream=False))
 
 
+@pytest.mark.asyncio
 async def test_a_whole_call_in_one_chunk_is_a_call():
     with LocalOpenAI([[call("look", {"q": 1}), finish("tool_calls")]]) as server:
         async with monitor.watch(openai_stream(server.base_url), adapter=LiteLLMAdapter) as watched:

@@ -24,7 +24,7 @@ import monitor
 from monitor.integrations.openai_agents import GuardedModel, Stopped
 from monitor.testing import LocalOpenAI
 from monitor.testing.openai_steps import Repeat, Reply, call, finish, response_events_of, response_text, text
-from tests.integrations.drivers import client_of
+from tests.integrations.programs.openai_client import client_of
 
 CHANT = "Let me check the file again. "
 

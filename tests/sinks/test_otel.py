@@ -18,180 +18,44 @@ import anyio.lowlevel
 import anyio.to_thread
 import pytest
 from opentelemetry import trace
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, Decision, Sampler, SamplingResult
 from opentelemetry.trace import StatusCode
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 import monitor
 from monitor import events
-from monitor.calls import ApprovalAnswer, ApprovalRequest, CallRecord, CallState
+from monitor.calls import CallRecord, CallState
 from monitor.chunks import TextDelta, ToolCall, ToolResult, TurnFinished, UsageReport
 from monitor.detectors import ToolCallRepetition
 from monitor.errors import ConfigError, MissingExtra
 from monitor.models import ErrorKind, ModelError
-from monitor.outcome import Outcome, Turn
-from monitor.reasons import CompactionReason, FinishReason, TerminateReason
+from monitor.outcome import Turn
+from monitor.reasons import FinishReason, TerminateReason
 from monitor.sinks import FanOut, MemorySink, OtelSink, _otel_names
 from monitor.sinks._otel_content import fitted
 from monitor.sinks._otel_exports import Exports
 from monitor.sinks.otel import in_tool_span, tool_context
 from monitor.testing import FakeClock, ScriptedModel
 from monitor.testing.scripted_model import call
-from monitor.usage import AskCost, Usage
-from monitor.verdicts import Detection, Evidence, Judgement, Stop
+from tests.sinks.otel_recorder import WALL_NS, Recorder, recording
+from tests.sinks.otel_run import CALL, STARTED, USAGE, outcome, whole_run
 
 GOLDEN = Path(__file__).parents[2] / "fixtures" / "telemetry"
-WALL_NS = 1_700_000_000_000_000_000
 CHANT = "I will now look at the file again. " * 40
 Dialect = Literal["genai", "openinference"]
 DIALECTS: list[Dialect] = ["genai", "openinference"]
 
 
-class Recorder:
-    """An SDK that keeps spans and metrics in memory."""
-
-    def __init__(self, *, sampler: Sampler | None = None) -> None:
-        self.exporter, self.reader = InMemorySpanExporter(), InMemoryMetricReader()
-        self.tracers = TracerProvider(sampler=sampler, shutdown_on_exit=False)
-        self.tracers.add_span_processor(SimpleSpanProcessor(self.exporter))
-        self.meters = MeterProvider([self.reader], shutdown_on_exit=False)
-        self.sinks: list[OtelSink] = []
-
-    def sink(self, **options: Any) -> OtelSink:
-        given: dict[str, Any] = {"model": "scripted:m1", "agent": "researcher", "now_ns": lambda: WALL_NS} | options
-        made = OtelSink(tracer_provider=self.tracers, meter_provider=self.meters, **given)
-        self.sinks.append(made)
-        return made
-
-    @property
-    def spans(self) -> list[ReadableSpan]:
-        """The exported spans, in the order of their start, children behind their parents."""
-        for sink in self.sinks:
-            assert sink.flush()
-        return sorted(self.exporter.get_finished_spans(), key=lambda span: (span.start_time, span.context.span_id))
-
-    def named(self, name: str) -> ReadableSpan:
-        found = [span for span in self.spans if span.name == name]
-        assert len(found) == 1, [span.name for span in self.spans]
-        return found[0]
-
-    def parent_of(self, span: ReadableSpan) -> str | None:
-        by_id = {one.context.span_id: one.name for one in self.spans}
-        return by_id.get(span.parent.span_id, "(outside)") if span.parent is not None else None
-
-    def metrics(self) -> dict[str, list[Any]]:
-        data = self.reader.get_metrics_data()
-        return {
-            metric.name: list(metric.data.data_points)
-            for resource in (data.resource_metrics if data else ())
-            for scope in resource.scope_metrics
-            for metric in scope.metrics
-        }
-
-
 @pytest.fixture
 def recorder() -> Iterator[Recorder]:
-    made = Recorder()
-    yield made
-    for sink in made.sinks:
-        sink.close()
-    made.tracers.shutdown()
-    made.meters.shutdown()
+    with recording() as made:
+        yield made
 
 
 def feed(sink: Any, *given: Any) -> None:
     for event in given:
         sink.emit(event)
-
-
-def outcome(reason: TerminateReason = TerminateReason.GOAL, **more: Any) -> Outcome:
-    ok = reason in {TerminateReason.GOAL, TerminateReason.STREAM_ENDED}
-    return Outcome(ok=ok, reason=reason, detail=reason.value, source="s", **more)
-
-
-DETECTION = Detection(
-    "content_repetition", "chant", "text", "loop", 12, 10, 0, 60, Evidence("secret chant", "ab" * 8, 35), "it repeats"
-)
-STARTED = events.RunStarted(0.0, ("content_repetition",), "max_turns")
-CALL = ToolCall("c1", "search", {"q": "sk-abcdefghijklmnopqrstuvwxyz"})
-USAGE = Usage(100, 20, 5, 40, 120)
-
-
-def whole_run() -> list[events.Event]:
-    """Everything that a span or an event is made of."""
-    record = CallRecord(run="run-1", call_id="c1", tool="search", arguments={}, key="k", turn=1)
-    request = ApprovalRequest(
-        id="q1", run="run-1", call_id="c1", tool="search", arguments={}, schema_hash="s", bound_to="b", why="a rule"
-    )
-    judgement = Judgement("it goes in circles", 0.95, found=True, judged_by="openai:judge-1")
-    stop = Stop(TerminateReason.LOOP_DETECTED, "it repeats", "content_repetition", 10, 12)
-    return [
-        STARTED,
-        events.TurnStarted(1.0, 1, 1),
-        events.FirstChunk(1.5, 1, 0.5),
-        events.TurnEnded(
-            2.0,
-            Turn(number=1, text="I search.", tool_calls=(CALL,), usage=USAGE, finish_reason=FinishReason.DONE),
-        ),
-        events.ToolStarted(2.0, 1, CALL),
-        events.ToolCallChanged(2.0, 1, record),
-        events.ApprovalRequested(2.1, 1, request),
-        events.ApprovalAnswered(4.1, 1, ApprovalAnswer(id="q1", decision="approved", by="Ada")),
-        events.ToolFinished(5.0, 1, ToolResult("c1", "search", "found", is_error=False), 3.0),
-        events.Nudged(5.0, 1, "try something else"),
-        events.JudgeAsked(5.0, 1, "loop_judge"),
-        events.CompactionStarted(
-            at_s=5.0,
-            turn=1,
-            compaction=1,
-            reason=CompactionReason.HIGH_WATER,
-            preset="default",
-            tokens=900,
-            background=False,
-        ),
-        events.CompactionFinished(
-            at_s=6.0,
-            turn=1,
-            compaction=1,
-            reason=CompactionReason.HIGH_WATER,
-            tokens_before=900,
-            tokens_after=300,
-            estimator="reported",
-            kept_messages=2,
-            kept_tokens=100,
-            summarised_by="openai:small",
-            cost=AskCost(Usage(50, 10, 0, 0, 60)),
-            reread_tokens=0,
-            replayed=None,
-            after_s=1.0,
-        ),
-        events.JudgeAnswered(at_s=6.5, turn=1, judge="loop_judge", fact="loop", judgement=judgement),
-        events.TurnStarted(7.0, 2, 2),
-        events.DetectionRaised(8.0, 2, DETECTION),
-        events.StopDecided(8.0, stop),
-        events.StreamClosed(at_s=8.1, turn=2, closed=True, after_s=0.1, chunks_dropped=3),
-        events.TurnEnded(
-            8.1, Turn(number=2, text="again again", usage=USAGE, usage_estimated=True, stopped=stop, loop_offset=0)
-        ),
-        events.RunTerminated(
-            8.2,
-            outcome(
-                TerminateReason.LOOP_DETECTED,
-                usage=USAGE + USAGE,
-                usage_estimated=True,
-                turns=2,
-                elapsed_s=8.2,
-                limit=10,
-                value=12,
-                chunks_after_decision=3,
-            ),
-        ),
-    ]
 
 
 def described(recorder: Recorder) -> list[dict[str, Any]]:

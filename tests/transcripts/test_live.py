@@ -14,7 +14,7 @@ import pytest
 from monitor.policy import ObserveOnly
 from monitor.transcripts.live import REST, Begun, Live
 from monitor.transcripts.source import Source
-from monitor.transcripts.survey import SurveyedFile, survey_file
+from monitor.transcripts.survey import SurveyedFile, Watched, survey_file
 
 ASK = {"role": "user", "content": "Tidy up."}
 
@@ -33,7 +33,7 @@ class Clock:
     def survey(self, path: Path) -> Iterator[SurveyedFile]:
         self.read.append(path)
         self.now += self.cost
-        yield survey_file(Source.of_path(path), policy=ObserveOnly)
+        yield survey_file(Source.of_path(path), watched=Watched(policy=ObserveOnly))
 
 
 def turn(name: str, at: int, arguments: str = "{}") -> list[dict[str, Any]]:

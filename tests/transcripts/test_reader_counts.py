@@ -69,7 +69,10 @@ def codex(path: Path) -> Counts:
 
 
 def gemini_cli(path: Path) -> Counts:
-    turns = [m for m in json.loads(data(path))["messages"] if m["type"] == "gemini"]
+    if path.suffix == ".jsonl":
+        turns = [*{m["id"]: m for m in lines(path) if m.get("type") == "gemini"}.values()]  # the last one counts
+    else:
+        turns = [m for m in json.loads(data(path))["messages"] if m["type"] == "gemini"]
     calls = [call for turn in turns for call in turn.get("toolCalls", [])]
     tokens = sum(turn["tokens"]["output"] + turn["tokens"]["thoughts"] for turn in turns if turn.get("tokens"))
     failed = sum(call["status"] != "success" for call in calls)

@@ -109,14 +109,15 @@ class ChatReader:
             self._refused = True
             yield TextDelta(refusal)
         self.gave += (kind for kind in _BESIDES if get(delta, kind) and kind not in self.gave)
-        for fragment in list_at(delta, "tool_calls"):
+        fragments = list_at(delta, "tool_calls")
+        for fragment in fragments:
             if fragment is not None:
                 custom = get(fragment, "custom")  # the SDK's type does not have this field
                 yield from self._fragment(
                     fragment, get(fragment, "function") if custom is None else custom, custom=custom is not None
                 )
         legacy = get(delta, "function_call")
-        if legacy is not None:
+        if legacy is not None and not fragments:  # llama-cpp-python sends each piece in both forms
             yield from self._fragment(legacy, legacy)
 
     def _content_parts(self, parts: Any) -> Iterator[Chunk]:

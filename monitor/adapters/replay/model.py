@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from os import PathLike
 from typing import ClassVar, NoReturn, Self
 
 from monitor.adapters.base import AdapterFactory
 from monitor.adapters.plain import ChunkAdapter
-from monitor.adapters.replay.stream import ReplayCut, ReplayStream, read_turns
+from monitor.adapters.replay.stream import RecordedChunk, ReplayCut, ReplayStream, read_turns
 from monitor.chunks import ToolResult
 from monitor.errors import AdapterError
 from monitor.models import ErrorKind, ModelError, ModelRequest
@@ -28,7 +29,7 @@ class ReplayModel:
     the request says.
 
     Recorded tool results are left out, because the new run makes its own. `cut` and `pace` are the
-    options of `ReplayStream`.
+    options of `ReplayStream`. `turns`: the recorded turns, where `path` was read by somebody else.
 
     A call after the last recorded turn fails with an `EOFError`. Raises `AdapterError`, with file
     and line, for an unreadable line, and `OSError` for a missing file.
@@ -36,11 +37,17 @@ class ReplayModel:
 
     adapter: ClassVar[AdapterFactory] = ReplayAdapter
 
-    def __init__(self, path: str | PathLike[str], *, cut: ReplayCut | None = None, pace: float | None = None) -> None:
+    def __init__(
+        self,
+        path: str | PathLike[str],
+        *,
+        turns: Iterable[Iterable[RecordedChunk]] | None = None,
+        cut: ReplayCut | None = None,
+        pace: float | None = None,
+    ) -> None:
         self.name: str = f"replay:{path}"
-        self.turns = [
-            [record for record in turn if not isinstance(record.chunk, ToolResult)] for turn in read_turns(path)
-        ]
+        read = read_turns(path) if turns is None else turns
+        self.turns = [[record for record in turn if not isinstance(record.chunk, ToolResult)] for turn in read]
         """The recorded turns."""
         self.calls = 0
         """How often the model was called."""

@@ -1,13 +1,18 @@
-"""Claude Code. Its reference of hooks names what is used here: `PreToolUse` with
-`permissionDecision`, and `continue` with `stopReason`.
+"""Claude Code. Tried with 2.1.197: `ask` and `deny` before a call are heard.
+
+`continue: false` before a call is not a stop there: the call is carried out, and the agent stops
+only if it succeeds. After the calls of a response (`PostToolBatch`) it stops in every case. So a
+stop refuses the call, and ends the agent after the response.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from monitor.cli.hooks.base import TIMEOUT_S, Deed
+
+AFTER: Final = "PostToolBatch"
 
 
 class ClaudeCode:
@@ -16,22 +21,26 @@ class ClaudeCode:
     agent: ClassVar[str] = "claude-code"
     place: ClassVar[str] = "~/.claude/settings.json, or .claude/settings.json of a project"
     note: ClassVar[str] = (
-        "Claude Code writes its session a little later than it calls, so a loop may be answered one call late."
+        "Claude Code may write its session a little later than it calls; then a loop is answered one call late."
     )
     before: ClassVar[str] = "PreToolUse"
 
     def settings(self, command: str, deed: Deed) -> Mapping[str, Any]:
-        return {"hooks": {self.before: [{"hooks": [{"type": "command", "command": command, "timeout": TIMEOUT_S}]}]}}
+        entry = [{"hooks": [{"type": "command", "command": command, "timeout": TIMEOUT_S}]}]
+        return {"hooks": dict.fromkeys((self.before, AFTER) if deed == "stop" else (self.before,), entry)}
 
     def answer(self, event: str, reason: str, deed: Deed) -> Mapping[str, Any]:
+        stops = {"continue": False, "stopReason": reason} if deed == "stop" else {}
+        if event == AFTER:
+            return stops
         if event != self.before:
             return {}
-        if deed == "stop":
-            return {"continue": False, "stopReason": reason}
+        decision = "deny" if deed == "stop" else deed
         return {
+            **stops,
             "hookSpecificOutput": {
                 "hookEventName": event,
-                "permissionDecision": deed,
+                "permissionDecision": decision,
                 "permissionDecisionReason": reason,
-            }
+            },
         }

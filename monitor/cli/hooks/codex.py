@@ -1,8 +1,8 @@
-"""Codex. Its source and its page on hooks name what is used here.
+"""Codex. Tried with 0.169: before a call only `deny` with a reason is heard.
 
-Before a call only `deny` with a reason is heard. `ask`, `continue` and unknown fields there make
-the answer invalid, and the call goes on; so asking is refusing with a reason that says to ask.
-After a call, `continue: false` ends the turn.
+`ask`, `continue` and unknown fields there make the answer invalid, and the call goes on. After a
+call, `continue: false` replaces its result by the reason, and the turn goes on. So asking and
+stopping are refusing, with a reason that says what to do.
 """
 
 from __future__ import annotations
@@ -12,34 +12,35 @@ from typing import Any, ClassVar, Final
 
 from monitor.cli.hooks.base import TIMEOUT_S, Deed
 
-AFTER: Final = "PostToolUse"
+_TOLD: Final[Mapping[Deed, str]] = {
+    "ask": " Ask the user how to go on.",
+    "deny": "",
+    "stop": " Stop now: call no tool, and tell the user what you were doing.",
+}
 
 
 class Codex:
-    """Refuses a call, or ends the turn after it."""
+    """Refuses calls."""
 
     agent: ClassVar[str] = "codex"
     place: ClassVar[str] = "~/.codex/hooks.json, or .codex/hooks.json of a project"
     note: ClassVar[str] = (
-        "Codex cannot ask a person from a hook: ask refuses the call, and the reason tells the model to ask. Older"
-        " versions need codex_hooks = true under [features] of config.toml, and show hooks shell commands only."
+        "Codex runs a new hook when you have trusted it: see /hooks in it. It has no answer that asks a person or ends"
+        " a turn: ask and stop refuse the call, and the reason tells the model what to do. Older versions need"
+        " codex_hooks = true under [features] of config.toml."
     )
     before: ClassVar[str] = "PreToolUse"
 
     def settings(self, command: str, deed: Deed) -> Mapping[str, Any]:
-        entry = [{"hooks": [{"type": "command", "command": command, "timeout": TIMEOUT_S}]}]
-        return {"hooks": {AFTER if deed == "stop" else self.before: entry}}
+        return {"hooks": {self.before: [{"hooks": [{"type": "command", "command": command, "timeout": TIMEOUT_S}]}]}}
 
     def answer(self, event: str, reason: str, deed: Deed) -> Mapping[str, Any]:
-        if event == AFTER and deed == "stop":
-            return {"continue": False, "stopReason": reason}
         if event != self.before:
             return {}
-        told = f"{reason} Ask the user how to go on." if deed == "ask" else reason
         return {
             "hookSpecificOutput": {
                 "hookEventName": event,
                 "permissionDecision": "deny",
-                "permissionDecisionReason": told,
+                "permissionDecisionReason": f"{reason}{_TOLD[deed]}",
             }
         }

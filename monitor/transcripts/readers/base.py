@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol, runtime_checkable
 
 from monitor._util.hashing import identity
 from monitor.transcripts.base import RecordedCall, RecordedMessage, RecordedResult
@@ -20,8 +19,10 @@ from monitor.transcripts.source import Source
 
 KEPT_CHARS: Final = 65_536
 """Only the beginning of a longer result is kept, with the length and the hash of the whole."""
-REMEMBERED: Final = 65_536
-"""How many ids of records are remembered, to see a record that stands twice."""
+REMEMBERED: Final = 32_768
+"""Ids of records that are remembered at least, to see a record that stands twice. At most it is
+twice the number.
+"""
 
 
 class Reader(Protocol):
@@ -48,27 +49,71 @@ class Reader(Protocol):
         ...
 
 
-class Recent:
-    """The latest ids that came, to see one that comes again. Its memory does not grow."""
+class Steps(Protocol):
+    """A reading of JSON lines, one record after the other. It can be stored (`pickle`) between two
+    records, so that a file that grows is read on from there.
+    """
 
-    __slots__ = ("_ids",)
+    stale: bool
+    """A record came that changes what stands before it. The reading from the start would give
+    something else.
+    """
+
+    def take(self, record: Mapping[str, Any], report: ReadReport) -> Iterator[Entry]:
+        """The entries that the next record completes."""
+        ...
+
+    def end(self, report: ReadReport) -> Iterator[Entry]:
+        """The entries of what is held, and the ends of the runs."""
+        ...
+
+    def began_like(self, source: Source) -> bool:
+        """Whether a reading of `source` from its start would begin like this one: its head may have
+        grown.
+        """
+        ...
+
+
+@runtime_checkable
+class Stepwise(Reader, Protocol):
+    """A reader that reads files of JSON lines step by step."""
+
+    def steps(self, source: Source) -> Steps | None:
+        """A new reading; `None`: this file is read whole."""
+        ...
+
+
+def all_steps(steps: Steps, source: Source, report: ReadReport) -> Iterator[Entry]:
+    """The entries of the whole file."""
+    for record in source.records(report):
+        yield from steps.take(record, report)
+    yield from steps.end(report)
+
+
+class Recent:
+    """The latest ids that came, to see one that comes again. Its memory does not grow: it has two
+    sets, and when the newer one is full, the older one is dropped.
+    """
+
+    __slots__ = ("_newer", "_older")
 
     def __init__(self) -> None:
-        self._ids: OrderedDict[str, None] = OrderedDict()
+        self._newer: set[str] = set()
+        self._older: set[str] = set()
 
     def would_be_new(self, id: object) -> bool:
         """Whether `id` has not come before. It is not noted."""
-        return not isinstance(id, str) or id not in self._ids
+        return not isinstance(id, str) or (id not in self._newer and id not in self._older)
 
     def is_new(self, id: object) -> bool:
         """Whether `id` has not come before. A value that is not an id is always new."""
         if not isinstance(id, str) or not id or " " in id:  # words that hide an id are none
             return True
-        if id in self._ids:
+        if not self.would_be_new(id):
             return False
-        self._ids[id] = None
-        if len(self._ids) > REMEMBERED:
-            self._ids.popitem(last=False)
+        self._newer.add(id)
+        if len(self._newer) >= REMEMBERED:
+            self._newer, self._older = set(), self._newer
         return True
 
 
@@ -141,8 +186,19 @@ class WholeRun:
         yield self._state.end()
 
 
-def result_of(name: str, text: str, *, is_error: bool = False, call_id: str | None = None) -> RecordedResult:
-    """A tool's result, shortened if it is long."""
+OWN_SIGN: Final = "agent-monitor: "
+"""The beginning of the reasons that the hooks of agent-monitor give."""
+
+
+def result_of(
+    name: str, text: str, *, is_error: bool = False, call_id: str | None = None, refusal: str | None = None
+) -> RecordedResult:
+    """A tool's result, shortened if it is long. `refusal`: the words that the agent puts before the
+    reason of a hook that refused the call; `None`: it has none. A tool that imitates them hides its
+    results, but not its calls: they count by their arguments.
+    """
+    if refusal is not None and text.startswith(f"{refusal}{OWN_SIGN}"):
+        return RecordedResult(name, text[:KEPT_CHARS], is_error=True, call_id=call_id, vetoed=True)
     if len(text) <= KEPT_CHARS:
         return RecordedResult(name, text, is_error, call_id=call_id)
     sha1 = hashlib.sha1(text.encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest()

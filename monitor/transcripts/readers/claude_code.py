@@ -20,6 +20,8 @@ from monitor.transcripts.entries import Began, Compacted, Entry, ReadReport
 from monitor.transcripts.readers.base import (
     Recent,
     RunState,
+    Steps,
+    all_steps,
     call_of,
     result_of,
     rows,
@@ -64,33 +66,50 @@ class ClaudeCode:
         first = source.first_records[:1]
         return bool(first) and first[0].get("type") == "summary" and "leafUuid" in first[0]
 
+    def steps(self, source: Source) -> Steps:
+        """A reading of the session and its subagents."""
+        return _Steps(source)
+
     def read(self, source: Source, report: ReadReport) -> Iterator[Entry]:
         """The session and its subagents."""
-        session = _own_session(source)
-        runs: dict[str, _Run] = {}
-        seen = Recent()
-        for record in source.records(report):
-            kind = text(record.get("type"))
-            if kind == "result" and "session_id" in record:
-                if (printed := runs.get(text(record["session_id"]))) is not None:
-                    printed.result(record)
-                continue
-            if kind not in {"user", "assistant", "system"}:
-                if kind not in _QUIET:
-                    report.does_not_know(kind)
-                continue
-            if record.get("uuid") and not seen.is_new(f"{kind}/{text(record['uuid'])}"):
-                report.repeated += 1
-                continue
-            if session and text(record.get("sessionId")) not in {"", session}:
-                report.copied += 1
-                continue
-            run = _run_of(record, session or text(record.get("session_id")) or source.stem, runs)
-            if run.state.last_role == "":
-                run.state.last_role = "nobody"
-                yield run.began(record)
-            yield from run.take(record)
-        for run in runs.values():
+        return all_steps(self.steps(source), source, report)
+
+
+class _Steps:
+    def __init__(self, source: Source) -> None:
+        self.stale = False
+        self._stem = source.stem
+        self._session = _own_session(source)
+        self._runs: dict[str, _Run] = {}
+        self._seen = Recent()
+
+    def began_like(self, source: Source) -> bool:
+        return _own_session(source) == self._session
+
+    def take(self, record: Mapping[str, Any], report: ReadReport) -> Iterator[Entry]:
+        kind = text(record.get("type"))
+        if kind == "result" and "session_id" in record:
+            if (printed := self._runs.get(text(record["session_id"]))) is not None:
+                printed.result(record)
+            return
+        if kind not in {"user", "assistant", "system"}:
+            if kind not in _QUIET:
+                report.does_not_know(kind)
+            return
+        if record.get("uuid") and not self._seen.is_new(f"{kind}/{text(record['uuid'])}"):
+            report.repeated += 1
+            return
+        if self._session and text(record.get("sessionId")) not in {"", self._session}:
+            report.copied += 1
+            return
+        run = _run_of(record, self._session or text(record.get("session_id")) or self._stem, self._runs)
+        if run.state.last_role == "":
+            run.state.last_role = "nobody"
+            yield run.began(record)
+        yield from run.take(record)
+
+    def end(self, report: ReadReport) -> Iterator[Entry]:
+        for run in self._runs.values():
             yield from run.flush()
             yield run.state.end()
 
@@ -229,6 +248,7 @@ class _Run:
                 _result_text(block.get("content")),
                 is_error=block.get("is_error") is True,
                 call_id=text(block.get("tool_use_id")) or None,
+                refusal="" if block.get("is_error") is True else None,
             )
             for block in results
         ]

@@ -14,11 +14,14 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Final
 
+from monitor._util.hashing import identity
 from monitor.transcripts.base import RecordedCall, RecordedMessage, RecordedResult
 from monitor.transcripts.entries import Began, Compacted, EndState, Entry, ReadReport
 from monitor.transcripts.readers.base import (
     Recent,
     RunState,
+    Steps,
+    all_steps,
     call_of,
     result_of,
     seconds,
@@ -41,7 +44,7 @@ _CALLS: Final = {
 _RESULTS: Final = frozenset({"function_call_output", "custom_tool_call_output", "tool_search_output"})
 _SHOWN: Final = ("command", "server", "tool", "arguments", "changes", "query")
 """The fields of a finished item that describe its call."""
-_QUIET: Final = frozenset({"world_state", "inter_agent_communication_metadata", "error"})
+_QUIET: Final = frozenset({"world_state", "inter_agent_communication_metadata", "error", "token_usage_record"})
 _OWN_CALLS: Final = frozenset({"web_search_call", "image_generation_call"})
 """The provider carries these out itself, and gives no result."""
 _EXIT_CODE: Final = re.compile(r"^(?:Process exited with code|Exit code:) (-?\d{1,10})$", re.MULTILINE)
@@ -69,38 +72,52 @@ class Codex:
             return True
         return "type" not in first and {"id", "timestamp", "instructions"} <= first.keys()
 
+    def steps(self, source: Source) -> Steps:
+        """A reading of the rollout."""
+        return _Steps(source)
+
     def read(self, source: Source, report: ReadReport) -> Iterator[Entry]:
         """The run of the rollout."""
-        run = _Run(source.stem)
-        for record in source.records(report):
-            kind = text(record.get("type"))
-            if kind == "session_meta":
-                yield from run.meta(table(record.get("payload")))
-            elif kind == "thread.started" or (not kind and "instructions" in record):
-                yield from run.meta({**record, "id": record.get("thread_id", record.get("id"))})
-            elif kind == "turn_context":
-                run.model = text(table(record.get("payload")).get("model")) or run.model
-            elif kind == "response_item":
-                yield from run.item(table(record.get("payload")), seconds(record.get("timestamp")), report)
-            elif kind == "event_msg":
-                run.event(table(record.get("payload")))
-            elif kind == "compacted":
-                yield from run.flush()
-                yield Compacted(run=run.state.run, at=seconds(record.get("timestamp")))
-            elif kind == "item.completed":
-                yield from run.printed(table(record.get("item")))
-            elif kind.startswith(("turn.", "item.")):
-                run.turn(kind, record)
-            elif kind in {*_CALLS, *_RESULTS, "message", "reasoning"}:  # the old shape
-                yield from run.item(record, None, report)
-            elif (
-                kind not in {"world_state", "inter_agent_communication_metadata", "error"}
-                and "record_type" not in record
-            ):
-                report.does_not_know(kind)
-        yield from run.flush()
-        if run.known:
-            yield run.state.end()
+        return all_steps(self.steps(source), source, report)
+
+
+class _Steps:
+    def __init__(self, source: Source) -> None:
+        self.stale = False
+        self._run = _Run(source.stem)
+
+    def began_like(self, source: Source) -> bool:
+        return True
+
+    def take(self, record: Mapping[str, Any], report: ReadReport) -> Iterator[Entry]:
+        run = self._run
+        kind = text(record.get("type"))
+        if kind == "session_meta":
+            yield from run.meta(table(record.get("payload")))
+        elif kind == "thread.started" or (not kind and "instructions" in record):
+            yield from run.meta({**record, "id": record.get("thread_id", record.get("id"))})
+        elif kind == "turn_context":
+            run.model = text(table(record.get("payload")).get("model")) or run.model
+        elif kind == "response_item":
+            yield from run.item(table(record.get("payload")), seconds(record.get("timestamp")), report)
+        elif kind == "event_msg":
+            run.event(table(record.get("payload")))
+        elif kind == "compacted":
+            yield from run.flush()
+            yield Compacted(run=run.state.run, at=seconds(record.get("timestamp")))
+        elif kind == "item.completed":
+            yield from run.printed(table(record.get("item")))
+        elif kind.startswith(("turn.", "item.")):
+            run.turn(kind, record)
+        elif kind in {*_CALLS, *_RESULTS, "message", "reasoning"}:  # the old shape
+            yield from run.item(record, None, report)
+        elif kind not in _QUIET and "record_type" not in record:
+            report.does_not_know(kind)
+
+    def end(self, report: ReadReport) -> Iterator[Entry]:
+        yield from self._run.flush()
+        if self._run.known:
+            yield self._run.state.end()
 
 
 class _Run:
@@ -133,7 +150,7 @@ class _Run:
     def item(self, item: Mapping[str, Any], at: float | None, report: ReadReport) -> Iterator[Entry]:
         kind = text(item.get("type"))
         role = item.get("role")
-        if not self._ids.is_new(item.get("id")):
+        if not self._ids.is_new(_identity(item)):
             report.repeated += 1
             return
         if kind == "message" and role != "assistant":
@@ -195,11 +212,7 @@ class _Run:
                 self._items.append({"type": "reasoning", "summary": text(item.get("text"))})
             case "command_execution" | "mcp_tool_call" | "file_change" | "web_search":
                 name, id = text(item.get("type")), text(item.get("id"))
-                shown = {
-                    key: item[key]
-                    for key in ("command", "server", "tool", "arguments", "changes", "query")
-                    if key in item
-                }
+                shown = {key: item[key] for key in _SHOWN if key in item}
                 self._calls.append(RecordedCall(name, shown, id))
                 output = words(item.get("aggregated_output")) or words(item.get("result"))
                 failed = item.get("status") == "failed" or whole(item.get("exit_code")) > 0
@@ -239,6 +252,15 @@ class _Run:
             yield self.state.said(RecordedMessage("tool", tool_results=tuple(results)))
 
 
+def _identity(item: Mapping[str, Any]) -> str | None:
+    """What an item that stands twice has in common. Local servers use an id (`fc_0`) again in each
+    response, so the call, or the words, are part of it. `None`: the item has no id.
+    """
+    id = text(item.get("id"))
+    said = text(item.get("call_id")) or words(item.get("content")) or words(item.get("summary"))
+    return f"{id}/{identity(said)}" if id else None
+
+
 def _call(item: Mapping[str, Any], kind: str) -> RecordedCall:
     given = item.get(_CALLS[kind])
     if kind == "function_call" and isinstance(given, str):
@@ -252,7 +274,8 @@ def _call(item: Mapping[str, Any], kind: str) -> RecordedCall:
 def _result(item: Mapping[str, Any]) -> RecordedResult:
     output = item.get("output", item.get("tools"))
     said = output if isinstance(output, str) else words(output) or json.dumps(output)
-    return result_of("", said, is_error=_failed(said), call_id=text(item.get("call_id")) or None)
+    id = text(item.get("call_id")) or None
+    return result_of("", said, is_error=_failed(said), call_id=id, refusal="Command blocked by PreToolUse hook: ")
 
 
 def _failed(output: str) -> bool:

@@ -12,6 +12,8 @@ from monitor.transcripts.entries import Began, Compacted, Entry, ReadReport
 from monitor.transcripts.readers.base import (
     Recent,
     RunState,
+    Steps,
+    all_steps,
     call_of,
     result_of,
     rows,
@@ -40,21 +42,38 @@ class CopilotCli:
         data = table(first.get("data"))
         return first.get("type") == "session.start" and ("sessionId" in data or "producer" in data)
 
+    def steps(self, source: Source) -> Steps:
+        """A reading of the session."""
+        return _Steps(source)
+
     def read(self, source: Source, report: ReadReport) -> Iterator[Entry]:
         """The run of the session."""
-        run: _Run | None = None
-        seen = Recent()
-        for record in source.records(report):
-            data = table(record.get("data"))
-            if run is None:
-                run = _Run(text(data.get("sessionId")) or source.stem)
-                yield Began(run=run.state.run, project=text(table(data.get("context")).get("cwd")))
-            if not seen.is_new(record.get("id")):
-                report.repeated += 1
-            else:
-                yield from run.take(text(record.get("type")), data, seconds(record.get("timestamp")), report)
-        if run is not None:
-            yield run.state.end()
+        return all_steps(self.steps(source), source, report)
+
+
+class _Steps:
+    def __init__(self, source: Source) -> None:
+        self.stale = False
+        self._stem = source.stem
+        self._run: _Run | None = None
+        self._seen = Recent()
+
+    def began_like(self, source: Source) -> bool:
+        return True
+
+    def take(self, record: Mapping[str, Any], report: ReadReport) -> Iterator[Entry]:
+        data = table(record.get("data"))
+        if self._run is None:
+            self._run = _Run(text(data.get("sessionId")) or self._stem)
+            yield Began(run=self._run.state.run, project=text(table(data.get("context")).get("cwd")))
+        if not self._seen.is_new(record.get("id")):
+            report.repeated += 1
+        else:
+            yield from self._run.take(text(record.get("type")), data, seconds(record.get("timestamp")), report)
+
+    def end(self, report: ReadReport) -> Iterator[Entry]:
+        if self._run is not None:
+            yield self._run.state.end()
 
 
 class _Run:

@@ -13,10 +13,25 @@ from typing import Any, ClassVar
 
 from monitor.transcripts.base import RecordedCall, RecordedMessage, RecordedResult
 from monitor.transcripts.entries import Began, EndState, Entry, ReadReport
-from monitor.transcripts.readers.base import WholeRun, call_of, result_of, rows, seconds, table, text, whole, words
+from monitor.transcripts.readers.base import (
+    Recent,
+    RunState,
+    Steps,
+    WholeRun,
+    call_of,
+    result_of,
+    rows,
+    seconds,
+    table,
+    text,
+    whole,
+    words,
+)
 from monitor.transcripts.source import Source
 from monitor.usage import Usage
 
+_CONTEXT = "<session_context>"
+"""The first message of newer versions, which no person wrote."""
 _ENDS: dict[str, tuple[EndState, str]] = {
     "request cancelled": ("aborted", "Request cancelled."),
     "loop was detected": ("loop", "a potential loop was detected"),
@@ -59,30 +74,132 @@ class GeminiCli:
             if isinstance(document, dict) and "messages" in document
             else _replayed(source, report)
         )
-        ended: tuple[EndState, str] | None = None
-        found: list[RecordedMessage] = []
-        for one in map(table, messages):
-            kind = text(one.get("type"))
-            if kind == "gemini":
-                ended = None
-                found.extend(_turn(one))
-            elif kind == "user":
-                ended = None
-                found.append(RecordedMessage("user", words(one.get("content")), at=seconds(one.get("timestamp"))))
-            elif kind in {"info", "error", "warning"}:
-                said = words(one.get("content"))
-                found.append(RecordedMessage("system", said, synthetic=True, at=seconds(one.get("timestamp"))))
-                ended = _end_of(said) or (("failed", said[:200]) if kind == "error" else ended)
-            else:
-                report.does_not_know(kind)
-        began = Began(
-            run=text(session.get("sessionId")) or source.stem,
-            project=next(iter(map(text, rows(session.get("directories")))), ""),
-            title=text(session.get("summary")),
-            model=next((message.model for message in found if message.model), ""),
-            parent=None if session.get("kind") != "subagent" else text(session.get("parentSessionId")) or None,
-        )
-        yield from WholeRun(began).entries(found, ended=ended)
+        told = _Told()
+        found = [message for one in map(table, messages) for message in told.messages(one, report)]
+        model = next((message.model for message in found if message.model), "")
+        yield from WholeRun(_began(session, source.stem, model)).entries(found, ended=told.ended)
+
+    def steps(self, source: Source) -> Steps | None:
+        """A reading of JSON lines that goes on while nothing but the last message changes."""
+        document = source.document
+        is_lines = document is None or (isinstance(document, dict) and "messages" not in document)
+        return _Steps(source) if is_lines else None
+
+
+def _began(session: Mapping[str, Any], stem: str, model: str) -> Began:
+    return Began(
+        run=text(session.get("sessionId")) or stem,
+        project=next(iter(map(text, rows(session.get("directories")))), ""),
+        title=text(session.get("summary")),
+        model=model,
+        parent=None if session.get("kind") != "subagent" else text(session.get("parentSessionId")) or None,
+    )
+
+
+class _Told:
+    """Reads messages in their order, and what they say about the end."""
+
+    def __init__(self) -> None:
+        self.ended: tuple[EndState, str] | None = None
+
+    def messages(self, one: Mapping[str, Any], report: ReadReport) -> Iterator[RecordedMessage]:
+        kind = text(one.get("type"))
+        if kind == "gemini":
+            self.ended = None
+            yield from _turn(one)
+        elif kind == "user":
+            if _only_answers(one.get("content")):
+                return  # 0.61 writes the results of the calls again
+            self.ended = None
+            said = words(one.get("content"))
+            synthetic = said.startswith(_CONTEXT)
+            yield RecordedMessage("user", said, synthetic=synthetic, at=seconds(one.get("timestamp")))
+        elif kind in {"info", "error", "warning"}:
+            said = words(one.get("content"))
+            yield RecordedMessage("system", said, synthetic=True, at=seconds(one.get("timestamp")))
+            self.ended = _end_of(said) or (("failed", said[:200]) if kind == "error" else self.ended)
+        else:
+            report.does_not_know(kind)
+
+
+class _Steps:
+    """The last message is held, because it may come again. The beginning is held until a model has
+    answered: then the run is known.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self.stale = False
+        self._stem = source.stem
+        self._records = -1
+        self._session: dict[str, Any] = {}
+        self._began: Began | None = None
+        self._state: RunState | None = None
+        self._told = _Told()
+        self._ids = Recent()
+        self._held: tuple[str, Mapping[str, Any]] | None = None
+        self._first: list[RecordedMessage] = []
+
+    def began_like(self, source: Source) -> bool:
+        return True
+
+    def take(self, record: Mapping[str, Any], report: ReadReport) -> Iterator[Entry]:
+        self._records += 1
+        if "$set" in record:
+            self._change(table(record["$set"]))
+        elif "$rewindTo" in record:
+            to = text(record["$rewindTo"])
+            last = self._held[0] if self._held is not None else ""
+            self.stale = self.stale or (to != last and not self._ids.would_be_new(to))
+        elif "projectHash" in record:
+            self._change(record)
+        else:
+            yield from self._message(text(record.get("id")) or f"#{self._records}", record, report)
+
+    def _change(self, session: Mapping[str, Any]) -> None:
+        self._session.update(session)
+        self.stale = self.stale or isinstance(self._session.pop("messages", None), list)
+        if self._began is not None:
+            changed = _began(self._session, self._stem, self._began.model)
+            self.stale = self.stale or changed != self._began
+
+    def _message(self, id: str, record: Mapping[str, Any], report: ReadReport) -> Iterator[Entry]:
+        if self._held is not None and self._held[0] == id:
+            report.repeated += 1
+            self._held = (id, record)
+            return
+        self.stale = self.stale or not self._ids.would_be_new(id)
+        self._ids.is_new(id)
+        yield from self._flush(report)
+        self._held = (id, record)
+
+    def _flush(self, report: ReadReport) -> Iterator[Entry]:
+        held, self._held = self._held, None
+        for message in self._told.messages(held[1], report) if held is not None else ():
+            yield from self._said(message)
+
+    def _said(self, message: RecordedMessage) -> Iterator[Entry]:
+        if self._state is None:
+            self._first.append(message)
+            if message.model:
+                yield from self._begin(message.model)
+            return
+        yield self._state.said(message)
+
+    def _begin(self, model: str) -> Iterator[Entry]:
+        self._began = _began(self._session, self._stem, model)
+        self._state = RunState(self._began.run)
+        yield self._began
+        for message in self._first:
+            yield self._state.said(message)
+        self._first = []
+
+    def end(self, report: ReadReport) -> Iterator[Entry]:
+        yield from self._flush(report)
+        if self._state is None:
+            yield from self._begin("")
+        if self._state is not None:
+            self._state.ended = self._told.ended
+            yield self._state.end()
 
 
 def _end_of(said: str) -> tuple[EndState, str] | None:
@@ -122,7 +239,15 @@ def _turn(message: Mapping[str, Any]) -> Iterator[RecordedMessage]:
         status = text(call.get("status"))
         if status in {"success", "error", "cancelled"}:
             said = "\n".join(map(_response, rows(call.get("result")))) or words(call.get("resultDisplay"))
-            results.append(result_of(calls[-1].name, said, is_error=status != "success", call_id=calls[-1].id))
+            results.append(
+                result_of(
+                    calls[-1].name,
+                    said,
+                    is_error=status != "success",
+                    call_id=calls[-1].id,
+                    refusal="Tool execution blocked: " if status == "error" else None,
+                )
+            )
     thoughts = [
         "\n".join(filter(None, (text(thought.get("subject")), text(thought.get("description")))))
         for thought in map(table, rows(message.get("thoughts")))
@@ -140,6 +265,11 @@ def _turn(message: Mapping[str, Any]) -> Iterator[RecordedMessage]:
     )
     if results:
         yield RecordedMessage("tool", tool_results=tuple(results))
+
+
+def _only_answers(content: object) -> bool:
+    parts = rows(content)
+    return bool(parts) and all("functionResponse" in table(part) for part in parts)
 
 
 def _response(part: object) -> str:

@@ -9,7 +9,18 @@ from typing import Any, ClassVar
 
 from monitor.transcripts.base import RecordedCall, RecordedMessage
 from monitor.transcripts.entries import Began, Compacted, Entry, ReadReport
-from monitor.transcripts.readers.base import RunState, call_of, result_of, seconds, table, text, whole, words
+from monitor.transcripts.readers.base import (
+    RunState,
+    Steps,
+    all_steps,
+    call_of,
+    result_of,
+    seconds,
+    table,
+    text,
+    whole,
+    words,
+)
 from monitor.transcripts.source import Source
 from monitor.usage import Usage
 
@@ -26,37 +37,45 @@ class Kimi:
         first = source.first_records[0] if source.first_records else {}
         return first.get("type") == "metadata" and "protocol_version" in first
 
+    def steps(self, source: Source) -> Steps:
+        """A reading of the session."""
+        return _Steps(source)
+
     def read(self, source: Source, report: ReadReport) -> Iterator[Entry]:
         """The run of the session."""
-        run = _Run(source.stem)
-        project = ""
-        began = False
-        for record in source.records(report):
-            kind = text(record.get("type"))
-            if kind == "config.update":
-                project = text(record.get("cwd")) or project
-                run.model = text(record.get("modelAlias")) or run.model
-            if not began and kind in {"turn.prompt", "context.append_message", "context.append_loop_event"}:
-                began = True
-                yield Began(run=source.stem, project=project, model=run.model)
-            if kind == "context.append_message":
-                message = table(record.get("message"))
-                if message.get("role") == "user":
-                    yield from run.flush()
-                    run.state.ended = None
-                    by_person = table(message.get("origin")).get("kind", "user") == "user"
-                    said = words(message.get("content"))
-                    yield run.state.said(
-                        RecordedMessage("user", said, synthetic=not by_person, at=seconds(record.get("time")))
-                    )
-            elif kind == "context.append_loop_event":
-                yield from run.event(table(record.get("event")), seconds(record.get("time")), report)
-            elif kind.startswith("full_compaction") and kind.endswith(("complete", "end", "done")):
-                yield from run.flush()
-                yield Compacted(run=source.stem, at=seconds(record.get("time")))
-        if began:
+        return all_steps(self.steps(source), source, report)
+
+
+class _Steps:
+    def __init__(self, source: Source) -> None:
+        self.stale = False
+        self._run = _Run(source.stem)
+        self._project = ""
+        self._began = False
+
+    def began_like(self, source: Source) -> bool:
+        return True
+
+    def take(self, record: Mapping[str, Any], report: ReadReport) -> Iterator[Entry]:
+        run, kind = self._run, text(record.get("type"))
+        if kind == "config.update":
+            self._project = text(record.get("cwd")) or self._project
+            run.model = text(record.get("modelAlias")) or run.model
+        if not self._began and kind in {"turn.prompt", "context.append_message", "context.append_loop_event"}:
+            self._began = True
+            yield Began(run=run.state.run, project=self._project, model=run.model)
+        if kind == "context.append_message":
+            yield from run.asked(table(record.get("message")), seconds(record.get("time")))
+        elif kind == "context.append_loop_event":
+            yield from run.event(table(record.get("event")), seconds(record.get("time")), report)
+        elif kind.startswith("full_compaction") and kind.endswith(("complete", "end", "done")):
             yield from run.flush()
-            yield run.state.end()
+            yield Compacted(run=run.state.run, at=seconds(record.get("time")))
+
+    def end(self, report: ReadReport) -> Iterator[Entry]:
+        if self._began:
+            yield from self._run.flush()
+            yield self._run.state.end()
 
 
 class _Run:
@@ -73,6 +92,16 @@ class _Run:
         self._results: list[RecordedMessage] = []
         self._usage: Usage | None = None
         self._at: float | None = None
+
+    def asked(self, message: Mapping[str, Any], at: float | None) -> Iterator[Entry]:
+        """A message that is not the model's."""
+        if message.get("role") == "user":
+            yield from self.flush()
+            self.state.ended = None
+            by_person = table(message.get("origin")).get("kind", "user") == "user"
+            yield self.state.said(
+                RecordedMessage("user", words(message.get("content")), synthetic=not by_person, at=at)
+            )
 
     def event(self, event: Mapping[str, Any], at: float | None, report: ReadReport) -> Iterator[Entry]:
         kind = text(event.get("type"))

@@ -9,7 +9,18 @@ from typing import Any, ClassVar
 
 from monitor.transcripts.base import RecordedCall, RecordedMessage, RecordedResult
 from monitor.transcripts.entries import Began, Entry, ReadReport
-from monitor.transcripts.readers.base import RunState, WholeRun, call_of, result_of, rows, table, text, words
+from monitor.transcripts.readers.base import (
+    RunState,
+    Steps,
+    WholeRun,
+    all_steps,
+    call_of,
+    result_of,
+    rows,
+    table,
+    text,
+    words,
+)
 from monitor.transcripts.readers.chat import (
     are_messages,
     is_message,
@@ -49,25 +60,47 @@ class Messages:
                 (m for one in document for m in _ui(table(one))) if _are_ui(document) else messages_of(document)
             )
         else:
-            yield from _lines(source, report)
+            yield from all_steps(_Steps(source.stem), source, report)
+
+    def steps(self, source: Source) -> Steps | None:
+        """A reading of messages on lines."""
+        document = source.document
+        is_lines = document is None or (isinstance(document, dict) and _is_line(document))
+        return _Steps(source.stem) if is_lines else None
 
 
 def _is_line(record: Mapping[str, Any]) -> bool:
     return is_message(record) or is_message({"role": record.get("role"), **table(record.get("message"))})
 
 
-def _lines(source: Source, report: ReadReport) -> Iterator[Entry]:
+class _Steps:
     """A message a line; Cursor CLI has the content one level deeper."""
-    state = RunState(source.stem)
-    yield Began(run=source.stem)
-    for record in source.records(report):
+
+    def __init__(self, stem: str) -> None:
+        self.stale = False
+        self._state = RunState(stem)
+        self._began = False
+
+    def began_like(self, source: Source) -> bool:
+        return True
+
+    def take(self, record: Mapping[str, Any], report: ReadReport) -> Iterator[Entry]:
+        yield from self._begin()
         one = {**record, **table(record.get("message"))}
         if not is_message(one):
             report.does_not_know(record.get("role", record.get("type")))
-            continue
+            return
         for message in message_of(one):
-            yield state.said(message)
-    yield state.end()
+            yield self._state.said(message)
+
+    def _begin(self) -> Iterator[Entry]:
+        if not self._began:
+            self._began = True
+            yield Began(run=self._state.run)
+
+    def end(self, report: ReadReport) -> Iterator[Entry]:
+        yield from self._begin()
+        yield self._state.end()
 
 
 def _request(stem: str, request: Mapping[str, Any]) -> Iterator[Entry]:

@@ -35,11 +35,11 @@ class RecordedRuns:
     def read(self, source: Source, report: ReadReport) -> Iterator[Entry]:
         """A run a line."""
         names = Names()
-        for number, record in enumerate(source.records(report), 1):
+        for record in source.records(report):
             try:
                 run = run_of(record)
             except AdapterError as error:
-                report.cannot_read(number, str(error))
+                report.cannot_read(report.lines, str(error))
                 continue
             yield from _entries(run, names.of(run.id))
 
@@ -58,13 +58,13 @@ class EventLogs:
     def read(self, source: Source, report: ReadReport) -> Iterator[Entry]:
         """A run from `run_started` to `run_terminated`."""
         log = EventLog()
-        for number, record in enumerate(source.records(report), 1):
+        for record in source.records(report):
             try:
                 if not is_event(record):
                     raise AdapterError("no event, in a log of events")
                 run = log.add(record)
             except AdapterError as error:
-                report.cannot_read(number, str(error))
+                report.cannot_read(report.lines, str(error))
                 continue
             if run is not None:
                 yield from _entries(run.run, run.run.id, run.parent)

@@ -12,7 +12,10 @@ from typing import Any, ClassVar, Final
 from monitor.transcripts.base import RecordedCall, RecordedMessage
 from monitor.transcripts.entries import Began, Compacted, EndState, Entry, ReadReport
 from monitor.transcripts.readers.base import (
+    Recent,
     RunState,
+    Steps,
+    all_steps,
     call_of,
     dollars,
     result_of,
@@ -54,26 +57,77 @@ class Pi:
 
     def read(self, source: Source, report: ReadReport) -> Iterator[Entry]:
         """The run of the file."""
-        active = _active(source)
-        state: RunState | None = None
-        for record in source.records(report):
-            kind = text(record.get("type"))
-            if state is None:
-                state = RunState(text(record.get("id")) or source.stem)
-                yield Began(
-                    run=state.run,
-                    project=text(record.get("cwd")),
-                    model=text(record.get("modelId")),
-                    parent=text(record.get("parentSession")) or None,
-                )
-            if active is not None and kind != "session" and text(record.get("id")) not in active:
-                continue
-            if kind in {"message", "message_end"}:
-                yield from _entries(state, table(record.get("message")), record)
-            elif kind == "compaction":
-                yield Compacted(run=state.run, at=seconds(record.get("timestamp")))
-        if state is not None:
-            yield state.end()
+        return all_steps(_Steps(source, _active(source)), source, report)
+
+    def steps(self, source: Source) -> Steps:
+        """A reading that goes on while no branch is left."""
+        return _Chain(source)
+
+
+class _Steps:
+    """`active`: the ids of the records that count; `None`: all of them."""
+
+    def __init__(self, source: Source, active: set[str] | None) -> None:
+        self.stale = False
+        self._stem = source.stem
+        self._active = active
+        self._state: RunState | None = None
+
+    def began_like(self, source: Source) -> bool:
+        return True
+
+    def take(self, record: Mapping[str, Any], report: ReadReport) -> Iterator[Entry]:
+        kind = text(record.get("type"))
+        if self._state is None:
+            self._state = RunState(text(record.get("id")) or self._stem)
+            yield Began(
+                run=self._state.run,
+                project=text(record.get("cwd")),
+                model=text(record.get("modelId")),
+                parent=text(record.get("parentSession")) or None,
+            )
+        if self._active is not None and kind != "session" and text(record.get("id")) not in self._active:
+            return
+        if kind in {"message", "message_end"}:
+            yield from _entries(self._state, table(record.get("message")), record)
+        elif kind == "compaction":
+            yield Compacted(run=self._state.run, at=seconds(record.get("timestamp")))
+
+    def end(self, report: ReadReport) -> Iterator[Entry]:
+        if self._state is not None:
+            yield self._state.end()
+
+
+class _Chain(_Steps):
+    """Every record that came so far counts: each one follows the one before, or none has a parent.
+    A record for which that does not hold makes the reading stale.
+    """
+
+    def __init__(self, source: Source) -> None:
+        super().__init__(source, None)
+        self._leaf = ""
+        self._is_tree: bool | None = None
+        self._ids = Recent()
+
+    def take(self, record: Mapping[str, Any], report: ReadReport) -> Iterator[Entry]:
+        if record.get("type") != "session":
+            self._follow(text(record.get("id")), text(record.get("parentId")))
+        yield from super().take(record, report)
+
+    def _follow(self, id: str, parent: str) -> None:
+        if not id:
+            self.stale = self.stale or self._is_tree is True
+            self._is_tree = False
+        elif not self._leaf:
+            self.stale = self.stale or bool(parent)
+        elif parent:
+            self.stale = self.stale or self._is_tree is False or parent != self._leaf
+            self._is_tree = True
+        else:
+            self.stale = self.stale or self._is_tree is True
+            self._is_tree = False
+        self.stale = self.stale or not self._ids.is_new(id)
+        self._leaf = id or self._leaf
 
 
 def _active(source: Source) -> set[str] | None:

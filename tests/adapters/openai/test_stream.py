@@ -259,6 +259,19 @@ def test_the_function_call_of_old_is_a_call():
     assert calls(chunks) == [("call_0_0", "look", {"q": 1})]
 
 
+def test_a_server_that_sends_each_piece_in_the_old_and_the_new_form_means_it_once():
+    """The server of llama-cpp-python does."""
+    pieces = ["{", '"q":', " 1}"]
+    functions = [{"name": "look", "arguments": piece} for piece in pieces]
+    both = [
+        chunk({"function_call": one, "tool_calls": [{"index": 0, "id": "a", "type": "function", "function": one}]})
+        for one in functions
+    ]
+    chunks = read(*both, finish("tool_calls"))
+    assert calls(chunks) == [("a", "look", {"q": 1})]
+    assert written(chunks) == {"a": '{"q": 1}'}
+
+
 @pytest.mark.parametrize("text", ['{"q": "ha', '["a"]', "null", '"x"', "{]", "[" * 100_000])
 def test_a_call_whose_text_is_no_object_has_that_text(text: str):
     assert calls(read(call_piece(text, name="look", id="a"), finish())) == [("a", "look", text)]

@@ -1,0 +1,232 @@
+"""Google ADK (google-adk 2.8 or newer): a plugin that passes each response of a runner's agents
+through a guard.
+
+async with monitor.Guard(stop_when=monitor.MaxTurns(30)) as guard:
+runner = InMemoryRunner(agent, plugins=[GuardPlugin(guard)])
+async for event in runner.run_async(...): ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from types import SimpleNamespace
+from typing import Any
+
+from monitor.adapters.decoding import SdkAdapter, name_of
+from monitor.adapters.google.stream import GoogleAdapter
+from monitor.chunks import Chunk
+from monitor.errors import AdapterError, MissingExtra
+from monitor.harness.guard import Guard
+from monitor.integrations._between import Answered, Between, Request
+from monitor.integrations._events import GuardedEvents
+from monitor.integrations._failures import classify
+from monitor.integrations.stopped import StoppedByGuard
+from monitor.models import ModelError
+
+try:
+    from google.adk.models import BaseLlm, LlmRequest, LlmResponse
+    from google.adk.plugins import BasePlugin
+    from google.genai import types
+    from pydantic import PrivateAttr
+except ImportError:
+    raise MissingExtra("google-adk", "adk") from None
+
+__all__ = ["ADKAdapter", "GuardPlugin", "GuardedModel", "Stopped"]
+
+
+class Stopped(StoppedByGuard):
+    """The guard has ended the run. It leaves `run_async` as it is, without a wrapper."""
+
+
+class GuardedModel(BaseLlm):
+    """A model of ADK whose responses a guard watches, for one run of one agent.
+
+    Every request streams, also without `StreamingMode.SSE`, where ADK otherwise waits for whole
+    responses: so a loop is cut while it is written. Raises `Stopped` when the guard ends the run,
+    and the provider's own exception when the call failed.
+    """
+
+    _wrapped: BaseLlm = PrivateAttr()
+    _guard: Guard = PrivateAttr()
+    _between: Between = PrivateAttr()
+    _called: Callable[[], None] | None = PrivateAttr()
+
+    def __init__(
+        self,
+        wrapped: BaseLlm,
+        guard: Guard,
+        *,
+        _between: Between | None = None,
+        _called: Callable[[], None] | None = None,
+    ) -> None:
+        super().__init__(model=wrapped.model)
+        self._wrapped = wrapped
+        self._guard = guard
+        self._between = _between or Between(guard)
+        self._called = _called
+
+    @property
+    def capabilities(self) -> Any:
+        return self._wrapped.capabilities
+
+    async def generate_content_async(
+        self,
+        llm_request: LlmRequest,
+        stream: bool = False,  # noqa: FBT001, FBT002 - as ADK calls it
+    ) -> AsyncGenerator[LlmResponse, None]:
+        """The response. `stream`: whether its pieces are wanted too."""
+        if self._called is not None:
+            self._called()
+        change = self._between.next_request(_results(llm_request.contents))
+        if not isinstance(change, Request):
+            raise Stopped(change)
+        request = _changed(llm_request, change)
+
+        def opened() -> AsyncIterator[LlmResponse]:
+            return self._wrapped.generate_content_async(request, stream=True)
+
+        events = GuardedEvents(self._guard.watch(opened, adapter=ADKAdapter), self._between, Stopped)
+        try:
+            async for response in events:
+                if stream or not response.partial:
+                    yield response
+        finally:
+            await events.aclose()
+
+    def connect(self, llm_request: LlmRequest) -> AbstractAsyncContextManager[Any]:
+        """A live connection. The guard does not watch it."""
+        return self._wrapped.connect(llm_request)
+
+
+class GuardPlugin(BasePlugin):
+    """A plugin of ADK that passes each response through a guard, for one run of a runner. It covers
+    all agents of the runner, as long as they run one after the other.
+    """
+
+    def __init__(self, guard: Guard, *, name: str = "agent_monitor") -> None:
+        super().__init__(name=name)
+        self._guard = guard
+        self._between = Between(guard)
+
+    async def before_model_callback(self, *, callback_context: Any, llm_request: LlmRequest) -> None:
+        """Put a guarded model in the place of the agent's, for this call only.
+
+        The agent is not changed, since other runs may use it: the call gets a copy.
+        """
+        context = callback_context._invocation_context  # noqa: SLF001 - a plugin has no public way to the agent
+        agent = context.agent
+        model = agent.canonical_model
+        if isinstance(model, GuardedModel):
+            return
+
+        def put_back() -> None:
+            context.agent = agent
+
+        guarded = GuardedModel(model, self._guard, _between=self._between, _called=put_back)
+        context.agent = agent.model_copy(update={"model": guarded})
+
+    async def after_tool_callback(
+        self, *, tool: Any, tool_args: dict[str, Any], tool_context: Any, result: Any
+    ) -> None:
+        """Pass on the result at once: after a transfer, the next agent's history lacks it."""
+        self._between.take([_answered(tool_context.function_call_id, tool.name, result)])
+
+
+class ADKAdapter(SdkAdapter):
+    """Reads the responses of a model of ADK: pieces that are `partial`, and then whole ones, which
+    repeat them.
+    """
+
+    needs_finish = False  # a model of another provider may give no finish reason
+    readable = "LlmResponse of ADK"
+
+    def __init__(self, stream: int = 0) -> None:
+        self._google = GoogleAdapter(stream)
+        self._given: set[str] = set()  # the kinds of parts that pieces have brought since the last whole response
+
+    @property
+    def gave(self) -> Sequence[str]:  # type: ignore[override] # it is never set
+        """The kinds of parts other than text, thinking and calls."""
+        return self._google.gave
+
+    def finish(self) -> Sequence[Chunk]:
+        """A streamed call that the end of the stream cut off."""
+        return self._google.finish()
+
+    def classify(self, error: BaseException) -> ModelError:
+        return classify(error)
+
+    def _decode(self, item: object) -> Sequence[Chunk]:
+        if not isinstance(item, LlmResponse):
+            raise AdapterError(f"expected an LlmResponse of ADK, not {name_of(item)}")
+        parts = list(item.content.parts or ()) if item.content is not None else []
+        if item.partial:
+            self._given.update(map(_kind_of, parts))
+        else:
+            parts = [part for part in parts if _kind_of(part) not in self._given]
+            self._given.clear()
+        return self._google.decode(_as_response(item, parts))
+
+
+def _kind_of(part: types.Part) -> str:
+    if part.function_call is not None:
+        return "call"
+    if part.text is None:
+        return "other"
+    return "thought" if part.thought else "text"
+
+
+def _as_response(item: LlmResponse, parts: Sequence[types.Part]) -> Any:
+    """The response in the form of google-genai, which `GoogleAdapter` reads."""
+    refused = item.error_code if item.finish_reason is None else None  # the prompt: there is no candidate
+    candidate = SimpleNamespace(
+        content=SimpleNamespace(parts=parts), finish_reason=item.finish_reason, finish_message=item.error_message
+    )
+    return SimpleNamespace(
+        candidates=[] if refused else [candidate],
+        prompt_feedback=SimpleNamespace(block_reason=refused, block_reason_message=item.error_message),
+        usage_metadata=item.usage_metadata,
+        model_version=item.model_version,
+    )
+
+
+def _changed(request: LlmRequest, change: Request) -> LlmRequest:
+    """A copy of the request with the guard's text, and without the tools that it withdraws."""
+    update: dict[str, Any] = {}
+    if change.text is not None:
+        words = types.Content(role="user", parts=[types.Part(text=change.text)])
+        update["contents"] = [*request.contents, words]
+    tools = request.config.tools if request.config is not None else None
+    if tools and (change.withdrawn or change.only):
+        offered = [left for tool in tools if (left := _offered(tool, change)) is not None]
+        update["config"] = request.config.model_copy(update={"tools": offered or None})
+    return request.model_copy(update=update)
+
+
+def _offered(tool: Any, change: Request) -> Any:
+    """The tool with the declarations that are still offered. `None`: none is left."""
+    declared = getattr(tool, "function_declarations", None)
+    if not declared:
+        return tool
+    left = [one for one in declared if change.offers(str(one.name))]
+    return tool.model_copy(update={"function_declarations": left}) if left else None
+
+
+def _answered(call: str | None, tool: str | None, result: object) -> Answered:
+    """ADK's functions answer with a dict: `result` has a plain answer, `error` what went wrong."""
+    is_error = isinstance(result, Mapping) and bool(result.get("error"))
+    if isinstance(result, Mapping) and set(result) == {"result"}:
+        result = result["result"]
+    return Answered(call, result, is_error=is_error, name=tool)
+
+
+def _results(contents: Sequence[types.Content]) -> Iterator[Answered]:
+    """The tool results after the last response. ADK takes its own ids off them."""
+    for content in reversed(contents):
+        if content.role == "model":
+            return
+        for part in content.parts or ():
+            answer = part.function_response
+            if answer is not None:
+                yield _answered(answer.id, answer.name, answer.response)

@@ -1,0 +1,320 @@
+"""AutoGen (autogen-agentchat 0.7 or newer): a model client that passes each response through a
+guard, and a termination condition that ends a team with the guard's reason.
+
+    async with monitor.Guard(stop_when=monitor.MaxTurns(30)) as guard:
+        client = GuardedClient(OpenAIChatCompletionClient(model="..."), guard)
+        agent = AssistantAgent("one", client, tools=[...])
+        team = RoundRobinGroupChat([agent], termination_condition=GuardTermination(client))
+        result = await team.run(task="...")
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+from monitor.adapters.decoding import SdkAdapter, name_of
+from monitor.adapters.openai.parts import arguments_of
+from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, TurnFinished, UsageReport
+from monitor.errors import AdapterError, ConfigError, MissingExtra, SourceFailed
+from monitor.harness.guard import Guard
+from monitor.integrations._between import Answered, Between, Request
+from monitor.integrations._events import GuardedEvents
+from monitor.integrations._failures import classify
+from monitor.integrations.stopped import StoppedByGuard
+from monitor.models import ModelError
+from monitor.reasons import FinishReason
+from monitor.verdicts import Stop
+
+try:
+    from autogen_agentchat.base import TerminatedException, TerminationCondition
+    from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, StopMessage, ToolCallExecutionEvent
+    from autogen_core import CancellationToken, FunctionCall
+    from autogen_core.models import (
+        AssistantMessage,
+        ChatCompletionClient,
+        CreateResult,
+        FunctionExecutionResult,
+        FunctionExecutionResultMessage,
+        LLMMessage,
+        RequestUsage,
+        UserMessage,
+    )
+    from autogen_core.tools import Tool, ToolSchema
+    from pydantic import BaseModel
+except ImportError:
+    raise MissingExtra("autogen-agentchat", "autogen") from None
+
+__all__ = ["AutoGenAdapter", "GuardTermination", "GuardedClient", "Stopped"]
+
+_SOURCE = "agent-monitor"
+
+
+class Stopped(StoppedByGuard):
+    """The guard has ended the run."""
+
+
+class GuardedClient(ChatCompletionClient):
+    """A model client of AutoGen whose responses a guard watches, for one run.
+
+    Every request streams, also `create`, which otherwise waits for whole responses: so a loop is
+    cut while it is written. When the guard ends the run, a client without a `GuardTermination`
+    raises `Stopped`. With one, the last answer is the partial text, and the condition ends the
+    team. If the call failed, the provider's own exception is raised.
+    """
+
+    def __init__(self, wrapped: ChatCompletionClient, guard: Guard, *, _between: Between | None = None) -> None:
+        self.wrapped = wrapped
+        self._guard = guard
+        self._between = _between or Between(guard)
+        self._condition: GuardTermination | None = None
+        self._asks_usage = "include_usage" in inspect.signature(wrapped.create_stream).parameters
+
+    def also(self, wrapped: ChatCompletionClient) -> GuardedClient:
+        """Another model in the same run, for another agent of the team."""
+        other = GuardedClient(wrapped, self._guard, _between=self._between)
+        other._condition = self._condition
+        return other
+
+    async def create(
+        self,
+        messages: Sequence[LLMMessage],
+        *,
+        tools: Sequence[Tool | ToolSchema] = (),
+        tool_choice: Tool | Literal["auto", "required", "none"] = "auto",
+        json_output: bool | type[BaseModel] | None = None,
+        extra_create_args: Mapping[str, Any] | None = None,
+        cancellation_token: CancellationToken | None = None,
+    ) -> CreateResult:
+        """The whole response, read as a stream."""
+        result: CreateResult | None = None
+        async for item in self.create_stream(
+            messages,
+            tools=tools,
+            tool_choice=tool_choice,
+            json_output=json_output,
+            extra_create_args=extra_create_args,
+            cancellation_token=cancellation_token,
+        ):
+            if isinstance(item, CreateResult):
+                result = item
+        if result is None:
+            raise RuntimeError("the stream of the model client ended without a result")
+        return result
+
+    async def create_stream(
+        self,
+        messages: Sequence[LLMMessage],
+        *,
+        tools: Sequence[Tool | ToolSchema] = (),
+        tool_choice: Tool | Literal["auto", "required", "none"] = "auto",
+        json_output: bool | type[BaseModel] | None = None,
+        extra_create_args: Mapping[str, Any] | None = None,
+        cancellation_token: CancellationToken | None = None,
+    ) -> AsyncGenerator[str | CreateResult, None]:
+        """The response as a stream."""
+        change = self._between.next_request(_results(messages))
+        if not isinstance(change, Request):
+            yield self._last_result(Stopped(change), json_output)
+            return
+        if change.text is not None:
+            messages = [*messages, UserMessage(content=change.text, source=_SOURCE)]
+        options: dict[str, Any] = {
+            "tools": [tool for tool in tools if change.offers(_name_of_tool(tool))],
+            "tool_choice": tool_choice,
+            "json_output": json_output,
+            "extra_create_args": extra_create_args or {},
+            "cancellation_token": cancellation_token,
+        }
+        if self._asks_usage and "stream_options" not in options["extra_create_args"]:
+            options["include_usage"] = True  # else the client reports 0 tokens
+
+        def opened() -> AsyncIterator[str | CreateResult]:
+            return self.wrapped.create_stream(messages, **options)
+
+        events = GuardedEvents(self._guard.watch(opened, adapter=AutoGenAdapter), self._between, Stopped)
+        try:
+            async for item in events:
+                yield item
+        except Stopped as stopped:
+            yield self._last_result(stopped, json_output)
+        except SourceFailed as failed:
+            cancelled = cancellation_token is not None and cancellation_token.is_cancelled()
+            if cancelled and failed.__cause__ is not None:
+                raise failed.__cause__ from None  # as the client raises it
+            raise
+        finally:
+            await events.aclose()
+
+    def _last_result(self, stopped: Stopped, json_output: object) -> CreateResult:
+        """What an agent of the team gets when the guard has ended the run. Half a text is no JSON,
+        so an agent with a declared output gets the exception.
+        """
+        if self._condition is None or isinstance(json_output, type):
+            raise stopped
+        self._condition.ended_by(stopped.stop)
+        turn = stopped.turn
+        usage = turn.usage if turn is not None else None
+        return CreateResult(
+            content=turn.text[: turn.loop_offset] if turn is not None else "",
+            finish_reason="unknown",
+            usage=RequestUsage(usage.input_tokens or 0, usage.output_tokens or 0) if usage else RequestUsage(0, 0),
+            cached=False,
+        )
+
+    def attach(self, condition: GuardTermination) -> None:
+        """Let `condition` end the team. Called by the condition."""
+        self._condition = condition
+
+    def take(self, results: Sequence[FunctionExecutionResult]) -> None:
+        """Pass on results that the agent shows before its next request. Called by the condition."""
+        self._between.take(map(_answered, results))
+
+    async def close(self) -> None:
+        await self.wrapped.close()
+
+    def actual_usage(self) -> RequestUsage:
+        return self.wrapped.actual_usage()
+
+    def total_usage(self) -> RequestUsage:
+        return self.wrapped.total_usage()
+
+    def count_tokens(self, messages: Sequence[LLMMessage], *, tools: Sequence[Tool | ToolSchema] = ()) -> int:
+        return self.wrapped.count_tokens(messages, tools=tools)
+
+    def remaining_tokens(self, messages: Sequence[LLMMessage], *, tools: Sequence[Tool | ToolSchema] = ()) -> int:
+        return self.wrapped.remaining_tokens(messages, tools=tools)
+
+    @property
+    def capabilities(self) -> Any:
+        return self.wrapped.capabilities
+
+    @property
+    def model_info(self) -> Any:
+        return self.wrapped.model_info
+
+
+class GuardTermination(TerminationCondition):
+    """Ends a team when the guard has ended the run. `TaskResult.stop_reason` is then the reason and
+    its detail, and `stop` has the evidence too.
+
+    `client`: the guarded client of the team's agents; made with `also`, if there are several. The
+    condition can be combined with AutoGen's own.
+    """
+
+    def __init__(self, client: GuardedClient, *others: GuardedClient) -> None:
+        if not all(isinstance(one, GuardedClient) for one in (client, *others)):
+            raise ConfigError("GuardTermination takes the GuardedClient of the team's agents")
+        self._client = client
+        self.stop: Stop | None = None
+        """Why the guard has ended the run. `None`: it has not."""
+        self._told = False
+        for one in (client, *others):
+            one.attach(self)
+
+    @property
+    def terminated(self) -> bool:
+        return self._told
+
+    def ended_by(self, stop: Stop) -> None:
+        """The guard has ended the run. Called by the client."""
+        self.stop = stop
+
+    async def __call__(self, messages: Sequence[BaseAgentEvent | BaseChatMessage]) -> StopMessage | None:
+        if self._told:
+            raise TerminatedException("Termination condition has already been reached")
+        for message in messages:
+            if isinstance(message, ToolCallExecutionEvent):
+                self._client.take(message.content)
+        if self.stop is None:
+            return None
+        self._told = True
+        return StopMessage(content=str(Stopped(self.stop)), source=_SOURCE)
+
+    async def reset(self) -> None:
+        """The team may be run again. A guard that has ended ends that run too."""
+        self._told = False
+
+
+_FINISH = {"length": FinishReason.LENGTH, "content_filter": FinishReason.BLOCKED}
+"""AutoGen's finish reasons. The others mean that the model was done, or nothing."""
+
+_THINK, _THOUGHT = "<think>", "</think>"
+
+
+class AutoGenAdapter(SdkAdapter):
+    """Reads the stream of a model client: pieces of text, then one `CreateResult`.
+
+    AutoGen writes thinking into the text, between two tags. It gives a call only when the call is
+    complete.
+    """
+
+    needs_finish = False  # a client may not know why its model has stopped
+    readable = "piece of the stream of a model client of AutoGen"
+
+    def __init__(self, stream: int = 0) -> None:
+        self._stream = stream
+        self._said = False
+        self._thinks = False
+
+    def finish(self) -> Sequence[Chunk]:
+        """Nothing: a call comes whole or not at all."""
+        return ()
+
+    def classify(self, error: BaseException) -> ModelError:
+        return classify(error)
+
+    def _decode(self, item: object) -> Iterator[Chunk]:
+        match item:
+            case str():
+                yield from self._piece(item)
+            case CreateResult():
+                yield from self._result(item)
+            case _:
+                raise AdapterError(f"expected a str or a CreateResult of AutoGen, not {name_of(item)}")
+
+    def _piece(self, words: str) -> Iterator[Chunk]:
+        if not self._said and words.startswith(_THINK):
+            self._thinks, words = True, words.removeprefix(_THINK)
+        self._said = True
+        if self._thinks:
+            thought, end, words = words.partition(_THOUGHT)
+            self._thinks = not end
+            if thought:
+                yield ReasoningDelta(thought)
+        if words:
+            yield TextDelta(words)
+
+    def _result(self, result: CreateResult) -> Iterator[Chunk]:
+        content = result.content
+        if isinstance(content, str):
+            if content and not self._said:
+                yield TextDelta(content)
+        else:
+            for number, call in enumerate(content):
+                yield self._call(call, number)
+        usage = result.usage
+        if usage.prompt_tokens or usage.completion_tokens:
+            yield UsageReport(input_tokens=usage.prompt_tokens, output_tokens=usage.completion_tokens)
+        yield TurnFinished(_FINISH.get(result.finish_reason, FinishReason.DONE), result.finish_reason)
+
+    def _call(self, call: FunctionCall, number: int) -> ToolCall:
+        return ToolCall(call.id or f"call_{self._stream}_{number}", call.name, arguments_of(call.arguments), call)
+
+
+def _name_of_tool(tool: Tool | ToolSchema) -> str:
+    return tool.name if isinstance(tool, Tool) else tool["name"]
+
+
+def _answered(result: FunctionExecutionResult) -> Answered:
+    return Answered(result.call_id, result.content, is_error=bool(result.is_error), name=result.name)
+
+
+def _results(messages: Sequence[LLMMessage]) -> Iterator[Answered]:
+    """The tool results after the last response."""
+    for message in reversed(messages):
+        if isinstance(message, AssistantMessage):
+            return
+        if isinstance(message, FunctionExecutionResultMessage):
+            yield from map(_answered, message.content)
