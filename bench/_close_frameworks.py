@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -89,7 +89,7 @@ class FrameworkEndings:
     async def _ask(self, prompt: str, guard: Guard) -> None:
         await self.framework.ask(self.client, prompt, guard)
 
-    async def _beside(self, case: Case, prompt: str, what: Callable[[Guard], Awaitable[None]]) -> None:
+    async def _beside(self, case: Case, prompt: str, what: Callable[[Guard], Coroutine[Any, Any, None]]) -> None:
         """A run, and beside it what ends it."""
         guard = case.guard(detectors=[Seeing(case)])
         async with anyio.create_task_group() as group:

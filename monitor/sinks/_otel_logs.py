@@ -20,7 +20,7 @@ class Records:
         self._logger = get_logger(scope, version, provider)
         self._exports = exports
 
-    def emit(self, name: str, attributes: dict[str, Any], at_ns: int, context: Context, *, warns: bool) -> None:
+    def write(self, name: str, attributes: dict[str, Any], at_ns: int, context: Context, *, warns: bool) -> None:
         """One record, soon. `warns`: the monitor has found or done something."""
         severity = SeverityNumber.WARN if warns else SeverityNumber.INFO
         record = LogRecord(

@@ -210,7 +210,7 @@ class SpanMaker:
         """
         records = self.shared.records
         if records is not None:
-            records.emit(note.name, note.attributes, self._ns(at_s), self._child(span), warns=note.guardrail)
+            records.write(note.name, note.attributes, self._ns(at_s), self._child(span), warns=note.guardrail)
         if not self.shared.on_spans or not span.is_recording():
             return
         if not self._openinference:

@@ -23,7 +23,7 @@ from monitor.testing import LocalAnthropic, LocalGemini, LocalOpenAI, anthropic_
 from monitor.testing._server import LocalServer
 from monitor.testing.openai_steps import Repeat, call, finish, text
 from tests.adapters.google.sdk import sdk_warnings
-from tests.integrations.drivers import client_of
+from tests.integrations.programs.openai_client import client_of
 from tests.sinks.otel_recorder import Recorder, recording
 
 CHANT = "Let me check the file again. "
