@@ -17,7 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from monitor.cli import _printable, _view
+from monitor._util import terminal
+from monitor.cli import _view
 from monitor.cli._app import app
 
 HOSTILE = "\x1b[31m\x1b]0;title\x07\x9b2J\u202e\u2066\u200b\u200d\u00ad\ufeff\u2028\U000e0041\x7f\x08\r"
@@ -44,7 +45,7 @@ def test_every_character_of_unicode_that_steers_is_escaped():
     everyone = "".join(map(chr, range(sys.maxunicode + 1)))
     assert not steering(_view.printable(everyone))
     everyone = "x".join(everyone)  # two surrogates beside each other are one character for JSON
-    written = _printable.printable_json(json.dumps(everyone, ensure_ascii=False))
+    written = terminal.printable_json(json.dumps(everyone, ensure_ascii=False))
     assert json.loads(written) == everyone
     assert not steering(written)
 

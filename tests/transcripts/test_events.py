@@ -109,11 +109,9 @@ async def test_the_runs_of_a_log_are_told_apart_and_name_their_caller(tmp_path: 
     began = {entry.run: entry for entry in entries if isinstance(entry, Began)}
     assert {run: entry.parent for run, entry in began.items()} == {"run-1": None, "run-2": "run-1", "run-3": "run-1"}
     said = {run.id: [message.text for message in run.messages if message.text] for run in Corpus(tmp_path / "log")}
-    assert said == {
-        "run-1": ["All is closed."],
-        "run-2": ["I look, 0. ", "north is closed."],
-        "run-3": ["I look, 1. ", "south is closed."],
-    }
+    assert said.pop("run-1") == ["All is closed."]
+    # Which of the two begins first is for the event loop to say.
+    assert sorted(said.values()) == [["I look, 0. ", "north is closed."], ["I look, 1. ", "south is closed."]]
     assert {began["run-2"].model, began["run-3"].model} == {"child:north", "child:south"}
 
 
