@@ -20,6 +20,10 @@ def _at_least_one(name: str, value: object) -> None:
         )
 
 
+def _done(number: int, what: str) -> str:
+    return f"1 {what} is done" if number == 1 else f"{number} {what}s are done"
+
+
 @dataclass(frozen=True)
 class MaxTurns(Condition):
     """At most this many turns. Checked before a turn starts."""
@@ -32,7 +36,7 @@ class MaxTurns(Condition):
     def evaluate(self, state: RunState) -> Stop | None:
         if state.phase != "before_call" or state.turns < self.turns:
             return None
-        detail = f"{state.turns} turns are done, the limit is {self.turns}"
+        detail = f"{_done(state.turns, 'turn')}, the limit is {self.turns}"
         return Stop(TerminateReason.MAX_TURNS, detail, self.name, self.turns, state.turns)
 
     def progress(self, state: RunState) -> Sequence[Met]:
@@ -51,7 +55,7 @@ class MaxModelCalls(Condition):
     def evaluate(self, state: RunState) -> Stop | None:
         if state.phase != "before_call" or state.model_calls < self.calls:
             return None
-        detail = f"{state.model_calls} model calls are done, the limit is {self.calls}"
+        detail = f"{_done(state.model_calls, 'model call')}, the limit is {self.calls}"
         return Stop(TerminateReason.MODEL_CALL_LIMIT, detail, self.name, self.calls, state.model_calls)
 
     def progress(self, state: RunState) -> Sequence[Met]:

@@ -92,7 +92,7 @@ async def test_only_emit_and_terminate_are_offered_and_a_call_of_anything_else_i
 async def test_the_model_is_told_why_and_what_is_missing_in_one_message():
     run = await drive(call("look", q="x"), "no", tools=[look], outputs={"a": int, "b": int}, stop_when=ONE)
     told = run.told(1)
-    assert "1 turns are done, the limit is 1" in told
+    assert "1 turn is done, the limit is 1" in told
     assert "a, b" in told
     assert "emit_value" in told
     assert run.requests[1].messages[: len(run.requests[0].messages)] == run.requests[0].messages

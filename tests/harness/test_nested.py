@@ -78,7 +78,7 @@ async def test_a_limit_of_the_childs_own_is_an_error_result_that_names_it_and_ke
     run = await drive(research(), "I see.", tools=[tool])
     (result,) = run.results(0)
     assert result.is_error
-    assert "max_turns: 1 turns are done, the limit is 1" in result.text
+    assert "max_turns: 1 turn is done, the limit is 1" in result.text
     assert '{"a": 1}' in result.text
     assert run.outcome.reason is Reason.GOAL
     assert [outcome.reason for outcome in ended(sink)] == [Reason.MAX_TURNS]
