@@ -62,7 +62,7 @@ def modules() -> dict[str, ModuleType]:
     return loaded
 
 
-NOT_IN_TEST = {"litellm"}
+NOT_IN_TEST = {"adk", "litellm", "strands"}
 """Extras that cannot be installed beside the others."""
 
 

@@ -95,11 +95,11 @@ class BudgetStore(Protocol):
     All methods raise `BudgetUnreachable` if the store does not answer.
     """
 
-    async def set_limit(self, name: str, *, tokens: int | None = None, usd: float | None = None) -> None:
+    async def set_limit(self, name: str, /, *, tokens: int | None = None, usd: float | None = None) -> None:
         """Set both limits of a budget. `None`: no limit. Spent and held amounts stay."""
         ...
 
-    async def reserve(self, name: str, amount: Amount, *, key: str, lease_s: float) -> Hold | Refused:
+    async def reserve(self, name: str, amount: Amount, /, *, key: str, lease_s: float) -> Hold | Refused:
         """Hold `amount` in the budget and in all levels above it, or in none. It comes back after
         `lease_s` seconds without another call for it.
 
@@ -107,19 +107,19 @@ class BudgetStore(Protocol):
         """
         ...
 
-    async def extend(self, hold: Hold, more: Amount, *, used: Amount, lease_s: float) -> Hold | Refused:
+    async def extend(self, hold: Hold, more: Amount, /, *, used: Amount, lease_s: float) -> Hold | Refused:
         """Add `more` to a hold and renew its lease. `used`: all that was used of it up to now; it
         is counted as spent, also if `more` is refused. A hold that had expired is made anew.
         """
         ...
 
-    async def settle(self, hold: Hold, used: Amount) -> None:
+    async def settle(self, hold: Hold, used: Amount, /) -> None:
         """End a hold. `used`: all that was used of it, which is spent; the rest comes back. A
         second time changes nothing. A hold that had expired is counted as well.
         """
         ...
 
-    async def states(self, name: str | None = None) -> Sequence[BudgetState]:
+    async def states(self, name: str | None = None, /) -> Sequence[BudgetState]:
         """The budget `name` and those below it, or all, by name."""
         ...
 

@@ -7,15 +7,24 @@ from contextlib import contextmanager
 from typing import TypeVar, overload
 
 from monitor.errors import ConfigError
-from monitor.events import ChunkReceived, Event, FirstChunk, RunTerminated, StopDecided, StreamClosed, TurnEnded
+from monitor.events import (
+    ChunkReceived,
+    Event,
+    FirstChunk,
+    RunTerminated,
+    StopDecided,
+    StreamClosed,
+    ToolCallChanged,
+    TurnEnded,
+)
 from monitor.outcome import Outcome
 from monitor.sinks.base import listening
 from monitor.sinks.lines import LINE_CHARS, line_of
 
 E = TypeVar("E", bound=Event)
 
-_LEFT_OUT = (ChunkReceived, FirstChunk, StopDecided, StreamClosed)
-"""Events that a summary omits: details of timing, and facts that the end repeats."""
+_LEFT_OUT = (ChunkReceived, FirstChunk, StopDecided, StreamClosed, ToolCallChanged)
+"""Events that a summary omits: details of timing, and facts that other events repeat."""
 
 
 class CapturedEvents(Sequence[Event]):
