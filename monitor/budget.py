@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from monitor._util.checks import ROUNDING_USD, is_finite, is_whole
 from monitor.errors import ConfigError
@@ -116,6 +117,14 @@ class Budget:
                 used.append(Met("Budget.usd", met=met, value=budget.spent_usd, limit=budget.usd))
         return used
 
+    def state(self) -> list[Any]:
+        """What may change while a run spends from it, as JSON data, for the record of the run."""
+        return [self.spent_tokens, self.spent_usd]
+
+    def set_state(self, state: Sequence[Any]) -> None:
+        """The inverse of `state`."""
+        self.spent_tokens, self.spent_usd = state
+
     def _count(self, tokens: int, usd: float) -> None:
         self.spent_tokens += tokens
         self.spent_usd += usd
@@ -125,6 +134,69 @@ class Budget:
             f"{name}={value!r}" for name, value in (("tokens", self.tokens), ("usd", self.usd)) if value is not None
         ]
         return f"<Budget({', '.join(limits)}): {self.spent_tokens} tokens and {self.spent_usd:.4g} USD spent>"
+
+
+class Grant(Budget):
+    """What one run may spend of a budget that is kept in a store, until it asks the store again.
+
+    The harness asks. Here stands only what the run may decide by itself.
+    """
+
+    __slots__ = ("closed", "slice_tokens", "slice_usd", "wanted", "wants")
+
+    def __init__(self, slice_tokens: int, slice_usd: float = 0.0) -> None:
+        """What is asked for at once. `slice_usd`: its price; 0: money does not count."""
+        super().__init__()
+        self.slice_tokens = slice_tokens
+        self.slice_usd = slice_usd
+        self.closed: str = ""
+        """Why the store grants no more. Empty: it may."""
+        self.wants: bool = False
+        """Less than half a slice is left."""
+        self.wanted: Callable[[], object] = _nobody
+        """Called when less than half a slice is left."""
+
+    def take(self, tokens: int, usd: float) -> None:
+        """All that the run may have spent by now."""
+        self.tokens, self.usd = tokens, usd if self.slice_usd else None
+        self.wants = False
+
+    def open_up(self) -> None:
+        """Nothing limits this run any more."""
+        self.tokens = self.usd = None
+
+    def overdrawn(self, called: str) -> Stop | None:
+        """As of a `Budget`. While the store is being asked, the run may use a slice more."""
+        more_tokens, more_usd = (0, 0.0) if self.closed else (self.slice_tokens, self.slice_usd)
+        why = self.closed or "the store of the budget has not answered yet"
+        if self.tokens is not None and self.spent_tokens > self.tokens + more_tokens:
+            detail = f"{self.spent_tokens} tokens are used, {self.tokens} were granted by {called}: {why}"
+            return Stop(TerminateReason.TOKEN_LIMIT, detail, "SharedBudget", self.tokens, self.spent_tokens)
+        if self.usd is not None and self.spent_usd > self.usd + more_usd + ROUNDING_USD:
+            detail = f"{self.spent_usd:.4g} USD are spent, {self.usd:.4g} were granted by {called}: {why}"
+            return Stop(TerminateReason.COST_LIMIT, detail, "SharedBudget", self.usd, self.spent_usd)
+        return None
+
+    def state(self) -> list[Any]:
+        """As of a `Budget`, and what the store has granted."""
+        return [*super().state(), self.tokens, self.usd, self.closed]
+
+    def set_state(self, state: Sequence[Any]) -> None:
+        """The inverse of `state`."""
+        *spent, self.tokens, self.usd, self.closed = state
+        super().set_state(spent)
+
+    def _count(self, tokens: int, usd: float) -> None:
+        super()._count(tokens, usd)
+        low = self.tokens is not None and self.spent_tokens + self.slice_tokens // 2 > self.tokens
+        low_usd = self.usd is not None and self.spent_usd + self.slice_usd / 2 > self.usd
+        if (low or low_usd) and not self.wants and not self.closed:
+            self.wants = True
+            self.wanted()
+
+
+def _nobody() -> None:
+    """Nobody is to be told."""
 
 
 class Account:

@@ -43,7 +43,7 @@ class Amount:
         return Amount(max(0, self.tokens - other.tokens), max(0.0, self.usd - other.usd))
 
     def __str__(self) -> str:
-        return f"{self.tokens} tokens and {self.usd:.4g} USD"
+        return f"{self.tokens} tokens and {self.usd:.4g} USD" if self.usd else f"{self.tokens} tokens"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

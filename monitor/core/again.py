@@ -280,8 +280,8 @@ class AgainCore(RunCore):
         self.nested_ended(child, read(facts["usage"]), facts["usd"], now)
 
     def _spent_again(self, _: float, facts: Mapping[str, Any]) -> None:
-        for member, (tokens, usd) in zip(self._members, facts["spent"], strict=True):
-            member.spent_tokens, member.spent_usd = tokens, usd
+        for member, state in zip(self._members, facts["spent"], strict=True):
+            member.set_state(state)
 
     def _finish_again(self, _: float, facts: Mapping[str, Any]) -> None:
         self.finish(facts["detail"])

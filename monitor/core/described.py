@@ -10,7 +10,7 @@ from typing import Any
 import monitor.detectors
 from monitor._util.codec import to_plain
 from monitor._util.options import made_again, options_of
-from monitor.budget import Budget
+from monitor.budget import Budget, Grant
 from monitor.conditions.base import Condition, condition_from_dict
 from monitor.context.window import Window
 from monitor.detectors.base import Detector
@@ -69,9 +69,20 @@ def _detectors() -> dict[str, Any]:
 def _budgets(budgets: Sequence[Budget]) -> dict[str, Any]:
     members = members_of(budgets)
     return {
-        "members": [[one.tokens, one.usd, one.spent_tokens, one.spent_usd] for one in members],
+        "members": [_member(one) for one in members],
         "chains": [[members.index(one) for one in budget.chain] for budget in budgets],
     }
+
+
+def _member(budget: Budget) -> dict[str, Any]:
+    granted = {"slice": [budget.slice_tokens, budget.slice_usd]} if isinstance(budget, Grant) else {}
+    return {"tokens": budget.tokens, "usd": budget.usd, "state": budget.state(), **granted}
+
+
+def _member_again(data: Mapping[str, Any]) -> Budget:
+    budget = Grant(*data["slice"]) if "slice" in data else Budget(tokens=data["tokens"], usd=data["usd"])
+    budget.set_state(data["state"])
+    return budget
 
 
 class NotRecorded(ConfigError):
@@ -123,9 +134,7 @@ def others_again(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _budgets_again(data: Mapping[str, Any]) -> list[Budget]:
-    members = [Budget(tokens=tokens, usd=usd) for tokens, usd, _, _ in data["members"]]
-    for member, (_, _, tokens, usd) in zip(members, data["members"], strict=True):
-        member.spent_tokens, member.spent_usd = tokens, usd
+    members = [_member_again(one) for one in data["members"]]
     budgets = [members[chain[0]] for chain in data["chains"]]
     for budget, chain in zip(budgets, data["chains"], strict=True):
         budget.chain = tuple(members[one] for one in chain)

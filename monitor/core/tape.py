@@ -209,7 +209,7 @@ class TapedCore(RunCore):
         self._tape = tape
         self._options = options
         self._members = members_of(options.get("budgets", ()))
-        self._seen: list[tuple[int, float]] = self._spending()
+        self._seen: list[list[Any]] = self._spending()
         self._nested_runs: dict[int, int] = {}
         self._numbers = itertools.count()
         options = {**options, "emit": tape.emitting(options["emit"])}
@@ -229,8 +229,8 @@ class TapedCore(RunCore):
 
     # ------------------------------------------------------------------ how it is noted
 
-    def _spending(self) -> list[tuple[int, float]]:
-        return [(one.spent_tokens, one.spent_usd) for one in self._members]
+    def _spending(self) -> list[list[Any]]:
+        return [one.state() for one in self._members]
 
     @contextmanager
     def _noted(self, what: str, now: float, **facts: Any) -> Iterator[None]:
@@ -246,9 +246,11 @@ class TapedCore(RunCore):
                 self._after(before)
 
     def _before(self) -> tuple[bool, bool]:
-        """Note what others have spent from the budgets. Answers what is decided."""
+        """Note what others have spent from the budgets, and what stores have granted. Answers what
+        is decided.
+        """
         if self._members and (spent := self._spending()) != self._seen:
-            with self._tape.taking("spent", 0.0, {"spent": [list(one) for one in spent]}):
+            with self._tape.taking("spent", 0.0, {"spent": spent}):
                 self._seen = spent
         return self.stop is not None, self.ends_stream
 
@@ -289,7 +291,7 @@ class TapedCore(RunCore):
         nested = [[plain(usage), usd] for usage, usd in past.nested]
         with self._noted("take_up", now, run=run, nested=nested):
             super().take_up(past, run, now)
-            self._tape.note("counted", spent=[list(one) for one in self._spending()])
+            self._tape.note("counted", spent=self._spending())
 
     def begin_turn(self, now: float) -> bool:
         with self._noted("begin_turn", now):

@@ -12,8 +12,7 @@ from typing import Final
 
 import anyio
 
-from monitor._util.checks import ROUNDING_USD
-from monitor.budget import Budget
+from monitor.budget import Grant
 from monitor.budgets.base import Amount, Hold, Refused, levels
 from monitor.budgets.shared import SharedBudget
 from monitor.errors import BudgetUnreachable, ConfigError
@@ -21,7 +20,7 @@ from monitor.events import BudgetLost, Event
 from monitor.harness.streams.background import Background
 from monitor.harness.streams.clock import Clock
 from monitor.reasons import TerminateReason
-from monitor.usage import NO_USAGE, Price, Usage
+from monitor.usage import Price, Usage
 from monitor.verdicts import Stop
 
 _SOURCE: Final = "SharedBudget"
@@ -29,66 +28,6 @@ _RENEWALS: Final = 3
 """Renewals of a lease in the time that it lasts: two may fail."""
 _SETTLE_S: Final = 10.0
 """Seconds that settling may take at the end of a run. A hold that is not settled expires."""
-
-
-class Grant(Budget):
-    """The local side of a hold: what this run may spend before it must ask its store again."""
-
-    __slots__ = ("_slice", "closed", "wanted", "wants")
-
-    def __init__(self, slice_tokens: int) -> None:
-        super().__init__()
-        self._slice = Amount(slice_tokens)
-        self.closed = ""
-        """Why the store grants no more. Empty: it may."""
-        self.wants = False
-        """Less than half a slice is left."""
-        self.wanted: Callable[[], object] = _nobody
-
-    def priced(self, slice_usd: float) -> None:
-        """Money counts from now on. `slice_usd`: the price of a slice."""
-        self._slice = replace(self._slice, usd=slice_usd)
-
-    @property
-    def spent(self) -> Amount:
-        """What this run has used, by estimate or by report."""
-        return Amount(self.spent_tokens, max(0.0, self.spent_usd) if self._slice.usd else 0.0)
-
-    @property
-    def slice(self) -> Amount:
-        """The amount that is asked for at once."""
-        return self._slice
-
-    def take(self, granted: Amount) -> None:
-        """All that the run may have spent by now."""
-        self.tokens = granted.tokens
-        self.usd = granted.usd if self._slice.usd else None
-        self.wants = False
-
-    def open_up(self) -> None:
-        """Nothing limits this run any more."""
-        self.tokens = self.usd = None
-
-    def overdrawn(self, called: str) -> Stop | None:
-        """As of a `Budget`. While the store is being asked, the run may use a slice more."""
-        more = Amount() if self.closed else self._slice
-        why = self.closed or "the store of the budget has not answered yet"
-        if self.tokens is not None and self.spent_tokens > self.tokens + more.tokens:
-            detail = f"{self.spent_tokens} tokens are used, {self.tokens} were granted by {called}: {why}"
-            return Stop(TerminateReason.TOKEN_LIMIT, detail, _SOURCE, self.tokens, self.spent_tokens)
-        if self.usd is not None and self.spent_usd > self.usd + more.usd + ROUNDING_USD:
-            detail = f"{self.spent_usd:.4g} USD are spent, {self.usd:.4g} were granted by {called}: {why}"
-            return Stop(TerminateReason.COST_LIMIT, detail, _SOURCE, self.usd, self.spent_usd)
-        return None
-
-    def _count(self, tokens: int, usd: float) -> None:
-        super()._count(tokens, usd)
-        half = self._slice
-        low = self.tokens is not None and self.spent_tokens + half.tokens // 2 > self.tokens
-        low_usd = self.usd is not None and self.spent_usd + half.usd / 2 > self.usd
-        if (low or low_usd) and not self.wants and not self.closed:
-            self.wants = True
-            self.wanted()
 
 
 class Holding:
@@ -105,9 +44,9 @@ class Holding:
         at: Callable[[], float],
     ) -> None:
         """`at`: the seconds since the run began, for its events."""
-        self.grant: Grant = Grant(shared.slice_tokens)
-        if price is not None:
-            self.grant.priced(price.cost(Usage(output_tokens=shared.slice_tokens)))
+        usd = price.cost(Usage(output_tokens=shared.slice_tokens)) if price is not None else 0.0
+        self.grant: Grant = Grant(shared.slice_tokens, usd)
+        self._slice = Amount(shared.slice_tokens, usd)
         self._shared = shared
         self._run_id = run_id
         self._price = price
@@ -128,9 +67,9 @@ class Holding:
         """Hold what the next call may use. A `Stop`: the budget cannot pay it."""
         if self._lost and self._shared.fail == "open":
             return None
-        need = replace(self.grant.slice, tokens=self.grant.slice.tokens + input_tokens)
+        need = self._slice + Amount(input_tokens)
         if self._price is not None:
-            need = replace(need, usd=need.usd + self._price.cost(replace(NO_USAGE, input_tokens=input_tokens)))
+            need += Amount(usd=self._price.cost(Usage(input_tokens=input_tokens)))
         self.grant.closed = ""
         try:
             answer = await self._ask(need)
@@ -173,7 +112,7 @@ class Holding:
             finally:
                 alarm.cancel()
             try:
-                answer = await self._ask(self.grant.slice if self.grant.wants else Amount())
+                answer = await self._ask(self._slice if self.grant.wants else Amount())
             except BudgetUnreachable as error:
                 self._unreachable(error)
                 self.grant.wants = False
@@ -194,7 +133,7 @@ class Holding:
                 await self._check_price()
                 answer = await store.reserve(shared.name, need, key=self._run_id, lease_s=shared.lease_s)
                 if isinstance(answer, Hold):  # perhaps that of a process that died in this run
-                    self._before, self._then = answer.used, self.grant.spent
+                    self._before, self._then = answer.used, self._spent
                     used = self._used()
             else:
                 answer = self._hold
@@ -207,7 +146,8 @@ class Holding:
                     answer = await store.extend(answer, more, used=used, lease_s=shared.lease_s)
             if isinstance(answer, Hold):
                 self._hold = answer
-                self.grant.take(answer.granted + self._then - self._before)
+                granted = answer.granted + self._then - self._before
+                self.grant.take(granted.tokens, granted.usd)
             elif self._hold is not None:
                 self._hold = replace(self._hold, used=used)
             return answer
@@ -225,7 +165,12 @@ class Holding:
                 )
 
     def _used(self) -> Amount:
-        return self._before + (self.grant.spent - self._then)
+        return self._before + (self._spent - self._then)
+
+    @property
+    def _spent(self) -> Amount:
+        """What this run has spent, by estimate or by report."""
+        return Amount(self.grant.spent_tokens, max(0.0, self.grant.spent_usd) if self._slice.usd else 0.0)
 
     def _unreachable(self, error: BudgetUnreachable) -> None:
         if self._shared.fail == "open":
@@ -251,7 +196,3 @@ def _said(refused: Refused) -> str:
     if refused.usd is not None:
         left.append(f"{refused.left.usd:.4g} of {refused.usd:g} USD")
     return f"the shared budget {refused.name!r} has {' and '.join(left)} left"
-
-
-def _nobody() -> None:
-    """Nobody waits for news."""

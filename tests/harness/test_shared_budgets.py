@@ -15,6 +15,7 @@ from monitor.chunks import TextDelta, UsageReport
 from monitor.errors import BudgetUnreachable, ConfigError
 from monitor.events import BudgetLost
 from monitor.reasons import TerminateReason
+from monitor.sessions import InMemorySession
 from monitor.testing import CapturedEvents, FakeClock, Pause, ScriptedModel, Stall, call
 
 pytestmark = pytest.mark.anyio
@@ -269,6 +270,32 @@ async def test_a_run_that_goes_on_under_its_id_takes_up_its_hold():
     outcome = await runs_of(store, ["done", reported(30, 10)]).run("task", run_id="run-1")
     found = await state(store)
     assert (found.spent.tokens, found.held, found.holds) == (120 + outcome.usage.total_tokens, Amount(), 0)
+
+
+@pytest.mark.parametrize(
+    ("left", "step", "fail", "gone"),
+    [
+        (100_000, True, "closed", False),  # slice after slice
+        (1_400, True, "closed", False),  # the store grants no more in the middle of an answer
+        (100, True, "closed", False),  # nor the first call
+        (100_000, False, "closed", False),  # an answer that outruns the store
+        (100_000, True, "closed", True),
+        (100_000, True, "open", True),
+    ],
+)
+async def test_a_run_that_spends_from_a_store_is_decided_again_without_the_store(
+    left: int, step: bool, fail: str, gone: bool
+):
+    store, session = Store(), InMemorySession(chunks=True)
+    await store.set_limit("team", tokens=left)
+    store.is_gone = gone
+    script = [part for _ in range(40) for part in (tokens(SLICE // 10), *([Answered(store)] if step else []))]
+    supervisor = runs_of(store, script, last_turn=None, shared={"fail": fail})
+    outcome = await supervisor.run("task", session=session)
+    again = await monitor.replay(session)
+    assert (again.exact, again.as_stored, again.departed) == (True, True, None)
+    assert again.outcome is not None
+    assert (again.outcome.reason, again.outcome.detail) == (outcome.reason, outcome.detail)
 
 
 @pytest.mark.parametrize(
