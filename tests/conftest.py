@@ -23,7 +23,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 with suppress(ModuleNotFoundError):  # `make frameworks` has no command
     import typer.testing
 
-    # Typer makes its commands anew for each call of its runner, which takes longer than most commands.
+    # Typer makes its commands anew for each call of its runner, which takes longer than most calls.
     typer.testing._get_command = cache(typer.testing._get_command)  # type: ignore[attr-defined]
 
 pytest_plugins = ["scripts.features"]  # the run of the whole suite proves the table of features

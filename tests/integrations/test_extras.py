@@ -33,6 +33,7 @@ def test_the_missing_extra_is_named(module: str, package: str, extra: str, monke
 
 
 def test_a_version_without_conversations_is_named_with_the_one_that_has_them(monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip("pydantic_ai", reason="the framework is not installed: pydantic_ai")
     monkeypatch.setitem(sys.modules, "pydantic_ai.conversation_store", None)
     monkeypatch.delitem(sys.modules, "monitor.integrations.pydantic_ai_conversations", raising=False)
     with pytest.raises(ConfigError, match=r"conversations need pydantic-ai-slim 2\.66 or newer, and .* is installed"):

@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+
+pytest.importorskip("pydantic_ai", reason="the framework is not installed: pydantic_ai")
+
 from pydantic_ai import Agent, BinaryContent, DeferredToolRequests
 from pydantic_ai.conversation import Conversation
 from pydantic_ai.conversation_store import ConversationConflict, ConversationStore, InMemoryConversationStore
