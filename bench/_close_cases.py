@@ -226,3 +226,21 @@ def words(count: int) -> list[str]:
     """Words that never repeat, so that no detector has a say."""
     chance = random.Random(7)
     return ["".join(chance.choices(string.ascii_lowercase, k=9)) + " " for _ in range(count)]
+
+
+class CountingDetector:
+    """Counts the chunks that it has seen. A detector of a bench says what follows."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def reset(self) -> None:
+        """Start again."""
+        self.seen = 0
+
+    def snapshot(self) -> dict[str, Any]:
+        """Nobody asks."""
+        return {"version": 1}
+
+    def restore(self, state: object) -> None:
+        """Nobody asks."""

@@ -24,7 +24,16 @@ import anyio.lowlevel
 import anyio.to_thread
 
 import monitor
-from bench._close_cases import HARNESS_LIMIT_S, UNSEEN_S, Case, FailingSink, Row, cancelled_by, cancelling
+from bench._close_cases import (
+    HARNESS_LIMIT_S,
+    UNSEEN_S,
+    Case,
+    CountingDetector,
+    FailingSink,
+    Row,
+    cancelled_by,
+    cancelling,
+)
 from bench._quiet import quiet
 from bench.frameworks.base import Framework, frameworks
 from monitor.chunks import Chunk
@@ -43,7 +52,7 @@ OPENING_S = 0.04
 ON_ITS_WAY_S = 0.01
 
 
-class Seeing:
+class Seeing(CountingDetector):
     """A detector that finds nothing. It says that chunks have come, and may crash."""
 
     name = "seeing"
@@ -52,29 +61,18 @@ class Seeing:
         self._case = case
         self._idle_s = idle_s
         self._crash = crash
-        self._seen = 0
+        super().__init__()
 
     def observe(self, chunk: Chunk) -> Sequence[Detection]:
         """The third chunk is the last one of a server that stalls."""
-        self._seen += 1
-        if self._seen == 3:
+        self.seen += 1
+        if self.seen == 3:
             if self._crash:
                 raise ZeroDivisionError("the detector crashes")
             self._case.has_three()
         if self._idle_s:
             self._case.decided_at = time.perf_counter() + self._idle_s
         return NOTHING
-
-    def reset(self) -> None:
-        """Start again."""
-        self._seen = 0
-
-    def snapshot(self) -> dict[str, Any]:
-        """Nobody asks."""
-        return {"version": 1}
-
-    def restore(self, state: object) -> None:
-        """Nobody asks."""
 
 
 class FrameworkEndings:

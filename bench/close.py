@@ -42,6 +42,7 @@ from bench._close_cases import (
     UNSEEN_S,
     Backend,
     Case,
+    CountingDetector,
     FailingSink,
     Row,
     Transport,
@@ -77,31 +78,17 @@ _console = Console(width=150)
 # --- the endings
 
 
-class _CrashingDetector:
+class _CrashingDetector(CountingDetector):
     """Crashes at the third delta."""
 
     name = "crashing"
 
-    def __init__(self) -> None:
-        self._seen = 0
-
     def observe(self, chunk: Chunk) -> Sequence[Detection]:
         """Crash, if it is time."""
-        self._seen += 1
-        if self._seen > 2:
+        self.seen += 1
+        if self.seen > 2:
             raise ZeroDivisionError("the detector crashes")
         return NOTHING
-
-    def reset(self) -> None:
-        """Start again."""
-        self._seen = 0
-
-    def snapshot(self) -> dict[str, Any]:
-        """Nobody asks."""
-        return {"version": 1}
-
-    def restore(self, state: object) -> None:
-        """Nobody asks."""
 
 
 class Endings:

@@ -9,22 +9,19 @@ import signal
 import socket
 import ssl
 from collections.abc import Generator, Iterator
-from contextlib import suppress
 from functools import cache
 from typing import Any
 
 import pytest
+import typer.testing
 from hypothesis import HealthCheck, settings
 
 # A shell starts background work with SIGINT ignored, and every child inherits that. Then no test of
 # Ctrl-C could pass.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-with suppress(ModuleNotFoundError):  # `make frameworks` has no command
-    import typer.testing
-
-    # Typer makes its commands anew for each call of its runner, which takes longer than most calls.
-    typer.testing._get_command = cache(typer.testing._get_command)  # type: ignore[attr-defined]
+# Typer makes its commands anew for each call of its runner, which takes longer than most calls.
+typer.testing._get_command = cache(typer.testing._get_command)  # type: ignore[attr-defined]
 
 pytest_plugins = ["scripts.features"]  # the run of the whole suite proves the table of features
 
