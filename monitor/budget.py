@@ -118,7 +118,7 @@ class Budget:
         return used
 
     def state(self) -> list[Any]:
-        """What may change while a run spends from it, as JSON data, for the record of the run."""
+        """The numbers that change while a run spends from this grant, as JSON data for the record of the run."""
         return [self.spent_tokens, self.spent_usd]
 
     def set_state(self, state: Sequence[Any]) -> None:
@@ -145,7 +145,10 @@ class Grant(Budget):
     __slots__ = ("closed", "slice_tokens", "slice_usd", "wanted", "wants")
 
     def __init__(self, slice_tokens: int, slice_usd: float = 0.0) -> None:
-        """What is asked for at once. `slice_usd`: its price; 0: money does not count."""
+        """Each request to the store asks for `slice_tokens` tokens, which cost `slice_usd` dollars.
+
+        `slice_usd` of 0 means that the grant does not limit money.
+        """
         super().__init__()
         self.slice_tokens = slice_tokens
         self.slice_usd = slice_usd
@@ -196,7 +199,7 @@ class Grant(Budget):
 
 
 def _nobody() -> None:
-    """Nobody is to be told."""
+    """Does nothing: a grant that no harness holds tells nobody."""
 
 
 class Account:
