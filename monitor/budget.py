@@ -118,7 +118,7 @@ class Budget:
         return used
 
     def state(self) -> list[Any]:
-        """The numbers that change while a run spends from this grant, as JSON data for its record."""
+        """The numbers that change while a run spends from this budget, as JSON data."""
         return [self.spent_tokens, self.spent_usd]
 
     def set_state(self, state: Sequence[Any]) -> None:
