@@ -15,6 +15,10 @@ SNIPPETS := build/snippets
 CORPUS := fixtures/transcripts/dev.jsonl.gz
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq
 
+# Compiled code is kept, whatever the caller's environment says: the tests start some hundred processes, and each
+# would compile the whole package anew.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: help run test frameworks check check-lint check-format check-types check-layers check-words format features bench live clean
 
 help: ## say what there is

@@ -39,12 +39,18 @@ settings.register_profile(
 settings.load_profile("monitor")
 
 
-def pytest_collection_finish() -> None:
-    """Many thousand tests are objects that stay. The garbage collector need not visit them again
-    and again.
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Many thousand tests, and all that they import, are objects that stay. The garbage collector
+    need not visit them again and again.
     """
-    gc.collect()
-    gc.freeze()
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.fixture(params=["asyncio", "trio"])

@@ -84,12 +84,19 @@ async def test_odd_text_goes_through_whole(text: str) -> None:
     assert monitor.Outcome.from_dict(outcome.to_dict()) == outcome
 
 
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # once: it takes seconds, and the event loop has no part in it
-async def test_a_delta_of_100_mb_is_read_like_any_other(anyio_backend: str) -> None:
+CALLS = monitor.ToolCallRepetition()  # reads no text: a second for each 4 MB is the price of those that do
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # once: the event loop has no part in it
+@pytest.mark.parametrize(
+    ("megabytes", "options"), [(100, {"detectors": [CALLS]}), (10, {})], ids=["100 MB", "10 MB by all detectors"]
+)
+async def test_a_huge_delta_is_read_like_any_other(anyio_backend: str, megabytes: int, options: dict[str, Any]) -> None:
     line = "".join(f"line {number} of the log, with {number * 7919 % 100_003} in it\n" for number in range(2_500))
-    huge = (line * 1_000)[:100_000_000]
-    seen, outcome, _ = await watched_to_the_end(ScriptedStream("before", huge, "after"), policy=monitor.ObserveOnly())
-    assert [len(piece) for piece in seen] == [6, len(huge), 5]
+    huge = (line * 1_100)[: megabytes * 1_000_000]
+    source = ScriptedStream("before", huge, "after")
+    seen, outcome, _ = await watched_to_the_end(source, policy=monitor.ObserveOnly(), **options)
+    assert [len(piece) for piece in seen] == [6, megabytes * 1_000_000, 5]
     assert outcome.ok
 
 
