@@ -6,9 +6,14 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
+
+from monitor.cli._app import app
+from tests.cli.forked import Forking
 
 COMMAND = [sys.executable, "-m", "monitor.cli"]
 
@@ -40,33 +45,50 @@ COMMANDS: list[tuple[tuple[str, ...], int]] = [
 ]
 
 
-def started(arguments: tuple[str, ...], folder: Path, out: int) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([*COMMAND, *arguments], cwd=folder, stdout=out, stderr=subprocess.PIPE)
+@pytest.fixture(scope="module")
+def forking() -> Iterator[Forking]:
+    with Forking() as forking:
+        yield forking
 
 
 @pytest.mark.parametrize(
     ("arguments", "code"), COMMANDS, ids=lambda value: " ".join(value) if isinstance(value, tuple) else ""
 )
-def test_the_code_is_the_same_when_nobody_reads(arguments: tuple[str, ...], code: int, runs: Path):
+def test_the_code_is_the_same_when_nobody_reads(arguments: tuple[str, ...], code: int, runs: Path, forking: Forking):
     read, write = os.pipe()
     os.close(read)
-    unread = started(arguments, runs, write)
-    os.close(write)
-    _, complaints = unread.communicate(timeout=50)
-    assert unread.returncode == code
+    try:
+        ended, complaints = forking.run(arguments, runs, write)
+    finally:
+        os.close(write)
+    assert ended == code
     assert b"Traceback" not in complaints
     assert b"Exception ignored" not in complaints
+
+
+def test_the_same_of_a_process_that_was_started_and_not_forked(runs: Path):
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [*COMMAND, "scan", "--json", "stuck.jsonl"],
+        cwd=runs,
+        stdout=write,
+        stderr=subprocess.PIPE,
+        timeout=50,
+        check=False,
+    )
+    os.close(write)
+    assert (done.returncode, done.stderr) == (1, b"")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full disk here")
 @pytest.mark.parametrize(
     "arguments", [("doctor",), ("scan", "--json", "--all", "fine.jsonl"), ("run", "--demo")], ids=" ".join
 )
-def test_an_output_that_cannot_be_written_is_one_sentence(arguments: tuple[str, ...], runs: Path):
+def test_an_output_that_cannot_be_written_is_one_sentence(arguments: tuple[str, ...], runs: Path, forking: Forking):
     with Path("/dev/full").open("wb") as full:
-        process = started(arguments, runs, full.fileno())
-    _, complaints = process.communicate(timeout=50)
-    assert process.returncode == 2
+        ended, complaints = forking.run(arguments, runs, full.fileno())
+    assert ended == 2
     assert complaints.decode() == "agent-monitor: the output cannot be written: No space left on device\n"
 
 
@@ -75,15 +97,11 @@ def test_an_output_that_cannot_be_written_is_one_sentence(arguments: tuple[str, 
 
 def completed(words: str, shell: str = "bash") -> list[str]:
     environment = {
-        **os.environ,
         "_AGENT_MONITOR_COMPLETE": f"complete_{shell}",
         "COMP_WORDS": words,
         "COMP_CWORD": str(words.count(" ")),
     }
-    program = "import sys; sys.argv[0] = 'agent-monitor'; from monitor.cli import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=50, check=False
-    )
+    done = CliRunner().invoke(app, [], env=environment, prog_name="agent-monitor")
     assert done.stderr == ""
     return done.stdout.split()
 
