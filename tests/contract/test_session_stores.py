@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -397,26 +398,25 @@ STATES = list(CallState)
 
 
 @pytest.mark.parametrize("before", STATES)
-@pytest.mark.parametrize("after", STATES)
-@pytest.mark.parametrize("attempt", [0, 1])
-async def test_its_steps_of_a_call_are_those_of_the_ledger_in_memory(
-    opened: Any, before: Any, after: Any, attempt: Any
-):
+async def test_its_steps_of_a_call_are_those_of_the_ledger_in_memory(opened: Any, before: Any):
     from monitor.tools.ledger import InMemoryLedger
 
     async with opened() as session:
-        answers = []
-        for ledger in (session, InMemoryLedger()):
-            await ledger.intend([replace(call("1"), state=before)])
-            step = replace(call("1"), state=after, attempt=attempt)
-            answers.append(
-                (
-                    await ledger.advance(step),
-                    await ledger.find(step.key),
-                    list(await ledger.open_calls("r")),
+        memory = InMemoryLedger()
+        for number, (after, attempt) in enumerate(product(STATES, [0, 1])):
+            answers = []
+            for ledger in (session, memory):
+                one = call(str(number))
+                await ledger.intend([replace(one, state=before)])
+                step = replace(one, state=after, attempt=attempt)
+                answers.append(
+                    (
+                        await ledger.advance(step),
+                        await ledger.find(step.key),
+                        list(await ledger.open_calls("r")),
+                    )
                 )
-            )
-        assert answers[0] == answers[1]
+            assert answers[0] == answers[1], (after, attempt)
 
 
 async def test_a_message_its_calls_and_the_events_are_one_step(opened: Any):

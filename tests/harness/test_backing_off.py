@@ -28,6 +28,7 @@ def preset_of(name: str, **options: Any) -> monitor.Compaction:
 # --- nothing to compact
 
 
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # what is counted is arithmetic
 @pytest.mark.parametrize("name", PRESETS)
 async def test_one_task_is_weighed_at_most_twice_for_each_compaction(name: str, monkeypatch: pytest.MonkeyPatch):
     """Each user turn of Gemini CLI stays whole, and a run of one task has only one."""
