@@ -85,7 +85,7 @@ async def mend(folder: Path, server: Sequence[str]) -> monitor.Outcome:
     supervisor = monitor.Supervisor(
         coder_of_server(folder) if server else coder(),
         instructions="Make the tests of this repository pass. Do not change the tests.",
-        tools=[files, ShellTools(workspace)],
+        tools=[files, ShellTools(workspace, env={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"})],  # which take a second
         # Reads and edits run, and a command needs a yes. A server cannot say that its tool edits.
         approval=Approval(mode="auto_edit", rules=Rules([{"tool": "files__edit_file", "decision": "allow"}])),
         approver=approve,
