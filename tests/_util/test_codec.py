@@ -35,6 +35,7 @@ from monitor.outcome import Outcome, Turn, outcome_codec, turn_codec
 from monitor.reasons import TerminateReason
 from monitor.usage import Price
 from monitor.verdicts import Detection, Evidence, Met, Stop, detection_codec, verdict_codec
+from tests.examples import FEWER_EACH
 
 CODECS: dict[str, tuple[Codec[Any], Any]] = {
     "chunk": (chunk_codec, chunks.Chunk),
@@ -149,6 +150,7 @@ def strictly(line: str) -> Any:
 
 
 @pytest.mark.parametrize(("codec", "cls"), ENCODED)
+@FEWER_EACH
 @given(data=st.data())
 def test_every_value_comes_back_from_its_json_and_gives_the_same_bytes_again(
     codec: Codec[Any], cls: type, data: st.DataObject

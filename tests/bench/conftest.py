@@ -1,4 +1,4 @@
-"""Benches collect garbage before each measure; what the tests before them have left is none of it."""
+"""A bench collects garbage before each measure. What other tests have left is not its own."""
 
 from __future__ import annotations
 

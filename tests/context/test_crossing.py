@@ -22,6 +22,7 @@ from monitor.chunks import ToolCall, ToolResult
 from monitor.context import Form, read, repair, validate
 from monitor.messages import Reasoning
 from tests.context.wire import FORMS, builder, sdk_takes
+from tests.examples import FEWER_EACH
 
 PROVIDER = {"gemini": "google", "anthropic": "anthropic", "openai-chat": "openai", "openai-responses": "openai"}
 pairs = pytest.mark.parametrize(("written_by", "sent_to"), [(one, other) for one in FORMS for other in FORMS])
@@ -155,6 +156,7 @@ def history_of(form: Form, talk: list[list[tuple[str, str]]]) -> list[Any]:
 
 
 @pairs
+@FEWER_EACH
 @given(talk=st.lists(turns, min_size=1, max_size=3))
 def test_nothing_that_only_its_writer_can_read_crosses(
     written_by: Form, sent_to: Form, talk: list[list[tuple[str, str]]]
@@ -197,6 +199,7 @@ def json_texts(text: str) -> list[str]:
 
 
 @pairs
+@FEWER_EACH
 @given(talk=st.lists(turns, min_size=1, max_size=3))
 def test_a_failed_result_stays_one_and_no_other_becomes_one(
     written_by: Form, sent_to: Form, talk: list[list[tuple[str, str]]]
