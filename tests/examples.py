@@ -4,5 +4,5 @@ from __future__ import annotations
 
 from hypothesis import settings
 
-FEWER_EACH = settings(max_examples=max(1, settings.default.max_examples * 2 // 5))
+FEWER_EACH = settings(max_examples=max(1, settings.get_profile("monitor").max_examples * 2 // 5))
 """Two fifths for each: all together have many hundreds."""
