@@ -1,33 +1,21 @@
 """The commands, put together. Apart from `monitor.cli`, so that this package can be imported
 without typer.
+
+The module of a command is imported when somebody asks for the command: all of them take a second.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from importlib import import_module
+from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperGroup
 
 import monitor
 from monitor.cli import _view
-from monitor.cli.budget import budget
-from monitor.cli.calibrate import calibrate
-from monitor.cli.compact import compact
-from monitor.cli.context import context
-from monitor.cli.demo import demo
-from monitor.cli.doctor import doctor
-from monitor.cli.hook import hook
-from monitor.cli.judge_eval import judge_eval
-from monitor.cli.replay import replay
-from monitor.cli.report import report
-from monitor.cli.resume import resume
-from monitor.cli.run import run
-from monitor.cli.scan import scan
-from monitor.cli.sessions import sessions
-from monitor.cli.watch import watch
 
 _ClickError: Any = next(cls for cls in typer.BadParameter.__mro__ if cls.__name__ == "ClickException")
 """Typer's exception for wrong use, of whichever click it contains."""
@@ -46,7 +34,41 @@ def _printable_complaints() -> Iterator[None]:
         raise
 
 
+COMMANDS: Final = (
+    "demo",
+    "run",
+    "resume",
+    "replay",
+    "scan",
+    "report",
+    "watch",
+    "hook",
+    "calibrate",
+    "doctor",
+    "judge-eval",
+    "context",
+    "compact",
+    "sessions",
+    "budget",
+)
+"""In the order of the help. The function of `judge-eval` is `judge_eval` in `cli/judge_eval.py`.
+The others are named likewise.
+"""
+
+
 class _Group(TyperGroup):
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.commands: dict[str, Any] = dict.fromkeys(COMMANDS)
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if self.commands.get(cmd_name) is None and cmd_name in COMMANDS:
+            self.commands[cmd_name] = _loaded(cmd_name)
+        return self.commands.get(cmd_name)
+
     def make_context(self, *args: Any, **more: Any) -> Any:
         with _printable_complaints():
             return super().make_context(*args, **more)
@@ -139,18 +161,13 @@ def agent_monitor(
     """  # noqa: D301 - \b keeps the lines of an example apart
 
 
-app.command()(demo)
-app.command()(run)
-app.command()(resume)
-app.command()(replay)
-app.command()(scan)
-app.command()(report)
-app.command()(watch)
-app.command()(hook)
-app.command()(calibrate)
-app.command()(doctor)
-app.command()(judge_eval)
-app.command()(context)
-app.command()(compact)
-app.add_typer(sessions)
-app.add_typer(budget)
+def _loaded(name: str) -> Any:
+    """The command, whose module is imported now."""
+    attribute = name.replace("-", "_")
+    command = getattr(import_module(f"monitor.cli.{attribute}"), attribute)
+    if not isinstance(command, typer.Typer):  # else it is a group of commands
+        alone = typer.Typer(add_completion=False, rich_markup_mode="rich")
+        alone.command(name)(command)
+        command = alone
+    command.pretty_exceptions_enable = False
+    return typer.main.get_command(command)

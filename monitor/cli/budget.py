@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 NO_LIMIT: Final = "-"
 
-budget = typer.Typer(name="budget", no_args_is_help=True, rich_markup_mode="rich")
+budget = typer.Typer(name="budget", add_completion=False, no_args_is_help=True, rich_markup_mode="rich")
 
 
 @budget.callback()

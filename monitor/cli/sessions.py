@@ -39,6 +39,7 @@ DAY_S: Final = 86_400
 
 sessions = typer.Typer(
     name="sessions",
+    add_completion=False,
     no_args_is_help=True,
     rich_markup_mode="rich",
 )

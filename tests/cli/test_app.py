@@ -27,7 +27,7 @@ COMMAND = [sys.executable, "-m", "monitor.cli"]
 
 
 def options(command: str) -> set[str]:
-    given = typer.main.get_group(app).commands[command]
+    given = typer.main.get_group(app).get_command(None, command)
     all_of_it = [given, *getattr(given, "commands", {}).values()]
     names = {name for one in all_of_it for parameter in one.params for name in parameter.opts}
     return {name for name in names if name.startswith("--")} - {"--help"}
@@ -110,11 +110,23 @@ def test_without_its_extra_it_names_it(package: str):
 
 
 def test_a_broken_package_is_not_called_missing(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.delitem(sys.modules, "monitor.cli._app")
-    monkeypatch.setitem(sys.modules, "monitor.transcripts.scan", None)
-    monkeypatch.delitem(sys.modules, "monitor.cli.scan")
+    monkeypatch.setitem(sys.modules, "monitor.cli._app", None)
     with pytest.raises(ModuleNotFoundError):
         cli.main()
+
+
+def test_a_command_loads_no_other_one():
+    program = (
+        "import sys\n"
+        "from typer.testing import CliRunner\n"
+        "from monitor.cli import _app\n"
+        "CliRunner().invoke(_app.app, ['--version'])\n"
+        "CliRunner().invoke(_app.app, ['doctor', '--help'])\n"
+        "files = (f'monitor.cli.{name}'.replace('-', '_') for name in _app.COMMANDS)\n"
+        "print(*(file for file in files if file in sys.modules))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False)
+    assert (done.stdout, done.stderr) == ("monitor.cli.doctor\n", "")
 
 
 def test_ctrl_c_ends_it_quietly(monkeypatch: pytest.MonkeyPatch):
