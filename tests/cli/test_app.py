@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer.main
@@ -27,7 +28,8 @@ COMMAND = [sys.executable, "-m", "monitor.cli"]
 
 
 def options(command: str) -> set[str]:
-    given = typer.main.get_group(app).get_command(None, command)
+    group: Any = typer.main.get_group(app)
+    given = group.get_command(None, command)
     all_of_it = [given, *getattr(given, "commands", {}).values()]
     names = {name for one in all_of_it for parameter in one.params for name in parameter.opts}
     return {name for name in names if name.startswith("--")} - {"--help"}
