@@ -135,6 +135,12 @@ def _connect(path: Path) -> Connection:
     return sqlite3.connect(path, isolation_level=None, timeout=0)
 
 
+def _unlink(path: Path) -> None:
+    """Remove a file that was not finished, with everything that SQLite keeps beside it."""
+    for ending in ("", "-journal", "-wal", "-shm"):
+        path.with_name(f"{path.name}{ending}").unlink(missing_ok=True)
+
+
 class _Rules:
     """The checks before and after each transaction of an owner; see `writer.Rules`."""
 
@@ -149,6 +155,7 @@ class _Rules:
         clock: Callable[[], float],
     ) -> None:
         self._path = path
+        self._name = str(path)
         self._connect = connect
         self._steps = steps
         self._create = create
@@ -187,21 +194,20 @@ class _Rules:
         """
         new = self._path.with_name(f"{self._path.name}.new")
         try:
-            for ending in ("", "-journal", "-wal", "-shm"):  # of a process that died here
-                new.with_name(f"{new.name}{ending}").unlink(missing_ok=True)
+            _unlink(new)  # of a process that died here
             os.close(os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))  # what models said is in it
-            connection = self._connect(new)
-            try:
+            with contextlib.closing(self._connect(new)) as connection:
                 prepare_writer(connection)
                 self._transaction(connection, self._new)
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-            finally:
-                connection.close()
             sync_file(new)
             new.replace(self._path)
             sync_folder(self._path.parent)
-        except OSError as error:
-            raise SessionUnavailable(f"{self._path} cannot be made ({error.strerror}); nothing was written") from error
+        except (OSError, sqlite3.Error) as error:
+            with contextlib.suppress(OSError):
+                _unlink(new)
+            why = error.strerror if isinstance(error, OSError) else error
+            raise SessionUnavailable(f"{self._path} cannot be made ({why}); nothing was written") from error
 
     def _transaction(self, connection: Connection, work: Callable[[Connection], None]) -> None:
         connection.execute("BEGIN IMMEDIATE")
@@ -246,7 +252,7 @@ class _Rules:
 
     def check_file(self) -> None:
         try:
-            same = self._file is not None and os.path.samestat(self._file, self._path.stat())
+            same = self._file is not None and os.path.samestat(self._file, os.stat(self._name))  # noqa: PTH116 - quicker
         except OSError:
             same = False
         if not same:
