@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,8 @@ READS = ("runs", "calls", "approvals", "events", "chunks", "nodes", "heads", "ac
 
 def changes(text: str) -> Iterator[Changes]:
     """For each field of a step that takes a text: a step with `text` there."""
-    yield from (Changes(runs=[replace(RunRecord(id="r"), **{name: text})]) for name in ("id", "agent", "purpose"))
+    yield Changes(runs=[RunRecord(id=text)])
+    yield Changes(runs=[RunRecord(id="r", agent=text, purpose=text)])
     yield Changes(runs=[RunRecord(id="r", parent_run=text, data={text: {text: text}})])
     yield from (Changes(nodes=[says(text, run=run)]) for run in (None, text))
     yield Changes(nodes=[says("a")], branch=text)
@@ -59,7 +61,8 @@ def changes(text: str) -> Iterator[Changes]:
     yield Changes(nodes=[context_edit(text, None)])
     yield from (Changes(nodes=[compaction(one)]) for one in (summary(text), summary(None, base=text)))
     for name in ("run", "call_id", "key", "tool", "text", "artifact", "approval"):
-        yield Changes(calls=[replace(call(name), **{name: text})])
+        given: dict[str, Any] = {name: text}
+        yield Changes(calls=[replace(call(name), **given)])
     yield Changes(calls=[replace(call("with arguments"), arguments={text: text})])
     yield Changes(requests=[request(text)])
     yield Changes(requests=[request("q", run=text)])
@@ -72,7 +75,7 @@ def changes(text: str) -> Iterator[Changes]:
 def others(session: Any, text: str) -> Iterator[Callable[[], Any]]:
     """The other methods that take a text."""
     for read in ("context", "active_path", "find_node", "find", "open_calls", "calls", "events", "chunks"):
-        yield lambda read=read: getattr(session, read)(text)
+        yield partial(getattr(session, read), text)
     yield lambda: session.switch_node(text)
     yield lambda: session.switch_node(None, branch=text)
     yield lambda: session.intend([replace(call("intended"), key=text, text=text)])
@@ -83,7 +86,7 @@ async def is_kept_or_refused(session: Any, text: str) -> int:
     """Give `text` to the session everywhere. Returns how often it was refused."""
     refused = 0
     async with session:
-        steps = [lambda one=one: session.commit(one) for one in changes(text)]
+        steps = [partial(session.commit, one) for one in changes(text)]
         for work in (*steps, *others(session, text)):
             try:
                 await work()
