@@ -86,7 +86,7 @@ async def is_kept_or_refused(session: Any, text: str) -> int:
     """Give `text` to the session everywhere. Returns how often it was refused."""
     refused = 0
     async with session:
-        steps = [partial(session.commit, one) for one in changes(text)]
+        steps: list[Callable[[], Any]] = [partial(session.commit, one) for one in changes(text)]
         for work in (*steps, *others(session, text)):
             try:
                 await work()
