@@ -67,7 +67,8 @@ def to_plain(value: Any) -> Any:
 
 
 def _plain(value: Any, depth: int) -> Any:
-    if type(value) in _SIMPLE:
+    kind = type(value)
+    if kind in _SIMPLE or (kind is float and math.isfinite(value)) or (kind is int and -_SHORT < value < _SHORT):
         return value
     try:
         if isinstance(value, Enum):
@@ -87,6 +88,8 @@ def _plain(value: Any, depth: int) -> Any:
 
 _SIMPLE = frozenset({str, bool, type(None)})
 """Types whose objects are plain already, whatever their value."""
+_SHORT = 1 << 62
+"""Integers below this are short, without counting their bits."""
 
 
 @functools.lru_cache(maxsize=1_024)
@@ -123,11 +126,14 @@ def to_brief(value: object) -> dict[str, Any]:
     brief: dict[str, Any] = {}
     for name, default, inner in _fields_with_defaults(cls):
         found = getattr(value, name)
-        if found is default or (type(found) is type(default) is not float and found == default):  # -0.0 == 0.0
+        kind = type(found)
+        if found is default or (kind is type(default) is not float and found == default):  # -0.0 == 0.0
             continue
-        if type(found) is inner:
+        if kind is str:
+            brief[name] = found
+        elif kind is inner:
             brief[name] = to_brief(found)
-        elif inner is not None and type(found) is tuple and all(type(one) is inner for one in found):
+        elif inner is not None and kind is tuple and all(type(one) is inner for one in found):
             brief[name] = [to_brief(one) for one in found]
         else:
             brief[name] = to_plain(found)

@@ -9,6 +9,7 @@ from monitor.sessions.files import fork as fork
 from monitor.sessions.files import remove as remove
 from monitor.sessions.files import retain as retain
 from monitor.sessions.files import sessions_in as sessions_in
+from monitor.sessions.in_memory import InMemorySession as InMemorySession
 from monitor.sessions.jsonl import exported as exported
 from monitor.sessions.jsonl import imported as imported
 from monitor.sessions.nodes import FOLLOW as FOLLOW
@@ -34,7 +35,6 @@ from monitor.sessions.records import RunState as RunState
 from monitor.sessions.records import StoredEvent as StoredEvent
 from monitor.sessions.records import TurnChunks as TurnChunks
 from monitor.sessions.sqlite import SQLiteSession as SQLiteSession
-from monitor.sessions.store import InMemorySession as InMemorySession
 from monitor.sessions.store import SessionStore as SessionStore
 from monitor.sessions.tree import ACTIVE as ACTIVE
 from monitor.sessions.tree import Context as Context

@@ -37,6 +37,12 @@ def typed(error: BaseException, path: Path) -> StoreError:
     return fault
 
 
+def not_text(error: UnicodeEncodeError) -> str:
+    """Says which text SQLite has refused."""
+    shown = ascii(error.object[:40])
+    return f"{shown} cannot be an id, a key or a name of a session: it has a lone surrogate. Nothing was stored"
+
+
 def again(error: StoreError) -> StoreError:
     """The same error for another waiting task: one object cannot be raised in two."""
     if isinstance(error, SessionBusy):

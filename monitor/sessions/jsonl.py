@@ -15,9 +15,10 @@ from monitor.calls import answer_codec, record_codec, request_codec
 from monitor.chunks import chunk_codec
 from monitor.errors import MonitorError, SessionDamaged
 from monitor.events import event_codec
-from monitor.sessions import rows
+from monitor.sessions import rows, writing
 from monitor.sessions.blobs import Blobs
 from monitor.sessions.files import made
+from monitor.sessions.memory import Memory
 from monitor.sessions.nodes import Node, NodeKind, canonical
 from monitor.sessions.reader import SessionReader
 from monitor.sessions.records import TurnChunks, run_codec
@@ -83,6 +84,7 @@ class _Reading:
     def __init__(self, connection: Connection, blobs: Blobs) -> None:
         self._connection = connection
         self._blobs = blobs
+        self._memory = Memory()
         self._begun = False
 
     def take(self, data: Any) -> None:
@@ -94,25 +96,24 @@ class _Reading:
             case "session":
                 self._session(data)
             case "run":
-                rows.write_run(self._connection, run_codec.from_dict(data["run"]))
+                writing.write_run(self._connection, run_codec.from_dict(data["run"]))
             case "node":
                 rows.write_node(self._connection, _node(data), self._blobs)
             case "head":
                 rows.write_head(self._connection, data["name"], data["node"])
             case "call":
-                rows.put_call(self._connection, record_codec.from_dict(data["call"]))
+                writing.put_call(self._connection, record_codec.from_dict(data["call"]), self._memory)
             case "approval":
-                rows.write_request(self._connection, request_codec.from_dict(data["request"]))
+                writing.write_request(self._connection, request_codec.from_dict(data["request"]))
                 if data["answer"] is not None:
-                    rows.write_answer(self._connection, answer_codec.from_dict(data["answer"]))
+                    writing.write_answer(self._connection, answer_codec.from_dict(data["answer"]))
             case "event":
                 event = event_codec.from_dict(data["event"])
-                rows.write_event(self._connection, data["run"], data["at_ms"], event)
+                writing.write_event(self._connection, data["run"], data["at_ms"], event, self._memory)
             case "chunks":
                 pieces = tuple((at_s, chunk_codec.from_dict(one)) for at_s, one in data["chunks"])
-                rows.write_chunks(
-                    self._connection, 0, TurnChunks(data["run"], data["turn"], pieces, tuple(data.get("inputs", ())))
-                )
+                some = TurnChunks(data["run"], data["turn"], pieces, tuple(data.get("inputs", ())))
+                writing.write_chunks(self._connection, 0, some, self._memory)
             case _:
                 raise ValueError(f"unknown type {kind!r}")
 

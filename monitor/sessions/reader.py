@@ -13,9 +13,9 @@ from urllib.parse import quote
 
 from monitor.calls import CallRecord
 from monitor.errors import MonitorError, SessionDamaged, StoreError
-from monitor.sessions import rows
+from monitor.sessions import reading, rows
 from monitor.sessions.blobs import BlobFolder, Blobs
-from monitor.sessions.faults import blobs_path, typed
+from monitor.sessions.faults import blobs_path, not_text, typed
 from monitor.sessions.migrations import STEPS, Steps, check_format, format_of
 from monitor.sessions.nodes import Node
 from monitor.sessions.records import ApprovalState, RunRecord, StoredEvent, TurnChunks
@@ -98,11 +98,11 @@ def problems(connection: Connection, blobs: Blobs) -> Iterator[Problem]:
 
 def _unreadable(connection: Connection) -> Iterator[Problem]:
     for what, read in {
-        "runs": rows.runs,
-        "calls": rows.calls,
-        "approvals": rows.approvals,
-        "events": rows.events,
-        "chunks": rows.chunks,
+        "runs": reading.runs,
+        "calls": reading.calls,
+        "approvals": reading.approvals,
+        "events": reading.events,
+        "chunks": reading.chunks,
     }.items():
         try:
             read(connection)  # type: ignore[operator]
@@ -153,6 +153,8 @@ class SessionReader:
             return read()
         except sqlite3.Error as error:
             raise typed(error, self.path) from error
+        except UnicodeEncodeError as error:
+            raise StoreError(not_text(error)) from None
 
     def _upwards(self, branch: str) -> Iterator[Node]:
         view = rows.SqlView(self._connection, self._blobs)
@@ -191,24 +193,24 @@ class SessionReader:
 
     def runs(self, *, hidden: bool = False) -> tuple[RunRecord, ...]:
         """The runs. `hidden`: also those that serve another run, such as compactions."""
-        found: list[RunRecord] = self._typed(lambda: rows.runs(self._connection))
+        found: list[RunRecord] = self._typed(lambda: reading.runs(self._connection))
         return tuple(run for run in found if hidden or not run.hidden)
 
     def calls(self, run: str | None = None) -> tuple[CallRecord, ...]:
         """The calls of a run, or of all."""
-        return tuple(self._typed(lambda: rows.calls(self._connection, run)))
+        return tuple(self._typed(lambda: reading.calls(self._connection, run)))
 
     def approvals(self) -> tuple[ApprovalState, ...]:
         """The questions and their answers."""
-        return tuple(self._typed(lambda: rows.approvals(self._connection)))
+        return tuple(self._typed(lambda: reading.approvals(self._connection)))
 
     def events(self, run: str | None = None, after: int = 0) -> tuple[StoredEvent, ...]:
         """The events of a run, or of all, whose numbers are greater than `after`."""
-        return tuple(self._typed(lambda: rows.events(self._connection, run, after)))
+        return tuple(self._typed(lambda: reading.events(self._connection, run, after)))
 
     def chunks(self, run: str | None = None) -> tuple[TurnChunks, ...]:
         """The chunks of a run, or of all."""
-        return tuple(self._typed(lambda: rows.chunks(self._connection, run)))
+        return tuple(self._typed(lambda: reading.chunks(self._connection, run)))
 
     def verify(self) -> tuple[Problem, ...]:
         """The faults of the file; empty, if it is as it was written."""

@@ -21,6 +21,11 @@ BUSY_TIMEOUT_MS: Final = 5_000
 """The new owner waits only if an old owner was stopped in the middle of a transaction."""
 
 
+def is_inline(body: str) -> bool:
+    """Whether the body of a node stands in its row, and not beside the file."""
+    return len(body) <= INLINE_BYTES // 4 or len(body.encode()) <= INLINE_BYTES
+
+
 class Rows(Protocol):
     """The rows that a statement returned."""
 

@@ -28,28 +28,44 @@ _CALL_KEYS: Final = frozenset({"arguments", "id", "name"})
 class Pointers:
     """The places of the long texts and the calls of some nodes."""
 
-    def __init__(self, nodes: Iterable[tuple[int, str]]) -> None:
+    def __init__(self, nodes: Iterable[tuple[int, str]] = ()) -> None:
         """`nodes`: the number and the body of each node."""
         self._places: dict[str, tuple[int, int]] = {}
         self._calls: dict[str, tuple[int, int]] = {}
-        for seq, body in nodes:
+        self._unread = list(nodes)
+        self.size = len(self._unread)
+        """The number of nodes."""
+
+    def add(self, seq: int, body: str) -> None:
+        """One more node."""
+        self._unread.append((seq, body))
+        self.size += 1
+
+    def shared(self, data: Any) -> Any:
+        """`data` with pointers in the place of long texts and calls."""
+        if self._unread:
+            self._read()
+        return self._walked(data)
+
+    def _read(self) -> None:
+        for seq, body in self._unread:
             said = json.loads(body)
             for at, text in enumerate(long_texts(said)):
                 self._places.setdefault(text, (seq, at))
             for at, call in enumerate(calls_in(said)):
                 self._calls.setdefault(canonical(call), (seq, at))
+        self._unread.clear()
 
-    def shared(self, data: Any) -> Any:
-        """`data` with pointers in the place of long texts and calls."""
+    def _walked(self, data: Any) -> Any:
         if isinstance(data, str):
             place = self._places.get(data) if len(data) >= LEAST_CHARS else None
             return data if place is None else {POINTER: list(place)}
         if isinstance(data, dict):
             if self._calls and data.keys() == _CALL_KEYS and (place := self._calls.get(canonical(data))) is not None:
                 return {CALL: list(place)}
-            walked = {key: self.shared(value) for key, value in data.items()}
+            walked = {key: self._walked(value) for key, value in data.items()}
             return walked if _KEYS.isdisjoint(data) else {AS_IS: walked}
-        return [self.shared(value) for value in data] if isinstance(data, list) else data
+        return [self._walked(value) for value in data] if isinstance(data, list) else data
 
 
 def long_texts(data: Any) -> Iterator[str]:
@@ -77,7 +93,12 @@ def calls_in(data: Any) -> Iterator[Any]:
 
 def can_be_shared(data: Any) -> bool:
     """Whether `data` has a text or a call that a node may have too."""
-    return next(long_texts(data), None) is not None or next(calls_in(data), None) is not None
+    kind = type(data)
+    if kind is str:
+        return len(data) >= LEAST_CHARS
+    if kind is dict:
+        return data.keys() == _CALL_KEYS or any(map(can_be_shared, data.values()))
+    return kind is list and any(map(can_be_shared, data))
 
 
 def has_pointer(body: str) -> bool:

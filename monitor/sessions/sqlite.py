@@ -5,44 +5,32 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import secrets
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 import anyio
 
-from monitor.calls import CallRecord
 from monitor.errors import SessionBusy, SessionLost, SessionUnavailable, StoreError
 from monitor.sessions import faults, rows
 from monitor.sessions.blobs import BlobFolder, Blobs, sync_file, sync_folder
 from monitor.sessions.faults import blobs_path, lock_path
 from monitor.sessions.lock import OwnerLock, owner_of
+from monitor.sessions.memory import Memory
 from monitor.sessions.migrations import STEPS, Steps, migrate
-from monitor.sessions.nodes import ID_CHANCE_BYTES, Draft, Node, new_id
-from monitor.sessions.reader import check_file, problems
-from monitor.sessions.records import (
-    ApprovalState,
-    Changes,
-    Committed,
-    RunRecord,
-    StoredEvent,
-    TurnChunks,
-)
+from monitor.sessions.reader import check_file
 from monitor.sessions.schema import Connection, check_sqlite, prepare_writer
-from monitor.sessions.tree import ACTIVE, Context, Problem, context_of
+from monitor.sessions.sql import SqlSession, id_at
 from monitor.sessions.writer import Work, Writer
 
 _POLL_S: Final = 0.02
 """Seconds between two attempts to get the lock. The lock of a dead owner is taken within 100 ms."""
 
 
-class SQLiteSession:
+class SQLiteSession(SqlSession):
     """A session in one file. Everything that was acknowledged survives a power cut.
 
         async with SQLiteSession("work.session") as session:
@@ -77,11 +65,14 @@ class SQLiteSession:
         self.path = Path(path)
         self.keeps_chunks: bool = chunks
         self._wait_s = wait_s
-        self._blobs: Blobs = blobs if blobs is not None else BlobFolder(blobs_path(self.path))
-        self._clock = clock
         self._lock = OwnerLock(lock_path(self.path), self.path.stem)
         self._rules = _Rules(
             self.path, connect=connect or _connect, steps=steps, create=create, takeover=takeover, clock=clock
+        )
+        super().__init__(
+            blobs=blobs if blobs is not None else BlobFolder(blobs_path(self.path)),
+            clock=clock,
+            memory=self._rules.memory,
         )
         self._writer: Writer | None = None
         self.id = ""
@@ -98,11 +89,6 @@ class SQLiteSession:
             await self.aclose()
             raise
         return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
     async def aclose(self) -> None:
         """Write the steps that wait, copy the log into the file, and release the lock."""
@@ -130,127 +116,7 @@ class SQLiteSession:
             raise StoreError("the session is not open: use it as `async with`")
         return await self._writer.run(work, writes=writes)
 
-    # -------------------------------------------------------------- the tree
-
-    async def commit(self, changes: Changes) -> Committed:
-        """Write one step: all of it, or nothing. Returns when it is on the disk."""
-        done: Committed = await self._run(lambda connection: self._commit(connection, changes), writes=True)
-        return done
-
-    def _commit(self, connection: Connection, changes: Changes) -> Committed:
-        at_ms = round(self._clock() * 1000)
-        memory = self._rules.memory
-        try:
-            return rows.commit(
-                connection, changes, self._blobs, at_ms=at_ms, new_id=partial(_new_id, at_ms), memory=memory
-            )
-        except BaseException:
-            memory.forget()
-            raise
-
-    async def append(self, *drafts: Draft, branch: str = ACTIVE) -> tuple[Node, ...]:
-        """Write nodes behind the head of a branch."""
-        return (await self.commit(Changes(nodes=drafts, branch=branch))).nodes
-
-    async def context(self, branch: str = ACTIVE) -> Context:
-        """The messages that the model gets of a branch."""
-
-        def read(connection: Connection) -> Context:
-            return context_of(self._upwards(connection, branch))
-
-        found: Context = await self._run(read, writes=False)
-        return found
-
-    def _upwards(self, connection: Connection, branch: str) -> Any:
-        view = rows.SqlView(connection, self._blobs)
-        head = view.head(branch)
-        return view.upwards(head.id if head else None)
-
-    async def active_path(self, branch: str = ACTIVE) -> tuple[Node, ...]:
-        """The nodes of a branch, oldest first."""
-        found: list[Node] = await self._run(lambda one: list(self._upwards(one, branch)), writes=False)
-        return tuple(reversed(found))
-
-    async def nodes(self) -> tuple[Node, ...]:
-        """All nodes, in the order of writing."""
-        found: tuple[Node, ...] = await self._run(lambda one: tuple(rows.nodes(one, self._blobs)), writes=False)
-        return found
-
-    async def find_node(self, id: str) -> Node | None:
-        """The node with this id."""
-        found: Node | None = await self._run(lambda one: rows.find_node(one, id, self._blobs), writes=False)
-        return found
-
-    async def heads(self) -> dict[str, str | None]:
-        """The newest node of each branch."""
-        found: dict[str, str | None] = await self._run(rows.heads, writes=False)
-        return found
-
-    async def switch_node(self, node: str | None, *, branch: str = ACTIVE) -> None:
-        """Make `node` the end of a branch; the next nodes follow it. Nothing is summarised, and
-        nothing of the path that is left is copied. `None`: the branch begins anew, with a new root.
-
-        With a new name as `branch`, this makes a branch of that name.
-        """
-
-        def write(connection: Connection) -> None:
-            self._rules.memory.forget()
-            rows.write_head(connection, branch, node)
-
-        await self._run(write, writes=True)
-
-    # -------------------------------------------------------------- runs, calls, events
-
-    async def runs(self, *, hidden: bool = False) -> tuple[RunRecord, ...]:
-        """The runs. `hidden`: also those that serve another run, such as compactions."""
-        found: Sequence[RunRecord] = await self._run(rows.runs, writes=False)
-        return tuple(run for run in found if hidden or not run.hidden)
-
-    async def calls(self, run: str | None = None) -> tuple[CallRecord, ...]:
-        """The calls of a run, or of all."""
-        return tuple(await self._run(lambda one: rows.calls(one, run), writes=False))
-
-    async def approvals(self, *, only_open: bool = False) -> tuple[ApprovalState, ...]:
-        """The questions and their answers."""
-        return tuple(await self._run(lambda one: rows.approvals(one, only_open=only_open), writes=False))
-
-    async def events(self, run: str | None = None) -> tuple[StoredEvent, ...]:
-        """The events of a run, or of all."""
-        return tuple(await self._run(lambda one: rows.events(one, run), writes=False))
-
-    async def chunks(self, run: str | None = None) -> tuple[TurnChunks, ...]:
-        """The chunks of a run, or of all."""
-        return tuple(await self._run(lambda one: rows.chunks(one, run), writes=False))
-
-    async def intend(self, records: Sequence[CallRecord]) -> Sequence[CallRecord]:
-        """See `CallLedger.intend`."""
-
-        def write(connection: Connection) -> list[CallRecord]:
-            return [rows.intend(connection, record) for record in records]
-
-        found: list[CallRecord] = await self._run(write, writes=True)
-        return found
-
-    async def advance(self, record: CallRecord) -> bool:
-        """See `CallLedger.advance`."""
-        done: bool = await self._run(lambda one: rows.advance(one, record), writes=True)
-        return done
-
-    async def find(self, key: str) -> CallRecord | None:
-        """See `CallLedger.find`."""
-        found: CallRecord | None = await self._run(lambda one: rows.find_call(one, key), writes=False)
-        return found
-
-    async def open_calls(self, run: str) -> Sequence[CallRecord]:
-        """See `CallLedger.open_calls`."""
-        found: list[CallRecord] = await self._run(lambda one: rows.open_calls(one, run), writes=False)
-        return found
-
     # -------------------------------------------------------------- the file
-
-    async def verify(self) -> tuple[Problem, ...]:
-        """The faults of the file; empty, if it is as it was written."""
-        return tuple(await self._run(lambda one: list(problems(one, self._blobs)), writes=False))
 
     @property
     def commits(self) -> int:
@@ -265,12 +131,14 @@ class SQLiteSession:
         return self._rules.pending
 
 
-def _new_id(at_ms: int) -> str:
-    return new_id(at_ms, secrets.token_bytes(ID_CHANCE_BYTES))
-
-
 def _connect(path: Path) -> Connection:
     return sqlite3.connect(path, isolation_level=None, timeout=0)
+
+
+def _unlink(path: Path) -> None:
+    """Remove a file that was not finished, with everything that SQLite keeps beside it."""
+    for ending in ("", "-journal", "-wal", "-shm"):
+        path.with_name(f"{path.name}{ending}").unlink(missing_ok=True)
 
 
 class _Rules:
@@ -287,6 +155,7 @@ class _Rules:
         clock: Callable[[], float],
     ) -> None:
         self._path = path
+        self._name = str(path)
         self._connect = connect
         self._steps = steps
         self._create = create
@@ -297,7 +166,7 @@ class _Rules:
         self._file: os.stat_result | None = None
         self._format = 0
         self._lost = False
-        self.memory = rows.Memory()
+        self.memory = Memory()
         """The facts that the thread of the writer knows of the file."""
         self._unsettled = False
 
@@ -325,21 +194,20 @@ class _Rules:
         """
         new = self._path.with_name(f"{self._path.name}.new")
         try:
-            for ending in ("", "-journal", "-wal", "-shm"):  # of a process that died here
-                new.with_name(f"{new.name}{ending}").unlink(missing_ok=True)
+            _unlink(new)  # of a process that died here
             os.close(os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))  # what models said is in it
-            connection = self._connect(new)
-            try:
+            with contextlib.closing(self._connect(new)) as connection:
                 prepare_writer(connection)
                 self._transaction(connection, self._new)
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-            finally:
-                connection.close()
             sync_file(new)
             new.replace(self._path)
             sync_folder(self._path.parent)
-        except OSError as error:
-            raise SessionUnavailable(f"{self._path} cannot be made ({error.strerror}); nothing was written") from error
+        except (OSError, sqlite3.Error) as error:
+            with contextlib.suppress(OSError):
+                _unlink(new)
+            why = error.strerror if isinstance(error, OSError) else error
+            raise SessionUnavailable(f"{self._path} cannot be made ({why}); nothing was written") from error
 
     def _transaction(self, connection: Connection, work: Callable[[Connection], None]) -> None:
         connection.execute("BEGIN IMMEDIATE")
@@ -355,7 +223,7 @@ class _Rules:
     def _new(self, connection: Connection) -> None:
         at_ms = round(self._clock() * 1000)
         migrate(connection, self._steps)
-        rows.write_meta(connection, "id", _new_id(at_ms))
+        rows.write_meta(connection, "id", id_at(at_ms))
         rows.write_meta(connection, "created_ms", at_ms)
         rows.write_meta(connection, "epoch", 1)
         self._raised = 1
@@ -384,7 +252,7 @@ class _Rules:
 
     def check_file(self) -> None:
         try:
-            same = self._file is not None and os.path.samestat(self._file, self._path.stat())
+            same = self._file is not None and os.path.samestat(self._file, os.stat(self._name))  # noqa: PTH116 - quicker
         except OSError:
             same = False
         if not same:

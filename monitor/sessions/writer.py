@@ -32,6 +32,13 @@ MOST_STEPS: Final = 512
 """Steps in one transaction: enough for one commit of 200 runs, and some milliseconds of work."""
 
 
+_one_at_a_time: Final = threading.Lock()
+"""Is held while a session carries out the statements of its steps, which takes a part of a
+millisecond. Each statement hands the interpreter over twice. With many sessions in one process, the
+handing over took longer than the statements. Syncs are not held up: they overlap.
+"""
+
+
 class Rules(Protocol):
     """The rules of the session for its transactions."""
 
@@ -177,27 +184,35 @@ class Writer:
         try:
             if self._broken is not None:
                 raise self._broken
-            connection = self._connected()
-            self._rules.check_file()
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                self._rules.begin(connection)
-                self._step(connection, group[0])
-                following = self._join(connection, group)
-                connection.execute("COMMIT")
-            except BaseException:
-                with contextlib.suppress(Exception):  # SQLite may have rolled back by itself
-                    connection.execute("ROLLBACK")
-                raise
-            self._rules.check_file()
-            self._rules.committed()
-            self.commits += 1
+            following = self._transact(self._connected(), group)
         except Exception as error:  # noqa: BLE001 - it is raised in the tasks that wait
             if self._rules.is_lasting(error):
                 self._broken = error
             for ticket in group:
                 ticket.error = self._rules.typed(error)
         _hand_back(group)
+        return following
+
+    def _transact(self, connection: Connection, group: list[_Ticket]) -> _Ticket | None:
+        """The transaction of `_write`."""
+        self._rules.check_file()
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            with _one_at_a_time:
+                self._rules.begin(connection)
+                _carry_out(connection, group[0])
+                if group[0].error is not None:  # nothing else is in the transaction yet
+                    connection.execute("ROLLBACK")
+                    return None
+                following = self._join(connection, group)
+            connection.execute("COMMIT")
+        except BaseException:
+            with contextlib.suppress(Exception):  # SQLite may have rolled back by itself
+                connection.execute("ROLLBACK")
+            raise
+        self._rules.check_file()
+        self._rules.committed()
+        self.commits += 1
         return following
 
     def _join(self, connection: Connection, group: list[_Ticket]) -> _Ticket | None:
@@ -212,23 +227,25 @@ class Writer:
                     self._queue.put(None)
                 return ticket
             group.append(ticket)
-            self._step(connection, ticket)
+            connection.execute("SAVEPOINT step")
+            _carry_out(connection, ticket)
+            if ticket.error is not None:  # the others stay as they are
+                connection.execute("ROLLBACK TO step")
+            connection.execute("RELEASE step")
         return None
-
-    def _step(self, connection: Connection, ticket: _Ticket) -> None:
-        """One step of the transaction. A step that is refused leaves the others as they are."""
-        connection.execute("SAVEPOINT step")
-        try:
-            ticket.result = ticket.work(connection)
-        except (sqlite3.Error, OSError):
-            raise
-        except Exception as error:  # noqa: BLE001 - as above
-            ticket.error = error
-            connection.execute("ROLLBACK TO step")
-        connection.execute("RELEASE step")
 
     def _typed(self, error: Exception) -> BaseException:
         return self._rules.typed(error) if isinstance(error, sqlite3.Error | OSError) else error
+
+
+def _carry_out(connection: Connection, ticket: _Ticket) -> None:
+    """One step of a transaction. An error that is not of the disk concerns this step alone."""
+    try:
+        ticket.result = ticket.work(connection)
+    except (sqlite3.Error, OSError):
+        raise
+    except Exception as error:  # noqa: BLE001 - it is raised in the task that waits
+        ticket.error = error
 
 
 async def _settled(ticket: _Ticket) -> None:
@@ -253,16 +270,28 @@ def committed_in(error: BaseException) -> Committed | None:
     return found if isinstance(found, Committed) else None
 
 
+_returning: Final[dict[Callable[..., object], list[_Ticket]]] = {}
+"""For each event loop that was woken: the tickets that it has not seen yet."""
+_returning_lock: Final = threading.Lock()
+
+
 def _hand_back(tickets: list[_Ticket]) -> None:
-    """Wake the tasks, with one call for each event loop."""
-    loops: dict[Callable[..., object], list[_Ticket]] = {}
+    """Wake the tasks. A loop is woken once for the tickets of all sessions that come meanwhile."""
     for ticket in tickets:
-        loops.setdefault(ticket.soon, []).append(ticket)
-    for soon, some in loops.items():
-        with contextlib.suppress(Exception):  # the loop has ended, and nobody waits
-            soon(_wake, some)
+        with _returning_lock:
+            waiting = _returning.get(ticket.soon)
+            if waiting is not None:
+                waiting.append(ticket)
+                continue
+            _returning[ticket.soon] = [ticket]
+        try:
+            ticket.soon(_wake, ticket.soon)
+        except Exception:  # noqa: BLE001 - the loop has ended, and nobody waits
+            _returning.pop(ticket.soon, None)
 
 
-def _wake(tickets: list[_Ticket]) -> None:
+def _wake(soon: Callable[..., object]) -> None:
+    with _returning_lock:
+        tickets = _returning.pop(soon, [])
     for ticket in tickets:
         ticket.done.set()

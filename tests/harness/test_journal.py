@@ -14,7 +14,7 @@ from monitor.calls import CallState
 from monitor.errors import StoreError
 from monitor.events import ToolCallChanged, event_codec
 from monitor.harness.recorder import EFFECTS, NOT_STORED
-from monitor.sessions import Changes, Committed, InMemorySession, NodeKind, RunState, SQLiteSession
+from monitor.sessions import Changes, Committed, InMemorySession, NodeKind, RunState, SQLiteSession, reading
 from monitor.sessions.nodes import said_of
 from monitor.testing import call
 from tests.harness.driving import Reason, look
@@ -39,12 +39,12 @@ class Heard(list[Any]):
             self.too_early.append(event)
 
     def _is_stored(self, event: Any) -> bool:
-        if (
-            isinstance(event, ToolCallChanged)
-            and self._store._state.calls[event.record.key].state == event.record.state
-        ):
-            return True
-        return event_codec.dumps(event) in [event_codec.dumps(one.event) for one in self._store._state.events]
+        connection = self._store._connection
+        if isinstance(event, ToolCallChanged):
+            call = reading.find_call(connection, event.record.key)
+            if call is not None and call.state == event.record.state:
+                return True
+        return event_codec.dumps(event) in [event_codec.dumps(one.event) for one in reading.events(connection)]
 
 
 @pytest.mark.parametrize("streams", [False, True], ids=["run", "stream"])
@@ -61,7 +61,7 @@ async def test_what_a_sink_hears_is_stored_wherever_the_session_fails(steps: int
         return f"acted {n}"
 
     async def yes(request: monitor.calls.ApprovalRequest) -> bool:
-        assert request.id in store._state.approvals
+        assert request.id in [one.request.id for one in await store.approvals()]
         return True
 
     given: dict[str, Any] = {"tools": [act, look], "outputs": {"first": str, "second": str}, "approver": yes}
@@ -108,7 +108,7 @@ async def test_the_output_of_a_tool_is_shown_while_it_runs_and_its_end_after_the
 
     one = supervisor(call("act"), "Done.", tools=[act], session=store)
     async with one.stream("go") as run:
-        seen = [(type(event).__name__, len(store._state.events)) async for event in run]
+        seen = [(type(event).__name__, len(await store.events())) async for event in run]
     kinds = [kind for kind, _ in seen]
     assert kinds.index("ToolStarted") < kinds.index("ToolOutput") < kinds.index("ToolFinished")
     stored = [type(one.event).__name__ for one in await store.events()]

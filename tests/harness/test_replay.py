@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -21,7 +22,7 @@ from monitor.errors import ConfigError, SessionDamaged
 from monitor.events import DetectionRaised, Nudged, RunStarted, StopDecided, event_codec
 from monitor.harness.replay import FROM_TURNS, NO_CHUNKS
 from monitor.reasons import FinishReason
-from monitor.sessions import InMemorySession, SessionReader, SessionStore, SQLiteSession, exported, imported
+from monitor.sessions import InMemorySession, SessionReader, SessionStore, SQLiteSession, TurnChunks, exported, imported
 from monitor.testing import FakeClock, ScriptedModel, call
 from monitor.testing.scripted import Do
 from monitor.tools import PendingApprovals, ToolContext
@@ -241,6 +242,15 @@ async def test_a_life_without_chunks_is_shown_as_it_was_stored():
 # ---------------------------------------------------------------------- other parts
 
 
+async def says_instead(store: SessionStore, rows: Sequence[TurnChunks], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The session answers with these chunks."""
+
+    async def chunks(run: str | None = None) -> tuple[TurnChunks, ...]:
+        return tuple(rows)
+
+    monkeypatch.setattr(store, "chunks", chunks)
+
+
 async def looping(store: SessionStore, **options: Any) -> monitor.Outcome:
     turns = [call("look", q="a") for _ in range(4)]
     supervisor = monitor.Supervisor(
@@ -370,14 +380,15 @@ async def test_a_session_without_such_a_run_is_refused():
 
 
 @pytest.mark.anyio
-async def test_a_changed_chunk_changes_the_replay():
+async def test_a_changed_chunk_changes_the_replay(monkeypatch: pytest.MonkeyPatch):
     store = InMemorySession(chunks=True)
     await looping(store)
-    rows = store._state.chunks
-    for number, row in enumerate(rows):
-        rows[number] = replace(
-            row, chunks=tuple((at, TextDelta("x") if isinstance(one, TextDelta) else one) for at, one in row.chunks)
-        )
+
+    def changed(row: TurnChunks) -> TurnChunks:
+        pieces = ((at, TextDelta("x") if isinstance(one, TextDelta) else one) for at, one in row.chunks)
+        return replace(row, chunks=tuple(pieces))
+
+    await says_instead(store, [changed(row) for row in await store.chunks()], monkeypatch)
     assert not (await monitor.replay(store)).as_stored
 
 
@@ -396,12 +407,15 @@ async def test_a_chunk_that_no_core_can_read_ends_the_run_and_is_not_stored():
     (-1, "terminate", {"what": "dance"}),
 ])  # fmt: skip
 @pytest.mark.anyio
-async def test_inputs_that_no_core_understands_are_a_damaged_session(row: int, what: str, harm: dict[str, Any]):
+async def test_inputs_that_no_core_understands_are_a_damaged_session(
+    row: int, what: str, harm: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+):
     store = InMemorySession(chunks=True)
     await looping(store)
-    rows = store._state.chunks
+    rows = [*await store.chunks()]
     harmed = tuple({**one, **harm} if one["what"] == what else one for one in rows[row].inputs)
     assert harmed != rows[row].inputs
     rows[row] = replace(rows[row], inputs=harmed)
+    await says_instead(store, rows, monkeypatch)
     with pytest.raises(SessionDamaged, match="the stored chunks of this run cannot be read"):
         await monitor.replay(store)

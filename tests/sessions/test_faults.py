@@ -92,6 +92,14 @@ async def test_a_failure_at_any_statement_is_typed_and_stores_nothing_of_the_ste
     assert at > 20
 
 
+@pytest.mark.parametrize("at", [1, 8, 20, 30])
+async def test_a_session_that_could_not_be_made_leaves_no_file(path: Path, at: int):
+    with pytest.raises(SessionUnavailable, match=r"cannot be made .*; nothing was written"):
+        await SQLiteSession(path, connect=lambda file: Failing(file, at, sqlite3.SQLITE_FULL)).__aenter__()
+    assert [one.name for one in path.parent.iterdir()] == ["a.lock"]
+    assert await make(path, 1)
+
+
 async def test_on_a_full_disk_the_step_is_refused_and_the_next_one_fits_when_there_is_room(path: Path):
     await make(path, 2)
     made: list[sqlite3.Connection] = []
