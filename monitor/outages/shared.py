@@ -12,9 +12,8 @@ from monitor.outage import Failure, Outage, OutageRule, Trouble
 from monitor.outages.base import InMemoryOutages, OutageStore
 from monitor.verdicts import FleetFinding
 
-HOLD_S: Final = 300.0
-"""How long one outage may hold a run. Most outages of providers are over by then; a run that must
-not wait so long has a shorter limit of its own.
+HOLD_S: Final = 900.0
+"""How long one outage may hold a run. A run that must not wait so long has a `Timeout` of its own.
 """
 WORKED_KEPT: Final = 10_000
 """How many things are remembered to have worked."""

@@ -1,0 +1,289 @@
+"""How many streams one process holds, whether one that floods takes the others' time, and how many
+workers a fleet needs.
+
+    python -m bench.streams [--quick]
+
+Four measurements on asyncio, then arithmetic over them:
+
+- **Capacity**: more and more streams, each with 50 chunks a second at its own times. A chunk is
+  late by the time from its due moment to the caller's hands. The plain loop stands beside the
+  watched one, because a busy machine makes both late. Processor time counts what a core can do; it
+  does not depend on what else the machine does.
+- **Fairness**: 200 streams with ten chunks a second, beside one that never waits. How long the
+  event loop is kept from its next pass is counted in processor time.
+- **Memory** of a stream in progress, by the growth of the process.
+- **Quiet**: 5,000 streams that send a chunk each second.
+
+The workers that a fleet needs follow from these figures and from the cost of a commit
+(`bench/_cost_model.py`), by arithmetic and by a simulation of 100,000 sessions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import sys
+import time
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+
+import monitor
+from bench import _cost_model, _report
+from bench.stream import FULL, LIMITS, QUICK, Plan, _p99, _pieces, _quiets, _text
+
+PACE: Final = 50
+"""Chunks a second of a busy stream."""
+LATE_MS: Final = 10.0
+_console = Console(width=140)
+_PIECES: Final = _pieces(_text(200_000))
+
+
+@dataclass
+class Load:
+    """So many streams at once."""
+
+    streams: int
+    watched: bool
+    chunks: int
+    p50_ms: float
+    p99_ms: float
+    cpu_us: float
+    """Processor time of a chunk, with the source and its timer."""
+    cpu_share: float
+    """Of one core."""
+
+
+@dataclass
+class Fairness:
+    """Streams beside one that floods."""
+
+    streams: int
+    flooded: bool
+    p50_ms: float
+    p99_ms: float
+    pass_p99_ms: float
+    """Processor time between two passes of the event loop."""
+    pass_max_ms: float
+    flood_chunks: int
+
+
+@dataclass
+class Results:
+    """Everything that was measured."""
+
+    loads: list[Load]
+    fairness: list[Fairness]
+    memory_kb: float
+    quiet: dict[str, Any]
+    costs: _cost_model.Costs
+    workers: list[_cost_model.Need] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self)
+
+
+async def _paced(number: int, streams: int, pace: float, chunks: int, late: list[float]) -> AsyncGenerator[str, None]:
+    """Chunks at the stream's own times."""
+    loop = asyncio.get_running_loop()
+    first = loop.time() + number / streams / pace
+    for index in range(chunks):
+        due = first + index / pace
+        await asyncio.sleep(due - loop.time())
+        late.append(loop.time() - due)
+        yield _PIECES[(number * 31 + index) % len(_PIECES)]
+
+
+async def _read(source: AsyncGenerator[str, None], watched: bool) -> int:  # noqa: FBT001 - the two kinds of one row
+    count = 0
+    if not watched:
+        async for _ in source:
+            count += 1
+        return count
+    async with monitor.watch(source, stop_when=LIMITS) as stream:
+        async for _ in stream:
+            count += 1
+    return count
+
+
+async def _load(streams: int, seconds: float, *, watched: bool) -> Load:
+    late: list[float] = []
+    chunks = int(PACE * seconds)
+    gc.collect()
+    began = time.process_time(), time.perf_counter()
+    async with asyncio.TaskGroup() as group:
+        for number in range(streams):
+            group.create_task(_read(_paced(number, streams, PACE, chunks, late), watched))
+    cpu, took = time.process_time() - began[0], time.perf_counter() - began[1]
+    return Load(
+        streams,
+        watched,
+        len(late),
+        round(median(late) * 1e3, 2),
+        round(_p99(late) * 1e3, 2),
+        round(cpu / len(late) * 1e6, 1),
+        round(cpu / took, 2),
+    )
+
+
+async def _loads(counts: Sequence[int], seconds: float) -> list[Load]:
+    return [await _load(streams, seconds, watched=watched) for streams in counts for watched in (False, True)]
+
+
+async def _floods(stop: Callable[[], bool]) -> AsyncGenerator[str, None]:
+    index = 0
+    while not stop():
+        index += 1
+        yield _PIECES[index % len(_PIECES)]
+
+
+async def _fair(streams: int, seconds: float, *, flooded: bool) -> Fairness:
+    late: list[float] = []
+    passes: list[float] = []
+    over = False
+
+    async def watch_passes() -> None:
+        """How much processor time the other tasks take between two turns of this one."""
+        while not over:
+            began = time.thread_time()
+            await asyncio.sleep(0)
+            passes.append(time.thread_time() - began)
+            if not flooded:
+                await asyncio.sleep(0.002)
+
+    async def all_paced() -> None:
+        nonlocal over
+        async with asyncio.TaskGroup() as group:
+            for number in range(streams):
+                group.create_task(_read(_paced(number, streams, 10, int(10 * seconds), late), watched=True))
+        over = True
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(watch_passes())
+        group.create_task(all_paced())
+        flood = group.create_task(_read(_floods(lambda: over), watched=True)) if flooded else None
+    return Fairness(
+        streams,
+        flooded,
+        round(median(late) * 1e3, 2),
+        round(_p99(late) * 1e3, 2),
+        round(_p99(passes) * 1e3, 3),
+        round(max(passes) * 1e3, 2),
+        flood.result() if flood is not None else 0,
+    )
+
+
+async def _fairness(streams: int, seconds: float) -> list[Fairness]:
+    return [await _fair(streams, seconds, flooded=flooded) for flooded in (False, True)]
+
+
+def _resident_kb() -> float:
+    pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
+    return pages * 4.0
+
+
+async def _memory_kb(streams: int) -> float:
+    """Of a watched stream that has read 2,000 characters, with its task and its source."""
+    here, go, all_here = 0, asyncio.Event(), asyncio.Event()
+
+    async def one() -> None:
+        nonlocal here
+
+        async def source() -> AsyncGenerator[str, None]:
+            for piece in _PIECES[:500]:
+                yield piece
+            await go.wait()
+
+        async with monitor.watch(source(), stop_when=LIMITS) as watched:
+            for _ in range(500):
+                await anext(watched)
+            here += 1
+            if here == streams:
+                all_here.set()
+            await go.wait()
+
+    gc.collect()
+    before = _resident_kb()
+    async with asyncio.TaskGroup() as group:
+        for _ in range(streams):
+            group.create_task(one())
+        await all_here.wait()
+        gc.collect()
+        held = _resident_kb() - before
+        go.set()
+    return round(held / streams, 1)
+
+
+def _run(work: Coroutine[Any, Any, Any]) -> Any:
+    return asyncio.run(work)
+
+
+def measure(*, quick: bool) -> Results:
+    """All of it."""
+    plan: Plan = QUICK if quick else FULL
+    counts, seconds = ((10, 20), 0.2) if quick else ((100, 200, 400, 600), 4.0)
+    loads = _run(_loads(counts, seconds))
+    fairness = _run(_fairness(20 if quick else 200, 0.3 if quick else 5.0))
+    memory_kb = _run(_memory_kb(50 if quick else 2_000))
+    quiet = _run(_quiets(plan)).to_dict()
+    costs = _cost_model.costs(chunk_us=min(load.cpu_us for load in loads if load.watched), stream_kb=memory_kb)
+    needs = [_cost_model.simulated(costs, _cost_model.Fleet(*((1_000, 36.0) if quick else (100_000, 3_600.0))))]
+    return Results(loads, fairness, memory_kb, quiet, costs, needs)
+
+
+def show(results: Results) -> None:
+    """As tables."""
+    table = Table(
+        "streams", "", "chunks", "late, p50 ms", "p99 ms", "cpu us a chunk", "of a core", title=f"{PACE} chunks/s each"
+    )
+    for load in results.loads:
+        kind = "watched" if load.watched else "plain"
+        times = (f"{load.p50_ms:.2f}", f"{load.p99_ms:.2f}", f"{load.cpu_us:.1f}", f"{load.cpu_share:.0%}")
+        table.add_row(str(load.streams), kind, f"{load.chunks:,}", *times)
+    _console.print(table)
+    table = Table(
+        "streams",
+        "late, p50 ms",
+        "p99 ms",
+        "a pass, p99 cpu ms",
+        "max",
+        "chunks of the flood",
+        title="Ten chunks/s each",
+    )
+    for row in results.fairness:
+        beside = " beside a flood" if row.flooded else ""
+        times = (f"{row.p50_ms:.2f}", f"{row.p99_ms:.2f}", f"{row.pass_p99_ms:.3f}", f"{row.pass_max_ms:.2f}")
+        table.add_row(f"{row.streams}{beside}", *times, f"{row.flood_chunks:,}")
+    _console.print(table)
+    quiet = results.quiet
+    _console.print(
+        f"memory of a stream: {results.memory_kb:g} KB; {quiet['streams']:,} quiet streams: {quiet['times']:.2f} times"
+        " plain asyncio's processor time"
+    )
+    for need in results.workers:
+        _console.print("\n".join(need.lines()))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print, write."""
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.streams", description=__doc__.splitlines()[0] if __doc__ else None
+    )
+    parser.add_argument("--quick", action="store_true", help="little of everything; writes nothing")
+    options = parser.parse_args(arguments)
+    results = measure(quick=options.quick)
+    show(results)
+    if not options.quick:
+        _report.write("streams", results.to_dict())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
