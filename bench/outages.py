@@ -5,8 +5,8 @@
 100 runs of one supervisor, scripted, on a clock that moves by itself: each asks 12 questions of a
 search tool, then answers. A turn takes 5 s and the tool 1 s. The tool is down for ten minutes. When
 a call fails, one kind of agent asks again in other words, the other kind in the same words. The
-runs are watched by the default detectors with the default policy. Tokens are estimated as for any run without usage:
-each turn is charged its answer and the text before it.
+runs are watched by the default detectors with the default policy. Tokens are estimated: those of
+the answers, since a scripted model reports no usage.
 
 A second table counts false outages: fleets whose calls fail independently, with one error, at
 ordinary rates.

@@ -7,8 +7,8 @@ Four measurements on asyncio, then arithmetic over them:
 
 - **Capacity**: more and more streams, each with 50 chunks a second at its own times. A chunk is
   late by the time from its due moment to the caller's hands. The plain loop stands beside the
-  watched one, because a busy machine makes both late. Processor time counts what a core can do; it
-  does not depend on what else the machine does.
+  watched one, because a busy machine makes both late. Processor time says what a core can do: it
+  depends less on what else the machine does.
 - **Fairness**: 200 streams with ten chunks a second, beside one that never waits. How long the
   event loop is kept from its next pass is counted in processor time.
 - **Memory** of a stream in progress, by the growth of the process.
@@ -151,6 +151,7 @@ async def _fair(streams: int, seconds: float, *, flooded: bool) -> Fairness:
 
     async def watch_passes() -> None:
         """How much processor time the other tasks take between two turns of this one."""
+        await asyncio.sleep(seconds / 4)  # until all streams are set up
         while not over:
             began = time.thread_time()
             await asyncio.sleep(0)
@@ -233,7 +234,7 @@ def measure(*, quick: bool) -> Results:
     fairness = _run(_fairness(20 if quick else 200, 0.3 if quick else 5.0))
     memory_kb = _run(_memory_kb(50 if quick else 2_000))
     quiet = _run(_quiets(plan)).to_dict()
-    costs = _cost_model.costs(chunk_us=min(load.cpu_us for load in loads if load.watched), stream_kb=memory_kb)
+    costs = _cost_model.costs(chunk_us=median(load.cpu_us for load in loads if load.watched), stream_kb=memory_kb)
     needs = [_cost_model.simulated(costs, _cost_model.Fleet(*((1_000, 36.0) if quick else (100_000, 3_600.0))))]
     return Results(loads, fairness, memory_kb, quiet, costs, needs)
 
@@ -262,6 +263,11 @@ def show(results: Results) -> None:
         times = (f"{row.p50_ms:.2f}", f"{row.p99_ms:.2f}", f"{row.pass_p99_ms:.3f}", f"{row.pass_max_ms:.2f}")
         table.add_row(f"{row.streams}{beside}", *times, f"{row.flood_chunks:,}")
     _console.print(table)
+    chunk_us = results.costs.chunk_us
+    _console.print(
+        f"a core: {1e6 / chunk_us:,.0f} chunks/s; {LATE_MS * 1e3 / chunk_us:,.0f} chunks that come in one moment take"
+        f" {LATE_MS:g} ms"
+    )
     quiet = results.quiet
     _console.print(
         f"memory of a stream: {results.memory_kb:g} KB; {quiet['streams']:,} quiet streams: {quiet['times']:.2f} times"

@@ -7,7 +7,8 @@ Rules:
   an outage when the same error has come in enough different runs within the window, and no run has
   had a success between them. A failure that comes and goes is no outage, however often it comes.
 - During an outage one run at a time is let through to try: the probe. Each probe that fails doubles
-  the time until the next one. A probe that does not report within its lease is given up.
+  the time until the next one. A probe that does not report within its lease is given up. Runs that
+  have not tried yet go first, so that no run looks like a loop.
 - The success of a call that was begun after the outage was found ends it.
 
 All of it is arithmetic: times come from outside, and a `Trouble` can be stored as JSON.
@@ -30,6 +31,8 @@ ERRORS_KEPT: Final = 8
 """Different errors of one thing that are counted at once: those that came last."""
 RUNS_KEPT: Final = 1_000
 """Different runs that one outage counts."""
+OTHERS_FIRST_S: Final = 3.0
+"""How much later a run may try that has tried before. Runs look once a second."""
 LONGEST_WAIT: Final = 8
 """The longest time between two probes, in times of the first."""
 
@@ -75,6 +78,8 @@ class Outage:
     probe: str | None = None
     """The run that was let through."""
     probe_until_s: float = 0.0
+    tried: list[str] = field(default_factory=list[str])
+    """Runs that were probes."""
 
     def finding(self, ended_s: float | None = None) -> FleetFinding:
         """The outage as it is told."""
@@ -180,13 +185,16 @@ class OutageRule:
             return False
         trouble.changed_s = now
         outage.probe, outage.probe_until_s = run, now + self.probe_lease_s
+        if run not in outage.tried and len(outage.tried) < RUNS_KEPT:
+            outage.tried.append(run)
         return True
 
     def waits(self, outage: Outage, run: str, now: float) -> bool:
         """Whether `run` must wait, because another run tries, or the next probe is not due."""
         if outage.probe == run:
             return False
-        return now < (outage.next_probe_s if outage.probe is None else outage.probe_until_s)
+        due_s = outage.next_probe_s if outage.probe is None else outage.probe_until_s
+        return now < due_s + (OTHERS_FIRST_S if run in outage.tried else 0.0)
 
     def is_over(self, trouble: Trouble, now: float) -> bool:
         """Whether nothing of `trouble` counts any more."""

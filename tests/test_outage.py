@@ -70,11 +70,11 @@ def test_a_success_between_failures_restarts_the_count():
 
 
 def test_one_run_at_a_time_tries_and_each_failed_probe_doubles_the_wait():
-    trouble, now, probes = found_outage(), 2.0, []
+    trouble, now, probes, runs = found_outage(), 2.0, [], [f"run-{number}" for number in range(9)]
     while now < 400:
-        goers = [run for run in ("a", "b", "c") if RULE.may_go(trouble, run, now)]
+        goers = [run for run in runs if RULE.may_go(trouble, run, now)]
         if goers:
-            assert len(goers) == 1
+            assert goers == [runs[len(probes)]]  # those that have not tried go first
             probes.append(now)
             RULE.failed(trouble, failure(), goers[0], now)
         now += 1.0
@@ -87,6 +87,16 @@ def test_one_run_at_a_time_tries_and_each_failed_probe_doubles_the_wait():
         80,
         80,
     ]
+
+
+def test_the_last_run_of_a_fleet_tries_again_and_again():
+    trouble, now, probes = found_outage(), 2.0, 0
+    while now < 200:
+        if RULE.may_go(trouble, "only", now):
+            probes += 1
+            RULE.failed(trouble, failure(), "only", now)
+        now += 1.0
+    assert probes == 4
 
 
 def test_a_probe_that_never_reports_is_given_up_after_its_lease():
