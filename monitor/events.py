@@ -447,7 +447,7 @@ class RunHeld:
     finding: FleetFinding
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, frozen=True, kw_only=True)
 class RunReleased:
     """The run does not wait for an outage any more."""
 

@@ -141,7 +141,16 @@ class Gate:
     def _release(self, why: Any) -> None:
         assert self._held is not None  # noqa: S101 - the callers know that the run is held
         (outage, since), self._held = self._held, None
-        self._emit(RunReleased(self._at(), self._turn(), outage.outage, outage.what, why, self._now() - since))
+        self._emit(
+            RunReleased(
+                at_s=self._at(),
+                turn=self._turn(),
+                outage=outage.outage,
+                what=outage.what,
+                why=why,
+                after_s=self._now() - since,
+            )
+        )
 
     async def _failed(self, failures: Sequence[Failure]) -> None:
         if self._lost:

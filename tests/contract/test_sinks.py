@@ -162,7 +162,7 @@ EVENTS: list[Event] = [
     OutageFound(0.59, 3, FINDING),
     OutageEnded(0.59, 3, FINDING),
     RunHeld(0.59, 3, FINDING),
-    RunReleased(0.59, 3, FINDING.outage, FINDING.what, "probe", 16.0),
+    RunReleased(at_s=0.59, turn=3, outage=FINDING.outage, what=FINDING.what, why="probe", after_s=16.0),
     OutagesLost(0.59, "the outages in o.db cannot be used"),
     ContextFull(at_s=0.59, turn=3, tokens=90_000, usable_tokens=85_000, detail="85,000 may be used"),
     ContextNearlyFull(0.59, 3, 77_000, 85_000),

@@ -290,7 +290,11 @@ LOUDNESS: list[tuple[Event, str, str]] = [
     (LimitWarning(1.0, "max_turns", 24, 30), "limit_warning", "WARNING"),
     (BudgetLost(0.0, "team", "it is gone", goes_on=False), "budget_lost", "WARNING"),
     (RunHeld(0.0, 1, OUTAGE), "run_held", "WARNING"),
-    (RunReleased(0.0, 1, OUTAGE.outage, OUTAGE.what, "recovered", 3.0), "run_released", "DEBUG"),
+    (
+        RunReleased(at_s=0.0, turn=1, outage="o", what="tool search", why="recovered", after_s=3.0),
+        "run_released",
+        "DEBUG",
+    ),
     (WindowWarning(0.0, 20_000, "the window is small"), "window_warning", "WARNING"),
     (
         ContextFull(at_s=1.0, turn=3, tokens=90_000, usable_tokens=85_000, detail="85,000 may be used"),
