@@ -4,8 +4,8 @@ each of two hundred runs finds out by itself, is nudged, and burns its turns.
 Rules:
 
 - Failures are counted for each thing that may fail: a model, a tool, one call of a tool. They are
-  an outage when the same error has come in enough different runs within the window, and no run has
-  had a success between them. A failure that comes and goes is no outage, however often it comes.
+  an outage if enough different runs have the same error within the window, without a success in any
+  run between them. A failure that comes and goes is no outage, however often it comes.
 - During an outage one run at a time is let through to try: the probe. Each probe that fails doubles
   the time until the next one. A probe that does not report within its lease is given up. Runs that
   have not tried yet go first, so that no run looks like a loop.
@@ -82,7 +82,7 @@ class Outage:
     """Runs that were probes."""
 
     def finding(self, ended_s: float | None = None) -> FleetFinding:
-        """The outage as it is told."""
+        """The outage, as events say it."""
         return FleetFinding(
             outage=self.id,
             what=self.what,
@@ -97,7 +97,7 @@ class Outage:
 
 @dataclass(slots=True)
 class Trouble:
-    """What is known of one thing that has failed."""
+    """The failures of one thing."""
 
     streaks: dict[str, Streak] = field(default_factory=dict[str, Streak])
     """Failures by the identity of their error."""

@@ -70,7 +70,8 @@ def test_a_success_between_failures_restarts_the_count():
 
 
 def test_one_run_at_a_time_tries_and_each_failed_probe_doubles_the_wait():
-    trouble, now, probes, runs = found_outage(), 2.0, [], [f"run-{number}" for number in range(9)]
+    trouble, now, runs = found_outage(), 2.0, [f"run-{number}" for number in range(9)]
+    probes: list[float] = []
     while now < 400:
         goers = [run for run in runs if RULE.may_go(trouble, run, now)]
         if goers:
@@ -127,7 +128,8 @@ steps = st.lists(
 @given(steps)
 def test_an_outage_is_found_exactly_if_enough_runs_fail_alike_without_a_success_between(steps: Any):
     """Against the plain reading of the rule."""
-    trouble, now, past = Trouble(), 0.0, []
+    trouble, now = Trouble(), 0.0
+    past: list[tuple[int, str, float]] = []
     for run, what, after in steps:
         now += after
         if what == "works":

@@ -75,4 +75,4 @@ class InMemoryOutages:
         return self._troubles
 
     async def aclose(self) -> None:
-        """See `OutageStore.aclose`. What was counted stays."""
+        """See `OutageStore.aclose`. The counts stay."""

@@ -23,7 +23,7 @@ class Counted(NamedTuple):
     """What came of a failure."""
 
     finding: FleetFinding | None = None
-    """Now it is an outage, which is told once."""
+    """With this failure it is an outage. Each outage has one finding."""
     outage: Outage | None = None
     """The outage that the failure belongs to."""
 
@@ -50,7 +50,7 @@ class Outages:
       `SQLiteOutages(path)` the processes of one machine count together.
     - `rule`: when failures are an outage, and how often a run tries.
     - `hold_s`: how long one outage may hold a run. The run then goes on as if there were none.
-      `None`: runs are never held, and an outage is only told.
+      `None`: runs are never held, and an outage is only reported.
     """
 
     def __init__(
