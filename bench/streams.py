@@ -28,7 +28,7 @@ import selectors
 import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Any, Final, TypeVar
@@ -38,13 +38,15 @@ from rich.table import Table
 
 import monitor
 from bench import _cost_model, _report
-from bench.stream import FULL, LIMITS, QUICK, Plan, _p99, _pieces, _quiets, _text
+from bench.stream import FULL, LIMITS, QUICK, _p99, _pieces, _quiets, _text
 
 T = TypeVar("T")
 
 PACE: Final = 50
 """Chunks a second of a busy stream."""
 LATE_MS: Final = 10.0
+RAMP_S: Final = 1.0
+"""All streams begin within so many seconds."""
 _console = Console(width=140)
 _PIECES: Final = _pieces(_text(200_000))
 
@@ -115,14 +117,20 @@ class Results:
         return asdict(self)
 
 
-async def _paced(number: int, streams: int, pace: float, chunks: int, late: list[float]) -> AsyncGenerator[str, None]:
-    """Chunks at the stream's own times."""
+async def _paced(
+    number: int, streams: int, pace: float, seconds: float, late: list[float]
+) -> AsyncGenerator[str, None]:
+    """Chunks at the stream's own times. The streams begin one after the other within `RAMP_S`; what
+    comes late meanwhile is not counted.
+    """
     loop = asyncio.get_running_loop()
-    first = loop.time() + number / streams / pace
-    for index in range(chunks):
+    began = loop.time()
+    first = began + number / streams * RAMP_S + number / streams / pace
+    for index in range(int((RAMP_S + seconds - number / streams * RAMP_S) * pace)):
         due = first + index / pace
         await asyncio.sleep(due - loop.time())
-        late.append(loop.time() - due)
+        if due > began + RAMP_S + 1 / pace:
+            late.append(loop.time() - due)
         yield _PIECES[(number * 31 + index) % len(_PIECES)]
 
 
@@ -140,20 +148,21 @@ async def _read(source: AsyncGenerator[str, None], watched: bool) -> int:  # noq
 
 async def _load(streams: int, seconds: float, *, watched: bool) -> Load:
     late: list[float] = []
-    chunks = int(PACE * seconds)
+    tasks: list[asyncio.Task[int]] = []
     gc.collect()
     began = time.process_time(), asyncio.get_running_loop().time()
     async with asyncio.TaskGroup() as group:
         for number in range(streams):
-            group.create_task(_read(_paced(number, streams, PACE, chunks, late), watched))
+            tasks.append(group.create_task(_read(_paced(number, streams, PACE, seconds, late), watched)))
     cpu, took = time.process_time() - began[0], asyncio.get_running_loop().time() - began[1]
+    chunks = sum(task.result() for task in tasks)
     return Load(
         streams,
         watched,
-        len(late),
+        chunks,
         round(median(late) * 1e3, 2),
         round(_p99(late) * 1e3, 2),
-        round(cpu / len(late) * 1e6, 1),
+        round(cpu / chunks * 1e6, 1),
         round(cpu / took, 2),
     )
 
@@ -183,7 +192,7 @@ async def _fair(streams: int, seconds: float, *, flooded: bool) -> Fairness:
         nonlocal over
         async with asyncio.TaskGroup() as group:
             for number in range(streams):
-                group.create_task(_read(_paced(number, streams, 10, int(10 * seconds), late), watched=True))
+                group.create_task(_read(_paced(number, streams, 10, seconds, late), watched=True))
         over = True
 
     async with asyncio.TaskGroup() as group:
@@ -246,10 +255,10 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
 
 def measure(*, quick: bool) -> Results:
     """All of it."""
-    plan: Plan = QUICK if quick else FULL
-    counts, seconds = ((10, 20), 0.2) if quick else ((200, 400, 600, 800, 1_000, 1_200), 2.0)
+    plan = QUICK if quick else replace(FULL, quiet_chunks=5)
+    counts, seconds = ((10, 20), 0.2) if quick else ((200, 400, 600, 800, 1_000), 1.0)
     loads = _run(_loads(counts, seconds))
-    fairness = _run(_fairness(20 if quick else 200, 0.3 if quick else 3.0))
+    fairness = _run(_fairness(20 if quick else 200, 0.3 if quick else 2.0))
     memory_kb = asyncio.run(_memory_kb(50 if quick else 2_000))
     quiet = asyncio.run(_quiets(plan)).to_dict()
     costs = _cost_model.costs(chunk_us=_held(loads).cpu_us, stream_kb=memory_kb)
@@ -276,8 +285,8 @@ def show(results: Results) -> None:
     )
     for row in results.fairness:
         beside = " beside a flood" if row.flooded else ""
-        times = (f"{row.p50_ms:.2f}", f"{row.p99_ms:.2f}")
-        table.add_row(f"{row.streams}{beside}", *times, f"{row.flood_chunks:,}")
+        late = (f"{row.p50_ms:.2f}", f"{row.p99_ms:.2f}")
+        table.add_row(f"{row.streams}{beside}", *late, f"{row.flood_chunks:,}")
     _console.print(table)
     held = _held(results.loads)
     chunk_us = held.cpu_us

@@ -20,7 +20,7 @@ import contextlib
 import math
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Generator, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -349,7 +349,7 @@ class Wait(Protocol):
         """End the read, perhaps after `error`. Returns who caused it."""
         ...
 
-    async def turn(self) -> None:
+    def turn(self) -> Awaitable[object]:
         """Let the other tasks of the event loop have their turn."""
         ...
 
@@ -506,7 +506,7 @@ class AsyncioWait(_Alarmed):
 class TrioWait(_Alarmed):
     """One cancel scope a read."""
 
-    __slots__ = ("_finished", "_scope_type", "_token", "turn")
+    __slots__ = ("_checkpoint", "_finished", "_scope_type", "_token")
 
     unsettled = True
 
@@ -517,9 +517,12 @@ class TrioWait(_Alarmed):
 
         super().__init__(run, clock, before)
         self._scope_type = trio.CancelScope
-        self.turn = trio.lowlevel.checkpoint
+        self._checkpoint = trio.lowlevel.checkpoint
         self._finished = trio.RunFinishedError
         self._token = token
+
+    async def turn(self) -> None:
+        await self._checkpoint()
 
     def enter(self) -> None:
         self.pending = scope = self._scope_type()
