@@ -148,12 +148,12 @@ async def _read(source: AsyncGenerator[str, None], watched: bool) -> int:  # noq
 
 async def _load(streams: int, seconds: float, *, watched: bool) -> Load:
     late: list[float] = []
-    tasks: list[asyncio.Task[int]] = []
     gc.collect()
     began = time.process_time(), asyncio.get_running_loop().time()
     async with asyncio.TaskGroup() as group:
-        for number in range(streams):
-            tasks.append(group.create_task(_read(_paced(number, streams, PACE, seconds, late), watched)))
+        tasks = [
+            group.create_task(_read(_paced(number, streams, PACE, seconds, late), watched)) for number in range(streams)
+        ]
     cpu, took = time.process_time() - began[0], asyncio.get_running_loop().time() - began[1]
     chunks = sum(task.result() for task in tasks)
     return Load(
