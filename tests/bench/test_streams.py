@@ -10,6 +10,7 @@ import pytest
 
 from bench import _cost_model, streams
 from bench._cost_model import Costs, Fleet
+from bench._report import RESULTS
 
 COSTS = Costs(chunk_us=20.0, set_up_us=400.0, stream_kb=20.0, commits_per_s=500.0, commit_ms=1.0)
 FLEET = Fleet(sessions=2_000, within_s=360.0, slots=40)
@@ -31,10 +32,7 @@ def test_workers_follow_from_the_cores_where_chunks_are_dear():
 
 
 def test_the_costs_are_those_of_the_committed_results():
-    assert (
-        _cost_model.costs().chunk_us
-        == json.loads((_cost_model.RESULTS / "streams.json").read_text())["costs"]["chunk_us"]
-    )
+    assert _cost_model.costs().chunk_us == json.loads((RESULTS / "streams.json").read_text())["costs"]["chunk_us"]
 
 
 def test_streams_beside_a_flood_get_all_their_chunks():
