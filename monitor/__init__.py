@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from monitor import judges as judges
     from monitor import messages as messages
     from monitor import models as models
+    from monitor import outages as outages
     from monitor import outcome as outcome
     from monitor import policy as policy
     from monitor import reasons as reasons
@@ -188,6 +189,7 @@ _ROOMS = (
     "judges",
     "messages",
     "models",
+    "outages",
     "outcome",
     "policy",
     "reasons",

@@ -19,7 +19,7 @@ from monitor.models import ModelError
 from monitor.outcome import Outcome, Turn
 from monitor.reasons import CompactionFailure, CompactionReason, TerminateReason
 from monitor.usage import AskCost
-from monitor.verdicts import Detection, Fact, Judgement, Stop
+from monitor.verdicts import Detection, Fact, FleetFinding, Judgement, Stop
 
 __all__ = [
     "EVENT_TYPES",
@@ -49,13 +49,18 @@ __all__ = [
     "Limit",
     "LimitWarning",
     "Nudged",
+    "OutageEnded",
+    "OutageFound",
+    "OutagesLost",
     "OutputEmitted",
     "Paused",
     "PlanUpdated",
     "ResultUnmatched",
     "Resumed",
     "RetryScheduled",
+    "RunHeld",
     "RunIdentity",
+    "RunReleased",
     "RunStarted",
     "RunTerminated",
     "SinkFailed",
@@ -414,6 +419,61 @@ class BudgetLost:
 
 
 @dataclass(slots=True, frozen=True)
+class OutageFound:
+    """The same thing fails in many runs, and with this run they are enough. Of all the runs that
+    share their `Outages`, one has this event.
+    """
+
+    at_s: float
+    turn: int
+    finding: FleetFinding
+
+
+@dataclass(slots=True, frozen=True)
+class OutageEnded:
+    """What had failed in many runs has worked in this one, so no run waits for it any more."""
+
+    at_s: float
+    turn: int
+    finding: FleetFinding
+
+
+@dataclass(slots=True, frozen=True)
+class RunHeld:
+    """The run waits, because what it is about to use has an outage. Its deadlines go on."""
+
+    at_s: float
+    turn: int
+    finding: FleetFinding
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class RunReleased:
+    """The run does not wait for an outage any more."""
+
+    at_s: float
+    turn: int
+    outage: str
+    """The id of the outage."""
+    what: str
+    why: Literal["recovered", "probe", "waited_long_enough", "run_ended", "outages_lost"]
+    """`recovered`: the outage is over. `probe`: this run tries whether it is.
+    `waited_long_enough`: it goes on in spite of the outage."""
+    after_s: float
+    """Seconds that it has waited."""
+
+
+@dataclass(slots=True, frozen=True)
+class OutagesLost:
+    """The store in which the run's outages are counted does not answer. The run goes on, and
+    neither counts nor waits. Emitted once in a run.
+    """
+
+    at_s: float
+    detail: str
+
+
+@dataclass(slots=True, frozen=True)
 class WindowWarning:
     """The model's window is small for an agent, or unknown though a compaction was asked for.
     Emitted once, before the first model call.
@@ -673,6 +733,11 @@ Event: TypeAlias = (
     | LimitWarning
     | WindowWarning
     | BudgetLost
+    | OutageFound
+    | OutageEnded
+    | RunHeld
+    | RunReleased
+    | OutagesLost
     | ContextFull
     | ContextNearlyFull
     | HistoryReduced

@@ -20,6 +20,7 @@ __all__ = [
     "Detection",
     "Evidence",
     "Fact",
+    "FleetFinding",
     "Hold",
     "Judgement",
     "LastTurn",
@@ -112,6 +113,36 @@ class Detection:
     def to_dict(self) -> dict[str, object]:
         """Plain JSON data."""
         return detection_codec.to_dict(self)
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class FleetFinding:
+    """A finding over many runs: the same thing fails in all of them, which is one outage. Times are
+    seconds by the clock of the store in which the runs are counted.
+    """
+
+    outage: str
+    """The id of the outage."""
+    what: str
+    """What fails, e.g. `model google:gemini-2.5-flash`, `tool search`, `call search({"q":"x"})`."""
+    error: str
+    """The error of the newest failure, cut to 200 characters."""
+    runs: int
+    """Different runs in which it has failed."""
+    failures: int
+    since_s: float
+    """When it failed first."""
+    found_s: float
+    ended_s: float | None = None
+    """When a run succeeded again. `None`: the outage goes on."""
+
+    @property
+    def message(self) -> str:
+        """One sentence for people."""
+        if self.ended_s is not None:
+            return f"{self.what} works again after {self.ended_s - self.since_s:.0f} s"
+        took = f"within {self.found_s - self.since_s:.0f} s"
+        return f"{self.what} failed in {self.runs} runs {took}, and in none did it succeed: {self.error}"
 
 
 @dataclass(slots=True, frozen=True)

@@ -340,3 +340,42 @@ def test_200_000_keys_and_50_mb_take_a_fraction_of_a_second() -> None:
     core.end_turn(0.0, finished=True)
     core.tool_result("c", words(1_000_000) * 50, 0.0)
     assert time.process_time() - began < 5
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("supervised", [False, True])
+async def test_a_source_that_never_waits_leaves_the_other_tasks_their_turns(supervised: bool) -> None:
+    turns, read, over = 0, 0, False
+
+    async def other() -> None:
+        nonlocal turns
+        while not over:
+            turns += 1
+            await anyio.lowlevel.checkpoint()
+
+    flood = [f"word{number} " for number in range(6_400)]
+    async with anyio.create_task_group() as group:
+        group.start_soon(other)
+        if supervised:
+            outcome = await monitor.Supervisor(ScriptedModel([*flood, DONE])).run("task")
+            read = len(outcome.text.split())
+        else:
+            async with monitor.watch(ScriptedStream(*flood)) as watched:
+                async for _ in watched:
+                    read += 1
+        over = True
+    assert read == 6_400
+    assert 80 <= turns <= 200
+
+
+@pytest.mark.anyio
+async def test_a_cancellation_reaches_a_reader_whose_source_never_waits() -> None:
+    read = 0
+    with anyio.CancelScope() as scope:
+        async with monitor.watch(ScriptedStream(*["word "] * 1_000), detectors=None) as watched:
+            async for _ in watched:
+                read += 1
+                if read == 100:
+                    scope.cancel()
+    assert 100 <= read < 100 + 2 * 64
+    assert watched.outcome.reason is Reason.CANCELLED

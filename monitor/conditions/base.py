@@ -25,6 +25,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from functools import cache
+from operator import attrgetter
 from typing import Any, ClassVar
 
 from monitor._util.codec import tag_of
@@ -145,6 +146,9 @@ def parts_of(condition: Condition, kind: type[AnyOf | AllOf]) -> tuple[Condition
     return condition.parts if isinstance(condition, kind) else (condition,)
 
 
+_NAME = attrgetter("name")
+
+
 @dataclass(frozen=True)
 class _Composition(Condition, ABC):
     parts: tuple[Condition, ...]
@@ -153,7 +157,7 @@ class _Composition(Condition, ABC):
 
     @property
     def name(self) -> str:
-        return "(" + f" {self.symbol} ".join(part.name for part in self.parts) + ")"
+        return "(" + f" {self.symbol} ".join(map(_NAME, self.parts)) + ")"
 
     def met(self, state: RunState) -> Met:
         return Met(self.name, met=self.evaluate(state) is not None, parts=tuple(part.met(state) for part in self.parts))

@@ -4,7 +4,7 @@ comes next.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +17,7 @@ from monitor.events import Nudged, RetryScheduled, ToolWithdrawn
 from monitor.harness.calls import Calls, shown
 from monitor.harness.context import RunContext
 from monitor.harness.delivery import Delivery
+from monitor.harness.gate import LOOK_AGAIN_S, Gate
 from monitor.harness.holding import Holding
 from monitor.harness.job import Job
 from monitor.harness.judge_tasks import JudgeTasks
@@ -50,8 +51,11 @@ class TurnLoop:
         work: Interruptible,
         delivery: Delivery,
         holding: Holding | None = None,
+        gate: Gate | None = None,
     ) -> None:
-        """`holding`: the part of a shared budget that this run may spend."""
+        """`holding`: the part of a shared budget that this run may spend. `gate`: where it waits
+        for outages.
+        """
         self._supervisor = supervisor
         self._core = core
         self._clock = clock
@@ -65,6 +69,7 @@ class TurnLoop:
         self._work = work
         self._delivery = delivery
         self._holding = holding
+        self._gate = gate
         self._emit = delivery.emit
         self._streams_opened = 0
         self._edits = 0
@@ -85,7 +90,7 @@ class TurnLoop:
                 tries = _Tries()
                 while tries.again:
                     # Room for the request comes first: it may need a compaction, or end the run.
-                    async with aclosing(self._served(self._context.make())) as waiting:
+                    async with aclosing(self._made_ready()) as waiting:
                         async for _ in waiting:
                             yield
                     await self._before_call()
@@ -101,13 +106,12 @@ class TurnLoop:
                             async for _ in stream:
                                 if events:
                                     yield
-                        self._after_call(stream.turn)
+                        await self._after_call(stream.turn)
                         yield
                         calls = self._calls.begin(stream.turn, results)
                         if events:
                             yield
-                        carrying_out = self._calls.carry_out(calls, results, self._supervisor.close_grace_s)
-                        async with aclosing(carrying_out) as running:
+                        async with aclosing(self._carry_out(calls, results)) as running:
                             async for _ in running:
                                 yield
                     finally:
@@ -222,7 +226,29 @@ class TurnLoop:
                 self._core.leave(refused[0], None, self._now())
         await self._delivery.stored()
 
-    def _after_call(self, turn: Turn) -> None:
+    async def _passed(self, calls: Sequence[ToolCall] | None) -> AsyncGenerator[None, None]:
+        """Wait while the tools of `calls`, or the model (`None`), have an outage. Deadlines and
+        aborts end the wait. Yields whenever there are events for the reader.
+        """
+        gate = self._gate
+        if gate is None or (calls is not None and not calls):
+            return
+        waits = True
+
+        async def look() -> None:
+            nonlocal waits
+            waits = await gate.must_wait(calls)
+
+        while await self._work.under_deadlines(look) and waits:
+            if self._delivery.queue:
+                yield
+            if not await self._work.until(self._now() + LOOK_AGAIN_S):
+                break
+        gate.leave()
+
+    async def _after_call(self, turn: Turn) -> None:
+        if self._gate is not None:
+            await self._gate.model_ended(turn)
         if turn.number and self._context.after_call(turn, several=self._delivery.retried_inside):
             self._core.retract()
 
@@ -242,6 +268,25 @@ class TurnLoop:
             self._context.turn_ended()
 
     # ------------------------------------------------------------------ between two calls
+
+    async def _made_ready(self) -> AsyncGenerator[None, None]:
+        """Wait for the compactions that the next request needs, and for the model's outage."""
+        for steps in (self._served(self._context.make()), self._passed(None)):
+            async with aclosing(steps) as waiting:
+                async for _ in waiting:
+                    yield
+
+    async def _carry_out(self, calls: Sequence[ToolCall], results: dict[str, ToolResult]) -> AsyncGenerator[None, None]:
+        """Carry out the calls of a turn, after the outages of their tools."""
+        for steps in (
+            self._passed(calls),
+            self._calls.carry_out(calls, results, self._supervisor.close_grace_s),
+        ):
+            async with aclosing(steps) as running:
+                async for _ in running:
+                    yield
+        if self._gate is not None:
+            await self._gate.calls_ended(calls, results)
 
     async def _served(
         self, needs: Iterator[Job | Stop], error: BaseException | None = None
@@ -278,6 +323,8 @@ class TurnLoop:
             async with aclosing(self._served(self._context.recover(refusal), turn.error)) as waiting:
                 async for _ in waiting:
                     yield
+        elif self._gate is not None and self._gate.spares:
+            delay_s = 0.0  # the gate says when, and the attempt is not the run's own failure
         else:
             tries.failures += 1
             delay_s = self._supervisor.retries.delay_s(tries.failures, turn.model_error)

@@ -29,6 +29,7 @@ from monitor.harness.streams.clock import Clock
 from monitor.judges.base import Judge, as_judges
 from monitor.messages import Message
 from monitor.models import Model, Retries, ToolChoice
+from monitor.outages.shared import Outages
 from monitor.outcome import OutputT
 from monitor.policy import Ladder, Policy
 from monitor.sessions.store import SessionStore
@@ -76,6 +77,7 @@ class RunOptions(Generic[OutputT]):
         stop_when: Condition | None = _DEFAULT,
         budget: Budget | SharedBudget | None = None,
         prices: Mapping[str, Price] | Price | None = None,
+        outages: Outages | None = None,
         detectors: Sequence[Detector] | None = _DEFAULT,
         judge: Judge | Sequence[Judge] | None = None,
         policy: Policy | None = None,
@@ -99,8 +101,8 @@ class RunOptions(Generic[OutputT]):
         stop_when = None if stop_when is _DEFAULT else stop_when
         self.stop_when: Condition | None = stop_when
         check_kind("stop_when", stop_when, Condition, "a condition such as monitor.MaxTurns(30)")
-        check_kind("budget", budget, Budget | SharedBudget, "a monitor.Budget or a monitor.budgets.SharedBudget")
         self.budget, self.shared_budget = _apart(budget)
+        self.outages = _checked_outages(outages)
         if policy is not None:
             check_part("policy", policy, "decide")
         check_kind("plan", plan, Plan, "a monitor.Plan")
@@ -183,7 +185,13 @@ def _readable(tools: Registry, store: ArtifactStore | None) -> Registry:
 
 def _apart(budget: Budget | SharedBudget | None) -> tuple[Budget | None, SharedBudget | None]:
     """The budget of this process, and that of many."""
+    check_kind("budget", budget, Budget | SharedBudget, "a monitor.Budget or a monitor.budgets.SharedBudget")
     return (None, budget) if isinstance(budget, SharedBudget) else (budget, None)
+
+
+def _checked_outages(given: Outages | None) -> Outages | None:
+    check_kind("outages", given, Outages, "a monitor.outages.Outages")
+    return given
 
 
 def _check_choice(name: str, given: object, known: Sequence[str]) -> None:

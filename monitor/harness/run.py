@@ -49,6 +49,7 @@ from monitor.harness.calls import Calls
 from monitor.harness.checks import ending_by, must_know_price
 from monitor.harness.context import RunContext, frontier, interrupted
 from monitor.harness.delivery import Delivery
+from monitor.harness.gate import Gate
 from monitor.harness.holding import Holding
 from monitor.harness.judge_tasks import JudgeTasks
 from monitor.harness.loop import TurnLoop
@@ -261,6 +262,7 @@ class Run(Generic[OutputT]):
             work=self._work,
             delivery=self._delivery,
             holding=self._holding,
+            gate=self._gate_of(supervisors),
         )
         self._phase: RunPhase = "idle"
         self._thread = threading.get_ident()
@@ -526,6 +528,23 @@ class Run(Generic[OutputT]):
             return None
         at = lambda: self._core.at(self._now())  # noqa: E731 - the core is made later
         return Holding(shared, run_id=self.id, price=price, clock=self._clock, emit=self._emit, at=at)
+
+    def _gate_of(self, supervisors: Sequence[RunOptions]) -> Gate | None:
+        """Where the run waits for outages: by its own supervisor's, else by those of a run above.
+        A nested run counts as a part of the outermost run.
+        """
+        outages = next((one.outages for one in supervisors if one.outages is not None), None)
+        if outages is None:
+            return None
+        return Gate(
+            outages,
+            run=lambda: self._delivery.identity.root,
+            model=self._supervisor.model.name,
+            clock=self._clock,
+            emit=self._emit,
+            at=lambda: self._core.at(self._now()),
+            turn=lambda: self._core.turns,
+        )
 
     def _first_step(self) -> list[UserMessage]:
         """The first step of the plan, for the model."""

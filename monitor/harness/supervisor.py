@@ -75,6 +75,8 @@ class Supervisor(RunOptions[OutputT]):
       has a limit, a run has 100 turns and one hour; as a tool it has 30 turns and 10 minutes.
     - `budget`: tokens and money, shared by all runs with the same object. `prices`: a `Price`, or
       one for each model name, for `CostLimit` and budgets in US dollars.
+    - `outages`: a `monitor.outages.Outages`, shared by many supervisors. What fails in many runs is
+      found once, and the runs wait until it works again.
     - `max_nudges`: how often missing outputs are asked for.
     - `last_turn`: one more turn before a limit ends the run; `None` is off.
     - `retries`: how failed model calls are repeated.

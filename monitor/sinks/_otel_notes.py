@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from monitor import events
+from monitor.verdicts import FleetFinding
 
 
 @dataclass(slots=True, frozen=True)
@@ -48,6 +49,11 @@ def _stop(event: events.StopDecided) -> Note:
 def _limit(event: events.LimitWarning) -> Note:
     given = {"monitor.source": event.source, "monitor.value": event.value, "monitor.limit": event.limit}
     return Note("monitor.limit_warning", given, guardrail=True)
+
+
+def _of_outage(name: str, found: FleetFinding) -> Note:
+    given = {"monitor.outage": found.outage, "monitor.runs": found.runs, "monitor.failures": found.failures}
+    return Note(name, given, guardrail=True)
 
 
 def _approval_asked(event: events.ApprovalRequested) -> Note:
@@ -104,6 +110,15 @@ NOTES: Final[Mapping[type, Callable[[Any], Note]]] = {
     events.BudgetLost: lambda event: Note(
         "monitor.budget_lost", {"monitor.budget": event.budget, "monitor.goes_on": event.goes_on}, guardrail=True
     ),
+    events.OutageFound: lambda event: _of_outage("monitor.outage_found", event.finding),
+    events.OutageEnded: lambda event: _of_outage("monitor.outage_ended", event.finding),
+    events.RunHeld: lambda event: _of_outage("monitor.run_held", event.finding),
+    events.RunReleased: lambda event: Note(
+        "monitor.run_released",
+        {"monitor.outage": event.outage, "monitor.why": event.why, "monitor.after_s": event.after_s},
+        guardrail=True,
+    ),
+    events.OutagesLost: lambda _: Note("monitor.outages_lost", {}, guardrail=True),
     events.ContextNearlyFull: lambda event: Note(
         "monitor.context_nearly_full", {"monitor.tokens": event.tokens, "monitor.limit": event.limit_tokens}
     ),

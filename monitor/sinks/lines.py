@@ -35,12 +35,17 @@ from monitor.events import (
     LastTurnStarted,
     LimitWarning,
     Nudged,
+    OutageEnded,
+    OutageFound,
+    OutagesLost,
     OutputEmitted,
     Paused,
     PlanUpdated,
     ResultUnmatched,
     Resumed,
     RetryScheduled,
+    RunHeld,
+    RunReleased,
     RunStarted,
     RunTerminated,
     SinkFailed,
@@ -82,7 +87,7 @@ def call_in_words(call: ToolCall) -> str:
 
 
 def _words(event: Event) -> str:
-    for words_of in (_of_stream, _of_calls, _of_decisions, _of_context):
+    for words_of in (_of_stream, _of_calls, _of_decisions, _of_outages, _of_context):
         if (words := words_of(event)) is not None:
             return words
     raise AssertionError(event)
@@ -179,6 +184,20 @@ def _of_decisions(event: Event) -> str | None:  # noqa: PLR0911 - one case for e
             return f"stop, {stop.reason.value}: {stop.detail}"
         case SinkFailed(sink=sink, why=why):
             return f"sink {sink} failed: {why}"
+    return None
+
+
+def _of_outages(event: Event) -> str | None:
+    """What fails in many runs."""
+    match event:
+        case OutageFound(finding=finding) | OutageEnded(finding=finding):
+            return f"outage, {finding.message}"
+        case RunHeld(finding=finding):
+            return f"waiting for {finding.what}, which fails in {finding.runs} runs: {finding.error}"
+        case RunReleased(what=what, why=why, after_s=after_s):
+            return f"waited {after_s:.0f} s for {what}: {why.replace('_', ' ')}"
+        case OutagesLost(detail=detail):
+            return f"{detail}; going on without waiting for outages"
     return None
 
 

@@ -19,6 +19,10 @@ from monitor.events import (
     Event,
     HistoryRepaired,
     LimitWarning,
+    OutageEnded,
+    OutageFound,
+    OutagesLost,
+    RunHeld,
     RunTerminated,
     SinkFailed,
     StopDecided,
@@ -31,6 +35,10 @@ from monitor.verdicts import Stop
 
 _LOUD = (
     BudgetLost,
+    OutageFound,
+    OutageEnded,
+    OutagesLost,
+    RunHeld,
     LimitWarning,
     WindowWarning,
     ContextNearlyFull,

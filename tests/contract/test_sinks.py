@@ -51,12 +51,17 @@ from monitor.events import (
     LastTurnStarted,
     LimitWarning,
     Nudged,
+    OutageEnded,
+    OutageFound,
+    OutagesLost,
     OutputEmitted,
     Paused,
     PlanUpdated,
     ResultUnmatched,
     Resumed,
     RetryScheduled,
+    RunHeld,
+    RunReleased,
     RunStarted,
     RunTerminated,
     SinkFailed,
@@ -83,7 +88,7 @@ from monitor.reasons import CompactionFailure, CompactionReason, TerminateReason
 from monitor.sinks import FanOut, JsonlSink, LogSink, MemorySink, OtelSink, line_of
 from monitor.sinks._otel_run import RunSpans
 from monitor.usage import AskCost
-from monitor.verdicts import Detection, Evidence, Judgement, Stop
+from monitor.verdicts import Detection, Evidence, FleetFinding, Judgement, Stop
 
 
 def recorded() -> OtelSink:
@@ -101,6 +106,9 @@ MAKERS: dict[type, Callable[[Path], Any]] = {
 }
 
 STOP = Stop(TerminateReason.LOOP_DETECTED, "it repeats \ud800", "content_repetition", 10, 12)
+FINDING = FleetFinding(
+    outage="0" * 16, what="tool search\x00", error="503 \ud800", runs=8, failures=9, since_s=3.0, found_s=9.5
+)
 EVENTS: list[Event] = [
     RunStarted(0.0, ("content_repetition",), None),
     TurnStarted(0.1, 1, 1),
@@ -151,6 +159,11 @@ EVENTS: list[Event] = [
     LimitWarning(0.59, "max_turns", 24, 30),
     WindowWarning(0.59, 20_000, "the window is small"),
     BudgetLost(0.59, "team/night", "the budgets in Redis cannot be used", goes_on=False),
+    OutageFound(0.59, 3, FINDING),
+    OutageEnded(0.59, 3, FINDING),
+    RunHeld(0.59, 3, FINDING),
+    RunReleased(at_s=0.59, turn=3, outage=FINDING.outage, what=FINDING.what, why="probe", after_s=16.0),
+    OutagesLost(0.59, "the outages in o.db cannot be used"),
     ContextFull(at_s=0.59, turn=3, tokens=90_000, usable_tokens=85_000, detail="85,000 may be used"),
     ContextNearlyFull(0.59, 3, 77_000, 85_000),
     HistoryReduced(at_s=0.59, turn=3, kind="prune", saved_tokens=21_000, reread_tokens=60_000, messages=7),

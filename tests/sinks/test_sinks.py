@@ -25,7 +25,9 @@ from monitor.events import (
     Event,
     HistoryRepaired,
     LimitWarning,
+    RunHeld,
     RunIdentity,
+    RunReleased,
     RunStarted,
     RunTerminated,
     SinkFailed,
@@ -42,7 +44,7 @@ from monitor.outcome import Outcome, Turn
 from monitor.reasons import CompactionFailure, CompactionReason, TerminateReason
 from monitor.sinks import FanOut, JsonlSink, LogSink, MemorySink, Sink
 from monitor.usage import AskCost
-from monitor.verdicts import Detection, Evidence, Stop
+from monitor.verdicts import Detection, Evidence, FleetFinding, Stop
 
 STARTED = RunStarted(0.0, ("content_repetition",), "(timeout | idle_timeout)")
 TURN = TurnStarted(0.5, 1, 1)
@@ -268,6 +270,7 @@ FAILED = StreamFailed(1.0, 1, ModelError(ErrorKind.NETWORK, "gone"))
 LOOP = DetectionRaised(
     1.0, 1, Detection("c", "chant", "text", "loop", 10, 10, 0, 9, Evidence("x", "0" * 16, 1), "it repeats")
 )
+OUTAGE = FleetFinding(outage="o", what="tool search", error="503", runs=8, failures=9, since_s=3.0, found_s=9.5)
 COMPACTION_FAILED = CompactionFailed(
     at_s=1.0,
     turn=3,
@@ -286,6 +289,12 @@ LOUDNESS: list[tuple[Event, str, str]] = [
     (FAILED, "stream_failed", "WARNING"),
     (LimitWarning(1.0, "max_turns", 24, 30), "limit_warning", "WARNING"),
     (BudgetLost(0.0, "team", "it is gone", goes_on=False), "budget_lost", "WARNING"),
+    (RunHeld(0.0, 1, OUTAGE), "run_held", "WARNING"),
+    (
+        RunReleased(at_s=0.0, turn=1, outage="o", what="tool search", why="recovered", after_s=3.0),
+        "run_released",
+        "DEBUG",
+    ),
     (WindowWarning(0.0, 20_000, "the window is small"), "window_warning", "WARNING"),
     (
         ContextFull(at_s=1.0, turn=3, tokens=90_000, usable_tokens=85_000, detail="85,000 may be used"),

@@ -16,8 +16,9 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from functools import partial
 from types import AsyncGeneratorType, TracebackType
-from typing import Any, Self, TypeAlias, TypeVar
+from typing import Any, Final, Self, TypeAlias, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -51,6 +52,11 @@ CLOSE_ATTEMPTS = 3
 """How often a close is begun again that a `task.cancel()` has interrupted.
 """
 
+BURST: Final = 64
+"""Reads after which other tasks get their turn. A source that never waits, such as a flooding
+server, holds the event loop for as long as 64 of its objects take.
+"""
+
 _NOTHING: Any = object()
 _NO_REST: Iterator[Chunk] = iter(())
 
@@ -61,6 +67,7 @@ class SourceStream(OneStream[T]):
     """
 
     __slots__ = (
+        "_burst",
         "_clock",
         "_close_grace_s",
         "_cut",
@@ -102,6 +109,7 @@ class SourceStream(OneStream[T]):
         self._listener = listener
         self._close_grace_s = close_grace_s
         self._wait: Wait | None = None  # made with the first read, in the loop that reads
+        self._burst = BURST  # reads that are left until other tasks get their turn
         self._next: Callable[[], Awaitable[T]] | None = None  # the source's own `__anext__`
         self._isolated = Isolated(self._read_apart, self._close_here) if isolate else None
         self._read: Callable[[], Awaitable[T]] = self._isolated.read if self._isolated is not None else self._open
@@ -149,9 +157,13 @@ class SourceStream(OneStream[T]):
             await self._end()
             raise StopAsyncIteration
         # The read, which a deadline or an abort interrupts.
+        self._burst = burst = self._burst - 1
         wait.enter()
         try:
-            item = await (self._read() if self._reported is None else self._read_more())
+            if not burst:
+                self._burst = BURST
+                await wait.turn()
+            item = await self._read()
         except BaseException as error:
             item = _NOTHING
             if self._isolated is None and not isinstance(error, StopAsyncIteration):
@@ -186,17 +198,19 @@ class SourceStream(OneStream[T]):
         """Process an object that reported a failure of the provider."""
         for chunk in failure.chunks:
             self._core.feed(chunk, now)
-        self._reported = self._reported or failure
+        if self._reported is None:
+            self._reported = failure
+            self._read = partial(self._read_soon, self._read)
         if failure.last:
             self._error = self._reported
             await self._end()
 
-    async def _read_more(self) -> T:
+    async def _read_soon(self, read: Callable[[], Awaitable[T]]) -> T:
         """The next object after one that reported a failure, if it comes soon. The source may also
         stay open without a further object.
         """
         with anyio.move_on_after(self._close_grace_s):
-            return await self._read()
+            return await read()
         self._cut = True
         raise StopAsyncIteration
 

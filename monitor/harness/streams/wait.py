@@ -20,7 +20,7 @@ import contextlib
 import math
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Generator, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -349,6 +349,10 @@ class Wait(Protocol):
         """End the read, perhaps after `error`. Returns who caused it."""
         ...
 
+    def turn(self) -> Awaitable[object]:
+        """Let the other tasks of the event loop have their turn."""
+        ...
+
     def interrupt(self) -> None:
         """End the pending read."""
         ...
@@ -447,6 +451,8 @@ class AsyncioWait(_Alarmed):
         self._again: asyncio.TimerHandle | None = None
         self.unsettled = False
 
+    turn = staticmethod(partial(asyncio.sleep, 0))
+
     def enter(self) -> None:
         self.pending = task = _current_task(self._loop)
         self._base = task.cancelling()  # type: ignore[union-attr]  # a coroutine of asyncio always runs in a task
@@ -500,7 +506,7 @@ class AsyncioWait(_Alarmed):
 class TrioWait(_Alarmed):
     """One cancel scope a read."""
 
-    __slots__ = ("_finished", "_scope_type", "_token")
+    __slots__ = ("_checkpoint", "_finished", "_scope_type", "_token")
 
     unsettled = True
 
@@ -511,8 +517,12 @@ class TrioWait(_Alarmed):
 
         super().__init__(run, clock, before)
         self._scope_type = trio.CancelScope
+        self._checkpoint = trio.lowlevel.checkpoint
         self._finished = trio.RunFinishedError
         self._token = token
+
+    async def turn(self) -> None:
+        await self._checkpoint()
 
     def enter(self) -> None:
         self.pending = scope = self._scope_type()
