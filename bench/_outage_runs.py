@@ -77,5 +77,5 @@ async def _all_wait() -> None:
         return
     loop: Any = asyncio.get_running_loop()
     await anyio.lowlevel.checkpoint()
-    while loop._ready:
+    while loop._ready:  # noqa: SLF001 - no public name says that every task waits
         await anyio.lowlevel.checkpoint()
