@@ -13,7 +13,7 @@ from monitor.cli import _view
 
 BAR_CHARS = 16
 BESIDE_CHARS = 62
-"""The bar, the counts and the time take so much of a line. The rest is for the name of the file."""
+"""The length of the bar, the counts and the time. The name of the file has the rest of a line."""
 
 
 @contextmanager

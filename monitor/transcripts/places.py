@@ -84,8 +84,8 @@ def sources_of(path: Path) -> Iterator[Source]:
 
 
 def _members(path: Path) -> Iterator[Source]:
-    """The transcripts in an archive, one after the other. What cannot be read of it is a transcript
-    that cannot be opened.
+    """The transcripts in an archive. A part that cannot be read is a transcript that cannot be
+    opened.
     """
     try:
         with path.open("rb") as file:

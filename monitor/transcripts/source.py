@@ -300,17 +300,17 @@ def _json(data: bytes, parse: Callable[[bytes], Any]) -> Any:
 @contextmanager
 def _unpack_zstd(file: Bytes) -> Iterator[Bytes]:
     """All frames of the file: a file that was appended to has several."""
-    try:
-        from compression import zstd  # noqa: PLC0415 - of Python 3.14
-    except ImportError:
+    if sys.version_info >= (3, 14):
+        from compression import zstd  # noqa: PLC0415 - few transcripts are packed
+
+        try:
+            with zstd.ZstdFile(file) as reader:
+                yield reader
+        except zstd.ZstdError as error:
+            raise EOFError(str(error)) from None
+    else:
         with io.BufferedReader(_Unpacked(_frames_of(file))) as reader:
             yield reader
-        return
-    try:
-        with zstd.ZstdFile(file) as reader:
-            yield reader
-    except zstd.ZstdError as error:
-        raise EOFError(str(error)) from None
 
 
 def _frames_of(file: Bytes) -> Iterator[bytes]:
