@@ -36,9 +36,9 @@ _ERROR = Form(
         re.IGNORECASE,
     ),
     (
-        *(b"error", b"exception", b"fatal", b"traceback", b"failed", b"failure", b"not found", b"no such", b" exist"),
-        *(b"cannot", b"can't", b"could not", b"denied", b"unknown", b"undefined", b"valid", b"not provided"),
-        *(b"is required", b"timed out", b"refused"),
+        *("error", "exception", "fatal", "traceback", "failed", "failure", "not found", "no such", " exist"),
+        *("cannot", "can't", "could not", "denied", "unknown", "undefined", "valid", "not provided"),
+        *("is required", "timed out", "refused"),
     ),
 )
 _NO_MESSAGE = re.compile(

@@ -1,12 +1,12 @@
 """A form is a pattern that is matched only where it can be found.
 
 Failure answered: a scan of a disk reads every result of every tool. A pattern takes 10 to 80 ns a
-character, and mostly finds nothing. Two bytes in a row are found in less than 1 ns a character.
+character, and mostly finds nothing. Two letters in a row are found in less than 1 ns a character.
 
 Rules:
 
-- The outline of a text is bytes, one a character: ASCII in lower case, each digit as `0`, any other
-  character as `?` or as one byte above ASCII. So `0:00` stands for each time of the day.
+- The outline of a text has one character for each: ASCII in lower case, each digit as `0`, and any
+  character beyond Latin-1 as `?`. So `0:00` stands for each time of the day.
 - Wherever the pattern matches a text, its signs stand in the outline. The other way round need not
   hold.
 """
@@ -18,17 +18,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 _LOWER_AND_0 = bytes.maketrans(b"123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ", b"0" * 9 + b"abcdefghijklmnopqrstuvwxyz")
-_latest: tuple[str, bytes] = "", b""
+_latest: tuple[str, str] = "", ""
 """The latest text, and its outline: several forms are looked for in the same text."""
 
 
-def outline(text: str) -> bytes:
+def outline(text: str) -> str:
     """`text` in lower case, with each digit as `0`."""
     global _latest  # noqa: PLW0603 - one tuple, put in its place whole
     known, found = _latest
     if known is text:
         return found
-    found = text.encode("latin-1", "replace").translate(_LOWER_AND_0)
+    found = text.encode("latin-1", "replace").translate(_LOWER_AND_0).decode("latin-1")
     _latest = text, found
     return found
 
@@ -40,10 +40,10 @@ class Form:
     """
 
     pattern: re.Pattern[str]
-    signs: tuple[bytes, ...] = ()
-    around: Callable[[bytes], object] | None = None
+    signs: tuple[str, ...] = ()
+    around: Callable[[str], object] | None = None
 
-    def may_be_in(self, outline: bytes) -> bool:
+    def may_be_in(self, outline: str) -> bool:
         """False: the pattern matches nowhere in the text with this outline."""
         for sign in self.signs:
             if sign in outline:

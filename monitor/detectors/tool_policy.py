@@ -74,7 +74,7 @@ ACTION_CHARS = 64
 """A longer `action` is a text and not the name of an action."""
 COMMAND_CHARS = 1_000
 """A longer command is a program, and does more than wait."""
-_SLEEPS = Form(re.compile(r"\bsleep[\s(]+\d", re.IGNORECASE), (b"sleep",))
+_SLEEPS = Form(re.compile(r"\bsleep[\s(]+\d", re.IGNORECASE), ("sleep",))
 """A command that waits by itself: `sleep 30 && kubectl get pods` or `time.sleep(30)`."""
 _CHANGES_BY_ITSELF = Form(
     re.compile(
@@ -84,22 +84,22 @@ _CHANGES_BY_ITSELF = Form(
         re.IGNORECASE,
     ),
     (
-        *(b"0000-00-00", b"00:00:00", b"0x", b"0s", b"0 s", b"0ms", b"0 ms", b"attempt", b"pid", b"retry"),
-        b"-",  # of a UUID
+        *("0000-00-00", "00:00:00", "0x", "0s", "0 s", "0ms", "0 ms", "attempt", "pid", "retry"),
+        "-",  # of a UUID
     ),
 )
 """The parts of an error that change by themselves; OpenClaw removes the same ones."""
-_FAILED_WORDS = (b"fail", b"error", b"exception", b"panic", b"traceback")
+_FAILED_WORDS = ("fail", "error", "exception", "panic", "traceback")
 _FAILED = re.compile(
-    rb"(?:f(?<!\w.)ail(?:s|ed|ing|ures?)?|e(?:rror(?:(?<!\w.{5})s)?|xception(?<=\w.{9}))|p(?<!\w.)anic(?:ked)?"
-    rb"|t(?<!\w.)raceback)\b"
+    r"(?:f(?<!\w.)ail(?:s|ed|ing|ures?)?|e(?:rror(?:(?<!\w.{5})s)?|xception(?<=\w.{9}))|p(?<!\w.)anic(?:ked)?"
+    r"|t(?<!\w.)raceback)\b"
 )
 """`failed`, `errors`, `ValueError`, `panicked`, in the outline of a text. Each branch begins with
 its letter and looks behind it, so that other letters are skipped quickly.
 """
 _DURATION_FORM = r"\d(?<!\w.)\d*(?:\.\d+ ?(?:s|secs?|seconds|ms)| ?ms)\b"
 _DURATION = Form(
-    re.compile(_DURATION_FORM, re.IGNORECASE), around=re.compile(_DURATION_FORM.replace(r"\d", "0").encode()).search
+    re.compile(_DURATION_FORM, re.IGNORECASE), around=re.compile(_DURATION_FORM.replace(r"\d", "0")).search
 )
 TIMING = re.compile(
     # what a log writes before its lines
@@ -110,7 +110,7 @@ TIMING = re.compile(
 """The durations and log times in a result that says that something failed. Whole seconds stay,
 because the rest of a wait is counted in them. Without a log time, `_DURATION` finds the same.
 """
-_LOG_TIMES = (b"0-00-00t00:00", b"0-00-00 00:00")
+_LOG_TIMES = ("0-00-00t00:00", "0-00-00 00:00")
 KEPT_CHARS = 262_144
 """The longest result that is kept for the next detector. The core shows no longer ones."""
 GUESSES_KEPT = 256

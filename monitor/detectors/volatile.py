@@ -64,7 +64,7 @@ FIELDS_KEPT = 1_024
 """How many classified names of fields are cached."""
 _EXIT_TEXT = Form(
     re.compile(r"\bexit(ed)?\b.{0,12}\b(code|status)\b", re.IGNORECASE),
-    around=re.compile(rb"exit(?:ed)?\b.{0,12}\b(?:code|status)\b").search,
+    around=re.compile(r"exit(?:ed)?\b.{0,12}\b(?:code|status)\b").search,
 )
 _PLACE = re.compile(
     r"^[\[(]?(current |working |current working )?(directory|dir|cwd|python"
@@ -95,18 +95,18 @@ _TIMES = Form(
         re.MULTILINE,
     ),
     around=re.compile(
-        rb"0(?<![\w.].)(?=0?:00|0{0,3}[dhms](?: ago|(?:0{1,4}[dhms]){0,2}(?:\n|\Z))|0?[-/.]00?[-/.]0000"
-        rb"|0?[ /-][a-z]{3}[ /-]0000|000[-/.]00[-/.]00"
-        rb"|0{7}[t_-]0{6}|0{9}\.000|0{0,5}\.0{1,9}s)"
+        r"0(?<![\w.].)(?=0?:00|0{0,3}[dhms](?: ago|(?:0{1,4}[dhms]){0,2}(?:\n|\Z))|0?[-/.]00?[-/.]0000"
+        r"|0?[ /-][a-z]{3}[ /-]0000|000[-/.]00[-/.]00"
+        r"|0{7}[t_-]0{6}|0{9}\.000|0{0,5}\.0{1,9}s)"
     ).search,
 )
-_MONTH_WORD = re.compile(rb" (?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec) ")
+_MONTH_WORD = re.compile(r" (?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec) ")
 _DAYS = Form(
     re.compile(
         rf"[A-Z](?<![A-Za-z].)[a-z]{{2}}(?:,? (?=(?:\d\d? )?{_MONTH} )"
         r"| {1,2}\d\d?,? (?:20\d\d,? )?(?=\d\d?:\d\d:\d\d))"
     ),
-    around=lambda outline: b"0:00:00" in outline or _MONTH_WORD.search(outline),
+    around=lambda outline: "0:00:00" in outline or _MONTH_WORD.search(outline),
 )
 """The day of the week before a date; month and day before a time."""
 _DURATION = Form(
@@ -114,7 +114,7 @@ _DURATION = Form(
         r"[0-9](?<![\w.].)\d{0,9}(?P<exact>\.\d{1,9} ?|(?= ?[mun]s\b) ?)?"
         r"(?: ?(?:[mun]s|s|secs?|seconds?|m|min|minutes?)\b)"
     ),
-    around=re.compile(rb"0(?<![\w.].)(?=0{0,9}(?:\.0{1,9})? {0,2}(?:[mun]?s|secs?|seconds?|m|min|minutes?)\b)").search,
+    around=re.compile(r"0(?<![\w.].)(?=0{0,9}(?:\.0{1,9})? {0,2}(?:[mun]?s|secs?|seconds?|m|min|minutes?)\b)").search,
 )
 _INCIDENTAL = re.compile(
     r"(?<![A-Za-z])(?:in|after|took|elapsed|duration|time|finished|completed|done)[:=(]{0,2} {0,10}$", re.IGNORECASE
@@ -124,11 +124,11 @@ _LABEL_CHARS = 24
 """How far the word before a duration may reach."""
 _LABELS = (
     *(
-        (word, re.compile(word + rb"(?:s|ed)?(?: (?:no\.?|number|count))?[ :=#]{1,2}0"))
-        for word in (b"attempt", b"try", b"poll")
+        (word, re.compile(word + r"(?:s|ed)?(?: (?:no\.?|number|count))?[ :=#]{1,2}0"))
+        for word in ("attempt", "try", "poll")
     ),
-    *((word, re.compile(word + rb"s?[\"']?\s?[:=#]?\s?0")) for word in (b"pid", b"pgid")),
-    *((word, re.compile(word + rb" ?\[0")) for word in (b"in", b"out")),
+    *((word, re.compile(word + r"s?[\"']?\s?[:=#]?\s?0")) for word in ("pid", "pgid")),
+    *((word, re.compile(word + r" ?\[0")) for word in ("in", "out")),
 )
 """Each label, and the label with its number."""
 _LABELLED = Form(
@@ -149,18 +149,16 @@ _ID_OF = Form(
         + "|".join(rf"(?<=[{name[0]}{name[0].upper()}]{name[1:]}{gap}..)" for name in _OWNERS for gap in ("", "[ _-]"))
         + r")[\"']?\s?[:=#]?\s?[\"']?[\w.-]{0,64}"
     ),
-    around=re.compile(
-        f"id(?:{'|'.join(f'(?<={name}{gap}..)' for name in _OWNERS for gap in ('', '[ _-]'))})".encode()
-    ).search,
+    around=re.compile(f"id(?:{'|'.join(f'(?<={name}{gap}..)' for name in _OWNERS for gap in ('', '[ _-]'))})").search,
 )
 """`request id: 9f3c`, `sessionId=17`: an id of any form."""
 _HEX_AS_0 = bytes(ord("0") if chr(code) in "0abcdef" else ord(" ") for code in range(256))
 _HEX_RUN = b"0" * 12
 
 
-def _has_long_hex(outline: bytes) -> bool:
+def _has_long_hex(outline: str) -> bool:
     """Whether it has as many hexadecimal digits in a row as the last part of a UUID."""
-    return _HEX_RUN in outline.translate(_HEX_AS_0)
+    return _HEX_RUN in outline.encode("latin-1").translate(_HEX_AS_0)
 
 
 _IDS = Form(
@@ -183,12 +181,12 @@ _NAMED_IDS = Form(
         r"[_-](?=[A-Za-z_-]{0,40}\d)[0-9A-Za-z_-]{8,64}(?![0-9A-Za-z])"
     ),
     around=re.compile(
-        f"[_-](?=[0a-z_-]{{8}})(?=[a-z_-]{{0,40}}0)(?:{'|'.join(f'(?<={name}.)' for name in _NAMES)})".encode()
+        f"[_-](?=[0a-z_-]{{8}})(?=[a-z_-]{{0,40}}0)(?:{'|'.join(f'(?<={name}.)' for name in _NAMES)})"
     ).search,
 )
-_ADDRESS = Form(re.compile(r"0x(?<![0-9A-Za-z]..)[0-9a-fA-F]{4,16}\b"), (b"0x",))
+_ADDRESS = Form(re.compile(r"0x(?<![0-9A-Za-z]..)[0-9a-fA-F]{4,16}\b"), ("0x",))
 _TEMPORARY = Form(
-    re.compile(r"(?:tmp(?<=[/\\]tmp)[._]?[0-9A-Za-z_]{6,12}|pytest-(?<=[/\\]pytest-)\d{1,6})\b"), (b"tmp", b"pytest-0")
+    re.compile(r"(?:tmp(?<=[/\\]tmp)[._]?[0-9A-Za-z_]{6,12}|pytest-(?<=[/\\]pytest-)\d{1,6})\b"), ("tmp", "pytest-0")
 )
 _PLANNED = re.compile(
     r'"(?:start|begin|end|due|from|to|until|when|slot|deadline|departure|arrival|scheduled|available)(?:_?(?:at|time|date|on))?"\s?:\s?"[^"]{1,40}"',
@@ -254,7 +252,7 @@ def without_forms(text: str, *, lists: bool = False) -> str:
     question.
     """
     text = _TEMPORARY.replaced(_ID_OF.replaced(text))
-    if b"0" not in outline(text):
+    if "0" not in outline(text):
         return text
     text = _TIMES.replaced(_DAYS.replaced(text))
     text = _LABELLED.replaced(_DURATION.replaced(text, _without_incidental))
