@@ -97,7 +97,7 @@ _FAILED = re.compile(
 """`failed`, `errors`, `ValueError`, `panicked`, in the outline of a text. Each branch begins with
 its letter and looks behind it, so that other letters are skipped quickly.
 """
-_DURATION_FORM = r"\d(?<!\w.)\d*(?:\.\d+ ?(?:s|secs?|seconds|ms)| ?ms)\b"
+_DURATION_FORM = r"\d(?<!\w.)\d{0,99}(?:\.\d+ ?(?:s|secs?|seconds|ms)| ?ms)\b"
 _DURATION = Form(
     re.compile(_DURATION_FORM, re.IGNORECASE), around=re.compile(_DURATION_FORM.replace(r"\d", "0")).search
 )
