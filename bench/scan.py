@@ -72,8 +72,8 @@ def fill(folder: Path, files: int, bytes_a_file: float) -> float:
     for number in range(files):
         name, data = given[number % len(given)]
         times = max(1, round(bytes_a_file / len(data))) if name.endswith(".jsonl") else 1
-        place = folder / f"{number // 1000:03}" / f"{number:06}-{name}"
-        place.parent.mkdir(exist_ok=True)
+        place = folder / f"{number // 1000:03}" / f"{number:06}" / name  # the names say which session is whose
+        place.parent.mkdir(parents=True)
         place.write_bytes(data * times)
         written += len(data) * times
     return written / 1e6

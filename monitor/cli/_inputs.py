@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 import shutil
 import sys
@@ -15,13 +14,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.text import Text
 
 from monitor.cli import _view
 from monitor.cli._report import Report
-from monitor.cli._survey import Chosen, complain_of, size_of, strange, surveyed_files
+from monitor.cli._survey import Chosen, complain_of, size_of, strange, surveyed_files, why_missing
 from monitor.cli._tools import count
-from monitor.errors import ConfigError
+from monitor.errors import ConfigError, MissingExtra
 from monitor.outcome import RunFailed
 from monitor.transcripts import RecordedRun
 from monitor.transcripts.entries import ReadReport, collected
@@ -29,10 +28,12 @@ from monitor.transcripts.places import files, known_places, sources_of
 from monitor.transcripts.readers import READERS, reader_of
 from monitor.transcripts.scan import Amount, ScanResult
 from monitor.transcripts.source import Source
-from monitor.transcripts.survey import SurveyedFile, SurveyedRun, surveyed
+from monitor.transcripts.survey import SurveyedFile, SurveyedRun, surveyed, why_unread
 
 STDIN: Final = "-"
 STDIN_NAME: Final = "<stdin>"
+NAMED: Final = 3
+"""The most files of no known format that are named."""
 _AGO: Final = re.compile(r"(\d{1,5})([mhdw])")
 _FOR: Final = re.compile(r"(\d{1,5})([smhd])")
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -51,6 +52,11 @@ class Wanted:
         formats = sorted(reader.format for reader in READERS)
         if self.format is not None and self.format not in formats:
             raise ConfigError(f"--format takes one of {', '.join(formats)}, not {self.format!r}")
+
+    def __str__(self) -> str:
+        """The options that were given."""
+        given = (("--format", self.format), ("--project", self.project), ("--since", self.since))
+        return ", ".join(option for option, value in given if value is not None)
 
     def wants(self, run: SurveyedRun) -> bool:
         """Whether the scan looks at `run`."""
@@ -93,6 +99,8 @@ class Inputs:
     """Names for files whose paths say nothing, such as stdin."""
     missing: int = 0
     """The number of paths where nothing was found."""
+    older: int = 0
+    """The number of files that were last written before `--since`."""
 
     @property
     def bytes(self) -> int:
@@ -108,8 +116,7 @@ def inputs_of(given: Sequence[str] | None, complaints: Console, wanted: Wanted) 
         if not given:
             inputs.paths = [path for kind, path in known_places() if wanted.format in {None, kind}]
             if not inputs.paths:
-                inputs.missing = 1
-                _view.complain(complaints, f"agent-monitor: nothing is in the known places; {_places(wanted)}")
+                _view.complain(complaints, f"agent-monitor: {_places(wanted)}")
         for one in given or ():
             if one == STDIN or Path(one).is_fifo():
                 path = stack.enter_context(_copied(one))
@@ -124,18 +131,21 @@ def inputs_of(given: Sequence[str] | None, complaints: Console, wanted: Wanted) 
                 inputs.named.update(found)
             elif missing:
                 inputs.missing += 1
-                why = "there is no transcript in it" if Path(one).is_dir() else "No such file or directory"
-                _view.complain(complaints, f"agent-monitor: cannot read {one}: {why}")
+                _view.complain(complaints, f"agent-monitor: cannot read {one}: {why_missing(one)}")
         if wanted.since is not None:
-            inputs.paths = [path for path in inputs.paths if _changed(path) >= wanted.since]
+            recent = [path for path in inputs.paths if _changed(path) >= wanted.since]
+            inputs.older, inputs.paths = len(inputs.paths) - len(recent), recent
         yield inputs
 
 
 def _places(wanted: Wanted) -> str:
-    places = [place for reader in READERS if wanted.format in {None, reader.format} for place in reader.places]
-    shown = ", ".join(f"~/{place}" for place in places[:4])
-    more = f" and {len(places) - 4} more" if len(places) > 4 else ""  # noqa: PLR2004 - as many as a line holds
-    return f"looked for {shown}{more}; give a file or a folder" if places else "this format has none; give a file"
+    if wanted.format is not None:
+        places = [f"~/{place}" for reader in READERS if reader.format == wanted.format for place in reader.places]
+        looked = f"looked for {', '.join(places)}" if places else f"{wanted.format} has no place of its own"
+    else:
+        agents = sorted({reader.agent for reader in READERS if reader.places}, key=str.lower)
+        looked = f"looked below {Path.home()} in the places of {', '.join(agents)}"
+    return f"no transcript was found; {looked}. Give a file or a folder."
 
 
 def _changed(path: Path) -> float:
@@ -157,6 +167,13 @@ def _copied(name: str) -> Iterator[Path]:
                 with Path(name).open("rb") as pipe:
                     shutil.copyfileobj(pipe, copy)
         yield path
+
+
+def _named(files: Sequence[str]) -> str:
+    """The names of a few files, in brackets."""
+    if len(files) > NAMED:
+        return ""
+    return f" ({', '.join(_view.on_one_line(Path(name).name) for name in files)})"
 
 
 class Reading:
@@ -181,7 +198,9 @@ class Reading:
         self._inputs = inputs
         self._wanted = wanted
         self._by_judge = by_judge
-        self._strangers = 0
+        self._strangers: list[str] = []
+        self._unwanted = 0
+        """The number of runs that do not fit `--format`, `--project` or `--since`."""
         self._copied = self._repeated = 0
         self._silent: list[tuple[str, str]] = []
         self._silent_runs = 0
@@ -208,12 +227,14 @@ class Reading:
                 report.bad += 1
                 _view.complain(self._complaints, f"{name}: {strange(Source.of_path(path))}")
             else:
-                self._strangers += 1
+                self._strangers.append(name)
             return
         report.bad += complain_of(self._complaints, replace(found, file=name))
         self._copied += found.report.copied
         self._repeated += found.report.repeated
-        looked_at = [run for run in found.runs if not run.failed and self._wanted.wants(run)]
+        watched = [run for run in found.runs if not run.failed]
+        looked_at = [run for run in watched if self._wanted.wants(run)]
+        self._unwanted += len(watched) - len(looked_at)
         self._silent_runs += sum(run.silent for run in looked_at)
         if path in self._inputs.named and looked_at and all(run.silent for run in looked_at):
             self._silent += [(name, run.id) for run in looked_at]
@@ -221,21 +242,25 @@ class Reading:
             yield replace(run, file=name)
 
     def _asked(self, path: Path) -> list[SurveyedFile]:
-        """The transcripts of a file, where a judge is asked. A judge has to see each run whole."""
-        found: list[SurveyedFile] = []
-        for source in sources_of(path):
-            reader, report = reader_of(source), ReadReport()
-            runs: list[SurveyedRun] = []
-            if reader is not None:
-                for run, ended in collected(reader.read(source, report)):
-                    try:
-                        seen = surveyed(source.name, self._examine(run))
-                    except RunFailed as error:
-                        seen = replace(surveyed(source.name, ScanResult(run=run, total=Amount())), failed=str(error))
-                    runs.append(replace(seen, format=reader.format, ended=ended))
-            kind = reader.format if reader else None
-            found.append(SurveyedFile(file=source.name, format=kind, runs=tuple(runs), report=report))
-        return found
+        """The transcripts of a file, where a judge is asked."""
+        return [self._asked_about(source) for source in sources_of(path)]
+
+    def _asked_about(self, source: Source) -> SurveyedFile:
+        """A transcript. A judge has to see each run whole."""
+        report, runs = ReadReport(), list[SurveyedRun]()
+        try:
+            reader = reader_of(source)
+            for run, ended in collected(reader.read(source, report)) if reader is not None else ():
+                try:
+                    seen = surveyed(source.name, self._examine(run))
+                except RunFailed as error:
+                    seen = replace(surveyed(source.name, ScanResult(run=run, total=Amount())), failed=str(error))
+                runs.append(replace(seen, format=reader.format if reader is not None else "", ended=ended))
+        except (OSError, MissingExtra) as error:
+            return SurveyedFile(file=source.name, format=None, report=report, error=why_unread(error))
+        fault = source.fault if reader is None else ""
+        kind = reader.format if reader is not None else None
+        return SurveyedFile(file=source.name, format=kind, runs=tuple(runs), report=report, error=fault)
 
     def complain(self, report: Report, *, whole: bool) -> None:
         """Report runs in which there is nothing to look at. `whole`: all was read to its end."""
@@ -249,10 +274,23 @@ class Reading:
                 self._complaints, f"{name}: in {which} a model says and does nothing, so there is nothing to look at"
             )
         if whole and not report.bad and report.runs == self._silent_runs:
-            report.bad += 1
-            left = f"{count(self._strangers, 'file')} of no known format" if self._strangers else "nothing to look at"
-            found = f"in {count(report.runs, 'run')} no model says anything" if report.runs else "no run was found"
-            _view.complain(self._complaints, f"agent-monitor: {found}; {left}")
+            report.idle = True
+            if self._inputs.paths or self._inputs.older:
+                _view.complain(self._complaints, f"agent-monitor: {self._nothing(report)}")
+
+    def _nothing(self, report: Report) -> str:
+        """Why there is nothing to look at."""
+        left = [
+            f"{count(number, noun)} {why}"
+            for number, noun, why in (
+                (self._inputs.older, "file", "not written since then"),
+                (self._unwanted, "run", f"left out by {self._wanted}"),
+                (len(self._strangers), "file", f"of no known format{_named(self._strangers)}"),
+            )
+            if number
+        ]
+        found = f"in {count(report.runs, 'run')} no model says anything" if report.runs else "no run was found"
+        return f"{found}; {', '.join(left) or 'nothing to look at'}"
 
     def show(self, console: Console) -> None:
         """Print the counts of the runs, files and records that were left out."""
@@ -260,103 +298,22 @@ class Reading:
             count(number, noun, nouns)
             for number, noun, nouns in (
                 (self._silent_runs, "run without an answer", "runs without an answer"),
-                (self._strangers, "file of no known format", "files of no known format"),
                 (self._copied, "record copied from another session", "records copied from other sessions"),
                 (self._repeated, "record that stood twice", "records that stood twice"),
             )
             if number
         ]
+        if self._strangers:
+            left.append(f"{count(len(self._strangers), 'file')} of no known format{_named(self._strangers)}")
         if left:
-            console.print(f"Not looked at: {', '.join(left)}.", soft_wrap=True)
+            console.print(Text(f"Not looked at: {', '.join(left)}."), soft_wrap=not console.is_terminal)
 
     def as_json(self) -> dict[str, Any]:
         """The same counts, for programs."""
         return {
             "files": self.read,
-            "unknown_files": self._strangers,
+            "unknown_files": len(self._strangers),
             "silent_runs": self._silent_runs,
             "copied_records": self._copied,
             "repeated_records": self._repeated,
         }
-
-
-# ------------------------------------------------------------------ rows
-
-
-_COLUMNS: Final = (
-    *("file", "format", "project", "run", "parent", "first_at", "last_at", "state", "turns", "calls", "errors"),
-    *("tokens", "usd", "loop", "found_by", "count", "repeated", "result", "saved_turns", "saved_calls"),
-    *("saved_tokens", "saved_usd"),
-)
-_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
-"""A spreadsheet takes a cell that begins with one of these for a formula."""
-
-
-@contextmanager
-def rows_to(file: str | None) -> Iterator[Callable[[SurveyedRun], None]]:
-    """Writes a row for each run. `file`: `-` is stdout, `None` nowhere."""
-    if file is None:
-        yield lambda _: None
-        return
-    with ExitStack() as stack:
-        out = sys.stdout if file == STDIN else stack.enter_context(_created(Path(file)))
-        writer = csv.writer(out)
-        writer.writerow(_COLUMNS)
-        yield lambda run: writer.writerow(map(_cell, _row(run)))
-
-
-def _created(path: Path) -> Any:
-    try:
-        return path.open("w", newline="", encoding="utf-8", errors="backslashreplace")
-    except OSError as error:
-        raise ConfigError(f"cannot write {path}: {error.strerror}") from None
-
-
-def _cell(value: object) -> object:
-    if isinstance(value, str):
-        shown = _view.on_one_line(value)
-        return f"'{shown}" if shown.startswith(_FORMULA) else shown
-    return value
-
-
-def _row(run: SurveyedRun) -> tuple[object, ...]:
-    found = run.detection
-    times = [None if at is None else datetime.fromtimestamp(at, UTC).isoformat() for at in (run.first_at, run.last_at)]
-    return (
-        *(run.file, run.format, run.began.project, run.id, run.began.parent, *times, run.ended.state),
-        *(run.total.turns, run.total.tool_calls, run.errors),
-        *(run.usage.total_tokens if run.usage else None, run.cost_usd, run.loops),
-        f"{found.detector}/{found.kind}" if found else None,
-        found.count if found else None,
-        found.evidence.excerpt if found else None,
-        run.result if found else None,
-        *(run.saved.turns, run.saved.tool_calls, run.saved_tokens, run.saved_usd),
-    )
-
-
-# ------------------------------------------------------------------ progress
-
-
-@contextmanager
-def progress(console: Console, total: int, *, quiet: bool) -> Iterator[Callable[[int, int, int, str], None]]:
-    """A bar on a terminal, and nothing elsewhere. `total`: the bytes to read. `quiet`: no bar,
-    because results are written to the terminal.
-    """
-    if quiet or not console.is_terminal:
-        yield lambda *_: None
-        return
-    columns = (
-        BarColumn(pulse_style="cyan"),
-        TextColumn("{task.fields[runs]:,} runs, {task.fields[loops]:,} with a loop"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[file]}", style="dim"),
-    )
-    # Results that are printed meanwhile belong to stdout, and must not be drawn above the bar on
-    # stderr.
-    with Progress(*columns, console=console, transient=True, redirect_stdout=False) as bar:
-        task = bar.add_task("", total=total or None, runs=0, loops=0, file="")
-        yield lambda done, runs, loops, file: bar.update(
-            task, completed=done, runs=runs, loops=loops, file=_view.on_one_line(file)
-        )

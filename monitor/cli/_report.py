@@ -59,8 +59,15 @@ class Report:
     """Labelled loops by kind."""
     found: Counter[str] = field(default_factory=Counter[str])
     """Labelled loops that were found, by kind."""
+    idle: bool = False
+    """There was nothing to look at, so this is no all-clear."""
     others: int = 0
     others_flagged: list[str] = field(default_factory=list[str])
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether not all was looked at that was asked for."""
+        return bool(self.bad) or self.idle
 
     @property
     def loops(self) -> int:

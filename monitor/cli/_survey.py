@@ -122,6 +122,11 @@ def complain_of_report(console: Console, name: str, report: ReadReport) -> int:
     return report.bad
 
 
+def why_missing(path: str) -> str:
+    """Why no transcript was found at `path`."""
+    return "there is no transcript in it" if Path(path).is_dir() else "No such file or directory"
+
+
 def strange(source: Source) -> str:
     """The kind of a file that no reader knows, for the message that refuses it."""
     if not source.head.strip():

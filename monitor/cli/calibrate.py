@@ -16,9 +16,10 @@ from rich.text import Text
 
 from monitor._util.hashing import identity
 from monitor.cli import _table, _view
-from monitor.cli._inputs import Reading, Wanted, inputs_of, progress, since_when
+from monitor.cli._inputs import Reading, Wanted, inputs_of, since_when
 from monitor.cli._levels import FACTORS, SCALED, Levels, as_toml, levels_of, names_of
 from monitor.cli._out import check_out, write_out
+from monitor.cli._progress import progress
 from monitor.cli._report import LABELLED_LOOP, NOT_COUNTED, Report
 from monitor.cli._settings import ConfigOption, DetectorsOption, PolicyOption, SetOption, settings_of
 from monitor.cli._survey import Chosen
@@ -135,7 +136,7 @@ def calibrate(
             reading.complain(report, whole=limit is None or report.runs < limit)
         if len(runs.good) < least:
             raise ConfigError(
-                f"{count(len(runs.good), 'good run')} cannot promise that at most {share:.3%} are stopped:"
+                f"{count(len(runs.good), 'good run')} cannot promise that at most {percent(share)} are stopped:"
                 f" {least:,} are needed"
             )
         found = _Found.of(runs, levels, names_of(base), share)
@@ -146,7 +147,12 @@ def calibrate(
         if out is not None:
             write_out(out, [found.as_toml().encode()], "--out")
             console.print(Text(f"written to {out}"), soft_wrap=True) if not as_json else None
-        raise typer.Exit(BAD_INPUT if report.bad else 0)
+        raise typer.Exit(BAD_INPUT if report.incomplete else 0)
+
+
+def percent(share: float) -> str:
+    """`0.05` as `5%`, `0.0125` as `1.25%`."""
+    return f"{100 * share:.6g}%"
 
 
 def _share(text: str) -> float:
@@ -197,7 +203,8 @@ class _Found:
         """For people."""
         console.print(
             Text(
-                f"{count(self.good, 'good run')}: at most {self.share:.3%} of runs like them are stopped", style="bold"
+                f"{count(self.good, 'good run')}: at most {percent(self.share)} of runs like them are stopped",
+                style="bold",
             ),
             soft_wrap=True,
         )
@@ -240,7 +247,7 @@ class _Found:
     def as_toml(self) -> str:
         """The settings, with the promise above them."""
         head = (
-            f"# From {self.good} good runs: at most {self.share:.3%} of runs like them are stopped.\n"
+            f"# From {self.good} good runs: at most {percent(self.share)} of runs like them are stopped.\n"
             "# It holds while tasks, models and tools stay of the same kind.\n"
         )
         return head + as_toml(self.settings)

@@ -14,13 +14,14 @@ from rich.console import Console
 
 from monitor.cli import _table, _view
 from monitor.cli._judge import CacheOption, ConfirmOption, OfflineJudge, offline_judge
-from monitor.cli._survey import complain_of_report, strange
+from monitor.cli._survey import complain_of_report, strange, why_missing
 from monitor.cli._tools import count
-from monitor.errors import AdapterError
+from monitor.errors import AdapterError, MissingExtra
 from monitor.transcripts import ReadReport, RecordedRun, runs
 from monitor.transcripts.judged import is_stuck, question_on
 from monitor.transcripts.places import files as files_of
 from monitor.transcripts.places import sources_of
+from monitor.transcripts.survey import why_unread
 from monitor.verdicts import Judgement
 
 NO_VERDICT, BAD_INPUT = 1, 2
@@ -140,14 +141,14 @@ def _runs(files: Sequence[str], found: Evaluation, complaints: Console) -> Itera
         except AdapterError:
             found.bad += 1
             _view.complain(complaints, f"{source.name}: {strange(source)}")
-        except OSError as error:
+        except (OSError, MissingExtra) as error:
             found.bad += 1
-            _view.complain(complaints, f"agent-monitor: cannot read {source.name}: {error.strerror or error}")
+            _view.complain(complaints, f"agent-monitor: cannot read {source.name}: {why_unread(error)}")
         else:
             found.bad += complain_of_report(complaints, source.name, report)
     found.bad += len(missing)
     for file in missing:
-        _view.complain(complaints, f"agent-monitor: cannot read {file}: No such file or directory")
+        _view.complain(complaints, f"agent-monitor: cannot read {file}: {why_missing(file)}")
 
 
 def _examine(run: RecordedRun, asker: OfflineJudge, found: Evaluation) -> None:

@@ -11,8 +11,9 @@ from typing import Annotated
 import typer
 
 from monitor.cli import INTERRUPTED, _view
-from monitor.cli._inputs import Reading, Wanted, inputs_of, progress, since_when
+from monitor.cli._inputs import Reading, Wanted, inputs_of, since_when
 from monitor.cli._out import check_out, write_out
+from monitor.cli._progress import progress
 from monitor.cli._report import Report
 from monitor.cli._settings import ConfigOption, DetectorsOption, PolicyOption, SetOption, settings_of
 from monitor.cli._survey import Chosen
@@ -98,4 +99,4 @@ def report(
         if interrupted:
             _view.complain(complaints, f"interrupted: {reading.read} of {count(len(inputs.paths), 'file')} were read")
             raise typer.Exit(INTERRUPTED)
-        raise typer.Exit(BAD_INPUT if found.bad else 0)
+        raise typer.Exit(BAD_INPUT if found.incomplete else 0)

@@ -15,9 +15,11 @@ from rich.console import Console
 
 from monitor.cli import INTERRUPTED, _view
 from monitor.cli._explain import explain as explain_run
-from monitor.cli._inputs import STDIN, Inputs, Reading, Wanted, inputs_of, progress, rows_to, since_when
+from monitor.cli._inputs import STDIN, Inputs, Reading, Wanted, inputs_of, since_when
 from monitor.cli._judge import CacheOption, ConfirmOption, JudgeOption, OfflineJudge, offline_judge
+from monitor.cli._progress import progress
 from monitor.cli._report import Report, run_as_json, show, summary_as_json
+from monitor.cli._rows import rows_to
 from monitor.cli._settings import ConfigOption, DetectorsOption, PolicyOption, SetOption, settings_of
 from monitor.cli._survey import Chosen
 from monitor.cli._tools import count
@@ -152,7 +154,7 @@ def scan(
         if interrupted:
             _view.complain(complaints, f"interrupted: {reading.read} of {count(len(inputs.paths), 'file')} were read")
             raise typer.Exit(INTERRUPTED)
-        raise typer.Exit(BAD_INPUT if report.bad else LOOPS_FOUND if report.loops else 0)
+        raise typer.Exit(BAD_INPUT if report.incomplete else LOOPS_FOUND if report.loops else 0)
 
 
 @dataclass(slots=True)

@@ -18,6 +18,7 @@ import re
 from typing import Any
 
 from monitor.chunks import ToolResult
+from monitor.detectors.forms import Form
 
 ERROR_CHARS = 200
 """An error announces itself within this beginning of the answer. goose compares the first 100
@@ -26,12 +27,19 @@ characters; shells put a path before the message.
 RECORD_CHARS = 1_000
 """If the record of an execution is longer, the command has printed something. A longer answer has
 found something."""
-_ERROR = re.compile(
-    r"^\W*(\w*error|\w*exception|fatal|traceback|failed|failure)\b"
-    r"|\b(not found|no such|does(n't| not) exist|cannot|can't|could not|permission denied|unknown|undefined|syntax"
-    r" error)\b"
-    r"|\b(invalid|is not (a )?valid|not provided|is required|timed out|refused)\b",
-    re.IGNORECASE,
+_ERROR = Form(
+    re.compile(
+        r"^\W*(\w*error|\w*exception|fatal|traceback|failed|failure)\b"
+        r"|\b(not found|no such|does(n't| not) exist|cannot|can't|could not|permission denied|unknown|undefined|syntax"
+        r" error)\b"
+        r"|\b(invalid|is not (a )?valid|not provided|is required|timed out|refused)\b",
+        re.IGNORECASE,
+    ),
+    (
+        *("error", "exception", "fatal", "traceback", "failed", "failure", "not found", "no such", " exist"),
+        *("cannot", "can't", "could not", "denied", "unknown", "undefined", "valid", "not provided"),
+        *("is required", "timed out", "refused"),
+    ),
 )
 _NO_MESSAGE = re.compile(
     r"\W*((no output|(command |process )?(exited|finished|failed)( with)?( exit)? (code|status):? *-?\d+"
@@ -61,7 +69,7 @@ _SUCCESS = frozenset(
 def is_error(result: ToolResult) -> bool:
     """Whether the result is marked as an error, or begins like one."""
     head = result.text[:ERROR_CHARS]
-    return not _says_nothing(result.text, head) and (result.is_error or _ERROR.search(head) is not None)
+    return (result.is_error or _ERROR.is_in(head)) and not _says_nothing(result.text, head)
 
 
 def found_nothing(text: str, asked: frozenset[str] = frozenset()) -> bool:

@@ -192,15 +192,15 @@ class CallDetector:
         return NOTHING
 
     def _take_call(self, chunk: ToolCall) -> Sequence[Detection]:
-        action = action_of(chunk.arguments)
+        action, text, xxhash = told_of(chunk)
         policy = self._policy_of(chunk.name, action)
-        if policy.loop_key is not None:
-            key = policy.key_of(chunk.arguments)
-        else:
-            key = _canonical(chunk.arguments if chunk.loop_key is None else chunk.loop_key)
-        exempt = policy.exempt or key is None
-        text = f"{chunk.name}({_canonical(chunk.arguments) if key is None or exempt else key})"
-        xxhash = identity(text)
+        exempt = policy.exempt
+        if policy.loop_key is not None or chunk.loop_key is not None:
+            key = policy.key_of(chunk.arguments) if policy.loop_key is not None else canonical_json(chunk.loop_key)
+            exempt = exempt or key is None
+            if not exempt:
+                text = f"{chunk.name}({key})"
+                xxhash = identity(text)
         if chunk.id and self._seen.get(chunk.id) == xxhash:
             return NOTHING
         if self._before_turn is None:
@@ -292,25 +292,40 @@ def plain(state: Any) -> dict[str, Any]:
     }
 
 
-_Flat: TypeAlias = tuple[tuple[tuple[object, object], ...], list[type], str]
+class Told(NamedTuple):
+    """A call, read once for all detectors."""
+
+    action: str
+    """As `action_of` has it."""
+    text: str
+    """Its name and its canonical arguments."""
+    xxhash: str
+
+
 _FLAT = frozenset({str, int, float, bool, type(None)})
-_latest: _Flat = ((), [], "{}")
-"""The items of the latest arguments, the types of their values, and their canonical form.
-"""
+_Flat: TypeAlias = tuple[str, tuple[tuple[object, object], ...], list[type]]
+_latest: tuple[_Flat, Told] = ("", (), []), Told("", "({})", identity("({})"))
+"""The latest call with flat arguments: its name, their items, and the types of their values."""
 
 
-def _canonical(arguments: object) -> str:
-    """`canonical_json`, with a cache of one. Every detector asks for the same arguments in turn, so
-    the latest flat ones are kept.
+def told_of(call: ToolCall) -> Told:
+    """`call`, read. Every detector asks for the same call in turn, so the latest one is kept, if
+    its arguments are flat: then they can be compared by value.
     """
     global _latest  # noqa: PLW0603 - one tuple, put in its place whole
+    arguments = call.arguments
     if type(arguments) is not dict:
-        return canonical_json(arguments)
-    items, types = tuple(arguments.items()), [*map(type, arguments.values())]
-    known_items, known_types, known = _latest
-    if types == known_types and items == known_items:
-        return known
-    form = canonical_json(arguments)
-    if _FLAT.issuperset(types) and {str}.issuperset(map(type, arguments)):
-        _latest = items, types, form
-    return form
+        return _told(call)
+    flat = call.name, tuple(arguments.items()), [*map(type, arguments.values())]
+    known, told = _latest
+    if flat == known:
+        return told
+    told = _told(call)
+    if _FLAT.issuperset(flat[2]) and {str}.issuperset(map(type, arguments)):
+        _latest = flat, told
+    return told
+
+
+def _told(call: ToolCall) -> Told:
+    text = f"{call.name}({canonical_json(call.arguments)})"
+    return Told(action_of(call.arguments), text, identity(text))

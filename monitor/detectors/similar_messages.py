@@ -35,9 +35,10 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from monitor._util.hashing import canonical_json, chained, identity
+from monitor._util.hashing import chained, identity
 from monitor.chunks import Chunk, StreamRetried, TextDelta, ToolCall, ToolResult, TurnFinished
 from monitor.detectors.base import NOTHING, TextFeed
+from monitor.detectors.calls import told_of
 from monitor.detectors.text.markdown import words_percent
 from monitor.errors import ConfigError
 from monitor.verdicts import Channel, Detection, Evidence, Level
@@ -192,7 +193,7 @@ class SimilarMessages:
             case TextDelta():
                 return self.feed(chunk.text)
             case ToolCall():
-                if _remember(self._deeds, chunk.id, f"{chunk.name}({canonical_json(chunk.arguments)})"):
+                if _remember(self._deeds, chunk.id, told_of(chunk).text):
                     self._expect(chunk.id, answered=False)
             case ToolResult() if (self._deeds or self._done) and not self._answered.get(chunk.id):
                 self._expect(chunk.id, answered=True)

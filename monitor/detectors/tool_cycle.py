@@ -264,6 +264,9 @@ class ToolCallCycle(CallDetector):
         items = self._items
         found = [_periodic_tail(items, period)]
         for at in range(2, min(len(items), period * self._rounds + 1)):
+            before = -1 - period if at > period + 1 else -2 - period  # the call one period before the newest
+            if len(items) < -before or items[before].key != items[-1].key:
+                continue
             left_out, tail = items[-at], _periodic_tail(items[:-at] + items[1 - at :], period)
             if len(tail) >= period * self._rounds and self._is_foreign(left_out, items, tail):
                 found.append(tail)

@@ -25,11 +25,12 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from monitor._util.hashing import canonical_json, identity
 from monitor.chunks import ToolResult
+from monitor.detectors.forms import Form, outline
 from monitor.detectors.volatile import READ_CHARS, at_ends, without_fields, without_forms, without_what_changes
 from monitor.errors import ConfigError
 
@@ -73,27 +74,45 @@ ACTION_CHARS = 64
 """A longer `action` is a text and not the name of an action."""
 COMMAND_CHARS = 1_000
 """A longer command is a program, and does more than wait."""
-_SLEEPS = re.compile(r"\bsleep[\s(]+\d", re.IGNORECASE)
+_SLEEPS = Form(re.compile(r"\bsleep[\s(]+\d", re.IGNORECASE), ("sleep",))
 """A command that waits by itself: `sleep 30 && kubectl get pods` or `time.sleep(30)`."""
-_CHANGES_BY_ITSELF = re.compile(
-    r"\b\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d)?(\.\d+)?Z?)?|\b\d\d:\d\d:\d\d\b"  # dates and times
-    r"|\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b0x[0-9a-f]+\b"  # ids and addresses
-    r"|\b\d+(\.\d+)? ?(ms|s|sec|seconds)\b|\b(attempt|pid|retry)[ =:#]*\d+",  # durations and counters
-    re.IGNORECASE,
+_CHANGES_BY_ITSELF = Form(
+    re.compile(
+        r"\b\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d)?(\.\d+)?Z?)?|\b\d\d:\d\d:\d\d\b"  # dates and times
+        r"|\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b0x[0-9a-f]+\b"  # ids and addresses
+        r"|\b\d+(\.\d+)? ?(ms|s|sec|seconds)\b|\b(attempt|pid|retry)[ =:#]*\d+",  # durations and counters
+        re.IGNORECASE,
+    ),
+    (
+        *("0000-00-00", "00:00:00", "0x", "0s", "0 s", "0ms", "0 ms", "attempt", "pid", "retry"),
+        "-",  # of a UUID
+    ),
 )
 """The parts of an error that change by themselves; OpenClaw removes the same ones."""
+_FAILED_WORDS = ("fail", "error", "exception", "panic", "traceback")
 _FAILED = re.compile(
-    r"\b(fail(s|ed|ing|ure|ures)?|errors?|\w+(Error|Exception)|panic(ked)?|traceback)\b", re.IGNORECASE
+    r"(?:f(?<!\w.)ail(?:s|ed|ing|ures?)?|e(?:rror(?:(?<!\w.{5})s)?|xception(?<=\w.{9}))|p(?<!\w.)anic(?:ked)?"
+    r"|t(?<!\w.)raceback)\b"
 )
-_TIMING = re.compile(
+"""`failed`, `errors`, `ValueError`, `panicked`, in the outline of a text. Each branch begins with
+its letter and looks behind it, so that other letters are skipped quickly.
+"""
+_DURATION_FORM = r"\d(?<!\w.)\d{0,99}(?:\.\d+ ?(?:s|secs?|seconds|ms)| ?ms)\b"
+_DURATION = Form(
+    re.compile(_DURATION_FORM, re.IGNORECASE), around=re.compile(_DURATION_FORM.replace(r"\d", "0")).search
+)
+TIMING = re.compile(
     # what a log writes before its lines
     r"^\W{0,2}\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d([.,]\d+)?)?(Z|[+-]\d\d:?\d\d)?(?= *\S)"
-    r"|\b\d+\.\d+ ?(s|sec|secs|seconds|ms)\b|\b\d+ ?ms\b",
+    rf"|{_DURATION_FORM}",
     re.IGNORECASE | re.MULTILINE,
 )
 """The durations and log times in a result that says that something failed. Whole seconds stay,
-because the rest of a wait is counted in them.
+because the rest of a wait is counted in them. Without a log time, `_DURATION` finds the same.
 """
+_LOG_TIMES = ("0-00-00t00:00", "0-00-00 00:00")
+KEPT_CHARS = 262_144
+"""The longest result that is kept for the next detector. The core shows no longer ones."""
 GUESSES_KEPT = 256
 """How many guesses are cached; a model may invent any number of names."""
 
@@ -172,17 +191,13 @@ class ToolPolicy:
 
     def outcome_of(self, result: ToolResult) -> str:
         """The identity of the result, without volatile parts."""
-        return _outcome(self, result)
+        return _reading(self, result).outcome
 
     def answer_of(self, result: ToolResult) -> str:
         """The identity for a comparison with answers to other calls. Each may have asked for an id
         or a time, so these are compared.
         """
-        text, failed = _read(self, result)
-        if result.is_error:
-            return error_identity(text)
-        text = without_fields(self.said(result), executions_only=True)
-        return identity(f"answer:{at_ends(text, _without_timing) if failed else text}")
+        return _reading(self, result).answer
 
     def said(self, result: ToolResult) -> str:
         """The text without the policy's volatile fields, and without the id of its own call."""
@@ -190,48 +205,72 @@ class ToolPolicy:
         return text.replace(result.id, "") if len(result.id) >= ID_CHARS else text
 
 
-_latest: tuple[ToolPolicy | None, ToolResult | None, tuple[str, bool], str] = None, None, ("", False), ""
-"""The latest result: its text without its fields, whether it says that something failed, and its
-outcome (empty until needed). Each detector of a run reads the same result in turn.
-"""
+class _Reading:
+    """A result as one policy reads it."""
+
+    def __init__(self, policy: ToolPolicy, result: ToolResult) -> None:
+        self.policy, self.result = policy, result
+        self._said = policy.said(result)
+        self._text = without_fields(self._said)
+        self._answers: dict[str, str] = {}
+
+    @cached_property
+    def _failed(self) -> bool:
+        """Whether it says that something failed."""
+        return says_failed(self._text[:READ_CHARS])
+
+    @cached_property
+    def outcome(self) -> str:
+        """The identity for a comparison with answers to the same call."""
+        if self.result.is_error:
+            return error_identity(self._text)
+        return self._identity(without_what_changes(self._text))
+
+    @cached_property
+    def answer(self) -> str:
+        """The identity for a comparison with answers to other calls."""
+        if self.result.is_error:
+            return self.outcome
+        is_record = self._said[:1] in ("{", "[")
+        return self._identity(without_fields(self._said, executions_only=True) if is_record else self._text)
+
+    def _identity(self, text: str) -> str:
+        if text not in self._answers:
+            self._answers[text] = identity(f"answer:{at_ends(text, without_timing) if self._failed else text}")
+        return self._answers[text]
 
 
-def _read(policy: ToolPolicy, result: ToolResult) -> tuple[str, bool]:
-    global _latest  # noqa: PLW0603 - one tuple, put in its place whole
-    known_policy, known_result, known, _ = _latest
-    if known_result is result and known_policy is policy:
+_latest: _Reading | None = None
+"""Of the latest result. Each detector of a run reads the same result in turn."""
+
+
+def _reading(policy: ToolPolicy, result: ToolResult) -> _Reading:
+    global _latest  # noqa: PLW0603 - one object, put in its place whole
+    known = _latest
+    if known is not None and known.result is result and known.policy is policy:
         return known
-    text = without_fields(policy.said(result))
-    read = text, _FAILED.search(text, 0, READ_CHARS) is not None
-    if len(result.text) <= READ_CHARS:
-        _latest = policy, result, read, ""
-    return read
+    reading = _Reading(policy, result)
+    if len(result.text) <= KEPT_CHARS:
+        _latest = reading
+    return reading
 
 
-def _outcome(policy: ToolPolicy, result: ToolResult) -> str:
-    global _latest  # noqa: PLW0603 - as above
-    known_policy, known_result, read, known = _latest
-    if known and known_result is result and known_policy is policy:
-        return known
-    text, failed = read = _read(policy, result)
-    if result.is_error:
-        outcome = error_identity(text)
-    else:
-        text = without_what_changes(text)
-        outcome = identity(f"answer:{at_ends(text, _without_timing) if failed else text}")
-    if len(result.text) <= READ_CHARS:
-        _latest = policy, result, read, outcome
-    return outcome
+def says_failed(text: str) -> bool:
+    """Whether a word in it says that something failed."""
+    seen = outline(text)
+    return any(word in seen for word in _FAILED_WORDS) and _FAILED.search(seen) is not None
 
 
-def _without_timing(text: str) -> str:
-    return _TIMING.sub("", text)
+def without_timing(text: str) -> str:
+    """`text` without durations and log times."""
+    seen = outline(text)
+    return TIMING.sub("", text) if any(sign in seen for sign in _LOG_TIMES) else _DURATION.replaced(text)
 
 
 def error_identity(text: str) -> str:
     """The text of an error, without parts that change by themselves."""
     return identity(
-        f"error:{at_ends(without_fields(text), lambda part: _CHANGES_BY_ITSELF.sub('', without_forms(part)))}"
+        f"error:{at_ends(without_fields(text), lambda part: _CHANGES_BY_ITSELF.replaced(without_forms(part)))}"
     )
 
 
@@ -305,7 +344,9 @@ def action_of(arguments: object) -> str:
 def _sleeps(value: object) -> bool:
     if isinstance(value, list):
         return any(isinstance(item, str) and _sleeps(item) for item in value)
-    return isinstance(value, str) and len(value) <= COMMAND_CHARS and _SLEEPS.search(value) is not None
+    if not isinstance(value, str) or len(value) > COMMAND_CHARS:
+        return False
+    return _SLEEPS.is_in(value)
 
 
 def is_veto(result: ToolResult) -> bool:

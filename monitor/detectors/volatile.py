@@ -27,6 +27,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+from monitor.detectors.forms import Form, outline
+
 READ_CHARS = 32_768
 """How much of a longer text is examined, half of it from each end. The middle is compared
 unchanged.
@@ -60,7 +62,10 @@ _EXIT_FIELD = re.compile(_EXIT, re.IGNORECASE)
 _FIELD = re.compile(r'"(\w{2,32})\\{0,3}"\s{0,3}:')
 FIELDS_KEPT = 1_024
 """How many classified names of fields are cached."""
-_EXIT_TEXT = re.compile(r"\bexit(ed)?\b.{0,12}\b(code|status)\b", re.IGNORECASE)
+_EXIT_TEXT = Form(
+    re.compile(r"\bexit(ed)?\b.{0,12}\b(code|status)\b", re.IGNORECASE),
+    around=re.compile(r"exit(?:ed)?\b.{0,12}\b(?:code|status)\b").search,
+)
 _PLACE = re.compile(
     r"^[\[(]?(current |working |current working )?(directory|dir|cwd|python"
     r" interpreter|host(name)?|user(name)?|shell): .*$",
@@ -77,23 +82,39 @@ _CLOCK = (
     r" 20\d\d\b)?"
 )
 """The part of a time of day after the hours and the first colon."""
-_TIMES = re.compile(
-    r"[0-9](?<![\w.].)(?:"
-    rf"(?:\d{{3}}[-/.]\d\d[-/.]\d\d[T ,_]{{1,2}}|\d?[-/.]\d\d?[-/.]\d{{4}}[T ,]{{1,2}}|\d?[ /-]{_MONTH}[ /-]\d{{4}}[:"
-    rf" ])\d\d?:{_CLOCK}"
-    rf"|\d?:{_CLOCK}|\d{{7}}[T_-]\d{{6}}Z?\b|\d{{9}}\.\d{{3,9}}\b|\d{{0,3}}[smhd] ago\b"
-    r"|(?<=\t.)\d{0,5}\.\d{1,9}s$"  # how long a package of tests took (`go test`)
-    # the last column of a table: how old something is (`kubectl get pods`)
-    r"|(?<=  .)\d{0,3}[dhms](?:\d{1,4}[dhms]){0,2}$"
-    r")",
-    re.MULTILINE,
+_TIMES = Form(
+    re.compile(
+        r"[0-9](?<![\w.].)(?:"
+        r"(?:\d{3}[-/.]\d\d[-/.]\d\d[T ,_]{1,2}|\d?[-/.]\d\d?[-/.]\d{4}[T ,]{1,2}"
+        rf"|\d?[ /-]{_MONTH}[ /-]\d{{4}}[: ])\d\d?:{_CLOCK}"
+        rf"|\d?:{_CLOCK}|\d{{7}}[T_-]\d{{6}}Z?\b|\d{{9}}\.\d{{3,9}}\b|\d{{0,3}}[smhd] ago\b"
+        r"|(?<=\t.)\d{0,5}\.\d{1,9}s$"  # how long a package of tests took (`go test`)
+        # the last column of a table: how old something is (`kubectl get pods`)
+        r"|(?<=  .)\d{0,3}[dhms](?:\d{1,4}[dhms]){0,2}$"
+        r")",
+        re.MULTILINE,
+    ),
+    around=re.compile(
+        r"0(?<![\w.].)(?=0?:00|0{0,3}[dhms](?: ago|(?:0{1,4}[dhms]){0,2}(?:\n|\Z))|0?[-/.]00?[-/.]0000"
+        r"|0?[ /-][a-z]{3}[ /-]0000|000[-/.]00[-/.]00"
+        r"|0{7}[t_-]0{6}|0{9}\.000|0{0,5}\.0{1,9}s)"
+    ).search,
 )
-_DAYS = re.compile(
-    rf"[A-Z](?<![A-Za-z].)[a-z]{{2}}(?:,? (?=(?:\d\d? )?{_MONTH} )| {{1,2}}\d\d?,? (?:20\d\d,? )?(?=\d\d?:\d\d:\d\d))"
+_MONTH_WORD = re.compile(r" (?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec) ")
+_DAYS = Form(
+    re.compile(
+        rf"[A-Z](?<![A-Za-z].)[a-z]{{2}}(?:,? (?=(?:\d\d? )?{_MONTH} )"
+        r"| {1,2}\d\d?,? (?:20\d\d,? )?(?=\d\d?:\d\d:\d\d))"
+    ),
+    around=lambda outline: "0:00:00" in outline or _MONTH_WORD.search(outline),
 )
 """The day of the week before a date; month and day before a time."""
-_DURATION = re.compile(
-    r"[0-9](?<![\w.].)\d{0,9}(?P<exact>\.\d{1,9} ?|(?= ?[mun]s\b) ?)?(?: ?(?:[mun]s|s|secs?|seconds?|m|min|minutes?)\b)"
+_DURATION = Form(
+    re.compile(
+        r"[0-9](?<![\w.].)\d{0,9}(?P<exact>\.\d{1,9} ?|(?= ?[mun]s\b) ?)?"
+        r"(?: ?(?:[mun]s|s|secs?|seconds?|m|min|minutes?)\b)"
+    ),
+    around=re.compile(r"0(?<![\w.].)(?=0{0,9}(?:\.0{1,9})? {0,2}(?:[mun]?s|secs?|seconds?|m|min|minutes?)\b)").search,
 )
 _INCIDENTAL = re.compile(
     r"(?<![A-Za-z])(?:in|after|took|elapsed|duration|time|finished|completed|done)[:=(]{0,2} {0,10}$", re.IGNORECASE
@@ -101,59 +122,77 @@ _INCIDENTAL = re.compile(
 _TOOK = re.compile(r"(?<![A-Za-z])(?:took|elapsed|duration)[:=(]{0,2} {0,10}$", re.IGNORECASE)
 _LABEL_CHARS = 24
 """How far the word before a duration may reach."""
-_LABELLED = re.compile(
-    r"(?<![A-Za-z])(?:"
-    r"(?:pp?id|pgid|pids)\b[\"']?\s?[:=#]?\s?\d+"
-    r"|(?:attempt|retry|try|poll)(?:s|ed)?(?: (?:no\.?|number|count))?[ :=#]{1,2}\d+"
-    r"|(?:in|out) ?\[\d+\]"  # cells of a notebook
-    r")",
-    re.IGNORECASE,
-)
 _LABELS = (
-    "pid",
-    "pgid",
-    "attempt",
-    "retry",
-    "retries",
-    "try ",
-    "try#",
-    "tries ",
-    "poll",
-    "in [",
-    "in[",
-    "out[",
-    "out [",
+    *(
+        (word, re.compile(word + r"(?:s|ed)?(?: (?:no\.?|number|count))?[ :=#]{1,2}0"))
+        for word in ("attempt", "try", "poll")
+    ),
+    *((word, re.compile(word + r"s?[\"']?\s?[:=#]?\s?0")) for word in ("pid", "pgid")),
+    *((word, re.compile(word + r" ?\[0")) for word in ("in", "out")),
 )
-"""A text without any of these words has no labelled number."""
-_ID_OF = re.compile(
-    r"[iI][dD](?:"
-    + "|".join(
-        rf"(?<=[{name[0]}{name[0].upper()}]{name[1:]}{gap}..)"
-        for name in ("request", "trace", "correlation", "session", "span", "operation", "process", "shell")
-        for gap in ("", "[ _-]")
-    )
-    + r")[\"']?\s?[:=#]?\s?[\"']?[\w.-]{0,64}"
+"""Each label, and the label with its number."""
+_LABELLED = Form(
+    re.compile(
+        r"(?<![A-Za-z])(?:"
+        r"(?:pp?id|pgid|pids)\b[\"']?\s?[:=#]?\s?\d+"
+        r"|(?:attempt|retry|try|poll)(?:s|ed)?(?: (?:no\.?|number|count))?[ :=#]{1,2}\d+"
+        r"|(?:in|out) ?\[\d+\]"  # cells of a notebook
+        r")",
+        re.IGNORECASE,
+    ),
+    around=lambda outline: any(word in outline and number.search(outline) for word, number in _LABELS),
+)
+_OWNERS = ("request", "trace", "correlation", "session", "span", "operation", "process", "shell")
+_ID_OF = Form(
+    re.compile(
+        r"[iI][dD](?:"
+        + "|".join(rf"(?<=[{name[0]}{name[0].upper()}]{name[1:]}{gap}..)" for name in _OWNERS for gap in ("", "[ _-]"))
+        + r")[\"']?\s?[:=#]?\s?[\"']?[\w.-]{0,64}"
+    ),
+    around=re.compile(f"id(?:{'|'.join(f'(?<={name}{gap}..)' for name in _OWNERS for gap in ('', '[ _-]'))})").search,
 )
 """`request id: 9f3c`, `sessionId=17`: an id of any form."""
-_IDS = re.compile(
-    r"[0-9a-fA-F](?<![0-9A-Za-z].)(?:"
-    r"[0-9a-fA-F]{7}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
-    r"|(?:(?<=[0-9])(?=[0-9]{0,126}[a-f])|(?<=[a-f])(?=[a-f]{0,126}[0-9]))[0-9a-f]{15,127}"
-    r")(?![0-9A-Za-z])"
+_HEX_AS_0 = bytes(ord("0") if chr(code) in "0abcdef" else ord(" ") for code in range(256))
+_HEX_RUN = b"0" * 12
+
+
+def _has_long_hex(outline: str) -> bool:
+    """Whether it has as many hexadecimal digits in a row as the last part of a UUID."""
+    return _HEX_RUN in outline.encode("latin-1").translate(_HEX_AS_0)
+
+
+_IDS = Form(
+    re.compile(
+        r"[0-9a-fA-F](?<![0-9A-Za-z].)(?:"
+        r"[0-9a-fA-F]{7}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
+        r"|(?:(?<=[0-9])(?=[0-9]{0,126}[a-f])|(?<=[a-f])(?=[a-f]{0,126}[0-9]))[0-9a-f]{15,127}"
+        r")(?![0-9A-Za-z])"
+    ),
+    around=_has_long_hex,
 )
 """UUIDs and hashes."""
-_NAMED_IDS = re.compile(
-    r"(?<![0-9A-Za-z])(?:request|req|run|resp|trace|toolu|task|txn?|span|session|sess?|call|conv|msg|evt|job|op)"
-    r"[_-](?=[A-Za-z_-]{0,40}\d)[0-9A-Za-z_-]{8,64}(?![0-9A-Za-z])"
+_NAMES = (
+    *("request", "req", "run", "resp", "trace", "toolu", "task", "tx", "txn", "span", "session", "ses", "sess", "call"),
+    *("conv", "msg", "evt", "job", "op"),
 )
-_ADDRESS = re.compile(r"0x(?<![0-9A-Za-z]..)[0-9a-fA-F]{4,16}\b")
-_TEMPORARY = re.compile(r"(?:tmp(?<=[/\\]tmp)[._]?[0-9A-Za-z_]{6,12}|pytest-(?<=[/\\]pytest-)\d{1,6})\b")
+_NAMED_IDS = Form(
+    re.compile(
+        rf"(?<![0-9A-Za-z])(?:{'|'.join(_NAMES)})"
+        r"[_-](?=[A-Za-z_-]{0,40}\d)[0-9A-Za-z_-]{8,64}(?![0-9A-Za-z])"
+    ),
+    around=re.compile(
+        f"[_-](?=[0a-z_-]{{8}})(?=[a-z_-]{{0,40}}0)(?:{'|'.join(f'(?<={name}.)' for name in _NAMES)})"
+    ).search,
+)
+_ADDRESS = Form(re.compile(r"0x(?<![0-9A-Za-z]..)[0-9a-fA-F]{4,16}\b"), ("0x",))
+_TEMPORARY = Form(
+    re.compile(r"(?:tmp(?<=[/\\]tmp)[._]?[0-9A-Za-z_]{6,12}|pytest-(?<=[/\\]pytest-)\d{1,6})\b"), ("tmp", "pytest-0")
+)
 _PLANNED = re.compile(
     r'"(?:start|begin|end|due|from|to|until|when|slot|deadline|departure|arrival|scheduled|available)(?:_?(?:at|time|date|on))?"\s?:\s?"[^"]{1,40}"',
     re.IGNORECASE,
 )
 """Times that were asked for: an appointment, a departure."""
-_DIGIT = re.compile(r"[0-9]")
 _EMPTIED = re.compile(r'"[^"\\\n]{0,64}"\s?:\s?(?:""|\[(?:""(?:, ?)?){1,9}\]|(?=[,}\]]))')
 """Fields whose value was removed as a whole."""
 _SAYS = re.compile(r"[^\W_]")
@@ -201,7 +240,7 @@ def _says_when(name: str) -> bool:
 
 
 def _without_place(text: str) -> str:
-    return _PLACE.sub("", text) if _EXIT_TEXT.search(text) else text
+    return _PLACE.sub("", text) if _EXIT_TEXT.is_in(text) else text
 
 
 def _without_few_forms(text: str) -> str:
@@ -212,19 +251,14 @@ def without_forms(text: str, *, lists: bool = False) -> str:
     """Text without times, ids and counters. `lists`: a list of ids stays, because it was the
     question.
     """
-    lowered = text.lower()
-    rest = _TEMPORARY.sub("", _ID_OF.sub("", text) if "id" in lowered else text)
-    if _DIGIT.search(rest) is None:
-        return rest
-    rest = _DAYS.sub("", rest) if ":" in rest else rest
-    rest = _DURATION.sub(_without_incidental, _TIMES.sub("", rest))
-    if any(label in lowered for label in _LABELS):
-        rest = _LABELLED.sub("", rest)
-    fewer, ids = _IDS.subn("", _ADDRESS.sub("", rest))
-    if "_" in fewer or "-" in fewer:
-        fewer, named = _NAMED_IDS.subn("", fewer)
-        ids += named
-    return rest if lists and ids > FEW_IDS else fewer
+    text = _TEMPORARY.replaced(_ID_OF.replaced(text))
+    if "0" not in outline(text):
+        return text
+    text = _TIMES.replaced(_DAYS.replaced(text))
+    text = _LABELLED.replaced(_DURATION.replaced(text, _without_incidental))
+    fewer, ids = _IDS.counted(_ADDRESS.replaced(text))
+    fewer, named = _NAMED_IDS.counted(fewer)
+    return text if lists and ids + named > FEW_IDS else fewer
 
 
 def _without_incidental(duration: re.Match[str]) -> str:

@@ -21,14 +21,15 @@ from typing import Final
 
 from monitor._util.hashing import fingerprint
 from monitor.detectors.base import Detector
+from monitor.errors import MissingExtra
 from monitor.policy import Policy
 from monitor.transcripts.entries import ReadReport
 from monitor.transcripts.places import sources_of
 from monitor.transcripts.readers import reader_of
 from monitor.transcripts.readers.base import Reader, Steps, Stepwise
-from monitor.transcripts.source import GZIP_MAGIC, HEAD_BYTES, ZSTD_MAGIC, Source
+from monitor.transcripts.source import HEAD_BYTES, Source
 from monitor.transcripts.states import States
-from monitor.transcripts.survey import Survey, SurveyedFile, Watched, survey_file
+from monitor.transcripts.survey import Survey, SurveyedFile, Watched, survey_file, why_unread
 
 COMPARED_BYTES: Final = 65_536
 """So much at the start of a file, and before the place where its reading stopped, must be as it
@@ -83,8 +84,8 @@ class Follower:
                 return [found]
             if (found := self._read_anew(path, status)) is not None:
                 return [found]
-        except OSError as error:
-            return [SurveyedFile(file=str(path), format=None, error=error.strerror or str(error))]
+        except (OSError, MissingExtra) as error:
+            return [SurveyedFile(file=str(path), format=None, error=why_unread(error))]
         self._states.forget(path)
         return [survey_file(source, watched=self._watched) for source in sources_of(path)]
 
@@ -105,7 +106,7 @@ class Follower:
     def _read_anew(self, path: Path, status: os.stat_result) -> SurveyedFile | None:
         """The runs, from the start; `None`: the file cannot be read step by step."""
         source = Source.of_path(path)
-        reader = None if source.head.startswith((GZIP_MAGIC, ZSTD_MAGIC)) else _stepwise(reader_of(source))
+        reader = None if source.is_packed else _stepwise(reader_of(source))
         steps = reader.steps(source) if reader is not None else None
         if reader is None or steps is None:
             return None

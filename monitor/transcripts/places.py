@@ -75,36 +75,59 @@ def sources_of(path: Path) -> Iterator[Source]:
     """The transcript in the file, or those in the files of an archive. An evaluation of Inspect is
     an archive, and one transcript.
     """
-    if path.name.endswith(ARCHIVES):
-        members = list(_members(path))
-        if members:
-            yield from members
-            return
-    yield Source.of_path(path)
+    found = False
+    for member in _members(path) if path.name.endswith(ARCHIVES) else ():
+        found = True
+        yield member
+    if not found:
+        yield Source.of_path(path)
 
 
 def _members(path: Path) -> Iterator[Source]:
+    """The transcripts in an archive. A part that cannot be read is a transcript that cannot be
+    opened.
+    """
     try:
         with path.open("rb") as file:
             zipped = file.read(len(ZIP_MAGIC)) == ZIP_MAGIC
-        if zipped:
-            with zipfile.ZipFile(path) as archive:
-                for info in archive.infolist():
-                    if not info.is_dir() and info.filename.endswith(ENDINGS):
-                        yield Source(f"{path}!{info.filename}", partial(_in_zip, path, info.filename))
-            return
-        with tarfile.open(path) as tar:
-            for member in tar:
-                if member.isfile() and member.name.endswith(ENDINGS) and member.size <= MAX_DOCUMENT_BYTES:
-                    extracted = tar.extractfile(member)
-                    if extracted is not None:
-                        yield Source.of_bytes(f"{path}!{member.name}", extracted.read())
-    except (*DAMAGED, tarfile.TarError):
-        return
+        yield from _of_zip(path) if zipped else _of_tar(path)
+    except OSError as error:
+        yield _unreadable(str(path), error.strerror or str(error))
+    except (*DAMAGED, tarfile.TarError) as error:
+        yield _unreadable(str(path), f"the archive is damaged or cut: {error}")
+
+
+def _of_zip(path: Path) -> Iterator[Source]:
+    with zipfile.ZipFile(path) as archive:
+        for info in archive.infolist():
+            if not info.is_dir() and info.filename.endswith(ENDINGS):
+                yield Source(f"{path}!{info.filename}", partial(_in_zip, path, info.filename))
+
+
+def _of_tar(path: Path) -> Iterator[Source]:
+    with tarfile.open(path) as tar:
+        for member in tar:
+            if not member.isfile() or not member.name.endswith(ENDINGS):
+                continue
+            name = f"{path}!{member.name}"
+            if member.size > MAX_DOCUMENT_BYTES:
+                yield _unreadable(name, f"it is longer than {MAX_DOCUMENT_BYTES} bytes")
+            elif (extracted := tar.extractfile(member)) is not None:
+                yield Source.of_bytes(name, extracted.read())
+
+
+def _unreadable(name: str, why: str) -> Source:
+    def fail() -> io.BytesIO:
+        raise OSError(why)
+
+    return Source(name, fail)
 
 
 def _in_zip(path: Path, name: str) -> io.BytesIO:
     with zipfile.ZipFile(path) as archive:
         if archive.getinfo(name).file_size > MAX_DOCUMENT_BYTES:
             raise OSError(f"it is longer than {MAX_DOCUMENT_BYTES} bytes, unpacked")
-        return io.BytesIO(archive.read(name))
+        try:
+            return io.BytesIO(archive.read(name))
+        except (NotImplementedError, RuntimeError) as error:  # packed in another way, or encrypted
+            raise OSError(str(error)) from None

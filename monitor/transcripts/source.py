@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from monitor._util.lazy import LazyModule
 from monitor.errors import AdapterError, MissingExtra
@@ -24,6 +24,7 @@ from monitor.transcripts.entries import ReadReport
 
 if TYPE_CHECKING:
     import pydantic_core
+    from typing_extensions import Buffer
 else:
     pydantic_core = LazyModule("pydantic_core")
 
@@ -35,6 +36,8 @@ MAX_DOCUMENT_BYTES: Final = 512 * 1024 * 1024
 """The largest file of one JSON document that is read: Python needs several times that memory."""
 HEAD_BYTES: Final = 4 * 1024 * 1024
 READ_BYTES: Final = 65_536
+PACKED_BYTES: Final = 4_096
+"""So much is unpacked at once: a hostile file becomes 30,000 times as large."""
 QUICK_FROM_BYTES: Final = 1_000_000
 """For less, the import of the quick parser of JSON would take longer than it saves."""
 HEAD_RECORDS: Final = 20
@@ -71,6 +74,8 @@ class Source:
         self._open_raw = open_raw
         self._is_plain = is_plain
         self._size = size
+        self.fault = ""
+        """Why its bytes cannot be read to the end of the head."""
 
     @classmethod
     def of_path(cls, path: str | Path) -> Source:
@@ -101,12 +106,20 @@ class Source:
             base = base.removesuffix(ending)
         return base
 
+    @cached_property
+    def is_packed(self) -> bool:
+        """Whether the stored bytes are compressed. Raises `OSError` if they cannot be read."""
+        with self._open_raw() as raw:
+            return not self._is_plain and (raw.read(len(ZSTD_MAGIC)) or b"").startswith((GZIP_MAGIC, ZSTD_MAGIC))
+
     @contextmanager
     def open(self) -> Iterator[Bytes]:
         """The unpacked bytes."""
-        with self._open_raw() as file:
-            magic = b"" if self._is_plain else file.read(len(ZSTD_MAGIC))
         with self._open_raw() as raw:
+            magic = b""
+            if not self._is_plain:
+                magic = raw.read(len(ZSTD_MAGIC)) or b""
+                raw.seek(0)
             if magic.startswith(GZIP_MAGIC):
                 with gzip.GzipFile(fileobj=raw) as unzipped:
                     yield unzipped
@@ -119,14 +132,16 @@ class Source:
     @cached_property
     def head(self) -> bytes:
         """The first bytes, unpacked."""
-        found = b""
+        found = bytearray()
         try:
             with self.open() as file:
                 while len(found) < HEAD_BYTES and (more := file.read(READ_BYTES)):
                     found += more
-        except DAMAGED:
-            pass  # the part that could be read is enough to recognise it
-        return found[:HEAD_BYTES].removeprefix(BOM)
+        except OSError as error:
+            self.fault = error.strerror or str(error)
+        except DAMAGED as error:  # the part that could be read may be enough to recognise it
+            self.fault = f"the file is damaged or cut: {error}"
+        return bytes(found[:HEAD_BYTES]).removeprefix(BOM)
 
     @cached_property
     def first_records(self) -> tuple[Mapping[str, Any], ...]:
@@ -284,18 +299,61 @@ def _json(data: bytes, parse: Callable[[bytes], Any]) -> Any:
 
 @contextmanager
 def _unpack_zstd(file: Bytes) -> Iterator[Bytes]:
+    """All frames of the file: a file that was appended to has several."""
+    if sys.version_info >= (3, 14):
+        from compression import zstd  # noqa: PLC0415 - few transcripts are packed
+
+        try:
+            with zstd.ZstdFile(file) as reader:
+                yield reader
+        except zstd.ZstdError as error:
+            raise EOFError(str(error)) from None
+    else:
+        with io.BufferedReader(_Unpacked(_frames_of(file))) as reader:
+            yield reader
+
+
+def _frames_of(file: Bytes) -> Iterator[bytes]:
+    """The unpacked pieces. The package's own reader says nothing of a frame that was cut."""
     try:
         import zstandard  # noqa: PLC0415 - optional, needed for packed transcripts only
     except ImportError:
         raise MissingExtra("zstandard", "zstd") from None
+    unpacker = zstandard.ZstdDecompressor()
+    frame = unpacker.decompressobj()
     try:
-        with (
-            zstandard.ZstdDecompressor().stream_reader(cast("IO[bytes]", file)) as unpacked,
-            io.BufferedReader(unpacked) as reader,
-        ):
-            yield reader
+        while data := file.read(PACKED_BYTES):
+            while data:
+                if frame.eof:
+                    frame = unpacker.decompressobj()
+                yield frame.decompress(data)
+                data = frame.unused_data
     except zstandard.ZstdError as error:
         raise EOFError(str(error)) from None
+    if not frame.eof:
+        raise EOFError("the last frame has no end")
+
+
+class _Unpacked(io.RawIOBase):
+    """Pieces of bytes as a file."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self._rest = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Buffer, /) -> int:
+        while not self._rest:
+            piece = next(self._pieces, None)
+            if piece is None:
+                return 0
+            self._rest = memoryview(piece)
+        target = memoryview(buffer)
+        number = min(len(target), len(self._rest))
+        target[:number], self._rest = self._rest[:number], self._rest[number:]
+        return number
 
 
 def refused(source: Source, why: str) -> AdapterError:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from monitor.detectors.base import Detector
+from monitor.errors import MissingExtra
 from monitor.outcome import RunFailed
 from monitor.policy import Policy
 from monitor.transcripts.base import Chunker, RecordedMessage
@@ -298,9 +299,26 @@ def survey_file(source: Source, *, watched: Watched | None = None) -> SurveyedFi
     try:
         reader = reader_of(source)
         found = () if reader is None else tuple(_surveyed(reader, source, report, watched or Watched()))
-    except OSError as error:
-        return SurveyedFile(file=source.name, format=None, report=report, error=error.strerror or str(error))
+    except (OSError, MissingExtra) as error:
+        return SurveyedFile(file=source.name, format=None, report=report, error=why_unread(error))
+    if reader is None and source.fault:
+        return SurveyedFile(file=source.name, format=None, report=report, error=source.fault)
     return SurveyedFile(file=source.name, format=reader.format if reader else None, runs=found, report=report)
 
 
-__all__ = ["EndState", "Survey", "SurveyedFile", "SurveyedRun", "Watched", "Watcher", "survey", "survey_file"]
+def why_unread(error: OSError | MissingExtra) -> str:
+    """Why a file cannot be read at all."""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+__all__ = [
+    "EndState",
+    "Survey",
+    "SurveyedFile",
+    "SurveyedRun",
+    "Watched",
+    "Watcher",
+    "survey",
+    "survey_file",
+    "why_unread",
+]

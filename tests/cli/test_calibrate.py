@@ -58,7 +58,7 @@ def test_runs_that_repeat_themselves_move_the_line_up():
     assert done.exit_code == 0, done.output
     settings = load_settings("mine.toml")
     assert settings.settings["ToolCallRepetition"]["loop_at"] == 10  # twice the default: the first above nine
-    assert "at most 5.000% of runs like them are stopped" in done.stdout
+    assert "at most 5% of runs like them are stopped" in done.stdout
     assert "the same kind of tasks, models and tools" in done.stdout
 
 

@@ -62,7 +62,7 @@ def test_without_a_path_it_finds_what_the_agents_of_this_user_wrote(home: Path):
 def test_without_a_path_and_with_nothing_there_it_says_where_it_looked_and_is_no_all_clear():
     done = scan()
     assert done.exit_code == 2
-    assert "~/.claude/projects/" in done.stderr
+    assert "Claude Code, Cline" in done.stderr
 
 
 def test_a_loop_is_shown_with_its_call_its_result_and_what_a_stop_would_have_saved():

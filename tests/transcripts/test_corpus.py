@@ -1,3 +1,4 @@
+import dataclasses
 import gzip
 import json
 from pathlib import Path
@@ -6,7 +7,7 @@ from typing import Any
 import pytest
 
 from monitor.errors import AdapterError, ConfigError
-from monitor.transcripts import Corpus, LoopLabel, RecordedCall, RecordedMessage, RecordedResult, RecordedRun
+from monitor.transcripts import Corpus, LoopLabel, RecordedCall, RecordedMessage, RecordedResult, RecordedRun, record
 from monitor.transcripts.corpus import parse_run
 
 
@@ -200,3 +201,8 @@ def test_each_iteration_starts_anew(file: Path):
 def test_a_file_that_is_not_there_is_an_error(tmp_path: Path):
     with pytest.raises(FileNotFoundError):
         list(Corpus(tmp_path / "absent"))
+
+
+def test_a_label_in_a_file_has_the_fields_of_the_label():
+    fields = {field.name for field in dataclasses.fields(LoopLabel)}
+    assert set(record._Loop.model_fields) == fields

@@ -132,10 +132,13 @@ def _own_session(source: Source) -> str:
     """The session of the file, which is named after it. A file that was renamed belongs to the
     session with the most records in its head.
     """
-    sessions = Counter(text(record.get("sessionId")) for record in _head_records(source))
+    sessions: Counter[str] = Counter()
+    for record in _head_records(source):
+        session = text(record.get("sessionId"))
+        if session == source.stem != "":
+            return session
+        sessions[session] += 1
     sessions.pop("", None)
-    if source.stem in sessions:
-        return source.stem
     return sessions.most_common(1)[0][0] if sessions else ""
 
 
