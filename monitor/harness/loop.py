@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from monitor.adapters.base import adapter_of
 from monitor.chunks import Chunk, ToolCall, ToolResult
@@ -28,8 +28,12 @@ from monitor.harness.streams.source import SourceStream
 from monitor.messages import AssistantMessage, Text, UserMessage
 from monitor.models import ModelRequest
 from monitor.outcome import Turn
-from monitor.reasons import CompactionReason
+from monitor.reasons import CompactionReason, TerminateReason
 from monitor.verdicts import VETO, Compact, Continue, Hold, LastTurn, Nudge, Stop, Verdict, WithdrawTool
+
+_HANDED_OVER: Final = Stop(
+    TerminateReason.WORKER_STOPPING, "this process leaves the run between two turns; another goes on with it", "worker"
+)
 
 
 class TurnLoop:
@@ -70,6 +74,8 @@ class TurnLoop:
         self._edits = 0
         """The number of edits of the history that were seen."""
         self._reading: SourceStream[Any] | None = None
+        self.leave_at: int | None = None
+        """This process leaves the run at the first boundary behind this number of turns."""
 
     async def drive(self) -> AsyncGenerator[None, None]:
         """Check, call, read the stream, carry out the calls, report to the core, perform its
@@ -88,7 +94,7 @@ class TurnLoop:
                     async with aclosing(self._served(self._context.make())) as waiting:
                         async for _ in waiting:
                             yield
-                    await self._before_call()
+                    await self._before_call(tries)
                     if core.stop is not None:
                         break
                     if events:
@@ -113,7 +119,7 @@ class TurnLoop:
                     finally:
                         self._reading = None
                         self._record(results)
-                    await self._delivery.stored()
+                    await self._after_turn()
                     yield
                     # A failed attempt is made again, if the core and the retries allow it.
                     async with aclosing(self._before_another(stream.turn, tries)) as waiting:
@@ -127,6 +133,13 @@ class TurnLoop:
                     await self._calls.close(self._supervisor.close_grace_s)
                 finally:
                     await self._context.close()
+
+    def _is_left_here(self, tries: _Tries) -> bool:
+        """Whether this process leaves the run now, before another turn."""
+        core = self._core
+        if self.leave_at is None or core.turns < self.leave_at:
+            return False
+        return tries.number == 1 and core.stop is None and not core.in_last_turn
 
     def wake(self) -> None:
         """Make the pending read check the deadline of the run. May be called from any thread."""
@@ -208,10 +221,13 @@ class TurnLoop:
     def _heard(self, chunk: Chunk) -> None:
         self._delivery.chunk(chunk, self._at(), self._core.turns)
 
-    async def _before_call(self) -> None:
+    async def _before_call(self, tries: _Tries) -> None:
         """Reserve what the next call may use, and store what has happened. A shared budget that
-        cannot pay the call ends the run.
+        cannot pay the call ends the run. A process that hands the run over leaves it here.
         """
+        if self._is_left_here(tries):
+            self._core.leave(_HANDED_OVER, None, self._now())
+            return
         if self._core.stop is None and self._holding is not None:
             holding, refused = self._holding, []
 
@@ -221,6 +237,13 @@ class TurnLoop:
             if await self._work.under_deadlines(ask) and refused[0] is not None:
                 self._core.leave(refused[0], None, self._now())
         await self._delivery.stored()
+
+    async def _after_turn(self) -> None:
+        """Store the turn. A run that is handed over stores it in one step with what follows from
+        it: no process may find only one of the two.
+        """
+        if self.leave_at is None:
+            await self._delivery.stored()
 
     def _after_call(self, turn: Turn) -> None:
         if turn.number and self._context.after_call(turn, several=self._delivery.retried_inside):
@@ -255,6 +278,8 @@ class TurnLoop:
             if isinstance(need, Stop):
                 self._core.leave(need, error, self._now())
                 return
+            if self.leave_at is not None:  # a summary takes long, and the results of the turn wait
+                await self._delivery.stored()
             while not need.over:
                 if self._delivery.queue:
                     yield
