@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -124,4 +125,4 @@ if __name__ == "__main__":
         case ["work", folder, name]:
             anyio.run(work, Path(folder), name)
         case numbers:
-            anyio.run(main, *(int(one) for one in numbers))
+            anyio.run(partial(main, *(int(one) for one in numbers)))
