@@ -22,7 +22,7 @@ import anyio
 
 import monitor
 from monitor.chunks import Chunk, TextDelta, ToolCall, TurnFinished
-from monitor.fleet import FolderControl, FolderSessions, Supervisors
+from monitor.fleet import FolderControl, FolderSessions, Receipt, Supervisors
 from monitor.integrations.dbos import Fleet
 from monitor.messages import AssistantMessage
 from monitor.models import ModelRequest
@@ -107,10 +107,11 @@ async def main(runs: int = 6, workers: int = 2, kills: int = 1) -> None:
         folder = Path(made)
         (folder / "sessions").mkdir()
         queue = fleet(folder)
+        ended: list[Receipt] = []
         async with anyio.create_task_group() as tasks:
             ids = [await queue.submit("writer", "Write to Ada and to Bob.", key=f"letters {n}") for n in range(runs)]
             tasks.start_soon(kill, folder, workers, kills)
-            ended = [await queue.result(id) for id in ids]
+            ended += [await queue.result(id) for id in ids]
             (folder / "over").touch()
         await queue.aclose()
         letters = (folder / "letters.txt").read_text().splitlines()

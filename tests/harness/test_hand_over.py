@@ -134,6 +134,14 @@ async def test_a_compaction_beside_the_run_is_waited_for():
     assert len(await of(session, CompactionFinished)) == len(started)
 
 
+async def test_a_run_that_was_handed_over_replays_as_it_was_decided():
+    session = InMemorySession(chunks=True)
+    supervisor = monitor.Supervisor(ScriptedModel(Adds(2)), tools=[add])
+    assert (await left_after_each_turn(supervisor, session))[-1].ok
+    replayed = await monitor.replay(session)
+    assert (replayed.exact, replayed.as_stored) == (True, True)
+
+
 @pytest.mark.parametrize("at_turn", [-1, 1.5, True, "1"])
 async def test_the_turn_is_a_number(at_turn: Any):
     with pytest.raises(ConfigError, match="at_turn"):
