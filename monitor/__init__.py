@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from monitor import detectors as detectors
     from monitor import errors as errors
     from monitor import events as events
+    from monitor import fleet as fleet
     from monitor import goal as goal
     from monitor import harness as harness
     from monitor import integrations as integrations
@@ -183,6 +184,7 @@ _ROOMS = (
     "detectors",
     "errors",
     "events",
+    "fleet",
     "goal",
     "harness",
     "integrations",

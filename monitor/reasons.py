@@ -56,6 +56,10 @@ class TerminateReason(StrEnum):
     CONDITION_MET = "condition_met"
     """A condition of the caller's own became true."""
     PAUSED = "paused"
+    WORKER_STOPPING = "worker_stopping"
+    """This process has left the run at the boundary between two turns: `Run.hand_over()`. The run
+    itself has not ended. `Supervisor.resume` goes on with it, in any process.
+    """
     PROMPT_TOO_LONG = "prompt_too_long"
     """The provider refused the request because it does not fit the model's window."""
     WINDOW_TOO_SMALL = "window_too_small"
@@ -80,6 +84,9 @@ class TerminateReason(StrEnum):
     ERROR = "error"
     """An exception: the provider's, a detector's, or the caller's own (which is raised further)."""
 
+
+RESUMABLE = frozenset({TerminateReason.PAUSED, TerminateReason.WORKER_STOPPING})
+"""Reasons for which a process leaves a run that has not ended: it is to be resumed."""
 
 SUCCESSES = frozenset({TerminateReason.GOAL, TerminateReason.STREAM_ENDED})
 """Reasons that always mean success. For `terminated` it depends on what the model said."""

@@ -38,7 +38,8 @@ IMPURE = {
 
 ONLY_IN = {
     "xxhash": ("_util",),
-    "asyncio": ("harness.streams", "tools.background", "testing"),  # local servers run a loop of their own in a thread
+    # DBOS runs on asyncio; local servers run a loop of their own in a thread.
+    "asyncio": ("harness.streams", "integrations.dbos", "tools.background", "testing"),
     "trio": ("harness.streams", "tools.background"),
     "sniffio": ("harness.streams",),
     "google": ("adapters", "cli", "integrations.adk"),  # the demo is a client of the SDK
@@ -51,6 +52,7 @@ ONLY_IN = {
     "langchain_core": ("integrations.langchain",),
     "litellm": ("integrations.litellm",),
     "pydantic_ai": ("integrations.pydantic_ai", "integrations.pydantic_ai_conversations"),
+    "dbos": ("integrations.dbos",),
     "strands": ("integrations.strands",),
     "mcp": ("tools.mcp_connection",),
 }

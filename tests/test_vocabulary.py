@@ -50,6 +50,7 @@ TERMINATE_REASONS = [
     "missing_outputs",
     "condition_met",
     "paused",
+    "worker_stopping",
     "prompt_too_long",
     "window_too_small",
     "compaction_ineffective",

@@ -32,6 +32,7 @@ _CODES: Final = {
     TerminateReason.INVALID_STREAM: PROVIDER,
     TerminateReason.TRUNCATED: PROVIDER,
     TerminateReason.PAUSED: WAITS,
+    TerminateReason.WORKER_STOPPING: WAITS,
     TerminateReason.ABORTED: INTERRUPTED,
     TerminateReason.CANCELLED: INTERRUPTED,
     TerminateReason.CLOSED_BY_CALLER: INTERRUPTED,

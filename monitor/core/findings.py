@@ -73,6 +73,10 @@ class DetectorBank:
             except Exception as error:
                 raise PartCrash(detector.name, error) from error
 
+    def snapshots(self) -> dict[str, Any]:
+        """The state of each detector that has one, by its name."""
+        return {one.name: one.snapshot() for one in self._all if hasattr(one, "snapshot")}
+
     @property
     def need(self) -> int:
         """How many more code points of visible text any detector needs before it can find

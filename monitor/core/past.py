@@ -16,18 +16,21 @@ from monitor.events import (
     DetectionRaised,
     Event,
     JudgeAnswered,
+    JudgeAsked,
     JudgeFailed,
     LastTurnStarted,
     Nudged,
     OutputEmitted,
     Paused,
     Resumed,
+    RunTerminated,
     StreamContinued,
     ToolFinished,
     ToolWithdrawn,
     TurnEnded,
     TurnStarted,
 )
+from monitor.outcome import Turn
 from monitor.usage import NO_COST, NO_USAGE, AskCost, Usage
 
 SEEN_AGAIN: Final = 200
@@ -37,14 +40,18 @@ back.
 STORY: Final = (
     AttemptRetried,
     DetectionRaised,
+    JudgeAnswered,
+    JudgeAsked,
+    JudgeFailed,
     LastTurnStarted,
     Nudged,
+    RunTerminated,
     ToolFinished,
     ToolWithdrawn,
     TurnEnded,
     TurnStarted,
 )
-"""Events that the detectors and the policy follow again."""
+"""Events that the detectors, the policy and the schedules of the judges follow again."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -72,6 +79,10 @@ class Past:
     withdrawn: tuple[str, ...] = ()
     """Tools that the model may not call any more."""
     story: Sequence[Event] = ()
+    turn: Turn | None = None
+    """The last turn that was no failed attempt."""
+    answered: frozenset[str] = frozenset()
+    """The ids of its calls that were made to their end."""
 
 
 def past_of(events: Sequence[Event]) -> Past:
@@ -102,11 +113,13 @@ def _count(past: Past, event: Event) -> None:
                 past.errors.add(is_error=True)
             else:
                 past.tool_calls += len(turn.tool_calls)
+                past.turn, past.answered = turn, frozenset()
         case ToolFinished(result=result):
             if result.name not in past.tools_called:
                 past.tools_called += (result.name,)
             if not result.vetoed:
                 past.errors.add(is_error=result.is_error)
+                past.answered |= {result.id}
         case OutputEmitted():
             past.errors.add(is_error=False)
         case JudgeAnswered() | JudgeFailed():

@@ -201,8 +201,12 @@ class RunCore:
         self._tell(self._bank.reset, now)
         self._measure(now)
 
-    def take_up(self, past: Past, run: str, now: float) -> None:
-        """The run `run` goes on where it was when its process ended. Nothing is emitted."""
+    def take_up(self, past: Past, run: str, now: float, *, in_calls: bool = False) -> None:
+        """The run `run` goes on where it was when its process ended. Nothing is emitted.
+
+        `in_calls`: the process ended while calls of the last turn were made, so their results come
+        now, and what follows from the turn is decided then.
+        """
         counters = self._counters
         counters.began = now - past.elapsed_s
         counters.turns, counters.model_calls, counters.tool_calls = past.turns, past.model_calls, past.tool_calls
@@ -216,6 +220,10 @@ class RunCore:
         if self._goal is not None:
             self._goal.take_up(past.nudges)
         self._tell(lambda: self._see_again(past.story, now), now)
+        if in_calls and past.turn is not None:
+            self.turn = self._unweighed = past.turn
+            self._last = StreamEnd()
+            self._running.open_calls = [call for call in past.turn.tool_calls if call.id not in past.answered]
         self._look(now, waiting=False)
 
     def _see_again(self, story: Sequence[Event], now: float) -> None:
@@ -241,6 +249,12 @@ class RunCore:
                 case events.AttemptRetried(why=why):
                     self._verdicts.take_back()
                     self._bank.fact(StreamRetried(why))
+                case events.JudgeAsked(turn=turn_number, judge=name):
+                    self._panel.see_again(name, asked=turn_number)
+                case events.JudgeAnswered(judge=name, judgement=judgement):
+                    self._panel.see_again(name, confidence=judgement.confidence)
+                case events.JudgeFailed(judge=name):
+                    self._panel.see_again(name)
                 case events.DetectionRaised(detection=detection):
                     verdict = self._verdicts.verdict_on(detection)
                     if isinstance(verdict, Stop):
@@ -249,12 +263,17 @@ class RunCore:
                         self._verdicts.add(verdict, detection)
                 case _:
                     pass
-            if isinstance(event, _ANSWERS):
+            if isinstance(event, _ANSWERS) or _handed_over(event):
                 self._verdicts.clear()
                 stop = None
+        self._panel.left_alone()
         if stop is not None:
             self._decide(stop, now)
         self._running = self._another_turn({"text": said, "reasoning": 0}, 0.0)
+
+    def snapshots(self) -> dict[str, Any]:
+        """What the detectors have seen, by their names."""
+        return self._bank.snapshots()
 
     def part(self, run: str, *, goes_on: bool) -> None:
         """The run `run` has ended. `goes_on`: it may be taken up again."""
@@ -556,6 +575,11 @@ class RunCore:
     def void(self) -> bool:
         """Whether the last stream was a failed attempt, of which nothing counts."""
         return self._last is not None and self._last.void
+
+    @property
+    def in_last_turn(self) -> bool:
+        """A limit has been reached, and the run has one more turn instead of its end."""
+        return self._recovery.cause is not None
 
     @property
     def takes_own_calls(self) -> bool:
@@ -1011,6 +1035,11 @@ class RunCore:
             self._look(now, waiting=False, warn=True)
         elif self._limits.free_chars < self._free_chars:
             self._free_chars = 0
+
+
+def _handed_over(event: Event) -> bool:
+    """Whether a process has left the run between two turns, where every verdict was performed."""
+    return isinstance(event, events.RunTerminated) and event.outcome.reason is TerminateReason.WORKER_STOPPING
 
 
 def _nothing() -> None:

@@ -308,14 +308,22 @@ class Calls(Listener):
         if not made:
             return
         results: dict[str, ToolResult] = {}
+        waiting = {call.id for call in self._core.open_calls}
         for call in made:
             if (answer := self._goal.answer(call)) is not None:
                 results[call.id] = ToolResult(call.id, call.name, answer.text, answer.is_error)
+                if call.id in waiting:
+                    self._core.tool_result(call.id, answer.text, self._now(), is_error=answer.is_error)
         calls = [call for call in made if call.id not in results]
+        take_in = self._finisher(calls, results)
 
         def finished(result: ToolResult, seconds: float) -> None:
+            if result.id in waiting:
+                take_in(result, seconds)
+                return
             results[result.id] = result
-            self._emit(ToolFinished(self._at(), self._core.turns, result, seconds))
+            if not self.left_open:  # else the process before has reported it, and the detectors have seen it again
+                self._emit(ToolFinished(self._at(), self._core.turns, result, seconds))
 
         for call in calls:
             self._emit(ToolStarted(self._at(), self._core.turns, call))

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from monitor.adapters.base import adapter_of
 from monitor.chunks import Chunk, ToolCall, ToolResult
@@ -29,8 +29,12 @@ from monitor.harness.streams.source import SourceStream
 from monitor.messages import AssistantMessage, Text, UserMessage
 from monitor.models import ModelRequest
 from monitor.outcome import Turn
-from monitor.reasons import CompactionReason
+from monitor.reasons import CompactionReason, TerminateReason
 from monitor.verdicts import VETO, Compact, Continue, Hold, LastTurn, Nudge, Stop, Verdict, WithdrawTool
+
+_HANDED_OVER: Final = Stop(
+    TerminateReason.WORKER_STOPPING, "this process leaves the run between two turns; another goes on with it", "worker"
+)
 
 
 class TurnLoop:
@@ -75,6 +79,8 @@ class TurnLoop:
         self._edits = 0
         """The number of edits of the history that were seen."""
         self._reading: SourceStream[Any] | None = None
+        self.leave_at: int | None = None
+        """This process leaves the run at the first boundary behind this number of turns."""
 
     async def drive(self) -> AsyncGenerator[None, None]:
         """Check, call, read the stream, carry out the calls, report to the core, perform its
@@ -90,10 +96,10 @@ class TurnLoop:
                 tries = _Tries()
                 while tries.again:
                     # Room for the request comes first: it may need a compaction, or end the run.
-                    async with aclosing(self._made_ready()) as waiting:
+                    async with aclosing(self._made_ready(tries)) as waiting:
                         async for _ in waiting:
                             yield
-                    await self._before_call()
+                    await self._before_call(tries)
                     if core.stop is not None:
                         break
                     if events:
@@ -117,7 +123,7 @@ class TurnLoop:
                     finally:
                         self._reading = None
                         self._record(results)
-                    await self._delivery.stored()
+                    await self._after_turn()
                     yield
                     # A failed attempt is made again, if the core and the retries allow it.
                     async with aclosing(self._before_another(stream.turn, tries)) as waiting:
@@ -131,6 +137,13 @@ class TurnLoop:
                     await self._calls.close(self._supervisor.close_grace_s)
                 finally:
                     await self._context.close()
+
+    def _is_left_here(self, tries: _Tries) -> bool:
+        """Whether this process leaves the run now, before another turn."""
+        core = self._core
+        if self.leave_at is None or core.turns < self.leave_at:
+            return False
+        return tries.number == 1 and core.stop is None and not core.in_last_turn
 
     def wake(self) -> None:
         """Make the pending read check the deadline of the run. May be called from any thread."""
@@ -212,10 +225,17 @@ class TurnLoop:
     def _heard(self, chunk: Chunk) -> None:
         self._delivery.chunk(chunk, self._at(), self._core.turns)
 
-    async def _before_call(self) -> None:
+    async def _before_call(self, tries: _Tries) -> None:
         """Reserve what the next call may use, and store what has happened. A shared budget that
-        cannot pay the call ends the run.
+        cannot pay the call ends the run. A process that hands the run over leaves it here.
         """
+        if self._is_left_here(tries):
+            await self._work.under_deadlines(self._judges.heard)
+            if not await self._perform(self._core.check(self._now())):
+                return
+            if self._is_left_here(tries):  # what a judge has said may begin a last turn
+                self._core.leave(_HANDED_OVER, None, self._now())
+                return
         if self._core.stop is None and self._holding is not None:
             holding, refused = self._holding, []
 
@@ -246,6 +266,13 @@ class TurnLoop:
                 break
         gate.leave()
 
+    async def _after_turn(self) -> None:
+        """Store the turn. A run that is handed over stores it in one step with what follows from
+        it: no process may find only one of the two.
+        """
+        if self.leave_at is None:
+            await self._delivery.stored()
+
     async def _after_call(self, turn: Turn) -> None:
         if self._gate is not None:
             await self._gate.model_ended(turn)
@@ -269,9 +296,14 @@ class TurnLoop:
 
     # ------------------------------------------------------------------ between two calls
 
-    async def _made_ready(self) -> AsyncGenerator[None, None]:
-        """Wait for the compactions that the next request needs, and for the model's outage."""
-        for steps in (self._served(self._context.make()), self._passed(None)):
+    async def _made_ready(self, tries: _Tries) -> AsyncGenerator[None, None]:
+        """Wait for the compactions that the next request needs, and for the model's outage. A run
+        that is left here makes no request, so no outage is in its way.
+        """
+        ready = [self._served(self._needs(tries))]
+        if not self._is_left_here(tries):
+            ready.append(self._passed(None))
+        for steps in ready:
             async with aclosing(steps) as waiting:
                 async for _ in waiting:
                     yield
@@ -288,6 +320,14 @@ class TurnLoop:
         if self._gate is not None:
             await self._gate.calls_ended(calls, results)
 
+    def _needs(self, tries: _Tries) -> Iterator[Job | Stop]:
+        """The compactions that the next request needs. A run that is left here waits for one beside
+        it as well, because its task ends with this process.
+        """
+        yield from self._context.make()
+        if self._is_left_here(tries):
+            yield from self._context.under_way()
+
     async def _served(
         self, needs: Iterator[Job | Stop], error: BaseException | None = None
     ) -> AsyncGenerator[None, None]:
@@ -300,6 +340,8 @@ class TurnLoop:
             if isinstance(need, Stop):
                 self._core.leave(need, error, self._now())
                 return
+            if self.leave_at is not None:  # a summary takes long, and the results of the turn wait
+                await self._delivery.stored()
             while not need.over:
                 if self._delivery.queue:
                     yield

@@ -43,7 +43,7 @@ from monitor.events import (
 from monitor.harness.journal import Journal, NewNode, Stored
 from monitor.messages import AssistantMessage, Message, Text
 from monitor.outcome import Outcome
-from monitor.reasons import TerminateReason
+from monitor.reasons import RESUMABLE, TerminateReason
 from monitor.sessions.nodes import Compacted, Draft, compaction, context_edit, message
 from monitor.sessions.records import COMPACT, MAIN, RunRecord, RunState
 from monitor.sessions.store import SessionStore
@@ -69,6 +69,8 @@ EFFECTS = (
 """
 NOTHING_SAID = "(nothing was said)"
 """The summary of a compaction that shows no text: a session stores none without one."""
+_STATES = {TerminateReason.PAUSED: RunState.WAITING, TerminateReason.WORKER_STOPPING: RunState.RUNNING}
+"""The state of a run that this process leaves, by the reason. Else the run has ended."""
 TASK = "task"
 """The key of a run's task in the data of its record."""
 
@@ -162,11 +164,11 @@ class Recorder:
 
     async def end(self, outcome: Outcome) -> None:
         """Store how the run ended."""
-        waits = outcome.reason is TerminateReason.PAUSED
+        goes_on = outcome.reason in RESUMABLE
         ended = replace(
             self._record,
-            state=RunState.WAITING if waits else RunState.ENDED,
-            ended_at_s=None if waits else time.time(),
+            state=_STATES.get(outcome.reason, RunState.ENDED),
+            ended_at_s=None if goes_on else time.time(),
             data={**self._record.data, "reason": outcome.reason.value, "detail": outcome.detail, "ok": outcome.ok},
         )
         self.journal.add_run(ended)

@@ -31,6 +31,8 @@ import anyio
 import anyio.from_thread
 import anyio.lowlevel
 
+from monitor._util.checks import is_whole
+from monitor._util.hashing import canonical_json, fingerprint
 from monitor._util.quoting import foreign
 from monitor.budget import Budget
 from monitor.budgets.shared import SharedBudget
@@ -64,7 +66,7 @@ from monitor.harness.streams.interrupt import Interruptible
 from monitor.harness.streams.wait import current_task
 from monitor.messages import AssistantMessage, Message, Repair, Text, UserMessage
 from monitor.outcome import Outcome, OutputT
-from monitor.reasons import TerminateReason
+from monitor.reasons import RESUMABLE, TerminateReason
 from monitor.sessions.records import SUBAGENT, RunRecord
 from monitor.sessions.store import SessionStore
 from monitor.tools.memory import with_notes
@@ -337,6 +339,24 @@ class Run(Generic[OutputT]):
             run.abort(why)
         self._wake()
 
+    def hand_over(self, *, at_turn: int | None = None) -> None:
+        """Leave the run at the next boundary between two turns, or when it has made `at_turn`
+        turns. The outcome is then `worker_stopping`, which is no end: with a session, any process
+        may go on with `Supervisor.resume`.
+
+        A run that ends by itself before that has its own reason. Last words that a limit allows
+        belong to the turn before them. Call it in the event loop's thread.
+        """
+        if at_turn is not None and (not is_whole(at_turn) or at_turn < 0):
+            raise ConfigError(f"at_turn is a number of turns, 0 or more, not {at_turn!r}")
+        self._loop.leave_at = 0 if at_turn is None else at_turn
+
+    def evidence(self) -> str:
+        """A digest of what the detectors have seen so far. Two runs that have seen the same have
+        the same digest.
+        """
+        return fingerprint(canonical_json(self._core.snapshots()).encode())
+
     @contextmanager
     def paused(self) -> Iterator[None]:
         """The run's deadlines stand still inside this block, while a person is asked. Tools find
@@ -370,7 +390,7 @@ class Run(Generic[OutputT]):
             try:
                 past = await self._session.begin(self._goal, self._calls)
                 if past is not None:
-                    self._core.take_up(past, self.id, self._now())
+                    self._core.take_up(past, self.id, self._now(), in_calls=bool(self._calls.left_open))
             except BaseException:
                 self._phase = "error"
                 if self._caller is not None:
@@ -520,7 +540,7 @@ class Run(Generic[OutputT]):
                 error=fault,
             )
             self._phase = "error"
-        self._core.part(self.id, goes_on=fault is not None or self.outcome.reason is TerminateReason.PAUSED)
+        self._core.part(self.id, goes_on=fault is not None or self.outcome.reason in RESUMABLE)
         self._delivery.hand_out_end(self.outcome)
 
     def _held(self, shared: SharedBudget | None, price: Price | None) -> Holding | None:

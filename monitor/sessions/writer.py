@@ -260,8 +260,13 @@ async def _settled(ticket: _Ticket) -> None:
     if cancelled is not None:
         cancelled.add_note("session: the step was not stored" if ticket.error else "session: the step is stored")
         if ticket.error is None:
-            setattr(cancelled, _COMMITTED, ticket.result)
+            note_committed(cancelled, ticket.result)
         raise cancelled
+
+
+def note_committed(error: BaseException, committed: Committed) -> None:
+    """Say in the cancellation `error` which step was stored before it."""
+    setattr(error, _COMMITTED, committed)
 
 
 def committed_in(error: BaseException) -> Committed | None:

@@ -101,6 +101,7 @@ REASONS: Final[Mapping[TerminateReason, str]] = {
     TerminateReason.BLOCKED: "guardrail",
     TerminateReason.CONSECUTIVE_ERRORS: "tool_failure",
     TerminateReason.PAUSED: "handoff",
+    TerminateReason.WORKER_STOPPING: "handoff",
     TerminateReason.ABORTED: "cancelled",
     TerminateReason.CANCELLED: "cancelled",
     TerminateReason.CLOSED_BY_CALLER: "cancelled",
@@ -111,7 +112,7 @@ REASONS: Final[Mapping[TerminateReason, str]] = {
 }
 """Our reason -> `gen_ai.agent.finish_reason`, which is a proposal for the conventions. It has no
 value for a loop: that is `guardrail`, and `monitor.reason` is exact. `paused` is `handoff`: a
-person goes on.
+person goes on. So is `worker_stopping`: another process does.
 """
 
 PROVIDERS: Final[Mapping[str, str]] = {

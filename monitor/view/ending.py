@@ -36,6 +36,8 @@ def title(outcome: Outcome) -> str:
         return "given up by the model"
     if outcome.reason is TerminateReason.PAUSED:
         return "waits for an approval"
+    if outcome.reason is TerminateReason.WORKER_STOPPING:
+        return "goes on in another process"
     return f"{'failed' if failed(outcome) else 'stopped'}: {outcome.source}"
 
 

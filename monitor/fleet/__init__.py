@@ -1,0 +1,43 @@
+"""Many supervised runs, carried out by workers that may die: the parts that every engine uses."""
+
+from monitor.fleet.control import Control as Control
+from monitor.fleet.control import FolderControl as FolderControl
+from monitor.fleet.decisions import MAX_LOSSES as MAX_LOSSES
+from monitor.fleet.decisions import Decision as Decision
+from monitor.fleet.decisions import End as End
+from monitor.fleet.decisions import NextTurn as NextTurn
+from monitor.fleet.decisions import Park as Park
+from monitor.fleet.decisions import Wait as Wait
+from monitor.fleet.decisions import decide as decide
+from monitor.fleet.jobs import FolderSessions as FolderSessions
+from monitor.fleet.jobs import Job as Job
+from monitor.fleet.jobs import Sessions as Sessions
+from monitor.fleet.jobs import enter as enter
+from monitor.fleet.jobs import receipts_in as receipts_in
+from monitor.fleet.jobs import session_id as session_id
+from monitor.fleet.receipts import Receipt as Receipt
+from monitor.fleet.registry import Supervisors as Supervisors
+from monitor.fleet.registry import UnknownSupervisor as UnknownSupervisor
+from monitor.fleet.steps import take_turn as take_turn
+
+__all__ = [
+    "MAX_LOSSES",
+    "Control",
+    "Decision",
+    "End",
+    "FolderControl",
+    "FolderSessions",
+    "Job",
+    "NextTurn",
+    "Park",
+    "Receipt",
+    "Sessions",
+    "Supervisors",
+    "UnknownSupervisor",
+    "Wait",
+    "decide",
+    "enter",
+    "receipts_in",
+    "session_id",
+    "take_turn",
+]

@@ -1,0 +1,105 @@
+"""What people say to runs that other processes carry out: aborts, and answers to questions.
+
+A session has one owner, who writes to it. So what is said from outside stands beside it, until the
+owner reads it there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+from monitor._util.codec import to_plain
+from monitor.calls import ApprovalAnswer, answer_codec
+from monitor.errors import StoreError
+from monitor.sessions.blobs import sync_folder
+from monitor.sessions.nodes import canonical
+
+_ABORT: Final = "abort"
+_ANSWERS: Final = "answers"
+
+
+class Control(Protocol):
+    """Where aborts and answers stand. The methods are short: they are called in the event loop."""
+
+    def abort(self, session: str, why: str, /) -> None:
+        """Say that this session is to be aborted. Returns when that is stored."""
+        ...
+
+    def aborted(self, session: str, /) -> str | None:
+        """Why this session is to be aborted. `None`: it is not."""
+        ...
+
+    def answer(self, session: str, answer: ApprovalAnswer, /) -> None:
+        """Answer an open question of this session. Returns when that is stored."""
+        ...
+
+    def answers(self, session: str, /) -> Sequence[ApprovalAnswer]:
+        """All answers that were given to questions of this session."""
+        ...
+
+
+class FolderControl:
+    """One small file for each thing that was said, in a folder that all workers share."""
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self._folder = Path(folder)
+
+    def abort(self, session: str, why: str) -> None:
+        """See `Control.abort`. The first reason stays."""
+        path = self._path(session, _ABORT)
+        if not path.exists():
+            self._write(path, {"why": why})
+
+    def aborted(self, session: str) -> str | None:
+        """See `Control.aborted`."""
+        path = self._path(session, _ABORT)
+        return str(_read(path).get("why", "")) if path.exists() else None
+
+    def answer(self, session: str, answer: ApprovalAnswer) -> None:
+        """See `Control.answer`."""
+        folder = self._path(session, _ANSWERS)
+        self._write(folder / f"{secrets.token_hex(8)}.json", to_plain(answer_codec.to_dict(answer)))
+
+    def answers(self, session: str) -> Sequence[ApprovalAnswer]:
+        """See `Control.answers`."""
+        folder = self._path(session, _ANSWERS)
+        if not folder.is_dir():
+            return ()
+        return [answer_codec.from_dict(_read(path)) for path in sorted(folder.glob("*.json"))]
+
+    def _path(self, session: str, what: str) -> Path:
+        return self._folder / f"{session}.{what}"
+
+    def _write(self, path: Path, data: object) -> None:
+        """Write the whole file or nothing, and let it survive a power cut."""
+        beside = path.with_name(f"{path.name}.{secrets.token_hex(4)}.new")
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            try:
+                os.write(file, canonical(data).encode())
+                os.fsync(file)
+            finally:
+                os.close(file)
+            beside.replace(path)
+            sync_folder(path.parent)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                beside.unlink()
+            raise StoreError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def _read(path: Path) -> dict[str, object]:
+    try:
+        data = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{path} cannot be read: {error}") from error
+    if not isinstance(data, dict):
+        raise StoreError(f"{path} holds no JSON object")
+    return data

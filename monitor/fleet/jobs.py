@@ -1,0 +1,148 @@
+"""The sessions of a fleet: where they are, what each is to do, and which receipts it has."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import asdict, dataclass, replace
+from itertools import takewhile
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from monitor._util.hashing import fingerprint
+from monitor.errors import ConfigError, SessionDamaged
+from monitor.fleet.receipts import Receipt
+from monitor.fleet.registry import check_name
+from monitor.sessions.files import ENDING
+from monitor.sessions.nodes import Node, NodeKind, marker
+from monitor.sessions.sqlite import SQLiteSession
+from monitor.sessions.store import SessionStore
+
+JOB: Final = "fleet job"
+"""The name of the marker that says what a session is to do."""
+ATTEMPT: Final = "fleet attempt"
+"""The name of the marker of each attempt at a step."""
+RECEIPT: Final = "fleet receipt"
+"""The name of the marker of each step that is stored."""
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Job:
+    """What a session is to do, and who does it."""
+
+    supervisor: str
+    version: str
+    task: str
+
+    def __post_init__(self) -> None:
+        check_name(self.supervisor)
+        check_name(self.version)
+        if not str(self.task).strip():
+            raise ConfigError("a job has a task: a text that says what to do")
+
+
+class Sessions(Protocol):
+    """Where the sessions of a fleet are. All workers reach the same ones."""
+
+    def open(self, id: str, /, *, create: bool = False) -> AbstractAsyncContextManager[SessionStore]:
+        """Become the owner of a session. Raises `SessionBusy` while another worker has it, and
+        `StoreError` if it is not there and is not to be made.
+        """
+        ...
+
+
+class FolderSessions:
+    """One file for each session, in a folder that all workers share. It must not be on a network
+    disk that several hosts write to.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], *, wait_s: float | None = None, takeover: bool = False) -> None:
+        """`wait_s`, `takeover`: see `SQLiteSession`. A worker that has died needs neither: the
+        system has released its lock.
+        """
+        self.folder = Path(folder)
+        self._wait_s = wait_s
+        self._takeover = takeover
+
+    def path(self, id: str) -> Path:
+        """The file of a session."""
+        check_name(id)
+        return self.folder / f"{id}{ENDING}"
+
+    @asynccontextmanager
+    async def open(self, id: str, *, create: bool = False) -> AsyncIterator[SessionStore]:
+        """See `Sessions.open`."""
+        if create:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        session = SQLiteSession(self.path(id), create=create, wait_s=self._wait_s, takeover=self._takeover)
+        async with session:
+            yield session
+
+
+def session_id(key: str | None = None) -> str:
+    """The id of the session for a job with this key. Without a key, a new one."""
+    return uuid.uuid4().hex if key is None else fingerprint(key.encode("utf-8", "surrogatepass"))
+
+
+async def enter(sessions: Sessions, id: str, job: Job) -> bool:
+    """Store what the session `id` is to do. False: that was stored before. Raises `ConfigError` if
+    the session has another job.
+    """
+    async with sessions.open(id, create=True) as store:
+        known = job_of(await store.active_path())
+        if known is None:
+            await store.append(marker(JOB, asdict(job)))
+            return True
+    if known != job:
+        raise ConfigError(f"the session {id} has another job already: give another key for another job")
+    return False
+
+
+def job_of(path: Sequence[Node]) -> Job | None:
+    """What the session with this path is to do. `None`: it is no session of a fleet."""
+    for node in path:
+        if (data := marked(node, JOB)) is not None:
+            try:
+                return Job(**data)
+            except (TypeError, ConfigError) as error:
+                raise SessionDamaged(f"the job in node {node.id} cannot be read: {error}") from None
+    return None
+
+
+def receipts_of(path: Sequence[Node]) -> list[Receipt]:
+    """The receipts of a session, in the order of its steps."""
+    return [receipt for node in path if (receipt := receipt_of(node)) is not None]
+
+
+def receipt_of(node: Node) -> Receipt | None:
+    """The receipt that a node holds. `None`: it holds none."""
+    line = marked(node, RECEIPT)
+    return replace(Receipt.from_json(line), head=node.parent or "") if isinstance(line, str) else None
+
+
+async def receipts_in(sessions: Sessions, id: str) -> list[Receipt]:
+    """The same, of a session that no worker has at the moment."""
+    async with sessions.open(id) as store:
+        return receipts_of(await store.active_path())
+
+
+def attempt(turn: int, ended_calls: int) -> dict[str, int]:
+    """What the marker of an attempt says: its turn, and how many calls had ended before."""
+    return {"turn": turn, "ended_calls": ended_calls}
+
+
+def losses_of(path: Sequence[Node], now: Mapping[str, int]) -> int:
+    """How many attempts have followed each other without anything between them. `now`: the attempt
+    that would be the next.
+    """
+    return sum(1 for _ in takewhile(lambda node: marked(node, ATTEMPT) == now, reversed(path)))
+
+
+def marked(node: Node, name: str) -> Any:
+    """The data of the marker `name`. `None`: the node is something else."""
+    if node.kind is not NodeKind.MARKER:
+        return None
+    body = node.data
+    return body.get("data") if body.get("name") == name else None
