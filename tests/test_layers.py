@@ -38,7 +38,8 @@ IMPURE = {
 
 ONLY_IN = {
     "xxhash": ("_util",),
-    "asyncio": ("harness.streams", "tools.background", "testing"),  # local servers run a loop of their own in a thread
+    # local servers run a loop of their own in a thread; workflows of Temporal run on asyncio
+    "asyncio": ("harness.streams", "tools.background", "testing", "integrations.temporal"),
     "trio": ("harness.streams", "tools.background"),
     "sniffio": ("harness.streams",),
     "google": ("adapters", "cli", "integrations.adk"),  # the demo is a client of the SDK
@@ -51,7 +52,9 @@ ONLY_IN = {
     "langchain_core": ("integrations.langchain",),
     "litellm": ("integrations.litellm",),
     "pydantic_ai": ("integrations.pydantic_ai", "integrations.pydantic_ai_conversations"),
+    "ray": ("integrations.ray",),
     "strands": ("integrations.strands",),
+    "temporalio": ("integrations.temporal",),
     "mcp": ("tools.mcp_connection",),
 }
 
