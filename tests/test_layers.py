@@ -38,8 +38,8 @@ IMPURE = {
 
 ONLY_IN = {
     "xxhash": ("_util",),
-    # local servers run a loop of their own in a thread; workflows of Temporal run on asyncio
-    "asyncio": ("harness.streams", "tools.background", "testing", "integrations.temporal"),
+    # DBOS and workflows of Temporal run on asyncio; local servers run a loop of their own in a thread.
+    "asyncio": ("harness.streams", "integrations.dbos", "integrations.temporal", "tools.background", "testing"),
     "trio": ("harness.streams", "tools.background"),
     "sniffio": ("harness.streams",),
     "google": ("adapters", "cli", "integrations.adk"),  # the demo is a client of the SDK
@@ -52,6 +52,7 @@ ONLY_IN = {
     "langchain_core": ("integrations.langchain",),
     "litellm": ("integrations.litellm",),
     "pydantic_ai": ("integrations.pydantic_ai", "integrations.pydantic_ai_conversations"),
+    "dbos": ("integrations.dbos",),
     "ray": ("integrations.ray",),
     "strands": ("integrations.strands",),
     "temporalio": ("integrations.temporal",),

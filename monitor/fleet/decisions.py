@@ -8,8 +8,8 @@ from typing import Final, TypeAlias
 from monitor.fleet.receipts import Receipt
 
 MAX_LOSSES: Final = 3
-"""So many workers may die in one turn without any progress. Then the run is parked: the next worker
-would probably die as well.
+"""When this number of workers has died in one turn without any progress, the run is parked: the
+next would probably die as well.
 """
 
 

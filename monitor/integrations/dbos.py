@@ -1,0 +1,381 @@
+"""DBOS (3.4 or newer): a queue of runs over workers that may die, on SQLite or PostgreSQL.
+
+    sessions, control = FolderSessions("sessions"), FolderControl("sessions")
+    fleet = Fleet("sqlite:///fleet.db", sessions, control=control)
+    session = await fleet.submit("writer", "Write to Ada.", key="letter-1")   # in any process
+
+    async with fleet.work(supervisors, worker="worker-1"):                    # in each worker
+        await anyio.sleep_forever()
+
+One run is one workflow, and one turn is one step of it, whose result is a receipt of at most 2 KB.
+Everything else stands in the session. DBOS only decides which worker makes the next turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+from anyio import to_thread
+
+from monitor._util.checks import is_whole
+from monitor.calls import ApprovalAnswer
+from monitor.errors import ConfigError, MissingExtra, StoreError
+from monitor.fleet import (
+    Control,
+    Job,
+    NextTurn,
+    Park,
+    Receipt,
+    Sessions,
+    Supervisors,
+    Wait,
+    decide,
+    enter,
+    session_id,
+    take_turn,
+)
+
+try:
+    from dbos import DBOS, DBOSClient
+except ImportError:
+    raise MissingExtra("dbos", "dbos") from None
+
+if TYPE_CHECKING:
+    from dbos import EnqueueOptions
+
+__all__ = ["Fleet"]
+
+RUN: Final = "agent_monitor.run"
+TURN: Final = "agent_monitor.turn"
+"""The names under which DBOS stores runs and turns. A database knows them for years."""
+APP_VERSION: Final = "1"
+"""Of the workflow below. DBOS lets no other version go on with a run, so it changes only with the
+order of the steps. The version of a supervisor is a part of the name of its queue.
+"""
+CONCURRENCY: Final = 200
+"""Runs of one queue at once in one worker, by default."""
+BUSY_ATTEMPTS: Final = 14
+"""A step asks this often for a session that another worker has, in about three minutes."""
+
+
+class Fleet:
+    """Runs in the queue of one DBOS database. Submit to it, abort and wait in any process; `work`
+    makes this process a worker.
+    """
+
+    def __init__(
+        self,
+        database: str,
+        sessions: Sessions,
+        *,
+        control: Control,
+        name: str = "agent-monitor",
+        partition_concurrency: int | None = None,
+    ) -> None:
+        """`database`: the address for DBOS, `sqlite:///path` or `postgresql://...`. `sessions`,
+        `control`: the same ones in all processes. `name`: of the application in DBOS.
+
+        `partition_concurrency`: this many runs of one partition go on at once at most, over all
+        workers. Then each `submit` names a partition, such as a tenant.
+
+        Raises `ConfigError` where DBOS cannot run: on SQLite, Python 3.12 needs SQLite 3.42.
+        """
+        _check_sqlite(database)
+        self._database = database
+        self._sessions = sessions
+        self._control = control
+        self._name = name
+        self._partitions = partition_concurrency
+        self._client: DBOSClient | None = None
+
+    # ------------------------------------------------------------------ what any process may do
+
+    async def submit(
+        self,
+        supervisor: str,
+        task: str,
+        *,
+        version: str = "1",
+        key: str | None = None,
+        partition: str | None = None,
+        priority: int | None = None,
+    ) -> str:
+        """Queue a run, and return the id of its session. The same `key` is the same run, however
+        often it is submitted. `priority`: smaller numbers come first.
+        """
+        if (partition is None) != (self._partitions is None):
+            raise ConfigError(
+                "a partition is given for each run of a fleet with partition_concurrency, and for no other"
+            )
+        job = Job(supervisor=supervisor, version=version, task=task)
+        id = session_id(key)
+        await enter(self._sessions, id, job)
+        await self._enqueue(id, 1, queue_of(supervisor, version), partition=partition, priority=priority)
+        return id
+
+    async def abort(self, session: str, why: str = "aborted") -> None:
+        """End a run. A worker that carries it out sees this within a second; any other before its
+        next model call. Returns when the request is stored.
+        """
+        await to_thread.run_sync(self._control.abort, session, why)
+        await self.go_on(session)
+
+    async def answer(self, session: str, answer: ApprovalAnswer) -> None:
+        """Answer a question of a run that waits, and let the run go on."""
+        await to_thread.run_sync(self._control.answer, session, answer)
+        await self.go_on(session)
+
+    async def go_on(self, session: str) -> None:
+        """Let a run that waits, or that is parked, go on. Nothing happens to any other run."""
+        client = await self._connected()
+        workflow, receipt = await self._newest(session)
+        following = decide(receipt) if receipt is not None else None
+        if isinstance(following, Wait | Park):
+            status = await (await client.retrieve_workflow_async(workflow)).get_status()
+            queue, partition = str(status.queue_name), status.queue_partition_key
+            await self._enqueue(session, following.turn, queue, partition=partition)
+        elif workflow != session:
+            await client.set_workflow_delay_async(workflow, delay_seconds=0)
+
+    async def result(self, session: str) -> Receipt:
+        """The receipt with which the run ended, waits or was parked, as soon as there is one."""
+        client = await self._connected()
+        workflow, receipt = await self._newest(session)
+        if receipt is not None:
+            return receipt
+        return Receipt.from_json(await (await client.retrieve_workflow_async(workflow)).get_result())
+
+    async def aclose(self) -> None:
+        """Close the connections to the database."""
+        client, self._client = self._client, None
+        if client is not None:
+            await to_thread.run_sync(client.destroy)
+
+    async def _newest(self, session: str) -> tuple[str, Receipt | None]:
+        """The workflow that carries the run out now, and its last receipt if it is over. Each
+        question to a person ends a workflow, and the answer begins another.
+        """
+        client = await self._connected()
+        workflow = session
+        while True:
+            found = await client.list_workflows_async(workflow_ids=[workflow])
+            if not found:
+                raise StoreError(f"the fleet has no run {session}")
+            if found[0].status != "SUCCESS":
+                return workflow, None
+            receipt = Receipt.from_json(str(found[0].output))
+            following = decide(receipt)
+            if not isinstance(following, Wait | Park):
+                return workflow, receipt
+            coming = workflow_of(session, following.turn)
+            if not await client.list_workflows_async(workflow_ids=[coming], load_output=False):
+                return workflow, receipt
+            workflow = coming
+
+    async def _enqueue(
+        self, session: str, turn: int, queue: str, *, partition: str | None, priority: int | None = None
+    ) -> None:
+        options = options_of(session, turn, queue, self._name, partition=partition, priority=priority)
+        client = await self._connected()
+        await client.enqueue_async(options, session, turn, queue, partition)
+
+    async def _connected(self) -> DBOSClient:
+        if self._client is None:
+            self._client = await to_thread.run_sync(self._connect)
+        return self._client
+
+    def _connect(self) -> DBOSClient:
+        DBOS.migrate(self._database)
+        return DBOSClient(system_database_url=self._database, application_name=self._name)
+
+    # ------------------------------------------------------------------ a worker
+
+    @asynccontextmanager
+    async def work(
+        self,
+        supervisors: Supervisors,
+        *,
+        worker: str,
+        concurrency: int = CONCURRENCY,
+        poll_s: float = 1.0,
+        grace_s: float = 30.0,
+    ) -> AsyncIterator[None]:
+        """Make this process a worker while the block is open, in this event loop of asyncio.
+
+        `worker`: its name, which no other living worker has. A process with the name of one that
+        has died takes up what that one had: start each worker again under its name.
+        `concurrency`: how many runs of each supervisor's version it carries out at once.
+        `poll_s`: seconds between two looks into the queue. `grace_s`: how long the end of the block
+        waits for running turns. A turn that takes longer is left to another worker.
+        """
+        if not is_whole(concurrency) or concurrency < 1:
+            raise ConfigError(f"concurrency={concurrency!r}: give 1 or more")
+        queues = sorted({queue_of(name, version) for name, version in supervisors})
+        if not queues:
+            raise ConfigError("a worker needs a supervisor: add one to the Supervisors")
+        if _Worker.here is not None:
+            raise ConfigError("this process is a worker already: DBOS has one instance in a process")
+        here = _Worker.here = _Worker(supervisors, self._sessions, self._control, self._name)
+        try:
+            await to_thread.run_sync(self._configure, worker, queues)
+            DBOS.launch()  # here, so that DBOS runs the turns in this event loop
+            for queue in queues:
+                await DBOS.register_queue_async(
+                    queue,
+                    worker_concurrency=concurrency,
+                    partition_concurrency=self._partitions,
+                    polling_interval_sec=poll_s,
+                    on_conflict="always_update",
+                )
+            yield
+        finally:
+            await here.leave(grace_s)
+            _Worker.here = None
+            await to_thread.run_sync(DBOS.destroy)
+
+    def _configure(self, worker: str, queues: list[str]) -> None:
+        DBOS.migrate(self._database)
+        DBOS(
+            config={
+                "name": self._name,
+                "system_database_url": self._database,
+                "application_version": APP_VERSION,
+                "executor_id": worker,
+                "log_level": "WARNING",
+            }
+        )
+        DBOS.listen_queues(queues)
+
+
+class _Worker:
+    """What the workflows of this process need. DBOS calls them by name, so they find it here."""
+
+    here: _Worker | None = None
+
+    def __init__(self, supervisors: Supervisors, sessions: Sessions, control: Control, name: str) -> None:
+        self.name = name
+        self._supervisors = supervisors
+        self._sessions = sessions
+        self._control = control
+        self._leaving = anyio.Event()
+        self._runs: set[asyncio.Task[Any]] = set()
+        self._turns = 0
+        self._idle = anyio.Event()
+
+    def joins(self) -> asyncio.Task[Any] | None:
+        """The running task is a run of this worker."""
+        task = asyncio.current_task()
+        if task is not None:
+            self._runs.add(task)
+            task.add_done_callback(self._runs.discard)
+        return task
+
+    async def turn(self, session: str, turn: int) -> str:
+        """Make one turn. A worker that leaves begins none."""
+        if self._leaving.is_set():
+            await anyio.sleep_forever()
+        self._turns += 1
+        try:
+            take = partial(take_turn, self._supervisors, self._sessions, session, turn, control=self._control)
+            return (await take()).to_json()
+        finally:
+            self._turns -= 1
+            if not self._turns:
+                self._idle.set()
+
+    async def leave(self, grace_s: float) -> None:
+        """Wait for the turns that are being made, then drop the runs: DBOS still has them."""
+        self._leaving.set()
+        self._idle = anyio.Event()
+        if self._turns:
+            with anyio.move_on_after(grace_s):
+                await self._idle.wait()
+        runs = tuple(self._runs)
+        for run in runs:
+            run.cancel()
+        if runs:
+            await asyncio.wait(runs, timeout=grace_s)
+
+
+@DBOS.workflow(name=RUN, max_recovery_attempts=None)
+async def _run(session: str, turn: int, queue: str, partition: str | None) -> str:
+    """One run, from `turn` on. Returns its last receipt."""
+    worker = _here()
+    worker.joins()
+    while True:
+        line = await _turn(session, turn)
+        following = decide(Receipt.from_json(line))
+        if isinstance(following, NextTurn):
+            turn = following.turn
+            continue
+        if isinstance(following, Wait) and following.wake_at_s is not None:
+            options = options_of(session, following.turn, queue, worker.name, partition=partition)
+            options["delay_seconds"] = max(0.0, following.wake_at_s - time.time())
+            await DBOS.enqueue_workflow_with_options_async(options, session, following.turn, queue, partition)
+        return line
+
+
+def _is_busy(error: BaseException) -> bool:
+    return isinstance(error, StoreError)
+
+
+@DBOS.step(
+    name=TURN,
+    retries_allowed=True,
+    interval_seconds=0.5,
+    backoff_rate=1.5,
+    max_attempts=BUSY_ATTEMPTS,
+    should_retry=_is_busy,
+)
+async def _turn(session: str, turn: int) -> str:
+    return await _here().turn(session, turn)
+
+
+def _here() -> _Worker:
+    if _Worker.here is None:
+        raise ConfigError("this process is no worker: use `async with fleet.work(...)`")
+    return _Worker.here
+
+
+def queue_of(supervisor: str, version: str) -> str:
+    """The queue for runs of this supervisor: only workers that have this version listen to it."""
+    return f"{supervisor}/{version}"
+
+
+def workflow_of(session: str, turn: int) -> str:
+    """The id of the workflow that begins with this turn."""
+    return session if turn == 1 else f"{session}.{turn}"
+
+
+def options_of(
+    session: str, turn: int, queue: str, name: str, *, partition: str | None, priority: int | None = None
+) -> EnqueueOptions:
+    """How a workflow is queued. One that is queued already stays as it is."""
+    options: EnqueueOptions = {
+        "workflow_name": RUN,
+        "workflow_id": workflow_of(session, turn),
+        "queue_name": queue,
+        "app_version": APP_VERSION,
+        "application_name": name,
+    }
+    if partition is not None:
+        options["queue_partition_key"] = partition
+    if priority is not None:
+        options["priority"] = priority
+    return options
+
+
+def _check_sqlite(database: str) -> None:
+    if database.startswith("sqlite") and sys.version_info >= (3, 12) and sqlite3.sqlite_version_info < (3, 42):
+        raise ConfigError(
+            f"DBOS on Python {sys.version_info[0]}.{sys.version_info[1]} needs SQLite 3.42, and this Python has"
+            f" {sqlite3.sqlite_version}: use PostgreSQL, Python 3.11, or a newer SQLite"
+        )

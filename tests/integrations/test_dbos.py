@@ -1,0 +1,192 @@
+"""A fleet on DBOS: real workers on a real queue, on SQLite and once on PostgreSQL."""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+import pytest_asyncio
+
+from monitor.calls import ApprovalAnswer
+from monitor.errors import ConfigError, StoreError
+from monitor.fleet import FolderControl, FolderSessions, Supervisors, receipts_in
+from monitor.testing import Pause, Stall
+from tests.databases import postgres
+from tests.fleet.fleets import Effects, supervisors
+
+pytest.importorskip("dbos")
+
+from monitor.integrations import dbos as integration
+from monitor.integrations.dbos import Fleet
+
+pytestmark = pytest.mark.asyncio
+SOON = {"poll_s": 0.02}
+
+
+@pytest_asyncio.fixture
+async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
+    made = fleet_at(tmp_path)
+    yield made
+    await made.aclose()
+
+
+def fleet_at(folder: Path, **options: Any) -> Fleet:
+    control = FolderControl(folder)
+    return Fleet(f"sqlite:///{folder / 'fleet.db'}", FolderSessions(folder), control=control, **options)
+
+
+def slow(stall: Any, effects: Effects | None = None) -> Supervisors:
+    return supervisors(effects or Effects(), model=lambda _: [stall, "Too late."])
+
+
+async def test_each_run_ends_once_and_one_key_is_one_run(fleet: Fleet, tmp_path: Path):
+    effects = Effects()
+    ids = [await fleet.submit("writer", f"Write letter {n}.", key=f"letter {n}") for n in range(3)]
+    assert await fleet.submit("writer", "Write letter 0.", key="letter 0") == ids[0]
+    async with fleet.work(supervisors(effects), worker="w", **SOON):
+        ends = [await fleet.result(id) for id in ids]
+        assert await fleet.submit("writer", "Write letter 0.", key="letter 0") == ids[0]
+        assert await fleet.result(ids[0]) == ends[0]
+    assert [(one.next, one.ok, one.turn) for one in ends] == [("end", True, 4)] * 3
+    assert len(effects.made) == len(set(effects.made)) == 3 * 4
+    stored = [await receipts_in(FolderSessions(tmp_path), id) for id in ids]
+    assert [one[-1] for one in stored] == ends
+    with pytest.raises(ConfigError, match="another job"):
+        await fleet.submit("writer", "Write something else.", key="letter 0")
+
+
+async def test_a_worker_that_leaves_hands_its_runs_to_the_next_one(fleet: Fleet):
+    stall = Stall()
+    id = await fleet.submit("writer", "Write.", key="a")
+    async with fleet.work(slow(stall), worker="w", grace_s=0.05, **SOON):
+        await stall.reached()
+    async with fleet.work(supervisors(Effects()), worker="w", **SOON):
+        receipt = await fleet.result(id)
+    assert (receipt.ok, receipt.turns) == (True, 4)
+
+
+async def test_a_worker_that_leaves_finishes_its_turns(fleet: Fleet, tmp_path: Path):
+    pause = Pause()
+    id = await fleet.submit("writer", "Write.", key="a")
+    async with fleet.work(slow(pause), worker="w", **SOON):
+        await pause.reached()
+        pause.release()
+    assert [one.turns for one in await receipts_in(FolderSessions(tmp_path), id)] == [1]
+
+
+async def test_an_abort_ends_a_run_that_is_carried_out(fleet: Fleet):
+    stall = Stall()
+    id = await fleet.submit("writer", "Write.")
+    async with fleet.work(slow(stall), worker="w", **SOON):
+        await stall.reached()
+        await fleet.abort(id, "not needed")
+        receipt = await fleet.result(id)
+    assert (receipt.next, receipt.reason, receipt.detail) == ("end", "aborted", "not needed")
+
+
+async def test_an_abort_ends_a_run_that_nobody_has_begun(fleet: Fleet):
+    effects = Effects()
+    id = await fleet.submit("writer", "Write.")
+    await fleet.abort(id)
+    async with fleet.work(supervisors(effects), worker="w", **SOON):
+        assert (await fleet.result(id)).reason == "aborted"
+    assert effects.made == []
+
+
+async def test_a_run_that_waits_for_a_person_holds_no_place_in_the_queue(fleet: Fleet, tmp_path: Path):
+    effects = Effects()
+    known = supervisors(effects, approval="default")
+    waits = await fleet.submit("writer", "Write.", key="waits")
+    other = await fleet.submit("writer", "Write.", key="other")
+    async with fleet.work(known, worker="w", concurrency=1, **SOON):
+        asked = [await fleet.result(id) for id in (waits, other)]
+        assert [one.next for one in asked] == ["wait", "wait"]
+        for _ in range(4):
+            async with FolderSessions(tmp_path).open(waits) as store:
+                questions = [one.request for one in await store.approvals(only_open=True)]
+            for request in questions:
+                FolderControl(tmp_path).answer(waits, ApprovalAnswer(id=request.id, decision="approved"))
+            await fleet.go_on(waits)
+            receipt = await fleet.result(waits)
+            if receipt.next == "end":
+                break
+        await fleet.abort(other, "nobody answers")
+        assert (await fleet.result(other)).reason == "aborted"
+    assert receipt.ok
+    assert len(effects.made) == 4
+
+
+async def test_a_run_waits_for_a_worker_that_has_its_version(fleet: Fleet):
+    id = await fleet.submit("writer", "Write.", version="2")
+    async with fleet.work(supervisors(Effects()), worker="w", **SOON):
+        with anyio.move_on_after(0.3):
+            await fleet.result(id)
+            pytest.fail("another version has carried out the run")
+    newer = Supervisors()
+    newer.add("writer", supervisors(Effects()).find("writer", "1"), version="3", also=["2"])
+    async with fleet.work(newer, worker="w", **SOON):
+        assert (await fleet.result(id)).ok
+
+
+async def test_a_partition_is_given_where_runs_are_counted_by_partition(fleet: Fleet, tmp_path: Path):
+    with pytest.raises(ConfigError, match="partition"):
+        await fleet.submit("writer", "Write.", partition="tenant")
+    parted = fleet_at(tmp_path, partition_concurrency=1)
+    with pytest.raises(ConfigError, match="partition"):
+        await parted.submit("writer", "Write.")
+    ids = [await parted.submit("writer", "Write.", key=f"{n}", partition=f"tenant {n % 2}") for n in range(3)]
+    async with parted.work(supervisors(Effects()), worker="w", **SOON):
+        assert all([(await parted.result(id)).ok for id in ids])
+    await parted.aclose()
+
+
+async def test_a_run_that_was_never_submitted_is_not_found(fleet: Fleet):
+    with pytest.raises(StoreError, match="has no run"):
+        await fleet.result("0" * 32)
+
+
+async def test_what_cannot_work_is_refused(fleet: Fleet, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    with pytest.raises(ConfigError, match="needs a supervisor"):
+        async with fleet.work(Supervisors(), worker="w"):
+            pass
+    with pytest.raises(ConfigError, match="concurrency"):
+        async with fleet.work(supervisors(Effects()), worker="w", concurrency=0):
+            pass
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 40, 1))
+    monkeypatch.setattr(sys, "version_info", (3, 13, 0))
+    with pytest.raises(ConfigError, match=r"SQLite 3\.42"):
+        fleet_at(tmp_path)
+
+
+async def test_the_names_in_the_database_stay_as_they_are():
+    assert (integration.RUN, integration.TURN, integration.APP_VERSION) == (
+        "agent_monitor.run",
+        "agent_monitor.turn",
+        "1",
+    )
+    assert integration.queue_of("writer", "2") == "writer/2"
+    assert [integration.workflow_of("s", turn) for turn in (1, 4)] == ["s", "s.4"]
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[str]:
+    with postgres() as address:
+        yield address
+
+
+async def test_a_fleet_on_postgresql(database: str, tmp_path: Path):
+    effects = Effects()
+    fleet = Fleet(database, FolderSessions(tmp_path), control=FolderControl(tmp_path))
+    stall = Stall()
+    id = await fleet.submit("writer", "Write.", key="a")
+    async with fleet.work(slow(stall), worker="w", grace_s=0.05, **SOON):
+        await stall.reached()
+    async with fleet.work(supervisors(effects), worker="w", **SOON):
+        receipt = await fleet.result(id)
+    await fleet.aclose()
+    assert (receipt.ok, receipt.turns, len(effects.made)) == (True, 4, 4)
