@@ -38,7 +38,7 @@ IMPURE = {
 
 ONLY_IN = {
     "xxhash": ("_util",),
-    # DBOS and workflows of Temporal run on asyncio; local servers run a loop of their own in a thread.
+    # DBOS and Temporal run on asyncio; local servers run a loop of their own in a thread
     "asyncio": ("harness.streams", "integrations.dbos", "integrations.temporal", "tools.background", "testing"),
     "trio": ("harness.streams", "tools.background"),
     "sniffio": ("harness.streams",),

@@ -1,7 +1,7 @@
 """Ray (2.40 or newer): the workers of a fleet are actors, and each turn is a call of one of them.
 
     ray.init()
-    async with RayFleet(setup, sessions, control, workers=4) as fleet:
+    async with Fleet(setup, sessions, control, workers=4) as fleet:
         run = await fleet.submit("writer", "Write a poem.", key="poem-7")
         receipt = await fleet.drive(run)
 
@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 import anyio
+from anyio import to_thread
 
 from monitor._util.checks import is_whole
 from monitor.calls import ApprovalAnswer
@@ -36,7 +37,7 @@ try:
 except ImportError:
     raise MissingExtra("ray", "ray") from None
 
-__all__ = ["FleetWorker", "RayFleet"]
+__all__ = ["Fleet", "FleetWorker"]
 
 _TALKS: Final = 8
 """The questions that an actor answers at once, beside its turns."""
@@ -46,7 +47,7 @@ _BUSY_S: Final = 0.5
 
 
 class FleetWorker:
-    """One worker process. `RayFleet` makes actors of it."""
+    """One worker process. `Fleet` makes actors of it."""
 
     def __init__(
         self, setup: Callable[[], Supervisors], sessions: Sessions, control: Control, max_losses: int = MAX_LOSSES
@@ -92,7 +93,7 @@ class FleetWorker:
         return os.getpid()
 
 
-class RayFleet:
+class Fleet:
     """A fleet whose workers are actors of Ray. `ray.init()` comes first.
 
     `setup`: makes the supervisors, in each worker. `sessions`, `control`: where the sessions are,
@@ -182,7 +183,7 @@ class RayFleet:
     async def _free(self) -> _Placed:
         """The worker with the fewest turns, of those that are not down."""
         if not self._workers:
-            raise ConfigError("the fleet is not entered: async with RayFleet(...) as fleet")
+            raise ConfigError("the fleet is not entered: async with Fleet(...) as fleet")
         while True:
             now = anyio.current_time()
             up = [one for one in self._workers if one.down_until <= now]
@@ -209,15 +210,15 @@ class RayFleet:
                 found.append(await worker.actor.process.remote())
         return found
 
-    def answer(self, id: str, answer: ApprovalAnswer) -> None:
+    async def answer(self, id: str, answer: ApprovalAnswer) -> None:
         """Answer a question of a run that waits. `drive` goes on with it."""
-        self._control.answer(id, answer)
+        await to_thread.run_sync(self._control.answer, id, answer)
 
-    def abort(self, id: str, why: str = "aborted") -> None:
+    async def abort(self, id: str, why: str = "aborted") -> None:
         """Abort a run: a turn that is under way ends within a second or so, with its reason.
         `ray.cancel` would leave that open.
         """
-        self._control.abort(id, why)
+        await to_thread.run_sync(self._control.abort, id, why)
 
 
 class _Placed:

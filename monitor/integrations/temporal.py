@@ -3,7 +3,7 @@
     plugin = FleetPlugin(supervisors, sessions, control)
     worker = Worker(client, task_queue="agents", plugins=[plugin])
 
-    fleet = TemporalFleet(client, sessions, control, task_queue="agents")
+    fleet = Fleet(client, sessions, control, task_queue="agents")
     run = await fleet.submit("writer", "Write a poem.", key="poem-7")
     receipt = await fleet.result(run)
 
@@ -23,6 +23,7 @@ from functools import partial
 from typing import Any, Final
 
 import anyio
+from anyio import to_thread
 
 from monitor.calls import ApprovalAnswer
 from monitor.errors import ConfigError, MissingExtra, SessionBusy, SessionDamaged
@@ -45,21 +46,21 @@ try:
 except ImportError:
     raise MissingExtra("temporalio", "temporal") from None
 
-__all__ = ["ABORT", "RECEIPT", "RUN", "TURN", "WAKE", "FleetPlugin", "FleetWorkflow", "TemporalFleet"]
+__all__ = ["ABORT", "GO_ON", "RECEIPT", "RUN", "TURN", "Fleet", "FleetPlugin", "FleetWorkflow"]
 
-RUN: Final = "agent-monitor.run"
+RUN: Final = "agent_monitor.run"
 """The name of the workflow. This and the names below are compatibility data: runs that are under
 way know them.
 """
-TURN: Final = "agent-monitor.turn"
+TURN: Final = "agent_monitor.turn"
 """The name of the activity that makes one turn."""
-ABORT: Final = "agent-monitor.abort"
+ABORT: Final = "agent_monitor.abort"
 """The name of the activity that stores an abort."""
-WAKE: Final = "agent-monitor.wake"
+GO_ON: Final = "agent_monitor.go_on"
 """The name of the signal: an answer or an abort is stored, or a parked run is to go on."""
-RECEIPT: Final = "agent-monitor.receipt"
+RECEIPT: Final = "agent_monitor.receipt"
 """The name of the query for the newest receipt."""
-_HELD: Final = "agent-monitor.held"
+_HELD: Final = "agent_monitor.held"
 """The key of the memo that says why a run makes no turn: `wait`, `park`, or nothing."""
 _VERSION: Final = 1
 """The version of a workflow's argument."""
@@ -105,8 +106,8 @@ class FleetWorkflow:
             if workflow.info().is_continue_as_new_suggested() and not self._cancelled:
                 workflow.continue_as_new(order)
 
-    @workflow.signal(name=WAKE)
-    def wake(self) -> None:
+    @workflow.signal(name=GO_ON)
+    def go_on(self) -> None:
         """An answer or an abort is stored, or a parked run is to go on."""
         self._woken += 1
 
@@ -197,7 +198,7 @@ class _Steps:
     @activity.defn(name=ABORT)
     async def abort(self, order: dict[str, Any]) -> None:
         """Store that a run is to be aborted. The running turn sees that within a second."""
-        self._control.abort(order["session"], order["why"])
+        await to_thread.run_sync(self._control.abort, order["session"], order["why"])
 
 
 async def _beat(running: list[Run[Any]]) -> None:
@@ -226,7 +227,7 @@ class FleetPlugin(SimplePlugin):
         super().__init__("agent-monitor", workflows=[FleetWorkflow], activities=[steps.turn, steps.abort])
 
 
-class TemporalFleet:
+class Fleet:
     """Submits runs to the workers of a task queue, and talks to them.
 
     It needs the folder, or whatever else `sessions` and `control` stand for, as the workers do: a
@@ -246,7 +247,7 @@ class TemporalFleet:
         *,
         key: str | None = None,
         version: str = "1",
-        tenant: str | None = None,
+        partition: str | None = None,
         priority: int | None = None,
         turn_timeout_s: float = 3600.0,
         heartbeat_timeout_s: float = 10.0,
@@ -255,7 +256,8 @@ class TemporalFleet:
         session; that of the workflow is `task_queue/id`. The same `key` is the same run, also after
         it has ended.
 
-        `version`: of the supervisor. `tenant`: the workers are shared fairly between tenants.
+        `version`: of the supervisor. `partition`: the workers are shared fairly between
+        partitions, such as tenants.
         `priority`: 1 to 5, 1 first. `turn_timeout_s`: a turn that takes longer is made anew.
         `heartbeat_timeout_s`: a worker that is silent for so long is taken for dead. A run whose
         workflow failed, or was terminated, goes on where it was.
@@ -279,7 +281,7 @@ class TemporalFleet:
                 id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY,
                 id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
                 static_summary=f"{supervisor} {version}",
-                priority=Priority(priority_key=priority, fairness_key=tenant),
+                priority=Priority(priority_key=priority, fairness_key=partition),
             )
         return id
 
@@ -314,20 +316,20 @@ class TemporalFleet:
 
     async def answer(self, id: str, answer: ApprovalAnswer) -> None:
         """Answer a question of a run that waits."""
-        self._control.answer(id, answer)
-        await self.wake(id)
+        await to_thread.run_sync(self._control.answer, id, answer)
+        await self.go_on(id)
 
     async def abort(self, id: str, why: str = "aborted") -> None:
         """Abort a run: a turn that is under way ends within a second or so, with its reason."""
-        self._control.abort(id, why)
-        await self.wake(id)
+        await to_thread.run_sync(self._control.abort, id, why)
+        await self.go_on(id)
 
-    async def wake(self, id: str) -> None:
+    async def go_on(self, id: str) -> None:
         """Let a run that is held make another turn. Raises `ConfigError` if no run of this id is
         under way.
         """
         try:
-            await self.handle(id).signal(WAKE)
+            await self.handle(id).signal(GO_ON)
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
                 raise ConfigError(f"no run {id} is under way: it has ended, or was never submitted") from None

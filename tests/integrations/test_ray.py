@@ -22,9 +22,11 @@ from monitor.models import ModelRequest
 from monitor.sessions import SQLiteSession
 from monitor.testing import ScriptedModel, Stall
 
-ray = pytest.importorskip("ray", reason="`make engines` runs this: ray is not installed here")
+pytest.importorskip("ray", reason="`make engines` runs this: ray is not installed here")
 
-from monitor.integrations.ray import RayFleet
+import ray
+
+from monitor.integrations.ray import Fleet
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -69,32 +71,37 @@ def hangs(said: int) -> Any:
     return letters(said) if said < 2 else ["I think ", Stall()]
 
 
+async def until(true: Callable[[], bool]) -> None:
+    """Wait for something that another process does."""
+    while not true():  # noqa: ASYNC110 - it tells nobody
+        await asyncio.sleep(0.05)
+
+
 def effects(folder: Path) -> list[str]:
     return (folder / "effects").read_text().splitlines()
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def fleet(cluster: None, tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[RayFleet]:
+async def fleet(cluster: None, tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Fleet]:
     answer, options = getattr(request, "param", (letters, {}))
     place = FolderSessions(tmp_path), FolderControl(tmp_path)
-    fleet = RayFleet(setup_of(tmp_path, answer, **options), *place, workers=2, options={"num_cpus": 0})
+    fleet = Fleet(setup_of(tmp_path, answer, **options), *place, workers=2, options={"num_cpus": 0})
     async with fleet:
         yield fleet
 
 
-async def test_a_run_whose_worker_is_killed_goes_on_with_another(fleet: RayFleet, tmp_path: Path):
+async def test_a_run_whose_worker_is_killed_goes_on_with_another(fleet: Fleet, tmp_path: Path):
     ids = [await fleet.submit("writer", "Write.", key=f"{n}") for n in range(8)]
     victim = (await fleet.processes())[0]
     driven = [asyncio.create_task(fleet.drive(id)) for id in ids]
-    while not (tmp_path / "effects").exists():
-        await asyncio.sleep(0.05)
+    await until((tmp_path / "effects").exists)
     os.kill(victim, signal.SIGKILL)
     receipts = await asyncio.gather(*driven)
     assert {(one.reason, one.turns) for one in receipts} == {("goal", 4)}
     assert sorted(effects(tmp_path)) == sorted(str(n) for n in range(3) for _ in ids)
 
 
-async def test_the_same_key_is_the_same_run_and_stored_turns_are_not_made_again(fleet: RayFleet, tmp_path: Path):
+async def test_the_same_key_is_the_same_run_and_stored_turns_are_not_made_again(fleet: Fleet, tmp_path: Path):
     id = await fleet.submit("writer", "Write.", key="a")
     receipt = await fleet.drive(id)
     assert await fleet.submit("writer", "Write.", key="a") == id
@@ -103,7 +110,7 @@ async def test_the_same_key_is_the_same_run_and_stored_turns_are_not_made_again(
 
 
 @pytest.mark.parametrize("fleet", [(hangs, {})], indirect=True)
-async def test_detectors_are_seen_from_afar_and_an_abort_ends_the_stream(fleet: RayFleet):
+async def test_detectors_are_seen_from_afar_and_an_abort_ends_the_stream(fleet: Fleet):
     id = await fleet.submit("writer", "Write.")
     assert await fleet.snapshots(id) is None
     driven = asyncio.create_task(fleet.drive(id))
@@ -113,19 +120,19 @@ async def test_detectors_are_seen_from_afar_and_an_abort_ends_the_stream(fleet: 
         seen = await fleet.snapshots(id)
     repetition.restore(seen[repetition.name])
     assert repetition.snapshot() == seen[repetition.name]
-    fleet.abort(id, "it is not needed")
+    await fleet.abort(id, "it is not needed")
     receipt = await driven
     assert (receipt.reason, receipt.detail) == ("aborted", "it is not needed")
 
 
 @pytest.mark.parametrize("fleet", [(letters, {"approval": "default"})], indirect=True)
-async def test_a_run_that_waits_goes_on_with_its_answer(fleet: RayFleet, tmp_path: Path):
+async def test_a_run_that_waits_goes_on_with_its_answer(fleet: Fleet, tmp_path: Path):
     id = await fleet.submit("writer", "Write.")
     receipt = await fleet.drive(id)
     assert receipt.next == "wait"
     async with SQLiteSession(FolderSessions(tmp_path).path(id)) as session:
         (asked,) = await session.approvals(only_open=True)
-    fleet.answer(id, ApprovalAnswer(id=asked.request.id, decision="denied"))
+    await fleet.answer(id, ApprovalAnswer(id=asked.request.id, decision="denied"))
     receipt = await fleet.drive(id, turn=receipt.turn + 1)
     assert receipt.next == "wait"  # the next letter
     assert not (tmp_path / "effects").exists()
@@ -135,9 +142,9 @@ async def test_without_ray_and_with_wrong_numbers_it_says_so(tmp_path: Path, mon
     place = FolderSessions(tmp_path), FolderControl(tmp_path)
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     with pytest.raises(ConfigError, match=r"call ray.init\(\) first"):
-        async with RayFleet(Supervisors, *place):
+        async with Fleet(Supervisors, *place):
             pass
     with pytest.raises(ConfigError, match="whole numbers"):
-        RayFleet(Supervisors, *place, workers=0)
+        Fleet(Supervisors, *place, workers=0)
     with pytest.raises(ConfigError, match="not entered"):
-        await RayFleet(Supervisors, *place).drive("a")
+        await Fleet(Supervisors, *place).drive("a")

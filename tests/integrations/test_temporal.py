@@ -34,7 +34,7 @@ from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureEr
 from temporalio.worker import Replayer, Worker
 
 from monitor.integrations import temporal
-from monitor.integrations.temporal import FleetPlugin, TemporalFleet
+from monitor.integrations.temporal import Fleet, FleetPlugin
 
 RECORDED = Path(__file__).parent.parent.parent / "fixtures" / "engines" / "temporal_run.json"
 SECRET = "a word of the conversation"
@@ -62,10 +62,8 @@ class Place:
     asked: int = 0
 
     @property
-    def fleet(self) -> TemporalFleet:
-        return TemporalFleet(
-            self.client, FolderSessions(self.folder), FolderControl(self.folder), task_queue=self.queue
-        )
+    def fleet(self) -> Fleet:
+        return Fleet(self.client, FolderSessions(self.folder), FolderControl(self.folder), task_queue=self.queue)
 
     def supervisors(self, answer: Callable[[int], Any], *, version: str = "1", **options: Any) -> Supervisors:
         """One supervisor, whose model says `answer` of the number of its replies so far."""
@@ -132,7 +130,7 @@ async def until(true: Callable[[], Any]) -> Any:
 
 async def test_a_turn_is_one_activity_and_the_log_of_the_engine_holds_receipts_only(place: Place):
     async with place.worker(place.supervisors(letters(2))):
-        receipt = await place.fleet.result(id := await place.submit(key="poem", tenant="ada", priority=1))
+        receipt = await place.fleet.result(id := await place.submit(key="poem", partition="ada", priority=1))
         assert (receipt.reason, receipt.ok, receipt.turn, place.effects) == ("goal", True, 3, ["0", "1"])
         assert await place.fleet.receipt(id) == receipt
     history = await place.fleet.handle(id).fetch_history()
@@ -262,7 +260,7 @@ async def test_a_parked_run_is_listed_and_goes_on_when_somebody_says_so(place: P
         receipt = await place.fleet.receipt(id)
         assert receipt is not None
         assert receipt.reason == "stuck_worker"
-        await place.fleet.wake(id)
+        await place.fleet.go_on(id)
         assert (await place.fleet.result(id)).ok
 
 
@@ -276,8 +274,8 @@ async def test_a_long_run_goes_on_in_a_new_history(place: Place):
 
 
 async def test_the_names_and_the_history_of_an_earlier_version_are_still_known(place: Place):
-    names = (temporal.RUN, temporal.TURN, temporal.ABORT, temporal.WAKE, temporal.RECEIPT)
-    assert names == tuple(f"agent-monitor.{name}" for name in ("run", "turn", "abort", "wake", "receipt"))
+    names = (temporal.RUN, temporal.TURN, temporal.ABORT, temporal.GO_ON, temporal.RECEIPT)
+    assert names == tuple(f"agent_monitor.{name}" for name in ("run", "turn", "abort", "go_on", "receipt"))
     plugin = FleetPlugin(Supervisors(), FolderSessions(place.folder), FolderControl(place.folder))
     history = WorkflowHistory.from_json("recorded", RECORDED.read_text())
     await Replayer(workflows=[], plugins=[plugin], build_id="test").replay_workflow(history)
