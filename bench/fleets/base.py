@@ -35,6 +35,10 @@ TEXT = "one more piece of the answer, which says little. "
 SLICE_TOKENS = 40
 LEASE_S = 5.0
 CONCURRENCY = 4
+MAX_LOSSES = 10
+"""Workers are killed here for no fault of their runs, and every few seconds. With the default of 3
+some runs would be parked, and could only go on when somebody says so.
+"""
 POLL_S = 0.1
 
 

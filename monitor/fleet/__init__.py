@@ -2,6 +2,7 @@
 
 from monitor.fleet.control import Control as Control
 from monitor.fleet.control import FolderControl as FolderControl
+from monitor.fleet.decisions import MAX_LOSSES as MAX_LOSSES
 from monitor.fleet.decisions import Decision as Decision
 from monitor.fleet.decisions import End as End
 from monitor.fleet.decisions import NextTurn as NextTurn
@@ -20,6 +21,7 @@ from monitor.fleet.registry import UnknownSupervisor as UnknownSupervisor
 from monitor.fleet.steps import take_turn as take_turn
 
 __all__ = [
+    "MAX_LOSSES",
     "Control",
     "Decision",
     "End",

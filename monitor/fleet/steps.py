@@ -8,6 +8,7 @@ twice: calls are stored before their effects, and a receipt is stored together w
 from __future__ import annotations
 
 import copy
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,6 +16,7 @@ from typing import Any, Final, cast
 
 import anyio
 
+from monitor.calls import ApprovalAnswer
 from monitor.errors import ConfigError, StoreError
 from monitor.fleet.control import Control
 from monitor.fleet.decisions import MAX_LOSSES
@@ -180,9 +182,14 @@ class _Step:
         """The supervisor; questions that have no approver wait for `Control.answer`."""
         if self.supervisor.calls.approver is not None or self.control is None:
             return self.supervisor
-        asked = {one.request.id: one.request for one in await self.store.approvals(only_open=True)}
-        pending = PendingApprovals(requests=asked.values())
-        for answer in self.control.answers(self.id):
+        asked = [one.request for one in await self.store.approvals(only_open=True)]
+        pending = PendingApprovals(requests=asked, wall=lambda: 0.0)  # an answer may be read after its question expired
+        late = [
+            ApprovalAnswer(id=one.id, decision="expired", reason="nobody has answered in time")
+            for one in asked
+            if one.expires_at is not None and one.expires_at <= time.time()
+        ]
+        for answer in (*self.control.answers(self.id), *late):
             if answer.id in pending.requests:
                 pending.answer(answer)
         copied = copy.copy(self.supervisor)

@@ -29,6 +29,7 @@ from monitor._util.checks import is_whole
 from monitor.calls import ApprovalAnswer
 from monitor.errors import ConfigError, MissingExtra, StoreError
 from monitor.fleet import (
+    MAX_LOSSES,
     Control,
     Job,
     NextTurn,
@@ -49,7 +50,7 @@ except ImportError:
     raise MissingExtra("dbos", "dbos") from None
 
 if TYPE_CHECKING:
-    from dbos import EnqueueOptions
+    from dbos import EnqueueOptions, WorkflowHandleAsync
 
 __all__ = ["Fleet"]
 
@@ -79,12 +80,14 @@ class Fleet:
         control: Control,
         name: str = "agent-monitor",
         partition_concurrency: int | None = None,
+        poll_s: float = 1.0,
     ) -> None:
         """`database`: the address for DBOS, `sqlite:///path` or `postgresql://...`. `sessions`,
         `control`: the same ones in all processes. `name`: of the application in DBOS.
 
         `partition_concurrency`: this many runs of one partition go on at once at most, over all
-        workers. Then each `submit` names a partition, such as a tenant.
+        workers. Then each `submit` names a partition, such as a tenant. `poll_s`: seconds between
+        two looks into the database, for work and for results.
 
         Raises `ConfigError` where DBOS cannot run: on SQLite, Python 3.12 needs SQLite 3.42.
         """
@@ -94,6 +97,7 @@ class Fleet:
         self._control = control
         self._name = name
         self._partitions = partition_concurrency
+        self._poll_s = poll_s
         self._client: DBOSClient | None = None
 
     # ------------------------------------------------------------------ what any process may do
@@ -142,8 +146,8 @@ class Fleet:
             status = await (await client.retrieve_workflow_async(workflow)).get_status()
             queue, partition = str(status.queue_name), status.queue_partition_key
             await self._enqueue(session, following.turn, queue, partition=partition)
-        elif workflow != session:
-            await client.set_workflow_delay_async(workflow, delay_seconds=0)
+            if isinstance(following, Wait) and following.wake_at_s is not None:  # it is queued for that time already
+                await client.set_workflow_delay_async(workflow_of(session, following.turn), delay_seconds=0)
 
     async def result(self, session: str) -> Receipt:
         """The receipt with which the run ended, waits or was parked, as soon as there is one."""
@@ -151,7 +155,8 @@ class Fleet:
         workflow, receipt = await self._newest(session)
         if receipt is not None:
             return receipt
-        return Receipt.from_json(await (await client.retrieve_workflow_async(workflow)).get_result())
+        running: WorkflowHandleAsync[Any] = await client.retrieve_workflow_async(workflow)
+        return Receipt.from_json(str(await running.get_result(polling_interval_sec=self._poll_s)))
 
     async def aclose(self) -> None:
         """Close the connections to the database."""
@@ -176,7 +181,8 @@ class Fleet:
             if not isinstance(following, Wait | Park):
                 return workflow, receipt
             coming = workflow_of(session, following.turn)
-            if not await client.list_workflows_async(workflow_ids=[coming], load_output=False):
+            found = await client.list_workflows_async(workflow_ids=[coming], load_output=False)
+            if not found or found[0].status == "DELAYED":
                 return workflow, receipt
             workflow = coming
 
@@ -205,7 +211,7 @@ class Fleet:
         *,
         worker: str,
         concurrency: int = CONCURRENCY,
-        poll_s: float = 1.0,
+        max_losses: int = MAX_LOSSES,
         grace_s: float = 30.0,
     ) -> AsyncIterator[None]:
         """Make this process a worker while the block is open, in this event loop of asyncio.
@@ -213,8 +219,9 @@ class Fleet:
         `worker`: its name, which no other living worker has. A process with the name of one that
         has died takes up what that one had: start each worker again under its name.
         `concurrency`: how many runs of each supervisor's version it carries out at once.
-        `poll_s`: seconds between two looks into the queue. `grace_s`: how long the end of the block
-        waits for running turns. A turn that takes longer is left to another worker.
+        `max_losses`: when this number of workers has died in one turn of a run, the run is parked.
+        `grace_s`: how long the end of the block waits for running turns. A turn that takes longer
+        is left to another worker.
         """
         if not is_whole(concurrency) or concurrency < 1:
             raise ConfigError(f"concurrency={concurrency!r}: give 1 or more")
@@ -223,7 +230,7 @@ class Fleet:
             raise ConfigError("a worker needs a supervisor: add one to the Supervisors")
         if _Worker.here is not None:
             raise ConfigError("this process is a worker already: DBOS has one instance in a process")
-        here = _Worker.here = _Worker(supervisors, self._sessions, self._control, self._name)
+        here = _Worker.here = _Worker(supervisors, self._sessions, self._control, self._name, max_losses)
         try:
             await to_thread.run_sync(self._configure, worker, queues)
             DBOS.launch()  # here, so that DBOS runs the turns in this event loop
@@ -232,7 +239,7 @@ class Fleet:
                     queue,
                     worker_concurrency=concurrency,
                     partition_concurrency=self._partitions,
-                    polling_interval_sec=poll_s,
+                    polling_interval_sec=self._poll_s,
                     on_conflict="always_update",
                 )
             yield
@@ -250,6 +257,7 @@ class Fleet:
                 "application_version": APP_VERSION,
                 "executor_id": worker,
                 "log_level": "WARNING",
+                "notification_listener_polling_interval_sec": self._poll_s,
             }
         )
         DBOS.listen_queues(queues)
@@ -260,11 +268,11 @@ class _Worker:
 
     here: _Worker | None = None
 
-    def __init__(self, supervisors: Supervisors, sessions: Sessions, control: Control, name: str) -> None:
+    def __init__(
+        self, supervisors: Supervisors, sessions: Sessions, control: Control, name: str, max_losses: int
+    ) -> None:
         self.name = name
-        self._supervisors = supervisors
-        self._sessions = sessions
-        self._control = control
+        self._take = partial(take_turn, supervisors, sessions, control=control, max_losses=max_losses)
         self._leaving = anyio.Event()
         self._runs: set[asyncio.Task[Any]] = set()
         self._turns = 0
@@ -284,8 +292,7 @@ class _Worker:
             await anyio.sleep_forever()
         self._turns += 1
         try:
-            take = partial(take_turn, self._supervisors, self._sessions, session, turn, control=self._control)
-            return (await take()).to_json()
+            return (await self._take(session, turn)).to_json()
         finally:
             self._turns -= 1
             if not self._turns:

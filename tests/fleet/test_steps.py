@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import anyio
@@ -16,6 +17,7 @@ from monitor.fleet.jobs import session_id
 from monitor.fleet.receipts import STUCK_WORKER
 from monitor.sessions import RunState, SQLiteSession
 from monitor.testing import FakeClock, Pause, Stall
+from monitor.tools import Approval
 from tests.fleet.fleets import ID, JOB, Died, Effects, MemorySessions, driven, facts, supervisors
 
 pytestmark = pytest.mark.anyio
@@ -206,6 +208,18 @@ async def test_a_question_ends_the_step_and_the_answer_is_taken_in_the_next(tmp_
         control.answer(ID, ApprovalAnswer(id=request.id, decision="approved"))
     following = await take_turn(known, sessions, ID, 2, control=control)
     assert (following.turns, len(effects.made)) == (1, 2)
+
+
+async def test_a_question_that_nobody_answers_in_time_is_refused(tmp_path: Any):
+    sessions, effects = MemorySessions(), Effects()
+    known = supervisors(effects, approval=Approval(mode="default", expires_s=0.001))
+    await enter(sessions, ID, JOB)
+    waits = await take_turn(known, sessions, ID, 1, control=FolderControl(tmp_path))
+    assert waits.next == "wait"
+    assert waits.wake_at_s is not None
+    await anyio.sleep(max(0.0, waits.wake_at_s - time.time()))
+    following = await take_turn(known, sessions, ID, 2, control=FolderControl(tmp_path))
+    assert (following.next, following.turns, effects.made) == ("turn", 1, [])
 
 
 async def test_a_worker_that_lost_the_session_returns_no_receipt(tmp_path: Any):

@@ -13,9 +13,13 @@ import pytest
 import pytest_asyncio
 
 from monitor.calls import ApprovalAnswer
+from monitor.chunks import ToolCall
 from monitor.errors import ConfigError, StoreError
-from monitor.fleet import FolderControl, FolderSessions, Supervisors, receipts_in
+from monitor.fleet import FolderControl, FolderSessions, Receipt, Supervisors, receipts_in
+from monitor.messages import AssistantMessage
+from monitor.models import ModelRequest
 from monitor.testing import Pause, Stall
+from monitor.tools import Approval
 from tests.databases import postgres
 from tests.fleet.fleets import Effects, supervisors
 
@@ -25,7 +29,7 @@ from monitor.integrations import dbos as integration
 from monitor.integrations.dbos import Fleet
 
 pytestmark = pytest.mark.asyncio
-SOON = {"poll_s": 0.02}
+POLL_S = 0.02
 
 
 @pytest_asyncio.fixture
@@ -37,7 +41,17 @@ async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
 
 def fleet_at(folder: Path, **options: Any) -> Fleet:
     control = FolderControl(folder)
-    return Fleet(f"sqlite:///{folder / 'fleet.db'}", FolderSessions(folder), control=control, **options)
+    return Fleet(f"sqlite:///{folder / 'fleet.db'}", FolderSessions(folder), control=control, poll_s=POLL_S, **options)
+
+
+def short(request: ModelRequest) -> Any:
+    """A call, and then the answer."""
+    said = any(isinstance(one, AssistantMessage) for one in request.messages)
+    return "All is done." if said else ToolCall("1", "send", {"to": "Ada"})
+
+
+def brief(effects: Effects) -> Supervisors:
+    return supervisors(effects, model=short, outputs=None)
 
 
 def slow(stall: Any, effects: Effects | None = None) -> Supervisors:
@@ -48,12 +62,12 @@ async def test_each_run_ends_once_and_one_key_is_one_run(fleet: Fleet, tmp_path:
     effects = Effects()
     ids = [await fleet.submit("writer", f"Write letter {n}.", key=f"letter {n}") for n in range(3)]
     assert await fleet.submit("writer", "Write letter 0.", key="letter 0") == ids[0]
-    async with fleet.work(supervisors(effects), worker="w", **SOON):
+    async with fleet.work(brief(effects), worker="w"):
         ends = [await fleet.result(id) for id in ids]
         assert await fleet.submit("writer", "Write letter 0.", key="letter 0") == ids[0]
         assert await fleet.result(ids[0]) == ends[0]
-    assert [(one.next, one.ok, one.turn) for one in ends] == [("end", True, 4)] * 3
-    assert len(effects.made) == len(set(effects.made)) == 3 * 4
+    assert [(one.next, one.ok, one.turn) for one in ends] == [("end", True, 2)] * 3
+    assert len(effects.made) == len(set(effects.made)) == 3
     stored = [await receipts_in(FolderSessions(tmp_path), id) for id in ids]
     assert [one[-1] for one in stored] == ends
     with pytest.raises(ConfigError, match="another job"):
@@ -63,9 +77,9 @@ async def test_each_run_ends_once_and_one_key_is_one_run(fleet: Fleet, tmp_path:
 async def test_a_worker_that_leaves_hands_its_runs_to_the_next_one(fleet: Fleet):
     stall = Stall()
     id = await fleet.submit("writer", "Write.", key="a")
-    async with fleet.work(slow(stall), worker="w", grace_s=0.05, **SOON):
+    async with fleet.work(slow(stall), worker="w", grace_s=0.05):
         await stall.reached()
-    async with fleet.work(supervisors(Effects()), worker="w", **SOON):
+    async with fleet.work(supervisors(Effects()), worker="w"):
         receipt = await fleet.result(id)
     assert (receipt.ok, receipt.turns) == (True, 4)
 
@@ -73,63 +87,61 @@ async def test_a_worker_that_leaves_hands_its_runs_to_the_next_one(fleet: Fleet)
 async def test_a_worker_that_leaves_finishes_its_turns(fleet: Fleet, tmp_path: Path):
     pause = Pause()
     id = await fleet.submit("writer", "Write.", key="a")
-    async with fleet.work(slow(pause), worker="w", **SOON):
+    async with fleet.work(slow(pause), worker="w"):
         await pause.reached()
         pause.release()
     assert [one.turns for one in await receipts_in(FolderSessions(tmp_path), id)] == [1]
 
 
-async def test_an_abort_ends_a_run_that_is_carried_out(fleet: Fleet):
+async def test_an_abort_ends_a_run_that_is_carried_out_and_one_that_waits_in_the_queue(fleet: Fleet):
     stall = Stall()
-    id = await fleet.submit("writer", "Write.")
-    async with fleet.work(slow(stall), worker="w", **SOON):
+    ids = [await fleet.submit("writer", "Write.") for _ in range(2)]
+    async with fleet.work(slow(stall), worker="w", concurrency=1):
         await stall.reached()
-        await fleet.abort(id, "not needed")
-        receipt = await fleet.result(id)
-    assert (receipt.next, receipt.reason, receipt.detail) == ("end", "aborted", "not needed")
-
-
-async def test_an_abort_ends_a_run_that_nobody_has_begun(fleet: Fleet):
-    effects = Effects()
-    id = await fleet.submit("writer", "Write.")
-    await fleet.abort(id)
-    async with fleet.work(supervisors(effects), worker="w", **SOON):
-        assert (await fleet.result(id)).reason == "aborted"
-    assert effects.made == []
+        for id in ids:
+            await fleet.abort(id, "not needed")
+        receipts = [await fleet.result(id) for id in ids]
+    assert {(one.next, one.reason, one.detail) for one in receipts} == {("end", "aborted", "not needed")}
+    assert sorted(one.turns for one in receipts) == [0, 1]
 
 
 async def test_a_run_that_waits_for_a_person_holds_no_place_in_the_queue(fleet: Fleet, tmp_path: Path):
     effects = Effects()
-    known = supervisors(effects, approval="default")
-    waits = await fleet.submit("writer", "Write.", key="waits")
-    other = await fleet.submit("writer", "Write.", key="other")
-    async with fleet.work(known, worker="w", concurrency=1, **SOON):
-        asked = [await fleet.result(id) for id in (waits, other)]
-        assert [one.next for one in asked] == ["wait", "wait"]
-        for _ in range(4):
-            async with FolderSessions(tmp_path).open(waits) as store:
-                questions = [one.request for one in await store.approvals(only_open=True)]
-            for request in questions:
-                FolderControl(tmp_path).answer(waits, ApprovalAnswer(id=request.id, decision="approved"))
-            await fleet.go_on(waits)
-            receipt = await fleet.result(waits)
-            if receipt.next == "end":
-                break
+    known = supervisors(effects, model=short, outputs=None, approval="default")
+    answered, other = [await fleet.submit("writer", "Write.", key=key) for key in ("answered", "other")]
+    async with fleet.work(known, worker="w", concurrency=1):
+        assert [(await fleet.result(id)).next for id in (answered, other)] == ["wait", "wait"]
+        async with FolderSessions(tmp_path).open(answered) as store:
+            (asked,) = await store.approvals(only_open=True)
+        await fleet.answer(answered, ApprovalAnswer(id=asked.request.id, decision="approved"))
+        assert (await fleet.result(answered)).ok
         await fleet.abort(other, "nobody answers")
         assert (await fleet.result(other)).reason == "aborted"
-    assert receipt.ok
-    assert len(effects.made) == 4
+    assert len(effects.made) == 1
+
+
+async def test_a_question_that_expires_lets_the_run_go_on(fleet: Fleet):
+    effects = Effects()
+    known = supervisors(effects, model=short, outputs=None, approval=Approval(mode="default", expires_s=0.3))
+    id = await fleet.submit("writer", "Write.")
+    receipts: list[Receipt] = []
+    async with fleet.work(known, worker="w"):
+        while not receipts or receipts[-1].next != "end":
+            receipts.append(await fleet.result(id))
+            await anyio.sleep(POLL_S)
+    assert receipts[0].next == "wait"
+    assert (receipts[-1].ok, effects.made) == (True, [])
 
 
 async def test_a_run_waits_for_a_worker_that_has_its_version(fleet: Fleet):
     id = await fleet.submit("writer", "Write.", version="2")
-    async with fleet.work(supervisors(Effects()), worker="w", **SOON):
+    async with fleet.work(brief(Effects()), worker="w"):
         with anyio.move_on_after(0.3):
             await fleet.result(id)
             pytest.fail("another version has carried out the run")
     newer = Supervisors()
-    newer.add("writer", supervisors(Effects()).find("writer", "1"), version="3", also=["2"])
-    async with fleet.work(newer, worker="w", **SOON):
+    newer.add("writer", brief(Effects()).find("writer", "1"), version="3", also=["2"])
+    async with fleet.work(newer, worker="w"):
         assert (await fleet.result(id)).ok
 
 
@@ -139,8 +151,8 @@ async def test_a_partition_is_given_where_runs_are_counted_by_partition(fleet: F
     parted = fleet_at(tmp_path, partition_concurrency=1)
     with pytest.raises(ConfigError, match="partition"):
         await parted.submit("writer", "Write.")
-    ids = [await parted.submit("writer", "Write.", key=f"{n}", partition=f"tenant {n % 2}") for n in range(3)]
-    async with parted.work(supervisors(Effects()), worker="w", **SOON):
+    ids = [await parted.submit("writer", "Write.", key=f"{n}", partition=f"tenant {n % 2}") for n in range(2)]
+    async with parted.work(brief(Effects()), worker="w"):
         assert all([(await parted.result(id)).ok for id in ids])
     await parted.aclose()
 
@@ -181,12 +193,12 @@ def database() -> Iterator[str]:
 
 async def test_a_fleet_on_postgresql(database: str, tmp_path: Path):
     effects = Effects()
-    fleet = Fleet(database, FolderSessions(tmp_path), control=FolderControl(tmp_path))
+    fleet = Fleet(database, FolderSessions(tmp_path), control=FolderControl(tmp_path), poll_s=POLL_S)
     stall = Stall()
     id = await fleet.submit("writer", "Write.", key="a")
-    async with fleet.work(slow(stall), worker="w", grace_s=0.05, **SOON):
+    async with fleet.work(slow(stall), worker="w", grace_s=0.05):
         await stall.reached()
-    async with fleet.work(supervisors(effects), worker="w", **SOON):
+    async with fleet.work(supervisors(effects), worker="w"):
         receipt = await fleet.result(id)
     await fleet.aclose()
     assert (receipt.ok, receipt.turns, len(effects.made)) == (True, 4, 4)
