@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import anyio
 
@@ -41,7 +41,30 @@ async def carry_out(_: str, folder: Path, keys: Sequence[str]) -> base.Ended:
         async def drive(id: str) -> None:
             ended[id] = await fleet.drive(id)
 
-        async with _seen(fleet, folder), anyio.create_task_group() as tasks:
-            for id in ids:
-                tasks.start_soon(drive, id)
+        async with anyio.create_task_group() as beside:
+            beside.start_soon(_see, fleet, folder)
+            async with anyio.create_task_group() as tasks:
+                for id in ids:
+                    tasks.start_soon(drive, id)
+            beside.cancel_scope.cancel()
     return ended
+
+
+async def _see(fleet: Any, folder: Path) -> None:
+    """Say which actors are at work, so that they can be killed."""
+    while True:
+        at_work = {f"worker-{process}": process for process in await fleet.processes()}
+        _say(folder, at_work)
+        await anyio.sleep(LOOK_S)
+
+
+def _say(folder: Path, at_work: dict[str, int]) -> None:
+    for file in folder.glob(base.ready(folder, "*").name):
+        if file.stem not in at_work:
+            file.unlink(missing_ok=True)
+    for name, process in at_work.items():
+        base.placed(folder, name, process)
+
+
+_NO_RAY = None if find_spec("ray") else "no Ray here: pip install 'agent-monitor[ray]', or see `make engines`"
+ENGINES = (base.Engine("ray", server, "", carry_out, ("ray",), _NO_RAY, runs=40, kills=6),)

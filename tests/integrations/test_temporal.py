@@ -18,8 +18,7 @@ import monitor
 from monitor.calls import ApprovalAnswer
 from monitor.chunks import ToolCall
 from monitor.errors import ConfigError
-from monitor.fleet import FolderControl, FolderSessions, Supervisors, steps
-from monitor.fleet.decisions import MAX_LOSSES
+from monitor.fleet import MAX_LOSSES, FolderControl, FolderSessions, Supervisors, steps
 from monitor.fleet.receipts import MAX_BYTES
 from monitor.messages import AssistantMessage
 from monitor.models import ModelRequest
@@ -186,6 +185,13 @@ async def test_a_question_waits_outside_of_an_activity_for_its_answer(place: Pla
         await place.fleet.answer(id, ApprovalAnswer(id=asked.request.id, decision="approved"))
         assert (await place.fleet.result(id)).ok
     assert place.effects == ["0"]
+
+
+async def test_a_question_that_nobody_answers_in_time_holds_no_run_for_ever(place: Place):
+    approval = monitor.tools.Approval(mode="default", expires_s=0.5)
+    async with place.worker(place.supervisors(letters(1), approval=approval)):
+        receipt = await place.fleet.result(await place.submit())
+    assert (receipt.ok, receipt.turn, place.effects) == (True, 3, [])
 
 
 async def test_an_abort_ends_a_stream_that_is_under_way(place: Place):
