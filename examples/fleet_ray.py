@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
+import secrets
 import signal
 import sys
 import tempfile
@@ -73,7 +73,7 @@ async def kill(fleet: Fleet, folder: Path, kills: int) -> None:
         if now > sent and (living := await fleet.processes()):  # somebody is at work
             sent, kills = now, kills - 1
             with contextlib.suppress(ProcessLookupError):
-                os.kill(random.choice(living), signal.SIGKILL)  # noqa: S311 - a victim, and no secret
+                os.kill(secrets.choice(living), signal.SIGKILL)
             print(f"a worker was killed, {kills} more will be")
 
 

@@ -1,4 +1,4 @@
-"""Temporal (1.18 or newer): a run of a fleet is a workflow, and each of its turns an activity.
+"""Temporal (temporalio 1.20 or newer): a run is a workflow, and each of its turns an activity.
 
     plugin = FleetPlugin(supervisors, sessions, control)
     worker = Worker(client, task_queue="agents", plugins=[plugin])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import http
+import http.client
 import os
 import shutil
 import socket
@@ -15,6 +17,7 @@ from typing import Final, Self
 
 from monitor.errors import ConfigError, MonitorError
 
+_HOST: Final = "127.0.0.1"
 _STARTS_WITHIN_S: Final = 30.0
 _STEP_S: Final = 0.02
 
@@ -42,9 +45,10 @@ class LocalTemporal:
     def __enter__(self) -> Self:
         command = _command()
         home = self._folder.enter_context(tempfile.TemporaryDirectory(prefix="temporal-"))
-        self.address = f"127.0.0.1:{_free_port()}"
-        host, port = self.address.split(":")
-        options = ["--headless", "--ip", host, "--port", port, "--log-level", "never", *self._options]
+        port, http_port = _free_ports()
+        self.address = f"{_HOST}:{port}"
+        ports = ["--ip", _HOST, "--port", str(port), "--http-port", str(http_port)]
+        options = ["--headless", "--log-level", "never", *ports, *self._options]
         self._process = subprocess.Popen(  # noqa: S603 - a fixed command, found beside this interpreter first
             [command, "server", "start-dev", *options],
             stdin=subprocess.DEVNULL,
@@ -54,7 +58,7 @@ class LocalTemporal:
             start_new_session=True,  # Ctrl-C is for the program, which ends the server itself
         )
         try:
-            self._wait((host, int(port)))
+            self._wait(http_port)
         except BaseException:
             self._end()
             raise
@@ -65,11 +69,11 @@ class LocalTemporal:
     ) -> None:
         self._end()
 
-    def _wait(self, place: tuple[str, int]) -> None:
-        """Return when the server listens."""
+    def _wait(self, http_port: int) -> None:
+        """Return when the server answers. It listens before that, and refuses what it is asked."""
         latest = time.monotonic() + _STARTS_WITHIN_S
         while self._process is not None and self._process.poll() is None and time.monotonic() < latest:
-            with contextlib.suppress(OSError), socket.create_connection(place, timeout=1):
+            if _answers(http_port):
                 return
             time.sleep(_STEP_S)
         raise MonitorError(f"the Temporal server did not start on {self.address}")
@@ -90,7 +94,19 @@ def _command() -> str:
     return found
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def _answers(http_port: int) -> bool:
+    asked = http.client.HTTPConnection(_HOST, http_port, timeout=1.0)
+    try:
+        asked.request("GET", "/api/v1/system-info")
+        return asked.getresponse().status == http.HTTPStatus.OK
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        asked.close()
+
+
+def _free_ports() -> tuple[int, int]:
+    with socket.socket() as one, socket.socket() as other:
+        one.bind((_HOST, 0))
+        other.bind((_HOST, 0))
+        return one.getsockname()[1], other.getsockname()[1]

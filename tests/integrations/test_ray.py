@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -136,6 +138,15 @@ async def test_a_run_that_waits_goes_on_with_its_answer(fleet: Fleet, tmp_path: 
     receipt = await fleet.drive(id, turn=receipt.turn + 1)
     assert receipt.next == "wait"  # the next letter
     assert not (tmp_path / "effects").exists()
+
+
+async def test_the_example_runs():
+    here = Path(__file__).parent.parent.parent
+    done = await asyncio.to_thread(
+        subprocess.run, [sys.executable, here / "examples" / "fleet_ray.py"], capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    assert b"6 of 6 runs have reached their goal" in done.stdout
 
 
 async def test_without_ray_and_with_wrong_numbers_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
