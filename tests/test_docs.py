@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import runpy
 import shlex
 import sys
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import get_args
@@ -27,6 +29,12 @@ from tests.adapters.google.sdk import sdk_warnings
 ROOT = Path(__file__).parent.parent
 SNIPPETS = [one for page in PAGES for one in snippets(page)]
 RUN_HERE = [one for one in SNIPPETS if not one.needs_key and one.module is None]
+
+
+@pytest.fixture(autouse=True)
+def no_handler_of_dbos_outlives_the_stream_of_its_test() -> Iterator[None]:
+    yield
+    logging.getLogger("dbos").handlers.clear()
 
 
 @sdk_warnings

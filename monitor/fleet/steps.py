@@ -53,9 +53,9 @@ async def take_turn(
     """Make turn `turn` of the session `id`, and return its receipt. If it is stored already, return
     the same receipt without asking the model.
 
-    `control`: where aborts and answers stand. `max_losses`: so many workers may die in one turn
-    without any progress; then the run is parked. `began`: is called with the run, before its turn
-    is made.
+    `control`: where aborts and answers stand. `max_losses`: when this number of workers has died in
+    one turn without any progress, the run is parked. `began`: is called with the run, before its
+    turn is made.
 
     Raises `SessionBusy` while another worker has the session, and `UnknownSupervisor` if this
     worker cannot carry out the run. Raises `ConfigError` if the turn before is not stored.

@@ -10,6 +10,7 @@ import anyio
 import pytest
 
 import monitor
+from monitor.budgets import SharedBudget, SQLiteBudgets
 from monitor.calls import ApprovalAnswer
 from monitor.errors import ConfigError, StoreError
 from monitor.fleet import FolderControl, FolderSessions, Job, UnknownSupervisor, enter, receipts_in, take_turn
@@ -71,6 +72,17 @@ async def test_limits_and_detectors_count_over_the_steps():
     whole = await limited().find("writer", "1").run(JOB.task)
     last = (await driven(limited(), MemorySessions()))[-1]
     assert (last.reason, last.turns) == (whole.reason, whole.turns) == ("max_turns", 2)
+
+
+@pytest.mark.parametrize("lives", [[], [(2, True), (3, False)]])
+async def test_a_shared_budget_counts_each_step_once(lives: list[tuple[int, bool]]):
+    store = SQLiteBudgets(":memory:")
+    known = supervisors(Effects(), budget=SharedBudget(store, "fleet", slice_tokens=50))
+    last = (await driven(known, MemorySessions(), lives=lives))[-1]
+    (state,) = await store.states("fleet")
+    assert last.ok
+    assert (state.spent.tokens, state.held.tokens) == (last.usage.total_tokens, 0)
+    await store.aclose()
 
 
 async def test_a_last_turn_belongs_to_the_step_before_it():
