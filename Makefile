@@ -36,7 +36,7 @@ frameworks: $(READY_APART) ## run the tests of the frameworks that need older SD
 	@$(APART)/bin/python -m pytest -q -n auto tests/integrations
 
 engines: $(READY_ENGINES) ## run the tests of the engines that are large, in an environment of their own
-	@$(ENGINES)/bin/python -m pytest -q tests/integrations/test_ray.py tests/integrations/test_pages.py
+	@$(ENGINES)/bin/python -m pytest -q --timeout 180 tests/integrations/test_ray.py tests/integrations/test_pages.py
 
 check: $(READY) ## lint, format, types, layers, words
 	@$(MAKE) --keep-going check-lint check-format check-types check-layers check-words

@@ -106,4 +106,4 @@ async def main(runs: int = 6, workers: int = 2, kills: int = 1) -> None:
 
 
 if __name__ == "__main__":
-    anyio.run(main, *(int(one) for one in sys.argv[1:]))
+    anyio.run(partial(main, *(int(one) for one in sys.argv[1:])))

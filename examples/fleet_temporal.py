@@ -17,6 +17,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -131,4 +132,4 @@ if __name__ == "__main__":
         case ["work", address, folder]:
             anyio.run(work, address, Path(folder))
         case numbers:
-            anyio.run(main, *(int(one) for one in numbers))
+            anyio.run(partial(main, *(int(one) for one in numbers)))

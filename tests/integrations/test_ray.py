@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 import pytest_asyncio
 
@@ -142,9 +142,7 @@ async def test_a_run_that_waits_goes_on_with_its_answer(fleet: Fleet, tmp_path: 
 
 async def test_the_example_runs():
     here = Path(__file__).parent.parent.parent
-    done = await asyncio.to_thread(
-        subprocess.run, [sys.executable, here / "examples" / "fleet_ray.py"], capture_output=True, check=False
-    )
+    done = await anyio.run_process([sys.executable, str(here / "examples" / "fleet_ray.py")], check=False)
     assert done.returncode == 0, done.stderr.decode()
     assert b"6 of 6 runs have reached their goal" in done.stdout
 
