@@ -182,7 +182,7 @@ class AgainCore(RunCore):
     def _take_up_again(self, now: float, facts: Mapping[str, Any]) -> None:
         past = past_of(self.before)
         past.nested = [(read(usage), usd) for usage, usd in facts["nested"]]
-        self.take_up(past, facts["run"], now)
+        self.take_up(past, facts["run"], now, in_calls=facts.get("in_calls", False))
         for counted in self.step.noted("counted"):
             self._spent_again(now, counted)
 

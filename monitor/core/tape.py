@@ -287,10 +287,10 @@ class TapedCore(RunCore):
         with self._noted("begin", now, parts=described(self._options)):
             super().begin(now)
 
-    def take_up(self, past: Past, run: str, now: float) -> None:
+    def take_up(self, past: Past, run: str, now: float, *, in_calls: bool = False) -> None:
         nested = [[plain(usage), usd] for usage, usd in past.nested]
-        with self._noted("take_up", now, run=run, nested=nested):
-            super().take_up(past, run, now)
+        with self._noted("take_up", now, run=run, nested=nested, in_calls=in_calls):
+            super().take_up(past, run, now, in_calls=in_calls)
             self._tape.note("counted", spent=self._spending())
 
     def begin_turn(self, now: float) -> bool:
