@@ -26,7 +26,7 @@ from temporalio.worker import Worker
 
 import monitor
 from monitor.chunks import Chunk, TextDelta, ToolCall, TurnFinished
-from monitor.fleet import FolderControl, FolderSessions, Supervisors
+from monitor.fleet import FolderControl, FolderSessions, Receipt, Supervisors
 from monitor.integrations.temporal import Fleet, FleetPlugin
 from monitor.messages import AssistantMessage
 from monitor.models import ModelRequest
@@ -108,6 +108,7 @@ async def kill(address: str, folder: Path, workers: int, kills: int) -> None:
 
 async def main(runs: int = 6, workers: int = 2, kills: int = 1) -> None:
     """Submit the runs, and wait for all of them."""
+    ended: list[Receipt] = []
     with LocalTemporal() as server, tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         client = await Client.connect(server.address)
@@ -118,7 +119,7 @@ async def main(runs: int = 6, workers: int = 2, kills: int = 1) -> None:
                 for n in range(runs)
             ]
             tasks.start_soon(kill, server.address, folder, workers, kills)
-            ended = [await fleet.result(id) for id in ids]
+            ended += [await fleet.result(id) for id in ids]
             (folder / "over").touch()
         letters = (folder / "letters.txt").read_text().splitlines()
     print(f"{sum(one.ok for one in ended)} of {runs} runs have reached their goal")
