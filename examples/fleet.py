@@ -15,13 +15,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import anyio
 
 import monitor
 from monitor.chunks import Chunk, TextDelta, ToolCall, TurnFinished
-from monitor.fleet import FolderControl, FolderSessions, Supervisors
+from monitor.fleet import FolderControl, FolderSessions, Receipt, Supervisors
 from monitor.integrations.dbos import Fleet
 from monitor.messages import AssistantMessage
 from monitor.models import ModelRequest
@@ -106,10 +107,11 @@ async def main(runs: int = 6, workers: int = 2, kills: int = 1) -> None:
         folder = Path(made)
         (folder / "sessions").mkdir()
         queue = fleet(folder)
+        ended: list[Receipt] = []
         async with anyio.create_task_group() as tasks:
             ids = [await queue.submit("writer", "Write to Ada and to Bob.", key=f"letters {n}") for n in range(runs)]
             tasks.start_soon(kill, folder, workers, kills)
-            ended = [await queue.result(id) for id in ids]
+            ended += [await queue.result(id) for id in ids]
             (folder / "over").touch()
         await queue.aclose()
         letters = (folder / "letters.txt").read_text().splitlines()
@@ -124,4 +126,4 @@ if __name__ == "__main__":
         case ["work", folder, name]:
             anyio.run(work, Path(folder), name)
         case numbers:
-            anyio.run(main, *(int(one) for one in numbers))
+            anyio.run(partial(main, *(int(one) for one in numbers)))

@@ -115,7 +115,7 @@ async def main(runs: int = 6, workers: int = 2, kills: int = 1) -> None:
         fleet = Fleet(client, FolderSessions(folder), FolderControl(folder), task_queue=QUEUE)
         async with anyio.create_task_group() as tasks:
             ids = [
-                await fleet.submit("writer", "Write to Ada and to Bob.", key=f"letters {n}", heartbeat_timeout_s=1)
+                await fleet.submit("writer", "Write to Ada and to Bob.", key=f"letters {n}", heartbeat_timeout_s=2)
                 for n in range(runs)
             ]
             tasks.start_soon(kill, server.address, folder, workers, kills)

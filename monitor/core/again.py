@@ -182,7 +182,8 @@ class AgainCore(RunCore):
     def _take_up_again(self, now: float, facts: Mapping[str, Any]) -> None:
         past = past_of(self.before)
         past.nested = [(read(usage), usd) for usage, usd in facts["nested"]]
-        self.take_up(past, facts["run"], now, in_calls=facts.get("in_calls", False))
+        in_calls = bool(facts.get("in_calls"))  # an older tape does not say it, and its core did not ask
+        self.take_up(past, facts["run"], now, in_calls=in_calls)
         for counted in self.step.noted("counted"):
             self._spent_again(now, counted)
 

@@ -16,6 +16,7 @@ from monitor.events import (
     DetectionRaised,
     Event,
     JudgeAnswered,
+    JudgeAsked,
     JudgeFailed,
     LastTurnStarted,
     Nudged,
@@ -39,6 +40,9 @@ back.
 STORY: Final = (
     AttemptRetried,
     DetectionRaised,
+    JudgeAnswered,
+    JudgeAsked,
+    JudgeFailed,
     LastTurnStarted,
     Nudged,
     RunTerminated,
@@ -47,7 +51,7 @@ STORY: Final = (
     TurnEnded,
     TurnStarted,
 )
-"""Events that the detectors and the policy follow again."""
+"""Events that the detectors, the policy and the schedules of the judges follow again."""
 
 
 @dataclass(slots=True, kw_only=True)

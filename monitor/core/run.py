@@ -249,6 +249,12 @@ class RunCore:
                 case events.AttemptRetried(why=why):
                     self._verdicts.take_back()
                     self._bank.fact(StreamRetried(why))
+                case events.JudgeAsked(turn=turn_number, judge=name):
+                    self._panel.see_again(name, asked=turn_number)
+                case events.JudgeAnswered(judge=name, judgement=judgement):
+                    self._panel.see_again(name, confidence=judgement.confidence)
+                case events.JudgeFailed(judge=name):
+                    self._panel.see_again(name)
                 case events.DetectionRaised(detection=detection):
                     verdict = self._verdicts.verdict_on(detection)
                     if isinstance(verdict, Stop):
@@ -260,6 +266,7 @@ class RunCore:
             if isinstance(event, _ANSWERS) or _handed_over(event):
                 self._verdicts.clear()
                 stop = None
+        self._panel.left_alone()
         if stop is not None:
             self._decide(stop, now)
         self._running = self._another_turn({"text": said, "reasoning": 0}, 0.0)

@@ -125,6 +125,11 @@ class RunContext:
             detail = f"{why}; compaction did not help{f': {failed}' if failed is not None else ''}. {WAYS}"
             yield Stop(TerminateReason.COMPACTION_INEFFECTIVE, detail, "compaction", limit=compactor.when.window.tokens)
 
+    def under_way(self) -> Iterator[Job]:
+        """The compaction that goes on beside the run, if there is one."""
+        if self._compactor is not None and self._compactor.job is not None:
+            yield self._compactor.job
+
     def before_call(self) -> None:
         """The history as it stands is sent to the model."""
         self._report(self._fullness.before_call(*self._fixed()))

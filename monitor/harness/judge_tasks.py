@@ -61,6 +61,11 @@ class JudgeTasks:
             for question in tuple(self._open):
                 self._failed(question, _CANCELLED)  # it never began, or it ignores its cancellation
 
+    async def heard(self) -> None:
+        """Return when every question has its answer, or has failed."""
+        for task in tuple(self._open.values()):
+            await task.wait()
+
     def turn_began(self) -> None:
         """Ask the judges that are due."""
         for judge, told in self._core.judges_due(self._clock.now()):

@@ -91,7 +91,7 @@ class TurnLoop:
                 tries = _Tries()
                 while tries.again:
                     # Room for the request comes first: it may need a compaction, or end the run.
-                    async with aclosing(self._served(self._context.make())) as waiting:
+                    async with aclosing(self._served(self._needs(tries))) as waiting:
                         async for _ in waiting:
                             yield
                     await self._before_call(tries)
@@ -226,8 +226,12 @@ class TurnLoop:
         cannot pay the call ends the run. A process that hands the run over leaves it here.
         """
         if self._is_left_here(tries):
-            self._core.leave(_HANDED_OVER, None, self._now())
-            return
+            await self._work.under_deadlines(self._judges.heard)
+            if not await self._perform(self._core.check(self._now())):
+                return
+            if self._is_left_here(tries):  # what a judge has said may begin a last turn
+                self._core.leave(_HANDED_OVER, None, self._now())
+                return
         if self._core.stop is None and self._holding is not None:
             holding, refused = self._holding, []
 
@@ -265,6 +269,14 @@ class TurnLoop:
             self._context.turn_ended()
 
     # ------------------------------------------------------------------ between two calls
+
+    def _needs(self, tries: _Tries) -> Iterator[Job | Stop]:
+        """The compactions that the next request needs. A run that is left here waits for one beside
+        it as well, because its task ends with this process.
+        """
+        yield from self._context.make()
+        if self._is_left_here(tries):
+            yield from self._context.under_way()
 
     async def _served(
         self, needs: Iterator[Job | Stop], error: BaseException | None = None

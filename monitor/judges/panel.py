@@ -78,6 +78,26 @@ class Panel:
         """`judge` gave no answer."""
         self._schedule_of(judge).failed()
 
+    def see_again(self, name: str, *, asked: int | None = None, confidence: float | None = None) -> None:
+        """In an earlier process the judge `name` was asked at the turn `asked`; or it has answered
+        with `confidence`; or, with neither, it has failed.
+        """
+        schedule = next((schedule for judge, schedule in self._judges if judge.name == name), None)
+        if schedule is None:
+            return
+        if asked is not None:
+            schedule.asked(asked)
+        elif confidence is not None:
+            schedule.answered(confidence)
+        else:
+            schedule.failed()
+
+    def left_alone(self) -> None:
+        """The earlier process is gone: nobody answers to what it asked."""
+        for _, schedule in self._judges:
+            if schedule.in_flight:
+                schedule.failed()
+
     def _schedule_of(self, judge: Judge) -> JudgeSchedule:
         return next(schedule for known, schedule in self._judges if known is judge)
 
