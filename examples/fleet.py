@@ -10,7 +10,7 @@ file; with PostgreSQL only the address changes.
 
 from __future__ import annotations
 
-import secrets
+import random
 import subprocess
 import sys
 import tempfile
@@ -92,7 +92,7 @@ async def kill(folder: Path, workers: int, kills: int) -> None:
         await anyio.sleep(0.05)
         now = len(letters.read_text().splitlines()) if letters.exists() else 0
         if kills and now > sent:  # somebody is at work
-            sent, kills, n = now, kills - 1, secrets.randbelow(workers)
+            sent, kills, n = now, kills - 1, random.randrange(workers)
             working[n].kill()
             working[n].wait()
             print(f"worker-{n} was killed")

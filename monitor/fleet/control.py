@@ -6,6 +6,8 @@ owner reads it there.
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import secrets
 from collections.abc import Sequence
@@ -56,16 +58,12 @@ class FolderControl:
 
     def aborted(self, session: str) -> str | None:
         """See `Control.aborted`."""
-        try:
-            data = _read(self._path(session, _ABORT))
-        except FileNotFoundError:
-            return None
-        return str(data.get("why", ""))
+        path = self._path(session, _ABORT)
+        return str(_read(path).get("why", "")) if path.exists() else None
 
     def answer(self, session: str, answer: ApprovalAnswer) -> None:
         """See `Control.answer`."""
         folder = self._path(session, _ANSWERS)
-        folder.mkdir(mode=0o700, exist_ok=True)
         self._write(folder / f"{secrets.token_hex(8)}.json", to_plain(answer_codec.to_dict(answer)))
 
     def answers(self, session: str) -> Sequence[ApprovalAnswer]:
@@ -82,6 +80,7 @@ class FolderControl:
         """Write the whole file or nothing, and let it survive a power cut."""
         beside = path.with_name(f"{path.name}.{secrets.token_hex(4)}.new")
         try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             try:
                 os.write(file, canonical(data).encode())
@@ -91,14 +90,16 @@ class FolderControl:
             beside.replace(path)
             sync_folder(path.parent)
         except OSError as error:
-            beside.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                beside.unlink()
             raise StoreError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def _read(path: Path) -> dict[str, object]:
-    import json  # noqa: PLC0415
-
-    data = json.loads(path.read_text("utf-8"))
+    try:
+        data = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{path} cannot be read: {error}") from error
     if not isinstance(data, dict):
         raise StoreError(f"{path} holds no JSON object")
     return data

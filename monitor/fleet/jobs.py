@@ -74,6 +74,8 @@ class FolderSessions:
     @asynccontextmanager
     async def open(self, id: str, *, create: bool = False) -> AsyncIterator[SessionStore]:
         """See `Sessions.open`."""
+        if create:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         session = SQLiteSession(self.path(id), create=create, wait_s=self._wait_s, takeover=self._takeover)
         async with session:
             yield session

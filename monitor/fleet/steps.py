@@ -7,6 +7,7 @@ twice: calls are stored before their effects, and a receipt is stored together w
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import time
 from collections.abc import Callable, Sequence
@@ -174,9 +175,10 @@ class _Step:
                 await rung.wait()
             finally:
                 alarm.cancel()
-            if (why := self._aborted()) is not None:
-                run.abort(why)
-                return
+            with contextlib.suppress(StoreError):  # it is looked at again in a second
+                if (why := self._aborted()) is not None:
+                    run.abort(why)
+                    return
 
     async def _asking(self) -> Supervisor[Any]:
         """The supervisor; questions that have no approver wait for `Control.answer`."""
