@@ -11,6 +11,8 @@ VENV_LIVE := .venv-live
 READY_LIVE := $(VENV_LIVE)/.ready
 APART := .venvs/frameworks
 READY_APART := $(APART)/.ready
+ENGINES := .venvs/engines
+READY_ENGINES := $(ENGINES)/.ready
 SNIPPETS := build/snippets
 CORPUS := fixtures/transcripts/dev.jsonl.gz
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq
@@ -19,7 +21,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq
 # would compile the whole package anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help run test frameworks check check-lint check-format check-types check-layers check-words format features bench live clean
+.PHONY: help run test frameworks engines check check-lint check-format check-types check-layers check-words format features bench live clean
 
 help: ## say what there is
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -36,6 +38,9 @@ test: $(READY) ## run the tests; a row of docs/features.md without a passing one
 
 frameworks: $(READY_APART) ## run the tests of the frameworks that need older SDKs, in an environment of their own
 	@$(APART)/bin/python -m pytest -q -n auto tests/integrations
+
+engines: $(READY_ENGINES) ## run the tests of the engines that are large, in an environment of their own
+	@$(ENGINES)/bin/python -m pytest -q --timeout 180 tests/integrations/test_ray.py tests/integrations/test_pages.py
 
 check: $(READY) ## lint, format, types, layers, words
 	@$(MAKE) --keep-going check-lint check-format check-types check-layers check-words
@@ -111,6 +116,12 @@ $(READY_APART): pyproject.toml | $(BIN)/python
 	@echo "Installing Google ADK, LiteLLM and Strands into $(APART) (the first time takes a minute or two)"
 	@$(BIN)/python -m venv $(APART)
 	@$(APART)/bin/python -m pip --disable-pip-version-check install -qq -e '.[frameworks]'
+	@touch $@
+
+$(READY_ENGINES): pyproject.toml | $(BIN)/python
+	@echo "Installing Ray into $(ENGINES) (the first time takes a minute)"
+	@$(BIN)/python -m venv $(ENGINES)
+	@$(ENGINES)/bin/python -m pip --disable-pip-version-check install -qq -e '.[engines]'
 	@touch $@
 
 $(READY_BENCH): $(READY)

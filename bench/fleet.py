@@ -7,6 +7,8 @@ python -m bench.fleet --only dbos/sqlite --runs 40     one of them; writes nothi
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
 import random
 import signal
 import subprocess
@@ -31,7 +33,7 @@ from monitor.fleet import Job, NextTurn, Receipt, decide, enter, session_id, tak
 from monitor.fleet.jobs import ATTEMPT, marked, receipts_of
 from monitor.sessions import RunState, SessionReader
 
-WORKERS, RUNS, KILLS = 4, 200, 30
+WORKERS = 4
 BETWEEN_KILLS_S = (0.3, 2.5)
 SHARE = 0.95
 """The budget is this part of what all runs need, so that the last ones are refused."""
@@ -103,7 +105,8 @@ class Workers:
         self._command = [sys.executable, "-m", engine.worker, address, str(folder)]
         self._folder = folder
         self._log = folder / "workers.log"
-        self._running = {f"worker-{n}": self._start(f"worker-{n}") for n in range(number)}
+        names = [f"worker-{n}" for n in range(number)] if engine.worker else []
+        self._running = {name: self._start(name) for name in names}
 
     def _start(self, name: str) -> subprocess.Popen[bytes]:
         base.ready(self._folder, name).unlink(missing_ok=True)
@@ -112,14 +115,19 @@ class Workers:
 
     def kill(self, chance: random.Random) -> bool:
         """Kill one that is at work, and start it again. False: none is."""
-        at_work = sorted(name for name in self._running if base.is_ready(self._folder, name))
+        at_work = sorted(one.stem for one in self._folder.glob(base.ready(self._folder, "*").name))
         if not at_work:
             return False
         name = chance.choice(at_work)
-        process = self._running[name]
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        self._running[name] = self._start(name)
+        if (process := self._running.get(name)) is not None:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            self._running[name] = self._start(name)
+            return True
+        file = base.ready(self._folder, name)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(file.read_text()), signal.SIGKILL)
+        file.unlink()
         return True
 
     def revive(self) -> None:
@@ -133,7 +141,7 @@ class Workers:
         for process in self._running.values():
             process.kill()
             process.wait()
-        return self._log.read_text("utf-8", "replace")
+        return self._log.read_text("utf-8", "replace") if self._log.exists() else ""
 
 
 async def undisturbed(folder: Path) -> tuple[list[tuple[Any, ...]], int]:
@@ -249,22 +257,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.fleet", description=(__doc__ or "").splitlines()[0])
     known = base.engines()
     parser.add_argument("--only", choices=sorted(known), action="append", help="this engine alone; writes nothing")
-    parser.add_argument("--runs", type=int, default=RUNS)
+    parser.add_argument("--runs", type=int, help="by default the engine's own number")
     parser.add_argument("--workers", type=int, default=WORKERS)
-    parser.add_argument("--kills", type=int, default=KILLS)
+    parser.add_argument("--kills", type=int, help="by default the engine's own number")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--into", help="write the results under this name, also with --only")
     options = parser.parse_args(arguments)
     rows = []
     for name in options.only or sorted(known):
         if (why := known[name].ready) is not None:
             _console.print(f"{name}: {why}")
             continue
-        rows.append(anyio.run(measure, known[name], options.runs, options.workers, options.kills, options.seed))
+        engine = known[name]
+        runs = engine.runs if options.runs is None else options.runs
+        kills = engine.kills if options.kills is None else options.kills
+        rows.append(anyio.run(measure, engine, runs, options.workers, kills, options.seed))
         show(rows[-1:])
-    if not options.only:
+    if options.into or not options.only:
         show(rows)
         _report.write(
-            "fleet", {"rows": [asdict(row) for row in rows], "goals": [one for row in rows for one in row.goals()]}
+            options.into or "fleet",
+            {"rows": [asdict(row) for row in rows], "goals": [one for row in rows for one in row.goals()]},
         )
     return 0 if rows and all(goal["passed"] for row in rows for goal in row.goals()) else 1
 

@@ -38,8 +38,8 @@ IMPURE = {
 
 ONLY_IN = {
     "xxhash": ("_util",),
-    # DBOS runs on asyncio; local servers run a loop of their own in a thread.
-    "asyncio": ("harness.streams", "integrations.dbos", "tools.background", "testing"),
+    # DBOS and Temporal run on asyncio; local servers run a loop of their own in a thread
+    "asyncio": ("harness.streams", "integrations.dbos", "integrations.temporal", "tools.background", "testing"),
     "trio": ("harness.streams", "tools.background"),
     "sniffio": ("harness.streams",),
     "google": ("adapters", "cli", "integrations.adk"),  # the demo is a client of the SDK
@@ -53,7 +53,9 @@ ONLY_IN = {
     "litellm": ("integrations.litellm",),
     "pydantic_ai": ("integrations.pydantic_ai", "integrations.pydantic_ai_conversations"),
     "dbos": ("integrations.dbos",),
+    "ray": ("integrations.ray",),
     "strands": ("integrations.strands",),
+    "temporalio": ("integrations.temporal",),
     "mcp": ("tools.mcp_connection",),
 }
 

@@ -65,8 +65,8 @@ def modules() -> dict[str, ModuleType]:
     return loaded
 
 
-NOT_IN_TEST = {"adk", "litellm", "strands"}
-"""Extras that cannot be installed beside the others."""
+NOT_IN_TEST = {"adk", "litellm", "ray", "strands"}
+"""Extras that have environments of their own."""
 
 
 @cache

@@ -4,6 +4,7 @@ traces that can be counted afterwards.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import pkgutil
@@ -21,6 +22,7 @@ from monitor._util.codec import text_of
 from monitor._util.tokens import eighths_of_tokens
 from monitor.budgets import SharedBudget, SQLiteBudgets
 from monitor.chunks import Chunk, TextDelta, ToolCall, TurnFinished
+from monitor.errors import MissingExtra
 from monitor.fleet import FolderControl, FolderSessions, Receipt, Supervisors
 from monitor.messages import AssistantMessage
 from monitor.models import ModelRequest
@@ -50,7 +52,9 @@ class Engine:
     server: Callable[[Path], AbstractContextManager[str]]
     """Starts what the engine needs, and answers with its address."""
     worker: str
-    """The module that is a worker: `python -m WORKER ADDRESS FOLDER NAME`."""
+    """The module that is a worker: `python -m WORKER ADDRESS FOLDER NAME`. `""`: the engine starts
+    its workers itself, and starts those again that were killed. See `placed`.
+    """
     carry_out: Callable[[str, Path, Sequence[str]], Any]
     """`await carry_out(address, folder, keys)` submits a run for each key, and answers with their
     sessions and last receipts when all have ended.
@@ -59,6 +63,8 @@ class Engine:
     """Distributions that must be installed. The results name their versions."""
     ready: str | None = None
     """Why the engine cannot run here. `None`: it can."""
+    runs: int = 200
+    kills: int = 30
 
 
 def engines() -> dict[str, Engine]:
@@ -66,8 +72,9 @@ def engines() -> dict[str, Engine]:
     found: dict[str, Engine] = {}
     for module in pkgutil.iter_modules(bench.fleets.__path__):
         if module.name != "base":
-            for engine in getattr(importlib.import_module(f"bench.fleets.{module.name}"), "ENGINES", ()):
-                found[engine.name] = engine
+            with contextlib.suppress(ModuleNotFoundError, MissingExtra):  # it is not installed here
+                for engine in getattr(importlib.import_module(f"bench.fleets.{module.name}"), "ENGINES", ()):
+                    found[engine.name] = engine
     return found
 
 
@@ -170,6 +177,11 @@ def ready(folder: Path, name: str) -> Path:
 def is_ready(folder: Path, name: str) -> bool:
     """Whether the worker is at work."""
     return ready(folder, name).exists()
+
+
+def placed(folder: Path, name: str, process: int) -> None:
+    """Say that a worker that the engine has started is at work, and what its process is."""
+    ready(folder, name).write_text(str(process))
 
 
 async def until_killed(folder: Path, name: str) -> None:

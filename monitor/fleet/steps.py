@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, cast
@@ -49,12 +49,14 @@ async def take_turn(
     *,
     control: Control | None = None,
     max_losses: int = MAX_LOSSES,
+    began: Callable[[Run[Any]], object] = lambda _: None,
 ) -> Receipt:
     """Make turn `turn` of the session `id`, and return its receipt. If it is stored already, return
     the same receipt without asking the model.
 
     `control`: where aborts and answers stand. `max_losses`: when this number of workers has died in
-    one turn without any progress, the run is parked.
+    one turn without any progress, the run is parked. `began`: is called with the run, before its
+    turn is made.
 
     Raises `SessionBusy` while another worker has the session, and `UnknownSupervisor` if this
     worker cannot carry out the run. Raises `ConfigError` if the turn before is not stored.
@@ -79,6 +81,7 @@ async def take_turn(
             path=path,
             before=receipts[-1] if receipts else None,
             control=control,
+            began=began,
         )
         return await step.take(max_losses)
 
@@ -95,6 +98,7 @@ class _Step:
     path: Sequence[Node]
     before: Receipt | None
     control: Control | None
+    began: Callable[[Run[Any]], object]
 
     async def take(self, max_losses: int) -> Receipt:
         """See `take_turn`."""
@@ -132,6 +136,7 @@ class _Step:
             run = Run(supervisor, None, streams=False, session=store, resumed=known)
         run.hand_over(at_turn=self._boundary)
         storing.receipt = lambda outcome: replace(self._receipt(run.id, outcome), evidence=run.evidence())
+        self.began(run)
         if (why := self._aborted()) is not None:
             run.abort(why)
         watch = Background(partial(self._watch, run), "agent-monitor abort") if self.control is not None else None

@@ -70,7 +70,7 @@ from monitor.reasons import RESUMABLE, TerminateReason
 from monitor.sessions.records import SUBAGENT, RunRecord
 from monitor.sessions.store import SessionStore
 from monitor.tools.memory import with_notes
-from monitor.usage import AskCost, Price, price_of
+from monitor.usage import AskCost, Price, Usage, price_of
 from monitor.verdicts import Stop
 
 RunPhase: TypeAlias = Literal["idle", "running", "finished", "error"]
@@ -351,11 +351,20 @@ class Run(Generic[OutputT]):
             raise ConfigError(f"at_turn is a number of turns, 0 or more, not {at_turn!r}")
         self._loop.leave_at = 0 if at_turn is None else at_turn
 
+    @property
+    def usage(self) -> Usage:
+        """Tokens so far. The turn that is being written counts by an estimate."""
+        return self._core.state(self._now(), waiting=False).usage
+
+    def snapshots(self) -> dict[str, Any]:
+        """What the detectors have seen so far: their snapshots, by name, as JSON data."""
+        return self._core.snapshots()
+
     def evidence(self) -> str:
         """A digest of what the detectors have seen so far. Two runs that have seen the same have
         the same digest.
         """
-        return fingerprint(canonical_json(self._core.snapshots()).encode())
+        return fingerprint(canonical_json(self.snapshots()).encode())
 
     @contextmanager
     def paused(self) -> Iterator[None]:

@@ -21,6 +21,7 @@ from monitor.testing.scripted import ScriptedStream as ScriptedStream
 from monitor.testing.scripted import Stall as Stall
 from monitor.testing.scripted_model import ScriptedModel as ScriptedModel
 from monitor.testing.scripted_model import call as call
+from monitor.testing.temporal_server import LocalTemporal as LocalTemporal
 
 __all__ = [
     "CapturedEvents",
@@ -30,6 +31,7 @@ __all__ = [
     "LocalAnthropic",
     "LocalGemini",
     "LocalOpenAI",
+    "LocalTemporal",
     "Pause",
     "ReceivedRequest",
     "ScriptedModel",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from typing import Any
 
@@ -97,6 +98,17 @@ async def test_a_step_that_is_asked_for_again_asks_no_model():
     assert [one.to_json() for one in again] == [one.to_json() for one in receipts]
     assert await sessions.stores[ID].nodes() == before
     assert await receipts_in(sessions, ID) == receipts
+
+
+async def test_who_makes_a_turn_sees_what_it_uses_and_what_its_detectors_have_seen():
+    sessions, known = MemorySessions(), supervisors(Effects())
+    runs: list[monitor.Run] = []
+    await enter(sessions, ID, JOB)
+    receipt = await take_turn(known, sessions, ID, 1, began=runs.append)
+    assert runs[0].usage == receipt.usage
+    repetition = monitor.ToolCallRepetition()
+    repetition.restore(json.loads(json.dumps(runs[0].snapshots()[repetition.name])))
+    assert repetition.snapshot() == runs[0].snapshots()[repetition.name]
 
 
 @pytest.mark.parametrize("turn", [0, 2, 7])

@@ -20,7 +20,9 @@ from monitor.errors import ConfigError, MissingExtra
         ("openai_agents", "agents", "openai-agents"),
         ("pydantic_ai", "pydantic_ai", "pydantic-ai"),
         ("pydantic_ai_conversations", "pydantic_ai", "pydantic-ai"),
+        ("ray", "ray", "ray"),
         ("strands", "strands", "strands"),
+        ("temporal", "temporalio", "temporal"),
     ],
 )
 def test_the_missing_extra_is_named(module: str, package: str, extra: str, monkeypatch: pytest.MonkeyPatch):

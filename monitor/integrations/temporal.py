@@ -1,0 +1,356 @@
+"""Temporal (temporalio 1.20 or newer): a run is a workflow, and each of its turns an activity.
+
+    plugin = FleetPlugin(supervisors, sessions, control)
+    worker = Worker(client, task_queue="agents", plugins=[plugin])
+
+    fleet = Fleet(client, sessions, control, task_queue="agents")
+    run = await fleet.submit("writer", "Write a poem.", key="poem-7")
+    receipt = await fleet.result(run)
+
+The session is the truth, and Temporal decides which worker makes the next turn. Its history holds
+ids, receipts of at most 2 KB, and wake-ups. Tasks, messages, answers and results stand only in the
+session and beside it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import timedelta
+from functools import partial
+from typing import Any, Final
+
+import anyio
+from anyio import to_thread
+
+from monitor.calls import ApprovalAnswer
+from monitor.errors import ConfigError, MissingExtra, SessionBusy, SessionDamaged
+from monitor.fleet import (
+    MAX_LOSSES,
+    Control,
+    End,
+    Job,
+    Park,
+    Receipt,
+    Sessions,
+    Supervisors,
+    UnknownSupervisor,
+    Wait,
+    decide,
+    enter,
+    session_id,
+    take_turn,
+)
+from monitor.harness.run import Run
+from monitor.harness.streams.background import Background
+
+try:
+    from temporalio import activity, workflow
+    from temporalio.client import Client, WorkflowHandle
+    from temporalio.common import Priority, RetryPolicy, WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+    from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
+    from temporalio.plugin import SimplePlugin
+    from temporalio.service import RPCError, RPCStatusCode
+except ImportError:
+    raise MissingExtra("temporalio", "temporal") from None
+
+__all__ = ["ABORT", "GO_ON", "RECEIPT", "RUN", "TURN", "Fleet", "FleetPlugin", "FleetWorkflow"]
+
+RUN: Final = "agent_monitor.run"
+"""The name of the workflow. This and the names below are compatibility data: runs that are under
+way know them.
+"""
+TURN: Final = "agent_monitor.turn"
+"""The name of the activity that makes one turn."""
+ABORT: Final = "agent_monitor.abort"
+"""The name of the activity that stores an abort."""
+GO_ON: Final = "agent_monitor.go_on"
+"""The name of the signal: an answer or an abort is stored, or a parked run is to go on."""
+RECEIPT: Final = "agent_monitor.receipt"
+"""The name of the query for the newest receipt."""
+_HELD: Final = "agent_monitor.held"
+"""The key of the memo that says why a run makes no turn: `wait`, `park`, or nothing."""
+_VERSION: Final = 1
+"""The version of a workflow's argument."""
+_BEAT_S: Final = 1.0
+_BUSY = timedelta(seconds=1)
+_UNKNOWN = timedelta(seconds=10)
+_RETRY = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=30))
+_ABORT_WITHIN = timedelta(seconds=30)
+
+
+@workflow.defn(name=RUN, sandboxed=False)
+class FleetWorkflow:
+    """One run: one activity for each turn, and between two turns what `decide` says.
+
+    It is deterministic, so it needs no sandbox, which would load this library anew for every run.
+    An answer and an abort are stored before the signal says so. So the next turn sees them, and no
+    signal is needed twice.
+    """
+
+    def __init__(self) -> None:
+        self._woken = 0
+        self._cancelled = False
+        self._receipt: dict[str, Any] | None = None
+
+    @workflow.run
+    async def run(self, order: dict[str, Any]) -> dict[str, Any]:
+        """Make one turn after the other. Returns the last receipt."""
+        if order.get("version") != _VERSION:
+            raise ApplicationError(f"this worker reads version {_VERSION} of a run", non_retryable=True)
+        while True:
+            woken = self._woken
+            receipt = self._receipt = await self._turn(order)
+            following = decide(_read(receipt))
+            if isinstance(following, End):
+                if self._cancelled:
+                    raise asyncio.CancelledError
+                return receipt
+            if isinstance(following, Wait):
+                await self._hold("wait", order, woken, following.wake_at_s)
+            elif isinstance(following, Park):
+                await self._hold("park", order, woken, None)
+            order = {**order, "turn": following.turn}
+            if workflow.info().is_continue_as_new_suggested() and not self._cancelled:
+                workflow.continue_as_new(order)
+
+    @workflow.signal(name=GO_ON)
+    def go_on(self) -> None:
+        """An answer or an abort is stored, or a parked run is to go on."""
+        self._woken += 1
+
+    @workflow.query(name=RECEIPT)
+    def receipt(self) -> dict[str, Any] | None:
+        """The newest receipt."""
+        return self._receipt
+
+    async def _turn(self, order: Mapping[str, Any]) -> dict[str, Any]:
+        """One turn. If the workflow is cancelled, the run is aborted and ends its turn itself."""
+        turn = workflow.start_activity(
+            TURN,
+            {"session": order["session"], "turn": order["turn"]},
+            result_type=dict[str, Any],
+            start_to_close_timeout=timedelta(seconds=order["turn_s"]),
+            heartbeat_timeout=timedelta(seconds=order["heartbeat_s"]),
+            retry_policy=_RETRY,
+            cancellation_type=workflow.ActivityCancellationType.ABANDON,
+        )
+        try:
+            done: dict[str, Any] = await asyncio.shield(turn)
+        except asyncio.CancelledError:
+            await self._abort(order)
+            done = await turn
+        return done
+
+    async def _hold(self, why: str, order: Mapping[str, Any], woken: int, wake_at_s: float | None) -> None:
+        """Wait for a signal, or until `wake_at_s`."""
+        if self._woken > woken:
+            return
+        timeout = None if wake_at_s is None else max(0.0, wake_at_s - workflow.now().timestamp())
+        workflow.upsert_memo({_HELD: why})
+        try:
+            await workflow.wait_condition(lambda: self._woken > woken, timeout=timeout)
+        except TimeoutError:
+            pass
+        except asyncio.CancelledError:
+            await self._abort(order)
+        workflow.upsert_memo({_HELD: None})
+
+    async def _abort(self, order: Mapping[str, Any]) -> None:
+        """Store that the run is to be aborted."""
+        self._cancelled = True
+        await workflow.execute_activity(
+            ABORT,
+            {"session": order["session"], "why": "the workflow was cancelled"},
+            start_to_close_timeout=_ABORT_WITHIN,
+            retry_policy=_RETRY,
+        )
+
+
+class _Steps:
+    """The activities of a worker."""
+
+    def __init__(self, supervisors: Supervisors, sessions: Sessions, control: Control, max_losses: int) -> None:
+        self._supervisors = supervisors
+        self._sessions = sessions
+        self._control = control
+        self._max_losses = max_losses
+
+    @activity.defn(name=TURN)
+    async def turn(self, order: dict[str, Any]) -> dict[str, Any]:
+        """Make one turn, or hand back the receipt of a turn that is stored."""
+        running: list[Run[Any]] = []
+        beating = Background(partial(_beat, running), "agent-monitor heartbeat")
+        try:
+            receipt = await take_turn(
+                self._supervisors,
+                self._sessions,
+                order["session"],
+                order["turn"],
+                control=self._control,
+                max_losses=self._max_losses,
+                began=running.append,
+            )
+        except SessionBusy as error:  # by a worker that has lost its heartbeat, and not its life
+            raise _failure(error, next_retry_delay=_BUSY) from error
+        except UnknownSupervisor as error:
+            raise _failure(error, next_retry_delay=_UNKNOWN) from error
+        except (ConfigError, SessionDamaged) as error:
+            raise _failure(error, non_retryable=True) from error
+        finally:
+            beating.cancel()
+            with anyio.CancelScope(shield=True):
+                await beating.wait()
+        return _data(receipt)
+
+    @activity.defn(name=ABORT)
+    async def abort(self, order: dict[str, Any]) -> None:
+        """Store that a run is to be aborted. The running turn sees that within a second."""
+        await to_thread.run_sync(self._control.abort, order["session"], order["why"])
+
+
+async def _beat(running: list[Run[Any]]) -> None:
+    """Say each second that the turn goes on, with the tokens of the run so far."""
+    while True:
+        activity.heartbeat({"tokens": running[-1].usage.total_tokens} if running else {})
+        await anyio.sleep(_BEAT_S)
+
+
+def _failure(error: Exception, **how: Any) -> ApplicationError:
+    return ApplicationError(str(error), type=type(error).__name__, **how)
+
+
+class FleetPlugin(SimplePlugin):
+    """Lets a worker of Temporal carry out the runs of a fleet, beside its own workflows.
+
+    `supervisors`: what this worker can run. `sessions`, `control`: where the sessions are, and what
+    was said to them; the same for all workers. `max_losses`: a run is parked when this number of
+    workers have died in one turn without any progress.
+    """
+
+    def __init__(
+        self, supervisors: Supervisors, sessions: Sessions, control: Control, *, max_losses: int = MAX_LOSSES
+    ) -> None:
+        steps = _Steps(supervisors, sessions, control, max_losses)
+        super().__init__("agent-monitor", workflows=[FleetWorkflow], activities=[steps.turn, steps.abort])
+
+
+class Fleet:
+    """Submits runs to the workers of a task queue, and talks to them.
+
+    It needs the folder, or whatever else `sessions` and `control` stand for, as the workers do: a
+    task, an answer and an abort are stored there before Temporal hears of them.
+    """
+
+    def __init__(self, client: Client, sessions: Sessions, control: Control, *, task_queue: str) -> None:
+        self._client = client
+        self._sessions = sessions
+        self._control = control
+        self._task_queue = task_queue
+
+    async def submit(
+        self,
+        supervisor: str,
+        task: str,
+        *,
+        key: str | None = None,
+        version: str = "1",
+        partition: str | None = None,
+        priority: int | None = None,
+        turn_timeout_s: float = 3600.0,
+        heartbeat_timeout_s: float = 10.0,
+    ) -> str:
+        """Store what is to be done, and start the run. Returns its id, which is the id of the
+        session; that of the workflow is `task_queue/id`. The same `key` is the same run, also after
+        it has ended.
+
+        `version`: of the supervisor. `partition`: the workers are shared fairly between
+        partitions, such as tenants.
+        `priority`: 1 to 5, 1 first. `turn_timeout_s`: a turn that takes longer is made anew.
+        `heartbeat_timeout_s`: a worker that is silent for so long is taken for dead. A run whose
+        workflow failed, or was terminated, goes on where it was.
+        """
+        id = session_id(key)
+        with suppress(SessionBusy):  # it was submitted before, and a worker has it now
+            await enter(self._sessions, id, Job(supervisor=supervisor, version=version, task=task))
+        order = {
+            "version": _VERSION,
+            "session": id,
+            "turn": 1,
+            "turn_s": turn_timeout_s,
+            "heartbeat_s": heartbeat_timeout_s,
+        }
+        with suppress(WorkflowAlreadyStartedError):
+            await self._client.start_workflow(
+                RUN,
+                order,
+                id=self._workflow(id),
+                task_queue=self._task_queue,
+                id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY,
+                id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+                static_summary=f"{supervisor} {version}",
+                priority=Priority(priority_key=priority, fairness_key=partition),
+            )
+        return id
+
+    def handle(self, id: str) -> WorkflowHandle[Any, dict[str, Any]]:
+        """The workflow of a run, for everything else that Temporal can do with it."""
+        return self._client.get_workflow_handle(self._workflow(id), result_type=dict[str, Any])
+
+    def _workflow(self, id: str) -> str:
+        """The id of a workflow: fleets that share a namespace of Temporal may use the same keys."""
+        return f"{self._task_queue}/{id}"
+
+    async def result(self, id: str) -> Receipt:
+        """Wait for the end of a run. Raises `WorkflowFailureError` if the workflow fails or was
+        cancelled; the session says more.
+        """
+        return _read(await self.handle(id).result())
+
+    async def receipt(self, id: str) -> Receipt | None:
+        """The newest receipt of a run, from one of its workers. `None`: no turn is over yet."""
+        data = await self.handle(id).query(RECEIPT, result_type=dict[str, Any])
+        return _read(data) if data is not None else None
+
+    async def held(self) -> dict[str, str]:
+        """The runs that make no turn now, by id: `wait` for an answer, or `park`, because several
+        workers died in the same turn.
+        """
+        found: dict[str, str] = {}
+        async for one in self._client.list_workflows(f"WorkflowType = '{RUN}' AND ExecutionStatus = 'Running'"):
+            if one.task_queue == self._task_queue and (why := (await one.memo()).get(_HELD)):
+                found[one.id.rpartition("/")[2]] = why
+        return found
+
+    async def answer(self, id: str, answer: ApprovalAnswer) -> None:
+        """Answer a question of a run that waits."""
+        await to_thread.run_sync(self._control.answer, id, answer)
+        await self.go_on(id)
+
+    async def abort(self, id: str, why: str = "aborted") -> None:
+        """Abort a run: a turn that is under way ends within a second or so, with its reason."""
+        await to_thread.run_sync(self._control.abort, id, why)
+        await self.go_on(id)
+
+    async def go_on(self, id: str) -> None:
+        """Let a run that is held make another turn. Raises `ConfigError` if no run of this id is
+        under way.
+        """
+        try:
+            await self.handle(id).signal(GO_ON)
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                raise ConfigError(f"no run {id} is under way: it has ended, or was never submitted") from None
+            raise
+
+
+def _data(receipt: Receipt) -> dict[str, Any]:
+    """A receipt as JSON data: as a text it would be quoted, and longer than 2 KB."""
+    data: dict[str, Any] = json.loads(receipt.to_json())
+    return data
+
+
+def _read(data: Mapping[str, Any]) -> Receipt:
+    return Receipt.from_json(json.dumps(data, separators=(",", ":")))
