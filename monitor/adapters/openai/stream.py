@@ -8,7 +8,7 @@ and an `error` event are failures of the model call.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol, cast
 
 from monitor.adapters.behind import held_behind, stream_of
@@ -35,7 +35,8 @@ class _Reader(Protocol):
 
 class OpenAIAdapter(SdkAdapter):
     """Reads one stream of the OpenAI SDK; the first object shows which of the two APIs it is. Only
-    the first choice is read; server-side tools, audio and annotations are ignored.
+    the first choice is read; server-side tools, audio and annotations are ignored. The objects may
+    also be plain JSON, as on the wire.
 
     `stream` is part of the ids of calls that come without an id: `call_<stream>_<n>`.
 
@@ -116,10 +117,10 @@ class OpenAIAdapter(SdkAdapter):
         return classify(error)
 
     def _decode(self, item: object) -> Iterator[Chunk]:
-        if hasattr(item, "choices"):
+        if "choices" in item if isinstance(item, Mapping) else hasattr(item, "choices"):
             self._reader = self._chat
             return self._chat.read(item)
-        kind = getattr(item, "type", None)
+        kind = get(item, "type")
         if not isinstance(kind, str):
             raise AdapterError(f"expected a chunk or an event of an OpenAI stream, not {name_of(item)}")
         if kind == "chunk":

@@ -1,0 +1,22 @@
+"""The wire formats of the proxy: pure, without I/O and without a clock."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from monitor.proxy.wires.base import Wire
+from monitor.proxy.wires.chat import ChatWire
+
+_WIRES: Final[tuple[tuple[re.Pattern[str], Wire], ...]] = ((re.compile(r"/chat/completions\Z"), ChatWire()),)
+"""The end of a path, and its wire. The path may have a prefix: `/openai/v1/chat/completions`."""
+
+
+def wire_of(method: str, path: str) -> Wire | None:
+    """The wire format of a request. `None`: unknown. Nothing is guessed: the proxy relays an
+    unknown request untouched, and says so.
+    """
+    if method.upper() != "POST":
+        return None
+    where = path.partition("?")[0].rstrip("/")
+    return next((wire for ends, wire in _WIRES if ends.search(where)), None)
