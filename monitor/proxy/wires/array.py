@@ -29,8 +29,10 @@ class ArrayReader:
         self._scanned = 0
         self._element = 0
         """Where its element begins."""
-        self._open = bytearray()
-        """The brackets that are open."""
+        self._depth = 0
+        """The number of open brackets."""
+        self._outside = 0
+        """The same outside of the elements: 1 in the array."""
         self._in_string = False
         self._oversized = False
 
@@ -46,13 +48,15 @@ class ArrayReader:
             if byte == b'"':
                 self._in_string = not self._in_string
             elif byte in _OPENING:
-                if self._open in (b"", b"[") and byte == b"{":
+                if not self._depth:
+                    self._outside = int(byte == b"[")
+                if self._depth == self._outside:
                     self._element = found.start()
-                self._open += byte
-            elif byte in _CLOSING and self._open:
-                self._open.pop()
-                if self._open in (b"", b"["):
-                    raw, over = bytes(held[begin : found.end()]), byte == b"]" and not self._open
+                self._depth += 1
+            elif byte in _CLOSING and self._depth:
+                self._depth -= 1
+                if self._depth <= self._outside:
+                    raw, over = bytes(held[begin : found.end()]), self._depth < self._outside
                     frames.append(Frame(raw, END, None) if over else Frame(raw, data=self._text(held, found)))
                     begin = found.end()
         self._scanned = max(self._scanned, len(held)) - begin

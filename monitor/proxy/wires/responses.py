@@ -81,7 +81,7 @@ class ResponsesWire:
 
 
 def _events_of(response: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The events of a stream that would have made the response, as far as the adapter reads them."""
+    """The response as the events of a stream, as far as the adapter reads them."""
     yield {"type": "response.created", "response": response}
     for index, item in enumerate(objects_at(response, "output")):
         if item.get("type") == "message":
@@ -130,7 +130,7 @@ class ResponsesAnswer(Answer):
         if kind in _ENDS or event.get("error"):
             self._ended = True
         elif kind in _ECHOES:
-            self._response = object_at(event, "response") or self._response
+            self._response = dict(object_at(event, "response")) or self._response
         elif type(index) is int:
             if kind in ("response.output_item.added", "response.output_item.done"):
                 known = self._items.get(index)
@@ -190,7 +190,7 @@ class ResponsesAnswer(Answer):
         }
 
     def _error(self, reason: str, status: int) -> bytes:
-        """The event of the reference, and the field `error`, without which the SDK does not raise."""
+        """The event of the reference, with the field `error`: without it the SDK does not raise."""
         error = openai_error(status, reason, CODE)["error"]
         fields = {"type": "error", "code": CODE, "message": reason, "param": None, "error": error}
         return sse.comment(reason) + self._written(fields)
