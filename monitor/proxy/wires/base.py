@@ -33,10 +33,12 @@ from monitor.models import ModelError
 from monitor.usage import NO_USAGE, Usage
 
 __all__ = [
+    "BROKE_OFF",
     "DONE",
     "MAX_EVENT_BYTES",
     "NOTHING",
     "RETRY_NEVER",
+    "STOPPED",
     "Answer",
     "Asked",
     "Fault",
@@ -50,6 +52,7 @@ __all__ = [
     "decoded",
     "joined",
     "parsed",
+    "parsed_object",
     "to_bytes",
 ]
 
@@ -117,7 +120,7 @@ class Fault:
 @dataclass(slots=True)
 class Frame:
     """The smallest piece of a stream that a client can read. The `raw` bytes of all frames join to
-    the upstream's bytes.
+    the upstream's bytes; only at the end half an event is dropped, and a missing blank line added.
     """
 
     raw: bytes
@@ -191,8 +194,11 @@ class Answer(ABC):
         return [_parsed(frame) for frame in self._framing.feed(data)]
 
     def end(self) -> list[Frame]:
-        """The last frames: the upstream has ended in good order."""
-        return [_parsed(frame) for frame in self._framing.end()]
+        """The last frames: no more bytes come. An event that was cut off is dropped, because no
+        client can read it.
+        """
+        frames = [_parsed(frame) for frame in self._framing.end()]
+        return [frame for frame in frames if frame.fault is None]
 
     def read(self, frame: Frame) -> Heard:
         """What the frame says; each frame once, in order. Never raises."""
@@ -251,12 +257,12 @@ class Answer(ABC):
         if self._blind or self._closed:
             return b""
         if error or self._calls_open:
-            return self._error(reason)
+            return self._error(reason, STOPPED)
         return self._end(reason, self.usage if usage is None else usage)
 
     def broken(self, reason: str) -> bytes:
         """The bytes that say that the upstream broke off. They never look like an end."""
-        return b"" if self._blind or self._closed else self._error(reason)
+        return b"" if self._blind or self._closed else self._error(reason, BROKE_OFF)
 
     def comment(self, text: str) -> bytes:
         """A remark that clients skip, for instance to keep a connection open. Empty if the format
@@ -278,7 +284,7 @@ class Answer(ABC):
     def _end(self, reason: str, usage: Usage) -> bytes: ...
 
     @abstractmethod
-    def _error(self, reason: str) -> bytes: ...
+    def _error(self, reason: str, status: int) -> bytes: ...
 
 
 class Wire(Protocol):
@@ -338,6 +344,15 @@ def parsed(data: str | bytes) -> Any:
         raise ValueError("nested too deep") from None
 
 
+def parsed_object(body: bytes) -> dict[str, Any] | Heard:
+    """The JSON object of a whole answer. `Heard`: it has none, and why."""
+    try:
+        value = parsed(body)
+    except ValueError:
+        return Heard(unread="the answer is not JSON")
+    return value if isinstance(value, dict) else Heard(unread="the answer is not a JSON object")
+
+
 def to_bytes(value: object) -> bytes:
     """`value` as JSON on one line, in ASCII."""
     return json.dumps(value, separators=(",", ":")).encode("ascii")
@@ -351,6 +366,13 @@ def _parsed(frame: Frame) -> Frame:
             frame.fault = Fault("unparsable", f"an event is not JSON: {error}")
     return frame
 
+
+STOPPED: Final = 400
+"""The status that an error inside a stream stands for, if the proxy has stopped the answer: clients
+do not try again.
+"""
+BROKE_OFF: Final = 502
+"""The same, if the upstream broke off: clients may try again."""
 
 DONE: Final = "[DONE]"
 """The data of the last event of OpenAI's chat completions, which is not JSON."""

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from monitor.adapters.openai.errors import reported
 from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.context.forms import Form
 from monitor.proxy.wires import sse
-from monitor.proxy.wires.base import DONE, Answer, Asked, Frame, Heard, Refusal, Unjudged, decoded, joined, parsed
-from monitor.proxy.wires.refusals import openai_error, refused
+from monitor.proxy.wires.base import (
+    DONE,
+    Answer,
+    Asked,
+    Frame,
+    Heard,
+    Refusal,
+    Unjudged,
+    decoded,
+    joined,
+    parsed_object,
+)
+from monitor.proxy.wires.refusals import CODE, openai_error, refused
 from monitor.proxy.wires.requests import (
     count_at,
     history,
@@ -24,10 +35,6 @@ from monitor.proxy.wires.requests import (
     truth_at,
 )
 from monitor.usage import NO_USAGE, Usage
-
-STOPPED: Final = 400
-"""The status that stands for the error inside a stream: a client does not try again."""
-CODE: Final = "agent_monitor"
 
 
 class ChatWire:
@@ -61,12 +68,9 @@ class ChatWire:
 
     def whole(self, asked: Asked, body: bytes) -> Heard:
         """See `Wire`."""
-        try:
-            answer = parsed(body)
-        except ValueError:
-            return Heard(unread="the answer is not JSON")
-        if not isinstance(answer, dict):
-            return Heard(unread="the answer is not a JSON object")
+        answer = parsed_object(body)
+        if isinstance(answer, Heard):
+            return answer
         if "error" in answer and "choices" not in answer:
             return failed(answer)
         choices = [
@@ -150,8 +154,8 @@ class ChatAnswer(Answer):
     def _chunk(self, choices: list[dict[str, Any]]) -> dict[str, Any]:
         return {**self._head, "object": "chat.completion.chunk", "choices": choices}
 
-    def _error(self, reason: str) -> bytes:
-        return sse.comment(reason) + sse.event(openai_error(STOPPED, reason, CODE))
+    def _error(self, reason: str, status: int) -> bytes:
+        return sse.comment(reason) + sse.event(openai_error(status, reason, CODE))
 
     def comment(self, text: str) -> bytes:
         """See `Answer`."""

@@ -7,6 +7,9 @@ from typing import Any, Final
 
 from monitor.proxy.wires.base import RETRY_NEVER, Refusal, to_bytes
 
+CODE: Final = "agent_monitor"
+"""The code of an error that no other code fits."""
+
 _SERVER: Final = 500
 
 OPENAI_TYPES: Final = {
@@ -18,7 +21,6 @@ OPENAI_TYPES: Final = {
 }
 ANTHROPIC_TYPES: Final = OPENAI_TYPES | {504: "timeout_error", 529: "overloaded_error"}
 RPC_STATUSES: Final = {
-    400: "FAILED_PRECONDITION",
     401: "UNAUTHENTICATED",
     403: "PERMISSION_DENIED",
     404: "NOT_FOUND",
@@ -29,9 +31,9 @@ RPC_STATUSES: Final = {
 }
 
 
-def type_of(status: int, types: Mapping[int, str], of_server: str) -> str:
+def type_of(status: int, types: Mapping[int, str], of_server: str, of_client: str = "invalid_request_error") -> str:
     """The service's word for an error with this status."""
-    return types.get(status) or (of_server if status >= _SERVER else "invalid_request_error")
+    return types.get(status) or (of_server if status >= _SERVER else of_client)
 
 
 def refused(status: int, body: Mapping[str, Any]) -> Refusal:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from monitor.context.forms import Form
 from monitor.context.readers import read
@@ -94,13 +93,23 @@ def names_of(tools: Iterable[Mapping[str, Any]]) -> frozenset[str]:
     return frozenset(name for tool in tools if isinstance(name := tool.get("name"), str) and name)
 
 
-def with_instructions(asked: Asked, text: object) -> Asked:
-    """`asked`, with the system text that stands beside the history."""
-    said = text if isinstance(text, str) else None
-    return replace(asked, instructions=said or asked.instructions)
+def text_of(value: object) -> str | None:
+    """A text, which may come in parts. `None`: there is none."""
+    if isinstance(value, str):
+        return value or None
+    parts = value if isinstance(value, list) else [value]
+    texts = [part["text"] for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str)]
+    return "\n\n".join(filter(None, texts)) or None
+
+
+_KINDS: Final[Mapping[type, str]] = {
+    type(None): "missing",
+    dict: "an object",
+    list: "a list",
+    str: "a text",
+    bool: "true or false",
+}
 
 
 def _kind(value: object) -> str:
-    return (
-        "missing" if value is None else {dict: "an object", list: "a list", str: "a text"}.get(type(value), "a number")
-    )
+    return _KINDS.get(type(value), "a number")

@@ -70,15 +70,15 @@ class SseReader:
 
     def end(self) -> list[Frame]:
         """The bytes that were held back. The last event counts without its blank line, as for most
-        clients.
+        clients, and gets one, so that more may follow.
         """
         raw = bytes(self._held)
         if not raw:
             return []
-        self._took(raw[self._line :])
         self._held.clear()
-        frame = self._took(b"") or Frame(raw)
-        frame.raw = raw
+        self._took(raw[self._line :])
+        frame = self._took(b"") or Frame(b"")
+        frame.raw = raw + b"\n\n"
         return [frame]
 
     def _took(self, line: bytes) -> Frame | None:
