@@ -21,6 +21,7 @@ from monitor.cli.demo import demo
 from monitor.cli.doctor import doctor
 from monitor.cli.hook import hook
 from monitor.cli.judge_eval import judge_eval
+from monitor.cli.proxy import proxy
 from monitor.cli.replay import replay
 from monitor.cli.report import report
 from monitor.cli.resume import resume
@@ -125,6 +126,10 @@ def agent_monitor(
       agent-monitor sessions list
 
     \b
+    The same guard in front of clients in any language:
+      agent-monitor proxy --upstream https://api.openai.com
+
+    \b
     Budgets that many processes share: what is spent, held and left:
       agent-monitor budget show --store budgets.db
 
@@ -152,5 +157,6 @@ app.command()(doctor)
 app.command()(judge_eval)
 app.command()(context)
 app.command()(compact)
+app.command()(proxy)
 app.add_typer(sessions)
 app.add_typer(budget)

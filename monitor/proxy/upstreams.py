@@ -24,6 +24,7 @@ except ImportError:
 CONNECT_S: Final = 10.0
 SILENCE_S: Final = 600.0
 """Seconds without a byte after which the upstream counts as gone. A run may have closer limits."""
+_VERSIONS: Final = frozenset({"v1", "v1beta", "v1alpha"})
 _IDLE: Final = 200
 """Connections that are kept for later requests."""
 
@@ -62,6 +63,8 @@ class Upstream:
             raise ConfigError(f"{address!r} is no address of an upstream: give one such as https://api.openai.com")
         if parts.username or parts.password:
             raise ConfigError("the address of an upstream has no user and no password: keys come with each request")
+        if (end := parts.path.rstrip("/").rpartition("/")[2]) in _VERSIONS:
+            raise ConfigError(f"leave /{end} out of the upstream {address!r}: the path of each request brings it")
         return cls(name, parts.scheme, parts.hostname, port, parts.path.rstrip("/").encode())
 
     def url(self, path: bytes, query: bytes) -> httpx2.URL:

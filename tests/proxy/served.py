@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,15 +18,13 @@ async def serving(app: Any) -> AsyncIterator[str]:
     config = uvicorn.Config(
         app, log_level="warning", access_log=False, lifespan="on", timeout_graceful_shutdown=1, ws="none"
     )
+    config.load()
     server = uvicorn.Server(config)
-    server.config.load()
     server.lifespan = config.lifespan_class(config)
-    task = asyncio.create_task(server._serve([listening]))  # without its signal handlers
+    await server.startup(sockets=[listening])  # without its loop, which looks at the clock ten times a second
     try:
-        while not server.started:
-            await asyncio.sleep(0.001)
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"
     finally:
-        server.should_exit = True
-        await task
-        listening.close()
+        for connection in list(server.server_state.connections):
+            connection.shutdown()
+        await server.shutdown(sockets=[listening])

@@ -141,11 +141,9 @@ async def test_a_client_that_leaves_closes_the_upstream_before_and_after_the_fir
 async def test_another_proxy_after_a_restart_gives_the_same_verdict(format: Format) -> None:
     with format.upstream([format.turn("", [A])]) as upstream:
         root, history = upstream.base_url.removesuffix("/v1"), format.task("Tidy up")
-        for number in range(5):
-            async with serving(Proxy(root)) as address, format.client(address) as client:
-                said = await format.stream(client, history)
-            assert len(said.calls) == 1, number
-            format.answered(history, said, "nothing here")
+        async with serving(Proxy(root)) as address, format.client(address) as client:
+            for _ in range(5):
+                format.answered(history, await format.stream(client, history), "nothing here")
         async with serving(Proxy(root)) as address, format.client(address) as client:
             said = await format.stream(client, history)
     assert said.calls == []
