@@ -95,8 +95,11 @@ class AnthropicAnswer(Answer):
         index = index if type(index) is int else 0
         match event.get("type"):
             case "message_start":
-                self._begun, self._stopped, self._ended, self._called = True, False, False, False
-                self._blocks.clear()
+                # The SDK adds a further message of the stream to the first one, with its calls.
+                message = object_at(event, "message")
+                self._begun, self._ended, self._stopped = True, False, bool(message.get("stop_reason"))
+                for block in objects_at(message, "content"):
+                    self._called = self._called or block.get("type") == _CALLS
             case "content_block_start":
                 kind = str(object_at(event, "content_block").get("type"))
                 self._blocks[index] = kind
