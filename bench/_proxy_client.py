@@ -30,9 +30,7 @@ class Heard:
     """The last bytes."""
 
 
-async def ask(
-    port: int, path: str, order: str, *, key: str, leave_after: int | None = None
-) -> Heard:
+async def ask(port: int, path: str, order: str, *, key: str, leave_after: int | None = None) -> Heard:
     """Ask for one stream. `leave_after`: leave when so many pieces have come; with 0, a moment
     after the request.
     """

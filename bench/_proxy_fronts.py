@@ -66,7 +66,7 @@ def ours(service: int) -> Iterator[Front]:
 
 
 def plain(front: Front) -> Front:
-    """The same server and the same client, which relay and do not watch: the path says no format."""
+    """The same server and client, which relay and do not watch: the path says no format."""
     return Front("plain relay", front.port, "/v1/relayed", front.pid)
 
 

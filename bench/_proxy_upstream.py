@@ -39,11 +39,11 @@ async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
         while True:
             head = await reader.readuntil(b"\r\n\r\n")
-            names = dict(
-                (line.partition(b":")[0].strip().lower(), line.partition(b":")[2].strip())
+            names = {
+                line.partition(b":")[0].strip().lower(): line.partition(b":")[2].strip()
                 for line in head.split(b"\r\n")[1:]
                 if line
-            )
+            }
             body = await reader.readexactly(int(names.get(b"content-length", b"0")))
             if head.startswith(b"GET /log"):
                 await _log(writer)

@@ -4,7 +4,7 @@
 
 One service streams chat completions on order; the client reads them directly, and through each
 proxy. All moments come from one clock that the processes share. LiteLLM runs from an environment of
-its own: `python -m venv .venvs/litellm && .venvs/litellm/bin/python -m pip install 'litellm[proxy]'`.
+its own; `make litellm` makes it.
 
 - *first byte*: from the request to the first byte of the answer, the median and p99.
 - *per piece*: from the moment at which the service sends a piece to the moment at which the client
@@ -92,9 +92,7 @@ async def measured(front: Front, service: int, sizes: Sizes) -> Row:
     one = await _asked(front, f"words {sizes.pieces} {PACE_S}")
     row.one_ms, row.one_p99_ms = _latency(await log(service), [one])
     cpu = front.cpu_s()
-    together = await asyncio.gather(
-        *(_asked(front, f"words {sizes.pieces} {PACE_S}") for _ in range(sizes.streams))
-    )
+    together = await asyncio.gather(*(_asked(front, f"words {sizes.pieces} {PACE_S}") for _ in range(sizes.streams)))
     used = front.cpu_s() - cpu
     row.many_ms, row.many_p99_ms = _latency(await log(service), together)
     if front.pid:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 import typer
@@ -240,6 +239,7 @@ def _serve(made: Proxy, host: str, port: int, drain_s: float | None, *, token_gi
     except SystemExit:
         raise ConfigError(f"nothing can listen on {host} port {port}: is it used already?") from None
     with listening:
+        listening.listen()  # from now on connections wait until the server takes them
         real = listening.getsockname()[1]
         shown = f"[{host}]" if ":" in host else host
         _greet(made, f"http://{shown}:{real}", token_given=token_given)

@@ -110,7 +110,7 @@ class Exchange:
         finally:
             await self._close()
 
-    # ------------------------------------------------------------------ before the upstream is asked
+    # ------------------------------------------------------------------ without the upstream
 
     async def _verdict(self) -> tuple[RunCore, Stop | None]:
         """The core of the run, and why the upstream is not asked. `None`: it is."""

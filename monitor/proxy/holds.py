@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 import anyio
 
 from monitor.proxy.runs import Answer
@@ -40,7 +42,7 @@ class _Waiting:
         self._run = run
         self._all = all_waiting
 
-    def __enter__(self) -> _Waiting:
+    def __enter__(self) -> Self:
         self._all.setdefault(self._run, []).append(self)
         return self
 

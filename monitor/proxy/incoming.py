@@ -44,7 +44,7 @@ class Incoming:
                 yield part
 
     async def client_leaves(self) -> None:
-        """Return when the client closes the connection. It can be seen when the body is complete."""
+        """Return when the client closes the connection, which can be seen behind its body."""
         await self._complete.wait()
         while (await self._receive())["type"] != "http.disconnect":
             pass

@@ -1,7 +1,7 @@
 """Where requests go, and how an answer of the upstream is opened.
 
-The transport of httpx2 is used without its client. A client keeps the cookies of one caller for the
-next, follows redirects, unpacks bodies, and writes addresses into the log. Gemini has its key there.
+The transport of httpx2 is used without its client. A client keeps the cookies of one caller for
+the next, follows redirects and unpacks bodies. It logs addresses too, which may hold Gemini's keys.
 """
 
 from __future__ import annotations

@@ -180,9 +180,7 @@ class Responses(Format):
             history.append({"role": "assistant", "content": said.text})
         at = len(history)
         for id, name, arguments in said.calls:
-            history.append(
-                {"type": "function_call", "call_id": f"{id}_{at}", "name": name, "arguments": arguments}
-            )
+            history.append({"type": "function_call", "call_id": f"{id}_{at}", "name": name, "arguments": arguments})
         history.extend(
             {"type": "function_call_output", "call_id": f"{id}_{at}", "output": result} for id, _, _ in said.calls
         )
@@ -300,9 +298,7 @@ class Gemini(Format):
             history.append(types.Content(role="user", parts=results))
 
 
-_NO_CALLS = types.GenerateContentConfig(
-    automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True)
-)
+_NO_CALLS = types.GenerateContentConfig(automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True))
 
 
 def _add(said: Said, answer: Any) -> None:

@@ -18,6 +18,8 @@ from monitor.errors import AdapterError
 
 def get(holder: object, name: str) -> Any:
     """A field of an SDK object or of plain data; `None` if there is none."""
+    if type(holder) is dict:  # as it stands on the wire; the test of a Mapping takes ten times as long
+        return holder.get(name)
     return holder.get(name) if isinstance(holder, Mapping) else getattr(holder, name, None)
 
 
