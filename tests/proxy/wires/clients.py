@@ -72,6 +72,8 @@ class Clients:
             readers[form](got)
         except (openai.APIError, anthropic.APIError, errors.APIError) as error:
             got.error, got.said = error, error.message
+            if isinstance(error, anthropic.APIError) and isinstance(error.body, dict):
+                got.said = error.body["error"]["message"]
         return got
 
     def items(self, form: str, body: bytes) -> list[Any]:
