@@ -90,8 +90,8 @@ class ChatAnswer(Answer):
 
     def __init__(self, asked: Asked) -> None:
         super().__init__(asked, sse.SseReader(), OpenAIAdapter())
-        self._head: dict[str, Any] = {"id": "chatcmpl-agent-monitor", "created": 0, "model": asked.model}
-        """The fields that all chunks of the answer have alike."""
+        self._last: Mapping[str, Any] = {}
+        """The last chunk. Its head is that of all chunks."""
         self._begun: set[int] = set()
         """The choices that the client knows."""
         self._finished: set[int] = set()
@@ -116,8 +116,10 @@ class ChatAnswer(Answer):
             return
         if chunk.get("error"):
             self._ended = True
-        self._head |= {name: chunk[name] for name in ("id", "created", "model") if chunk.get(name)}
-        self._usage_told = self._usage_told or bool(chunk.get("usage"))
+        if chunk.get("usage"):
+            self._usage_told = True
+        if chunk.get("choices"):
+            self._last = chunk
         for choice in objects_at(chunk, "choices"):
             index, delta = choice.get("index"), object_at(choice, "delta")
             index = index if type(index) is int else 0
@@ -152,7 +154,13 @@ class ChatAnswer(Answer):
         return {"index": index, "delta": delta, "logprobs": None, "finish_reason": "stop"}
 
     def _chunk(self, choices: list[dict[str, Any]]) -> dict[str, Any]:
-        return {**self._head, "object": "chat.completion.chunk", "choices": choices}
+        return {
+            "id": self._last.get("id") or "chatcmpl-agent-monitor",
+            "object": "chat.completion.chunk",
+            "created": self._last.get("created") or 0,
+            "model": self._last.get("model") or self.asked.model,
+            "choices": choices,
+        }
 
     def _error(self, reason: str, status: int) -> bytes:
         return sse.comment(reason) + sse.event(openai_error(status, reason, CODE))

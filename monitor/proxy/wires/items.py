@@ -36,6 +36,18 @@ class _Part:
     text_done: bool = False
     done: bool = False
 
+    @property
+    def field(self) -> str | None:
+        """The name of its text. `None`: it has no text."""
+        kind = self.value.get("type")
+        return _TEXTS.get(kind) if isinstance(kind, str) else None
+
+    def whole(self) -> dict[str, Any]:
+        """The part with the text that the client was sent."""
+        if self.done or self.field is None:
+            return self.value
+        return self.value | {self.field: "".join(self.pieces)}
+
 
 class Item:
     """One output item. `known`: what was known of it before."""
@@ -61,39 +73,40 @@ class Item:
         elif kind.endswith(".delta") and isinstance(event.get("delta"), str) and place in self._parts:
             self._parts[place].pieces.append(event["delta"])
         elif kind.endswith(".done") and place in self._parts:
-            self._parts[place].text_done = True
+            known = self._parts[place]
+            known.text_done = True
+            words = event.get(known.field) if known.field is not None else None
+            if isinstance(words, str):
+                known.pieces = [words]
 
-    def closing(self) -> Iterator[dict[str, Any]]:
-        """The events that close the item. Afterwards `value` is the whole item."""
+    def closed(self) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+        """The events that close the item, and the whole item. Nothing changes here."""
         if self._done:
-            return
-        item_id = self.value.get("id")
-        for place, part in sorted(self._parts.items()):
-            if not part.done:
-                yield from self._close(place, part, item_id)
+            return [], self.value
+        parts = {place: part.whole() for place, part in sorted(self._parts.items())}
+        item = dict(self.value)
         for name in ("content", "summary"):
-            parts = [part.value for (where, _), part in sorted(self._parts.items()) if where == name]
-            if parts or name in self.value:
-                self.value[name] = parts
-        self.value["status"] = "incomplete"
-        self._done = True
-        yield {"type": "response.output_item.done", "output_index": self._index, "item": self.value}
+            held = [part for (where, _), part in parts.items() if where == name]
+            if held or name in item:
+                item[name] = held
+        item["status"] = "incomplete"
+        events = [event for place in parts for event in self._closing(place, self._parts[place], parts[place])]
+        return [*events, {"type": "response.output_item.done", "output_index": self._index, "item": item}], item
 
-    def _close(self, place: _Place, part: _Part, item_id: object) -> Iterator[dict[str, Any]]:
+    def _closing(self, place: _Place, part: _Part, whole: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """The events that close a part."""
+        if part.done:
+            return
         where, number = place
-        kind = part.value.get("type")
-        field_name = _TEXTS.get(kind) if isinstance(kind, str) else None
-        common = {"item_id": item_id, "output_index": self._index, f"{where}_index": number}
-        if field_name is not None:
-            text = "".join(part.pieces)
-            part.value |= {field_name: text}
-            if not part.text_done:
-                name = "reasoning_summary_text" if where == "summary" else kind
-                more: dict[str, Any] = {"logprobs": []} if kind == "output_text" else {}
-                yield {"type": f"response.{name}.done", **common, field_name: text, **more}
-        name = "reasoning_summary_part" if where == "summary" else "content_part"
-        yield {"type": f"response.{name}.done", **common, "part": part.value}
-        part.done = True
+        place_fields = {"item_id": self.value.get("id"), "output_index": self._index, f"{where}_index": number}
+        summary, kind = where == "summary", whole.get("type")
+        if part.field is not None and not part.text_done:
+            name = "reasoning_summary_text" if summary else kind
+            logprobs: dict[str, Any] = {"logprobs": []} if kind == "output_text" else {}
+            text = {part.field: whole[part.field]}
+            yield {"type": f"response.{name}.done", **place_fields, **text, **logprobs}
+        name = "reasoning_summary_part" if summary else "content_part"
+        yield {"type": f"response.{name}.done", **place_fields, "part": whole}
 
 
 def _place(event: Mapping[str, Any]) -> _Place | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from monitor.adapters.openai.stream import OpenAIAdapter
@@ -157,17 +157,16 @@ class ResponsesAnswer(Answer):
         events: list[dict[str, Any]] = []
         if self._response is None:
             events.append({"type": "response.created", "response": response})
-        items = [self._items[index] for index in sorted(self._items)]
-        for item in items:
-            events += item.closing()
+        items = [self._items[index].closed() for index in sorted(self._items)]
+        events += [event for closing, _ in items for event in closing]
         last = response | {
             "status": "incomplete",
             "incomplete_details": {"reason": "max_output_tokens"},
-            "output": [item.value for item in items],
+            "output": [item for _, item in items],
             "usage": None if usage == NO_USAGE else _usage(usage),
         }
         events.append({"type": "response.incomplete", "response": last})
-        return sse.comment(reason) + b"".join(self._written(event) for event in events)
+        return sse.comment(reason) + self._written(events)
 
     def _empty(self) -> dict[str, Any]:
         return {
@@ -193,11 +192,12 @@ class ResponsesAnswer(Answer):
         """The event of the reference, with the field `error`: without it the SDK does not raise."""
         error = openai_error(status, reason, CODE)["error"]
         fields = {"type": "error", "code": CODE, "message": reason, "param": None, "error": error}
-        return sse.comment(reason) + self._written(fields)
+        return sse.comment(reason) + self._written([fields])
 
-    def _written(self, event: dict[str, Any]) -> bytes:
-        self._sequence += 1
-        return sse.event({**event, "sequence_number": self._sequence}, event["type"])
+    def _written(self, events: Iterable[dict[str, Any]]) -> bytes:
+        """The events with the numbers that follow the client's last one."""
+        numbered = enumerate(events, self._sequence + 1)
+        return b"".join(sse.event({**event, "sequence_number": number}, event["type"]) for number, event in numbered)
 
     def comment(self, text: str) -> bytes:
         """See `Answer`."""

@@ -4,7 +4,6 @@ accumulation.
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -73,6 +72,8 @@ class Clients:
             readers[form](got)
         except (openai.APIError, anthropic.APIError, errors.APIError) as error:
             got.error, got.said = error, error.message
+            if isinstance(error, anthropic.APIError) and isinstance(error.body, dict):
+                got.said = error.body["error"]["message"]
         return got
 
     def items(self, form: str, body: bytes) -> list[Any]:
@@ -152,10 +153,3 @@ def clients() -> Iterator[Clients]:
         yield made
     finally:
         made.close()
-
-
-def framed(form: str, event: dict[str, Any]) -> bytes:
-    """A server-sent event as the service writes it."""
-    name = f"event: {event['type']}\n".encode() if form in ("anthropic", "openai-responses") else b""
-    end = b"\r\n\r\n" if form == "gemini" else b"\n\n"
-    return name + b"data: " + json.dumps(event, ensure_ascii=False).encode() + end
