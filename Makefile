@@ -11,11 +11,13 @@ VENV_LIVE := .venv-live
 READY_LIVE := $(VENV_LIVE)/.ready
 APART := .venvs/frameworks
 READY_APART := $(APART)/.ready
+LITELLM := .venvs/litellm
+READY_LITELLM := $(LITELLM)/.ready
 SNIPPETS := build/snippets
 CORPUS := fixtures/transcripts/dev.jsonl.gz
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq
 
-.PHONY: help run test frameworks check check-lint check-format check-types check-layers check-words format features bench live clean
+.PHONY: help run test frameworks litellm check check-lint check-format check-types check-layers check-words format features bench live clean
 
 help: ## say what there is
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -32,6 +34,8 @@ test: $(READY) ## run the tests; a row of docs/features.md without a passing one
 
 frameworks: $(READY_APART) ## run the tests of the frameworks that need older SDKs, in an environment of their own
 	@$(APART)/bin/python -m pytest -q -n auto tests/integrations
+
+litellm: $(READY_LITELLM) ## install LiteLLM's proxy apart, which bench.proxy compares with
 
 check: $(READY) ## lint, format, types, layers, words
 	@$(MAKE) --keep-going check-lint check-format check-types check-layers check-words
@@ -75,6 +79,7 @@ bench: $(READY_BENCH) ## measure; tables here, numbers in bench/results
 	@$(BIN)/python -m bench.sessions || true # it says what is not reached
 	@$(BIN)/python -m bench.scan
 	@$(BIN)/python -m bench.telemetry
+	@$(BIN)/python -m bench.proxy
 	@MONITOR_EXAMPLES=20000 $(BIN)/python -m pytest -q -k equivalence --timeout=0
 	@MONITOR_EXAMPLES=5000 $(BIN)/python -m pytest -q tests/context -k "dirty or by_hand or any_sequence" --timeout=0
 
@@ -106,6 +111,11 @@ $(READY_APART): pyproject.toml | $(BIN)/python
 	@echo "Installing Google ADK, LiteLLM and Strands into $(APART) (the first time takes a minute or two)"
 	@$(BIN)/python -m venv $(APART)
 	@$(APART)/bin/python -m pip --disable-pip-version-check install -qq -e '.[frameworks]'
+	@touch $@
+
+$(READY_LITELLM): | $(BIN)/python
+	@$(BIN)/python -m venv $(LITELLM)
+	@$(LITELLM)/bin/python -m pip --disable-pip-version-check install -qq 'litellm[proxy]>=1.84'
 	@touch $@
 
 $(READY_BENCH): $(READY)

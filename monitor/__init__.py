@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from monitor import models as models
     from monitor import outcome as outcome
     from monitor import policy as policy
+    from monitor import proxy as proxy
     from monitor import reasons as reasons
     from monitor import schemas as schemas
     from monitor import sessions as sessions
@@ -190,6 +191,7 @@ _ROOMS = (
     "models",
     "outcome",
     "policy",
+    "proxy",
     "reasons",
     "schemas",
     "sessions",

@@ -30,7 +30,7 @@ _TEXT: Final = b"text/plain; version=0.0.4; charset=utf-8"
 _NOT_KEPT: Final = (b"cache-control", b"no-store")
 _OPERATOR: Final = "an operator stopped it"
 _EVERY_S: Final = 0.25
-"""The page is told of changes at most so often."""
+"""The page gets changes at most so often."""
 _SHOWN: Final = 200
 """Runs on the page."""
 _METHODS: Final[Mapping[str, frozenset[str]]] = {

@@ -1,7 +1,7 @@
 """The headers of a request and of an answer on their way through.
 
-Failure answered: a header that is meant for one connection is passed on to the next one, and the
-two ends no longer agree where a message ends.
+Failure answered: a header of one connection is passed on to the next one, and the two ends no
+longer agree where a message ends.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _HOP: Final = frozenset(
 _MADE_ANEW: Final = frozenset({b"host", b"expect"})
 _KEYS: Final = (b"authorization", b"x-api-key", b"x-goog-api-key", b"api-key")
 """Headers in which the providers' SDKs send the key, the first one first."""
-_NAME: Final = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._:-]{0,99}")
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,99}")
 NO_NAME: Final = "x-agent-monitor-run takes up to 100 letters, digits and . _ : -"
 
 
@@ -83,8 +83,8 @@ def key_in(headers: Headers, query: bytes) -> bytes | None:
 
 def run_in(headers: Headers) -> str | None:
     """The run that the client names. `None`: it names none, or it is no name (`NO_NAME`)."""
-    value = first(headers, RUN)
-    return value.decode("ascii") if value is not None and _NAME.fullmatch(value) else None
+    name = (first(headers, RUN) or b"").decode("latin-1")
+    return name if _NAME.fullmatch(name) else None
 
 
 def _of_this_connection(headers: Headers) -> frozenset[bytes]:

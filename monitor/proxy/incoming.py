@@ -18,7 +18,7 @@ class Incoming:
 
     def __init__(self, receive: Receive, limit: int) -> None:
         self.kept = b""
-        """What was read of the body, and not passed on."""
+        """The part of the body that was read and not passed on."""
         self.limit = limit
         self._receive = receive
         self._complete = anyio.Event()
@@ -34,7 +34,7 @@ class Incoming:
         return self._complete.is_set() and size <= self.limit
 
     async def rest(self) -> AsyncIterator[bytes]:
-        """What was read, and then the rest as it comes. Raises `ClientLeft`."""
+        """The part that was read, and then the rest as it comes. Raises `ClientLeft`."""
         kept, self.kept = self.kept, b""
         if kept:
             yield kept

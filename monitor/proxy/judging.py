@@ -41,7 +41,7 @@ class LoopPolicy:
     """A loop ends the answer. In the turns of the history loops are only noted."""
 
     def __init__(self, allowed: Collection[str], *, observe: bool, patient: bool) -> None:
-        """`allowed`: loops that an operator has let go. `observe`: no loop ends an answer.
+        """`allowed`: loops that an operator has allowed. `observe`: no loop ends an answer.
         `patient`: a loop over turns does not end an answer either; the next request is judged.
         """
         self.loop: Detection | None = None

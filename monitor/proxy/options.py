@@ -1,4 +1,4 @@
-"""What a proxy is told once, for all requests."""
+"""The options of a proxy, which hold for all requests."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ Answer: TypeAlias = Literal["go", "stop"]
 
 EXCERPT_CHARS: Final = 400
 MOST_ALLOWED: Final = 64
-"""Loops of one run that an operator has let go."""
+"""Loops of one run that an operator may allow."""
 
 
 @dataclass(slots=True)
@@ -51,7 +51,7 @@ class ProxiedRun:
     unwatched: str = ""
     """Why a part of the run was not watched."""
     allowed: set[str] = field(default_factory=set[str])
-    """Loops that an operator has let go."""
+    """Loops that an operator has allowed."""
     aborts: list[Callable[[str], None]] = field(default_factory=list[Callable[[str], None]])
     """Stop the answers that go on now."""
 
@@ -70,7 +70,7 @@ class ProxiedRun:
         }
 
     def allow(self, detection: Detection) -> None:
-        """An operator lets this loop go."""
+        """An operator allows this loop."""
         if len(self.allowed) < MOST_ALLOWED:
             self.allowed.add(signature(detection))
 

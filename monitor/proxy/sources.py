@@ -75,7 +75,7 @@ class FrameAdapter(_Adapter):
         return self._chunks(self._answer.read(item)) if isinstance(item, Frame) else ()
 
     def finish(self) -> Sequence[Chunk]:
-        """What is missing at the end."""
+        """The chunks that are missing at the end."""
         return self._answer.finish()
 
 
@@ -84,7 +84,7 @@ class BodyAdapter(_Adapter):
 
     def __init__(self, read: Callable[[bytes], Heard], most: int) -> None:
         self.parts: list[bytes] = []
-        """What was collected, and not passed on."""
+        """The parts that were collected and not passed on."""
         self.too_long = False
         """The body is longer. Its parts are passed on as they come, and nothing is read."""
         self.read = False
@@ -108,7 +108,7 @@ class BodyAdapter(_Adapter):
         return self._chunks(self._read(b"".join(self.parts))) if self.read else ()
 
     def take(self) -> bytes:
-        """What was collected so far."""
+        """The bytes that were collected so far."""
         taken = b"".join(self.parts)
         self.parts.clear()
         return taken
