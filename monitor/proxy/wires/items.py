@@ -37,27 +37,30 @@ class _Part:
     done: bool = False
 
     @property
-    def field(self) -> str | None:
+    def holds(self) -> str | None:
         """The name of its text. `None`: it has no text."""
         kind = self.value.get("type")
         return _TEXTS.get(kind) if isinstance(kind, str) else None
 
     def whole(self) -> dict[str, Any]:
         """The part with the text that the client was sent."""
-        if self.done or self.field is None:
+        if self.done or self.holds is None:
             return self.value
-        return self.value | {self.field: "".join(self.pieces)}
+        return self.value | {self.holds: "".join(self.pieces)}
 
 
 class Item:
-    """One output item. `known`: what was known of it before."""
+    """One output item."""
 
-    def __init__(self, index: int, value: Mapping[str, Any], known: Item | None, *, done: bool) -> None:
-        self.value: dict[str, Any] = dict(value)
-        """The item, as the last response lists it."""
+    def __init__(self, index: int, value: Mapping[str, Any]) -> None:
         self._index = index
-        self._done = done
-        self._parts: dict[_Place, _Part] = known._parts if known is not None and not done else {}  # noqa: SLF001 - the same class
+        self._value: Mapping[str, Any] = value
+        self._done = False
+        self._parts: dict[_Place, _Part] = {}
+
+    def finish(self, value: Mapping[str, Any]) -> None:
+        """The service has closed the item. `value`: the whole item."""
+        self._value, self._done = value, True
 
     def take(self, event: Mapping[str, Any]) -> None:
         """Note an event of this item."""
@@ -75,16 +78,16 @@ class Item:
         elif kind.endswith(".done") and place in self._parts:
             known = self._parts[place]
             known.text_done = True
-            words = event.get(known.field) if known.field is not None else None
+            words = event.get(known.holds) if known.holds is not None else None
             if isinstance(words, str):
                 known.pieces = [words]
 
     def closed(self) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         """The events that close the item, and the whole item. Nothing changes here."""
         if self._done:
-            return [], self.value
+            return [], dict(self._value)
         parts = {place: part.whole() for place, part in sorted(self._parts.items())}
-        item = dict(self.value)
+        item = dict(self._value)
         for name in ("content", "summary"):
             held = [part for (where, _), part in parts.items() if where == name]
             if held or name in item:
@@ -98,12 +101,12 @@ class Item:
         if part.done:
             return
         where, number = place
-        place_fields = {"item_id": self.value.get("id"), "output_index": self._index, f"{where}_index": number}
+        place_fields = {"item_id": self._value.get("id"), "output_index": self._index, f"{where}_index": number}
         summary, kind = where == "summary", whole.get("type")
-        if part.field is not None and not part.text_done:
+        if part.holds is not None and not part.text_done:
             name = "reasoning_summary_text" if summary else kind
             logprobs: dict[str, Any] = {"logprobs": []} if kind == "output_text" else {}
-            text = {part.field: whole[part.field]}
+            text = {part.holds: whole[part.holds]}
             yield {"type": f"response.{name}.done", **place_fields, **text, **logprobs}
         name = "reasoning_summary_part" if summary else "content_part"
         yield {"type": f"response.{name}.done", **place_fields, "part": whole}

@@ -124,7 +124,7 @@ class ResponsesAnswer(Answer):
         event = frame.value
         if not isinstance(event, dict):
             return
-        number, index, kind = event.get("sequence_number"), event.get("output_index"), event.get("type")
+        number, index, kind = event.get("sequence_number"), event.get("output_index"), str(event.get("type"))
         if type(number) is int:
             self._sequence = max(self._sequence, number)
         if kind in _ENDS or event.get("error"):
@@ -132,12 +132,18 @@ class ResponsesAnswer(Answer):
         elif kind in _ECHOES:
             self._response = dict(object_at(event, "response")) or self._response
         elif type(index) is int:
-            if kind in ("response.output_item.added", "response.output_item.done"):
-                known = self._items.get(index)
-                self._items[index] = Item(index, object_at(event, "item"), known, done=kind.endswith("done"))
-                self._called = self._called or object_at(event, "item").get("type") not in SERVED
-            elif index in self._items:
-                self._items[index].take(event)
+            self._told_of_item(index, kind, event)
+
+    def _told_of_item(self, index: int, kind: str, event: Mapping[str, Any]) -> None:
+        item = object_at(event, "item")
+        known = self._items.get(index)
+        if kind == "response.output_item.added":
+            self._items[index] = Item(index, item)
+        elif kind == "response.output_item.done":
+            self._items.setdefault(index, Item(index, item)).finish(item)
+        elif known is not None:
+            known.take(event)
+        self._called = self._called or bool(item and item.get("type") not in SERVED)
 
     @property
     def over(self) -> bool:

@@ -36,6 +36,19 @@ class Got:
     """The message of the error."""
 
 
+def opened(form: str, client: Any) -> Any:
+    """A stream of a synchronous client."""
+    messages = [{"role": "user", "content": "hello"}]
+    match form:
+        case "openai-chat":
+            return client.chat.completions.create(model="m", messages=messages, stream=True)
+        case "openai-responses":
+            return client.responses.create(model="m", input="hello", stream=True)
+        case "anthropic":
+            return client.messages.create(model="m", max_tokens=9, messages=messages, stream=True)
+    return client.models.generate_content_stream(model="m", contents="hello")
+
+
 class Clients:
     """One client of each SDK. They read `self.body` as the answer to any request."""
 
@@ -82,15 +95,8 @@ class Clients:
         return list(self._stream(form))
 
     def _stream(self, form: str) -> Any:
-        messages: Any = [{"role": "user", "content": "hello"}]
-        match form:
-            case "openai-chat":
-                return self.openai.chat.completions.create(model="m", messages=messages, stream=True)
-            case "openai-responses":
-                return self.openai.responses.create(model="m", input="hello", stream=True)
-            case "anthropic":
-                return self.anthropic.messages.create(model="m", max_tokens=9, messages=messages, stream=True)
-        return self.google.models.generate_content_stream(model="m", contents="hello")
+        client = {"anthropic": self.anthropic, "gemini": self.google}.get(form, self.openai)
+        return opened(form, client)
 
     def _chat(self, got: Got) -> None:
         state = ChatCompletionStreamState()
