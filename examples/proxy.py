@@ -1,5 +1,5 @@
-"""A proxy in front of a service whose model chants: the client's own SDK, unmodified, sees an answer
-that ends, and the service sees its connection closed.
+"""A proxy in front of a service whose model chants. The client's own SDK, unmodified, sees an
+answer that ends, and the service sees its connection closed.
 
 The service is a local server here. In front of a real one the same is a command:
 `agent-monitor proxy --upstream https://api.openai.com`. Needs the extras `proxy` and `openai`.

@@ -60,6 +60,10 @@ def proxy(
     hold: Annotated[
         float, typer.Option("--hold", metavar="SECONDS", min=1, help="How long a held run waits for an operator.")
     ] = 300.0,
+    nudge: Annotated[
+        bool,
+        typer.Option("--nudge", help="Add a message to the request of a run that repeats itself, and may loop soon."),
+    ] = False,
     max_turns: Annotated[
         str, typer.Option(metavar="N|off", help="Turns since the user's last task.", rich_help_panel=LIMITS)
     ] = "off",
@@ -155,6 +159,7 @@ def proxy(
             ),
             on_loop=on_loop,
             hold_s=hold,
+            nudge=nudge,
             budget=None if budget is None else budgets_at(budget.removeprefix(_SQLITE)),
             key_tokens=key_tokens,
             run_tokens=run_tokens,

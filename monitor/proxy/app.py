@@ -57,6 +57,7 @@ class Proxy:
     - `detectors`: a function that makes new detectors for each request.
     - `on_loop`: `"stop"`, `"error"`, `"hold"` or `"observe"`. `hold_s`: how long a held run waits
       for an operator before it is stopped.
+    - `nudge`: a run that repeats itself over turns gets a message, which is added to its request.
     - `budget`: a store of shared budgets. Each key spends from `proxy/<key>`. `key_tokens` is the
       limit of a key that has none in the store, and `run_tokens` that of each run.
     - `prices`: of the models, for limits in US dollars.
@@ -76,6 +77,7 @@ class Proxy:
         on_loop: OnLoop = "stop",
         hold_s: float = 300.0,
         keep_alive_s: float = 10.0,
+        nudge: bool = False,
         budget: BudgetStore | None = None,
         budget_name: str = ROOT,
         key_tokens: int | None = None,
@@ -110,6 +112,7 @@ class Proxy:
             on_loop=on_loop,
             hold_s=hold_s,
             keep_alive_s=keep_alive_s,
+            nudge=nudge,
             prices=prices,
             most_body=most_body,
             silence_s=silence_s,

@@ -6,6 +6,7 @@ the first before it hands out the frame in which the stop falls, and that frame 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -19,12 +20,13 @@ from monitor.errors import BudgetUnreachable
 from monitor.events import DetectionRaised, Event, StreamClosed
 from monitor.harness.holding import Holding
 from monitor.harness.streams.source import SourceStream
-from monitor.policy import stop_for
+from monitor.policy import nudge_text, stop_for
 from monitor.proxy.accounts import Accounts
 from monitor.proxy.client import Client
-from monitor.proxy.headers import Headers, first, to_client, to_upstream
+from monitor.proxy.headers import NUDGED, Headers, first, to_client, to_upstream
 from monitor.proxy.holds import Desk
 from monitor.proxy.judging import Judged, LoopPolicy
+from monitor.proxy.nudging import nudged
 from monitor.proxy.options import Options
 from monitor.proxy.passing import Passing, Streamed, Whole
 from monitor.proxy.runs import ProxiedRun, Runs
@@ -92,6 +94,8 @@ class Exchange:
         self._holding: Holding | None = None
         self._opened: Opened | None = None
         self._passing: Passing | None = None
+        self._nudged = ""
+        """The detector for which a message was added to the request."""
         self._said = "watched"
         """What the headers of the answer say of it."""
 
@@ -127,10 +131,11 @@ class Exchange:
             except BudgetUnreachable as error:
                 detail = f"no call without its budget: {error}"
                 unreachable = Stop(TerminateReason.TOKEN_LIMIT, detail, "SharedBudget")
+        policy = LoopPolicy(self._run.allowed, observe=self._on_loop == "observe", patient=self._on_loop != "error")
         judged = Judged(
             stop_when=options.stop_when,
             detectors=options.detectors(),
-            policy=LoopPolicy(self._run.allowed, observe=self._on_loop == "observe", patient=self._on_loop != "error"),
+            policy=policy,
             price=price,
             budgets=budgets,
             emit=self._heard,
@@ -140,6 +145,8 @@ class Exchange:
         stop = unreachable or judged.core.stop
         if stop is None and loop is not None:
             stop = await self._about(loop)
+        if stop is None and options.nudge and policy.suspicion is not None:
+            self._nudge(policy.suspicion)
         if stop is None and self._holding is not None:
             stop = await self._holding.before_call(self._input_tokens())
         return judged.core, stop
@@ -154,6 +161,13 @@ class Exchange:
             self._run.allow(loop)
             return None
         return stop_for(loop)
+
+    def _nudge(self, suspicion: Detection) -> None:
+        """Add a message to the request."""
+        with contextlib.suppress(ValueError):
+            self._request.body = nudged(self._asked.form, self._request.body, nudge_text(suspicion))
+            self._nudged = suspicion.detector
+            self._house.runs.count("nudges", suspicion.detector)
 
     async def _hold(self, loop: Detection) -> str | None:
         """The operator's word. Meanwhile the client is sent comments, so that it waits."""
@@ -219,7 +233,8 @@ class Exchange:
     async def _open(self) -> Any:
         """Ask the upstream, and send the head of its answer on at once."""
         request, options = self._request, self._house.options
-        headers = to_upstream(request.headers, identity=True)
+        length = len(request.body) if self._nudged else None
+        headers = to_upstream(request.headers, identity=True, length=length)
         self._opened = opened = await self._house.connections.open(
             request.upstream,
             method=request.method,
@@ -332,8 +347,9 @@ class Exchange:
     async def _begin(self, status: int, headers: Headers, *, said: str | None = None, cuttable: bool = True) -> None:
         if not self._client.began:
             said = said or self._said
+            more = [(NUDGED, self._nudged.encode("ascii", "replace"))] if self._nudged else []
             await self._client.begin(
-                status, to_client(headers, said=f"{said}; run={self._run.name}", cuttable=cuttable)
+                status, to_client(headers, said=f"{said}; run={self._run.name}", cuttable=cuttable, more=more)
             )
 
     async def _refuse(self, reason: str, status: int, *, said: str) -> None:

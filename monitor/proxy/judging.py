@@ -46,6 +46,8 @@ class LoopPolicy:
         """
         self.loop: Detection | None = None
         """The loop of the last turn."""
+        self.suspicion: Detection | None = None
+        """The suspicion of the last turn."""
         self.calls_before = 0
         """The calls in the history."""
         self._allowed = allowed
@@ -57,6 +59,8 @@ class LoopPolicy:
         for detection in found:
             if self._counts(detection):
                 self.loop = detection
+            elif detection.level == "suspect":
+                self.suspicion = detection
 
     def decide(self, detection: Detection) -> Verdict:
         if self._observe or not self._counts(detection) or (self._patient and self._over_turns(detection)):
@@ -121,14 +125,16 @@ class Judged:
             for index, turn in enumerate(turns):
                 self._count(past, turn)
                 if index >= len(turns) - SEEN_TURNS:
-                    self._policy.loop = None
+                    self._policy.loop = self._policy.suspicion = None
                     self._see(turn)
         except PartCrash as raised:
             crash = raised
         self.core.take_up(past, "", now)
         if crash is not None:
             self.core.fail(crash.error, crash.name, now)
-        return None if has_news(messages) else self._policy.loop
+        if has_news(messages):
+            self._policy.loop = self._policy.suspicion = None
+        return self._policy.loop
 
     def _count(self, past: Past, turn: AssistantMessage) -> None:
         past.errors.turn_started()
