@@ -15,9 +15,9 @@ import uvicorn
 
 from monitor.proxy import Proxy
 from monitor.testing import LocalOpenAI
-from monitor.testing.openai_steps import Repeat, text
+from monitor.testing.openai_steps import Repeat, Script, text
 
-CHANT = [text("Let me look. "), Repeat(text("I will now read the file again. "), delay_s=0.005)]
+CHANT: Script = [text("Let me look. "), Repeat(text("I will now read the file again. "), delay_s=0.005)]
 
 
 @contextlib.asynccontextmanager

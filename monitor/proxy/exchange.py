@@ -267,7 +267,7 @@ class Exchange:
     def _adapter(self, _: int) -> Any:
         return self._passing.adapter if self._passing is not None else BodyAdapter(lambda _: Heard(), 0)
 
-    async def _end(self, stop: Stop | None, error: Exception | None) -> None:
+    async def _end(self, stop: Stop | None, error: BaseException | None) -> None:
         """End the client's answer, now that the upstream is closed."""
         if isinstance(error, _Unwatchable):
             await self._relay(error.why)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import urllib.request
 from collections.abc import AsyncIterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Any, Final, Self, cast
 from urllib.parse import urlsplit
 
 from monitor._util.checks import check_kind
@@ -114,7 +114,7 @@ class Body:
 
     def __init__(self, response: httpx2.Response) -> None:
         self._stream: Any = response.stream
-        self._parts: Any = aiter(self._stream)
+        self._parts: Any = aiter(cast("AsyncIterable[bytes]", response.stream))
 
     def __aiter__(self) -> Self:
         return self

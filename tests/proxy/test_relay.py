@@ -11,7 +11,7 @@ import pytest
 from monitor.errors import ConfigError
 from monitor.proxy import Proxy
 from monitor.testing import LocalOpenAI
-from monitor.testing.openai_steps import Cut, Raw, Reply, Stall, Step, error_reply, finish, text
+from monitor.testing.openai_steps import Cut, Event, Raw, Reply, Stall, Step, error_reply, finish, text
 from tests.proxy.asked import ask, chat
 
 pytestmark = pytest.mark.anyio
@@ -28,7 +28,7 @@ def proxy_of(server: LocalOpenAI, **options: object) -> Proxy:
     return Proxy(server.base_url.removesuffix("/v1"), token="token", **options)  # type: ignore[arg-type]
 
 
-def answering(*steps: Step) -> LocalOpenAI:
+def answering(*steps: Step | Event) -> LocalOpenAI:
     return LocalOpenAI([steps])
 
 
