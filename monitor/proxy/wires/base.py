@@ -258,7 +258,10 @@ class Answer(ABC):
             return b""
         if error or self._calls_open:
             return self._error(reason, STOPPED)
-        return self._end(reason, self.usage if usage is None else usage)
+        try:
+            return self._end(reason, self.usage if usage is None else usage)
+        except RecursionError:  # the service's own fields were just not too deep to be read, and are written again
+            return self._error(reason, STOPPED)
 
     def broken(self, reason: str) -> bytes:
         """The bytes that say that the upstream broke off. They never look like an end."""
@@ -359,7 +362,7 @@ def to_bytes(value: object) -> bytes:
 
 
 def _parsed(frame: Frame) -> Frame:
-    if frame.data and frame.data != DONE and frame.fault is None:
+    if frame.data and frame.fault is None and not frame.data.startswith(DONE):
         try:
             frame.value = parsed(frame.data)
         except ValueError as error:
@@ -375,7 +378,7 @@ BROKE_OFF: Final = 502
 """The same, if the upstream broke off: clients may try again."""
 
 DONE: Final = "[DONE]"
-"""The data of the last event of OpenAI's chat completions, which is not JSON."""
+"""How the data of the last event of OpenAI's chat completions begins, which is not JSON."""
 
 RETRY_NEVER: Final[Mapping[str, str]] = {"content-type": "application/json", "x-should-retry": "false"}
 """Headers of a refusal. The SDKs of OpenAI and Anthropic obey the second one."""

@@ -109,7 +109,7 @@ class ChatAnswer(Answer):
         return frame.value
 
     def _told(self, frame: Frame) -> None:
-        if frame.data == DONE:
+        if frame.data is not None and frame.data.startswith(DONE):
             self._ended = True
         chunk = frame.value
         if not isinstance(chunk, dict):

@@ -68,6 +68,18 @@ def test_a_stream_of_json_gives_the_chunks_of_the_sdks_objects(form: str, sdks: 
         assert reader.over is any(isinstance(chunk, TurnFinished) for chunk in theirs), stream.name
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_the_chunks_are_the_same_however_the_bytes_are_cut(form: str):
+    for stream in of(form)[:3]:
+        data = b"".join(stream.frames)
+        whole = chunks_in(read_all(answer(form), data))
+        for size in (1, 7, 1_000):
+            reader, heard = answer(form), []
+            for at in range(0, len(data), size):
+                heard += [reader.read(frame) for frame in reader.feed(data[at : at + size])]
+            assert chunks_in([*heard, Heard(reader.finish())]) == whole
+
+
 def test_an_array_of_gemini_says_the_same_as_its_server_sent_events():
     for stream in of("gemini"):
         array = json.dumps(stream.events, indent=1, ensure_ascii=False).encode()

@@ -198,7 +198,7 @@ NAMES = (
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.sampled_from(WORDS),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=4),
-    max_leaves=12,
+    max_leaves=6,
 )
 TYPES = (
     *("message_start", "content_block_start", "content_block_delta", "content_block_stop", "message_delta", "error"),
