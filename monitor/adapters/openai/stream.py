@@ -25,6 +25,9 @@ _TEXT: Final = "response.output_text.delta"
 _HELPERS: Final = ("content.", "refusal.", "tool_calls.", "logprobs.")
 """Events of `chat.completions.stream()` that repeat the content of its `chunk` events."""
 
+_WORDS: Final = frozenset({"role", "content"})
+"""Fields of a delta that is text and nothing else."""
+
 
 class _Reader(Protocol):
     gave: list[str]
@@ -62,6 +65,27 @@ class OpenAIAdapter(SdkAdapter):
         """
         return self._reader.gave if self._reader is not None else ()
 
+    def _plain_in(self, chunk: dict[str, Any]) -> str | None:
+        """The same for a chunk of a chat as it stands on the wire."""
+        choices = chunk.get("choices")
+        if self._reader is not self._chat or type(choices) is not list or len(choices) != 1:
+            return None
+        choice = choices[0]
+        delta = choice.get("delta") if type(choice) is dict else None
+        words = delta.get("content") if type(delta) is dict else None
+        if (
+            type(words) is str
+            and words
+            and not choice.get("index")
+            and choice.get("finish_reason") is None
+            and chunk.get("usage") is None
+            and "x_groq" not in chunk
+            and (len(delta) == 1 or not any(value for name, value in delta.items() if name not in _WORDS))
+        ):
+            self._chat.heard = self._chat.tokens.said = True
+            return words
+        return None
+
     def plain_text(self, item: object) -> str | None:
         """The text of an object that is one piece of visible text and nothing else, which most
         objects are.
@@ -69,6 +93,8 @@ class OpenAIAdapter(SdkAdapter):
         The SDK's objects are pydantic models. Reading their fields from `__dict__` takes half the
         time.
         """
+        if type(item) is dict:
+            return self._plain_in(item)
         try:
             fields = cast("Any", item).__dict__
             if "choices" not in fields:
