@@ -70,8 +70,8 @@ class OpenAIAdapter(SdkAdapter):
         choices = chunk.get("choices")
         if self._reader is not self._chat or type(choices) is not list or len(choices) != 1:
             return None
-        choice = choices[0]
-        delta = choice.get("delta") if type(choice) is dict else None
+        choice: Any = choices[0]
+        delta: Any = choice.get("delta") if type(choice) is dict else None
         words = delta.get("content") if type(delta) is dict else None
         if (
             type(words) is str
