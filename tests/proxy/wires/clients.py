@@ -110,10 +110,7 @@ class Clients:
             state.handle_chunk(chunk)
         answer = state.current_completion_snapshot.choices[0]
         got.text, got.finish = answer.message.content or "", answer.finish_reason
-        got.calls = [
-            (call.function.name, call.function.arguments)  # type: ignore[union-attr]
-            for call in answer.message.tool_calls or ()
-        ]
+        got.calls = [(call.function.name, call.function.arguments) for call in answer.message.tool_calls or ()]
 
     def _responses(self, got: Got) -> None:
         state: Any = ResponseStreamState(input_tools=[], text_format=openai.omit)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -12,6 +12,10 @@ import pytest
 from google import genai
 from google.genai import errors, types
 
+from monitor.adapters.anthropic.stream import AnthropicAdapter
+from monitor.adapters.base import FullAdapter
+from monitor.adapters.google.stream import GoogleAdapter
+from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.chunks import TextDelta, TurnFinished
 from monitor.proxy.wires.base import decoded
 from monitor.testing import LocalAnthropic, LocalGemini, LocalOpenAI
@@ -71,7 +75,7 @@ async def items(form: str, client: Any) -> AsyncIterator[Any]:
         yield item
 
 
-def check(got: list[tuple[str, bool, Exception | None]]) -> None:
+def check(got: Sequence[tuple[str, bool, Exception | None]]) -> None:
     """What the four answers of `cut_at` say: text, whether they ended, the error."""
     assert [text for text, _, _ in got][:3] == ["", "", "Let me"]
     assert [finished for _, finished, _ in got] == [True, True, True, False]
@@ -82,9 +86,8 @@ def check(got: list[tuple[str, bool, Exception | None]]) -> None:
 
 def said(form: str, given: list[Any]) -> tuple[str, bool]:
     """The text, and whether an end came, as the adapter reads the SDK's objects."""
-    adapter: Any = {"anthropic": anthropic_sdk.AnthropicAdapter, "gemini": google_sdk.GoogleAdapter}.get(
-        form, openai_sdk.OpenAIAdapter
-    )(0)
+    found: dict[str, Callable[[], FullAdapter]] = {"anthropic": AnthropicAdapter, "gemini": GoogleAdapter}
+    adapter = found.get(form, OpenAIAdapter)()
     chunks = [chunk for item in given for chunk in decoded(adapter, item).chunks]
     text = "".join(chunk.text for chunk in chunks if isinstance(chunk, TextDelta))
     return text, any(isinstance(chunk, TurnFinished) for chunk in chunks)

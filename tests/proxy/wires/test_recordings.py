@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from monitor.adapters.base import find_adapter
+from monitor.adapters.base import complete, find_adapter
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, TurnFinished, UsageReport
 from monitor.proxy.wires.base import Heard, decoded
 from monitor.testing.openai_steps import merged_chat, merged_response
@@ -59,7 +59,7 @@ def test_a_stream_of_json_gives_the_chunks_of_the_sdks_objects(form: str, sdks: 
         items = sdks.items(form, data)
         found = find_adapter(items[0])
         assert found is not None
-        adapter = found(0)
+        adapter = complete(found(0))
         theirs = chunks_in([decoded(adapter, item) for item in items]) + list(adapter.finish())
         reader = answer(form)
         heard = read_all(reader, data)
@@ -70,7 +70,7 @@ def test_a_stream_of_json_gives_the_chunks_of_the_sdks_objects(form: str, sdks: 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_the_chunks_are_the_same_however_the_bytes_are_cut(form: str):
-    for stream in of(form)[:3]:
+    for stream in [one for one in of(form) if 4 < len(one.events) < 40][:4]:
         data = b"".join(stream.frames)
         whole = chunks_in(read_all(answer(form), data))
         for size in (1, 7, 1_000):
