@@ -30,7 +30,8 @@ async def test_a_key_in_a_header_is_nowhere_also_if_the_model_repeats_it(
     caplog.set_level(logging.DEBUG)
     told: list[ProxiedRun] = []
     value = f"Bearer {KEY}" if name == "authorization" else KEY
-    scripts: list[Script] = [[Repeat(text(f"The key is {KEY}, I say. "), times=60), finish()], [error_reply(401, f"bad key {KEY}")]]
+    chant: Script = [Repeat(text(f"The key is {KEY}, I say. "), times=60), finish()]
+    scripts: list[Script] = [chant, [error_reply(401, f"bad key {KEY}")]]
     with LocalOpenAI(scripts) as server:
         proxy = Proxy(server.base_url.removesuffix("/v1"), token=TOKEN, told=told.append)
         looped = await ask(proxy, "POST", CHAT, chat(), headers={name: value})
