@@ -142,10 +142,10 @@ class Proxy:
             await send({"type": "websocket.close", "code": 1000, "reason": "agent-monitor relays no web sockets"})
 
     async def aclose(self) -> None:
-        """Close all connections to the upstreams, and the store of the budgets."""
+        """Close all connections to the upstreams. The store of the budgets stays open, except when
+        the server shuts down.
+        """
         await self._house.connections.aclose()
-        if self._house.accounts is not None:
-            await self._house.accounts.aclose()
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while True:
@@ -154,6 +154,8 @@ class Proxy:
                 await send({"type": "lifespan.startup.complete"})
             elif message["type"] == "lifespan.shutdown":
                 await self.aclose()
+                if self._house.accounts is not None:
+                    await self._house.accounts.aclose()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 

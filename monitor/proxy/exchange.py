@@ -16,7 +16,7 @@ import anyio
 from monitor.budget import Budget
 from monitor.context.tokens import message_tokens, size_of_text
 from monitor.core.run import RunCore
-from monitor.errors import BudgetUnreachable
+from monitor.errors import BudgetUnreachable, ConfigError
 from monitor.events import DetectionRaised, Event, StreamClosed
 from monitor.harness.holding import Holding
 from monitor.harness.streams.source import SourceStream
@@ -148,7 +148,10 @@ class Exchange:
         if stop is None and options.nudge and policy.suspicion is not None:
             self._nudge(policy.suspicion)
         if stop is None and self._holding is not None:
-            stop = await self._holding.before_call(self._input_tokens())
+            try:
+                stop = await self._holding.before_call(self._input_tokens())
+            except ConfigError as error:  # a limit in US dollars, and no price
+                stop = Stop(TerminateReason.ERROR, str(error), "SharedBudget")
         return judged.core, stop
 
     async def _about(self, loop: Detection) -> Stop | None:
@@ -172,20 +175,25 @@ class Exchange:
     async def _hold(self, loop: Detection) -> str | None:
         """The operator's word. Meanwhile the client is sent comments, so that it waits."""
         options, run = self._house.options, self._run
+        await self._remark()
         run.end("held", stop_for(loop), hide=self._request.hide)
         self._house.runs.count("holds")
         self._house.runs.changed()
-        answer = self._speak() if self._asked.streams else None
         until = self._clock.now() + options.hold_s
         with self._house.desk.wait(run.id) as waiting:
             while waiting.said is None and (left := until - self._clock.now()) > 0:
-                if answer is not None and (remark := answer.comment("held: an operator is asked")):
-                    await self._begin(_OK, [(b"content-type", _EVENTS.encode())], said="held")
-                    await self._client.write(remark)
                 await waiting.for_at_most(min(left, options.keep_alive_s))
+                await self._remark()
         run.end("running")
         self._house.runs.changed()
         return waiting.said
+
+    async def _remark(self) -> None:
+        """Send a comment, if the format has comments and the client reads a stream."""
+        remark = self._speak().comment("held: an operator is asked") if self._asked.streams else b""
+        if remark:
+            await self._begin(_OK, [(b"content-type", _EVENTS.encode())], said="held")
+            await self._client.write(remark)
 
     def _input_tokens(self) -> int:
         said = size_of_text(self._asked.instructions or "").tokens

@@ -14,6 +14,7 @@ from monitor.budgets import SQLiteBudgets
 from monitor.proxy import Proxy
 from monitor.testing._server import LocalServer, Scripts
 from monitor.testing._steps import Reset
+from tests.proxy.asked import ask
 from tests.proxy.formats import FORMATS, KEY, Format
 from tests.proxy.served import serving
 
@@ -21,6 +22,7 @@ pytestmark = pytest.mark.asyncio
 each_format = pytest.mark.parametrize("kind", FORMATS, ids=lambda kind: kind.name)
 
 A, B = ("read", {"path": "a.txt"}), ("read", {"path": "b.txt"})
+PASS = {"authorization": "Bearer token"}
 SEEN_S = 0.5
 """A busy machine included; `python -m bench.proxy` measures it."""
 
@@ -106,6 +108,22 @@ async def test_without_budget_no_call_is_made_and_the_stream_has_a_good_end(kind
     assert said.end in kind.good_ends
     assert upstream.requests == []
     assert only_run(proxy).last_stop["reason"] == "token_limit"
+
+
+@each_format
+async def test_a_held_run_waits_behind_comments_that_the_sdk_skips(kind: Format) -> None:
+    options = {"on_loop": "hold", "keep_alive_s": 0.01}
+    async with behind(kind, [kind.turn("", [A]), kind.turn("hello")], **options) as (proxy, client, _):
+        history = kind.task("Tidy up")
+        said = await kind.stream(client, history)
+        for _ in range(5):
+            kind.answered(history, said, "nothing here")
+        asking = asyncio.create_task(kind.stream(client, history))
+        while only_run(proxy).state != "held":  # noqa: ASYNC110 - the proxy has no event for it
+            await asyncio.sleep(0.001)
+        done = await ask(proxy, "POST", f"/agent-monitor/runs/{only_run(proxy).id}?do=go", headers=PASS)
+        assert done.status == 200
+        assert (await asking).text == "hello"
 
 
 @each_format
