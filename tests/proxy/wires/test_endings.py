@@ -146,6 +146,57 @@ def test_the_error_form_is_the_sdks_typed_error_wherever_it_comes(form: str, sdk
                 assert got.said == REASON
 
 
+def told(data: bytes) -> list[Any]:
+    """The events in the bytes, without their names."""
+    lines = [line.removeprefix(b"data: ") for line in data.splitlines() if line.startswith(b"data: ")]
+    return [json.loads(line) if line != b"[DONE]" else "[DONE]" for line in lines]
+
+
+def answered(form: str) -> Answer:
+    """An answer of which the client has half the text."""
+    return next(place.reader for place in places(made(form)) if place.text == "Let me")
+
+
+def test_the_end_of_a_chat_as_it_stands_on_the_wire():
+    chunk, done = told(answered("openai-chat").ending("why"))
+    assert chunk["object"] == "chat.completion.chunk"
+    assert chunk["choices"] == [{"index": 0, "delta": {}, "logprobs": None, "finish_reason": "stop"}]
+    assert done == "[DONE]"
+
+
+def test_the_end_of_a_response_as_it_stands_on_the_wire():
+    events = told(answered("openai-responses").ending("why"))
+    assert [event["type"] for event in events] == [
+        "response.output_text.done",
+        "response.content_part.done",
+        "response.output_item.done",
+        "response.incomplete",
+    ]
+    assert events[-1]["response"]["incomplete_details"] == {"reason": "max_output_tokens"}
+
+
+def test_the_end_of_a_message_as_it_stands_on_the_wire():
+    stop, delta, end = told(answered("anthropic").ending("why"))
+    assert stop == {"type": "content_block_stop", "index": 1}
+    assert delta["delta"] == {"stop_reason": "end_turn", "stop_sequence": None}
+    assert end == {"type": "message_stop"}
+
+
+def test_the_end_of_geminis_answer_as_it_stands_on_the_wire():
+    (chunk,) = told(answered("gemini").ending("why"))
+    (candidate,) = chunk["candidates"]
+    assert (candidate["finishReason"], candidate["content"]["parts"]) == ("STOP", [{"text": ""}])
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_upstream_that_breaks_off_never_looks_like_an_end(form: str):
+    for place in places(made(form)):
+        if not place.reader.over:
+            (error,) = told(place.reader.broken("why"))
+            assert "error" in error
+            assert not {"choices", "candidates", "response", "delta"} & set(error)
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_nothing_follows_an_answer_that_has_ended(form: str):
     for stream in streams(form):
