@@ -14,7 +14,7 @@ from monitor.proxy.wires.base import Answer
 from monitor.testing import anthropic_steps, gemini_steps, openai_steps
 from monitor.usage import Usage
 from tests.proxy.wires.clients import Clients, Got, clients
-from tests.proxy.wires.streams import ARRAY, FORMS, Stream, answer, passed, recorded
+from tests.proxy.wires.streams import ARRAY, FORMS, Stream, answer, framed, passed, recorded
 
 REASON: Final = 'loop_detected: "the the\r\n\r\ndata: {\n" \u2028 \ud800 \u00e9'
 """A reason with a piece of the model's text, which wants to be an event of its own."""
@@ -320,6 +320,26 @@ def test_a_head_that_is_nested_too_deep_to_be_written_again_ends_by_the_error():
         reader, deep = answer("openai-responses"), b'{"a":' * depth + b"1" + b"}" * depth
         passed(reader, b'data: {"type": "response.created", "response": {"metadata": %b}}\n\n' % deep)
         assert reader.ending(REASON)
+
+
+@pytest.mark.parametrize("kind", ["server_tool_use", "mcp_tool_use"])
+def test_a_call_of_the_services_own_tools_is_not_closed_half_written(kind: str):
+    block = {"type": kind, "id": "s1", "name": "search", "input": {}}
+    started = [anthropic_steps.start(3), anthropic_steps.block_start(block), anthropic_steps.arguments('{"q": "a')]
+    reader = answer("anthropic")
+    passed(reader, b"".join(Stream("anthropic", "", tuple(started)).frames))
+    assert [event["type"] for event in told(reader.ending(REASON))] == ["error"]
+    passed(reader, framed("anthropic", anthropic_steps.block_stop()))
+    assert told(reader.ending(REASON))[-1] == {"type": "message_stop"}
+
+
+def test_a_text_that_came_only_when_it_was_done_is_repeated_too():
+    done, *_ = openai_steps.response_message_done("Let me")
+    reader = answer("openai-responses")
+    for event in (openai_steps.response_created(), *openai_steps.response_message(), done):
+        passed(reader, framed("openai-responses", event))
+    part, item, _ = told(reader.ending(REASON))
+    assert part["part"]["text"] == item["item"]["content"][0]["text"] == "Let me"
 
 
 def test_thinking_that_is_ended_has_no_signature(sdks: Clients):
