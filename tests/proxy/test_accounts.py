@@ -56,15 +56,14 @@ async def test_an_answer_ends_where_the_budget_of_its_key_does_one_slice_over_at
 async def test_what_the_service_reports_is_what_is_spent_and_another_proxy_goes_on_with_it() -> None:
     store = SQLiteBudgets(":memory:")
     with LocalOpenAI([[text("hello"), finish(usage=usage(500, output=100))]]) as server:
-        for number in (1, 2):
-            proxy = proxy_of(server, store, key_tokens=3_500)
+        first, second = (proxy_of(server, store, key_tokens=3_500) for _ in range(2))
+        for number, proxy in enumerate((first, second), 1):
             assert b"hello" in (await ask(proxy, "POST", CHAT, chat(), headers=ALICE)).body
             assert await spent(store, "proxy/alice") == (600 * number, 0)
-            if number == 1:
-                await proxy.aclose()
         await store.set_limit("proxy/alice", tokens=1_200)
-        assert b"hello" not in (await ask(proxy, "POST", CHAT, chat(), headers=ALICE)).body
-        await proxy.aclose()
+        assert b"hello" not in (await ask(second, "POST", CHAT, chat(), headers=ALICE)).body
+        await first.aclose()
+        await second.aclose()
 
 
 async def test_runs_have_limits_of_their_own_below_their_key() -> None:
