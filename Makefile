@@ -13,6 +13,8 @@ APART := .venvs/frameworks
 READY_APART := $(APART)/.ready
 ENGINES := .venvs/engines
 READY_ENGINES := $(ENGINES)/.ready
+LITELLM := .venvs/litellm
+READY_LITELLM := $(LITELLM)/.ready
 SNIPPETS := build/snippets
 CORPUS := fixtures/transcripts/dev.jsonl.gz
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq
@@ -21,7 +23,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq
 # would compile the whole package anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help run test frameworks engines check check-lint check-format check-types check-layers check-words format features bench live clean
+.PHONY: help run test frameworks engines litellm check check-lint check-format check-types check-layers check-words format features bench live clean
 
 help: ## say what there is
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -41,6 +43,8 @@ frameworks: $(READY_APART) ## run the tests of the frameworks that need older SD
 
 engines: $(READY_ENGINES) ## run the tests of the engines that are large, in an environment of their own
 	@$(ENGINES)/bin/python -m pytest -q --timeout 180 tests/integrations/test_ray.py tests/integrations/test_pages.py
+
+litellm: $(READY_LITELLM) ## install LiteLLM's proxy apart, which bench.proxy compares with
 
 check: $(READY) ## lint, format, types, layers, words
 	@$(MAKE) --keep-going check-lint check-format check-types check-layers check-words
@@ -84,6 +88,7 @@ bench: $(READY_BENCH) ## measure; tables here, numbers in bench/results
 	@$(BIN)/python -m bench.sessions || true # it says what is not reached
 	@$(BIN)/python -m bench.scan
 	@$(BIN)/python -m bench.telemetry
+	@$(BIN)/python -m bench.proxy
 	@MONITOR_EXAMPLES=20000 $(BIN)/python -m pytest -q -k equivalence --timeout=0
 	@MONITOR_EXAMPLES=5000 $(BIN)/python -m pytest -q tests/context -k "dirty or by_hand or any_sequence" --timeout=0
 	@MONITOR_EXAMPLES=1000 $(BIN)/python -m pytest -q tests/_util/test_codec.py tests/context/test_crossing.py --timeout=0
@@ -122,6 +127,11 @@ $(READY_ENGINES): pyproject.toml | $(BIN)/python
 	@echo "Installing Ray into $(ENGINES) (the first time takes a minute)"
 	@$(BIN)/python -m venv $(ENGINES)
 	@$(ENGINES)/bin/python -m pip --disable-pip-version-check install -qq -e '.[engines]'
+	@touch $@
+
+$(READY_LITELLM): | $(BIN)/python
+	@$(BIN)/python -m venv $(LITELLM)
+	@$(LITELLM)/bin/python -m pip --disable-pip-version-check install -qq 'litellm[proxy]>=1.84'
 	@touch $@
 
 $(READY_BENCH): $(READY)

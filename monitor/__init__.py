@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from monitor import outages as outages
     from monitor import outcome as outcome
     from monitor import policy as policy
+    from monitor import proxy as proxy
     from monitor import reasons as reasons
     from monitor import schemas as schemas
     from monitor import sessions as sessions
@@ -194,6 +195,7 @@ _ROOMS = (
     "outages",
     "outcome",
     "policy",
+    "proxy",
     "reasons",
     "schemas",
     "sessions",

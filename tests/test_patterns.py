@@ -147,11 +147,19 @@ def patterns_in(value: object, depth: int = 6) -> Iterator[re.Pattern[str]]:
             yield from patterns_in(getattr(value, field.name, None), depth - 1)
 
 
+def as_text(pattern: re.Pattern[Any]) -> re.Pattern[str]:
+    """A pattern of bytes as the same one of characters."""
+    if isinstance(pattern.pattern, str):
+        return pattern
+    return re.compile(pattern.pattern.decode("latin-1"), pattern.flags | re.ASCII)
+
+
 @cache
 def uses() -> list[Use]:
     found: dict[tuple[str, int, How], Use] = {}
 
-    def add(where: str, pattern: re.Pattern[str], how: How) -> None:
+    def add(where: str, given: re.Pattern[Any], how: How) -> None:
+        pattern = as_text(given)
         found.setdefault((pattern.pattern, pattern.flags, how), Use(where, pattern, how))
 
     for name, module in modules().items():

@@ -48,6 +48,7 @@ COMMANDS: Final = (
     "judge-eval",
     "context",
     "compact",
+    "proxy",
     "sessions",
     "budget",
 )
@@ -145,6 +146,10 @@ def agent_monitor(
     \b
     Conversations that were stored: what is in them, and is all of it as it was written:
       agent-monitor sessions list
+
+    \b
+    The same guard in front of clients in any language:
+      agent-monitor proxy --upstream https://api.openai.com
 
     \b
     Budgets that many processes share: what is spent, held and left:

@@ -122,15 +122,19 @@ _INCIDENTAL = re.compile(
 _TOOK = re.compile(r"(?<![A-Za-z])(?:took|elapsed|duration)[:=(]{0,2} {0,10}$", re.IGNORECASE)
 _LABEL_CHARS = 24
 """How far the word before a duration may reach."""
+_COUNTED = re.compile(r"(?:attempt|try|poll)(?:s|ed)?(?: (?:no\.?|number|count))?[ :=#]{1,2}0")
+_PROCESS = re.compile(r"(?:pid|pgid)s?[\"']?\s?[:=#]?\s?0")
+_CELL = re.compile(r"(?:in|out) ?\[0")
 _LABELS = (
-    *(
-        (word, re.compile(word + r"(?:s|ed)?(?: (?:no\.?|number|count))?[ :=#]{1,2}0"))
-        for word in ("attempt", "try", "poll")
-    ),
-    *((word, re.compile(word + r"s?[\"']?\s?[:=#]?\s?0")) for word in ("pid", "pgid")),
-    *((word, re.compile(word + r" ?\[0")) for word in ("in", "out")),
+    ("attempt", _COUNTED),
+    ("try", _COUNTED),
+    ("poll", _COUNTED),
+    ("pid", _PROCESS),
+    ("pgid", _PROCESS),
+    ("in", _CELL),
+    ("out", _CELL),
 )
-"""Each label, and the label with its number."""
+"""Each label, and what it looks like with its number."""
 _LABELLED = Form(
     re.compile(
         r"(?<![A-Za-z])(?:"

@@ -55,6 +55,7 @@ def test_version():
         ["watch", "-h"],
         ["hook", "-h"],
         ["calibrate", "-h"],
+        ["proxy", "-h"],
     ],
 )
 def test_help_teaches_with_examples(arguments: list[str]):
@@ -62,7 +63,7 @@ def test_help_teaches_with_examples(arguments: list[str]):
     assert told.exit_code == 0
     assert re.search(
         r"^[ │]*(\S+=\S+ )?agent-monitor "
-        r"(demo|run|scan|doctor|judge-eval|context|compact|sessions|report|watch|hook|calibrate)",
+        r"(demo|run|scan|doctor|judge-eval|context|compact|sessions|report|watch|hook|calibrate|proxy)",
         told.output,
         re.MULTILINE,
     )
@@ -85,6 +86,7 @@ def test_the_page_names_every_option_and_no_other():
         "doctor",
         "hook",
         "judge-eval",
+        "proxy",
         "replay",
         "report",
         "resume",

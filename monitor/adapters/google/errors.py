@@ -27,6 +27,20 @@ def classify(error: BaseException) -> ModelError:
     return ModelError(ErrorKind.UNKNOWN, message_of(error))
 
 
+def reported(error: object) -> ModelError:
+    """The kind and message of an error object of the service."""
+    fields = error if isinstance(error, Mapping) else {}
+    code, said, status = fields.get("code"), fields.get("message"), fields.get("status")
+    message = said if isinstance(said, str) and said else "the service sent an error"
+    return ModelError(
+        _kind_by_code(code if type(code) is int else 0, message, str(fields.get("details"))),
+        message,
+        _retry_delay_s(fields),
+        code if type(code) is int else None,
+        status if isinstance(status, str) else None,
+    )
+
+
 def _kind_by_type(error: BaseException) -> ErrorKind | None:
     if any(kind.__module__.split(".")[:2] == ["google", "auth"] for kind in type(error).__mro__):
         return ErrorKind.AUTH
@@ -67,12 +81,17 @@ def _kind_by_code(code: int, message: str, details: str) -> ErrorKind:
 
 def _retry_after_s(error: BaseException) -> float | None:
     """The delay of a RetryInfo detail, else of the headers."""
-    for detail in _error_details(attribute(error, "details")):
+    delay = _retry_delay_s(attribute(error, "details"))
+    return delay if delay is not None else header_delay_s(attribute(attribute(error, "response"), "headers"))
+
+
+def _retry_delay_s(body: object) -> float | None:
+    for detail in _error_details(body):
         if isinstance(detail, Mapping) and str(detail.get("@type")).endswith("RetryInfo"):
             delay = delay_s(detail.get("retryDelay"))
             if delay is not None:
                 return delay
-    return header_delay_s(attribute(attribute(error, "response"), "headers"))
+    return None
 
 
 def _error_details(body: object) -> Sequence[Any]:

@@ -18,6 +18,8 @@ from monitor.errors import AdapterError
 
 def get(holder: object, name: str) -> Any:
     """A field of an SDK object or of plain data; `None` if there is none."""
+    if type(holder) is dict:  # known at a glance: to ask whether an object is a mapping takes longer
+        return holder.get(name)
     return holder.get(name) if isinstance(holder, Mapping) else getattr(holder, name, None)
 
 

@@ -8,7 +8,7 @@ and an `error` event are failures of the model call.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol, cast
 
 from monitor.adapters.behind import held_behind, stream_of
@@ -25,6 +25,9 @@ _TEXT: Final = "response.output_text.delta"
 _HELPERS: Final = ("content.", "refusal.", "tool_calls.", "logprobs.")
 """Events of `chat.completions.stream()` that repeat the content of its `chunk` events."""
 
+_WORDS: Final = frozenset({"role", "content"})
+"""Fields of a delta that is text and nothing else."""
+
 
 class _Reader(Protocol):
     gave: list[str]
@@ -35,7 +38,8 @@ class _Reader(Protocol):
 
 class OpenAIAdapter(SdkAdapter):
     """Reads one stream of the OpenAI SDK; the first object shows which of the two APIs it is. Only
-    the first choice is read; server-side tools, audio and annotations are ignored.
+    the first choice is read; server-side tools, audio and annotations are ignored. The objects may
+    also be plain JSON, as on the wire.
 
     `stream` is part of the ids of calls that come without an id: `call_<stream>_<n>`.
 
@@ -61,6 +65,27 @@ class OpenAIAdapter(SdkAdapter):
         """
         return self._reader.gave if self._reader is not None else ()
 
+    def _plain_in(self, chunk: dict[str, Any]) -> str | None:
+        """The same for a chunk of a chat as it stands on the wire."""
+        choices = chunk.get("choices")
+        if self._reader is not self._chat or type(choices) is not list or len(choices) != 1:
+            return None
+        choice: Any = choices[0]
+        delta: Any = choice.get("delta") if type(choice) is dict else None
+        words = delta.get("content") if type(delta) is dict else None
+        if (
+            type(words) is str
+            and words
+            and not choice.get("index")
+            and choice.get("finish_reason") is None
+            and chunk.get("usage") is None
+            and "x_groq" not in chunk
+            and (len(delta) == 1 or not any(value for name, value in delta.items() if name not in _WORDS))
+        ):
+            self._chat.heard = self._chat.tokens.said = True
+            return words
+        return None
+
     def plain_text(self, item: object) -> str | None:
         """The text of an object that is one piece of visible text and nothing else, which most
         objects are.
@@ -68,6 +93,8 @@ class OpenAIAdapter(SdkAdapter):
         The SDK's objects are pydantic models. Reading their fields from `__dict__` takes half the
         time.
         """
+        if type(item) is dict:
+            return self._plain_in(item)
         try:
             fields = cast("Any", item).__dict__
             if "choices" not in fields:
@@ -116,10 +143,10 @@ class OpenAIAdapter(SdkAdapter):
         return classify(error)
 
     def _decode(self, item: object) -> Iterator[Chunk]:
-        if hasattr(item, "choices"):
+        if "choices" in item if isinstance(item, Mapping) else hasattr(item, "choices"):
             self._reader = self._chat
             return self._chat.read(item)
-        kind = getattr(item, "type", None)
+        kind = get(item, "type")
         if not isinstance(kind, str):
             raise AdapterError(f"expected a chunk or an event of an OpenAI stream, not {name_of(item)}")
         if kind == "chunk":

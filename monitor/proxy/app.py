@@ -1,0 +1,267 @@
+"""The proxy as an ASGI application: which request goes where."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from anyio import to_thread
+
+from monitor.budgets import BudgetStore
+from monitor.conditions import Condition
+from monitor.detectors import Detector, default_detectors
+from monitor.errors import ConfigError, without_keys
+from monitor.harness.checks import clock_of
+from monitor.harness.streams.clock import Clock
+from monitor.proxy.accounts import ROOT, Accounts
+from monitor.proxy.admin import Admin
+from monitor.proxy.asgi import Receive, Scope, Send, answer
+from monitor.proxy.client import Client
+from monitor.proxy.exchange import Exchange, House, Request
+from monitor.proxy.headers import NO_NAME, RUN, first, key_in, run_in
+from monitor.proxy.holds import Desk
+from monitor.proxy.incoming import ClientLeft, Incoming
+from monitor.proxy.keys import KeyNames
+from monitor.proxy.options import MOST_BODY, OnLoop, Options
+from monitor.proxy.past import run_of
+from monitor.proxy.relay import relay
+from monitor.proxy.runs import ProxiedRun, Runs
+from monitor.proxy.upstreams import SILENCE_S, Connections, Upstream, Upstreams
+from monitor.proxy.wires import wire_of
+from monitor.proxy.wires.base import Asked, Unjudged, Wire
+from monitor.tools.masking import MASK, masked
+from monitor.usage import Price
+
+PREFIX: Final = "/agent-monitor/"
+"""Where the proxy's own pages are."""
+TOKEN_VARIABLE: Final = "AGENT_MONITOR_TOKEN"
+_LARGE: Final = 256 * 1024
+"""Bytes of a request from which on it is read in a thread: the event loop serves all others."""
+_SHORTEST_KEY: Final = 6
+
+
+class Proxy:
+    """A reverse proxy that watches what language models answer: an ASGI 3 application.
+
+        proxy = Proxy("https://api.openai.com")       # then: uvicorn my_module:proxy
+
+    Every answer goes through the detectors while it passes. If it loops, or exceeds a limit, the
+    connection to the upstream is closed, and the client's answer is ended in its own format.
+
+    - `upstreams`: one address, or addresses by the first segment of the path.
+    - `stop_when`: a condition. Turns, calls and errors count over the user's task, times and tokens
+      in one answer.
+    - `detectors`: a function that makes new detectors for each request.
+    - `on_loop`: `"stop"`, `"error"`, `"hold"` or `"observe"`. `hold_s`: how long a held run waits
+      for an operator before it is stopped.
+    - `nudge`: a run that repeats itself over turns gets a message, which is added to its request.
+    - `budget`: a store of shared budgets. Each key spends from `proxy/<key>`. `key_tokens` is the
+      limit of a key that has none in the store, and `run_tokens` that of each run.
+    - `prices`: of the models, for limits in US dollars.
+    - `keys`: the names of keys. Without a name a key is known by a hash that nobody can check.
+    - `token`: opens the proxy's own pages; by default `AGENT_MONITOR_TOKEN` of the environment, or
+      a new one.
+    - `most_body`: requests with more bytes are relayed without being watched. `silence_s`: how long
+      an upstream may send nothing. `patience_s`: how long a client may take nothing.
+    """
+
+    def __init__(
+        self,
+        upstreams: Mapping[str, str] | str,
+        *,
+        stop_when: Condition | None = None,
+        detectors: Callable[[], Sequence[Detector]] = default_detectors,
+        on_loop: OnLoop = "stop",
+        hold_s: float = 300.0,
+        keep_alive_s: float = 10.0,
+        nudge: bool = False,
+        budget: BudgetStore | None = None,
+        budget_name: str = ROOT,
+        key_tokens: int | None = None,
+        run_tokens: int | None = None,
+        slice_tokens: int = 2_000,
+        prices: Mapping[str, Price] | Price | None = None,
+        keys: KeyNames | None = None,
+        token: str | None = None,
+        prefix: str = PREFIX,
+        most_body: int = MOST_BODY,
+        silence_s: float = SILENCE_S,
+        patience_s: float = 120.0,
+        most_runs: int = 1_000,
+        clock: Clock | None = None,
+        wall: Callable[[], float] = time.time,
+        told: Callable[[ProxiedRun], None] | None = None,
+    ) -> None:
+        """`told` is called with a run whenever one of its answers is over."""
+        if not (prefix.startswith("/") and prefix.endswith("/") and len(prefix) > 2):  # noqa: PLR2004 - both slashes
+            raise ConfigError(f"prefix begins and ends with /, such as {PREFIX}, not {prefix!r}")
+        if budget is None and not (key_tokens is None and run_tokens is None):
+            raise ConfigError("key_tokens and run_tokens need budget=, a store such as SQLiteBudgets")
+        self.upstreams: Upstreams = Upstreams(upstreams)
+        self.token: str = token or os.environ.get(TOKEN_VARIABLE) or secrets.token_urlsafe(24)
+        """Opens the proxy's own pages."""
+        self.prefix: str = prefix
+        self.runs: Runs = Runs(most_runs, wall)
+        """What the proxy knows of the runs behind it."""
+        options = Options(
+            stop_when=stop_when,
+            detectors=detectors,
+            on_loop=on_loop,
+            hold_s=hold_s,
+            keep_alive_s=keep_alive_s,
+            nudge=nudge,
+            prices=prices,
+            most_body=most_body,
+            silence_s=silence_s,
+            patience_s=patience_s,
+            most_runs=most_runs,
+            clock=clock_of(clock),
+        )
+        accounts = None
+        if budget is not None:
+            accounts = Accounts(
+                budget, root=budget_name, key_tokens=key_tokens, run_tokens=run_tokens, slice_tokens=slice_tokens
+            )
+        connections = Connections(silence_s=silence_s)
+        self._house = House(options, connections, self.runs, Desk(), accounts)
+        self._keys = keys or KeyNames()
+        self._admin = Admin(self._house, self.token)
+        self._told = told
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See ASGI 3."""
+        if scope["type"] == "http":
+            await self._http(scope, receive, send)
+        elif scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+        elif scope["type"] == "websocket":
+            await receive()
+            await send({"type": "websocket.close", "code": 1000, "reason": "agent-monitor relays no web sockets"})
+
+    async def aclose(self) -> None:
+        """Close all connections to the upstreams. The store of the budgets stays open, except when
+        the server shuts down.
+        """
+        await self._house.connections.aclose()
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                await send({"type": "lifespan.startup.complete"})
+            elif message["type"] == "lifespan.shutdown":
+                await self.aclose()
+                if self._house.accounts is not None:
+                    await self._house.accounts.aclose()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = _path_in(scope)
+        if path.startswith(self.prefix.encode()):
+            await self._admin.serve(scope, path[len(self.prefix) :].decode("latin-1"), receive, send)
+            return
+        found = self.upstreams.find(path)
+        if found is None:
+            known = ", ".join(f"/{one.name}/" for one in self.upstreams.all)
+            said = f"agent-monitor: no upstream for this path; known are {known}\n"
+            await answer(send, 404, said.encode(), b"text/plain")
+            return
+        incoming = Incoming(receive, self._house.options.most_body)
+        client = Client(send, clock=self._house.options.clock.now)
+        try:
+            await self._answer(scope, found[0], found[1], incoming, client)
+        except ClientLeft:
+            self.runs.count("clients_left")
+
+    async def _answer(self, scope: Scope, upstream: Upstream, path: bytes, incoming: Incoming, client: Client) -> None:
+        headers, query = list(scope["headers"]), scope.get("query_string", b"")
+        wire = wire_of(scope["method"], path.decode("latin-1"))
+        why = "unknown format" if wire is None else ""
+        asked: Asked | None = None
+        if wire is not None:
+            if (first(headers, b"content-encoding") or b"identity") != b"identity":
+                why = "the request is packed"
+            elif not await incoming.read():
+                why = "the request is too long"
+            else:
+                read = await self._read(wire, path + (b"?" + query if query else b""), incoming.kept)
+                asked, why = (None, read.why) if isinstance(read, Unjudged) else (read, "")
+        self.runs.count("requests", asked.form if asked is not None else "unwatched")
+        if wire is None or asked is None:
+
+            async def work() -> None:
+                await relay(
+                    self._house.connections,
+                    upstream,
+                    scope=scope,
+                    path=path,
+                    incoming=incoming,
+                    client=client,
+                    why=why,
+                )
+
+            self.runs.count("unwatched")
+            await client.serve(work, incoming, patience_s=self._house.options.patience_s)
+            self.runs.count("bytes", number=client.sent_bytes)
+            return
+        name = run_in(headers)
+        if name is None and first(headers, RUN) is not None:
+            refusal = wire.refusal(NO_NAME, status=400)
+            await answer(client.send, refusal.status, refusal.body, b"application/json", _NEVER_AGAIN)
+            return
+        key = key_in(headers, query)
+        run = self.runs.begin(
+            self._keys.name_of(key), name or run_of(asked.instructions, asked.messages), asked.form, asked.model
+        )
+        request = Request(
+            upstream=upstream,
+            method=scope["method"],
+            path=path,
+            query=query,
+            headers=headers,
+            body=incoming.kept,
+            wire=wire,
+            asked=asked,
+            hide=_hider(key),
+        )
+        try:
+            exchange = Exchange(self._house, request, run, client)
+            await client.serve(exchange.perform, incoming, patience_s=self._house.options.patience_s)
+        finally:
+            self.runs.count("bytes", number=client.sent_bytes)
+            self.runs.leave(run)
+            if self._told is not None:
+                self._told(run)
+
+    async def _read(self, wire: Wire, path: bytes, body: bytes) -> Asked | Unjudged:
+        where = path.decode("latin-1")
+        if len(body) < _LARGE:
+            return wire.asked(where, body)
+        return await to_thread.run_sync(wire.asked, where, body)
+
+
+_NEVER_AGAIN: Final = (b"x-should-retry", b"false")
+
+
+def _path_in(scope: Scope) -> bytes:
+    """The path as the client sent it, below the place where the application is mounted."""
+    raw: bytes = scope.get("raw_path") or scope["path"].encode()
+    root = scope.get("root_path", "").encode()
+    return raw[len(root) :] if root and raw.startswith(root) else raw
+
+
+def _hider(key: bytes | None) -> Callable[[str], str]:
+    """Masks the key itself, and whatever looks like a secret."""
+    said = key.decode("latin-1") if key else ""
+
+    def hide(text: str) -> str:
+        shown: Any = masked(without_keys(text))
+        if len(said) >= _SHORTEST_KEY:
+            shown = shown.replace(said, MASK)
+        return str(shown)
+
+    return hide

@@ -1,0 +1,49 @@
+"""What a client's key is called. The key itself is kept nowhere.
+
+A key in the table has its name. Any other is known by a keyed hash, whose secret lives as long as
+the process: nobody can find out from a page or a log whether a key of theirs was used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Mapping
+from typing import Final
+
+from monitor.errors import ConfigError
+
+NOBODY: Final = "no-key"
+"""The name of a client without a key."""
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
+
+
+def digest_of(key: str) -> str:
+    """The form of a key in the table of names: `sha256:` and 64 digits."""
+    return f"sha256:{hashlib.sha256(key.encode()).hexdigest()}"
+
+
+class KeyNames:
+    """The names of keys."""
+
+    def __init__(self, names: Mapping[str, str] | None = None, *, secret: bytes | None = None) -> None:
+        """`names`: the digest of a key (`digest_of`) by its name. `secret`: of the keyed hash; by
+        default a new one.
+        """
+        for name, digest in (names or {}).items():
+            if not _NAME.fullmatch(name) or name == NOBODY or name.startswith("key-"):
+                raise ConfigError(f"the name of a key has letters, digits, . _ and -, and not {name!r}")
+            if not _DIGEST.fullmatch(digest):
+                raise ConfigError(f"the key {name!r} is given as digest_of(key), not as the key itself")
+        self._names = {digest: name for name, digest in (names or {}).items()}
+        self._secret = secret or secrets.token_bytes(32)
+
+    def name_of(self, key: bytes | None) -> str:
+        """What the key is called."""
+        if not key:
+            return NOBODY
+        named = self._names.get(f"sha256:{hashlib.sha256(key).hexdigest()}") if self._names else None
+        return named or f"key-{hmac.new(self._secret, key, hashlib.sha256).hexdigest()[:12]}"

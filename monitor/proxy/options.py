@@ -1,0 +1,60 @@
+"""The options of a proxy, which hold for all requests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal, TypeAlias, get_args
+
+from monitor._util.checks import check_kind, is_finite, is_whole
+from monitor.conditions import Condition
+from monitor.detectors import Detector, default_detectors
+from monitor.errors import ConfigError
+from monitor.harness.checks import clock_of
+from monitor.harness.streams.clock import Clock
+from monitor.proxy.upstreams import SILENCE_S
+from monitor.usage import Price
+
+OnLoop: TypeAlias = Literal["stop", "error", "hold", "observe"]
+"""What follows from a loop.
+
+- `stop`: the answer ends in its own format, as if the model had finished.
+- `error`: it ends with an error of its format, so the client's SDK raises.
+- `hold`: a run that loops over its turns waits for an operator. Text that loops is stopped.
+- `observe`: it is only shown and counted.
+"""
+
+MOST_BODY: Final = 32 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The options of `Proxy`, which documents them."""
+
+    stop_when: Condition | None = None
+    detectors: Callable[[], Sequence[Detector]] = field(default=default_detectors)
+    on_loop: OnLoop = "stop"
+    hold_s: float = 300.0
+    keep_alive_s: float = 10.0
+    nudge: bool = False
+    prices: Mapping[str, Price] | Price | None = None
+    most_body: int = MOST_BODY
+    silence_s: float = SILENCE_S
+    patience_s: float = 120.0
+    most_runs: int = 1_000
+    clock: Clock = field(default_factory=lambda: clock_of(None))
+
+    def __post_init__(self) -> None:
+        check_kind("stop_when", self.stop_when, Condition, "a condition such as monitor.MaxTurns(30)")
+        if self.on_loop not in get_args(OnLoop):
+            raise ConfigError(f"on_loop is one of {', '.join(map(repr, get_args(OnLoop)))}, not {self.on_loop!r}")
+        if not callable(self.detectors):
+            raise ConfigError("detectors is a function that makes new detectors, such as monitor.default_detectors")
+        for name in ("hold_s", "keep_alive_s", "silence_s", "patience_s"):
+            value = getattr(self, name)
+            if not is_finite(value) or value <= 0:
+                raise ConfigError(f"{name} is a number of seconds above 0, not {value!r}")
+        for name in ("most_body", "most_runs"):
+            value = getattr(self, name)
+            if not is_whole(value) or value < 1:
+                raise ConfigError(f"{name} is a whole number of at least 1, not {value!r}")

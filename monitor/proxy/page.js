@@ -1,0 +1,92 @@
+"use strict";
+// The page has no data of its own. What comes is shown as text, never as HTML.
+const here = document.location.pathname;
+const body = document.getElementById("runs"), sum = document.getElementById("sum"), ask = document.getElementById("ask");
+let token = new URLSearchParams(document.location.hash.slice(1)).get("token") || "";
+let shown = "";
+
+function cell(row, text, kind) {
+  const made = row.insertCell();
+  made.textContent = text;
+  if (kind) made.className = kind;
+  return made;
+}
+
+function deed(where, run, what) {
+  const button = document.createElement("button");
+  button.type = "button";
+  button.textContent = what === "go" ? "Let it go" : "Stop it";
+  button.setAttribute("aria-label", button.textContent + ": run " + run.name);
+  button.addEventListener("click", () => fetch(here + "runs/" + encodeURIComponent(run.id) + "?do=" + what, {
+    method: "POST", headers: { authorization: "Bearer " + token },
+  }));
+  where.append(button);
+}
+
+function show(data) {
+  const active = data.runs.reduce((all, run) => all + run.active, 0);
+  sum.textContent = `${data.runs.length} runs, ${active} answers go on, ${data.held} held`;
+  const text = JSON.stringify(data.runs);
+  if (text === shown) return;
+  shown = text;
+  body.replaceChildren();
+  for (const run of data.runs) {
+    const row = body.insertRow();
+    cell(row, run.name);
+    cell(row, run.key);
+    cell(row, run.model);
+    cell(row, run.state, ["running", "held", "ended", "stopped", "failed", "left"].includes(run.state) ? run.state : "");
+    cell(row, String(run.requests), "n");
+    cell(row, String(run.turns), "n");
+    cell(row, (run.estimated ? "about " : "") + run.tokens, "n");
+    const stop = run.last_stop;
+    const why = cell(row, stop ? stop.reason + ": " + stop.detail : "", "why");
+    for (const more of [stop && stop.excerpt, run.unwatched && "not watched: " + run.unwatched]) {
+      if (!more) continue;
+      const span = document.createElement("span");
+      span.textContent = more;
+      why.append(span);
+    }
+    const deeds = cell(row, "");
+    if (run.state === "held") deed(deeds, run, "go");
+    if (run.active) deed(deeds, run, "stop");
+  }
+}
+
+async function follow() {
+  const answer = await fetch(here + "events", { headers: { authorization: "Bearer " + token } });
+  if (answer.status === 401) {
+    ask.hidden = false;
+    sum.textContent = "the token is needed";
+    return;
+  }
+  ask.hidden = true;
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let waiting = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) throw new Error("the proxy has closed the connection");
+    const events = (waiting + value).split("\n\n");
+    waiting = events.pop();
+    for (const event of events) if (event.startsWith("data: ")) show(JSON.parse(event.slice(6)));
+  }
+}
+
+async function start() {
+  for (;;) {
+    try {
+      await follow();
+      return;
+    } catch (error) {
+      sum.textContent = "not connected; trying again";
+      await new Promise((resolve) => setTimeout(resolve, 2000));
+    }
+  }
+}
+
+ask.addEventListener("submit", (event) => {
+  event.preventDefault();
+  token = document.getElementById("token").value.trim();
+  start();
+});
+start();

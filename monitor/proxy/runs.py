@@ -1,0 +1,183 @@
+"""What the proxy knows of the runs behind it, for people: the newest runs, and counts of all."""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias
+
+import anyio
+
+from monitor.verdicts import Detection, Stop
+
+State: TypeAlias = Literal["running", "held", "ended", "stopped", "failed", "left"]
+"""`ended`: the upstream has closed its answer. `stopped`: the proxy has. `left`: the client has."""
+Answer: TypeAlias = Literal["go", "stop"]
+"""What an operator says."""
+
+EXCERPT_CHARS: Final = 400
+MOST_ALLOWED: Final = 64
+"""Loops of one run that an operator may allow."""
+
+
+@dataclass(slots=True)
+class ProxiedRun:
+    """The requests of one run. Times are seconds since 1970."""
+
+    id: str
+    key: str
+    """What the client's key is called."""
+    name: str
+    """What the client calls the run, or the hash of how it began."""
+    wire: str = ""
+    model: str = ""
+    state: State = "running"
+    last_stop: Mapping[str, Any] | None = None
+    """Why an answer was last stopped or held, or failed: reason, detail, source, and the excerpt of
+    what was repeated.
+    """
+    began_s: float = 0.0
+    last_s: float = 0.0
+    requests: int = 0
+    turns: int = 0
+    """The model's turns in the history of the last request, and this one."""
+    answer_bytes: int = 0
+    tokens: int = 0
+    estimated: bool = False
+    stops: int = 0
+    active: int = 0
+    """Requests that are being answered."""
+    unwatched: str = ""
+    """Why a part of the run was not watched."""
+    allowed: set[str] = field(default_factory=set[str])
+    """Loops that an operator has allowed."""
+    aborts: list[Callable[[str], None]] = field(default_factory=list[Callable[[str], None]])
+    """Stop the answers that go on now."""
+
+    def end(self, state: State, stop: Stop | None = None, *, hide: Callable[[str], str] = str) -> None:
+        """An answer is over, or held. `hide` masks secrets."""
+        self.state = state
+        if stop is None:
+            return
+        self.stops += state == "stopped"
+        found = stop.evidence.evidence.excerpt if isinstance(stop.evidence, Detection) else ""
+        self.last_stop = {
+            "reason": stop.reason.value,
+            "detail": hide(stop.detail)[:EXCERPT_CHARS],
+            "source": stop.source,
+            "excerpt": hide(found)[:EXCERPT_CHARS],
+        }
+
+    def allow(self, detection: Detection) -> None:
+        """An operator allows this loop."""
+        if len(self.allowed) < MOST_ALLOWED:
+            self.allowed.add(signature(detection))
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON data."""
+        return {
+            "id": self.id,
+            "key": self.key,
+            "name": self.name,
+            "wire": self.wire,
+            "model": self.model,
+            "state": self.state,
+            "last_stop": self.last_stop,
+            "began_s": round(self.began_s, 3),
+            "last_s": round(self.last_s, 3),
+            "requests": self.requests,
+            "turns": self.turns,
+            "answer_bytes": self.answer_bytes,
+            "tokens": self.tokens,
+            "estimated": self.estimated,
+            "stops": self.stops,
+            "active": self.active,
+            "unwatched": self.unwatched,
+        }
+
+
+def signature(detection: Detection) -> str:
+    """What makes two detections the same loop."""
+    return f"{detection.detector}:{detection.kind}:{detection.evidence.xxhash}"
+
+
+class Runs:
+    """The newest runs, by their id, and counts of all."""
+
+    def __init__(self, most: int, wall: Callable[[], float]) -> None:
+        """`most`: how many are kept. `wall`: seconds since 1970."""
+        self._most = most
+        self._wall = wall
+        self._runs: OrderedDict[str, ProxiedRun] = OrderedDict()
+        self.counts: Counter[tuple[str, str]] = Counter()
+        """By the name of a metric and its label."""
+        self.close_s = 0.0
+        """Seconds that closing upstreams took together, from the decision on."""
+        self.version = 0
+        """Grows with every change."""
+        self._news = anyio.Event()
+
+    def begin(self, key: str, name: str, wire: str, model: str) -> ProxiedRun:
+        """A request of a run has come."""
+        now, id = self._wall(), f"{key}/{name}"
+        run = self._runs.get(id)
+        if run is None:
+            run = self._runs[id] = ProxiedRun(id, key, name, began_s=now)
+            self._make_room()
+        self._runs.move_to_end(id)
+        run.wire, run.model, run.last_s = wire, model, now
+        run.requests += 1
+        run.active += 1
+        run.state = "running"
+        self.changed()
+        return run
+
+    def leave(self, run: ProxiedRun) -> None:
+        """A request of the run is over."""
+        run.active -= 1
+        run.last_s = self._wall()
+        self.changed()
+
+    def count(self, metric: str, label: str = "", number: int = 1) -> None:
+        """Count something."""
+        self.counts[metric, label] += number
+
+    def closed(self, after_s: float) -> None:
+        """An upstream was closed before its end."""
+        self.close_s += after_s
+        self.count("closed")
+
+    def get(self, id: str) -> ProxiedRun | None:
+        """The run with this id."""
+        return self._runs.get(id)
+
+    def __iter__(self) -> Iterator[ProxiedRun]:
+        """The newest first."""
+        return reversed(self._runs.values())
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def states(self) -> Mapping[str, int]:
+        """How many runs are in each state."""
+        return Counter(run.state for run in self._runs.values())
+
+    def changed(self) -> None:
+        """Tell those who look."""
+        self.version += 1
+        self._news.set()
+        self._news = anyio.Event()
+
+    async def news(self, version: int) -> None:
+        """Return when something is newer than `version`."""
+        while self.version == version:
+            await self._news.wait()
+
+    def _make_room(self) -> None:
+        """Forget the oldest run that is over."""
+        if len(self._runs) <= self._most:
+            return
+        oldest = next((run for run in self._runs.values() if not run.active), None)
+        if oldest is not None:
+            del self._runs[oldest.id]

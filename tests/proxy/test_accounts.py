@@ -1,0 +1,108 @@
+"""What keys and runs may spend."""
+
+from __future__ import annotations
+
+import random
+import string
+from typing import Any
+
+import pytest
+
+from monitor import Price
+from monitor.budgets import SQLiteBudgets
+from monitor.errors import BudgetUnreachable, ConfigError
+from monitor.proxy import KeyNames, Proxy, digest_of
+from monitor.testing import LocalOpenAI
+from monitor.testing.openai_steps import Pause, Script, finish, text, usage
+from tests.proxy.asked import ask, chat
+
+pytestmark = pytest.mark.anyio
+CHAT = "/v1/chat/completions"
+ALICE = {"authorization": "Bearer sk-alice"}
+KEYS = KeyNames({"alice": digest_of("sk-alice")})
+_chance = random.Random(7)
+LONG: Script = [
+    step
+    for _ in range(400)
+    for step in (text("".join(_chance.choices(string.ascii_lowercase, k=9)) + " "), Pause(0.001))
+]
+"""As slow as a model at most: the store is asked for more while it streams."""
+
+
+def proxy_of(server: LocalOpenAI, store: SQLiteBudgets, **options: Any) -> Proxy:
+    return Proxy(server.base_url.removesuffix("/v1"), budget=store, keys=KEYS, **options)
+
+
+async def spent(store: SQLiteBudgets, name: str) -> tuple[int, int]:
+    state = next(state for state in await store.states(name) if state.name == name)
+    return state.spent.tokens, state.held.tokens
+
+
+async def test_an_answer_ends_where_the_budget_of_its_key_does_one_slice_over_at_most() -> None:
+    store = SQLiteBudgets(":memory:")
+    with LocalOpenAI([[*LONG, finish()]]) as server:
+        proxy = proxy_of(server, store, key_tokens=300, slice_tokens=100)
+        reply = await ask(proxy, "POST", CHAT, chat(), headers=ALICE)
+        (run,) = proxy.runs
+        assert run.last_stop is not None
+        assert run.last_stop["reason"] == "token_limit"
+        assert reply.body.endswith(b"data: [DONE]\n\n")
+        used, held = await spent(store, "proxy/alice")
+        assert 200 < used <= 400
+        assert held == 0
+        await proxy.aclose()
+
+
+async def test_what_the_service_reports_is_what_is_spent_and_another_proxy_goes_on_with_it() -> None:
+    store = SQLiteBudgets(":memory:")
+    with LocalOpenAI([[text("hello"), finish(usage=usage(500, output=100))]]) as server:
+        first, second = (proxy_of(server, store, key_tokens=3_500) for _ in range(2))
+        for number, proxy in enumerate((first, second), 1):
+            assert b"hello" in (await ask(proxy, "POST", CHAT, chat(), headers=ALICE)).body
+            assert await spent(store, "proxy/alice") == (600 * number, 0)
+        await store.set_limit("proxy/alice", tokens=1_200)
+        assert b"hello" not in (await ask(second, "POST", CHAT, chat(), headers=ALICE)).body
+        await first.aclose()
+        await second.aclose()
+
+
+async def test_runs_have_limits_of_their_own_below_their_key() -> None:
+    store = SQLiteBudgets(":memory:")
+    with LocalOpenAI([[text("hello"), finish(usage=usage(900, output=100))]]) as server:
+        proxy = proxy_of(server, store, run_tokens=1_050, slice_tokens=50)
+        for name, answered in (("one", True), ("one", False), ("two", True)):
+            headers = {**ALICE, "x-agent-monitor-run": name}
+            assert (b"hello" in (await ask(proxy, "POST", CHAT, chat(), headers=headers)).body) == answered
+        assert (await spent(store, "proxy/alice"))[0] == 2_000
+        await proxy.aclose()
+
+
+async def test_a_limit_in_dollars_without_a_price_is_said() -> None:
+    store = SQLiteBudgets(":memory:")
+    await store.set_limit("proxy", usd=1.0)
+    with LocalOpenAI([[text("hello"), finish()]]) as server:
+        proxy = proxy_of(server, store)
+        reply = await ask(proxy, "POST", CHAT, chat(stream=False), headers=ALICE)
+        assert "has a limit in US dollars" in reply.json["error"]["message"]
+        priced = proxy_of(server, store, prices=Price(1.0, 2.0))
+        assert b"hello" in (await ask(priced, "POST", CHAT, chat(), headers=ALICE)).body
+        await proxy.aclose()
+        await priced.aclose()
+
+
+async def test_without_its_store_no_call_is_made() -> None:
+    class Gone(SQLiteBudgets):
+        async def reserve(self, *args: Any, **more: Any) -> Any:
+            raise BudgetUnreachable("the store is gone")
+
+    with LocalOpenAI([[text("hello"), finish()]]) as server:
+        proxy = proxy_of(server, Gone(":memory:"))
+        reply = await ask(proxy, "POST", CHAT, chat(stream=False))
+        assert "the store is gone" in reply.json["error"]["message"]
+        assert server.requests == []
+        await proxy.aclose()
+
+
+def test_limits_need_a_store() -> None:
+    with pytest.raises(ConfigError, match="need budget="):
+        Proxy("http://127.0.0.1:9", run_tokens=5)

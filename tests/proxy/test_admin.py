@@ -1,0 +1,107 @@
+"""The proxy's own pages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import anyio
+import pytest
+
+from monitor.errors import ConfigError
+from monitor.proxy import KeyNames, Proxy, digest_of
+from monitor.proxy.keys import NOBODY
+from monitor.testing import LocalOpenAI
+from monitor.testing.openai_steps import Stall, finish, text
+from tests.proxy.asked import BEARER, TOKEN, ask, chat, looping
+
+pytestmark = pytest.mark.anyio
+CHAT, PAGES = "/v1/chat/completions", "/agent-monitor/"
+
+
+@pytest.fixture
+def upstream() -> Iterator[LocalOpenAI]:
+    with LocalOpenAI([[text("hello"), finish()]]) as server:
+        yield server
+
+
+def proxy_of(server: LocalOpenAI, **options: Any) -> Proxy:
+    return Proxy(server.base_url.removesuffix("/v1"), token=TOKEN, **options)
+
+
+@pytest.mark.parametrize("path", ["metrics", "runs", "events", "runs/no-key/x"])
+@pytest.mark.parametrize("given", [{}, {"authorization": "Bearer wrong"}, {"authorization": TOKEN}])
+async def test_pages_with_data_need_the_token(path: str, given: dict[str, str]) -> None:
+    proxy = Proxy("http://127.0.0.1:9", token=TOKEN)
+    reply = await ask(proxy, "GET", f"{PAGES}{path}", headers=given)
+    assert (reply.status, list(reply.json)) == (401, ["error"])
+
+
+async def test_the_health_and_the_empty_page_need_none() -> None:
+    proxy = Proxy("http://127.0.0.1:9", token=TOKEN)
+    assert (await ask(proxy, "GET", f"{PAGES}health")).json == {"ok": True, "held": 0}
+    page = await ask(proxy, "GET", PAGES)
+    assert b"<script>" in page.body
+    assert "default-src 'none'" in page.header("content-security-policy")
+    assert "unsafe" not in page.header("content-security-policy")
+    assert TOKEN.encode() not in page.body
+
+
+@pytest.mark.parametrize(("method", "path", "status"), [("GET", "x", 404), ("POST", "runs", 405), ("PUT", "", 405)])
+async def test_other_paths_and_methods_are_refused(method: str, path: str, status: int) -> None:
+    assert (await ask(Proxy("http://127.0.0.1:9"), method, f"{PAGES}{path}")).status == status
+
+
+async def test_metrics_are_lines_that_prometheus_reads(upstream: LocalOpenAI) -> None:
+    proxy = proxy_of(upstream)
+    await ask(proxy, "POST", CHAT, chat())
+    await ask(proxy, "POST", CHAT, looping(5))
+    text_ = (await ask(proxy, "GET", f"{PAGES}metrics", headers=BEARER)).body.decode()
+    samples = [line for line in text_.splitlines() if not line.startswith("#")]
+    name, labels, number = r"agent_monitor_proxy_[a-z_]+", r'(\{[a-z]+="(\\.|[^"\\])*"\})?', r"[0-9.]+"
+    assert all(re.fullmatch(f"{name}{labels} {number}", line) for line in samples)
+    assert 'agent_monitor_proxy_requests_total{format="openai-chat"} 2' in samples
+    assert 'agent_monitor_proxy_stops_total{reason="loop_detected"} 1' in samples
+    assert 'agent_monitor_proxy_loops_over_turns_total{detector="tool_call_repetition"} 1' in samples
+    await proxy.aclose()
+
+
+async def test_a_run_is_shown_and_stopped_by_an_operator() -> None:
+    with LocalOpenAI([[text("hel"), Stall()]]) as server:
+        proxy = proxy_of(server)
+        path = f"{PAGES}runs/no-key/mine"
+        async with anyio.create_task_group() as group:
+            group.start_soon(lambda: ask(proxy, "POST", CHAT, chat(), headers={"x-agent-monitor-run": "mine"}))
+            await anyio.to_thread.run_sync(server.wait_request)
+            assert (await ask(proxy, "GET", path, headers=BEARER)).json["active"] == 1
+            assert (await ask(proxy, "POST", f"{path}?do=go", headers=BEARER)).status == 409
+            assert (await ask(proxy, "POST", f"{path}?do=fly", headers=BEARER)).status == 400
+            assert (await ask(proxy, "POST", f"{path}?do=stop", headers=BEARER)).status == 200
+        run = (await ask(proxy, "GET", path, headers=BEARER)).json
+        assert (run["state"], run["last_stop"]["reason"]) == ("stopped", "aborted")
+        assert (await ask(proxy, "POST", f"{path}?do=stop", headers=BEARER)).status == 409
+        await server.wait_closed_async(0)
+        await proxy.aclose()
+
+
+async def test_only_the_newest_runs_are_kept(upstream: LocalOpenAI) -> None:
+    proxy = proxy_of(upstream, most_runs=3)
+    for number in range(6):
+        await ask(proxy, "POST", CHAT, chat(f"Task {number}"))
+    assert len((await ask(proxy, "GET", f"{PAGES}runs", headers=BEARER)).json["runs"]) == 3
+    await proxy.aclose()
+
+
+def test_a_key_has_its_name_or_a_hash_that_nobody_can_check() -> None:
+    names = KeyNames({"alice": digest_of("sk-alice")})
+    assert names.name_of(b"sk-alice") == "alice"
+    assert names.name_of(b"sk-bob") == names.name_of(b"sk-bob") != KeyNames().name_of(b"sk-bob")
+    assert (names.name_of(None), names.name_of(b"")) == (NOBODY, NOBODY)
+
+
+@pytest.mark.parametrize("table", [{"alice": "sk-alice"}, {"a/b": digest_of("x")}, {"key-1": digest_of("x")}])
+def test_a_table_of_keys_has_names_and_digests(table: dict[str, str]) -> None:
+    with pytest.raises(ConfigError) as raised:
+        KeyNames(table)
+    assert "sk-alice" not in str(raised.value)
