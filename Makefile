@@ -115,6 +115,7 @@ $(BIN)/python:
 $(READY): pyproject.toml | $(BIN)/python
 	@echo "Installing agent-monitor and its tools into $(VENV) (the first time takes a minute)"
 	@$(PIP) -e '.[test]'
+	@$(BIN)/python -m pip uninstall -qq -y types-protobuf # comes with temporalio, and hides google.genai from pyright
 	@touch $@
 
 $(READY_APART): pyproject.toml | $(BIN)/python

@@ -75,8 +75,9 @@ async def log(port: int) -> dict[str, Any]:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"GET /log HTTP/1.1\r\nhost: x\r\n\r\n")
     head = await reader.readuntil(b"\r\n\r\n")
-    length = int(re.search(rb"content-length: (\d+)", head)[1])  # type: ignore[index] - the service sends it
-    body = await reader.readexactly(length)
+    length = re.search(rb"content-length: (\d+)", head)
+    assert length is not None
+    body = await reader.readexactly(int(length[1]))
     writer.close()
     found: dict[str, Any] = json.loads(body)
     return found
