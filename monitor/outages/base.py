@@ -18,14 +18,16 @@ Step = Callable[[Trouble, float], T]
 class OutageStore(Protocol):
     """Where the failures of many runs are counted."""
 
-    look_s: float
-    """How long an answer of `known` may be used: the cost of another look."""
+    @property
+    def look_s(self) -> float:
+        """Seconds that an answer of `known` may be used: another look has its price."""
+        ...
 
     def now(self) -> float:
         """Seconds, by the clock that `change` uses."""
         ...
 
-    async def change(self, subject: str, step: Step[T], rule: OutageRule) -> T:
+    async def change(self, subject: str, step: Step[T], rule: OutageRule, /) -> T:
         """Apply `step` to the trouble of `subject`, alone: no other change of it comes between. A
         trouble of which nothing counts any more is forgotten.
 
