@@ -61,7 +61,7 @@ class Sessions(Protocol):
         ...
 
     async def look(self, id: str, /) -> Sequence[Node]:
-        """The nodes of a session, oldest first, also while a worker has it. None: it is not there
+        """The nodes of a session, oldest first, also while a worker has it. Empty: it is not there
         yet.
         """
         ...
