@@ -118,22 +118,21 @@ async def enter(sessions: Sessions, id: str, job: Job) -> bool:
     somebody has it who stores no job in it.
     """
     known: Job | None = None
-    for _ in range(ENTER_ATTEMPTS):
+    for attempts_left in reversed(range(ENTER_ATTEMPTS)):
         try:
             async with sessions.open(id, create=True) as store:
                 known = job_of(await store.active_path())
                 if known is None:
                     await store.append(marker(JOB, asdict(job)))
                     return True
-        except SessionBusy as error:
+        except SessionBusy:
             known = job_of(await sessions.look(id))
             if known is None:  # it is being entered, or somebody else's session
-                busy = error
+                if not attempts_left:
+                    raise
                 await anyio.sleep(ENTER_AGAIN_S)
                 continue
         break
-    else:
-        raise busy
     if known != job:
         raise ConfigError(f"the session {id} has another job already: give another key for another job")
     return False

@@ -146,7 +146,7 @@ class Fleet:
         is over. So a workflow that is being carried out is looked at again.
         """
         until = anyio.current_time() + WAKE_S
-        while await self._goes_on(session) == "PENDING" and anyio.current_time() < until:
+        while await self._goes_on(session) == "PENDING" and anyio.current_time() < until:  # noqa: ASYNC110 - a database
             await anyio.sleep(self._poll_s)
 
     async def go_on(self, session: str) -> None:

@@ -89,7 +89,7 @@ def _checked(connection: Connection, path: Path, steps: Steps) -> int:
 
 def check_pages(path: Path) -> None:
     """Raise `SessionDamaged` if a page of a small file is not one of SQLite's. The file is not
-    changed. Whoever appends to such a file makes it worse; a reader may still save a part of it.
+    changed. A step more would make such a file worse. A reader may still save a part of it.
     """
     if _size(path) > CHECKED_BYTES:
         return
