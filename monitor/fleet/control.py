@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import secrets
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Protocol
@@ -40,7 +41,9 @@ class Control(Protocol):
         ...
 
     def answers(self, session: str, /) -> Sequence[ApprovalAnswer]:
-        """All answers that were given to questions of this session."""
+        """All answers that were given to questions of this session, the first one first. Of several
+        answers to one question the first one counts.
+        """
         ...
 
 
@@ -64,7 +67,8 @@ class FolderControl:
     def answer(self, session: str, answer: ApprovalAnswer) -> None:
         """See `Control.answer`."""
         folder = self._path(session, _ANSWERS)
-        self._write(folder / f"{secrets.token_hex(8)}.json", to_plain(answer_codec.to_dict(answer)))
+        name = f"{time.time_ns():020}-{secrets.token_hex(4)}.json"
+        self._write(folder / name, to_plain(answer_codec.to_dict(answer)))
 
     def answers(self, session: str) -> Sequence[ApprovalAnswer]:
         """See `Control.answers`."""
@@ -81,12 +85,10 @@ class FolderControl:
         beside = path.with_name(f"{path.name}.{secrets.token_hex(4)}.new")
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            try:
-                os.write(file, canonical(data).encode())
-                os.fsync(file)
-            finally:
-                os.close(file)
+            with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                file.write(canonical(data).encode())  # the whole of it: a nearly full disk may take only a part at once
+                file.flush()
+                os.fsync(file.fileno())
             beside.replace(path)
             sync_folder(path.parent)
         except OSError as error:

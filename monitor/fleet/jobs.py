@@ -11,12 +11,16 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+import anyio
+from anyio import to_thread
+
 from monitor._util.hashing import fingerprint
-from monitor.errors import ConfigError, SessionDamaged
+from monitor.errors import ConfigError, SessionBusy, SessionDamaged
 from monitor.fleet.receipts import Receipt
 from monitor.fleet.registry import check_name
 from monitor.sessions.files import ENDING
 from monitor.sessions.nodes import Node, NodeKind, marker
+from monitor.sessions.reader import SessionReader
 from monitor.sessions.sqlite import SQLiteSession
 from monitor.sessions.store import SessionStore
 
@@ -26,6 +30,10 @@ ATTEMPT: Final = "fleet attempt"
 """The name of the marker of each attempt at a step."""
 RECEIPT: Final = "fleet receipt"
 """The name of the marker of each step that is stored."""
+
+ENTER_ATTEMPTS: Final = 100
+ENTER_AGAIN_S: Final = 0.05
+"""Two programs may enter the same job at once. One of them waits for the other."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -49,6 +57,12 @@ class Sessions(Protocol):
     def open(self, id: str, /, *, create: bool = False) -> AbstractAsyncContextManager[SessionStore]:
         """Become the owner of a session. Raises `SessionBusy` while another worker has it, and
         `StoreError` if it is not there and is not to be made.
+        """
+        ...
+
+    async def look(self, id: str, /) -> Sequence[Node]:
+        """The nodes of a session, oldest first, also while a worker has it. Empty: it is not there
+        yet.
         """
         ...
 
@@ -80,6 +94,18 @@ class FolderSessions:
         async with session:
             yield session
 
+    async def look(self, id: str) -> Sequence[Node]:
+        """See `Sessions.look`."""
+        path = self.path(id)
+
+        def read() -> Sequence[Node]:
+            if not path.exists() or not path.stat().st_size:
+                return ()
+            with SessionReader(path) as reader:
+                return reader.active_path()
+
+        return await to_thread.run_sync(read)
+
 
 def session_id(key: str | None = None) -> str:
     """The id of the session for a job with this key. Without a key, a new one."""
@@ -88,13 +114,25 @@ def session_id(key: str | None = None) -> str:
 
 async def enter(sessions: Sessions, id: str, job: Job) -> bool:
     """Store what the session `id` is to do. False: that was stored before. Raises `ConfigError` if
-    the session has another job.
+    the session has another job, also while a worker has the session. Raises `SessionBusy` if
+    somebody has it who stores no job in it.
     """
-    async with sessions.open(id, create=True) as store:
-        known = job_of(await store.active_path())
-        if known is None:
-            await store.append(marker(JOB, asdict(job)))
-            return True
+    known: Job | None = None
+    for attempts_left in reversed(range(ENTER_ATTEMPTS)):
+        try:
+            async with sessions.open(id, create=True) as store:
+                known = job_of(await store.active_path())
+                if known is None:
+                    await store.append(marker(JOB, asdict(job)))
+                    return True
+        except SessionBusy:
+            known = job_of(await sessions.look(id))
+            if known is None:  # it is being entered, or somebody else's session
+                if not attempts_left:
+                    raise
+                await anyio.sleep(ENTER_AGAIN_S)
+                continue
+        break
     if known != job:
         raise ConfigError(f"the session {id} has another job already: give another key for another job")
     return False

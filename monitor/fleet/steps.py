@@ -193,7 +193,8 @@ class _Step:
         ]
         for answer in (*self.control.answers(self.id), *late):
             if answer.id in pending.requests:
-                pending.answer(answer)
+                with contextlib.suppress(ConfigError):  # it was given for another call: the question stays open
+                    pending.answer(answer)
         copied = copy.copy(self.supervisor)
         copied.calls = replace(copied.calls, approver=pending)
         return copied

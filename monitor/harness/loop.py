@@ -246,9 +246,12 @@ class TurnLoop:
                 self._core.leave(refused[0], None, self._now())
         await self._delivery.stored()
 
-    async def _passed(self, calls: Sequence[ToolCall] | None) -> AsyncGenerator[None, None]:
+    async def _passed(
+        self, calls: Sequence[ToolCall] | None, tries: _Tries | None = None
+    ) -> AsyncGenerator[None, None]:
         """Wait while the tools of `calls`, or the model (`None`), have an outage. Deadlines and
-        aborts end the wait. Yields whenever there are events for the reader.
+        aborts end the wait, and so does a hand-over before an attempt. Yields whenever there are
+        events for the reader.
         """
         gate = self._gate
         if gate is None or (calls is not None and not calls):
@@ -260,6 +263,10 @@ class TurnLoop:
             waits = await gate.must_wait(calls)
 
         while await self._work.under_deadlines(look) and waits:
+            if tries is not None and self.leave_at is not None:
+                if self._is_left_here(tries):
+                    break
+                await self._delivery.stored()  # an outage takes long, and the results of the turn wait
             if self._delivery.queue:
                 yield
             if not await self._work.until(self._now() + LOOK_AGAIN_S):
@@ -302,7 +309,7 @@ class TurnLoop:
         """
         ready = [self._served(self._needs(tries))]
         if not self._is_left_here(tries):
-            ready.append(self._passed(None))
+            ready.append(self._passed(None, tries))
         for steps in ready:
             async with aclosing(steps) as waiting:
                 async for _ in waiting:

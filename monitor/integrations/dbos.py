@@ -66,6 +66,10 @@ CONCURRENCY: Final = 200
 BUSY_ATTEMPTS: Final = 14
 """A step asks this often for a session that another worker has, in about three minutes."""
 
+WAKE_S: Final = 5.0
+"""How long an answer or an abort looks for the end of the turn that is being made."""
+_FAILED: Final = frozenset({"ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"})
+
 
 class Fleet:
     """Runs in the queue of one DBOS database. Submit to it, abort and wait in any process; `work`
@@ -130,24 +134,42 @@ class Fleet:
         next model call. Returns when the request is stored.
         """
         await to_thread.run_sync(self._control.abort, session, why)
-        await self.go_on(session)
+        await self._wake(session)
 
     async def answer(self, session: str, answer: ApprovalAnswer) -> None:
         """Answer a question of a run that waits, and let the run go on."""
         await to_thread.run_sync(self._control.answer, session, answer)
-        await self.go_on(session)
+        await self._wake(session)
+
+    async def _wake(self, session: str) -> None:
+        """Let the run go on. A question is seen some milliseconds before the workflow that asked it
+        is over. So a workflow that is being carried out is looked at again.
+        """
+        until = anyio.current_time() + WAKE_S
+        while await self._goes_on(session) == "PENDING" and anyio.current_time() < until:  # noqa: ASYNC110 - a database
+            await anyio.sleep(self._poll_s)
 
     async def go_on(self, session: str) -> None:
-        """Let a run that waits, or that is parked, go on. Nothing happens to any other run."""
+        """Let a run go on that waits, that is parked, or whose workflow has failed. Nothing happens
+        to any other run.
+        """
+        await self._goes_on(session)
+
+    async def _goes_on(self, session: str) -> str:
+        """See `go_on`. Returns the state that the run's newest workflow had."""
         client = await self._connected()
         workflow, receipt = await self._newest(session)
+        status = await (await client.retrieve_workflow_async(workflow)).get_status()
         following = decide(receipt) if receipt is not None else None
         if isinstance(following, Wait | Park):
-            status = await (await client.retrieve_workflow_async(workflow)).get_status()
             queue, partition = str(status.queue_name), status.queue_partition_key
             await self._enqueue(session, following.turn, queue, partition=partition)
             if isinstance(following, Wait) and following.wake_at_s is not None:  # it is queued for that time already
                 await client.set_workflow_delay_async(workflow_of(session, following.turn), delay_seconds=0)
+        elif status.status in _FAILED:  # turns that are stored are not made again
+            queue, partition = str(status.queue_name), status.queue_partition_key
+            await client.rewind_workflow_async(workflow, queue_name=queue, queue_partition_key=partition)
+        return str(status.status)
 
     async def result(self, session: str) -> Receipt:
         """The receipt with which the run ended, waits or was parked, as soon as there is one."""

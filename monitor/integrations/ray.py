@@ -154,8 +154,7 @@ class Fleet:
     async def submit(self, supervisor: str, task: str, *, key: str | None = None, version: str = "1") -> str:
         """Store what is to be done. Returns the id of the run. The same `key` is the same run."""
         id = session_id(key)
-        with suppress(SessionBusy):  # it was submitted before, and a worker has it now
-            await enter(self._sessions, id, Job(supervisor=supervisor, version=version, task=task))
+        await enter(self._sessions, id, Job(supervisor=supervisor, version=version, task=task))
         return id
 
     async def drive(self, id: str, *, turn: int = 1) -> Receipt:

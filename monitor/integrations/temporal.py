@@ -273,8 +273,7 @@ class Fleet:
         workflow failed, or was terminated, goes on where it was.
         """
         id = session_id(key)
-        with suppress(SessionBusy):  # it was submitted before, and a worker has it now
-            await enter(self._sessions, id, Job(supervisor=supervisor, version=version, task=task))
+        await enter(self._sessions, id, Job(supervisor=supervisor, version=version, task=task))
         order = {
             "version": _VERSION,
             "session": id,

@@ -9,6 +9,7 @@ from monitor.errors import SessionDamaged, StoreError
 from monitor.sessions.blobs import Blobs
 from monitor.sessions.memory import Memory
 from monitor.sessions.nodes import Node, NodeKind
+from monitor.sessions.pacing import aside
 from monitor.sessions.schema import Connection, is_inline
 from monitor.sessions.tree import Tip
 
@@ -125,7 +126,9 @@ def write_node(
     artifact = None
     if not is_inline(node.body):
         data = node.body.encode()
-        artifact, body = blobs.put(data), None
+        body = None
+        with aside():
+            artifact = blobs.put(data)
         connection.execute(
             "INSERT INTO artifact (digest, size, kind) VALUES (?, ?, 'body') ON CONFLICT DO NOTHING",
             (artifact, len(data)),

@@ -21,7 +21,7 @@ from monitor.sessions.faults import blobs_path, lock_path
 from monitor.sessions.lock import OwnerLock, owner_of
 from monitor.sessions.memory import Memory
 from monitor.sessions.migrations import STEPS, Steps, migrate
-from monitor.sessions.reader import check_file
+from monitor.sessions.reader import check_file, check_pages
 from monitor.sessions.schema import Connection, check_sqlite, prepare_writer
 from monitor.sessions.sql import SqlSession, id_at
 from monitor.sessions.writer import Work, Writer
@@ -176,6 +176,8 @@ class _Rules:
             if not self._create:
                 raise StoreError(f"there is no session {self._path}")
             self._make()
+        else:
+            check_pages(self._path)
         connection = self._connect(self._path)
         try:
             prepare_writer(connection)

@@ -19,6 +19,7 @@ import anyio
 from anyio.lowlevel import current_token
 
 from monitor.errors import SessionLost, StoreError
+from monitor.sessions.pacing import one_at_a_time
 from monitor.sessions.records import Committed
 from monitor.sessions.schema import Connection
 
@@ -30,13 +31,6 @@ _COMMITTED: Final = "agent_monitor_committed"
 
 MOST_STEPS: Final = 512
 """Steps in one transaction: enough for one commit of 200 runs, and some milliseconds of work."""
-
-
-_one_at_a_time: Final = threading.Lock()
-"""Is held while a session carries out the statements of its steps, which takes a part of a
-millisecond. Each statement hands the interpreter over twice. With many sessions in one process, the
-handing over took longer than the statements. Syncs are not held up: they overlap.
-"""
 
 
 class Rules(Protocol):
@@ -127,6 +121,8 @@ class Writer:
         if not self._open:
             return
         self._open = False
+        if os.getpid() != self._pid:  # a fork has no such thread, and the connection is not its own
+            return
         ticket = _Ticket(self._rules.close, writes=False)
         ticket.ends = True
         self._queue.put(ticket)
@@ -198,7 +194,7 @@ class Writer:
         self._rules.check_file()
         connection.execute("BEGIN IMMEDIATE")
         try:
-            with _one_at_a_time:
+            with one_at_a_time():
                 self._rules.begin(connection)
                 _carry_out(connection, group[0])
                 if group[0].error is not None:  # nothing else is in the transaction yet
@@ -277,7 +273,7 @@ def committed_in(error: BaseException) -> Committed | None:
 
 _returning: Final[dict[Callable[..., object], list[_Ticket]]] = {}
 """For each event loop that was woken: the tickets that it has not seen yet."""
-_returning_lock: Final = threading.Lock()
+_returning_lock = threading.Lock()
 
 
 def _hand_back(tickets: list[_Ticket]) -> None:
@@ -300,3 +296,13 @@ def _wake(soon: Callable[..., object]) -> None:
         tickets = _returning.pop(soon, [])
     for ticket in tickets:
         ticket.done.set()
+
+
+def _forked() -> None:
+    """The thread that held the lock is not in this process, so nobody would release it."""
+    global _returning_lock  # noqa: PLW0603 - every process has its own
+    _returning_lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

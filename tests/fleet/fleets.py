@@ -16,7 +16,7 @@ from monitor.errors import StoreError
 from monitor.fleet import Job, NextTurn, Receipt, Supervisors, decide, enter, take_turn
 from monitor.messages import AssistantMessage
 from monitor.models import ModelRequest
-from monitor.sessions import Changes, Committed, InMemorySession, SessionStore
+from monitor.sessions import Changes, Committed, InMemorySession, Node, SessionStore
 from monitor.testing import ScriptedModel
 from monitor.tools import ToolContext
 
@@ -79,6 +79,9 @@ class MemorySessions:
             yield mortal
         finally:
             self.dies = (mortal.left, self.dies[1])
+
+    async def look(self, id: str) -> Sequence[Node]:
+        return await self.stores[id].active_path() if id in self.stores else ()
 
 
 class Effects:

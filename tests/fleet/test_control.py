@@ -37,3 +37,10 @@ def test_a_folder_that_cannot_be_written_is_a_typed_error(tmp_path: Path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="cannot be written"):
         FolderControl(tmp_path / "file").abort("a", "why")
+
+
+def test_answers_are_read_in_the_order_in_which_they_were_given(tmp_path: Path):
+    control = FolderControl(tmp_path)
+    for number in range(8):
+        control.answer("s", ApprovalAnswer(id=str(number), decision="approved"))
+    assert [one.id for one in control.answers("s")] == [str(number) for number in range(8)]

@@ -12,8 +12,8 @@ import pytest
 import monitor
 from monitor.budgets import SharedBudget, SQLiteBudgets
 from monitor.calls import ApprovalAnswer
-from monitor.errors import ConfigError, StoreError
-from monitor.fleet import FolderControl, FolderSessions, Job, UnknownSupervisor, enter, receipts_in, take_turn
+from monitor.errors import ConfigError, SessionBusy, StoreError
+from monitor.fleet import FolderControl, FolderSessions, Job, UnknownSupervisor, enter, jobs, receipts_in, take_turn
 from monitor.fleet.jobs import session_id
 from monitor.fleet.receipts import STUCK_WORKER
 from monitor.sessions import RunState, SQLiteSession
@@ -143,6 +143,31 @@ async def test_one_key_is_one_run():
         await enter(sessions, ID, Job(supervisor="writer", version="1", task="something else"))
     assert session_id("a") == session_id("a") != session_id("b")
     assert session_id() != session_id()
+
+
+async def test_one_key_is_one_run_also_while_a_worker_has_it(tmp_path: Any, monkeypatch: pytest.MonkeyPatch):
+    sessions = FolderSessions(tmp_path)
+    await enter(sessions, ID, JOB)
+    async with sessions.open(ID):
+        assert not await enter(sessions, ID, JOB)
+        with pytest.raises(ConfigError, match="another job"):
+            await enter(sessions, ID, Job(supervisor="writer", version="1", task="something else"))
+    monkeypatch.setattr(jobs, "ENTER_AGAIN_S", 0.0)
+    async with sessions.open("of-others", create=True):
+        with pytest.raises(SessionBusy):
+            await enter(sessions, "of-others", JOB)
+
+
+async def test_two_programs_may_enter_the_same_job_at_once(tmp_path: Any):
+    new: list[bool] = []
+
+    async def one() -> None:
+        new.append(await enter(FolderSessions(tmp_path), ID, JOB))
+
+    async with anyio.create_task_group() as group:
+        for _ in range(3):
+            group.start_soon(one)
+    assert sorted(new) == [False, False, True]
 
 
 async def test_a_run_that_kills_its_workers_is_parked():

@@ -10,10 +10,11 @@ import pytest
 
 import monitor
 from bench._outage_runs import Fleet
+from monitor.calls import CallState
 from monitor.errors import ConfigError, StoreError, ToolError
 from monitor.events import OutageEnded, OutageFound, OutagesLost, RunHeld, RunReleased, RunTerminated
 from monitor.models import ModelRequest
-from monitor.outages import InMemoryOutages, OutageRule, Outages
+from monitor.outages import Failure, InMemoryOutages, OutageRule, Outages
 from monitor.reasons import TerminateReason, ToolErrorKind
 from monitor.sessions import InMemorySession
 from monitor.testing import FakeClock, ScriptedModel, call
@@ -151,6 +152,34 @@ async def test_a_run_that_has_waited_long_enough_goes_on_in_spite_of_the_outage(
     assert TerminateReason.GOAL not in {outcome.reason for outcome in outcomes}
     assert "waited_long_enough" in {one.why for one in fleet.events.of(RunReleased)}
     assert fleet.clock.now() < 120.0
+
+
+async def test_a_held_run_stores_its_turn_first_and_is_left_as_soon_as_it_is_handed_over():
+    fleet, session = Fleet(), InMemorySession()
+    outages = outages_of(fleet.clock)
+
+    async def search(q: str) -> str:
+        """Search."""
+        for number in range(4):
+            model = "model scripted:model"
+            await outages.failed([Failure(model, model, "down", "the model is down")], f"other run {number}")
+        return f"all about {q}"
+
+    async def goes_on() -> None:
+        await anyio.wait_all_tasks_blocked()
+        fleet.clock.advance(1.0)
+
+    supervisor = fleet.supervisor(ScriptedModel(asks(2)), tools=[search], outages=outages)
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as group, supervisor.stream("task", session=session) as run:
+            run.hand_over(at_turn=9)
+            async for event in run:
+                if isinstance(event, RunHeld):
+                    assert [one.state for one in await session.calls()] == [CallState.DONE]
+                    run.hand_over()
+                    group.start_soon(goes_on)
+    assert (run.outcome.reason, run.outcome.turns) == (TerminateReason.WORKER_STOPPING, 1)
+    assert [one.why for one in fleet.events.of(RunReleased)] == ["run_ended"]
 
 
 async def test_by_option_an_outage_is_told_and_nobody_is_held():

@@ -133,6 +133,47 @@ async def test_a_question_that_expires_lets_the_run_go_on(fleet: Fleet):
     assert (receipts[-1].ok, effects.made) == (True, [])
 
 
+async def test_an_answer_that_comes_before_its_workflow_is_over_is_not_lost(fleet: Fleet, tmp_path: Path):
+    known = supervisors(Effects(), model=short, outputs=None, approval="default")
+    id = await fleet.submit("writer", "Write.")
+    async with fleet.work(known, worker="w"):
+        assert (await fleet.result(id)).next == "wait"
+        async with FolderSessions(tmp_path).open(id) as store:
+            (asked,) = await store.approvals(only_open=True)
+        states = iter(["PENDING"])
+        goes_on = fleet._goes_on
+
+        async def first_too_early(session: str) -> str:
+            return next(states, None) or await goes_on(session)
+
+        fleet._goes_on = first_too_early  # type: ignore[method-assign]
+        await fleet.answer(id, ApprovalAnswer(id=asked.request.id, decision="approved"))
+        assert (await fleet.result(id)).ok
+
+
+async def test_a_run_whose_workflow_has_failed_goes_on_when_it_is_asked_to(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+):
+    effects = Effects()
+    id = await fleet.submit("writer", "Write.", key="a")
+    turn = integration._Worker.turn
+
+    async def fails_once(worker: Any, session: str, number: int) -> str:
+        if number == 2 and len(effects.made) == 1 and not failed:
+            failed.append(number)
+            raise ConfigError("it fails")
+        return await turn(worker, session, number)
+
+    failed: list[int] = []
+    monkeypatch.setattr(integration._Worker, "turn", fails_once)
+    async with fleet.work(brief(effects), worker="w"):
+        with pytest.raises(Exception, match="it fails"):
+            await fleet.result(id)
+        await fleet.go_on(id)
+        assert (await fleet.result(id)).ok
+    assert (failed, len(effects.made)) == ([2], 1)
+
+
 async def test_a_run_waits_for_a_worker_that_has_its_version(fleet: Fleet):
     id = await fleet.submit("writer", "Write.", version="2")
     async with fleet.work(brief(Effects()), worker="w"):

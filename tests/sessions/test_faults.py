@@ -235,6 +235,17 @@ async def test_a_garbage_page_in_the_middle_is_found_when_it_is_read_and_by_veri
     assert path.read_bytes() == before
 
 
+async def test_whichever_page_is_garbage_its_owner_gets_no_session_to_append_to(path: Path):
+    await make(path, 20)
+    whole = path.read_bytes()
+    for start in range(4_096, len(whole), 4_096):
+        path.write_bytes(harmed := whole[:start] + b"\x5a" * 4_096 + whole[start + 4_096 :])
+        with pytest.raises(SessionDamaged, match="not changed"):
+            async with SQLiteSession(path):
+                pass
+        assert path.read_bytes() == harmed
+
+
 @pytest.mark.parametrize("opened", [SQLiteSession, SessionReader])
 async def test_a_newer_format_is_too_new_for_an_owner_and_for_a_reader(path: Path, opened: Any):
     await make(path, 2)
