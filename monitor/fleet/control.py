@@ -18,6 +18,7 @@ from typing import Final, Protocol
 from monitor._util.codec import to_plain
 from monitor.calls import ApprovalAnswer, answer_codec
 from monitor.errors import StoreError
+from monitor.fleet.registry import check_name
 from monitor.sessions.blobs import sync_folder
 from monitor.sessions.nodes import canonical
 
@@ -78,6 +79,7 @@ class FolderControl:
         return [answer_codec.from_dict(_read(path)) for path in sorted(folder.glob("*.json"))]
 
     def _path(self, session: str, what: str) -> Path:
+        check_name(session)  # it becomes the name of a file
         return self._folder / f"{session}.{what}"
 
     def _write(self, path: Path, data: object) -> None:

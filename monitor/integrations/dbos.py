@@ -27,7 +27,7 @@ from anyio import to_thread
 
 from monitor._util.checks import is_whole
 from monitor.calls import ApprovalAnswer
-from monitor.errors import ConfigError, MissingExtra, StoreError
+from monitor.errors import ConfigError, MissingExtra, SessionDamaged, StoreError
 from monitor.fleet import (
     MAX_LOSSES,
     Control,
@@ -353,7 +353,7 @@ async def _run(session: str, turn: int, queue: str, partition: str | None) -> st
 
 
 def _is_busy(error: BaseException) -> bool:
-    return isinstance(error, StoreError)
+    return isinstance(error, StoreError) and not isinstance(error, SessionDamaged)
 
 
 @DBOS.step(

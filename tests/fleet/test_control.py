@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from monitor.calls import ApprovalAnswer
-from monitor.errors import StoreError
+from monitor.errors import ConfigError, StoreError
 from monitor.fleet import FolderControl
 
 ANSWERS = [ApprovalAnswer(id=str(n), decision="approved", reason="\ud800 why not") for n in range(2)]
@@ -44,3 +44,10 @@ def test_answers_are_read_in_the_order_in_which_they_were_given(tmp_path: Path):
     for number in range(8):
         control.answer("s", ApprovalAnswer(id=str(number), decision="approved"))
     assert [one.id for one in control.answers("s")] == [str(number) for number in range(8)]
+
+
+@pytest.mark.parametrize("session", ["../other", "a/b", "", "a\n"])
+def test_what_is_no_id_names_no_file(session: str, tmp_path: Path):
+    with pytest.raises(ConfigError, match="a name is"):
+        FolderControl(tmp_path / "control").abort(session, "why")
+    assert not (tmp_path / "control").exists()
