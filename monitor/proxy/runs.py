@@ -18,7 +18,7 @@ Answer: TypeAlias = Literal["go", "stop"]
 
 EXCERPT_CHARS: Final = 400
 MODEL_CHARS: Final = 200
-"""Of the model's name, which a client may choose as it likes."""
+"""The longest name of a model that is kept. Clients choose it."""
 MOST_ALLOWED: Final = 64
 """Loops of one run that an operator may allow."""
 
@@ -122,7 +122,7 @@ class Runs:
         """Grows with every change."""
         self._news = anyio.Event()
         self.closed_down = False
-        """Nobody is told any more."""
+        """The server shuts down, so live pages end."""
 
     def begin(self, key: str, name: str, wire: str, model: str) -> ProxiedRun:
         """A request of a run has come."""
