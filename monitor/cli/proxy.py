@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
+import socket
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
@@ -227,6 +230,13 @@ def _serve(made: Proxy, host: str, port: int, drain_s: float | None, *, token_gi
         import uvicorn  # noqa: PLC0415 - may be missing
     except ImportError:
         raise MissingExtra("uvicorn", "proxy") from None
+
+    class Server(uvicorn.Server):
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            made.close_pages()  # they would be waited for until --drain is over
+            await super().shutdown(sockets)
+
+    logging.getLogger("uvicorn.error").addFilter(_is_news)
     options = uvicorn.Config(
         made,
         host=host,
@@ -248,7 +258,13 @@ def _serve(made: Proxy, host: str, port: int, drain_s: float | None, *, token_gi
         real = listening.getsockname()[1]
         shown = f"[{host}]" if ":" in host else host
         _greet(made, f"http://{shown}:{real}", token_given=token_given)
-        uvicorn.Server(options).run(sockets=[listening])
+        Server(options).run(sockets=[listening])
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Leaves out that answers were cut off: by Ctrl-C, or because the service broke off."""
+    cancelled = record.exc_info is not None and isinstance(record.exc_info[1], asyncio.CancelledError)
+    return not cancelled and not record.getMessage().startswith("ASGI callable returned without completing")
 
 
 def _greet(made: Proxy, address: str, *, token_given: bool) -> None:

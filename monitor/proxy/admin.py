@@ -108,7 +108,7 @@ class Admin:
         return held or bool(aborts)
 
     async def _events(self, receive: Receive, send: Send) -> None:
-        """The runs, again after each change, until the reader leaves."""
+        """The runs, again after each change, until the reader leaves or the proxy closes."""
         runs = self._house.runs
         headers = [(b"content-type", b"text/event-stream"), _NOT_KEPT]
         async with anyio.create_task_group() as group:
@@ -120,12 +120,14 @@ class Admin:
 
             group.start_soon(until_left)
             await begin(send, 200, headers)
-            while True:
+            while not runs.closed_down:
                 version = runs.version
                 shown = [run.to_dict() for run, _ in zip(runs, range(_SHOWN), strict=False)]
                 await body(send, event({"runs": shown, "held": len(self._house.desk)}), more=True)
                 await anyio.sleep(_EVERY_S)
                 await runs.news(version)
+            await body(send, b"", more=False)
+            group.cancel_scope.cancel()
 
 
 async def _say(send: Send, status: int, value: Mapping[str, Any], *, empty: bool = False) -> None:

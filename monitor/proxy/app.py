@@ -7,6 +7,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
+from urllib.parse import unquote, unquote_to_bytes
 
 from anyio import to_thread
 
@@ -141,6 +142,12 @@ class Proxy:
             await receive()
             await send({"type": "websocket.close", "code": 1000, "reason": "agent-monitor relays no web sockets"})
 
+    def close_pages(self) -> None:
+        """End the live pages that are open. A server that waits for its connections calls this when
+        it begins to shut down: no page ends by itself.
+        """
+        self.runs.close()
+
     async def aclose(self) -> None:
         """Close all connections to the upstreams. The store of the budgets stays open, except when
         the server shuts down.
@@ -164,6 +171,10 @@ class Proxy:
         if path.startswith(self.prefix.encode()):
             await self._admin.serve(scope, path[len(self.prefix) :].decode("latin-1"), receive, send)
             return
+        if not _is_plain(path):
+            said = "agent-monitor: a path begins with / and has no part . or ..\n"
+            await answer(send, 400, said.encode(), b"text/plain")
+            return
         found = self.upstreams.find(path)
         if found is None:
             known = ", ".join(f"/{one.name}/" for one in self.upstreams.all)
@@ -175,11 +186,13 @@ class Proxy:
         try:
             await self._answer(scope, found[0], found[1], incoming, client)
         except ClientLeft:
+            client.left = True
+        if client.left:
             self.runs.count("clients_left")
 
     async def _answer(self, scope: Scope, upstream: Upstream, path: bytes, incoming: Incoming, client: Client) -> None:
         headers, query = list(scope["headers"]), scope.get("query_string", b"")
-        wire = wire_of(scope["method"], path.decode("latin-1"))
+        wire = wire_of(scope["method"], unquote(path.decode("latin-1")))
         why = "unknown format" if wire is None else ""
         asked: Asked | None = None
         if wire is not None:
@@ -252,6 +265,14 @@ def _path_in(scope: Scope) -> bytes:
     raw: bytes = scope.get("raw_path") or scope["path"].encode()
     root = scope.get("root_path", "").encode()
     return raw[len(root) :] if root and raw.startswith(root) else raw
+
+
+def _is_plain(path: bytes) -> bool:
+    """Whether the upstream reads the path as it stands here. One with `..` in it means another path
+    there, so it would pass without being watched.
+    """
+    parts = unquote_to_bytes(path).split(b"/")
+    return path.startswith(b"/") and b"." not in parts and b".." not in parts
 
 
 def _hider(key: bytes | None) -> Callable[[str], str]:

@@ -8,7 +8,7 @@ from typing import Final
 import anyio
 
 from monitor.proxy.asgi import Send, begin, body
-from monitor.proxy.incoming import Incoming
+from monitor.proxy.incoming import ClientLeft, Incoming
 
 _LOOKS: Final = 4
 """How often a slow client is looked at within its time."""
@@ -68,5 +68,8 @@ class Client:
 
             group.start_soon(watch_leaving)
             group.start_soon(watch_patience)
-            await work()
+            try:
+                await work()
+            except ClientLeft:  # while its request was passed on
+                self.left = True
             group.cancel_scope.cancel()

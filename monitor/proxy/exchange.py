@@ -180,10 +180,14 @@ class Exchange:
         self._house.runs.count("holds")
         self._house.runs.changed()
         until = self._clock.now() + options.hold_s
-        with self._house.desk.wait(run.id) as waiting:
-            while waiting.said is None and (left := until - self._clock.now()) > 0:
-                await waiting.for_at_most(min(left, options.keep_alive_s))
-                await self._remark()
+        run.held += 1
+        try:
+            with self._house.desk.wait(run.id) as waiting:
+                while waiting.said is None and (left := until - self._clock.now()) > 0:
+                    await waiting.for_at_most(min(left, options.keep_alive_s))
+                    await self._remark()
+        finally:
+            run.held -= 1
         run.end("running")
         self._house.runs.changed()
         return waiting.said
@@ -296,7 +300,14 @@ class Exchange:
         elif isinstance(error, UpstreamFailed):
             await self._failed(error)
         elif passing is not None:
-            await passing.finished()
+            await self._finished(passing)
+
+    async def _finished(self, passing: Passing) -> None:
+        """The upstream has closed its answer, perhaps too early."""
+        if cut := await passing.finished():
+            self._house.runs.count("upstream_failures")
+            self._run.end("failed", Stop(TerminateReason.ERROR, cut, "upstream"))
+        else:
             self._run.end("ended")
 
     def _is_complete(self, passing: Passing) -> bool:

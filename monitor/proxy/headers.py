@@ -31,6 +31,7 @@ _MADE_ANEW: Final = frozenset({b"host", b"expect"})
 _KEYS: Final = (b"authorization", b"x-api-key", b"x-goog-api-key", b"api-key")
 """Headers in which the providers' SDKs send the key, the first one first."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,99}")
+_SAID_CHARS: Final = 300
 NO_NAME: Final = "x-agent-monitor-run takes up to 100 letters, digits and . _ : -"
 
 
@@ -46,8 +47,8 @@ def to_upstream(headers: Headers, *, identity: bool, length: int | None = None) 
     dropped = _of_this_connection(headers) | _MADE_ANEW
     if identity:
         dropped |= {b"accept-encoding"}
-    if length is not None:
-        dropped |= {b"content-length"}
+    if length is not None or first(headers, b"transfer-encoding") is not None:
+        dropped |= {b"content-length"}  # beside a transfer encoding it does not count (RFC 9112, 6.3)
     kept = [(name, value) for name, value in headers if name not in dropped and not name.startswith(OWN)]
     if identity:
         kept.append((b"accept-encoding", b"identity"))
@@ -66,7 +67,13 @@ def to_client(
     if cuttable:
         dropped |= {b"content-length"}
     kept = [(name, value) for name, value in _in_small_letters(headers) if name not in dropped and name != OWN]
-    return [*kept, (OWN, said.encode("ascii", "replace")), *more]
+    return [*kept, (OWN, _word(said)), *more]
+
+
+def _word(said: str) -> bytes:
+    """`said` as the value of a header: a client may have chosen a part of it."""
+    shown = "".join(char if char.isprintable() else "?" for char in said[:_SAID_CHARS])
+    return shown.encode("ascii", "replace")
 
 
 def key_in(headers: Headers, query: bytes) -> bytes | None:

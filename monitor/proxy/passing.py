@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from monitor.proxy.client import Client
 from monitor.proxy.sources import BodyAdapter, FrameAdapter, Frames
 from monitor.proxy.upstreams import Body
 from monitor.proxy.wires.base import Answer, Heard
+
+_CUT_OFF: Final = "the upstream ended before its answer did"
 
 
 class Passing(Protocol):
@@ -23,8 +25,8 @@ class Passing(Protocol):
         """Send on what has come."""
         ...
 
-    async def finished(self) -> None:
-        """The upstream has ended its answer in good order."""
+    async def finished(self) -> str:
+        """The upstream has closed its answer. Returns what is missing; empty if nothing is."""
         ...
 
     async def stopped(self, reason: str, /, *, error: bool) -> bool:
@@ -55,12 +57,14 @@ class Streamed:
         if not self.source.more:
             await self._flush()
 
-    async def finished(self) -> None:
+    async def finished(self) -> str:
         """A stream that ends without its last event was cut off."""
         await self._flush()
-        if not self._answer.over:
-            await self._say(self._answer.broken("the upstream ended before its answer did"))
+        missing = "" if self._answer.over else _CUT_OFF
+        if missing:
+            await self._say(self._answer.broken(missing))
         await self._client.end()
+        return missing
 
     async def stopped(self, reason: str, *, error: bool) -> bool:
         """The end stands behind what was sent."""
@@ -113,10 +117,11 @@ class Whole:
         if self.adapter.too_long:
             await self._send()
 
-    async def finished(self) -> None:
+    async def finished(self) -> str:
         """Send it."""
         await self._send()
         await self._client.end()
+        return ""
 
     async def stopped(self, reason: str, *, error: bool) -> bool:
         """Half a body cannot be ended."""

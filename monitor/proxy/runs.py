@@ -17,6 +17,8 @@ Answer: TypeAlias = Literal["go", "stop"]
 """What an operator says."""
 
 EXCERPT_CHARS: Final = 400
+MODEL_CHARS: Final = 200
+"""The longest name of a model that is kept. Clients choose it."""
 MOST_ALLOWED: Final = 64
 """Loops of one run that an operator may allow."""
 
@@ -48,6 +50,8 @@ class ProxiedRun:
     stops: int = 0
     active: int = 0
     """Requests that are being answered."""
+    held: int = 0
+    """Requests that wait for an operator."""
     unwatched: str = ""
     """Why a part of the run was not watched."""
     allowed: set[str] = field(default_factory=set[str])
@@ -82,7 +86,7 @@ class ProxiedRun:
             "name": self.name,
             "wire": self.wire,
             "model": self.model,
-            "state": self.state,
+            "state": "held" if self.held else self.state,
             "last_stop": self.last_stop,
             "began_s": round(self.began_s, 3),
             "last_s": round(self.last_s, 3),
@@ -117,6 +121,8 @@ class Runs:
         self.version = 0
         """Grows with every change."""
         self._news = anyio.Event()
+        self.closed_down = False
+        """The server shuts down, so live pages end."""
 
     def begin(self, key: str, name: str, wire: str, model: str) -> ProxiedRun:
         """A request of a run has come."""
@@ -126,7 +132,7 @@ class Runs:
             run = self._runs[id] = ProxiedRun(id, key, name, began_s=now)
             self._make_room()
         self._runs.move_to_end(id)
-        run.wire, run.model, run.last_s = wire, model, now
+        run.wire, run.model, run.last_s = wire, model[:MODEL_CHARS], now
         run.requests += 1
         run.active += 1
         run.state = "running"
@@ -171,8 +177,13 @@ class Runs:
 
     async def news(self, version: int) -> None:
         """Return when something is newer than `version`."""
-        while self.version == version:
+        while self.version == version and not self.closed_down:
             await self._news.wait()
+
+    def close(self) -> None:
+        """Tell those who look that nothing more comes."""
+        self.closed_down = True
+        self.changed()
 
     def _make_room(self) -> None:
         """Forget the oldest run that is over."""

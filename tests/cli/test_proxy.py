@@ -28,7 +28,7 @@ def invoke(*arguments: str) -> typer.testing.Result:
 def test_it_says_what_to_set_watches_names_keys_and_ends_with_ctrl_c(tmp_path: Path) -> None:
     with LocalOpenAI([[text("I will now read the file again. ")] * 40 + [finish()]]) as server:
         root = server.base_url.removesuffix("/v1")
-        options = ["--upstream", f"openai={root}", "--port", "0", "--key", "alice=ALICE", "--drain", "1"]
+        options = ["--upstream", f"openai={root}", "--port", "0", "--key", "alice=ALICE", "--drain", "60"]
         store = ["--budget", f"sqlite:///{tmp_path / 'budgets.db'}", "--key-tokens", "5000"]
         environment = {**os.environ, "ALICE": KEY, "AGENT_MONITOR_TOKEN": "secret-token"}
         process = subprocess.Popen([*RUN, *options, *store], stderr=subprocess.PIPE, text=True, env=environment)
@@ -42,10 +42,16 @@ def test_it_says_what_to_set_watches_names_keys_and_ends_with_ctrl_c(tmp_path: P
             headers = {"authorization": f"Bearer {KEY}"}
             with httpx2.Client(trust_env=False) as client:
                 reply = client.post(f"{base[1]}/chat/completions", json=body, headers=headers)
-            assert reply.text.endswith("data: [DONE]\n\n")
-            stopped = process.stderr.readline()
+                assert reply.text.endswith("data: [DONE]\n\n")
+                stopped = process.stderr.readline()
+                bearer = {"authorization": "Bearer secret-token"}
+                page = base[1].removesuffix("/openai/v1") + "/agent-monitor/events"
+                with client.stream("GET", page, headers=bearer) as watching:  # it does not delay the end
+                    next(watching.iter_bytes())
+                    process.send_signal(signal.SIGINT)
+                    process.wait(timeout=30)
         finally:
-            process.send_signal(signal.SIGINT)
+            process.kill()
             rest = process.communicate(timeout=30)[1]
     assert stopped.startswith("stopped alice/")
     assert "loop_detected" in stopped

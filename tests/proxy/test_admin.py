@@ -14,7 +14,7 @@ from monitor.proxy import KeyNames, Proxy, digest_of
 from monitor.proxy.keys import NOBODY
 from monitor.testing import LocalOpenAI
 from monitor.testing.openai_steps import Stall, finish, text
-from tests.proxy.asked import BEARER, TOKEN, ask, chat, looping
+from tests.proxy.asked import BEARER, TOKEN, Reply, ask, chat, looping
 
 pytestmark = pytest.mark.anyio
 CHAT, PAGES = "/v1/chat/completions", "/agent-monitor/"
@@ -105,3 +105,19 @@ def test_a_table_of_keys_has_names_and_digests(table: dict[str, str]) -> None:
     with pytest.raises(ConfigError) as raised:
         KeyNames(table)
     assert "sk-alice" not in str(raised.value)
+
+
+async def test_a_live_page_ends_when_the_server_begins_to_shut_down() -> None:
+    proxy = Proxy("http://127.0.0.1:9", token=TOKEN)
+    replies: list[Reply] = []
+
+    async def look() -> None:
+        replies.append(await ask(proxy, "GET", f"{PAGES}events", headers=BEARER))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(look)
+        await anyio.lowlevel.checkpoint()
+        proxy.close_pages()
+    assert replies[0].whole
+    late = await ask(proxy, "GET", f"{PAGES}events", headers=BEARER)
+    assert late.whole

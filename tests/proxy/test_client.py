@@ -69,6 +69,7 @@ async def test_a_client_that_leaves_while_it_is_slow_closes_the_upstream() -> No
         await server.wait_closed_async(0)
         (run,) = proxy.runs
         assert run.state == "left"
+        assert proxy.runs.counts["clients_left", ""] == 1
         await proxy.aclose()
 
 
@@ -85,4 +86,20 @@ async def test_a_client_that_leaves_within_its_request_asks_nothing() -> None:
 
         await proxy(scope("/v1/chat/completions"), receive, send)
         assert server.requests == []
+        await proxy.aclose()
+
+
+async def test_a_client_that_leaves_while_its_request_is_relayed_is_no_error() -> None:
+    with LocalOpenAI([[text("word ")]]) as server:
+        proxy = Proxy(server.base_url.removesuffix("/v1"))
+        messages = [{"type": "http.disconnect"}, {"type": "http.request", "body": b"{", "more_body": True}]
+
+        async def receive() -> Any:
+            return messages.pop()
+
+        async def send(message: Any) -> None:
+            raise AssertionError(message)
+
+        await proxy(scope("/v1/embeddings"), receive, send)
+        assert proxy.runs.counts["clients_left", ""] == 1
         await proxy.aclose()

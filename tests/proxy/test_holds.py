@@ -129,3 +129,17 @@ async def test_runs_are_told_apart_by_how_they_began_or_by_name(upstream: LocalO
     assert [run.requests for run in proxy.runs] == [1, 1, 1, 2]
     assert "no-key/night-7" in {run.id for run in proxy.runs}
     await proxy.aclose()
+
+
+async def test_a_held_run_can_be_let_go_while_another_of_its_requests_goes_on(upstream: LocalOpenAI) -> None:
+    proxy = proxy_of(upstream, on_loop="hold")
+    async with anyio.create_task_group() as group:
+        group.start_soon(ask, proxy, "POST", CHAT, looping(5))
+        while not any(run.held for run in proxy.runs):  # noqa: ASYNC110 - the proxy has no event for it
+            await anyio.sleep(0.001)
+        await ask(proxy, "POST", CHAT, looping(1))
+        (run,) = proxy.runs
+        assert run.to_dict()["state"] == "held"
+        assert (await ask(proxy, "POST", f"/agent-monitor/runs/{run.id}?do=go", headers=BEARER)).status == 200
+    assert run.to_dict()["state"] == "ended"
+    await proxy.aclose()

@@ -10,6 +10,7 @@ import pytest
 
 from monitor.errors import ConfigError
 from monitor.proxy import Proxy
+from monitor.proxy.headers import to_client
 from monitor.testing import LocalOpenAI
 from monitor.testing.openai_steps import Cut, Event, Raw, Reply, Stall, Step, error_reply, finish, text
 from tests.proxy.asked import ask, chat
@@ -68,6 +69,59 @@ async def test_the_path_and_the_query_pass_as_they_came(upstream: LocalOpenAI) -
     await ask(proxy, "GET", "/v1/files/a%2Fb?x=%20y&key=z")
     assert upstream.requests[0].path == "/v1/files/a%2Fb?x=%20y&key=z"
     await proxy.aclose()
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/./completions", "/v1/x/%2e%2E/chat/completions", "*", "http://other/v1"])
+async def test_a_path_that_the_upstream_would_read_as_another_one_is_refused(upstream: LocalOpenAI, path: str) -> None:
+    proxy = proxy_of(upstream)
+    reply = await ask(proxy, "POST", path, chat())
+    assert (reply.status, upstream.requests) == (400, [])
+    await proxy.aclose()
+
+
+async def test_a_path_is_known_in_any_spelling(upstream: LocalOpenAI) -> None:
+    proxy = proxy_of(upstream)
+    reply = await ask(proxy, "POST", "/v1/chat/%63ompletions", chat())
+    assert "; run=" in reply.header("x-agent-monitor")
+    assert upstream.requests[0].path == "/v1/chat/%63ompletions"
+    await proxy.aclose()
+
+
+async def test_a_length_beside_a_transfer_encoding_does_not_count(upstream: LocalOpenAI) -> None:
+    proxy = proxy_of(upstream)
+    given = {"transfer-encoding": "chunked", "content-length": "5"}
+    for path in (CHAT, "/v1/x/responses"):
+        assert (await ask(proxy, "POST", path, chat(), headers=given)).status == 200
+    assert "content-length" not in upstream.requests[1].headers
+    await proxy.aclose()
+
+
+async def test_what_a_header_says_of_a_request_is_short_and_one_line(upstream: LocalOpenAI) -> None:
+    proxy = proxy_of(upstream)
+    reply = await ask(proxy, "POST", CHAT, {**chat(), "messages": [{"role": "\r\nx: y" + "z" * 100_000}]})
+    said = reply.header("x-agent-monitor")
+    assert said.startswith("unwatched; the conversation of the request cannot be read")
+    assert (len(said), said.isprintable()) == (300, True)
+    assert to_client([], said="a\r\nb", cuttable=False) == [(b"x-agent-monitor", b"a??b")]
+    await proxy.aclose()
+
+
+async def test_the_name_of_a_model_is_kept_in_part(upstream: LocalOpenAI) -> None:
+    proxy = proxy_of(upstream)
+    await ask(proxy, "POST", CHAT, {**chat(), "model": "m" * 100_000})
+    assert [len(run.model) for run in proxy.runs] == [200]
+    await proxy.aclose()
+
+
+async def test_a_stream_that_ends_too_early_counts_as_a_failure_of_the_upstream() -> None:
+    half = b'data: {"choices": [{"index": 0, "delta": {"content": "hel"}}]}\n\n'
+    with answering(Reply(200, half, {"content-type": "text/event-stream"})) as server:
+        proxy = proxy_of(server)
+        reply = await ask(proxy, "POST", CHAT, chat())
+        (run,) = proxy.runs
+        assert b"the upstream ended before its answer did" in reply.body
+        assert (run.state, proxy.runs.counts["upstream_failures", ""]) == ("failed", 1)
+        await proxy.aclose()
 
 
 async def test_upstreams_have_their_paths_and_others_are_told_so(upstream: LocalOpenAI) -> None:

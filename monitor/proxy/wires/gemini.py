@@ -55,7 +55,7 @@ class GeminiWire:
 
     def _asked(self, path: str, request: Mapping[str, Any]) -> Asked:
         where, _, query = path.partition("?")
-        called = _CALLED.search(where)
+        called = _CALLED.search(unquote(where))
         if called is None:
             raise CannotJudge(f"the path {where!r} names no model")
         streams = called[2] == "streamGenerateContent"
@@ -67,7 +67,7 @@ class GeminiWire:
         tools = [_snake(tool) for tool in objects_at(request, "tools")]
         return Asked(
             form=self.form,
-            model=unquote(called[1]),
+            model=called[1],
             streams=streams,
             messages=messages,
             instructions=text_of(object_at(_snake(request), "system_instruction").get("parts")),
