@@ -38,8 +38,15 @@ IMPURE = {
 
 ONLY_IN = {
     "xxhash": ("_util",),
-    # DBOS and Temporal run on asyncio; local servers run a loop of their own in a thread
-    "asyncio": ("harness.streams", "integrations.dbos", "integrations.temporal", "tools.background", "testing"),
+    # DBOS, Temporal and the server of the proxy run on asyncio; local servers run a loop of their own in a thread
+    "asyncio": (
+        "cli.proxy",
+        "harness.streams",
+        "integrations.dbos",
+        "integrations.temporal",
+        "tools.background",
+        "testing",
+    ),
     "trio": ("harness.streams", "tools.background"),
     "sniffio": ("harness.streams",),
     "google": ("adapters", "cli", "integrations.adk"),  # the demo is a client of the SDK

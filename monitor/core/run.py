@@ -685,6 +685,10 @@ class RunCore:
         self._limits.spending.settle(cost.usage, estimated=cost.estimated)
         self._look(now, waiting=False)
 
+    def charge_input(self, tokens: int) -> None:
+        """Count the request of the last turn by an estimate: its service reports no usage."""
+        self._limits.spending.settle(Usage(input_tokens=tokens, total_tokens=tokens), estimated=True)
+
     def found(self, detection: Detection, now: float) -> None:
         """Take in a detection of the harness itself."""
         self._tell(lambda: self._take(detection, now), now)

@@ -22,9 +22,10 @@ from monitor.proxy.admin import Admin
 from monitor.proxy.asgi import Receive, Scope, Send, answer
 from monitor.proxy.client import Client
 from monitor.proxy.exchange import Exchange, House, Request
-from monitor.proxy.headers import NO_NAME, RUN, first, key_in, run_in
+from monitor.proxy.headers import NO_NAME, RUN, SEVERAL_KEYS, first, keys_in, run_in
 from monitor.proxy.holds import Desk
 from monitor.proxy.incoming import ClientLeft, Incoming
+from monitor.proxy.judging import LARGE_BYTES
 from monitor.proxy.keys import KeyNames
 from monitor.proxy.options import MOST_BODY, OnLoop, Options
 from monitor.proxy.past import run_of
@@ -39,8 +40,6 @@ from monitor.usage import Price
 PREFIX: Final = "/agent-monitor/"
 """Where the proxy's own pages are."""
 TOKEN_VARIABLE: Final = "AGENT_MONITOR_TOKEN"
-_LARGE: Final = 256 * 1024
-"""Bytes of a request from which on it is read in a thread: the event loop serves all others."""
 _SHORTEST_KEY: Final = 6
 
 
@@ -226,10 +225,13 @@ class Proxy:
             refusal = wire.refusal(NO_NAME, status=400)
             await answer(client.send, refusal.status, refusal.body, b"application/json", _NEVER_AGAIN)
             return
-        key = key_in(headers, query)
-        run = self.runs.begin(
-            self._keys.name_of(key), name or run_of(asked.instructions, asked.messages), asked.form, asked.model
-        )
+        keys = keys_in(headers, query)
+        if len(keys) > 1 and self._house.accounts is not None:
+            refusal = wire.refusal(SEVERAL_KEYS, status=400)
+            await answer(client.send, refusal.status, refusal.body, b"application/json", _NEVER_AGAIN)
+            return
+        spender = self._keys.name_of(keys[0] if keys else None)
+        run = self.runs.begin(spender, name or run_of(asked.instructions, asked.messages), asked.form, asked.model)
         request = Request(
             upstream=upstream,
             method=scope["method"],
@@ -239,7 +241,7 @@ class Proxy:
             body=incoming.kept,
             wire=wire,
             asked=asked,
-            hide=_hider(key),
+            hide=_hider(keys),
         )
         try:
             exchange = Exchange(self._house, request, run, client)
@@ -252,7 +254,7 @@ class Proxy:
 
     async def _read(self, wire: Wire, path: bytes, body: bytes) -> Asked | Unjudged:
         where = path.decode("latin-1")
-        if len(body) < _LARGE:
+        if len(body) < LARGE_BYTES:
             return wire.asked(where, body)
         return await to_thread.run_sync(wire.asked, where, body)
 
@@ -275,14 +277,14 @@ def _is_plain(path: bytes) -> bool:
     return path.startswith(b"/") and b"." not in parts and b".." not in parts
 
 
-def _hider(key: bytes | None) -> Callable[[str], str]:
-    """Masks the key itself, and whatever looks like a secret."""
-    said = key.decode("latin-1") if key else ""
+def _hider(keys: Sequence[bytes]) -> Callable[[str], str]:
+    """Masks the keys themselves, and whatever looks like a secret."""
+    said = [text for key in keys if len(text := key.decode("latin-1")) >= _SHORTEST_KEY]
 
     def hide(text: str) -> str:
         shown: Any = masked(without_keys(text))
-        if len(said) >= _SHORTEST_KEY:
-            shown = shown.replace(said, MASK)
+        for one in said:
+            shown = shown.replace(one, MASK)
         return str(shown)
 
     return hide

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import anyio
+from anyio import to_thread
 
 from monitor.budget import Budget
 from monitor.context.tokens import message_tokens, size_of_text
@@ -25,7 +26,7 @@ from monitor.proxy.accounts import Accounts
 from monitor.proxy.client import Client
 from monitor.proxy.headers import NUDGED, Headers, first, to_client, to_upstream
 from monitor.proxy.holds import Desk
-from monitor.proxy.judging import Judged, LoopPolicy
+from monitor.proxy.judging import LARGE_BYTES, Judged, LoopPolicy
 from monitor.proxy.nudging import nudged
 from monitor.proxy.options import Options
 from monitor.proxy.passing import Passing, Streamed, Whole
@@ -96,6 +97,8 @@ class Exchange:
         self._passing: Passing | None = None
         self._nudged = ""
         """The detector for which a message was added to the request."""
+        self._is_paid = False
+        """The upstream has a request for which it asks money, as far as is known."""
         self._said = "watched"
         """What the headers of the answer say of it."""
 
@@ -140,7 +143,10 @@ class Exchange:
             budgets=budgets,
             emit=self._heard,
         )
-        loop = judged.recall(asked.messages, self._clock.now())
+        if len(self._request.body) < LARGE_BYTES:
+            loop = judged.recall(asked.messages, self._clock.now())
+        else:  # the other streams go on meanwhile
+            loop = await to_thread.run_sync(judged.recall, asked.messages, self._clock.now())
         self._run.turns = judged.turns + 1
         stop = unreachable or judged.core.stop
         if stop is None and loop is not None:
@@ -236,6 +242,8 @@ class Exchange:
                         await self._passing.take(item)
         finally:
             self._run.aborts.remove(abort)
+            if self._is_paid and self._holding is not None and not (core.turn and core.turn.usage.input_tokens):
+                core.charge_input(self._input_tokens())
             outcome = core.terminate(self._clock.now())
             self._run.tokens += outcome.usage.total_tokens
             self._run.estimated |= outcome.usage_estimated
@@ -247,18 +255,24 @@ class Exchange:
         request, options = self._request, self._house.options
         length = len(request.body) if self._nudged else None
         headers = to_upstream(request.headers, identity=True, length=length)
-        self._opened = opened = await self._house.connections.open(
-            request.upstream,
-            method=request.method,
-            path=request.path,
-            query=request.query,
-            headers=headers,
-            content=request.body,
-        )
+        self._is_paid = True
+        try:
+            self._opened = opened = await self._house.connections.open(
+                request.upstream,
+                method=request.method,
+                path=request.path,
+                query=request.query,
+                headers=headers,
+                content=request.body,
+            )
+        except UpstreamFailed:
+            self._is_paid = False
+            raise
         self._house.runs.count("upstream_requests")
         kind = (first(opened.headers, b"content-type") or b"").decode("latin-1")
         packed = (first(opened.headers, b"content-encoding") or b"identity").decode("latin-1")
         if opened.status != _OK:
+            self._is_paid = False
             raise _Unwatchable(f"status {opened.status}")
         if packed != "identity":
             raise _Unwatchable(f"the answer is packed with {packed}")

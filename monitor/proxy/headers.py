@@ -29,9 +29,10 @@ _HOP: Final = frozenset(
 """Of one connection only (RFC 9110, 7.6.1)."""
 _MADE_ANEW: Final = frozenset({b"host", b"expect"})
 _KEYS: Final = (b"authorization", b"x-api-key", b"x-goog-api-key", b"api-key")
-"""Headers in which the providers' SDKs send the key, the first one first."""
+"""Headers in which the providers' SDKs send the key."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,99}")
 _SAID_CHARS: Final = 300
+SEVERAL_KEYS: Final = "this request has more than one key, so nobody knows whose budget it spends: send one"
 NO_NAME: Final = "x-agent-monitor-run takes up to 100 letters, digits and . _ : -"
 
 
@@ -76,16 +77,12 @@ def _word(said: str) -> bytes:
     return shown.encode("ascii", "replace")
 
 
-def key_in(headers: Headers, query: bytes) -> bytes | None:
-    """The key of the client. `None`: there is none in any known place."""
-    for name in _KEYS:
-        value = first(headers, name)
-        if value:
-            return value[7:].strip() if value[:7].lower() == b"bearer " else value.strip()
-    for part in query.split(b"&"):
-        if part.startswith(b"key="):
-            return part[4:]
-    return None
+def keys_in(headers: Headers, query: bytes) -> Sequence[bytes]:
+    """The different keys of the client, in all places where SDKs send one."""
+    found = [value for name in _KEYS if (value := first(headers, name))]
+    found = [value[7:].strip() if value[:7].lower() == b"bearer " else value.strip() for value in found]
+    found += [part[4:] for part in query.split(b"&") if part.startswith(b"key=")]
+    return [*dict.fromkeys(key for key in found if key)]
 
 
 def run_in(headers: Headers) -> str | None:

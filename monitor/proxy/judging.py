@@ -33,6 +33,11 @@ from monitor.reasons import FinishReason
 from monitor.usage import Price
 from monitor.verdicts import Continue, Detection, Verdict
 
+LARGE_BYTES: Final = 64 * 1024
+"""A request of this size is read and judged in a thread: it would hold up the other streams for
+10 ms.
+"""
+
 SEEN_TURNS: Final = 200
 """The newest turns that detectors see again. No default detector looks further back."""
 

@@ -13,7 +13,7 @@ from monitor.budgets import SQLiteBudgets
 from monitor.errors import BudgetUnreachable, ConfigError
 from monitor.proxy import KeyNames, Proxy, digest_of
 from monitor.testing import LocalOpenAI
-from monitor.testing.openai_steps import Pause, Script, finish, text, usage
+from monitor.testing.openai_steps import Pause, Script, finish, rate_limited, text, usage
 from tests.proxy.asked import ask, chat
 
 pytestmark = pytest.mark.anyio
@@ -64,6 +64,42 @@ async def test_what_the_service_reports_is_what_is_spent_and_another_proxy_goes_
         assert b"hello" not in (await ask(second, "POST", CHAT, chat(), headers=ALICE)).body
         await first.aclose()
         await second.aclose()
+
+
+@pytest.mark.parametrize("question", ["tell me " * 2_000, "tell me " * 20_000], ids=["short", "read in a thread"])
+async def test_the_request_is_spent_though_its_service_reports_no_usage(question: str) -> None:
+    """A stream of OpenAI reports it only if the client asks; one that was cut never does."""
+    store = SQLiteBudgets(":memory:")
+    with LocalOpenAI([[text("hello"), finish(usage=None)]]) as server:
+        proxy = proxy_of(server, store)
+        await ask(proxy, "POST", CHAT, chat(question), headers=ALICE)
+        used, held = await spent(store, "proxy/alice")
+        words = len(question.split())
+        assert words / 2 < used < words * 2
+        assert held == 0
+        (run,) = proxy.runs
+        assert (run.tokens, run.estimated) == (used, True)
+        await proxy.aclose()
+
+
+async def test_a_request_that_its_service_refused_costs_nothing() -> None:
+    store = SQLiteBudgets(":memory:")
+    with LocalOpenAI([[rate_limited()]]) as server:
+        proxy = proxy_of(server, store)
+        assert (await ask(proxy, "POST", CHAT, chat(), headers=ALICE)).status == 429
+        assert await spent(store, "proxy/alice") == (0, 0)
+        await proxy.aclose()
+
+
+async def test_a_request_with_two_keys_spends_from_no_budget() -> None:
+    """Else a client with one key and a random other one would have a new budget each time."""
+    with LocalOpenAI([[text("hello"), finish()]]) as server:
+        proxy = proxy_of(server, SQLiteBudgets(":memory:"))
+        reply = await ask(proxy, "POST", CHAT, chat(), headers={**ALICE, "x-api-key": "another"})
+        assert (reply.status, server.requests) == (400, [])
+        assert "more than one key" in reply.json["error"]["message"]
+        assert (await ask(proxy, "POST", CHAT, chat(), headers={**ALICE, "x-api-key": "sk-alice"})).status == 200
+        await proxy.aclose()
 
 
 async def test_runs_have_limits_of_their_own_below_their_key() -> None:
