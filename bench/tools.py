@@ -21,7 +21,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -155,7 +155,7 @@ async def _soak(calls: int, shell: ShellTools) -> Soak:
     ledger, heard = InMemoryLedger(), _Ends()
     scheduler = Scheduler(_tools(shell), run_id="soak", ledger=ledger, listener=heard, gate=_Gate(), limit=8)
     begun, made, responses, results, wrong, aborted = time.perf_counter(), 0, 0, 0, 0, 0
-    before = _left()
+    threads, before = set(threading.enumerate()), _left()
 
     async def respond(batch: Sequence[ToolCall]) -> None:
         nonlocal results, wrong
@@ -197,18 +197,18 @@ async def _soak(calls: int, shell: ShellTools) -> Soak:
         out_of_order=wrong,
         without_one_end=made - sum(count == 1 for count in heard.ends.values()),
         open_records=len(await ledger.open_calls("soak")),
-        threads_left=after[0] - before[0] - _idle_workers(),
+        threads_left=len(_new_threads(threads)),
         background=kept,
-        processes_left=after[1] - before[1],
-        sockets_left=after[2] - before[2],
+        processes_left=after[0] - before[0],
+        sockets_left=after[1] - before[1],
         seconds=time.perf_counter() - begun,
         states=dict(sorted(heard.states.items())),
     )
 
 
-def _left() -> tuple[int, int, int]:
-    """Threads of this process, its processes and its open sockets, as the system counts them. A
-    process is its child, or has the marker of one of its commands.
+def _left() -> tuple[int, int]:
+    """The processes and the open sockets of this process, as the system counts them. A process is
+    its child, or has the marker of one of its commands.
     """
     fds = Path("/proc/self/fd")
     sockets = 0
@@ -221,14 +221,18 @@ def _left() -> tuple[int, int, int]:
     children = sum(
         entry.parent == os.getpid() or any(token.startswith(own) for token in entry.tokens) for entry in living()
     )
-    return len(threading.enumerate()), children, sockets
+    return children, sockets
 
 
-def _idle_workers() -> int:
-    """Worker threads of anyio, which wait for the next plain function, and end with the event
-    loop.
+def _new_threads(before: Collection[threading.Thread]) -> list[threading.Thread]:
+    """The threads that were not there before, without the workers of anyio: they wait for the next
+    plain function, and end with the event loop.
     """
-    return sum(thread.name.startswith("AnyIO worker") for thread in threading.enumerate())
+    return [
+        thread
+        for thread in threading.enumerate()
+        if thread not in before and not thread.name.startswith("AnyIO worker")
+    ]
 
 
 @dataclass(frozen=True)

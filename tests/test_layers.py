@@ -38,7 +38,7 @@ IMPURE = {
 
 ONLY_IN = {
     "xxhash": ("_util",),
-    # DBOS, Temporal and the server of the proxy run on asyncio; local servers run a loop of their own in a thread
+    # DBOS, Temporal and the proxy's server run on asyncio; local servers run a loop in a thread
     "asyncio": (
         "cli.proxy",
         "harness.streams",

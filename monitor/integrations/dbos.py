@@ -130,8 +130,8 @@ class Fleet:
         return id
 
     async def abort(self, session: str, why: str = "aborted") -> None:
-        """End a run. A worker that carries it out sees this within a second; any other before its
-        next model call. Returns when the request is stored.
+        """End a run. A worker that carries it out sees this within a second; this call waits for
+        that, 5 seconds at most. Any other worker sees it before the next call of the model.
         """
         await to_thread.run_sync(self._control.abort, session, why)
         await self._wake(session)

@@ -98,8 +98,9 @@ async def test_an_abort_ends_a_run_that_is_carried_out_and_one_that_waits_in_the
     ids = [await fleet.submit("writer", "Write.") for _ in range(2)]
     async with fleet.work(slow(stall), worker="w", concurrency=1):
         await stall.reached()
-        for id in ids:
-            await fleet.abort(id, "not needed")
+        async with anyio.create_task_group() as group:
+            for id in ids:
+                group.start_soon(fleet.abort, id, "not needed")
         receipts = [await fleet.result(id) for id in ids]
     assert {(one.next, one.reason, one.detail) for one in receipts} == {("end", "aborted", "not needed")}
     assert sorted(one.turns for one in receipts) == [0, 1]
