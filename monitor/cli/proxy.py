@@ -142,7 +142,7 @@ def proxy(
     \b
     Loops over turns are judged from the history in each request, so a restart or
     a second proxy changes no verdict. Name a run with the header
-    x-agent-monitor-run; otherwise runs are told apart by how they began.
+    x-agent-monitor-run. Without it, two runs that begin alike count as one.
 
     \b
     It listens on this machine only, unless --host says otherwise. Keys pass

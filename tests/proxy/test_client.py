@@ -73,18 +73,23 @@ async def test_a_client_that_leaves_while_it_is_slow_closes_the_upstream() -> No
         await proxy.aclose()
 
 
+async def leave_within_the_request(proxy: Proxy, path: str) -> None:
+    """Send a part of a request, and go. Nobody is there who could be answered."""
+    messages = [{"type": "http.disconnect"}, {"type": "http.request", "body": b"{", "more_body": True}]
+
+    async def receive() -> Any:
+        return messages.pop()
+
+    async def send(message: Any) -> None:
+        raise AssertionError(message)
+
+    await proxy(scope(path), receive, send)
+
+
 async def test_a_client_that_leaves_within_its_request_asks_nothing() -> None:
     with LocalOpenAI([[text("word ")]]) as server:
         proxy = Proxy(server.base_url.removesuffix("/v1"))
-        messages = [{"type": "http.disconnect"}, {"type": "http.request", "body": b"{", "more_body": True}]
-
-        async def receive() -> Any:
-            return messages.pop()
-
-        async def send(message: Any) -> None:
-            raise AssertionError(message)
-
-        await proxy(scope("/v1/chat/completions"), receive, send)
+        await leave_within_the_request(proxy, "/v1/chat/completions")
         assert server.requests == []
         await proxy.aclose()
 
@@ -92,14 +97,6 @@ async def test_a_client_that_leaves_within_its_request_asks_nothing() -> None:
 async def test_a_client_that_leaves_while_its_request_is_relayed_is_no_error() -> None:
     with LocalOpenAI([[text("word ")]]) as server:
         proxy = Proxy(server.base_url.removesuffix("/v1"))
-        messages = [{"type": "http.disconnect"}, {"type": "http.request", "body": b"{", "more_body": True}]
-
-        async def receive() -> Any:
-            return messages.pop()
-
-        async def send(message: Any) -> None:
-            raise AssertionError(message)
-
-        await proxy(scope("/v1/embeddings"), receive, send)
+        await leave_within_the_request(proxy, "/v1/embeddings")
         assert proxy.runs.counts["clients_left", ""] == 1
         await proxy.aclose()
