@@ -201,6 +201,8 @@ def _names(given: Sequence[str]) -> Mapping[str, str]:
     found: dict[str, str] = {}
     for one in given:
         name, sign, what = one.partition("=")
+        if name in found:
+            raise ConfigError(f"--key {name}: two keys have this name")
         if not sign or not what:
             raise ConfigError(f"--key {name}: write NAME=VARIABLE, or NAME=sha256:...")
         if not what.startswith("sha256:"):

@@ -56,7 +56,8 @@ class Proxy:
       in one answer.
     - `detectors`: a function that makes new detectors for each request.
     - `on_loop`: `"stop"`, `"error"`, `"hold"` or `"observe"`. `hold_s`: how long a held run waits
-      for an operator before it is stopped.
+      for an operator before it is stopped. `most_held`: requests that wait at once; a further one
+      is stopped.
     - `nudge`: a run that repeats itself over turns gets a message, which is added to its request.
     - `budget`: a store of shared budgets. Each key spends from `proxy/<key>`. `key_tokens` is the
       limit of a key that has none in the store, and `run_tokens` that of each run.
@@ -76,6 +77,7 @@ class Proxy:
         detectors: Callable[[], Sequence[Detector]] = default_detectors,
         on_loop: OnLoop = "stop",
         hold_s: float = 300.0,
+        most_held: int = 1_000,
         keep_alive_s: float = 10.0,
         nudge: bool = False,
         budget: BudgetStore | None = None,
@@ -100,6 +102,8 @@ class Proxy:
             raise ConfigError(f"prefix begins and ends with /, such as {PREFIX}, not {prefix!r}")
         if budget is None and not (key_tokens is None and run_tokens is None):
             raise ConfigError("key_tokens and run_tokens need budget=, a store such as SQLiteBudgets")
+        if token is not None and not token.strip():
+            raise ConfigError(f"the token is empty: leave it out, and {TOKEN_VARIABLE} or a new one is used")
         self.upstreams: Upstreams = Upstreams(upstreams)
         self.token: str = token or os.environ.get(TOKEN_VARIABLE) or secrets.token_urlsafe(24)
         """Opens the proxy's own pages."""
@@ -111,6 +115,7 @@ class Proxy:
             detectors=detectors,
             on_loop=on_loop,
             hold_s=hold_s,
+            most_held=most_held,
             keep_alive_s=keep_alive_s,
             nudge=nudge,
             prices=prices,
@@ -191,7 +196,8 @@ class Proxy:
 
     async def _answer(self, scope: Scope, upstream: Upstream, path: bytes, incoming: Incoming, client: Client) -> None:
         headers, query = list(scope["headers"]), scope.get("query_string", b"")
-        wire = wire_of(scope["method"], unquote(path.decode("latin-1")))
+        where = _squeezed(path)
+        wire = wire_of(scope["method"], unquote(where.decode("latin-1")))
         why = "unknown format" if wire is None else ""
         asked: Asked | None = None
         if wire is not None:
@@ -200,7 +206,7 @@ class Proxy:
             elif not await incoming.read():
                 why = "the request is too long"
             else:
-                read = await self._read(wire, path + (b"?" + query if query else b""), incoming.kept)
+                read = await self._read(wire, where + (b"?" + query if query else b""), incoming.kept)
                 asked, why = (None, read.why) if isinstance(read, Unjudged) else (read, "")
         self.runs.count("requests", asked.form if asked is not None else "unwatched")
         if wire is None or asked is None:
@@ -275,6 +281,13 @@ def _is_plain(path: bytes) -> bool:
     """
     parts = unquote_to_bytes(path).split(b"/")
     return path.startswith(b"/") and b"." not in parts and b".." not in parts
+
+
+def _squeezed(path: bytes) -> bytes:
+    """The path with one slash where several stand, and none at its end. Services may read both
+    alike.
+    """
+    return b"/" + b"/".join(part for part in path.split(b"/") if part)
 
 
 def _hider(keys: Sequence[bytes]) -> Callable[[str], str]:

@@ -18,7 +18,7 @@ from monitor.budget import Budget
 from monitor.context.tokens import message_tokens, size_of_text
 from monitor.core.run import RunCore
 from monitor.errors import BudgetUnreachable, ConfigError
-from monitor.events import DetectionRaised, Event, StreamClosed
+from monitor.events import BudgetLost, DetectionRaised, Event, StreamClosed
 from monitor.harness.holding import Holding
 from monitor.harness.streams.source import SourceStream
 from monitor.policy import nudge_text, stop_for
@@ -95,6 +95,8 @@ class Exchange:
         self._holding: Holding | None = None
         self._opened: Opened | None = None
         self._passing: Passing | None = None
+        self._lost = ""
+        """Why the budget cannot be asked, in words that are not for the client."""
         self._nudged = ""
         """The detector for which a message was added to the request."""
         self._is_paid = False
@@ -132,6 +134,7 @@ class Exchange:
                 )
                 budgets = [self._holding.grant]
             except BudgetUnreachable as error:
+                self._lost = str(error)
                 detail = f"no call without its budget: {error}"
                 unreachable = Stop(TerminateReason.TOKEN_LIMIT, detail, "SharedBudget")
         policy = LoopPolicy(self._run.allowed, observe=self._on_loop == "observe", patient=self._on_loop != "error")
@@ -181,6 +184,8 @@ class Exchange:
     async def _hold(self, loop: Detection) -> str | None:
         """The operator's word. Meanwhile the client is sent comments, so that it waits."""
         options, run = self._house.options, self._run
+        if len(self._house.desk) >= options.most_held:
+            return None
         await self._remark()
         run.end("held", stop_for(loop), hide=self._request.hide)
         self._house.runs.count("holds")
@@ -214,11 +219,11 @@ class Exchange:
         said = self._note(stop)
         error = self._is_error(stop)
         if not self._asked.streams or (error and not self._client.began):
-            await self._refuse(_reason(stop), _REFUSED, said=said)
+            await self._refuse(self._reason(stop), _REFUSED, said=said)
             return
         kind = "application/json" if self._asked.array else _EVENTS
         await self._begin(_OK, [(b"content-type", kind.encode())], said=said)
-        await self._client.write(self._speak().ending(_reason(stop), error=error))
+        await self._client.write(self._speak().ending(self._reason(stop), error=error))
         await self._client.end()
 
     # ------------------------------------------------------------------ with the upstream
@@ -307,8 +312,8 @@ class Exchange:
             elif self._is_complete(passing) and not self._is_error(stop):
                 self._note(stop)
                 await passing.finished()
-            elif not await passing.stopped(_reason(stop), error=self._is_error(stop)):
-                await self._refuse(_reason(stop), _REFUSED, said=self._note(stop))
+            elif not await passing.stopped(self._reason(stop), error=self._is_error(stop)):
+                await self._refuse(self._reason(stop), _REFUSED, said=self._note(stop))
             else:
                 self._note(stop)
         elif isinstance(error, UpstreamFailed):
@@ -401,6 +406,11 @@ class Exchange:
         self._said = f"stopped; {stop.reason.value}"
         return self._said
 
+    def _reason(self, stop: Stop) -> str:
+        """What the client reads. Operators read the whole detail."""
+        detail = stop.detail.replace(self._lost, "its store does not answer") if self._lost else stop.detail
+        return f"agent-monitor stopped this run: {stop.reason.value}: {detail}"
+
     def _is_error(self, stop: Stop) -> bool:
         return self._on_loop == "error" and stop.reason is TerminateReason.LOOP_DETECTED
 
@@ -413,7 +423,5 @@ class Exchange:
             self._house.runs.count("detections", event.detection.detector)
         elif isinstance(event, StreamClosed):
             self._house.runs.closed(event.after_s)
-
-
-def _reason(stop: Stop) -> str:
-    return f"agent-monitor stopped this run: {stop.reason.value}: {stop.detail}"
+        elif isinstance(event, BudgetLost):
+            self._lost = event.detail

@@ -39,6 +39,8 @@ class KeyNames:
             if not _DIGEST.fullmatch(digest):
                 raise ConfigError(f"the key {name!r} is given as digest_of(key), not as the key itself")
         self._names = {digest: name for name, digest in (names or {}).items()}
+        if len(self._names) < len(names or {}):
+            raise ConfigError("one key has two names: each key has one, from which it spends")
         self._secret = secret or secrets.token_bytes(32)
 
     def name_of(self, key: bytes | None) -> str:

@@ -35,6 +35,7 @@ class Options:
     detectors: Callable[[], Sequence[Detector]] = field(default=default_detectors)
     on_loop: OnLoop = "stop"
     hold_s: float = 300.0
+    most_held: int = 1_000
     keep_alive_s: float = 10.0
     nudge: bool = False
     prices: Mapping[str, Price] | Price | None = None
@@ -54,7 +55,7 @@ class Options:
             value = getattr(self, name)
             if not is_finite(value) or value <= 0:
                 raise ConfigError(f"{name} is a number of seconds above 0, not {value!r}")
-        for name in ("most_body", "most_runs"):
+        for name in ("most_body", "most_held", "most_runs"):
             value = getattr(self, name)
             if not is_whole(value) or value < 1:
                 raise ConfigError(f"{name} is a whole number of at least 1, not {value!r}")

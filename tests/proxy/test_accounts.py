@@ -126,15 +126,24 @@ async def test_a_limit_in_dollars_without_a_price_is_said() -> None:
         await priced.aclose()
 
 
-async def test_without_its_store_no_call_is_made() -> None:
+@pytest.mark.parametrize("key_tokens", [None, 300], ids=["at the call", "at its opening"])
+async def test_without_its_store_no_call_is_made_and_the_client_reads_nothing_of_the_store(
+    key_tokens: int | None,
+) -> None:
     class Gone(SQLiteBudgets):
+        async def states(self, *args: Any, **more: Any) -> Any:
+            raise BudgetUnreachable("/srv/budgets.db cannot be used")
+
         async def reserve(self, *args: Any, **more: Any) -> Any:
-            raise BudgetUnreachable("the store is gone")
+            raise BudgetUnreachable("/srv/budgets.db cannot be used")
 
     with LocalOpenAI([[text("hello"), finish()]]) as server:
-        proxy = proxy_of(server, Gone(":memory:"))
+        proxy = proxy_of(server, Gone(":memory:"), key_tokens=key_tokens)
         reply = await ask(proxy, "POST", CHAT, chat(stream=False))
-        assert "the store is gone" in reply.json["error"]["message"]
+        assert "its store does not answer" in reply.json["error"]["message"]
+        assert b"/srv/" not in reply.body
+        (run,) = proxy.runs
+        assert "/srv/budgets.db" in str(run.last_stop), "operators read the whole error"
         assert server.requests == []
         await proxy.aclose()
 

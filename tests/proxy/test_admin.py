@@ -100,11 +100,24 @@ def test_a_key_has_its_name_or_a_hash_that_nobody_can_check() -> None:
     assert (names.name_of(None), names.name_of(b"")) == (NOBODY, NOBODY)
 
 
-@pytest.mark.parametrize("table", [{"alice": "sk-alice"}, {"a/b": digest_of("x")}, {"key-1": digest_of("x")}])
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"alice": "sk-alice"},
+        {"a/b": digest_of("x")},
+        {"key-1": digest_of("x")},
+        {"a": digest_of("x"), "b": digest_of("x")},
+    ],
+)
 def test_a_table_of_keys_has_names_and_digests(table: dict[str, str]) -> None:
     with pytest.raises(ConfigError) as raised:
         KeyNames(table)
     assert "sk-alice" not in str(raised.value)
+
+
+def test_a_token_that_is_given_is_not_empty() -> None:
+    with pytest.raises(ConfigError, match="the token is empty"):
+        Proxy("http://127.0.0.1:9", token="")
 
 
 async def test_a_live_page_ends_when_the_server_begins_to_shut_down() -> None:

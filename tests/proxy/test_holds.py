@@ -120,6 +120,19 @@ async def test_a_held_run_that_is_not_let_go_ends_well(upstream: LocalOpenAI, sa
     await proxy.aclose()
 
 
+async def test_when_too_many_wait_a_further_one_is_stopped_at_once(upstream: LocalOpenAI) -> None:
+    proxy = proxy_of(upstream, on_loop="hold", most_held=1)
+    async with anyio.create_task_group() as group:
+        group.start_soon(ask, proxy, "POST", CHAT, looping(5))
+        while not any(run.state == "held" for run in proxy.runs):  # noqa: ASYNC110 - as above
+            await anyio.sleep(0.001)
+        (waits,) = proxy.runs
+        other = await ask(proxy, "POST", CHAT, looping(5), headers={"x-agent-monitor-run": "another"})
+        assert other.header("x-agent-monitor").startswith("stopped; loop_detected")
+        await ask(proxy, "POST", f"/agent-monitor/runs/{waits.id}?do=stop", headers=BEARER)
+    await proxy.aclose()
+
+
 async def test_runs_are_told_apart_by_how_they_began_or_by_name(upstream: LocalOpenAI) -> None:
     proxy = proxy_of(upstream)
     for request in (looping(1), looping(2), chat("Another task")):

@@ -79,11 +79,14 @@ async def test_a_path_that_the_upstream_would_read_as_another_one_is_refused(ups
     await proxy.aclose()
 
 
-async def test_a_path_is_known_in_any_spelling(upstream: LocalOpenAI) -> None:
+@pytest.mark.parametrize(
+    "path", ["/v1/chat/%63ompletions", "/v1/chat/completions/", "//v1///chat//completions//", "/v1/chat%2Fcompletions"]
+)
+async def test_a_path_is_known_in_any_spelling(upstream: LocalOpenAI, path: str) -> None:
     proxy = proxy_of(upstream)
-    reply = await ask(proxy, "POST", "/v1/chat/%63ompletions", chat())
+    reply = await ask(proxy, "POST", path, chat())
     assert "; run=" in reply.header("x-agent-monitor")
-    assert upstream.requests[0].path == "/v1/chat/%63ompletions"
+    assert upstream.requests[0].path == path
     await proxy.aclose()
 
 
