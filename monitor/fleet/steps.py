@@ -17,7 +17,7 @@ from typing import Any, Final, cast
 
 import anyio
 
-from monitor.calls import ApprovalAnswer
+from monitor.calls import ApprovalAnswer, ApprovalRequest
 from monitor.errors import ConfigError, StoreError
 from monitor.fleet.control import Control
 from monitor.fleet.decisions import MAX_LOSSES
@@ -160,7 +160,7 @@ class _Step:
         before = self.before
         if before is None:
             return 1
-        return before.turns if before.next == "wait" else before.turns + 1
+        return before.turns if before.reason == TerminateReason.PAUSED.value else before.turns + 1
 
     def _aborted(self) -> str | None:
         return self.control.aborted(self.id) if self.control is not None else None
@@ -185,19 +185,22 @@ class _Step:
         if self.supervisor.calls.approver is not None or self.control is None:
             return self.supervisor
         asked = [one.request for one in await self.store.approvals(only_open=True)]
-        pending = PendingApprovals(requests=asked, wall=lambda: 0.0)  # an answer may be read after its question expired
         late = [
             ApprovalAnswer(id=one.id, decision="expired", reason="nobody has answered in time")
             for one in asked
             if one.expires_at is not None and one.expires_at <= time.time()
         ]
-        for answer in (*self.control.answers(self.id), *late):
-            if answer.id in pending.requests:
-                with contextlib.suppress(ConfigError):  # it was given for another call: the question stays open
-                    pending.answer(answer)
         copied = copy.copy(self.supervisor)
-        copied.calls = replace(copied.calls, approver=pending)
+        copied.calls = replace(copied.calls, approver=_answered(asked, (*self.control.answers(self.id), *late)))
         return copied
+
+    def _is_answered(self, asked: Sequence[ApprovalRequest]) -> bool:
+        """Whether one of these questions was answered while other calls of the turn went on. Nobody
+        would wake the run for that answer again.
+        """
+        if self.control is None or self.supervisor.calls.approver is not None:
+            return False
+        return bool(_answered(asked, self.control.answers(self.id)).answered_calls)
 
     # ------------------------------------------------------------------ receipts
 
@@ -205,6 +208,7 @@ class _Step:
         """The receipt of this step. The store adds the newest node to it."""
         waits = outcome.reason is TerminateReason.PAUSED
         goes_on = outcome.reason is TerminateReason.WORKER_STOPPING
+        answered = waits and self._is_answered(outcome.pending)
         expiries = [one.expires_at for one in outcome.pending if one.expires_at is not None]
         return Receipt(
             session=self.id,
@@ -212,13 +216,13 @@ class _Step:
             turn=self.turn,
             turns=outcome.turns,
             head=UNKNOWN_HEAD,
-            next="wait" if waits else "turn" if goes_on else "end",
+            next="turn" if goes_on or answered else "wait" if waits else "end",
             reason=outcome.reason.value,
             detail=outcome.detail,
             ok=outcome.ok,
             usage=outcome.usage,
             cost_usd=outcome.cost_usd,
-            wake_at_s=min(expiries) if waits and expiries else None,
+            wake_at_s=min(expiries) if waits and not answered and expiries else None,
         )
 
     def _parked(self, losses: int) -> Receipt:
@@ -236,3 +240,13 @@ class _Step:
             usage=before.usage if before is not None else NO_USAGE,
             cost_usd=before.cost_usd if before is not None else 0.0,
         )
+
+
+def _answered(asked: Sequence[ApprovalRequest], answers: Sequence[ApprovalAnswer]) -> PendingApprovals:
+    """The questions, and the answers that fit them."""
+    pending = PendingApprovals(requests=asked, wall=lambda: 0.0)  # an answer may be read after its question expired
+    for answer in answers:
+        if answer.id in pending.requests:
+            with contextlib.suppress(ConfigError):  # it was given for another call: the question stays open
+                pending.answer(answer)
+    return pending

@@ -13,11 +13,22 @@ import monitor
 from monitor.budgets import SharedBudget, SQLiteBudgets
 from monitor.calls import ApprovalAnswer
 from monitor.errors import ConfigError, SessionBusy, StoreError
-from monitor.fleet import FolderControl, FolderSessions, Job, UnknownSupervisor, enter, jobs, receipts_in, take_turn
+from monitor.fleet import (
+    FolderControl,
+    FolderSessions,
+    Job,
+    Receipt,
+    Supervisors,
+    UnknownSupervisor,
+    enter,
+    jobs,
+    receipts_in,
+    take_turn,
+)
 from monitor.fleet.jobs import session_id
 from monitor.fleet.receipts import STUCK_WORKER
-from monitor.sessions import RunState, SQLiteSession
-from monitor.testing import FakeClock, Pause, Stall
+from monitor.sessions import RunState, SessionReader, SQLiteSession
+from monitor.testing import FakeClock, Pause, ScriptedModel, Stall, call
 from monitor.tools import Approval
 from tests.fleet.fleets import ID, JOB, Died, Effects, MemorySessions, driven, facts, supervisors
 
@@ -245,6 +256,47 @@ async def test_a_question_ends_the_step_and_the_answer_is_taken_in_the_next(tmp_
         control.answer(ID, ApprovalAnswer(id=request.id, decision="approved"))
     following = await take_turn(known, sessions, ID, 2, control=control)
     assert (following.turns, len(effects.made)) == (1, 2)
+
+
+@pytest.mark.parametrize("fits", [True, False])
+async def test_an_answer_that_comes_while_other_calls_of_the_turn_go_on_is_not_waited_for(tmp_path: Any, *, fits: bool):
+    control, sessions, slow = FolderControl(tmp_path), FolderSessions(tmp_path), anyio.Event()
+    asked, sent = anyio.Event(), []
+
+    async def look() -> str:
+        """Take long."""
+        asked.set()
+        await slow.wait()
+        return "seen"
+
+    def send(to: str) -> str:
+        """Send a letter."""
+        sent.append(to)
+        return "sent"
+
+    known = Supervisors()
+    model = ScriptedModel([call("look"), call("send", to="Ada")], "Done.")
+    tools = [monitor.tool(kind="read")(look), send]
+    known.add("writer", monitor.Supervisor(model, tools=tools, approval=Approval(mode="default")))
+    await enter(sessions, ID, JOB)
+    receipts: list[Receipt] = []
+
+    async def step() -> None:
+        receipts.append(await take_turn(known, sessions, ID, 1, control=control))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(step)
+        await asked.wait()
+        with SessionReader(sessions.path(ID)) as reader:
+            while not (waiting := reader.approvals()):  # noqa: ASYNC110 - the file of another process has no event
+                await anyio.sleep(0.001)
+        bound_to = "" if fits else "another call"
+        control.answer(ID, ApprovalAnswer(id=waiting[0].request.id, decision="approved", bound_to=bound_to))
+        slow.set()
+    assert [(one.next, one.reason, one.turns) for one in receipts] == [("turn" if fits else "wait", "paused", 1)]
+    if fits:
+        following = await take_turn(known, sessions, ID, 2, control=control)
+        assert (following.next, following.turns, sent) == ("turn", 1, ["Ada"])
 
 
 async def test_a_question_that_nobody_answers_in_time_is_refused(tmp_path: Any):
