@@ -142,8 +142,8 @@ class Fleet:
         await self._wake(session)
 
     async def _wake(self, session: str) -> None:
-        """Let the run go on. A turn that ends after the answer was stored sees it by itself. One that
-        is just ending may not, so a workflow that is being carried out is looked at again.
+        """Let the run go on. A turn that ends after the answer was stored sees it by itself. One
+        that is just ending may not, so a workflow that is being carried out is looked at again.
         """
         until = anyio.current_time() + WAKE_S
         while await self._goes_on(session) == "PENDING" and anyio.current_time() < until:  # noqa: ASYNC110 - a database

@@ -276,7 +276,7 @@ async def test_an_answer_that_comes_while_other_calls_of_the_turn_go_on_is_not_w
 
     known = Supervisors()
     model = ScriptedModel([call("look"), call("send", to="Ada")], "Done.")
-    tools = [monitor.tool(kind="read")(look), send]
+    tools: list[Any] = [monitor.tool(kind="read")(look), send]
     known.add("writer", monitor.Supervisor(model, tools=tools, approval=Approval(mode="default")))
     await enter(sessions, ID, JOB)
     receipts: list[Receipt] = []
