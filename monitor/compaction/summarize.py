@@ -106,12 +106,15 @@ class ModelSummarizer:
         if not task.messages:
             raise CompactionError(CompactionFailure.NOTHING_TO_COMPACT, "there are no messages to summarise")
         work = _Work(self._model, self._window.tokens or UNKNOWN_WINDOW_TOKENS, self._settings, task, ask, progress)
-        draft = None
         if self._prefix is not None and checkpoint is None:
             draft = await work.on_top_of(self._prefix)
-        if draft is None:
-            draft = await work.folded(checkpoint)
-        return await work.checked(draft)
+            if draft is not None:
+                return await work.checked(draft)
+        try:
+            return await work.checked(await work.folded(checkpoint))
+        except CompactionError as error:
+            error.media_removed = any(map(has_media, task.messages))
+            raise
 
 
 @dataclass(slots=True)
@@ -133,8 +136,6 @@ class _Work:
     task: SummaryTask
     ask: AskTurn
     progress: Callable[[Progress], None]
-    calls: int = 0
-    live: bool = False
     _instructions: str = field(init=False)
     _texts: Sequence[str] = field(init=False)
     """The task's messages as the model reads them."""
@@ -169,13 +170,11 @@ class _Work:
 
         if not self._fits(request()):
             return None
-        self.live = True
         try:
             text = await self._answer(request())
         except CompactionError as error:
             if error.failure is not CompactionFailure.TOO_LONG:
                 raise
-            self.live = False
             return None
         self._step(len(self.task.messages), text)
         return _Draft(text, again)
@@ -231,12 +230,7 @@ class _Work:
                     )
                 if not still_wrong and (wrong or len(self._missing(corrected)) <= len(self._missing(text))):
                     text = corrected
-        return Summary(
-            text=text,
-            by=self.model.name,
-            calls=self.calls,
-            media_removed=self._media_removed,
-        )
+        return Summary(text=text, by=self.model.name)
 
     def _wrong(self, text: str) -> list[str]:
         """The faults of the summary `text`, in words for the model."""
@@ -274,7 +268,7 @@ class _Work:
         """The tokens for what is read: the window without the instructions and the answer."""
         room = self.window - self.task.max_tokens - most_tokens(self._instructions) - _FRAME_TOKENS
         if room < LEAST_ROOM_TOKENS:
-            raise self._error(
+            raise CompactionError(
                 CompactionFailure.TOO_LONG,
                 f"the window of {self.model.name} is {self.window:,} tokens; with instructions and"
                 f" {self.task.max_tokens:,} tokens for the answer there is no room to read anything: allow a shorter"
@@ -328,10 +322,9 @@ class _Work:
             if again not in tries:
                 break
             tries.remove(again)
-        raise self._error(failure, f"{self.model.name} {why}", passing=again == "passing") from turn.error
+        raise CompactionError(failure, f"{self.model.name} {why}", passing=again == "passing") from turn.error
 
     async def _asked(self, request: ModelRequest) -> Turn:
-        self.calls += 1
         try:
             return await self.ask(self.model, request)
         except (TimeoutError, ConfigError, CompactionError):
@@ -342,13 +335,6 @@ class _Work:
     def _step(self, done: int, text: str) -> None:
         checkpoint = Checkpoint(covers=done, identity=self._chain[done], text=text)
         self.progress(Progress(done_messages=done, of_messages=len(self.task.messages), checkpoint=checkpoint))
-
-    def _error(self, failure: CompactionFailure, message: str, *, passing: bool = False) -> CompactionError:
-        return CompactionError(failure, message, media_removed=self._media_removed, passing=passing)
-
-    @property
-    def _media_removed(self) -> bool:
-        return not self.live and any(map(has_media, self.task.messages))
 
 
 # --- what is said

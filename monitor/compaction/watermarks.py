@@ -168,22 +168,21 @@ class Hysteresis:
             self._nothing = False
             self._held.pop(CompactionReason.HIGH_WATER, None)
 
-    def failed(self, failure: CompactionFailure, reason: CompactionReason, tokens: int) -> bool:
-        """A compaction failed at `tokens`. Returns whether that has opened the breaker.
+    def failed(self, failure: CompactionFailure, reason: CompactionReason, tokens: int) -> None:
+        """A compaction failed at `tokens`.
 
         A compaction by hand does not count: its context may have had little in it. Neither does one
-        that did not begin, or whose run has ended. After a `STALE` one, the next is due at once.
+        whose run has ended. After a `STALE` one, the next is due at once. One that did not begin
+        does not open the breaker.
         """
-        was_open = self.open
-        if reason is CompactionReason.MANUAL or failure is CompactionFailure.STALE:
-            return False
+        if reason is CompactionReason.MANUAL or failure in {CompactionFailure.STALE, CompactionFailure.ABORTED}:
+            return
         self._held[CompactionReason.HIGH_WATER] = tokens
         self._nothing = failure is CompactionFailure.NOTHING_TO_COMPACT and reason is CompactionReason.HIGH_WATER
         if reason in PRESSING:
             self._held[CompactionReason.CEILING] = tokens
-        if failure not in SKIPPED and failure is not CompactionFailure.ABORTED:
+        if failure not in SKIPPED:
             self._in_vain += INEFFECTIVE if failure is CompactionFailure.INEFFECTIVE else FAILED
-        return self.open and not was_open
 
     def relearned(self, window: Window) -> None:
         """The window is another one than was thought: failures at the old marks do not count."""

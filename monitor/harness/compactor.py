@@ -34,6 +34,7 @@ from monitor.context.tokens import ContextMeter
 from monitor.context.turns import head_of, unread_from
 from monitor.context.window import Window
 from monitor.errors import describe
+from monitor.events import ContextNearlyFull
 from monitor.harness.due import Due
 from monitor.harness.job import OVER, Job
 from monitor.harness.pruning import Pruning
@@ -110,8 +111,9 @@ class Compactor:
     def due(self) -> CompactionReason | None:
         """Why the next request must be made smaller before it is sent; `None`: it need not be."""
         reason = self.when.before_request()
-        if self.when.marks.high is not None and self.when.warns():
-            self.reports.nearly_full(self.when.count.tokens, self.when.marks.high)
+        tokens, limit = self.when.count.tokens, self.when.marks.high
+        if self.when.warn(tokens):
+            self._run.tell(ContextNearlyFull, tokens=tokens, limit_tokens=limit)
         return reason
 
     def stream_finished(self, tokens: int) -> None:
@@ -137,7 +139,7 @@ class Compactor:
         self.when.pressed = None
         if self.when.marks.high is None:
             self.when.recount()
-        model = self._model if self.when.asks_model(reason) else None
+        model = self._model if self.when.may_ask_model(reason) else None
         job = self._new_job(self.preset, model, self._situation(reason, harder), waited_for=waited_for)
         if self._after is not None and reason in BY_ITSELF:
             refill = attributed(self._after, self._snapshot())
@@ -294,6 +296,7 @@ class Compactor:
             self.history.append(goes_on)
         job.open = False
         self._checkpoint = None
+        self.when.pressed = None
         self.when.accepted(made_do=record is not None and self._made_do(record))
         self._repeats.compacted()
         self._after = self._snapshot()
@@ -341,7 +344,7 @@ class Compactor:
         job.outcome = error
         if error.failure not in GONE_ON_WITH:
             self._checkpoint = None
-        self.when.failed(error, job.reason, job.situation.tokens)
+        self.when.failed(error.failure, job.reason, job.situation.tokens, before_read=error.retryable)
         if (error.failure in SKIPPED or error.failure is CompactionFailure.ABORTED) and not job.number:
             self.reports.skipped(job, error)
             return

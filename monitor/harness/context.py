@@ -123,7 +123,9 @@ class RunContext:
         why = compactor.when.surely_too_long
         if why is not None:
             detail = f"{why}; compaction did not help{f': {failed}' if failed is not None else ''}. {WAYS}"
-            yield Stop(TerminateReason.COMPACTION_INEFFECTIVE, detail, "compaction", limit=compactor.when.window.tokens)
+            yield Stop(
+                TerminateReason.COMPACTION_INEFFECTIVE, detail, "compaction", limit=compactor.when.marks.window.tokens
+            )
 
     def under_way(self) -> Iterator[Job]:
         """The compaction that goes on beside the run, if there is one."""
@@ -178,15 +180,7 @@ class RunContext:
 
     def _report(self, full: Full | None) -> None:
         if full is not None:
-            self._run.emit(
-                ContextFull(
-                    at_s=self._run.at_s,
-                    turn=self._run.turns(),
-                    tokens=full.tokens,
-                    usable_tokens=full.usable_tokens,
-                    detail=full.detail,
-                )
-            )
+            self._run.tell(ContextFull, tokens=full.tokens, usable_tokens=full.usable_tokens, detail=full.detail)
 
     # --- between requests
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from monitor import events
 from monitor.compaction.base import Progress
@@ -37,6 +38,10 @@ class Surroundings:
         """Seconds since the run began."""
         return self.at(self.clock.now())
 
+    def tell(self, event: Callable[..., Event], **fields: Any) -> None:
+        """Emit an event of this moment, with these fields."""
+        self.emit(event(at_s=self.at_s, turn=self.turns(), **fields))
+
 
 class Reports:
     """Emits the events of one run's compactions, and numbers those that have begun."""
@@ -51,88 +56,66 @@ class Reports:
             return
         self._number += 1
         job.number = self._number
-        self._run.emit(
-            events.CompactionStarted(
-                at_s=self._run.at_s,
-                turn=self._run.turns(),
-                compaction=job.number,
-                reason=job.reason,
-                preset=job.preset.name,
-                tokens=job.situation.tokens,
-                background=not job.waited_for,
-                refill=job.refill,
-            )
+        self._run.tell(
+            events.CompactionStarted,
+            compaction=job.number,
+            reason=job.reason,
+            preset=job.preset.name,
+            tokens=job.situation.tokens,
+            background=not job.waited_for,
+            refill=job.refill,
         )
 
     def progressed(self, job: Job, progress: Progress) -> None:
         """A part of the summary is done."""
-        self._run.emit(
-            events.CompactionProgressed(
-                at_s=self._run.at_s,
-                turn=self._run.turns(),
-                compaction=job.number,
-                done_messages=progress.done_messages,
-                of_messages=progress.of_messages,
-            )
+        self._run.tell(
+            events.CompactionProgressed,
+            compaction=job.number,
+            done_messages=progress.done_messages,
+            of_messages=progress.of_messages,
         )
 
     def finished(self, job: Job, result: CompactionResult) -> None:
         """`result` is part of the history."""
-        self._run.emit(
-            events.CompactionFinished(
-                at_s=self._run.at_s,
-                turn=self._run.turns(),
-                compaction=job.number,
-                reason=job.reason,
-                tokens_before=result.tokens_before,
-                tokens_after=result.tokens_after,
-                estimator="reported" if result.reported else "estimated",
-                kept_messages=result.kept_messages,
-                kept_tokens=result.kept_tokens,
-                summarised_by=result.summarised_by,
-                cost=job.cost,
-                reread_tokens=result.reread_tokens,
-                replayed=result.replayed,
-                after_s=self._run.clock.now() - job.started_at,
-                warnings=result.warnings,
-            )
+        self._run.tell(
+            events.CompactionFinished,
+            compaction=job.number,
+            reason=job.reason,
+            tokens_before=result.tokens_before,
+            tokens_after=result.tokens_after,
+            estimator="reported" if result.reported else "estimated",
+            kept_messages=result.kept_messages,
+            kept_tokens=result.kept_tokens,
+            summarised_by=result.summarised_by,
+            cost=job.cost,
+            reread_tokens=result.reread_tokens,
+            replayed=result.replayed,
+            after_s=self._run.clock.now() - job.started_at,
+            warnings=result.warnings,
         )
 
     def skipped(self, job: Job, error: CompactionError) -> None:
         """`job` has ended before it began."""
-        at_s, turn = self._run.at_s, self._run.turns()
-        self._run.emit(
-            events.CompactionSkipped(at_s=at_s, turn=turn, reason=job.reason, why=error.failure, detail=str(error))
-        )
+        self._run.tell(events.CompactionSkipped, reason=job.reason, why=error.failure, detail=str(error))
 
     def failed(self, job: Job, error: CompactionError) -> None:
         """The history is as it was."""
-        self._run.emit(
-            events.CompactionFailed(
-                at_s=self._run.at_s,
-                turn=self._run.turns(),
-                compaction=job.number,
-                failure=error.failure,
-                retryable=error.retryable,
-                detail=str(error),
-                cost=job.cost,
-                after_s=self._run.clock.now() - job.started_at,
-            )
+        self._run.tell(
+            events.CompactionFailed,
+            compaction=job.number,
+            failure=error.failure,
+            retryable=error.retryable,
+            detail=str(error),
+            cost=job.cost,
+            after_s=self._run.clock.now() - job.started_at,
         )
 
     def reduced(self, reduction: Reduction) -> None:
         """A reduction is part of the history."""
-        self._run.emit(
-            events.HistoryReduced(
-                at_s=self._run.at_s,
-                turn=self._run.turns(),
-                kind=reduction.edit.kind,
-                saved_tokens=reduction.saved_tokens,
-                reread_tokens=reduction.reread_tokens,
-                messages=reduction.changed,
-            )
+        self._run.tell(
+            events.HistoryReduced,
+            kind=reduction.edit.kind,
+            saved_tokens=reduction.saved_tokens,
+            reread_tokens=reduction.reread_tokens,
+            messages=reduction.changed,
         )
-
-    def nearly_full(self, tokens: int, limit: int) -> None:
-        """A compaction is near."""
-        self._run.emit(events.ContextNearlyFull(self._run.at_s, self._run.turns(), tokens, limit))

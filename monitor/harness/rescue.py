@@ -77,8 +77,8 @@ class Rescue:
         """
         compactor = self._compactor
         if overflow.window_tokens is not None:
-            compactor.when.learned(overflow.window_tokens)
-        clip, drop = ClipResults.oversized(compactor.when.window.tokens), DropMedia(0)
+            compactor.when.relearned(compactor.when.marks.window.learned(overflow.window_tokens))
+        clip, drop = ClipResults.oversized(compactor.when.marks.window.tokens), DropMedia(0)
         if (under_way := compactor.job) is not None:
             yield under_way
             if not under_way.over:

@@ -321,7 +321,7 @@ async def test_an_unknown_window_is_compacted_when_the_provider_refuses_and_know
     assert len(d.model.work) == 8
     context = d.run._context
     assert context._compactor is not None
-    assert context._fullness.window.tokens == context._compactor.when.window.tokens == WINDOW
+    assert context._fullness.window.tokens == context._compactor.when.marks.window.tokens == WINDOW
 
 
 # --- by hand
