@@ -23,7 +23,7 @@ import anyio.lowlevel
 from monitor.compaction.base import Checkpoint, Progress, Summarizer, Summary, SummaryTask, ask_for_summary
 from monitor.compaction.hooks import CompactionAsked, Wishes, ask_before
 from monitor.compaction.identifiers import merged, named_in
-from monitor.compaction.measure import FRAME_TOKENS, Situation, Sizes, once
+from monitor.compaction.measure import FRAME_TOKENS, Situation, Sizes
 from monitor.compaction.pinned import (
     CONTINUE,
     CONTINUE_WITHOUT_MEDIA,
@@ -32,7 +32,6 @@ from monitor.compaction.pinned import (
     acknowledgement,
     compose,
     gathered,
-    head_of_messages,
     read_back,
     shortened,
 )
@@ -47,11 +46,11 @@ from monitor.compaction.records import (
 from monitor.compaction.rungs import CUT, Ladder, Rung, nothing
 from monitor.context.history import HistoryEdit
 from monitor.context.media import has_media, without_media
-from monitor.context.reduction import Messages, Reducer, difference
+from monitor.context.reduction import Messages, Reducer, difference, once
 from monitor.context.repairs import repair
 from monitor.context.tokens import size_of_text
 from monitor.context.truncate import ClipResults
-from monitor.context.turns import COMPACTION, unread_from
+from monitor.context.turns import COMPACTION
 from monitor.context.unread import NAME as SHARE
 from monitor.context.unread import Sparing
 from monitor.errors import describe
@@ -138,13 +137,8 @@ class _Pipeline:
         self._preset = preset
         self._now = situation
         self._ask = ask
-        self._head = max(situation.head, head_of_messages(situation.messages))
-        unread = unread_from(situation.messages, head=self._head)
-        is_unread = unread is not None and situation.originals_before(unread + 1) > situation.read
-        self._unread = unread if is_unread else None
-        """The index of the turn whose results the model has not read, if any."""
         self._size = Sizes(preset, situation)
-        self._ladder = Ladder(preset, situation, self._size, model=model, head=self._head, unread=self._unread)
+        self._ladder = Ladder(preset, situation, self._size, model=model)
         self._named = once(named_in)
         self._besides: dict[int, tuple[PinnedFacts, str]] = {}
         self._warnings: list[str] = []
@@ -156,8 +150,8 @@ class _Pipeline:
     async def propose(self) -> Proposal:
         """Steps 1 to 5 of the module's docstring. Raises `CompactionError`."""
         now, preset = self._now, self._preset
-        if len(now.messages) <= self._head:
-            raise nothing("there is nothing behind the last compaction" if self._head else "the history is empty")
+        if len(now.messages) <= self._now.head:
+            raise nothing("there is nothing behind the last compaction" if self._now.head else "the history is empty")
         # 1. what can go without a summary
         await self._size.weigh()
         smaller, names = self._reduced(preset.steps)
@@ -174,7 +168,7 @@ class _Pipeline:
             return sharing
         # 2. where the history is cut, and what the hooks want
         cut = self._ladder.cut(smaller)
-        covered = now.messages[self._head : cut.index]
+        covered = now.messages[self._now.head : cut.index]
         previous = self._earlier[0] if self._earlier else None
         asked = CompactionAsked(reason=now.reason, messages=covered, previous=previous, tokens=now.tokens)
         self._wishes = await ask_before(preset.hooks, asked)
@@ -196,17 +190,17 @@ class _Pipeline:
         """The summary of the earlier compaction and the facts that it pinned; `None`: there was no
         earlier one.
         """
-        head = self._now.messages[: self._head]
+        head = self._now.messages[: self._now.head]
         texts = [part.text for message in head[:1] for part in message.content if isinstance(part, Text)]
         return (read_back(texts[0]) or (texts[0], PinnedFacts())) if texts else None
 
     def _reduced(self, steps: Sequence[Reducer]) -> tuple[Messages, list[str]]:
         """The messages as `steps` reduce them, and the names of the steps that did something."""
         messages, names = self._now.messages, []
-        spared: list[Reducer] = [Sparing(step, self._unread) for step in steps]
+        spared: list[Reducer] = [Sparing(step, self._now.unread) for step in steps]
         for step in (ClipResults.oversized(self._now.window.tokens), *spared):
             try:
-                less = step.reduce(messages, head=self._head)
+                less = step.reduce(messages, head=self._now.head)
             except Exception as error:  # noqa: BLE001 - the caller's code: a compaction does not fail for it
                 self._warnings.append(f"{step.name} raised {describe(error)}")
                 continue
@@ -228,7 +222,7 @@ class _Pipeline:
     def _reduction(self, smaller: Messages, names: Sequence[str]) -> Proposal:
         """The proposal without a summary: `smaller`, as the steps called `names` have made it."""
         edit = _reducing(self._now, smaller)
-        result = self._result(smaller, smaller[self._head :], by="+".join(dict.fromkeys(names)))
+        result = self._result(smaller, smaller[self._now.head :], by="+".join(dict.fromkeys(names)))
         reread = sum(map(self._size.tokens, smaller[edit.start :]))
         return Proposal(edits=(edit,), result=replace(result, reread_tokens=reread))
 
@@ -255,7 +249,7 @@ class _Pipeline:
         It is for histories with little before these results: no more than a summary and its pinned
         facts would have.
         """
-        now, unread = self._now, self._unread
+        now, unread = self._now, self._now.unread
         if unread is None or now.reason is CompactionReason.HIGH_WATER:
             return None
         before, wants = (sum(map(self._size.tokens, part)) for part in (messages[:unread], messages[unread:]))
@@ -267,7 +261,7 @@ class _Pipeline:
 
     def _names_of_unread(self) -> str:
         """The names of the calls whose results the model has not read."""
-        turn = self._now.messages[self._unread] if self._unread is not None else None
+        turn = self._now.messages[self._now.unread] if self._now.unread is not None else None
         names = [result.name for result in turn.results] if isinstance(turn, AssistantMessage) else []
         more = f" and {len(names) - MOST_NAMED_CALLS} more" if len(names) > MOST_NAMED_CALLS else ""
         return ", ".join(names[:MOST_NAMED_CALLS]) + more
@@ -277,11 +271,13 @@ class _Pipeline:
     async def _on(self, rung: Rung, messages: Messages) -> Proposal:
         """The proposal of `rung`. Raises `CompactionError` if the attempt fails."""
         now, cut = self._now, rung.cut
-        covered, tail = now.messages[self._head : cut.index], self._ladder.tail(messages, rung)
+        covered, tail = now.messages[self._now.head : cut.index], self._ladder.tail(messages, rung)
         facts, pinned = self._beside(cut.index)
         await anyio.lowlevel.checkpoint()
         if rung.summarizer is None:
-            said, text = self._cut_short(facts, tail, unread=self._unread is not None and cut.index > self._unread)
+            said, text = self._cut_short(
+                facts, tail, unread=self._now.unread is not None and cut.index > self._now.unread
+            )
             summary = Summary(text=said, by=CUT)
         else:
             # Without any summary the request must be small enough already: else no model is asked.
@@ -364,7 +360,7 @@ class _Pipeline:
 
     async def _reserve_pins(self) -> None:
         """Find out how much room the pinned facts need, wherever the history will be cut."""
-        covered = self._now.messages[self._head :]
+        covered = self._now.messages[self._now.head :]
         for number, message in enumerate(covered, 1):
             self._named(message)
             if number % NAMED_AT_ONCE == 0:
@@ -376,7 +372,7 @@ class _Pipeline:
         """The facts of the messages before `index`, and their text without a summary."""
         known = self._besides.get(index)
         if known is None:
-            facts = self._facts(self._now.messages[self._head : index])
+            facts = self._facts(self._now.messages[self._now.head : index])
             known = self._besides[index] = (facts, compose("", facts, max_tokens=self._size.pinned_tokens))
         return known
 
@@ -433,8 +429,5 @@ class _Pipeline:
 
 def _reducing(now: Situation, smaller: Messages) -> HistoryEdit:
     """The edit that puts `smaller` in the place of the messages of `now`."""
-    start, stop = difference(now.messages, smaller)
-    replacement = smaller[start : len(smaller) - (len(now.messages) - stop)]
-    return HistoryEdit(
-        now.version, start, stop, replacement, "reduction", "old results, arguments and media are shown in short"
-    )
+    note = "old results, arguments and media are shown in short"
+    return HistoryEdit(now.version, *difference(now.messages, smaller), "reduction", note)

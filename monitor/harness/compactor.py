@@ -168,6 +168,8 @@ class Compactor:
         history, when = self.history, self.when
         head = self._head()
         unread = unread_from(history.messages, head=head)
+        if unread is not None and history.originals_before(unread + 1) <= when.read:
+            unread = None
         behind = history.behind(unread, unread + 1) if unread is not None else ()
         return Situation(
             messages=history.messages,
@@ -184,13 +186,12 @@ class Compactor:
             facts=self._run.facts(),
             form=self._form,
             originals_before=history.originals_before,
-            read=when.read,
+            unread=unread,
             original=behind[0] if len(behind) == 1 else None,
         )
 
     def _head(self) -> int:
-        history = self.history
-        return head_of(history) if history.edits else head_of_messages(history.messages)
+        return max(head_of(self.history), head_of_messages(self.history.messages))
 
     async def outcome(self, job: Job) -> CompactionResult | CompactionError:
         """The outcome of `job`, as soon as it is known."""
