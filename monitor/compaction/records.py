@@ -7,7 +7,6 @@ makes again from the originals what the model is shown.
 
 from __future__ import annotations
 
-import copyreg
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
@@ -35,7 +34,11 @@ class CompactionError(MonitorError):
         """
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return copyreg.__newobj__, (type(self), str(self)), self.__dict__
+        return _again, (type(self), str(self)), self.__dict__
+
+
+def _again(kind: type[CompactionError], message: str) -> CompactionError:
+    return kind.__new__(kind, message)
 
 
 class CompactionIneffective(CompactionError):

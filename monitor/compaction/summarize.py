@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, Final, Literal
 
 from monitor._util.hashing import canonical_json, identity
@@ -222,14 +223,14 @@ class _Work:
             except CompactionError:
                 if wrong:
                     raise
-            else:
-                still_wrong = self._wrong(corrected)
-                if wrong and still_wrong:
-                    raise CompactionError(
-                        CompactionFailure.REJECTED, f"the summary of {self.model.name}: {'; '.join(still_wrong)}"
-                    )
-                if not still_wrong and (wrong or len(self._missing(corrected)) <= len(self._missing(text))):
-                    text = corrected
+                corrected = text
+            still_wrong = self._wrong(corrected)
+            if wrong and still_wrong:
+                raise CompactionError(
+                    CompactionFailure.REJECTED, f"the summary of {self.model.name}: {'; '.join(still_wrong)}"
+                )
+            if wrong or (not still_wrong and len(self._missing(corrected)) <= len(self._missing(text))):
+                text = corrected
         return Summary(text=text, by=self.model.name)
 
     def _wrong(self, text: str) -> list[str]:
@@ -282,7 +283,7 @@ class _Work:
     def _next(self, earlier: str | None, done: int, room: int) -> Excerpt:
         """The messages that the model reads next."""
         left = room - most_tokens(self._question(earlier, None, room))
-        return next_window(self.task.messages, max(left, LEAST_WINDOW_TOKENS), first=done, texts=self._texts)
+        return next_window(self.task.messages, self._texts, max(left, LEAST_WINDOW_TOKENS), first=done)
 
     def _question(self, earlier: str | None, excerpt: Excerpt | None, room: int) -> str:
         parts = [BEGIN]
@@ -392,14 +393,8 @@ def _correction(wrong: Sequence[str], unsaid: Sequence[str]) -> str:
 def _identities(task: SummaryTask, texts: Sequence[str]) -> list[str]:
     """The identities of the first 0, 1, ... messages, with the earlier summary and the prompt."""
     template = task.template
-    chain = [
-        identity(
-            canonical_json((template.name, template.sections, template.style, task.previous, task.prompt, task.hints))
-        )
-    ]
-    for text in texts:
-        chain.append(identity(chain[-1] + text))
-    return chain
+    asked = (template.name, template.sections, template.style, task.previous, task.prompt, task.hints)
+    return [*accumulate(texts, lambda before, text: identity(before + text), initial=identity(canonical_json(asked)))]
 
 
 def _is_about(task: SummaryTask, prefix: LivePrefix) -> bool:

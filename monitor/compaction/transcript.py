@@ -21,6 +21,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final, NamedTuple
 
 from monitor._util.hashing import canonical_json
@@ -68,16 +69,13 @@ def blocks(messages: Iterable[Message]) -> list[str]:
     return [_block(message, at, _WHOLE) for at, message in enumerate(messages)]
 
 
-def next_window(
-    messages: Sequence[Message], max_tokens: int, *, first: int = 0, texts: Sequence[str] | None = None
-) -> Excerpt:
+def next_window(messages: Sequence[Message], texts: Sequence[str], max_tokens: int, *, first: int = 0) -> Excerpt:
     """As many whole `messages`, from index `first` on, as have at most `max_tokens` (by
-    `most_tokens`); at least one.
+    `most_tokens`); at least one. `texts`: what `blocks` makes of `messages`.
 
     A message that is longer alone is reduced until it fits: its results, then its arguments, then
     the middle of what is said; a note says how much was left out. The same messages always give the
-    same text. `texts`: what `blocks` has made of `messages`, to save time. Raises
-    `ConfigError` below `LEAST_WINDOW_TOKENS`, and where there is no message left.
+    same text. Raises `ConfigError` below `LEAST_WINDOW_TOKENS`, and where there is no message left.
     """
     if max_tokens < LEAST_WINDOW_TOKENS or first >= len(messages):
         raise ConfigError(
@@ -87,7 +85,7 @@ def next_window(
     lines: list[str] = []
     used = 0
     for at in range(first, len(messages)):
-        text, tokens = _fitted(messages[at], at, max_tokens, None if texts is None else texts[at])
+        text, tokens = _fitted(messages[at], at, max_tokens, texts[at])
         if lines and used + tokens > max_tokens:
             break
         lines.append(text)
@@ -121,13 +119,10 @@ _LESS: Final = (
 """The details that are tried in order for a message that is too long."""
 
 
-def _fitted(message: Message, at: int, max_tokens: int, whole: str | None) -> tuple[str, int]:
-    """`message` as text, and its tokens with the end of its last line. `whole`: its full text, if
-    that is known.
-    """
+def _fitted(message: Message, at: int, max_tokens: int, whole: str) -> tuple[str, int]:
+    """`message`, whose full text is `whole`, as a text that fits, and the tokens of its lines."""
     text = ""
-    for detail in (_WHOLE, *_LESS):
-        text = whole if whole is not None and detail is _WHOLE else _block(message, at, detail)
+    for text in chain((whole,), (_block(message, at, detail) for detail in _LESS)):
         tokens = most_tokens(text + "\n")
         if tokens <= max_tokens:
             return text, tokens

@@ -15,10 +15,8 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from monitor._util.checks import is_finite
 from monitor.context.trigger import Headroom
 from monitor.context.window import Window
-from monitor.errors import ConfigError
 from monitor.reasons import PRESSING, SKIPPED, CompactionFailure, CompactionReason
 
 LOW_WATER: Final = 0.6
@@ -52,8 +50,7 @@ class Marks:
     """The marks of one window, in tokens of the whole request; `None` if the window is not known:
     then only a refusal says that a request is too long.
 
-    `low_water`: the share of the high-water mark that a compaction must get below. Raises
-    `ConfigError` for a share that is not between 0 and 1.
+    `low_water`: the share of the high-water mark that a compaction must get below.
     """
 
     window: Window
@@ -71,8 +68,6 @@ class Marks:
     """
 
     def __post_init__(self) -> None:
-        if not (is_finite(self.low_water) and 0 < self.low_water < 1):
-            raise ConfigError(f"low_water is a share of the high-water mark, between 0 and 1, not {self.low_water!r}")
         high, end = self.headroom.usable(self.window), self.window.tokens
         marks = {
             "high": high,

@@ -12,7 +12,6 @@ from monitor.context.history import History, HistoryEdit
 from monitor.context.tokens import ContextMeter
 from monitor.context.trigger import CLAUDE_CODE, DEFAULT, OPENCODE, Headroom
 from monitor.context.window import UNKNOWN, Window
-from monitor.errors import ConfigError
 from monitor.messages import AssistantMessage, Text, UserMessage
 from monitor.reasons import PRESSING, CompactionFailure, CompactionReason
 
@@ -33,12 +32,6 @@ def test_a_window_that_is_not_known_has_no_marks():
     state = Hysteresis(marks)
     assert state.due(10**9) is None
     assert not state.warn(10**9)
-
-
-@pytest.mark.parametrize("share", [0, 1, -0.5, 1.5, float("nan"), "0.6", None, True])
-def test_a_low_water_mark_that_is_no_share_is_refused(share: object):
-    with pytest.raises(ConfigError, match="low_water"):
-        Marks(Window(100_000), DEFAULT, share)  # type: ignore[arg-type]
 
 
 @given(
