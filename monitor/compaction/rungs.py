@@ -17,13 +17,13 @@ from monitor.compaction.extractive import Extractive
 from monitor.compaction.measure import LEAST_TOKENS, Situation, Sizes
 from monitor.compaction.preset import Preset
 from monitor.compaction.records import CompactionError
-from monitor.compaction.summarize import LivePrefix, ModelSummarizer
+from monitor.compaction.summarize import ModelSummarizer
 from monitor.context.cut import Cut, cut_at, cut_by_turns
 from monitor.context.reduction import Messages
 from monitor.context.unread import shared
 from monitor.context.window import window_of
 from monitor.messages import AssistantMessage, UserMessage
-from monitor.models import Model
+from monitor.models import Model, ModelRequest
 from monitor.reasons import PRESSING, CompactionFailure, CompactionReason
 
 CUT: Final = "cut"
@@ -200,11 +200,11 @@ class Ladder:
                 cut=cut_at(messages, last, head=self.now.head, tokens=self.size.tokens), how="with the newest results"
             )
 
-    def _live_prefix(self, cut: Cut) -> LivePrefix | None:
+    def _live_prefix(self, cut: Cut) -> ModelRequest | None:
         """What the run's own model has already read, where its cache may be used."""
         if not self.preset.on_live_prefix or self.preset.model is not None:
             return None
-        return LivePrefix(self.now.messages[: cut.index], self.now.instructions, self.now.tools)
+        return ModelRequest(self.now.messages[: cut.index], self.now.instructions, self.now.tools)
 
     def _older_half(self, messages: Messages, cut: Cut) -> Cut | None:
         """The cut that summarises only the older half of what stands before `cut`, or more where

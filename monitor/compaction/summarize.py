@@ -12,7 +12,7 @@ last checkpoint.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any, Final, Literal
 
@@ -28,7 +28,7 @@ from monitor.context.truncate import clip
 from monitor.context.window import Window, window_of
 from monitor.errors import ConfigError, describe
 from monitor.messages import AssistantMessage, Message, Text, UserMessage
-from monitor.models import PASSING, ErrorKind, Model, ModelRequest, ToolSpec
+from monitor.models import PASSING, ErrorKind, Model, ModelRequest
 from monitor.outcome import Turn
 from monitor.reasons import CompactionFailure, FinishReason, TerminateReason
 
@@ -54,25 +54,16 @@ LEAST_ROOM_TOKENS: Final = 2_000
 """The least room for what is read: in less, an earlier summary leaves no room for messages."""
 
 
-@dataclass(slots=True, frozen=True)
-class LivePrefix:
-    """The run's own request up to where its history will be cut. The provider has it in its cache,
-    so reading it again costs a tenth. The summary is asked for behind it, with the run's own
-    instructions and tools, and calls are refused.
-    """
-
-    messages: tuple[Message, ...]
-    """The newest of them are the messages to be summarised."""
-    instructions: str | None = None
-    tools: tuple[ToolSpec, ...] = ()
-
-
 class ModelSummarizer:
     """A `Summarizer` that asks `model`. `settings` go to the provider as they are: output limit,
     temperature, thinking.
 
     `window`: the model's limits; by default those of the table of known models, else 100,000
-    tokens. `prefix`: ask behind the run's own request, if that fits and ends with the task.
+    tokens.
+
+    `prefix`: the run's own request up to where its history will be cut. The provider has it in its
+    cache, so reading it again costs a tenth. If it fits and ends with the task, the summary is
+    asked for behind it, with the run's own instructions and tools, and calls are refused.
     """
 
     def __init__(
@@ -81,7 +72,7 @@ class ModelSummarizer:
         *,
         window: Window | None = None,
         settings: Mapping[str, Any] | None = None,
-        prefix: LivePrefix | None = None,
+        prefix: ModelRequest | None = None,
     ) -> None:
         self._model = model
         self._window = window or window_of(model.name)
@@ -149,7 +140,7 @@ class _Work:
 
     # --- the two ways to a draft
 
-    async def on_top_of(self, prefix: LivePrefix) -> _Draft | None:
+    async def on_top_of(self, prefix: ModelRequest) -> _Draft | None:
         """Ask with the run's own request and a question behind it. `None`: that does not fit, or it
         would be about other messages.
         """
@@ -163,7 +154,7 @@ class _Work:
 
         def request(*behind: Message) -> ModelRequest:
             messages = (*prefix.messages, question, *behind)
-            return ModelRequest(messages, prefix.instructions, prefix.tools, "none", self.settings)
+            return replace(prefix, messages=messages, tool_choice="none", settings=self.settings)
 
         def again(draft: str, wrong: str) -> ModelRequest:
             sent_back = request(AssistantMessage((Text(draft),)), _said(wrong))
@@ -397,7 +388,7 @@ def _identities(task: SummaryTask, texts: Sequence[str]) -> list[str]:
     return [*accumulate(texts, lambda before, text: identity(before + text), initial=identity(canonical_json(asked)))]
 
 
-def _is_about(task: SummaryTask, prefix: LivePrefix) -> bool:
+def _is_about(task: SummaryTask, prefix: ModelRequest) -> bool:
     """Whether `prefix` ends with the messages of `task`, so that a user may speak next."""
     ends = prefix.messages[-len(task.messages) :]
     return ends == task.messages and isinstance(ends[-1], AssistantMessage)

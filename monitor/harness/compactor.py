@@ -142,8 +142,7 @@ class Compactor:
         model = self._model if self.when.may_ask_model(reason) else None
         job = self._new_job(self.preset, model, self._situation(reason, harder), waited_for=waited_for)
         if self._after is not None and reason in BY_ITSELF:
-            refill = attributed(self._after, self._snapshot())
-            job.refill = refill.text if refill is not None else None
+            job.refill = attributed(self._after, self._snapshot())
         self._set_to_work(job)
         return job
 

@@ -15,7 +15,7 @@ from monitor.adapters.plain import ChunkAdapter
 from monitor.chunks import ReasoningDelta, ToolCall, ToolResult, TurnFinished, UsageReport
 from monitor.compaction.base import Checkpoint, Progress, Summary, SummaryTask
 from monitor.compaction.records import CompactionDetails, CompactionError
-from monitor.compaction.summarize import LivePrefix, ModelSummarizer
+from monitor.compaction.summarize import ModelSummarizer
 from monitor.compaction.templates import BEGIN, CHECKPOINT, END, Template
 from monitor.compaction.transcript import with_error
 from monitor.context.tokens import Size, sizes_by_source
@@ -437,7 +437,7 @@ async def test_a_correction_fits_the_window_as_well(window: int, with_prefix: bo
     model = Script(lambda _: "too long " * 4_000)
     identifiers = tuple(f"/srv/shop/{n}/hours.html" for n in range(200))
     what = task(long_story(25), identifiers=identifiers, pinned="rule " * 2_000)
-    prefix = LivePrefix(what.messages) if with_prefix else None
+    prefix = ModelRequest(what.messages) if with_prefix else None
     error = await fails(model, what, window=Window(window), prefix=prefix)
     assert error.failure is CompactionFailure.REJECTED
     assert "missing, empty altogether" in said(model.requests[-1].messages[-1])
@@ -572,7 +572,7 @@ LIVE_TOOLS = (ToolSpec("search", "Searches.", {"type": "object"}),)
 @pytest.mark.anyio
 async def test_on_top_of_the_live_prefix_the_providers_cache_is_used() -> None:
     head = (user("Earlier: nothing."), agent("I go on."))
-    live = LivePrefix((*head, *STORY), "You are a shop assistant.", LIVE_TOOLS)
+    live = ModelRequest((*head, *STORY), "You are a shop assistant.", LIVE_TOOLS)
     model = Script(GOOD)
     asked = Asked(model, prefix=live)
     summary = await asked.summarize(task(previous="Earlier: nothing."))
@@ -596,7 +596,7 @@ async def test_on_top_of_the_live_prefix_the_providers_cache_is_used() -> None:
 
 @pytest.mark.anyio
 async def test_on_top_of_the_live_prefix_a_correction_stays_on_top() -> None:
-    live = LivePrefix(STORY, "You are a shop assistant.", LIVE_TOOLS)
+    live = ModelRequest(STORY, "You are a shop assistant.", LIVE_TOOLS)
     model = Script("## Goal\nx", GOOD)
     assert (await Asked(model, prefix=live).summarize(task())).text == GOOD
     first, second = model.requests
@@ -608,13 +608,13 @@ async def test_on_top_of_the_live_prefix_a_correction_stays_on_top() -> None:
 @pytest.mark.parametrize(
     ("live", "options"),
     [
-        (LivePrefix((*STORY, user("And on Sunday?"))), {}),  # more than what is to be summarised
-        (LivePrefix(STORY[1:]), {}),
-        (LivePrefix(STORY[:1]), {"messages": STORY[:1]}),  # a user's message waits for an answer
-        (LivePrefix((user("x " * 300_000), *STORY)), {}),  # too long
+        (ModelRequest((*STORY, user("And on Sunday?"))), {}),  # more than what is to be summarised
+        (ModelRequest(STORY[1:]), {}),
+        (ModelRequest(STORY[:1]), {"messages": STORY[:1]}),  # a user's message waits for an answer
+        (ModelRequest((user("x " * 300_000), *STORY)), {}),  # too long
     ],
 )
-async def test_a_prefix_that_does_not_fit_is_not_used(live: LivePrefix, options: dict[str, Any]) -> None:
+async def test_a_prefix_that_does_not_fit_is_not_used(live: ModelRequest, options: dict[str, Any]) -> None:
     model = Script(GOOD)
     await Asked(model, prefix=live).summarize(task(**options))
     assert question(model.requests[0]).startswith(BEGIN)
@@ -623,7 +623,7 @@ async def test_a_prefix_that_does_not_fit_is_not_used(live: LivePrefix, options:
 @pytest.mark.anyio
 async def test_a_live_request_that_the_provider_finds_too_long_is_made_in_pieces() -> None:
     model = Script(Failed(ErrorKind.OVERFLOW), GOOD)
-    await Asked(model, prefix=LivePrefix(STORY)).summarize(task())
+    await Asked(model, prefix=ModelRequest(STORY)).summarize(task())
     assert len(model.requests) == 2
     assert question(model.requests[1]).startswith(BEGIN)
 
