@@ -8,8 +8,9 @@ cached prefix once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from operator import is_
 from typing import Protocol, TypeAlias, TypeVar
 
 from monitor._util.checks import is_whole
@@ -17,7 +18,7 @@ from monitor.context.history import History, HistoryEdit
 from monitor.context.tokens import message_tokens
 from monitor.context.turns import head_of
 from monitor.errors import ConfigError
-from monitor.messages import Message
+from monitor.messages import AssistantMessage, Message
 
 T = TypeVar("T")
 Messages: TypeAlias = tuple[Message, ...]
@@ -130,6 +131,26 @@ def propose_for(
     return Reduction(
         HistoryEdit(version, start, stop, replacement, kind, note), saved, sum(map(size, new[start:])), changed
     )
+
+
+def changed_by(
+    change: Callable[[Message], Message], messages: Messages, start: int = 0, stop: int | None = None
+) -> Messages:
+    """`messages` with a `change` of those from `start` to `stop` (exclusive); the same object if no
+    message changes.
+    """
+    stop = len(messages) if stop is None else stop
+    new = (*messages[:start], *map(change, messages[start:stop]), *messages[stop:])
+    return messages if all(map(is_, new, messages)) else new
+
+
+def with_texts(message: AssistantMessage, texts: Iterable[str]) -> AssistantMessage:
+    """`message` with other texts of its results; the same object if they are the same objects."""
+    results = tuple(
+        result if text is result.text else replace(result, text=text)
+        for result, text in zip(message.results, texts, strict=True)
+    )
+    return message if all(map(is_, results, message.results)) else replace(message, results=results)
 
 
 def once(of: Callable[[Message], T]) -> Callable[[Message], T]:
