@@ -119,12 +119,12 @@ async def ask_before(hooks: Sequence[CompactionHook], asked: CompactionAsked) ->
     return wishes
 
 
-async def tell_after(hooks: Sequence[CompactionHook], result: CompactionResult) -> list[str]:
-    """Tell the hooks of a compaction that is part of the history. Returns warnings."""
-    warnings: list[str] = []
+async def tell_after(hooks: Sequence[CompactionHook], result: CompactionResult, warnings: list[str]) -> None:
+    """Tell the hooks of a compaction that is part of the history. Errors of hooks are added to
+    `warnings`.
+    """
     for hook in hooks:
         await _answer(hook.after, result, "after the compaction", warnings)
-    return warnings
 
 
 async def may_continue(hooks: Sequence[CompactionHook], result: CompactionResult, warnings: list[str]) -> bool:

@@ -218,7 +218,7 @@ class Compactor:
         result = None
         try:
             result = await self._compacted(job)
-            self._late_warnings += await tell_after(self.preset.hooks, result)
+            await tell_after(self.preset.hooks, result, self._late_warnings)
         except CompactionError as error:
             job.crashed = error.failure is CompactionFailure.INVALID
             self._failed(job, error)

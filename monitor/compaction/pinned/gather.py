@@ -10,14 +10,22 @@ from typing import Final
 
 from monitor._util.arguments import arguments_in
 from monitor._util.codec import to_plain
-from monitor.chunks import ToolCall
-from monitor.compaction.identifiers import Named, files_of, identifiers, merged, named_in, names_of, remembered
+from monitor.compaction.identifiers import (
+    Named,
+    answered_calls,
+    files_of,
+    identifiers,
+    merged,
+    named_in,
+    names_of,
+    remembered,
+)
 from monitor.compaction.pinned.facts import PinnedFacts
 from monitor.compaction.pinned.fit import SHORT_CHARS
 from monitor.compaction.pinned.text import head_of_messages, is_own, read_back, text_of_user
 from monitor.compaction.records import CompactionDetails
 from monitor.goal.declared import EMIT
-from monitor.messages import AssistantMessage, Message, UserMessage
+from monitor.messages import Message, UserMessage
 
 MOST_IDENTIFIERS: Final = 64
 """The most names of each sort that one compaction hands to the next. OpenClaw's number is 12."""
@@ -77,13 +85,9 @@ def _handed_over(messages: Sequence[Message]) -> Iterator[tuple[str, str]]:
     """The outputs that accepted calls of `emit_value` gave, in this run and in earlier ones: each
     one's name, and its value as JSON.
     """
-    for message in messages:
-        if not isinstance(message, AssistantMessage):
-            continue
-        accepted = {result.id for result in message.results if result.name == EMIT and not result.is_error}
-        for call in message.content:
-            if isinstance(call, ToolCall) and call.name == EMIT and call.id in accepted:
-                with suppress(ValueError):
-                    given = arguments_in(call.arguments)
-                    if isinstance(name := given.get("name"), str):
-                        yield name, json.dumps(to_plain(given.get("value")), ensure_ascii=False, sort_keys=True)
+    for call, result in answered_calls(messages):
+        if call.name == result.name == EMIT and not result.is_error:
+            with suppress(ValueError):
+                given = arguments_in(call.arguments)
+                if isinstance(name := given.get("name"), str):
+                    yield name, json.dumps(to_plain(given.get("value")), ensure_ascii=False, sort_keys=True)
