@@ -23,7 +23,7 @@ from monitor.context.window import NEVER_FULL, Window, window_of
 from monitor.errors import ConfigError
 from monitor.harness.awaited import fan_out
 from monitor.harness.compactor import Compactor
-from monitor.harness.reports import Surroundings
+from monitor.harness.job import Surroundings
 from monitor.harness.streams.clock import Clock, SystemClock
 from monitor.messages import Message
 from monitor.models import Model, ToolSpec

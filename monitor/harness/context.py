@@ -24,8 +24,7 @@ from monitor.events import ContextFull, WindowWarning
 from monitor.goal.goal import Goal
 from monitor.harness.compaction import DEFAULT
 from monitor.harness.compactor import Compactor
-from monitor.harness.job import OVER, Job
-from monitor.harness.reports import Surroundings
+from monitor.harness.job import OVER, Job, Surroundings
 from monitor.harness.rescue import Rescue, overflow_of
 from monitor.models import Model, ToolSpec
 from monitor.outcome import Turn

@@ -115,7 +115,7 @@ class Rescue:
         if reduction is None or not isinstance(self._history.commit(reduction.edit), Committed):
             return False
         self._reduced.append(reducer.name)
-        self._compactor.reports.reduced(reduction)
+        self._compactor.reduced(reduction)
         return True
 
     # --- the words for a person

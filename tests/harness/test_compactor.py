@@ -18,8 +18,7 @@ from monitor.context.history import History, HistoryEdit
 from monitor.context.tokens import ContextMeter
 from monitor.context.window import Window
 from monitor.harness.compactor import Compactor
-from monitor.harness.job import LATE_S
-from monitor.harness.reports import Surroundings
+from monitor.harness.job import LATE_S, Surroundings
 from monitor.messages import AssistantMessage, Message
 from monitor.reasons import CompactionFailure, CompactionReason
 from monitor.testing import FakeClock, Pause, ScriptedModel, Stall

@@ -59,10 +59,6 @@ class Compacting:
     def when(self) -> Compacting:
         return self
 
-    @property
-    def reports(self) -> Compacting:
-        return self
-
     def reduced(self, reduction: Reduction) -> None:
         self.done.append(reduction.edit.kind)
 
