@@ -120,12 +120,11 @@ class Sizes:
         """The request's real size, divided by its estimate `raw`. A refused request is larger than
         the window, whatever is counted.
         """
-        now = self._now
+        now, raw = self._now, max(1, raw)
         if now.reason in {CompactionReason.OVERFLOW, CompactionReason.SILENT_OVERFLOW}:
-            return max(now.scale, now.tokens / max(1, raw), (now.window.tokens or 0) / max(1, raw))
-        if now.reported and now.tokens:
-            return now.tokens / max(1, raw)
-        return max(now.scale, now.tokens / max(1, raw))
+            return max(now.scale, now.tokens / raw, (now.window.tokens or 0) / raw)
+        counted = now.reported and now.tokens
+        return now.tokens / raw if counted else max(now.scale, now.tokens / raw)
 
     # --- in one unit or the other
 

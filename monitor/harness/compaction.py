@@ -22,6 +22,7 @@ from monitor.context.tokens import ContextMeter
 from monitor.context.window import NEVER_FULL, Window, window_of
 from monitor.errors import ConfigError
 from monitor.harness.awaited import fan_out
+from monitor.harness.checks import CLOSE_GRACE_S
 from monitor.harness.compactor import Compactor
 from monitor.harness.job import Surroundings
 from monitor.harness.streams.clock import Clock, SystemClock
@@ -30,9 +31,6 @@ from monitor.models import Model, ToolSpec
 from monitor.reasons import PRESSING, CompactionReason
 from monitor.sinks.base import Sink, checked_sinks
 from monitor.tools.masking import Secrets
-
-CLOSE_GRACE_S = 2.0
-"""Seconds that closing a model's stream may take, as for a run."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)

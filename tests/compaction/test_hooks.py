@@ -103,7 +103,7 @@ def throwing(_: object) -> Any:
         (CompactionHook(before=lambda _: "text"), "a hook answers with a BeforeCompaction or None"),  # type: ignore[arg-type, return-value]
         (before(messages=["text"]), "a hook's messages are UserMessage and AssistantMessage"),
         (before(messages=[]), "leaves nothing to summarise"),
-        (CompactionHook(before=lambda _: BeforeCompaction(context=3)), "BeforeCompaction.context is a text"),  # type: ignore[arg-type]
+        (CompactionHook(before=lambda _: BeforeCompaction(context=3)), "BeforeCompaction.context takes a text"),  # type: ignore[arg-type]
     ],
 )
 async def test_a_hook_that_throws_is_passed_over_with_a_warning(hook: CompactionHook, warning: str):
