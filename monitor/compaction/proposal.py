@@ -15,14 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import Final, TypeAlias
 
 import anyio.lowlevel
 
 from monitor.compaction.base import Checkpoint, Progress, Summarizer, Summary, SummaryTask, ask_for_summary
 from monitor.compaction.hooks import CompactionAsked, Wishes, ask_before
-from monitor.compaction.identifiers import merged, named_in
+from monitor.compaction.identifiers import named_in
 from monitor.compaction.measure import FRAME_TOKENS, Situation, Sizes
 from monitor.compaction.pinned import (
     CONTINUE,
@@ -34,6 +34,7 @@ from monitor.compaction.pinned import (
     gathered,
     read_back,
     shortened,
+    with_known,
 )
 from monitor.compaction.preset import Preset
 from monitor.compaction.records import (
@@ -140,10 +141,10 @@ class _Pipeline:
         self._size = Sizes(preset, situation)
         self._ladder = Ladder(preset, situation, self._size, model=model)
         self._named = once(named_in)
-        self._besides: dict[int, tuple[PinnedFacts, str]] = {}
+        self._beside = cache(self._pinned_before)
         self._warnings: list[str] = []
         self._wishes = Wishes()
-        self._earlier = self._read_earlier()
+        self._previous, self._pinned = self._read_earlier()
 
     # --- the steps
 
@@ -169,8 +170,7 @@ class _Pipeline:
         # 2. where the history is cut, and what the hooks want
         cut = self._ladder.cut(smaller)
         covered = now.messages[self._now.head : cut.index]
-        previous = self._earlier[0] if self._earlier else None
-        asked = CompactionAsked(reason=now.reason, messages=covered, previous=previous, tokens=now.tokens)
+        asked = CompactionAsked(reason=now.reason, messages=covered, previous=self._previous, tokens=now.tokens)
         self._wishes = await ask_before(preset.hooks, asked)
         self._warnings += self._wishes.warnings
         # 3. to 5. one attempt after the other
@@ -186,13 +186,11 @@ class _Pipeline:
             self._warnings.append(f"{rung.note}: {str(failed).removeprefix(name)}")
         raise failed or nothing("no way of summarising was given")
 
-    def _read_earlier(self) -> tuple[str, PinnedFacts] | None:
-        """The summary of the earlier compaction and the facts that it pinned; `None`: there was no
-        earlier one.
-        """
+    def _read_earlier(self) -> tuple[str | None, PinnedFacts]:
+        """The summary of the earlier compaction, if there was one, and the facts that it pinned."""
         head = self._now.messages[: self._now.head]
-        texts = [part.text for message in head[:1] for part in message.content if isinstance(part, Text)]
-        return (read_back(texts[0]) or (texts[0], PinnedFacts())) if texts else None
+        text = next((part.text for message in head[:1] for part in message.content if isinstance(part, Text)), None)
+        return (text and read_back(text)) or (text, PinnedFacts())
 
     def _reduced(self, steps: Sequence[Reducer]) -> tuple[Messages, list[str]]:
         """The messages as `steps` reduce them, and the names of the steps that did something."""
@@ -326,7 +324,7 @@ class _Pipeline:
     def _task(self, rung: Rung, covered: Messages, facts: PinnedFacts, pinned: str) -> SummaryTask:
         return SummaryTask(
             messages=self._wishes.messages or covered,
-            previous=self._earlier[0] if self._earlier else None,
+            previous=self._previous,
             template=self._preset.template,
             pinned=pinned,
             identifiers=facts.identifiers[:MOST_REQUIRED],
@@ -348,7 +346,7 @@ class _Pipeline:
         free = size.estimated(end - 1 - kept) - FRAME_TOKENS
         least = size_of_text(LEFT_OUT).tokens
         room = min(size.summary_tokens, (free - least) // 3)
-        earlier = [shortened(self._earlier[0], chars) for chars in LADDER] if self._earlier else []
+        earlier = [shortened(self._previous, chars) for chars in LADDER] if self._previous is not None else []
         texts = (text if LEFT_OUT in text else f"{text}\n\n{LEFT_OUT}" for text in earlier)
         said = next((text for text in texts if size_of_text(text).tokens <= room), LEFT_OUT)
         if unread:
@@ -368,40 +366,19 @@ class _Pipeline:
         text = compose("", self._facts(covered), max_tokens=self._size.most_pinned)
         self._size.pin(size_of_text(text).tokens)
 
-    def _beside(self, index: int) -> tuple[PinnedFacts, str]:
+    def _pinned_before(self, index: int) -> tuple[PinnedFacts, str]:
         """The facts of the messages before `index`, and their text without a summary."""
-        known = self._besides.get(index)
-        if known is None:
-            facts = self._facts(self._now.messages[self._now.head : index])
-            known = self._besides[index] = (facts, compose("", facts, max_tokens=self._size.pinned_tokens))
-        return known
+        facts = self._facts(self._now.messages[self._now.head : index])
+        return facts, compose("", facts, max_tokens=self._size.pinned_tokens)
 
     def _facts(self, covered: Messages) -> PinnedFacts:
         """The facts of the `covered` messages, of the earlier compaction, and of the situation."""
-        earlier, known = self._earlier[1] if self._earlier else PinnedFacts(), self._now.facts
-        facts = gathered(covered, earlier, named=self._named)
-        # `facts.emitted` has outputs of earlier runs, too.
-        asked_for = {entry.partition(": ")[0] for entry in known.outstanding}
-        now_given = {**({} if known.emitted or known.outstanding else facts.emitted), **known.emitted}
-        before = {**facts.earlier_outputs, **facts.emitted}
-        emitted = {name: value for name, value in now_given.items() if name not in asked_for}
-        outstanding = known.outstanding or tuple(
-            entry for entry in facts.outstanding if entry.partition(": ")[0] not in emitted
-        )
+        facts = gathered(covered, self._pinned, named=self._named)
+        facts = with_known(facts, self._now.facts, again=self._previous is not None)
         return replace(
             facts,
-            user_messages=(*known.user_messages, *facts.user_messages) if not self._earlier else facts.user_messages,
-            emitted=emitted,
-            earlier_outputs={
-                name: value for name, value in before.items() if name not in emitted and name not in asked_for
-            },
-            outstanding=outstanding,
-            plan=known.plan or facts.plan,
-            rules=known.rules or self._preset.rules or facts.rules,
-            identifiers=tuple(dict.fromkeys((*known.identifiers, *facts.identifiers))),
-            listed=tuple(dict.fromkeys((*known.listed, *facts.listed))),
-            details=merged(facts.details, known.details),
-            notes=(*known.notes, *self._wishes.notes),
+            rules=self._now.facts.rules or self._preset.rules or facts.rules,
+            notes=(*self._now.facts.notes, *self._wishes.notes),
         )
 
     def _check(self, tokens_after: int, *, last: bool = False, newest: Messages = ()) -> None:

@@ -17,14 +17,21 @@ from itertools import accumulate
 from typing import Any, Final, Literal
 
 from monitor._util.hashing import canonical_json, identity
-from monitor._util.quoting import quoted_lines
 from monitor.compaction.base import Checkpoint, Progress, Summary, SummaryTask
 from monitor.compaction.records import AskTurn, CompactionError
 from monitor.compaction.templates import BEGIN, END
-from monitor.compaction.transcript import LEAST_WINDOW_TOKENS, Excerpt, blocks, most_tokens, next_window, with_error
+from monitor.compaction.transcript import (
+    LEAST_WINDOW_TOKENS,
+    Excerpt,
+    beside,
+    blocks,
+    listed,
+    most_tokens,
+    next_window,
+    with_error,
+)
 from monitor.context.media import has_media
 from monitor.context.tokens import Size, message_tokens, size_of_text, sizes_by_source
-from monitor.context.truncate import clip
 from monitor.context.window import Window, window_of
 from monitor.errors import ConfigError, describe
 from monitor.messages import AssistantMessage, Message, Text, UserMessage
@@ -62,8 +69,8 @@ class ModelSummarizer:
     tokens.
 
     `prefix`: the run's own request up to where its history will be cut. The provider has it in its
-    cache, so reading it again costs a tenth. If it fits and ends with the task, the summary is
-    asked for behind it, with the run's own instructions and tools, and calls are refused.
+    cache, so reading it again costs a tenth. The summary is asked for behind it, if it fits and
+    ends with the task. The run's own instructions and tools stay, and calls are refused.
     """
 
     def __init__(
@@ -147,8 +154,8 @@ class _Work:
         if not _is_about(self.task, prefix):
             return None
         parts = [self.task.template.instructions(self.task, live=True)]
-        if beside := _beside(self.task, BESIDE_TOKENS):
-            parts.append(f"What is known besides, as data:\n{BEGIN}\n{beside}\n{END}")
+        if besides := beside(self.task, BESIDE_TOKENS):
+            parts.append(f"What is known besides, as data:\n{BEGIN}\n{besides}\n{END}")
         parts.append(_NOW)
         question = _said("\n\n".join(parts))
 
@@ -279,9 +286,9 @@ class _Work:
     def _question(self, earlier: str | None, excerpt: Excerpt | None, room: int) -> str:
         parts = [BEGIN]
         if earlier is not None:
-            parts.append(_listed("the earlier summary", [earlier], int(room * EARLIER_SHARE)))
-        if beside := _beside(self.task, min(int(room * BESIDE_SHARE), BESIDE_TOKENS)):
-            parts.append(beside)
+            parts.append(listed("the earlier summary", [earlier], int(room * EARLIER_SHARE)))
+        if besides := beside(self.task, min(int(room * BESIDE_SHARE), BESIDE_TOKENS)):
+            parts.append(besides)
         if excerpt is not None:
             parts += [f"messages {excerpt.start + 1} to {excerpt.stop} of {len(self.task.messages)}:", excerpt.text]
         parts += [END, "", _NOW if earlier is None else _UPDATE_NOW]
@@ -344,37 +351,11 @@ def _said(text: str) -> UserMessage:
     return UserMessage((Text(text),), synthetic=True)
 
 
-def _beside(task: SummaryTask, max_tokens: int) -> str:
-    """The facts besides the messages. Each kind gets the same share of `max_tokens`."""
-    details = task.details
-    kinds: list[tuple[str, Sequence[str]]] = [
-        ("stands beside the summary, word for word", [task.pinned] if task.pinned.strip() else []),
-        ("names to write exactly as they are, if they still matter", task.identifiers),
-        ("files that were read", details.files_read),
-        ("files that were changed", details.files_modified),
-        ("other things that were made", details.artifacts),
-        ("what tools did", details.tool_notes),
-    ]
-    there = [(label, texts) for label, texts in kinds if texts]
-    return "\n".join(_listed(label, texts, max_tokens // len(there)) for label, texts in there)
-
-
-def _listed(label: str, texts: Sequence[str], max_tokens: int) -> str:
-    """The lines of `texts` below `label`; their middle is cut if they are too long."""
-    text = "\n".join(texts)
-    chars = len(text)
-    shown = f"{label}:\n{quoted_lines(text)}"
-    while most_tokens(shown) > max_tokens and chars:
-        chars = chars * 3 // 4
-        shown = f"{label}:\n{quoted_lines(clip(text, chars, ending=0.5))}"
-    return shown
-
-
 def _correction(wrong: Sequence[str], unsaid: Sequence[str]) -> str:
     parts = ["Your summary cannot stay as it is:", *(f"- {one}" for one in wrong)]
     if unsaid:
         parts.append("- it does not say the following, which are to be written exactly so where they belong:")
-        parts.append(_listed("names", unsaid, LEAST_ROOM_TOKENS // 5))
+        parts.append(listed("names", unsaid, LEAST_ROOM_TOKENS // 5))
     return "\n".join((*parts, "Write the whole summary again, in the form that was asked for, and nothing else."))
 
 

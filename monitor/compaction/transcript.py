@@ -27,6 +27,7 @@ from typing import Final, NamedTuple
 from monitor._util.hashing import canonical_json
 from monitor._util.quoting import printable, quoted, quoted_lines
 from monitor.chunks import ToolCall
+from monitor.compaction.base import SummaryTask
 from monitor.context.media import placeholder
 from monitor.context.tokens import ERROR, WIDE_ERROR, Size, size_of_text
 from monitor.context.truncate import SUMMARY_RESULT_CHARS, clip
@@ -91,6 +92,35 @@ def next_window(messages: Sequence[Message], texts: Sequence[str], max_tokens: i
         lines.append(text)
         used += tokens
     return Excerpt(first, first + len(lines), "\n".join(lines))
+
+
+# --- what stands beside the messages
+
+
+def beside(task: SummaryTask, max_tokens: int) -> str:
+    """The facts besides the messages. Each kind gets the same share of `max_tokens`."""
+    details = task.details
+    kinds: list[tuple[str, Sequence[str]]] = [
+        ("stands beside the summary, word for word", [task.pinned] if task.pinned.strip() else []),
+        ("names to write exactly as they are, if they still matter", task.identifiers),
+        ("files that were read", details.files_read),
+        ("files that were changed", details.files_modified),
+        ("other things that were made", details.artifacts),
+        ("what tools did", details.tool_notes),
+    ]
+    there = [(label, texts) for label, texts in kinds if texts]
+    return "\n".join(listed(label, texts, max_tokens // len(there)) for label, texts in there)
+
+
+def listed(label: str, texts: Sequence[str], max_tokens: int) -> str:
+    """The lines of `texts` below `label`; their middle is cut if they are too long."""
+    text = "\n".join(texts)
+    chars = len(text)
+    shown = f"{label}:\n{quoted_lines(text)}"
+    while most_tokens(shown) > max_tokens and chars:
+        chars = chars * 3 // 4
+        shown = f"{label}:\n{quoted_lines(clip(text, chars, ending=0.5))}"
+    return shown
 
 
 # --- one message

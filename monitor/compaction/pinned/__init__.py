@@ -16,6 +16,7 @@ from monitor.compaction.pinned.fit import compose as compose
 from monitor.compaction.pinned.fit import fitted as fitted
 from monitor.compaction.pinned.fit import shortened as shortened
 from monitor.compaction.pinned.gather import gathered as gathered
+from monitor.compaction.pinned.gather import with_known as with_known
 from monitor.compaction.pinned.text import ACKNOWLEDGEMENT as ACKNOWLEDGEMENT
 from monitor.compaction.pinned.text import CONTINUE as CONTINUE
 from monitor.compaction.pinned.text import CONTINUE_WITHOUT_MEDIA as CONTINUE_WITHOUT_MEDIA

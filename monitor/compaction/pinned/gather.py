@@ -72,6 +72,31 @@ def gathered(
     )
 
 
+def with_known(facts: PinnedFacts, known: PinnedFacts, *, again: bool) -> PinnedFacts:
+    """The gathered `facts` with what is `known` of the run besides its messages: its outputs, its
+    plan, names, files. `again`: there was an earlier compaction, which knew the user messages.
+    """
+    asked_for = {entry.partition(": ")[0] for entry in known.outstanding}
+    # `facts.emitted` has outputs of earlier runs, too.
+    of_this_run = known.emitted if known.emitted or known.outstanding else facts.emitted
+    emitted = {name: value for name, value in of_this_run.items() if name not in asked_for}
+    before = {**facts.earlier_outputs, **facts.emitted}
+    return replace(
+        facts,
+        user_messages=facts.user_messages if again else (*known.user_messages, *facts.user_messages),
+        emitted=emitted,
+        earlier_outputs={
+            name: value for name, value in before.items() if name not in emitted and name not in asked_for
+        },
+        outstanding=known.outstanding
+        or tuple(entry for entry in facts.outstanding if entry.partition(": ")[0] not in emitted),
+        plan=known.plan or facts.plan,
+        identifiers=tuple(dict.fromkeys((*known.identifiers, *facts.identifiers))),
+        listed=tuple(dict.fromkeys((*known.listed, *facts.listed))),
+        details=merged(facts.details, known.details),
+    )
+
+
 def _said_elsewhere(user_messages: Sequence[str], details: CompactionDetails) -> Callable[[str], bool]:
     """Returns a test: is this name pinned already, as a file or in a user message? A long message
     may be cut, so its names do not count.
