@@ -19,7 +19,7 @@ from monitor._util.arguments import arguments_in
 from monitor.chunks import ToolCall
 from monitor.compaction.base import Checkpoint, Progress, Summary, SummaryTask
 from monitor.compaction.identifiers import MOST_CHARS, MOST_LISTED, identifiers, named_in, names_of, note_of
-from monitor.compaction.pinned import is_own, text_of_user
+from monitor.compaction.pinned import text_of_user
 from monitor.compaction.pinned.text import weight
 from monitor.compaction.records import AskTurn, CompactionDetails
 from monitor.compaction.templates import CLEAREST, NOTHING, heading_of, section_key
@@ -197,7 +197,7 @@ def _material(task: SummaryTask) -> _Material:
     for message in task.messages:
         if isinstance(message, AssistantMessage):
             found += _of_assistant(message)
-        elif not is_own(message):
+        elif not message.synthetic:
             found += _of_user(text_of_user(message), pinned=bool(task.pinned.strip()))
     of = partial(_of_kind, found)
     goals = of("goal")
@@ -323,7 +323,7 @@ def _names(task: SummaryTask) -> list[str]:
     # a name with a line break could pass for a heading
     own = [name for name in task.identifiers if name and name == " ".join(name.split())]
     if not task.pinned:
-        found = names_of([named_in(message) for message in task.messages if not is_own(message)])
+        found = names_of([named_in(message) for message in task.messages if not message.synthetic])
         own += (*found.used[:MOST_LISTED], *found.listed)
     pinned = frozenset(identifiers(task.pinned))
     return [name for name in dict.fromkeys((*own, *_known_names(task.previous or ""))) if name not in pinned]

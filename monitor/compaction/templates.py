@@ -44,7 +44,7 @@ class Template:
     name: str
     sections: tuple[str, ...]
     style: Style = "markdown"
-    guidance: Mapping[str, str] = field(default_factory=dict)
+    guidance: Mapping[str, str] = field(default_factory=dict, hash=False)
     """The contents of a section, in words for the model, by the section's title."""
 
     def __post_init__(self) -> None:
@@ -56,9 +56,6 @@ class Template:
             raise ConfigError(
                 f"the template {self.name!r} has guidance for sections that it does not have: {sorted(unknown)}"
             )
-
-    def __hash__(self) -> int:
-        return hash((self.name, self.sections, self.style))
 
     def instructions(self, task: SummaryTask, *, live: bool = False) -> str:
         """The instructions of the summariser. `live`: the summariser is the agent itself, and has

@@ -24,7 +24,6 @@ from monitor.compaction.pinned.text import FOOTER as FOOTER
 from monitor.compaction.pinned.text import HEADER as HEADER
 from monitor.compaction.pinned.text import acknowledgement as acknowledgement
 from monitor.compaction.pinned.text import head_of_messages as head_of_messages
-from monitor.compaction.pinned.text import is_own as is_own
 from monitor.compaction.pinned.text import read_back as read_back
 from monitor.compaction.pinned.text import recognised as recognised
 from monitor.compaction.pinned.text import text_of_user as text_of_user

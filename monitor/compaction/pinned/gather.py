@@ -22,7 +22,7 @@ from monitor.compaction.identifiers import (
 )
 from monitor.compaction.pinned.facts import PinnedFacts
 from monitor.compaction.pinned.fit import SHORT_CHARS
-from monitor.compaction.pinned.text import head_of_messages, is_own, read_back, text_of_user
+from monitor.compaction.pinned.text import head_of_messages, read_back, text_of_user
 from monitor.compaction.records import CompactionDetails
 from monitor.goal.declared import EMIT
 from monitor.messages import Message, UserMessage
@@ -49,7 +49,7 @@ def gathered(
         before = read_back(text_of_user(first)) if isinstance(first, UserMessage) else None
         earlier = before[1] if before else None
     facts, new = earlier or PinnedFacts(), messages[head:]
-    theirs = [message for message in new if not is_own(message)]
+    theirs = [message for message in new if not message.synthetic]
     user_messages = (
         *facts.user_messages,
         *(text_of_user(message) for message in theirs if isinstance(message, UserMessage)),

@@ -47,19 +47,14 @@ _OWN: Final = frozenset({CONTINUE, CONTINUE_WITHOUT_MEDIA})
 """The sentences with which the monitor asks the model to go on."""
 
 
-def is_own(message: Message) -> bool:
-    """Whether the monitor wrote `message`, and not a person or a model."""
-    return message.synthetic
-
-
 def head_of_messages(messages: Sequence[Message]) -> int:
     """The number of messages at the beginning that stand for what was compacted: 1, or 2 with the
     acknowledgement; 0 without a compaction.
     """
     first = messages[0] if messages else None
-    if not isinstance(first, UserMessage) or not is_own(first) or read_back(text_of_user(first)) is None:
+    if not isinstance(first, UserMessage) or not first.synthetic or read_back(text_of_user(first)) is None:
         return 0
-    return 2 if len(messages) > 1 and isinstance(messages[1], AssistantMessage) and is_own(messages[1]) else 1
+    return 2 if len(messages) > 1 and isinstance(messages[1], AssistantMessage) and messages[1].synthetic else 1
 
 
 def recognised(messages: Sequence[Message]) -> tuple[Message, ...]:
@@ -222,7 +217,7 @@ def read_back(text: str) -> tuple[str, PinnedFacts] | None:
     """The summary and the facts of a text that `compose` wrote, in this form or in form 1; `None`
     for any other text, however similar.
 
-    It takes linear time. The answer does not prove who wrote the text: `is_own` does.
+    It takes linear time. The answer does not prove who wrote the text: the field `synthetic` does.
     """
     form = next((form for form in _FORMS if text.startswith(f"{form.header}\n") and text.endswith(FOOTER)), None)
     if form is None:
