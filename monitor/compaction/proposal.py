@@ -53,9 +53,9 @@ from monitor.context.tokens import size_of_text
 from monitor.context.truncate import ClipResults
 from monitor.context.turns import COMPACTION
 from monitor.context.unread import NAME as SHARE
-from monitor.context.unread import Sparing
+from monitor.context.unread import Sparing, names_of_calls
 from monitor.errors import describe
-from monitor.messages import AssistantMessage, Text, UserMessage
+from monitor.messages import AssistantMessage, Message, Text, UserMessage
 from monitor.models import Model
 from monitor.reasons import CompactionFailure, CompactionReason
 
@@ -72,8 +72,6 @@ LEFT_OUT: Final = (
 UNREAD_LEFT_OUT: Final = (
     "(The results of the newest calls were left out, because there was no room for them: {}. Ask for smaller parts.)"
 )
-MOST_NAMED_CALLS: Final = 10
-"""The most calls that `UNREAD_LEFT_OUT` names."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -115,14 +113,9 @@ def continue_message(preset: Preset, proposal: Proposal, reason: CompactionReaso
     none.
     """
     result = proposal.result
-    if (
-        reason is CompactionReason.MANUAL
-        or preset.continues == "never"
-        or result.record is None
-        or result.replayed is not None
-    ):
+    if reason is CompactionReason.MANUAL or result.record is None or result.replayed is not None:
         return None
-    if preset.continues == "when_needed" and result.kept_messages:
+    if preset.continues == "never" or (preset.continues == "when_needed" and result.kept_messages):
         return None
     overflow = reason is CompactionReason.OVERFLOW and proposal.media_removed
     return UserMessage((Text(CONTINUE_WITHOUT_MEDIA if overflow else CONTINUE),), synthetic=True)
@@ -257,13 +250,6 @@ class _Pipeline:
         less = (*messages[:unread], *self._ladder.clipped(messages[unread:], room >> now.harder))
         return self._reduction(less, (*names, SHARE)) if self._size.request(less) < self._size.target else None
 
-    def _names_of_unread(self) -> str:
-        """The names of the calls whose results the model has not read."""
-        turn = self._now.messages[self._now.unread] if self._now.unread is not None else None
-        names = [result.name for result in turn.results] if isinstance(turn, AssistantMessage) else []
-        more = f" and {len(names) - MOST_NAMED_CALLS} more" if len(names) > MOST_NAMED_CALLS else ""
-        return ", ".join(names[:MOST_NAMED_CALLS]) + more
-
     # --- one attempt
 
     async def _on(self, rung: Rung, messages: Messages) -> Proposal:
@@ -273,9 +259,8 @@ class _Pipeline:
         facts, pinned = self._beside(cut.index)
         await anyio.lowlevel.checkpoint()
         if rung.summarizer is None:
-            said, text = self._cut_short(
-                facts, tail, unread=self._now.unread is not None and cut.index > self._now.unread
-            )
+            lost = now.messages[now.unread] if now.unread is not None and cut.index > now.unread else None
+            said, text = self._cut_short(facts, tail, lost)
             summary = Summary(text=said, by=CUT)
         else:
             # Without any summary the request must be small enough already: else no model is asked.
@@ -335,11 +320,11 @@ class _Pipeline:
             prompt=self._wishes.prompt,
         )
 
-    def _cut_short(self, facts: PinnedFacts, tail: Messages, *, unread: bool) -> tuple[str, str]:
+    def _cut_short(self, facts: PinnedFacts, tail: Messages, lost: Message | None) -> tuple[str, str]:
         """The summary and the text of a rung where nobody summarises: the earlier summary, as far
         as there is room, and a sentence on what is missing.
 
-        `unread`: results that the model has not read are missing, too.
+        `lost`: the turn whose results the model has not read, if it is missing, too.
         """
         size, kept = self._size, self._size.request(tail)
         end = min(size.target, size.before) if kept < size.target else self._now.window.tokens or size.before
@@ -349,8 +334,8 @@ class _Pipeline:
         earlier = [shortened(self._previous, chars) for chars in LADDER] if self._previous is not None else []
         texts = (text if LEFT_OUT in text else f"{text}\n\n{LEFT_OUT}" for text in earlier)
         said = next((text for text in texts if size_of_text(text).tokens <= room), LEFT_OUT)
-        if unread:
-            said = f"{said}\n{UNREAD_LEFT_OUT.format(self._names_of_unread())}"
+        if lost is not None:
+            said = f"{said}\n{UNREAD_LEFT_OUT.format(names_of_calls(lost))}"
         pinned = max(0, min(size.pinned_tokens, free - size_of_text(said).tokens))
         return said, compose(said, facts, max_tokens=pinned)
 

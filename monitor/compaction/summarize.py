@@ -44,17 +44,13 @@ UNKNOWN_WINDOW_TOKENS: Final = 100_000
 in pieces loses little.
 """
 SHRINKS: Final = 3
-"""How often the record is halved for a provider that finds the request too long. Codex, Claude Code
-and OpenClaw try three times.
-"""
+"""How often the record is halved for a provider that finds it too long: as often as Codex does."""
 MOST_LENGTH: Final = 1.5
 """The factor by which a summary may be longer than asked for: models cannot count."""
 EARLIER_SHARE: Final = 0.5
-"""The most of the room for reading that the earlier summary gets; the messages get the rest.
-"""
+"""The most of the room for reading that the earlier summary gets; the messages get the rest."""
 BESIDE_SHARE: Final = 0.2
-"""The same for what stands beside the messages: pinned facts, identifiers, files.
-"""
+"""The same for what stands beside the messages: pinned facts, identifiers, files."""
 BESIDE_TOKENS: Final = 8_000
 """The most tokens for it."""
 LEAST_ROOM_TOKENS: Final = 2_000

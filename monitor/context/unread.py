@@ -24,6 +24,7 @@ LEAST_CHARS: Final = 80
 """A shorter piece of a result is useless: a sentence then says that the result was left out."""
 LONGEST_ARGUMENT_CHARS: Final = 200
 """Longest argument of a call in a turn that does not fit even without the text of its results."""
+MOST_NAMED_CALLS: Final = 10
 _NOTE_CHARS: Final = 120
 """About the length of `clip`'s note."""
 
@@ -31,6 +32,13 @@ _NOTE_CHARS: Final = 120
 def left_out(chars: int) -> str:
     """The text in the place of a result for which there is no room."""
     return f"[all {chars} characters of this result were left out, because there is no room for them; {ADVICE}]"
+
+
+def names_of_calls(message: Message) -> str:
+    """The names of the tools whose results `message` has, for the model; of many the first ones."""
+    names = [result.name for result in message.results] if isinstance(message, AssistantMessage) else []
+    more = f" and {len(names) - MOST_NAMED_CALLS} more" if len(names) > MOST_NAMED_CALLS else ""
+    return ", ".join(names[:MOST_NAMED_CALLS]) + more
 
 
 def shares(sizes: Sequence[int], room: int) -> list[int]:
