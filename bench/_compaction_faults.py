@@ -29,7 +29,7 @@ from bench._compaction_script import BUILDERS, TooLongError, stand_in
 from bench._compaction_script import Model as _StandIn
 from bench._soak_run import Backend, open_tasks
 from monitor.chunks import TextDelta, ToolResult, TurnFinished, UsageReport
-from monitor.compaction.pinned import head_of_messages, is_own
+from monitor.compaction.pinned import head_of_messages
 from monitor.context import ClipResults, validate
 from monitor.messages import AssistantMessage, Message, Text, UserMessage
 from monitor.models import ModelRequest
@@ -279,7 +279,7 @@ class FaultRun:
         before = (*base, *run._history.originals[known:])  # noqa: SLF001 - what was said
         after = run.history
         # it may have been said by this compaction
-        goes_on = bool(before) and is_own(before[-1]) and before[-1] is after[-1]
+        goes_on = bool(before) and before[-1].synthetic and before[-1] is after[-1]
         summarised = isinstance(event, monitor.events.CompactionFinished) and not event.summarised_by.startswith(
             ClipResults.name
         )

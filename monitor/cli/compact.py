@@ -296,7 +296,7 @@ async def _compacted(
     finally:
         with anyio.CancelScope(shield=True):
             await close()
-    breaks_at, _ = difference(given.messages, result.messages)
+    breaks_at, *_ = difference(given.messages, result.messages)
     return _Compacted(given, compaction, result, counted.calls if counted is not None else 0, reason, breaks_at)
 
 

@@ -71,10 +71,6 @@ class Summary:
     text: str
     by: str
     """The model by name, or `extractive`."""
-    calls: int = 0
-    """The number of model calls that were made for it."""
-    media_removed: bool = False
-    """The messages had media, and the summariser has read only their names."""
 
 
 class Summarizer(Protocol):

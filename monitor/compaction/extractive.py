@@ -11,16 +11,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise, zip_longest
+from itertools import chain, pairwise, zip_longest
 from typing import Final, TypeAlias
 
 from monitor._util.arguments import arguments_in
 from monitor.chunks import ToolCall
 from monitor.compaction.base import Checkpoint, Progress, Summary, SummaryTask
 from monitor.compaction.identifiers import MOST_CHARS, MOST_LISTED, identifiers, named_in, names_of, note_of
-from monitor.compaction.pinned import is_own, text_of_user
+from monitor.compaction.pinned import text_of_user
 from monitor.compaction.pinned.text import weight
 from monitor.compaction.records import AskTurn, CompactionDetails
 from monitor.compaction.templates import CLEAREST, NOTHING, heading_of, section_key
@@ -66,16 +65,17 @@ class Extractive:
 def extracted(task: SummaryTask) -> str:
     """The summary that `Extractive` gives."""
     sections = task.template.sections
-    bodies = _entries_by_section(task)
+    bodies, first = _entries_by_section(task)
     room = 8 * task.max_tokens - weight(task.template.skeleton())
     names = _fitting_names(_names(task), room // NAMES_SHARE)
     room -= weight(f"- {_NAMES}{', '.join(names)}\n") if names else 0
-    for entry, spared in _by_claim(bodies, room // 2):
-        if (heavy := weight(f"- {entry.text}\n")) <= room - spared:
-            entry.chosen = True
+    taken: set[tuple[str, str]] = set()
+    for entry, spared in _by_claim(bodies, first, room // 2):
+        if entry not in taken and (heavy := weight(f"- {entry[1]}\n")) <= room - spared:
+            taken.add(entry)
             room -= heavy
-    chosen = {section: [entry.text for entry in bodies[section] if entry.chosen] for section in sections}
-    text = "\n".join(entry for texts in chosen.values() for entry in texts)
+    chosen = {section: [text for text in bodies[section] if (section, text) in taken] for section in sections}
+    text = "\n".join(chain.from_iterable(chosen.values()))
     if unsaid := [name for name in names if name not in text]:
         chosen[_section_for("names", sections)].append(_NAMES + ", ".join(unsaid))
     return task.template.skeleton(
@@ -83,32 +83,20 @@ def extracted(task: SummaryTask) -> str:
     )
 
 
-@dataclass(slots=True, eq=False)
-class _Entry:
-    """A line of a section."""
-
-    text: str
-    first: bool
-    """The entry gets room before the others: the first and the newest request, the newest failure,
-    the newest statements.
-    """
-    chosen: bool = False
-
-
-def _by_claim(bodies: Mapping[str, Sequence[_Entry]], half: int) -> Iterator[tuple[_Entry, int]]:
-    """The entries in the order in which they get room, with the room that each must leave to those
-    after it.
+def _by_claim(
+    bodies: Mapping[str, Sequence[str]], first: AbstractSet[str], half: int
+) -> Iterator[tuple[tuple[str, str], int]]:
+    """The sections and their entries in the order in which they get room, with the room that each
+    must leave to those after it: those that are `first`, then all.
 
     One of each section after another, the newest before older ones, so that no section takes the
     room of all.
     """
-    for first in (True, False):
-        rows = zip_longest(
-            *([entry for entry in reversed(entries) if entry.first or not first] for entries in bodies.values())
-        )
-        for at, row in enumerate(rows):
-            spared = half if first and at >= _NEVER_SPARED else 0
-            yield from ((entry, spared) for entry in row if entry is not None and not entry.chosen)
+    entries = [[(section, text) for text in reversed(texts)] for section, texts in bodies.items()]
+    for at, row in enumerate(zip_longest(*([one for one in of_section if one[1] in first] for of_section in entries))):
+        yield from ((one, half if at >= _NEVER_SPARED else 0) for one in row if one is not None)
+    for row in zip_longest(*entries):
+        yield from ((one, 0) for one in row if one is not None)
 
 
 _NEVER_SPARED: Final = 2
@@ -147,9 +135,10 @@ def _kinds_of(section: str) -> tuple[str, ...]:
     return next((kinds for words, kinds in _KINDS_OF_SECTIONS if any(word in title for word in words)), ())
 
 
-def _entries_by_section(task: SummaryTask) -> dict[str, list[_Entry]]:
-    """The entries of the earlier summary, then the new ones, in the order of time. An entry that
-    only repeats a pinned text is left out.
+def _entries_by_section(task: SummaryTask) -> tuple[dict[str, list[str]], set[str]]:
+    """The entries of the earlier summary, then the new ones, in the order of time; and those that
+    get room before the others: the first and the newest request, the newest failure, the newest
+    statements. An entry that only repeats a pinned text is left out.
     """
     sections = task.template.sections
     texts = _read(task.previous or "", sections)
@@ -167,9 +156,8 @@ def _entries_by_section(task: SummaryTask) -> dict[str, list[_Entry]]:
             texts[_section_for(kind, sections)].append(entry)
     pinned = frozenset(line.removeprefix("- ") for line in task.pinned.splitlines())
     return {
-        section: [_Entry(entry, entry in first) for entry in _once(texts[section]) if not _is_pinned(entry, pinned)]
-        for section in sections
-    }
+        section: [one for one in _once(texts[section]) if not _is_pinned(one, pinned)] for section in sections
+    }, first
 
 
 _CALLED: Final = "called "
@@ -209,7 +197,7 @@ def _material(task: SummaryTask) -> _Material:
     for message in task.messages:
         if isinstance(message, AssistantMessage):
             found += _of_assistant(message)
-        elif not is_own(message):
+        elif not message.synthetic:
             found += _of_user(text_of_user(message), pinned=bool(task.pinned.strip()))
     of = partial(_of_kind, found)
     goals = of("goal")
@@ -335,7 +323,7 @@ def _names(task: SummaryTask) -> list[str]:
     # a name with a line break could pass for a heading
     own = [name for name in task.identifiers if name and name == " ".join(name.split())]
     if not task.pinned:
-        found = names_of([named_in(message) for message in task.messages if not is_own(message)])
+        found = names_of([named_in(message) for message in task.messages if not message.synthetic])
         own += (*found.used[:MOST_LISTED], *found.listed)
     pinned = frozenset(identifiers(task.pinned))
     return [name for name in dict.fromkeys((*own, *_known_names(task.previous or ""))) if name not in pinned]

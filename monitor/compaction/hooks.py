@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
+from monitor._util.checks import check_kind
 from monitor.compaction.records import CompactionError, CompactionResult
 from monitor.errors import ConfigError, describe
 from monitor.messages import Message
@@ -45,9 +46,7 @@ class BeforeCompaction:
 
     def __post_init__(self) -> None:
         for name in ("cancel", "context", "prompt", "note"):
-            said = getattr(self, name)
-            if said is not None and not isinstance(said, str):
-                raise ConfigError(f"BeforeCompaction.{name} is a text, not {said!r}")
+            check_kind(f"BeforeCompaction.{name}", getattr(self, name), str, "a text")
         if self.messages is None:
             return
         if not self.messages:
@@ -119,12 +118,12 @@ async def ask_before(hooks: Sequence[CompactionHook], asked: CompactionAsked) ->
     return wishes
 
 
-async def tell_after(hooks: Sequence[CompactionHook], result: CompactionResult) -> list[str]:
-    """Tell the hooks of a compaction that is part of the history. Returns warnings."""
-    warnings: list[str] = []
+async def tell_after(hooks: Sequence[CompactionHook], result: CompactionResult, warnings: list[str]) -> None:
+    """Tell the hooks of a compaction that is part of the history. Errors of hooks are added to
+    `warnings`.
+    """
     for hook in hooks:
         await _answer(hook.after, result, "after the compaction", warnings)
-    return warnings
 
 
 async def may_continue(hooks: Sequence[CompactionHook], result: CompactionResult, warnings: list[str]) -> bool:

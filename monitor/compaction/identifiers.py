@@ -302,29 +302,31 @@ def files_of(messages: Iterable[Message]) -> CompactionDetails:
     changed: list[str] = []
     made: list[str] = []
     notes: list[str] = []
-    for message in messages:
-        if not isinstance(message, AssistantMessage):
+    for call, result in answered_calls(messages):
+        if result.is_error or result.vetoed:
+            notes.append(note_of(result))
             continue
-        results = {result.id: result for result in message.results}
-        for part in message.content:
-            result = results.get(part.id) if isinstance(part, ToolCall) else None
-            if not isinstance(part, ToolCall) or result is None:
-                continue
-            if result.is_error or result.vetoed:
-                notes.append(note_of(result))
-                continue
-            words, paths = _words(part), _paths(part)
-            changes = _does(_CHANGES, words)
-            if changes:
-                changed += paths
-            elif _does(_READS, words):
-                read += paths
-            if (changes or _does(_MAKES, words)) and not paths:
-                made += [name for name in identifiers(_ends(result.text)) if "://" in name][:ARTIFACTS_PER_CALL]
+        words, paths = _words(call), _paths(call)
+        changes = _does(_CHANGES, words)
+        if changes:
+            changed += paths
+        elif _does(_READS, words):
+            read += paths
+        if (changes or _does(_MAKES, words)) and not paths:
+            made += [name for name in identifiers(_ends(result.text)) if "://" in name][:ARTIFACTS_PER_CALL]
     new = CompactionDetails(
         files_read=tuple(read), files_modified=tuple(changed), artifacts=tuple(made), tool_notes=tuple(notes)
     )
     return merged(CompactionDetails(), new)
+
+
+def answered_calls(messages: Iterable[Message]) -> Iterator[tuple[ToolCall, ToolResult]]:
+    """The calls in `messages` that have a result, each with its result."""
+    for message in messages:
+        if isinstance(message, AssistantMessage):
+            results = {result.id: result for result in message.results}
+            calls = (part for part in message.content if isinstance(part, ToolCall))
+            yield from ((call, results[call.id]) for call in calls if call.id in results)
 
 
 def merged(old: CompactionDetails, new: CompactionDetails) -> CompactionDetails:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Final
 
 import anyio.lowlevel
 
@@ -19,14 +19,12 @@ from monitor.compaction.preset import Preset
 from monitor.compaction.summarize import MOST_LENGTH
 from monitor.compaction.watermarks import Marks
 from monitor.context.forms import Form
-from monitor.context.reduction import Messages
+from monitor.context.reduction import Messages, once
 from monitor.context.tokens import message_tokens, size_of_text, size_of_tools
 from monitor.context.window import Window
 from monitor.messages import Message
 from monitor.models import ToolSpec
-from monitor.reasons import PRESSING, CompactionReason
-
-T = TypeVar("T")
+from monitor.reasons import CompactionReason
 
 PINNED_SHARE: Final = 1 / 2
 """The most that the pinned facts get of the room beside instructions and tools."""
@@ -72,35 +70,15 @@ class Situation:
     form: Form | None = None
     originals_before: Callable[[int], int] = int
     """Maps a number of messages at the beginning to the number of originals behind them."""
-    read: int = 0
-    """The number of originals that the model has answered to, as far as that is known. By default
-    the messages tell.
-    """
+    unread: int | None = None
+    """The index of the turn whose results the model has not read, if any."""
     original: Message | None = None
-    """The newest turn before its results were clipped; `None`: they were not."""
+    """That turn before its results were clipped; `None`: they were not."""
 
     @property
     def window(self) -> Window:
         """The window of the model that reads the history."""
         return self.marks.window
-
-    @property
-    def pressing(self) -> bool:
-        """Whether the run cannot go on without a compaction."""
-        return self.reason in PRESSING
-
-
-def once(of: Callable[[Message], T]) -> Callable[[Message], T]:
-    """`of`, with a memory: each object is looked at once."""
-    known: dict[int, tuple[Message, T]] = {}
-
-    def remembered(message: Message) -> T:
-        found = known.get(id(message))
-        if found is None:  # the message is kept, so that its id stays its own
-            found = known[id(message)] = (message, of(message))
-        return found[1]
-
-    return remembered
 
 
 class Sizes:
@@ -142,12 +120,11 @@ class Sizes:
         """The request's real size, divided by its estimate `raw`. A refused request is larger than
         the window, whatever is counted.
         """
-        now = self._now
+        now, raw = self._now, max(1, raw)
         if now.reason in {CompactionReason.OVERFLOW, CompactionReason.SILENT_OVERFLOW}:
-            return max(now.scale, now.tokens / max(1, raw), (now.window.tokens or 0) / max(1, raw))
-        if now.reported and now.tokens:
-            return now.tokens / max(1, raw)
-        return max(now.scale, now.tokens / max(1, raw))
+            return max(now.scale, now.tokens / raw, (now.window.tokens or 0) / raw)
+        counted = now.reported and now.tokens
+        return now.tokens / raw if counted else max(now.scale, now.tokens / raw)
 
     # --- in one unit or the other
 

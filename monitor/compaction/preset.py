@@ -5,7 +5,7 @@ before anything is summarised.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, Self, TypeAlias, TypedDict, Unpack, get_args
 
 from monitor._util.checks import check_part, check_parts, is_finite
@@ -147,80 +147,64 @@ class Preset:
         """At 70 % of the window; the newest 30 % stay, whole user turns only; an XML snapshot in
         five sections.
         """
-        preset = cls(
+        return cls._after(
+            options,
             name="gemini_cli",
             headroom=trigger.GEMINI_CLI,
             low_water=0.9,
             steps=(PruneResults.gemini_cli(),),
             keep=KeepShare(0.3),
             template=FIVE_SECTIONS,
-            background=False,
         )
-        return replace(preset, **options)
 
     @classmethod
     def claude_code(cls, **options: Unpack[Options]) -> Self:
         """At 92 % of the window; the newest five messages stay; eight sections. The numbers are
         those of articles about it.
         """
-        preset = cls(
+        return cls._after(
+            options,
             name="claude_code",
             headroom=trigger.CLAUDE_CODE,
-            steps=(),
             keep=KeepMessages(5),
             template=EIGHT_SECTIONS,
             summary_tokens=20_000,
-            background=False,
         )
-        return replace(preset, **options)
 
     @classmethod
     def opencode(cls, **options: Unpack[Options]) -> Self:
         """At the window less a reserve of 20,000 tokens; up to two user turns stay, 8,000 tokens at
         most. Then the model is asked to go on.
         """
-        preset = cls(
+        return cls._after(
+            options,
             name="opencode",
             headroom=trigger.OPENCODE,
-            steps=(),
             keep=KeepNewTurns(),
             template=MARKDOWN,
-            background=False,
             continues="always",
         )
-        return replace(preset, **options)
 
     @classmethod
     def openclaw(cls, **options: Unpack[Options]) -> Self:
         """At the window less 20,000 tokens; the newest 20,000 stay; a checkpoint, asked for on top
         of the live prefix.
         """
-        preset = cls(
-            name="openclaw",
-            headroom=trigger.OPENCLAW,
-            steps=(),
-            keep=KeepTokens(),
-            template=CHECKPOINT,
-            background=False,
-            on_live_prefix=True,
-        )
-        return replace(preset, **options)
+        return cls._after(options, name="openclaw", headroom=trigger.OPENCLAW, on_live_prefix=True)
 
     @classmethod
     def pi(cls, **options: Unpack[Options]) -> Self:
         """At the window less 16,384 tokens; the newest 20,000 stay; a checkpoint. One try for a
         request that the provider refuses.
         """
-        preset = cls(
-            name="pi",
-            headroom=trigger.PI,
-            steps=(),
-            keep=KeepTokens(),
-            template=CHECKPOINT,
-            background=False,
-            attempts=1,
-        )
-        return replace(preset, **options)
+        return cls._after(options, name="pi", headroom=trigger.PI, attempts=1)
+
+    @classmethod
+    def _after(cls, given: Options, **its: Unpack[Options]) -> Self:
+        """A preset after another agent, with the options that are `given`: nothing is taken out
+        before the summary, and the run waits.
+        """
+        return cls(**(Options(steps=(), background=False) | its | given))
 
 
 PRESETS = ("default", "gemini_cli", "claude_code", "opencode", "openclaw", "pi")

@@ -15,15 +15,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import Final, TypeAlias
 
 import anyio.lowlevel
 
 from monitor.compaction.base import Checkpoint, Progress, Summarizer, Summary, SummaryTask, ask_for_summary
 from monitor.compaction.hooks import CompactionAsked, Wishes, ask_before
-from monitor.compaction.identifiers import merged, named_in
-from monitor.compaction.measure import FRAME_TOKENS, Situation, Sizes, once
+from monitor.compaction.identifiers import named_in
+from monitor.compaction.measure import FRAME_TOKENS, Situation, Sizes
 from monitor.compaction.pinned import (
     CONTINUE,
     CONTINUE_WITHOUT_MEDIA,
@@ -32,9 +32,9 @@ from monitor.compaction.pinned import (
     acknowledgement,
     compose,
     gathered,
-    head_of_messages,
     read_back,
     shortened,
+    with_known,
 )
 from monitor.compaction.preset import Preset
 from monitor.compaction.records import (
@@ -47,15 +47,15 @@ from monitor.compaction.records import (
 from monitor.compaction.rungs import CUT, Ladder, Rung, nothing
 from monitor.context.history import HistoryEdit
 from monitor.context.media import has_media, without_media
-from monitor.context.reduction import Messages, Reducer, difference
+from monitor.context.reduction import Messages, Reducer, difference, once
 from monitor.context.repairs import repair
 from monitor.context.tokens import size_of_text
 from monitor.context.truncate import ClipResults
-from monitor.context.turns import COMPACTION, unread_from
+from monitor.context.turns import COMPACTION
 from monitor.context.unread import NAME as SHARE
-from monitor.context.unread import Sparing
+from monitor.context.unread import Sparing, names_of_calls
 from monitor.errors import describe
-from monitor.messages import AssistantMessage, Text, UserMessage
+from monitor.messages import AssistantMessage, Message, Text, UserMessage
 from monitor.models import Model
 from monitor.reasons import CompactionFailure, CompactionReason
 
@@ -72,8 +72,6 @@ LEFT_OUT: Final = (
 UNREAD_LEFT_OUT: Final = (
     "(The results of the newest calls were left out, because there was no room for them: {}. Ask for smaller parts.)"
 )
-MOST_NAMED_CALLS: Final = 10
-"""The most calls that `UNREAD_LEFT_OUT` names."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -115,14 +113,9 @@ def continue_message(preset: Preset, proposal: Proposal, reason: CompactionReaso
     none.
     """
     result = proposal.result
-    if (
-        reason is CompactionReason.MANUAL
-        or preset.continues == "never"
-        or result.record is None
-        or result.replayed is not None
-    ):
+    if reason is CompactionReason.MANUAL or result.record is None or result.replayed is not None:
         return None
-    if preset.continues == "when_needed" and result.kept_messages:
+    if preset.continues == "never" or (preset.continues == "when_needed" and result.kept_messages):
         return None
     overflow = reason is CompactionReason.OVERFLOW and proposal.media_removed
     return UserMessage((Text(CONTINUE_WITHOUT_MEDIA if overflow else CONTINUE),), synthetic=True)
@@ -138,26 +131,21 @@ class _Pipeline:
         self._preset = preset
         self._now = situation
         self._ask = ask
-        self._head = max(situation.head, head_of_messages(situation.messages))
-        unread = unread_from(situation.messages, head=self._head)
-        is_unread = unread is not None and situation.originals_before(unread + 1) > situation.read
-        self._unread = unread if is_unread else None
-        """The index of the turn whose results the model has not read, if any."""
         self._size = Sizes(preset, situation)
-        self._ladder = Ladder(preset, situation, self._size, model=model, head=self._head, unread=self._unread)
+        self._ladder = Ladder(preset, situation, self._size, model=model)
         self._named = once(named_in)
-        self._besides: dict[int, tuple[PinnedFacts, str]] = {}
+        self._beside = cache(self._pinned_before)
         self._warnings: list[str] = []
         self._wishes = Wishes()
-        self._earlier = self._read_earlier()
+        self._previous, self._pinned = self._read_earlier()
 
     # --- the steps
 
     async def propose(self) -> Proposal:
         """Steps 1 to 5 of the module's docstring. Raises `CompactionError`."""
         now, preset = self._now, self._preset
-        if len(now.messages) <= self._head:
-            raise nothing("there is nothing behind the last compaction" if self._head else "the history is empty")
+        if len(now.messages) <= self._now.head:
+            raise nothing("there is nothing behind the last compaction" if self._now.head else "the history is empty")
         # 1. what can go without a summary
         await self._size.weigh()
         smaller, names = self._reduced(preset.steps)
@@ -174,9 +162,8 @@ class _Pipeline:
             return sharing
         # 2. where the history is cut, and what the hooks want
         cut = self._ladder.cut(smaller)
-        covered = now.messages[self._head : cut.index]
-        previous = self._earlier[0] if self._earlier else None
-        asked = CompactionAsked(reason=now.reason, messages=covered, previous=previous, tokens=now.tokens)
+        covered = now.messages[self._now.head : cut.index]
+        asked = CompactionAsked(reason=now.reason, messages=covered, previous=self._previous, tokens=now.tokens)
         self._wishes = await ask_before(preset.hooks, asked)
         self._warnings += self._wishes.warnings
         # 3. to 5. one attempt after the other
@@ -192,21 +179,19 @@ class _Pipeline:
             self._warnings.append(f"{rung.note}: {str(failed).removeprefix(name)}")
         raise failed or nothing("no way of summarising was given")
 
-    def _read_earlier(self) -> tuple[str, PinnedFacts] | None:
-        """The summary of the earlier compaction and the facts that it pinned; `None`: there was no
-        earlier one.
-        """
-        head = self._now.messages[: self._head]
-        texts = [part.text for message in head[:1] for part in message.content if isinstance(part, Text)]
-        return (read_back(texts[0]) or (texts[0], PinnedFacts())) if texts else None
+    def _read_earlier(self) -> tuple[str | None, PinnedFacts]:
+        """The summary of the earlier compaction, if there was one, and the facts that it pinned."""
+        head = self._now.messages[: self._now.head]
+        text = next((part.text for message in head[:1] for part in message.content if isinstance(part, Text)), None)
+        return (text and read_back(text)) or (text, PinnedFacts())
 
     def _reduced(self, steps: Sequence[Reducer]) -> tuple[Messages, list[str]]:
         """The messages as `steps` reduce them, and the names of the steps that did something."""
         messages, names = self._now.messages, []
-        spared: list[Reducer] = [Sparing(step, self._unread) for step in steps]
+        spared: list[Reducer] = [Sparing(step, self._now.unread) for step in steps]
         for step in (ClipResults.oversized(self._now.window.tokens), *spared):
             try:
-                less = step.reduce(messages, head=self._head)
+                less = step.reduce(messages, head=self._now.head)
             except Exception as error:  # noqa: BLE001 - the caller's code: a compaction does not fail for it
                 self._warnings.append(f"{step.name} raised {describe(error)}")
                 continue
@@ -228,7 +213,7 @@ class _Pipeline:
     def _reduction(self, smaller: Messages, names: Sequence[str]) -> Proposal:
         """The proposal without a summary: `smaller`, as the steps called `names` have made it."""
         edit = _reducing(self._now, smaller)
-        result = self._result(smaller, smaller[self._head :], by="+".join(dict.fromkeys(names)))
+        result = self._result(smaller, smaller[self._now.head :], by="+".join(dict.fromkeys(names)))
         reread = sum(map(self._size.tokens, smaller[edit.start :]))
         return Proposal(edits=(edit,), result=replace(result, reread_tokens=reread))
 
@@ -255,7 +240,7 @@ class _Pipeline:
         It is for histories with little before these results: no more than a summary and its pinned
         facts would have.
         """
-        now, unread = self._now, self._unread
+        now, unread = self._now, self._now.unread
         if unread is None or now.reason is CompactionReason.HIGH_WATER:
             return None
         before, wants = (sum(map(self._size.tokens, part)) for part in (messages[:unread], messages[unread:]))
@@ -265,23 +250,17 @@ class _Pipeline:
         less = (*messages[:unread], *self._ladder.clipped(messages[unread:], room >> now.harder))
         return self._reduction(less, (*names, SHARE)) if self._size.request(less) < self._size.target else None
 
-    def _names_of_unread(self) -> str:
-        """The names of the calls whose results the model has not read."""
-        turn = self._now.messages[self._unread] if self._unread is not None else None
-        names = [result.name for result in turn.results] if isinstance(turn, AssistantMessage) else []
-        more = f" and {len(names) - MOST_NAMED_CALLS} more" if len(names) > MOST_NAMED_CALLS else ""
-        return ", ".join(names[:MOST_NAMED_CALLS]) + more
-
     # --- one attempt
 
     async def _on(self, rung: Rung, messages: Messages) -> Proposal:
         """The proposal of `rung`. Raises `CompactionError` if the attempt fails."""
         now, cut = self._now, rung.cut
-        covered, tail = now.messages[self._head : cut.index], self._ladder.tail(messages, rung)
+        covered, tail = now.messages[self._now.head : cut.index], self._ladder.tail(messages, rung)
         facts, pinned = self._beside(cut.index)
         await anyio.lowlevel.checkpoint()
         if rung.summarizer is None:
-            said, text = self._cut_short(facts, tail, unread=self._unread is not None and cut.index > self._unread)
+            lost = now.messages[now.unread] if now.unread is not None and cut.index > now.unread else None
+            said, text = self._cut_short(facts, tail, lost)
             summary = Summary(text=said, by=CUT)
         else:
             # Without any summary the request must be small enough already: else no model is asked.
@@ -330,7 +309,7 @@ class _Pipeline:
     def _task(self, rung: Rung, covered: Messages, facts: PinnedFacts, pinned: str) -> SummaryTask:
         return SummaryTask(
             messages=self._wishes.messages or covered,
-            previous=self._earlier[0] if self._earlier else None,
+            previous=self._previous,
             template=self._preset.template,
             pinned=pinned,
             identifiers=facts.identifiers[:MOST_REQUIRED],
@@ -341,22 +320,22 @@ class _Pipeline:
             prompt=self._wishes.prompt,
         )
 
-    def _cut_short(self, facts: PinnedFacts, tail: Messages, *, unread: bool) -> tuple[str, str]:
+    def _cut_short(self, facts: PinnedFacts, tail: Messages, lost: Message | None) -> tuple[str, str]:
         """The summary and the text of a rung where nobody summarises: the earlier summary, as far
         as there is room, and a sentence on what is missing.
 
-        `unread`: results that the model has not read are missing, too.
+        `lost`: the turn whose results the model has not read, if it is missing, too.
         """
         size, kept = self._size, self._size.request(tail)
         end = min(size.target, size.before) if kept < size.target else self._now.window.tokens or size.before
         free = size.estimated(end - 1 - kept) - FRAME_TOKENS
         least = size_of_text(LEFT_OUT).tokens
         room = min(size.summary_tokens, (free - least) // 3)
-        earlier = [shortened(self._earlier[0], chars) for chars in LADDER] if self._earlier else []
+        earlier = [shortened(self._previous, chars) for chars in LADDER] if self._previous is not None else []
         texts = (text if LEFT_OUT in text else f"{text}\n\n{LEFT_OUT}" for text in earlier)
         said = next((text for text in texts if size_of_text(text).tokens <= room), LEFT_OUT)
-        if unread:
-            said = f"{said}\n{UNREAD_LEFT_OUT.format(self._names_of_unread())}"
+        if lost is not None:
+            said = f"{said}\n{UNREAD_LEFT_OUT.format(names_of_calls(lost))}"
         pinned = max(0, min(size.pinned_tokens, free - size_of_text(said).tokens))
         return said, compose(said, facts, max_tokens=pinned)
 
@@ -364,7 +343,7 @@ class _Pipeline:
 
     async def _reserve_pins(self) -> None:
         """Find out how much room the pinned facts need, wherever the history will be cut."""
-        covered = self._now.messages[self._head :]
+        covered = self._now.messages[self._now.head :]
         for number, message in enumerate(covered, 1):
             self._named(message)
             if number % NAMED_AT_ONCE == 0:
@@ -372,40 +351,19 @@ class _Pipeline:
         text = compose("", self._facts(covered), max_tokens=self._size.most_pinned)
         self._size.pin(size_of_text(text).tokens)
 
-    def _beside(self, index: int) -> tuple[PinnedFacts, str]:
+    def _pinned_before(self, index: int) -> tuple[PinnedFacts, str]:
         """The facts of the messages before `index`, and their text without a summary."""
-        known = self._besides.get(index)
-        if known is None:
-            facts = self._facts(self._now.messages[self._head : index])
-            known = self._besides[index] = (facts, compose("", facts, max_tokens=self._size.pinned_tokens))
-        return known
+        facts = self._facts(self._now.messages[self._now.head : index])
+        return facts, compose("", facts, max_tokens=self._size.pinned_tokens)
 
     def _facts(self, covered: Messages) -> PinnedFacts:
         """The facts of the `covered` messages, of the earlier compaction, and of the situation."""
-        earlier, known = self._earlier[1] if self._earlier else PinnedFacts(), self._now.facts
-        facts = gathered(covered, earlier, named=self._named)
-        # `facts.emitted` has outputs of earlier runs, too.
-        asked_for = {entry.partition(": ")[0] for entry in known.outstanding}
-        now_given = {**({} if known.emitted or known.outstanding else facts.emitted), **known.emitted}
-        before = {**facts.earlier_outputs, **facts.emitted}
-        emitted = {name: value for name, value in now_given.items() if name not in asked_for}
-        outstanding = known.outstanding or tuple(
-            entry for entry in facts.outstanding if entry.partition(": ")[0] not in emitted
-        )
+        facts = gathered(covered, self._pinned, named=self._named)
+        facts = with_known(facts, self._now.facts, again=self._previous is not None)
         return replace(
             facts,
-            user_messages=(*known.user_messages, *facts.user_messages) if not self._earlier else facts.user_messages,
-            emitted=emitted,
-            earlier_outputs={
-                name: value for name, value in before.items() if name not in emitted and name not in asked_for
-            },
-            outstanding=outstanding,
-            plan=known.plan or facts.plan,
-            rules=known.rules or self._preset.rules or facts.rules,
-            identifiers=tuple(dict.fromkeys((*known.identifiers, *facts.identifiers))),
-            listed=tuple(dict.fromkeys((*known.listed, *facts.listed))),
-            details=merged(facts.details, known.details),
-            notes=(*known.notes, *self._wishes.notes),
+            rules=self._now.facts.rules or self._preset.rules or facts.rules,
+            notes=(*self._now.facts.notes, *self._wishes.notes),
         )
 
     def _check(self, tokens_after: int, *, last: bool = False, newest: Messages = ()) -> None:
@@ -433,8 +391,5 @@ class _Pipeline:
 
 def _reducing(now: Situation, smaller: Messages) -> HistoryEdit:
     """The edit that puts `smaller` in the place of the messages of `now`."""
-    start, stop = difference(now.messages, smaller)
-    replacement = smaller[start : len(smaller) - (len(now.messages) - stop)]
-    return HistoryEdit(
-        now.version, start, stop, replacement, "reduction", "old results, arguments and media are shown in short"
-    )
+    note = "old results, arguments and media are shown in short"
+    return HistoryEdit(now.version, *difference(now.messages, smaller), "reduction", note)

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from monitor._util.codec import Codec
 from monitor.errors import ConfigError, MonitorError, StoreError
@@ -24,23 +23,22 @@ from monitor.usage import AskCost
 class CompactionError(MonitorError):
     """A compaction that failed. The history is as it was."""
 
-    def __init__(
-        self, failure: CompactionFailure, message: str, *, media_removed: bool = False, passing: bool = False
-    ) -> None:
+    def __init__(self, failure: CompactionFailure, message: str, *, passing: bool = False) -> None:
         super().__init__(message)
         self.failure = failure
-        self.media_removed = media_removed
+        self.media_removed = False
         """Media had been taken out of what the summariser reads before the failure."""
         self.retryable = passing or failure in RETRYABLE
         """Whether another try may succeed. With a wrong key, or after a block by a safety filter,
         it would fail again.
         """
 
-    def __reduce__(self) -> tuple[Callable[[], CompactionError], tuple[()]]:
-        again = partial(
-            CompactionError, self.failure, str(self), media_removed=self.media_removed, passing=self.retryable
-        )
-        return again, ()
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (type(self), str(self)), self.__dict__
+
+
+def _again(kind: type[CompactionError], message: str) -> CompactionError:
+    return kind.__new__(kind, message)
 
 
 class CompactionIneffective(CompactionError):
@@ -51,10 +49,6 @@ class CompactionIneffective(CompactionError):
         self.tokens_before = tokens_before
         self.tokens_after = tokens_after
         self.target_tokens = target_tokens
-
-    def __reduce__(self) -> tuple[Callable[[], CompactionError], tuple[()]]:
-        sizes = {name: getattr(self, name) for name in ("tokens_before", "tokens_after", "target_tokens")}
-        return partial(CompactionIneffective, str(self), **sizes), ()
 
 
 AskTurn: TypeAlias = Callable[[Model, ModelRequest], Awaitable[Turn]]

@@ -2,8 +2,8 @@
 guard blames the last tool's output, although instructions were added again (Claude Code #85489).
 
     after = snapshot(request, turn)          # right after a compaction
-    found = attributed(after, snapshot(request, turn))
-    found and found.text  # "results of read_file: 31,000 tokens in 2 turns, 84% of what was added"
+    attributed(after, snapshot(request, turn))
+    # "results of read_file: 31,000 tokens in 2 turns, 84% of what was added"
 """
 
 from __future__ import annotations
@@ -51,33 +51,6 @@ class Snapshot:
         return sum(self.sizes.values())
 
 
-@dataclass(slots=True, frozen=True)
-class Refill:
-    """What filled the context again."""
-
-    source: str
-    """Its name for people: `results of read_file`, `instructions`, `user messages`."""
-    share: float
-    """The source's share of all that was added since; if `stood`, of the whole request."""
-    tokens: int
-    """Estimated: what this source has added; if `stood`, what it had from the beginning."""
-    turns: int
-    """The number of turns since the compaction."""
-    stood: bool = False
-    """The source was most of the context right after the compaction: no compaction will help for
-    long.
-    """
-
-    @property
-    def text(self) -> str:
-        """One line that says it."""
-        of = "the context from the beginning" if self.stood else "what was added"
-        return (
-            f"{self.source}: {self.tokens:,} tokens in {self.turns} turn{'s' if self.turns != 1 else ''},"
-            f" {self.share:.0%} of {of}"
-        )
-
-
 def snapshot(request: ModelRequest, turn: int) -> Snapshot:
     """The sources of a request that is made in turn `turn`. Linear in its size.
 
@@ -99,9 +72,10 @@ def snapshot(request: ModelRequest, turn: int) -> Snapshot:
     return Snapshot(turn, {source: size.tokens for source, size in sizes.items()})
 
 
-def attributed(after: Snapshot, now: Snapshot) -> Refill | None:
-    """What filled the context between the end of a compaction and `now`, when the mark is reached
-    again. `None`: that took more than `WITHIN_TURNS` turns, or nothing has grown.
+def attributed(after: Snapshot, now: Snapshot) -> str | None:
+    """One line that says what filled the context between the end of a compaction and `now`, when
+    the mark is reached again. `None`: that took more than `WITHIN_TURNS` turns, or nothing has
+    grown.
 
     Instructions, tools, a summary or a kept tail that are most of the context have filled it from
     the beginning. Else it is the source that has added most; of two that added the same, the one
@@ -116,7 +90,7 @@ def attributed(after: Snapshot, now: Snapshot) -> Refill | None:
     )
     source = max(stood, key=stood.__getitem__)
     if stood[source] >= MOST * now.tokens:
-        return Refill(source, stood[source] / now.tokens, stood[source], turns, stood=True)
+        return _line(source, stood[source], turns, stood[source] / now.tokens, "the context from the beginning")
     added = {
         source: size - after.sizes.get(source, 0)
         for source, size in now.sizes.items()
@@ -125,4 +99,8 @@ def attributed(after: Snapshot, now: Snapshot) -> Refill | None:
     if not added:
         return None
     source = max(added, key=added.__getitem__)
-    return Refill(source, added[source] / sum(added.values()), added[source], turns)
+    return _line(source, added[source], turns, added[source] / sum(added.values()), "what was added")
+
+
+def _line(source: str, tokens: int, turns: int, share: float, of: str) -> str:
+    return f"{source}: {tokens:,} tokens in {turns} turn{'s' if turns != 1 else ''}, {share:.0%} of {of}"

@@ -35,19 +35,13 @@ class RepeatsAfterCompaction:
         self._recent: deque[str] = deque(maxlen=REMEMBERED)
         self._seen = 0
         """The number of results so far."""
-        self._armed = False
         self._before: frozenset[str] = frozenset()
+        """What had come before the newest compaction; empty: something new has come since."""
         self._key = ""
         self._offsets: list[int] = []
 
-    @property
-    def armed(self) -> bool:
-        """Whether the next result is looked at: nothing new has come since a compaction."""
-        return self._armed
-
     def compacted(self) -> None:
         """A compaction was accepted: the next results are looked at."""
-        self._armed = True
         self._before = frozenset(self._recent)
         self._key = ""
         self._offsets = []
@@ -61,16 +55,14 @@ class RepeatsAfterCompaction:
         key = identity(canonical_json([text, result.text, result.is_error]))
         index, self._seen = self._seen, self._seen + 1
         self._recent.append(key)
-        if not self._armed:
-            return None
         if key not in self._before or (self._offsets and key != self._key):
-            self._armed = False
+            self._before = frozenset()
             return None
         self._key = key
         self._offsets.append(index)
         if len(self._offsets) < WINDOW:
             return None
-        self._armed = False
+        self._before = frozenset()
         return self._detection(call.name, text, len(arguments))
 
     def _detection(self, tool: str, text: str, length: int) -> Detection:

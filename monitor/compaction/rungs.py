@@ -17,21 +17,23 @@ from monitor.compaction.extractive import Extractive
 from monitor.compaction.measure import LEAST_TOKENS, Situation, Sizes
 from monitor.compaction.preset import Preset
 from monitor.compaction.records import CompactionError
-from monitor.compaction.summarize import LivePrefix, ModelSummarizer
+from monitor.compaction.summarize import ModelSummarizer
 from monitor.context.cut import Cut, cut_at, cut_by_turns
 from monitor.context.reduction import Messages
 from monitor.context.unread import shared
 from monitor.context.window import window_of
 from monitor.messages import AssistantMessage, UserMessage
-from monitor.models import Model
-from monitor.reasons import CompactionFailure, CompactionReason
+from monitor.models import Model, ModelRequest
+from monitor.reasons import PRESSING, CompactionFailure, CompactionReason
 
 CUT: Final = "cut"
 """The name in `summarised_by` where nobody has summarised."""
 UNREAD_SHARE: Final = 1 / 2
-"""The share of the window beside instructions and tools that unread results get on a rung where
-nothing older is kept and nobody summarises.
-"""
+"""The share of the room that unread results get on a rung where nothing older is kept."""
+_NOT_ASKED_AGAIN: Final = frozenset(
+    {CompactionFailure.TIMEOUT, CompactionFailure.PROVIDER, CompactionFailure.CRASHED, CompactionFailure.INVALID}
+)
+"""After these failures, another question to the same summariser fails as well."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -48,21 +50,20 @@ class Rung:
     """More messages are kept than the preset asks for."""
     unread: float = 1.0
     """The share of the room that unread results get."""
-    note: str = ""
+    how: str = ""
+    """How it differs from the first attempt, in words."""
+
+    @property
+    def note(self) -> str:
+        """Who summarises, and how."""
+        who = CUT if self.summarizer is None else self.summarizer.name
+        return f"{who}, {self.how}" if self.how else who
 
     def may_help(self, failed: CompactionError) -> bool:
         """Whether this rung can succeed where the one before it failed with `failed`."""
-        match failed.failure:
-            case (
-                CompactionFailure.TIMEOUT
-                | CompactionFailure.PROVIDER
-                | CompactionFailure.CRASHED
-                | CompactionFailure.INVALID
-            ):
-                return not self.asks
-            case CompactionFailure.INEFFECTIVE:
-                return not self.more
-        return True
+        if failed.failure in _NOT_ASKED_AGAIN:
+            return not self.asks
+        return not (self.more and failed.failure is CompactionFailure.INEFFECTIVE)
 
 
 @dataclass(slots=True)
@@ -75,10 +76,6 @@ class Ladder:
     _: KW_ONLY
     model: Model | None
     """The model to be asked; `None`: no model is asked."""
-    head: int
-    """The number of messages at the beginning that an earlier compaction put there."""
-    unread: int | None
-    """The index of the turn whose results the model has not read, if any."""
 
     # --- where the history is cut
 
@@ -86,18 +83,22 @@ class Ladder:
         """The cut that the preset asks for, made later where the kept messages have no room."""
         now, size = self.now, self.size
         usable = now.marks.high or size.before
-        wanted = self.preset.keep.cut(messages, head=self.head, usable_tokens=usable, tokens=size.tokens)
+        wanted = self.preset.keep.cut(messages, head=self.now.head, usable_tokens=usable, tokens=size.tokens)
         if wanted is None:
             if now.reason is CompactionReason.HIGH_WATER:
                 raise nothing("everything is to be kept")
-            most = sum(map(size.tokens, messages[self.head :])) // 2
+            most = sum(map(size.tokens, messages[self.now.head :])) // 2
         else:
             most = wanted.kept_tokens
         most = min(most >> now.harder, size.room)
         cut = self._with_newest(
             messages, wanted if wanted and wanted.kept_tokens <= most else self._keeping(messages, most)
         )
-        if now.reason is CompactionReason.HIGH_WATER and self.unread is not None and cut.kept_tokens > size.room > 0:
+        if (
+            now.reason is CompactionReason.HIGH_WATER
+            and self.now.unread is not None
+            and cut.kept_tokens > size.room > 0
+        ):
             raise CompactionError(
                 CompactionFailure.NOTHING_TO_COMPACT,
                 "the newest results leave no room for a summary before they are read",
@@ -107,7 +108,7 @@ class Ladder:
 
     def _keeping(self, messages: Messages, tokens: int) -> Cut:
         """The cut that keeps the newest messages, up to `tokens`."""
-        cut = cut_by_turns(messages, tokens, tail_turns=None, head=self.head, tokens=self.size.tokens)
+        cut = cut_by_turns(messages, tokens, tail_turns=None, head=self.now.head, tokens=self.size.tokens)
         return cut or Cut(len(messages), None, 0)
 
     def _with_newest(self, messages: Messages, cut: Cut) -> Cut:
@@ -117,23 +118,23 @@ class Ladder:
         newest = self._newest(messages)
         if cut.index <= newest:
             return cut
-        if newest <= self.head and not (self.unread is not None and self.now.pressing):
+        if newest <= self.now.head and not (self.now.unread is not None and self.now.reason in PRESSING):
             raise nothing("there is nothing before the newest request itself")
-        return cut_at(messages, newest, head=self.head, tokens=self.size.tokens)
+        return cut_at(messages, newest, head=self.now.head, tokens=self.size.tokens)
 
     def _newest(self, messages: Messages) -> int:
         """The index of the first message that the model has not read; `len(messages)`: it has read
         everything.
         """
-        if self.unread is not None:
-            return self.unread
+        if self.now.unread is not None:
+            return self.now.unread
         return len(messages) - isinstance(messages[-1], UserMessage)
 
     # --- what stays behind the cut
 
     def tail(self, messages: Messages, rung: Rung) -> Messages:
         """The messages that `rung` keeps, with unread results clipped to their share."""
-        tail, unread = messages[rung.cut.index :], self.unread
+        tail, unread = messages[rung.cut.index :], self.now.unread
         if unread is None or rung.cut.index > unread or self.now.reason is CompactionReason.HIGH_WATER:
             return tail
         size = self.size
@@ -158,57 +159,58 @@ class Ladder:
 
     def rungs(self, messages: Messages, cut: Cut) -> Iterator[Rung]:
         """Every attempt, from what the preset asks for to what can always be done."""
-        if cut.index > self.head:
+        if cut.index > self.now.head:
             yield from self._asking(messages, cut)
-        if self.now.pressing:
+        if self.now.reason in PRESSING:
             yield from self._without_model(messages, cut)
 
     def _asking(self, messages: Messages, cut: Cut) -> Iterator[Rung]:
         """The attempts that ask the preset's summarizer, or a model."""
         preset, model, tokens = self.preset, self.model, self.size.summary_tokens
         if (given := preset.summarizer) is not None:
-            yield Rung(cut=cut, summarizer=given, summary_tokens=tokens, asks=True, note=given.name)
+            yield Rung(cut=cut, summarizer=given, summary_tokens=tokens, asks=True)
             return
         if model is None:
             return
         own_window = preset.model is not None or preset.window is not None
         window = window_of(model.name, config=preset.window) if own_window else self.now.window
         first = ModelSummarizer(model, window=window, settings=preset.settings, prefix=self._live_prefix(cut))
-        yield Rung(cut=cut, summarizer=first, summary_tokens=tokens, asks=True, note=model.name)
+        yield Rung(cut=cut, summarizer=first, summary_tokens=tokens, asks=True)
         plain = ModelSummarizer(model, window=window, settings=preset.settings)
         half = max(LEAST_TOKENS, tokens // 2)
-        yield Rung(cut=cut, summarizer=plain, summary_tokens=half, asks=True, note=f"{model.name}, half as long")
+        yield Rung(cut=cut, summarizer=plain, summary_tokens=half, asks=True, how="half as long")
         if (less := self._older_half(messages, cut)) is not None:
-            note = f"{model.name}, of the older half"
-            yield Rung(cut=less, summarizer=plain, summary_tokens=tokens, asks=True, more=True, note=note)
+            how = "of the older half"
+            yield Rung(cut=less, summarizer=plain, summary_tokens=tokens, asks=True, more=True, how=how)
 
     def _without_model(self, messages: Messages, cut: Cut) -> Iterator[Rung]:
         """The attempts for a run that cannot go on otherwise."""
         tokens = self.size.summary_tokens
-        if cut.index > self.head:
-            yield Rung(cut=cut, summarizer=Extractive(), summary_tokens=tokens, note=Extractive.name)
+        if cut.index > self.now.head:
+            yield Rung(cut=cut, summarizer=Extractive(), summary_tokens=tokens)
         least = self._with_newest(messages, Cut(len(messages), None, 0))
-        if least.index > self.head and (least.index > cut.index or self.unread is not None):
-            note = f"{Extractive.name}, with nothing kept"
-            yield Rung(cut=least, summarizer=Extractive(), summary_tokens=tokens, unread=0.5, note=note)
+        if least.index > self.now.head and (least.index > cut.index or self.now.unread is not None):
+            how = "with nothing kept"
+            yield Rung(cut=least, summarizer=Extractive(), summary_tokens=tokens, unread=UNREAD_SHARE, how=how)
         if least.index > 0:
-            yield Rung(cut=least, unread=UNREAD_SHARE, note=CUT)
-        if self.unread is not None:
+            yield Rung(cut=least, unread=UNREAD_SHARE)
+        if self.now.unread is not None:
             last = len(messages) - isinstance(messages[-1], UserMessage)
-            rest = Cut(last, None, sum(map(self.size.tokens, messages[last:])))
-            yield Rung(cut=rest, note=f"{CUT}, with the newest results")
+            yield Rung(
+                cut=cut_at(messages, last, head=self.now.head, tokens=self.size.tokens), how="with the newest results"
+            )
 
-    def _live_prefix(self, cut: Cut) -> LivePrefix | None:
+    def _live_prefix(self, cut: Cut) -> ModelRequest | None:
         """What the run's own model has already read, where its cache may be used."""
         if not self.preset.on_live_prefix or self.preset.model is not None:
             return None
-        return LivePrefix(self.now.messages[: cut.index], self.now.instructions, self.now.tools)
+        return ModelRequest(self.now.messages[: cut.index], self.now.instructions, self.now.tools)
 
     def _older_half(self, messages: Messages, cut: Cut) -> Cut | None:
         """The cut that summarises only the older half of what stands before `cut`, or more where
         the newer half has no room; `None`: that is not less.
         """
-        half = sum(map(self.size.tokens, messages[self.head : cut.index])) // 2 + cut.kept_tokens
+        half = sum(map(self.size.tokens, messages[self.now.head : cut.index])) // 2 + cut.kept_tokens
         less = self._keeping(messages, min(half, self.size.room))
         return less if less.index < cut.index else None
 

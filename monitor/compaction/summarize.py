@@ -12,22 +12,30 @@ last checkpoint.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Any, Final, Literal
 
 from monitor._util.hashing import canonical_json, identity
-from monitor._util.quoting import quoted_lines
 from monitor.compaction.base import Checkpoint, Progress, Summary, SummaryTask
 from monitor.compaction.records import AskTurn, CompactionError
 from monitor.compaction.templates import BEGIN, END
-from monitor.compaction.transcript import LEAST_WINDOW_TOKENS, Excerpt, blocks, most_tokens, next_window, with_error
+from monitor.compaction.transcript import (
+    LEAST_WINDOW_TOKENS,
+    Excerpt,
+    beside,
+    blocks,
+    listed,
+    most_tokens,
+    next_window,
+    with_error,
+)
 from monitor.context.media import has_media
 from monitor.context.tokens import Size, message_tokens, size_of_text, sizes_by_source
-from monitor.context.truncate import clip
 from monitor.context.window import Window, window_of
 from monitor.errors import ConfigError, describe
 from monitor.messages import AssistantMessage, Message, Text, UserMessage
-from monitor.models import PASSING, ErrorKind, Model, ModelRequest, ToolSpec
+from monitor.models import PASSING, ErrorKind, Model, ModelRequest
 from monitor.outcome import Turn
 from monitor.reasons import CompactionFailure, FinishReason, TerminateReason
 
@@ -36,34 +44,17 @@ UNKNOWN_WINDOW_TOKENS: Final = 100_000
 in pieces loses little.
 """
 SHRINKS: Final = 3
-"""How often the record is halved for a provider that finds the request too long. Codex, Claude Code
-and OpenClaw try three times.
-"""
+"""How often the record is halved for a provider that finds it too long: as often as Codex does."""
 MOST_LENGTH: Final = 1.5
 """The factor by which a summary may be longer than asked for: models cannot count."""
 EARLIER_SHARE: Final = 0.5
-"""The most of the room for reading that the earlier summary gets; the messages get the rest.
-"""
+"""The most of the room for reading that the earlier summary gets; the messages get the rest."""
 BESIDE_SHARE: Final = 0.2
-"""The same for what stands beside the messages: pinned facts, identifiers, files.
-"""
+"""The same for what stands beside the messages: pinned facts, identifiers, files."""
 BESIDE_TOKENS: Final = 8_000
 """The most tokens for it."""
 LEAST_ROOM_TOKENS: Final = 2_000
 """The least room for what is read: in less, an earlier summary leaves no room for messages."""
-
-
-@dataclass(slots=True, frozen=True)
-class LivePrefix:
-    """The run's own request up to where its history will be cut. The provider has it in its cache,
-    so reading it again costs a tenth. The summary is asked for behind it, with the run's own
-    instructions and tools, and calls are refused.
-    """
-
-    messages: tuple[Message, ...]
-    """The newest of them are the messages to be summarised."""
-    instructions: str | None = None
-    tools: tuple[ToolSpec, ...] = ()
 
 
 class ModelSummarizer:
@@ -71,7 +62,11 @@ class ModelSummarizer:
     temperature, thinking.
 
     `window`: the model's limits; by default those of the table of known models, else 100,000
-    tokens. `prefix`: ask behind the run's own request, if that fits and ends with the task.
+    tokens.
+
+    `prefix`: the run's own request up to where its history will be cut. The provider has it in its
+    cache, so reading it again costs a tenth. The summary is asked for behind it, if it fits and
+    ends with the task. The run's own instructions and tools stay, and calls are refused.
     """
 
     def __init__(
@@ -80,7 +75,7 @@ class ModelSummarizer:
         *,
         window: Window | None = None,
         settings: Mapping[str, Any] | None = None,
-        prefix: LivePrefix | None = None,
+        prefix: ModelRequest | None = None,
     ) -> None:
         self._model = model
         self._window = window or window_of(model.name)
@@ -106,12 +101,15 @@ class ModelSummarizer:
         if not task.messages:
             raise CompactionError(CompactionFailure.NOTHING_TO_COMPACT, "there are no messages to summarise")
         work = _Work(self._model, self._window.tokens or UNKNOWN_WINDOW_TOKENS, self._settings, task, ask, progress)
-        draft = None
         if self._prefix is not None and checkpoint is None:
             draft = await work.on_top_of(self._prefix)
-        if draft is None:
-            draft = await work.folded(checkpoint)
-        return await work.checked(draft)
+            if draft is not None:
+                return await work.checked(draft)
+        try:
+            return await work.checked(await work.folded(checkpoint))
+        except CompactionError as error:
+            error.media_removed = any(map(has_media, task.messages))
+            raise
 
 
 @dataclass(slots=True)
@@ -133,8 +131,6 @@ class _Work:
     task: SummaryTask
     ask: AskTurn
     progress: Callable[[Progress], None]
-    calls: int = 0
-    live: bool = False
     _instructions: str = field(init=False)
     _texts: Sequence[str] = field(init=False)
     """The task's messages as the model reads them."""
@@ -147,21 +143,21 @@ class _Work:
 
     # --- the two ways to a draft
 
-    async def on_top_of(self, prefix: LivePrefix) -> _Draft | None:
+    async def on_top_of(self, prefix: ModelRequest) -> _Draft | None:
         """Ask with the run's own request and a question behind it. `None`: that does not fit, or it
         would be about other messages.
         """
         if not _is_about(self.task, prefix):
             return None
         parts = [self.task.template.instructions(self.task, live=True)]
-        if beside := _beside(self.task, BESIDE_TOKENS):
-            parts.append(f"What is known besides, as data:\n{BEGIN}\n{beside}\n{END}")
+        if besides := beside(self.task, BESIDE_TOKENS):
+            parts.append(f"What is known besides, as data:\n{BEGIN}\n{besides}\n{END}")
         parts.append(_NOW)
         question = _said("\n\n".join(parts))
 
         def request(*behind: Message) -> ModelRequest:
             messages = (*prefix.messages, question, *behind)
-            return ModelRequest(messages, prefix.instructions, prefix.tools, "none", self.settings)
+            return replace(prefix, messages=messages, tool_choice="none", settings=self.settings)
 
         def again(draft: str, wrong: str) -> ModelRequest:
             sent_back = request(AssistantMessage((Text(draft),)), _said(wrong))
@@ -169,13 +165,11 @@ class _Work:
 
         if not self._fits(request()):
             return None
-        self.live = True
         try:
             text = await self._answer(request())
         except CompactionError as error:
             if error.failure is not CompactionFailure.TOO_LONG:
                 raise
-            self.live = False
             return None
         self._step(len(self.task.messages), text)
         return _Draft(text, again)
@@ -223,20 +217,15 @@ class _Work:
             except CompactionError:
                 if wrong:
                     raise
-            else:
-                still_wrong = self._wrong(corrected)
-                if wrong and still_wrong:
-                    raise CompactionError(
-                        CompactionFailure.REJECTED, f"the summary of {self.model.name}: {'; '.join(still_wrong)}"
-                    )
-                if not still_wrong and (wrong or len(self._missing(corrected)) <= len(self._missing(text))):
-                    text = corrected
-        return Summary(
-            text=text,
-            by=self.model.name,
-            calls=self.calls,
-            media_removed=self._media_removed,
-        )
+                corrected = text
+            still_wrong = self._wrong(corrected)
+            if wrong and still_wrong:
+                raise CompactionError(
+                    CompactionFailure.REJECTED, f"the summary of {self.model.name}: {'; '.join(still_wrong)}"
+                )
+            if wrong or (not still_wrong and len(self._missing(corrected)) <= len(self._missing(text))):
+                text = corrected
+        return Summary(text=text, by=self.model.name)
 
     def _wrong(self, text: str) -> list[str]:
         """The faults of the summary `text`, in words for the model."""
@@ -274,7 +263,7 @@ class _Work:
         """The tokens for what is read: the window without the instructions and the answer."""
         room = self.window - self.task.max_tokens - most_tokens(self._instructions) - _FRAME_TOKENS
         if room < LEAST_ROOM_TOKENS:
-            raise self._error(
+            raise CompactionError(
                 CompactionFailure.TOO_LONG,
                 f"the window of {self.model.name} is {self.window:,} tokens; with instructions and"
                 f" {self.task.max_tokens:,} tokens for the answer there is no room to read anything: allow a shorter"
@@ -288,14 +277,14 @@ class _Work:
     def _next(self, earlier: str | None, done: int, room: int) -> Excerpt:
         """The messages that the model reads next."""
         left = room - most_tokens(self._question(earlier, None, room))
-        return next_window(self.task.messages, max(left, LEAST_WINDOW_TOKENS), first=done, texts=self._texts)
+        return next_window(self.task.messages, self._texts, max(left, LEAST_WINDOW_TOKENS), first=done)
 
     def _question(self, earlier: str | None, excerpt: Excerpt | None, room: int) -> str:
         parts = [BEGIN]
         if earlier is not None:
-            parts.append(_listed("the earlier summary", [earlier], int(room * EARLIER_SHARE)))
-        if beside := _beside(self.task, min(int(room * BESIDE_SHARE), BESIDE_TOKENS)):
-            parts.append(beside)
+            parts.append(listed("the earlier summary", [earlier], int(room * EARLIER_SHARE)))
+        if besides := beside(self.task, min(int(room * BESIDE_SHARE), BESIDE_TOKENS)):
+            parts.append(besides)
         if excerpt is not None:
             parts += [f"messages {excerpt.start + 1} to {excerpt.stop} of {len(self.task.messages)}:", excerpt.text]
         parts += [END, "", _NOW if earlier is None else _UPDATE_NOW]
@@ -328,10 +317,9 @@ class _Work:
             if again not in tries:
                 break
             tries.remove(again)
-        raise self._error(failure, f"{self.model.name} {why}", passing=again == "passing") from turn.error
+        raise CompactionError(failure, f"{self.model.name} {why}", passing=again == "passing") from turn.error
 
     async def _asked(self, request: ModelRequest) -> Turn:
-        self.calls += 1
         try:
             return await self.ask(self.model, request)
         except (TimeoutError, ConfigError, CompactionError):
@@ -342,13 +330,6 @@ class _Work:
     def _step(self, done: int, text: str) -> None:
         checkpoint = Checkpoint(covers=done, identity=self._chain[done], text=text)
         self.progress(Progress(done_messages=done, of_messages=len(self.task.messages), checkpoint=checkpoint))
-
-    def _error(self, failure: CompactionFailure, message: str, *, passing: bool = False) -> CompactionError:
-        return CompactionError(failure, message, media_removed=self._media_removed, passing=passing)
-
-    @property
-    def _media_removed(self) -> bool:
-        return not self.live and any(map(has_media, self.task.messages))
 
 
 # --- what is said
@@ -366,37 +347,11 @@ def _said(text: str) -> UserMessage:
     return UserMessage((Text(text),), synthetic=True)
 
 
-def _beside(task: SummaryTask, max_tokens: int) -> str:
-    """The facts besides the messages. Each kind gets the same share of `max_tokens`."""
-    details = task.details
-    kinds: list[tuple[str, Sequence[str]]] = [
-        ("stands beside the summary, word for word", [task.pinned] if task.pinned.strip() else []),
-        ("names to write exactly as they are, if they still matter", task.identifiers),
-        ("files that were read", details.files_read),
-        ("files that were changed", details.files_modified),
-        ("other things that were made", details.artifacts),
-        ("what tools did", details.tool_notes),
-    ]
-    there = [(label, texts) for label, texts in kinds if texts]
-    return "\n".join(_listed(label, texts, max_tokens // len(there)) for label, texts in there)
-
-
-def _listed(label: str, texts: Sequence[str], max_tokens: int) -> str:
-    """The lines of `texts` below `label`; their middle is cut if they are too long."""
-    text = "\n".join(texts)
-    chars = len(text)
-    shown = f"{label}:\n{quoted_lines(text)}"
-    while most_tokens(shown) > max_tokens and chars:
-        chars = chars * 3 // 4
-        shown = f"{label}:\n{quoted_lines(clip(text, chars, ending=0.5))}"
-    return shown
-
-
 def _correction(wrong: Sequence[str], unsaid: Sequence[str]) -> str:
     parts = ["Your summary cannot stay as it is:", *(f"- {one}" for one in wrong)]
     if unsaid:
         parts.append("- it does not say the following, which are to be written exactly so where they belong:")
-        parts.append(_listed("names", unsaid, LEAST_ROOM_TOKENS // 5))
+        parts.append(listed("names", unsaid, LEAST_ROOM_TOKENS // 5))
     return "\n".join((*parts, "Write the whole summary again, in the form that was asked for, and nothing else."))
 
 
@@ -406,17 +361,11 @@ def _correction(wrong: Sequence[str], unsaid: Sequence[str]) -> str:
 def _identities(task: SummaryTask, texts: Sequence[str]) -> list[str]:
     """The identities of the first 0, 1, ... messages, with the earlier summary and the prompt."""
     template = task.template
-    chain = [
-        identity(
-            canonical_json((template.name, template.sections, template.style, task.previous, task.prompt, task.hints))
-        )
-    ]
-    for text in texts:
-        chain.append(identity(chain[-1] + text))
-    return chain
+    asked = (template.name, template.sections, template.style, task.previous, task.prompt, task.hints)
+    return [*accumulate(texts, lambda before, text: identity(before + text), initial=identity(canonical_json(asked)))]
 
 
-def _is_about(task: SummaryTask, prefix: LivePrefix) -> bool:
+def _is_about(task: SummaryTask, prefix: ModelRequest) -> bool:
     """Whether `prefix` ends with the messages of `task`, so that a user may speak next."""
     ends = prefix.messages[-len(task.messages) :]
     return ends == task.messages and isinstance(ends[-1], AssistantMessage)

@@ -44,7 +44,7 @@ class Template:
     name: str
     sections: tuple[str, ...]
     style: Style = "markdown"
-    guidance: Mapping[str, str] = field(default_factory=dict)
+    guidance: Mapping[str, str] = field(default_factory=dict, hash=False)
     """The contents of a section, in words for the model, by the section's title."""
 
     def __post_init__(self) -> None:
@@ -56,9 +56,6 @@ class Template:
             raise ConfigError(
                 f"the template {self.name!r} has guidance for sections that it does not have: {sorted(unknown)}"
             )
-
-    def __hash__(self) -> int:
-        return hash((self.name, self.sections, self.style))
 
     def instructions(self, task: SummaryTask, *, live: bool = False) -> str:
         """The instructions of the summariser. `live`: the summariser is the agent itself, and has
@@ -144,15 +141,11 @@ class Template:
         opened: Counter[str] = Counter()
         closed: set[str] = set()
         for line in text.splitlines():
-            tags = list(_tags(line))
-            if not tags:
-                continue
-            first, last = tags[0], tags[-1]
-            if not first.closes and not line[: first.start].strip():
-                opened[first.name] += 1
-                closed.update([first.name] if first.empty else ())
-            if last.closes and not line[last.end :].strip():
-                closed.add(last.name)
+            tags = [*_TAG.finditer(line)]
+            if tags and not tags[0][1] and not line[: tags[0].start()].strip():
+                opened[tags[0][2].lower()] += 1
+            if tags and (tags[-1][1] or _is_empty(tags[-1])) and not line[tags[-1].end() :].strip():
+                closed.add(tags[-1][2].lower())
         names = {section: _tag(section) for section in self.sections}
         return Counter({section_key(section): opened[name] for section, name in names.items() if name in closed})
 
@@ -174,16 +167,13 @@ class Template:
         return "\n".join(rest).strip()
 
     def _clean_xml(self, text: str) -> str:
-        tags = list(_tags(text))
-        opening = next((tag.end for tag in tags if tag.name == ROOT and not tag.closes), None)
-        closing = next((tag.start for tag in reversed(tags) if tag.name == ROOT and tag.closes), None)
-        if opening is None or closing is None or closing < opening:
-            names = {_tag(section) for section in self.sections}
-            opening = next((tag.start for tag in tags if tag.name in names and not tag.closes), None)
-            closing = next((tag.end for tag in reversed(tags) if tag.name in names and (tag.closes or tag.empty)), None)
-            if opening is None or closing is None or closing < opening:
-                return text
-        return f"<{ROOT}>\n{text[opening:closing].strip()}\n</{ROOT}>"
+        names = {_tag(section) for section in self.sections}
+        tags = [tag for tag in _TAG.finditer(text) if tag[2].lower() in names]
+        begin = next((tag.start() for tag in tags if not tag[1]), None)
+        end = next((tag.end() for tag in reversed(tags) if tag[1] or _is_empty(tag)), None)
+        if begin is None or end is None or end < begin:
+            return text
+        return f"<{ROOT}>\n{text[begin:end]}\n</{ROOT}>"
 
 
 # --- the words of every prompt
@@ -249,7 +239,8 @@ _FENCES: Final = ("```", "~~~")
 _FENCED: Final = re.compile(r"(?:```|~~~)[^\n]*\n(.*)\n(?:```|~~~)", re.DOTALL)
 _ASIDE: Final = re.compile(r"\A\s*<(analysis|think|thinking|scratchpad)>.*?</\1>", re.DOTALL | re.IGNORECASE)
 """Thoughts before the summary."""
-_TAG: Final = re.compile(r"</?\w+\s*/?>")
+_TAG: Final = re.compile(r"<(/?)([^\s<>/]+)(?:[\s/][^<>]*)?>")
+"""A tag of XML: whether it closes, and its name."""
 _DECORATION: Final = " \t*_-#:`>"
 _NOTHINGS: Final = frozenset(
     {"", NOTHING, "none", "(none yet)", "none yet", "n/a", "nothing", "done", "in progress", "blocked"}
@@ -257,7 +248,6 @@ _NOTHINGS: Final = frozenset(
 """Bodies of an empty section, and the headings inside `Progress`."""
 _NUMBER: Final = re.compile(r"\(?\d{1,2}[.)]")
 """The number before a title."""
-_ELEMENT: Final = re.compile(r"<(/?)([^<>]+)>")
 CLEAREST: Final = 2
 LONGEST_TITLE_CHARS: Final = 200
 """A line that is longer up to its colon is text, and not a title."""
@@ -272,26 +262,9 @@ def _tag(section: str) -> str:
     return section_key(section).replace(" ", "_")
 
 
-@dataclass(slots=True, frozen=True)
-class _Tag:
-    """A tag of XML in a text."""
-
-    name: str
-    """The name in lower case, without attributes."""
-    closes: bool
-    empty: bool
-    """It opens and closes at once."""
-    start: int
-    end: int
-
-
-def _tags(text: str) -> Iterator[_Tag]:
-    for found in _ELEMENT.finditer(text):
-        inside = found[2].strip()
-        empty = inside.endswith("/")
-        words = inside.removesuffix("/").split(None, 1)
-        if words and found[2][0] == inside[0]:
-            yield _Tag(words[0].lower(), bool(found[1]), empty and not found[1], found.start(), found.end())
+def _is_empty(tag: re.Match[str]) -> bool:
+    """Whether an element opens and closes at once."""
+    return tag[0].endswith("/>")
 
 
 def heading_of(line: str) -> Heading | None:

@@ -21,11 +21,13 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final, NamedTuple
 
 from monitor._util.hashing import canonical_json
 from monitor._util.quoting import printable, quoted, quoted_lines
 from monitor.chunks import ToolCall
+from monitor.compaction.base import SummaryTask
 from monitor.context.media import placeholder
 from monitor.context.tokens import ERROR, WIDE_ERROR, Size, size_of_text
 from monitor.context.truncate import SUMMARY_RESULT_CHARS, clip
@@ -68,16 +70,13 @@ def blocks(messages: Iterable[Message]) -> list[str]:
     return [_block(message, at, _WHOLE) for at, message in enumerate(messages)]
 
 
-def next_window(
-    messages: Sequence[Message], max_tokens: int, *, first: int = 0, texts: Sequence[str] | None = None
-) -> Excerpt:
+def next_window(messages: Sequence[Message], texts: Sequence[str], max_tokens: int, *, first: int = 0) -> Excerpt:
     """As many whole `messages`, from index `first` on, as have at most `max_tokens` (by
-    `most_tokens`); at least one.
+    `most_tokens`); at least one. `texts`: what `blocks` makes of `messages`.
 
     A message that is longer alone is reduced until it fits: its results, then its arguments, then
     the middle of what is said; a note says how much was left out. The same messages always give the
-    same text. `texts`: what `blocks` has made of `messages`, to save time. Raises
-    `ConfigError` below `LEAST_WINDOW_TOKENS`, and where there is no message left.
+    same text. Raises `ConfigError` below `LEAST_WINDOW_TOKENS`, and where there is no message left.
     """
     if max_tokens < LEAST_WINDOW_TOKENS or first >= len(messages):
         raise ConfigError(
@@ -87,12 +86,41 @@ def next_window(
     lines: list[str] = []
     used = 0
     for at in range(first, len(messages)):
-        text, tokens = _fitted(messages[at], at, max_tokens, None if texts is None else texts[at])
+        text, tokens = _fitted(messages[at], at, max_tokens, texts[at])
         if lines and used + tokens > max_tokens:
             break
         lines.append(text)
         used += tokens
     return Excerpt(first, first + len(lines), "\n".join(lines))
+
+
+# --- what stands beside the messages
+
+
+def beside(task: SummaryTask, max_tokens: int) -> str:
+    """The facts besides the messages. Each kind gets the same share of `max_tokens`."""
+    details = task.details
+    kinds: list[tuple[str, Sequence[str]]] = [
+        ("stands beside the summary, word for word", [task.pinned] if task.pinned.strip() else []),
+        ("names to write exactly as they are, if they still matter", task.identifiers),
+        ("files that were read", details.files_read),
+        ("files that were changed", details.files_modified),
+        ("other things that were made", details.artifacts),
+        ("what tools did", details.tool_notes),
+    ]
+    there = [(label, texts) for label, texts in kinds if texts]
+    return "\n".join(listed(label, texts, max_tokens // len(there)) for label, texts in there)
+
+
+def listed(label: str, texts: Sequence[str], max_tokens: int) -> str:
+    """The lines of `texts` below `label`; their middle is cut if they are too long."""
+    text = "\n".join(texts)
+    chars = len(text)
+    shown = f"{label}:\n{quoted_lines(text)}"
+    while most_tokens(shown) > max_tokens and chars:
+        chars = chars * 3 // 4
+        shown = f"{label}:\n{quoted_lines(clip(text, chars, ending=0.5))}"
+    return shown
 
 
 # --- one message
@@ -121,13 +149,10 @@ _LESS: Final = (
 """The details that are tried in order for a message that is too long."""
 
 
-def _fitted(message: Message, at: int, max_tokens: int, whole: str | None) -> tuple[str, int]:
-    """`message` as text, and its tokens with the end of its last line. `whole`: its full text, if
-    that is known.
-    """
+def _fitted(message: Message, at: int, max_tokens: int, whole: str) -> tuple[str, int]:
+    """`message`, whose full text is `whole`, as a text that fits, and the tokens of its lines."""
     text = ""
-    for detail in (_WHOLE, *_LESS):
-        text = whole if whole is not None and detail is _WHOLE else _block(message, at, detail)
+    for text in chain((whole,), (_block(message, at, detail) for detail in _LESS)):
         tokens = most_tokens(text + "\n")
         if tokens <= max_tokens:
             return text, tokens

@@ -15,10 +15,8 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from monitor._util.checks import is_finite
 from monitor.context.trigger import Headroom
 from monitor.context.window import Window
-from monitor.errors import ConfigError
 from monitor.reasons import PRESSING, SKIPPED, CompactionFailure, CompactionReason
 
 LOW_WATER: Final = 0.6
@@ -52,8 +50,7 @@ class Marks:
     """The marks of one window, in tokens of the whole request; `None` if the window is not known:
     then only a refusal says that a request is too long.
 
-    `low_water`: the share of the high-water mark that a compaction must get below. Raises
-    `ConfigError` for a share that is not between 0 and 1.
+    `low_water`: the share of the high-water mark that a compaction must get below.
     """
 
     window: Window
@@ -71,8 +68,6 @@ class Marks:
     """
 
     def __post_init__(self) -> None:
-        if not (is_finite(self.low_water) and 0 < self.low_water < 1):
-            raise ConfigError(f"low_water is a share of the high-water mark, between 0 and 1, not {self.low_water!r}")
         high, end = self.headroom.usable(self.window), self.window.tokens
         marks = {
             "high": high,
@@ -168,22 +163,21 @@ class Hysteresis:
             self._nothing = False
             self._held.pop(CompactionReason.HIGH_WATER, None)
 
-    def failed(self, failure: CompactionFailure, reason: CompactionReason, tokens: int) -> bool:
-        """A compaction failed at `tokens`. Returns whether that has opened the breaker.
+    def failed(self, failure: CompactionFailure, reason: CompactionReason, tokens: int) -> None:
+        """A compaction failed at `tokens`.
 
         A compaction by hand does not count: its context may have had little in it. Neither does one
-        that did not begin, or whose run has ended. After a `STALE` one, the next is due at once.
+        whose run has ended. After a `STALE` one, the next is due at once. One that did not begin
+        does not open the breaker.
         """
-        was_open = self.open
-        if reason is CompactionReason.MANUAL or failure is CompactionFailure.STALE:
-            return False
+        if reason is CompactionReason.MANUAL or failure in {CompactionFailure.STALE, CompactionFailure.ABORTED}:
+            return
         self._held[CompactionReason.HIGH_WATER] = tokens
         self._nothing = failure is CompactionFailure.NOTHING_TO_COMPACT and reason is CompactionReason.HIGH_WATER
         if reason in PRESSING:
             self._held[CompactionReason.CEILING] = tokens
-        if failure not in SKIPPED and failure is not CompactionFailure.ABORTED:
+        if failure not in SKIPPED:
             self._in_vain += INEFFECTIVE if failure is CompactionFailure.INEFFECTIVE else FAILED
-        return self.open and not was_open
 
     def relearned(self, window: Window) -> None:
         """The window is another one than was thought: failures at the old marks do not count."""

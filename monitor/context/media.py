@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from monitor.context.reduction import Messages, check_number
+from monitor.context.reduction import Messages, changed_by, check_number
 from monitor.context.turns import newest_turns
 from monitor.messages import AssistantMessage, Media, Message, Text, UserMessage
 
@@ -57,8 +57,4 @@ class DropMedia:
 
     def reduce(self, messages: Messages, *, head: int = 0) -> Messages:
         """See `Reducer`. A second time it does nothing."""
-        newest = newest_turns(messages, self.keep_turns, head=head)
-        old = tuple(without_media(message) for message in messages[head:newest])
-        if all(new is message for new, message in zip(old, messages[head:newest], strict=True)):
-            return messages
-        return messages[:head] + old + messages[newest:]
+        return changed_by(without_media, messages, head, newest_turns(messages, self.keep_turns, head=head))

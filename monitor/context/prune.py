@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
+from operator import is_
 from typing import Any, Final
 
 from monitor._util.tokens import estimate_tokens
 from monitor.chunks import ToolCall, ToolResult
-from monitor.context.reduction import Messages, TextTokens, check_number
+from monitor.context.reduction import Messages, TextTokens, changed_by, check_number
 from monitor.context.turns import newest_turns, unread_from
 from monitor.messages import AssistantMessage, Message
 
@@ -144,18 +145,17 @@ class PruneArguments:
 
     def reduce(self, messages: Messages, *, head: int = 0) -> Messages:
         """See `Reducer`. A second time it does nothing."""
-        pruned: dict[int, Message] = {}
-        for index in range(head, len(messages) - self.protect_messages):
-            message = messages[index]
-            if isinstance(message, AssistantMessage) and message.results:
-                answered = {result.id for result in message.results}
-                content = tuple(
-                    self._shortened(part) if isinstance(part, ToolCall) and part.id in answered else part
-                    for part in message.content
-                )
-                if any(new is not old for new, old in zip(content, message.content, strict=True)):
-                    pruned[index] = replace(message, content=content)
-        return tuple(pruned.get(index, message) for index, message in enumerate(messages)) if pruned else messages
+        return changed_by(self._pruned, messages, head, max(head, len(messages) - self.protect_messages))
+
+    def _pruned(self, message: Message) -> Message:
+        if not isinstance(message, AssistantMessage) or not message.results:
+            return message
+        answered = {result.id for result in message.results}
+        content = tuple(
+            self._shortened(part) if isinstance(part, ToolCall) and part.id in answered else part
+            for part in message.content
+        )
+        return message if all(map(is_, content, message.content)) else replace(message, content=content)
 
     def _shortened(self, call: ToolCall) -> ToolCall:
         if (self.tools is not None and call.name not in self.tools) or not isinstance(call.arguments, Mapping):

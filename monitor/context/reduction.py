@@ -8,17 +8,19 @@ cached prefix once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from operator import is_
+from typing import Protocol, TypeAlias, TypeVar
 
 from monitor._util.checks import is_whole
 from monitor.context.history import History, HistoryEdit
 from monitor.context.tokens import message_tokens
 from monitor.context.turns import head_of
 from monitor.errors import ConfigError
-from monitor.messages import Message
+from monitor.messages import AssistantMessage, Message
 
+T = TypeVar("T")
 Messages: TypeAlias = tuple[Message, ...]
 MessageTokens: TypeAlias = Callable[[Message], int]
 TextTokens: TypeAlias = Callable[[str], int]
@@ -114,9 +116,8 @@ def propose_for(
         new = less
     if new is messages:
         return None
-    start, stop = difference(messages, new)
-    replacement = new[start : len(new) - (len(messages) - stop)]
-    size = _sizes(tokens)
+    start, stop, replacement = difference(messages, new)
+    size = once(tokens)
     saved = sum(map(size, messages[start:stop])) - sum(map(size, replacement))
     if saved < max(at_least_tokens, 1):
         return None
@@ -132,21 +133,43 @@ def propose_for(
     )
 
 
-def _sizes(tokens: MessageTokens) -> MessageTokens:
-    """`tokens`, called once for every object."""
-    known: dict[int, int] = {}
+def changed_by(
+    change: Callable[[Message], Message], messages: Messages, start: int = 0, stop: int | None = None
+) -> Messages:
+    """`messages` with a `change` of those from `start` to `stop` (exclusive); the same object if no
+    message changes.
+    """
+    stop = len(messages) if stop is None else stop
+    new = (*messages[:start], *map(change, messages[start:stop]), *messages[stop:])
+    return messages if all(map(is_, new, messages)) else new
 
-    def size(message: Message) -> int:
+
+def with_texts(message: AssistantMessage, texts: Iterable[str]) -> AssistantMessage:
+    """`message` with other texts of its results; the same object if they are the same objects."""
+    results = tuple(
+        result if text is result.text else replace(result, text=text)
+        for result, text in zip(message.results, texts, strict=True)
+    )
+    return message if all(map(is_, results, message.results)) else replace(message, results=results)
+
+
+def once(of: Callable[[Message], T]) -> Callable[[Message], T]:
+    """`of`, called once for every object."""
+    known: dict[int, tuple[Message, T]] = {}
+
+    def remembered(message: Message) -> T:
         found = known.get(id(message))
-        if found is None:
-            found = known[id(message)] = tokens(message)
-        return found
+        if found is None:  # the message is kept, so that its id stays its own
+            found = known[id(message)] = (message, of(message))
+        return found[1]
 
-    return size
+    return remembered
 
 
-def difference(old: Messages, new: Messages) -> tuple[int, int]:
-    """The range (end exclusive, in `old`) in which the two do not have the same objects."""
+def difference(old: Messages, new: Messages) -> tuple[int, int, Messages]:
+    """The range (end exclusive, in `old`) in which the two do not have the same objects, and what
+    stands there in `new`.
+    """
     shorter = min(len(old), len(new))
     start = 0
     while start < shorter and old[start] is new[start]:
@@ -154,7 +177,7 @@ def difference(old: Messages, new: Messages) -> tuple[int, int]:
     same = 0
     while same < shorter - start and old[-1 - same] is new[-1 - same]:
         same += 1
-    return start, len(old) - same
+    return start, len(old) - same, new[start : len(new) - same]
 
 
 def check_number(name: str, value: object, least: int) -> None:

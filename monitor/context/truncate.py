@@ -5,13 +5,12 @@ result that fills the window.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
 from monitor._util.checks import is_finite
 from monitor._util.cuts import cut_after, cut_before
-from monitor.context.reduction import Messages, check_number
+from monitor.context.reduction import Messages, changed_by, check_number, with_texts
 from monitor.errors import ConfigError
 from monitor.messages import AssistantMessage, Message
 
@@ -119,27 +118,14 @@ class ClipResults:
             max(oversized_chars(window_tokens) - _NOTE_CHARS - len(ADVICE), MIN_KEPT_CHARS), ending=None, advice=ADVICE
         )
 
-    def helps(self, messages: Sequence[Message], *, head: int = 0) -> bool:
-        """Whether any result is too long. Cheap: looks at lengths only."""
-        return any(self._concerns(message) for message in messages[head:])
-
     def reduce(self, messages: Messages, *, head: int = 0) -> Messages:
         """See `Reducer`. A second time it does nothing."""
-        if not self.helps(messages, head=head):
-            return messages
-        return messages[:head] + tuple(self._clipped(message) for message in messages[head:])
-
-    def _concerns(self, message: Message) -> bool:
-        most = self.max_chars + _NOTE_CHARS + len(self.advice)
-        return isinstance(message, AssistantMessage) and any(len(result.text) > most for result in message.results)
+        return changed_by(self._clipped, messages, head)
 
     def _clipped(self, message: Message) -> Message:
-        if not isinstance(message, AssistantMessage) or not self._concerns(message):
+        if not isinstance(message, AssistantMessage):
             return message
         texts = (
             clip(result.text, self.max_chars, ending=self.ending, advice=self.advice) for result in message.results
         )
-        return replace(
-            message,
-            results=tuple(replace(result, text=text) for result, text in zip(message.results, texts, strict=True)),
-        )
+        return with_texts(message, texts)

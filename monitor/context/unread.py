@@ -8,11 +8,12 @@ place leaves the model without the answer to its own calls, so it calls again.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from operator import is_
 from typing import Final
 
 from monitor.context.prune import PruneArguments
-from monitor.context.reduction import Messages, Reducer
+from monitor.context.reduction import Messages, Reducer, with_texts
 from monitor.context.tokens import message_tokens, size_of_text
 from monitor.context.truncate import ADVICE, clip
 from monitor.messages import AssistantMessage, Message
@@ -23,6 +24,7 @@ LEAST_CHARS: Final = 80
 """A shorter piece of a result is useless: a sentence then says that the result was left out."""
 LONGEST_ARGUMENT_CHARS: Final = 200
 """Longest argument of a call in a turn that does not fit even without the text of its results."""
+MOST_NAMED_CALLS: Final = 10
 _NOTE_CHARS: Final = 120
 """About the length of `clip`'s note."""
 
@@ -30,6 +32,13 @@ _NOTE_CHARS: Final = 120
 def left_out(chars: int) -> str:
     """The text in the place of a result for which there is no room."""
     return f"[all {chars} characters of this result were left out, because there is no room for them; {ADVICE}]"
+
+
+def names_of_calls(message: Message) -> str:
+    """The names of the tools whose results `message` has, for the model; of many the first ones."""
+    names = [result.name for result in message.results] if isinstance(message, AssistantMessage) else []
+    more = f" and {len(names) - MOST_NAMED_CALLS} more" if len(names) > MOST_NAMED_CALLS else ""
+    return ", ".join(names[:MOST_NAMED_CALLS]) + more
 
 
 def shares(sizes: Sequence[int], room: int) -> list[int]:
@@ -55,18 +64,13 @@ def shared(message: AssistantMessage, tokens: int, *, original: Message | None =
     whole = {result.id: result.text for result in original.results} if isinstance(original, AssistantMessage) else {}
     texts = [whole.get(result.id, result.text) for result in message.results]
     sizes = [size_of_text(text).tokens for text in texts]
-    rest = message_tokens(_with(message, [""] * len(texts)))
+    rest = message_tokens(with_texts(message, [""] * len(texts)))
     given = shares(sizes, tokens - rest)
-    less = _with(message, [_fitted(text, size, share) for text, size, share in zip(texts, sizes, given, strict=True)])
+    less = with_texts(message, map(_fitted, texts, sizes, given))
     if message_tokens(less) <= tokens:
         return less
     (pruned,) = PruneArguments(tools=None, max_chars=LONGEST_ARGUMENT_CHARS, protect_messages=0).reduce((less,))
     return pruned if isinstance(pruned, AssistantMessage) else less
-
-
-def _with(message: AssistantMessage, texts: Sequence[str]) -> AssistantMessage:
-    results = zip(message.results, texts, strict=True)
-    return replace(message, results=tuple(replace(result, text=text) for result, text in results))
 
 
 def _fitted(text: str, size: int, tokens: int) -> str:
@@ -110,7 +114,7 @@ class Sparing:
         if len(behind) < len(unread) or not all(map(_same_calls, behind, unread)):
             return messages
         less = (*less[: len(less) - len(unread)], *unread)
-        return messages if len(less) == len(messages) and all(map(_is, less, messages)) else less
+        return messages if len(less) == len(messages) and all(map(is_, less, messages)) else less
 
 
 def _same_calls(one: Message, other: Message) -> bool:
@@ -119,7 +123,3 @@ def _same_calls(one: Message, other: Message) -> bool:
 
 def _answered(message: Message) -> list[str]:
     return [result.id for result in message.results] if isinstance(message, AssistantMessage) else []
-
-
-def _is(one: object, other: object) -> bool:
-    return one is other

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, Final, get_args
 
-from monitor._util.checks import check_part, is_whole
+from monitor._util.checks import check_kind, check_part, is_whole
 from monitor.adapters.forms import to_form
 from monitor.compaction.pinned import PinnedFacts, recognised
 from monitor.compaction.preset import Preset
@@ -22,17 +22,15 @@ from monitor.context.tokens import ContextMeter
 from monitor.context.window import NEVER_FULL, Window, window_of
 from monitor.errors import ConfigError
 from monitor.harness.awaited import fan_out
+from monitor.harness.checks import CLOSE_GRACE_S
 from monitor.harness.compactor import Compactor
-from monitor.harness.reports import Surroundings
+from monitor.harness.job import Surroundings
 from monitor.harness.streams.clock import Clock, SystemClock
 from monitor.messages import Message
 from monitor.models import Model, ToolSpec
 from monitor.reasons import PRESSING, CompactionReason
 from monitor.sinks.base import Sink, checked_sinks
 from monitor.tools.masking import Secrets
-
-CLOSE_GRACE_S = 2.0
-"""Seconds that closing a model's stream may take, as for a run."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -185,13 +183,11 @@ def _check(model: object, instructions: object, tools: Sequence[object], facts: 
     """Refuse arguments that would fail later, with a message that is harder to understand."""
     if model is not None:
         check_part("model", model, "stream")
-    if instructions is not None and not isinstance(instructions, str):
-        raise ConfigError(f"instructions is a text, not {instructions!r}")
+    check_kind("instructions", instructions, str, "a text")
+    check_kind("facts", facts, PinnedFacts, "a monitor.compaction.PinnedFacts")
     for tool in tools:
         if not isinstance(tool, ToolSpec):
             raise ConfigError(
                 f"tools takes a list of monitor.models.ToolSpec, not {tool!r:.200}; a provider's own has the same three"
                 " fields"
             )
-    if facts is not None and not isinstance(facts, PinnedFacts):
-        raise ConfigError(f"facts takes a monitor.compaction.PinnedFacts, not {facts!r}")

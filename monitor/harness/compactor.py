@@ -30,14 +30,15 @@ from monitor.compaction.rungs import CUT
 from monitor.context.cut import KeepTokens
 from monitor.context.forms import Form
 from monitor.context.history import History, HistoryEdit
+from monitor.context.reduction import Reduction
 from monitor.context.tokens import ContextMeter
 from monitor.context.turns import head_of, unread_from
 from monitor.context.window import Window
 from monitor.errors import describe
+from monitor.events import ContextNearlyFull, HistoryReduced
 from monitor.harness.due import Due
-from monitor.harness.job import OVER, Job
+from monitor.harness.job import OVER, Job, Surroundings
 from monitor.harness.pruning import Pruning
-from monitor.harness.reports import Reports, Surroundings
 from monitor.harness.streams.ask import ask_turn
 from monitor.harness.streams.background import Background
 from monitor.harness.streams.wait import is_leaked
@@ -83,7 +84,6 @@ class Compactor:
         self._model = model
         self._meter = meter
         self._run = run
-        self.reports = Reports(run)
         self._form: Form | None = form
         self._driven = driven
         self.when = Due(preset, history, meter, window)
@@ -101,7 +101,7 @@ class Compactor:
             history,
             meter,
             head=self._head,
-            done=self.reports.reduced,
+            done=self.reduced,
             failed=self._late_warnings.append,
         )
 
@@ -110,8 +110,9 @@ class Compactor:
     def due(self) -> CompactionReason | None:
         """Why the next request must be made smaller before it is sent; `None`: it need not be."""
         reason = self.when.before_request()
-        if self.when.marks.high is not None and self.when.warns():
-            self.reports.nearly_full(self.when.count.tokens, self.when.marks.high)
+        tokens, limit = self.when.count.tokens, self.when.marks.high
+        if self.when.warn(tokens):
+            self._run.tell(ContextNearlyFull, tokens=tokens, limit_tokens=limit)
         return reason
 
     def stream_finished(self, tokens: int) -> None:
@@ -137,17 +138,12 @@ class Compactor:
         self.when.pressed = None
         if self.when.marks.high is None:
             self.when.recount()
-        model = self._model if self.when.asks_model(reason) else None
-        job = self._new_job(self.preset, model, self._situation(reason, harder), waited_for=waited_for)
+        model = self._model if self.when.may_ask_model(reason) else None
+        job = Job(self.preset, model, self._situation(reason, harder), self._run, waited_for=waited_for)
         if self._after is not None and reason in BY_ITSELF:
-            refill = attributed(self._after, self._snapshot())
-            job.refill = refill.text if refill is not None else None
+            job.refill = attributed(self._after, self._snapshot())
         self._set_to_work(job)
         return job
-
-    def _new_job(self, preset: Preset, model: Model | None, situation: Situation, *, waited_for: bool) -> Job:
-        run = self._run
-        return Job(preset, model, situation, run.clock, close_grace_s=run.close_grace_s, waited_for=waited_for)
 
     def _set_to_work(self, job: Job) -> None:
         self.job = job
@@ -166,6 +162,8 @@ class Compactor:
         history, when = self.history, self.when
         head = self._head()
         unread = unread_from(history.messages, head=head)
+        if unread is not None and history.originals_before(unread + 1) <= when.read:
+            unread = None
         behind = history.behind(unread, unread + 1) if unread is not None else ()
         return Situation(
             messages=history.messages,
@@ -182,13 +180,12 @@ class Compactor:
             facts=self._run.facts(),
             form=self._form,
             originals_before=history.originals_before,
-            read=when.read,
+            unread=unread,
             original=behind[0] if len(behind) == 1 else None,
         )
 
     def _head(self) -> int:
-        history = self.history
-        return head_of(history) if history.edits else head_of_messages(history.messages)
+        return max(head_of(self.history), head_of_messages(self.history.messages))
 
     async def outcome(self, job: Job) -> CompactionResult | CompactionError:
         """The outcome of `job`, as soon as it is known."""
@@ -216,7 +213,7 @@ class Compactor:
         result = None
         try:
             result = await self._compacted(job)
-            self._late_warnings += await tell_after(self.preset.hooks, result)
+            await tell_after(self.preset.hooks, result, self._late_warnings)
         except CompactionError as error:
             job.crashed = error.failure is CompactionFailure.INVALID
             self._failed(job, error)
@@ -246,7 +243,7 @@ class Compactor:
 
     async def _ask(self, job: Job, model: Model, request: ModelRequest) -> Turn:
         job.raise_unless_wanted()
-        self.reports.begun(job)
+        job.begun()
         left = job.deadline - self._run.clock.now()
         if left <= 0:
             raise TimeoutError(self._too_slow)
@@ -267,11 +264,10 @@ class Compactor:
     def _progressed(self, job: Job, progress: Progress) -> None:
         """A part is done. The first part gives the job as much time again."""
         job.raise_unless_wanted()
-        self.reports.begun(job)
         job.extend(self.preset.timeout_s)
         if progress.checkpoint is not None:
             self._checkpoint = progress.checkpoint
-        self.reports.progressed(job, progress)
+        job.progressed(progress)
 
     def _commit(self, job: Job, proposal: Proposal, goes_on: UserMessage | None) -> CompactionResult:
         """Put all of `proposal` into the history, or nothing. Nothing is awaited here."""
@@ -294,10 +290,10 @@ class Compactor:
             self.history.append(goes_on)
         job.open = False
         self._checkpoint = None
+        self.when.pressed = None
         self.when.accepted(made_do=record is not None and self._made_do(record))
         self._repeats.compacted()
         self._after = self._snapshot()
-        self.reports.begun(job)
         warnings = (*self._late_warnings, *proposal.result.warnings)
         self._late_warnings.clear()
         result = job.outcome = replace(
@@ -308,7 +304,7 @@ class Compactor:
             model_calls=job.model_calls,
             warnings=warnings,
         )
-        self.reports.finished(job, result)
+        job.finished(result)
         return result
 
     def _placed(
@@ -341,12 +337,11 @@ class Compactor:
         job.outcome = error
         if error.failure not in GONE_ON_WITH:
             self._checkpoint = None
-        self.when.failed(error, job.reason, job.situation.tokens)
+        self.when.failed(error.failure, job.reason, job.situation.tokens, before_read=error.retryable)
         if (error.failure in SKIPPED or error.failure is CompactionFailure.ABORTED) and not job.number:
-            self.reports.skipped(job, error)
-            return
-        self.reports.begun(job)
-        self.reports.failed(job, error)
+            job.skipped(error)
+        else:
+            job.failed(error)
 
     def _ended(self, job: Job) -> None:
         """The task of `job` has ended, perhaps before it began, or it is given up."""
@@ -373,7 +368,7 @@ class Compactor:
         job.open = False
         job.disarm()
         alone = replace(self.preset, hooks=(), summarizer=None, steps=(), keep=KeepTokens())
-        job.instead = self._new_job(alone, None, job.situation, waited_for=job.waited_for)
+        job.instead = Job(alone, None, job.situation, self._run, waited_for=job.waited_for)
         job.instead.take_over(job)
         self._set_to_work(job.instead)
 
@@ -395,6 +390,16 @@ class Compactor:
         self._ended(job)
 
     # --- beside compactions
+
+    def reduced(self, reduction: Reduction) -> None:
+        """A reduction is part of the history."""
+        self._run.tell(
+            HistoryReduced,
+            kind=reduction.edit.kind,
+            saved_tokens=reduction.saved_tokens,
+            reread_tokens=reduction.reread_tokens,
+            messages=reduction.changed,
+        )
 
     def observe(self, call: ToolCall, result: ToolResult) -> Detection | None:
         """A tool has answered. Returns what repeats right after a compaction, or `None`."""

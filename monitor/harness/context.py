@@ -18,15 +18,13 @@ from monitor.context.fullness import Full, Fullness
 from monitor.context.history import History
 from monitor.context.overflow import Overflow
 from monitor.context.tokens import total_tokens
-from monitor.context.trigger import DEFAULT as HEADROOM
 from monitor.context.window import NEVER_FULL, Window
 from monitor.errors import ConfigError
 from monitor.events import ContextFull, WindowWarning
 from monitor.goal.goal import Goal
 from monitor.harness.compaction import DEFAULT
 from monitor.harness.compactor import Compactor
-from monitor.harness.job import OVER, Job
-from monitor.harness.reports import Surroundings
+from monitor.harness.job import OVER, Job, Surroundings
 from monitor.harness.rescue import Rescue, overflow_of
 from monitor.models import Model, ToolSpec
 from monitor.outcome import Turn
@@ -73,22 +71,20 @@ class RunContext:
         fixed: Callable[[], Fixed],
         form: Form | None,
     ) -> None:
+        preset = compaction or DEFAULT
         self._run = run
         self._fixed = fixed
-        self._fullness = Fullness(history, window, compaction.headroom if compaction is not None else HEADROOM)
-        self._compactor: Compactor | None = None
-        self._rescue: Rescue | None = None
-        self._warning: str | None = None
-        """Emitted as a `WindowWarning` before the first request."""
-        self._cut_off: Overflow | None = None
-        if compaction is None:
-            return
+        self._fullness = Fullness(history, window, preset.headroom)
+        self._off = compaction is None
         self._compactor = Compactor(
-            compaction, history, model=model, window=window, meter=self._fullness.meter, run=run, form=form, driven=True
+            preset, history, model=model, window=window, meter=self._fullness.meter, run=run, form=form, driven=True
         )
         self._rescue = Rescue(self._compactor)
-        if compaction is not DEFAULT and window.tokens is None:
+        self._warning: str | None = None
+        """Emitted as a `WindowWarning` before the first request."""
+        if preset is not DEFAULT and window.tokens is None:
             self._warning = f"the window of {model.name} is not known: {NEVER_FULL}"
+        self._cut_off: Overflow | None = None
 
     # --- a request, and its answer
 
@@ -100,7 +96,7 @@ class RunContext:
         compaction helps.
         """
         compactor = self._compactor
-        if compactor is None:
+        if self._off:
             return
         if self._warning is not None:
             self._run.emit(WindowWarning(self._run.at_s, None, self._warning))
@@ -123,18 +119,19 @@ class RunContext:
         why = compactor.when.surely_too_long
         if why is not None:
             detail = f"{why}; compaction did not help{f': {failed}' if failed is not None else ''}. {WAYS}"
-            yield Stop(TerminateReason.COMPACTION_INEFFECTIVE, detail, "compaction", limit=compactor.when.window.tokens)
+            yield Stop(
+                TerminateReason.COMPACTION_INEFFECTIVE, detail, "compaction", limit=compactor.when.marks.window.tokens
+            )
 
     def under_way(self) -> Iterator[Job]:
         """The compaction that goes on beside the run, if there is one."""
-        if self._compactor is not None and self._compactor.job is not None:
+        if self._compactor.job is not None:
             yield self._compactor.job
 
     def before_call(self) -> None:
         """The history as it stands is sent to the model."""
         self._report(self._fullness.before_call(*self._fixed()))
-        if self._rescue is not None:
-            self._rescue.sent()
+        self._rescue.sent()
 
     def request_tokens(self) -> int:
         """About how many tokens the next request has: rather too many than too few."""
@@ -150,7 +147,7 @@ class RunContext:
         full = self._fullness.after_turn(turn) if not several else None
         self._report(full)
         self._cut_off = None
-        if self._compactor is None or self._rescue is None:
+        if self._off:
             return False
         if full is not None and full.overflow is not None:
             if turn.stopped is not None and not turn.tool_calls:
@@ -168,25 +165,17 @@ class RunContext:
         """What the failed call says of its request's size; `None`: nothing that `recover` could
         answer.
         """
-        return (overflow_of(turn.model_error) or self._cut_off) if self._rescue is not None else None
+        return None if self._off else overflow_of(turn.model_error) or self._cut_off
 
     def recover(self, refusal: Overflow) -> Iterator[Job | Stop]:
         """Make the refused request smaller. Yields as `make` does; afterwards it may be sent."""
-        why = (yield from self._rescue.make_smaller(refusal)) if self._rescue is not None else None
+        why = yield from self._rescue.make_smaller(refusal)
         if why is not None:
             yield Stop(TerminateReason.PROMPT_TOO_LONG, why, "compaction")
 
     def _report(self, full: Full | None) -> None:
         if full is not None:
-            self._run.emit(
-                ContextFull(
-                    at_s=self._run.at_s,
-                    turn=self._run.turns(),
-                    tokens=full.tokens,
-                    usable_tokens=full.usable_tokens,
-                    detail=full.detail,
-                )
-            )
+            self._run.tell(ContextFull, tokens=full.tokens, usable_tokens=full.usable_tokens, detail=full.detail)
 
     # --- between requests
 
@@ -194,7 +183,7 @@ class RunContext:
         """Compact now, because the caller asks for it. Raises `CompactionError`, and `ConfigError`
         where compaction is off.
         """
-        if self._compactor is None:
+        if self._off:
             raise ConfigError("this run has no compaction: its supervisor was given compaction=None")
         self._fullness.meter.fixed(*self._fixed())
         return await self._compactor.compact()
@@ -202,21 +191,19 @@ class RunContext:
     @property
     def stale(self) -> tuple[CompactionResult, ...]:
         """Compactions that came too late: what they cover had been changed."""
-        return tuple(proposal.result for proposal in self._compactor.stale) if self._compactor is not None else ()
+        return tuple(proposal.result for proposal in self._compactor.stale)
 
     def press(self, reason: CompactionReason) -> None:
         """A compaction is due before the next request, for `reason`."""
-        if self._compactor is not None:
-            self._compactor.when.pressed = reason
+        self._compactor.when.pressed = reason
 
     def observe(self, call: ToolCall, result: ToolResult) -> Detection | None:
         """A tool has answered. Returns what repeats right after a compaction, if anything does."""
-        return self._compactor.observe(call, result) if self._compactor is not None else None
+        return None if self._off else self._compactor.observe(call, result)
 
     def turn_ended(self) -> None:
         """A turn is part of the history."""
-        if self._compactor is not None:
-            self._compactor.turn_ended()
+        self._compactor.turn_ended()
 
     def turn_began(self) -> None:
         """A turn begins. A summary that is being made goes on beside it."""
@@ -225,25 +212,22 @@ class RunContext:
         """What the context is busy with, e.g. "a compaction was at work"; added to the detail of a
         timeout.
         """
-        job = self._compactor.job if self._compactor is not None else None
+        job = self._compactor.job
         return "a compaction was at work" if job is not None and job.open else None
 
     # --- the end
 
     def last_turn(self) -> None:
         """The run gets one more turn instead of its end."""
-        if self._compactor is not None:
-            self._compactor.reopen()
+        self._compactor.reopen()
 
     def cancel(self) -> None:
         """The run ends: a summary that is being made is cancelled."""
-        if self._compactor is not None:
-            self._compactor.cancel()
+        self._compactor.cancel()
 
     async def close(self) -> None:
         """Return when no task of the context is at work any more, shielded and bounded."""
-        if self._compactor is not None:
-            await self._compactor.close()
+        await self._compactor.close()
 
 
 WAYS = (

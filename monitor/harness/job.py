@@ -1,4 +1,5 @@
-"""One compaction under way: its task, its deadline, and who waits for its outcome.
+"""One compaction under way: its task, its deadline, what the sinks hear of it, and who waits for
+its outcome.
 
 A task that runs out of time is cancelled. A task that does not let itself be cancelled is given up
 after a grace period: nobody waits for it, and its result is thrown away.
@@ -6,13 +7,19 @@ after a grace period: nobody waits for it, and its result is thrown away.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass, field
 from functools import partial
+from itertools import count
 from typing import Any, Final
 
+from monitor import events
+from monitor.compaction.base import Progress
 from monitor.compaction.measure import Situation
+from monitor.compaction.pinned import PinnedFacts
 from monitor.compaction.preset import Preset
 from monitor.compaction.records import CompactionError, CompactionResult
+from monitor.events import Event
 from monitor.harness.streams.background import Background
 from monitor.harness.streams.clock import Alarm, Clock
 from monitor.models import Model
@@ -22,6 +29,34 @@ from monitor.usage import AskCost
 LATE_S: Final = 5.0
 """Seconds that a task has beyond its deadline: hooks may still return, models are asked no more."""
 OVER: Final = "the run ended before it was done"
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Surroundings:
+    """What a compactor needs of the run that it works for. The defaults are for no run."""
+
+    clock: Clock
+    emit: Callable[[Event], None]
+    close_grace_s: float
+    at: Callable[[float], float]
+    """Seconds between the beginning of the run and a time of the clock."""
+    turns: Callable[[], int] = lambda: 0
+    """The number of turns so far."""
+    facts: Callable[[], PinnedFacts] = PinnedFacts
+    """The outputs and the plan, which a summary must not lose."""
+    charge: Callable[[AskCost], None] = lambda _: None
+    """Charge the run for a summary."""
+    numbers: Iterator[int] = field(default_factory=lambda: count(1))
+    """The numbers of the run's compactions."""
+
+    @property
+    def at_s(self) -> float:
+        """Seconds since the run began."""
+        return self.at(self.clock.now())
+
+    def tell(self, event: Callable[..., Event], **fields: Any) -> None:
+        """Emit an event of this moment, with these fields."""
+        self.emit(event(at_s=self.at_s, turn=self.turns(), **fields))
 
 
 class Job:
@@ -34,9 +69,8 @@ class Job:
         preset: Preset,
         model: Model | None,
         situation: Situation,
-        clock: Clock,
+        run: Surroundings,
         *,
-        close_grace_s: float,
         waited_for: bool,
     ) -> None:
         self.preset = preset
@@ -44,7 +78,7 @@ class Job:
         """`None`: no model is asked."""
         self.reason = situation.reason
         self.situation = situation
-        self.started_at = clock.now()
+        self.started_at = run.clock.now()
         self.waited_for = waited_for
         """Whether the run waits for the outcome."""
         self.number = 0
@@ -65,8 +99,7 @@ class Job:
         self.task: Background | None = None
         self.instead: Job | None = None
         """The job that replaces this one. Its outcome is the outcome of this job, too."""
-        self._clock = clock
-        self._close_grace_s = close_grace_s
+        self._run = run
         self._alarm: Alarm | None = None
         self._extended = False
         self._give_up: Callable[[Background], None]
@@ -87,7 +120,7 @@ class Job:
         """Start a task with `work`; `then` is called when the task has ended. After `timeout_s` and
         `LATE_S` the task is cancelled. If it does not end then, `give_up` is called with it.
         """
-        self.deadline = self._clock.now() + timeout_s
+        self.deadline = self._run.clock.now() + timeout_s
         self._give_up = give_up
         self.task = Background(work, "agent-monitor compaction", then=then)
         self._arm()
@@ -117,11 +150,11 @@ class Job:
             self._alarm.cancel()
 
     def _arm(self) -> None:
-        self._alarm = self._clock.call_at(self.deadline + LATE_S, self._check_deadline)
+        self._alarm = self._run.clock.call_at(self.deadline + LATE_S, self._check_deadline)
 
     def _check_deadline(self) -> None:
         """The alarm: the deadline may have been moved since it was set."""
-        if self._clock.now() < self.deadline + LATE_S:
+        if self._run.clock.now() < self.deadline + LATE_S:
             self._arm()
         else:
             self.expired = True
@@ -131,10 +164,74 @@ class Job:
         """Cancel the task. If it has not ended after the grace period, it is given up."""
         if self.task is not None and not self.task.ended:
             self.disarm()
-            self._alarm = self._clock.call_at(
-                self._clock.now() + self._close_grace_s, partial(self._give_up, self.task)
+            self._alarm = self._run.clock.call_at(
+                self._run.clock.now() + self._run.close_grace_s, partial(self._give_up, self.task)
             )
             self.task.cancel()
+
+    # --- what the sinks hear of it
+
+    def begun(self) -> None:
+        """The first sign of work: from now on the job has a number."""
+        if self.number:
+            return
+        self.number = next(self._run.numbers)
+        self._run.tell(
+            events.CompactionStarted,
+            compaction=self.number,
+            reason=self.reason,
+            preset=self.preset.name,
+            tokens=self.situation.tokens,
+            background=not self.waited_for,
+            refill=self.refill,
+        )
+
+    def progressed(self, progress: Progress) -> None:
+        """A part of the summary is done."""
+        self.begun()
+        self._run.tell(
+            events.CompactionProgressed,
+            compaction=self.number,
+            done_messages=progress.done_messages,
+            of_messages=progress.of_messages,
+        )
+
+    def finished(self, result: CompactionResult) -> None:
+        """`result` is part of the history."""
+        self.begun()
+        self._run.tell(
+            events.CompactionFinished,
+            compaction=self.number,
+            reason=self.reason,
+            tokens_before=result.tokens_before,
+            tokens_after=result.tokens_after,
+            estimator="reported" if result.reported else "estimated",
+            kept_messages=result.kept_messages,
+            kept_tokens=result.kept_tokens,
+            summarised_by=result.summarised_by,
+            cost=self.cost,
+            reread_tokens=result.reread_tokens,
+            replayed=result.replayed,
+            after_s=self._run.clock.now() - self.started_at,
+            warnings=result.warnings,
+        )
+
+    def skipped(self, error: CompactionError) -> None:
+        """The job has ended before it began."""
+        self._run.tell(events.CompactionSkipped, reason=self.reason, why=error.failure, detail=str(error))
+
+    def failed(self, error: CompactionError) -> None:
+        """The history is as it was."""
+        self.begun()
+        self._run.tell(
+            events.CompactionFailed,
+            compaction=self.number,
+            failure=error.failure,
+            retryable=error.retryable,
+            detail=str(error),
+            cost=self.cost,
+            after_s=self._run.clock.now() - self.started_at,
+        )
 
     # --- its outcome
 

@@ -77,8 +77,8 @@ class Rescue:
         """
         compactor = self._compactor
         if overflow.window_tokens is not None:
-            compactor.when.learned(overflow.window_tokens)
-        clip, drop = ClipResults.oversized(compactor.when.window.tokens), DropMedia(0)
+            compactor.when.relearned(compactor.when.marks.window.learned(overflow.window_tokens))
+        clip, drop = ClipResults.oversized(compactor.when.marks.window.tokens), DropMedia(0)
         if (under_way := compactor.job) is not None:
             yield under_way
             if not under_way.over:
@@ -115,7 +115,7 @@ class Rescue:
         if reduction is None or not isinstance(self._history.commit(reduction.edit), Committed):
             return False
         self._reduced.append(reducer.name)
-        self._compactor.reports.reduced(reduction)
+        self._compactor.reduced(reduction)
         return True
 
     # --- the words for a person

@@ -53,13 +53,13 @@ from monitor.harness.context import RunContext, frontier, interrupted
 from monitor.harness.delivery import Delivery
 from monitor.harness.gate import Gate
 from monitor.harness.holding import Holding
+from monitor.harness.job import Surroundings
 from monitor.harness.judge_tasks import JudgeTasks
 from monitor.harness.loop import TurnLoop
 from monitor.harness.options import RunOptions, checked_session
 from monitor.harness.outgoing import Outgoing
 from monitor.harness.past import CALL
 from monitor.harness.recorder import TASK
-from monitor.harness.reports import Surroundings
 from monitor.harness.session import RunSession
 from monitor.harness.streams.clock import Clock
 from monitor.harness.streams.interrupt import Interruptible

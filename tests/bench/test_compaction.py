@@ -103,7 +103,7 @@ def test_a_library_that_forgets_outputs_is_found_out(monkeypatch: pytest.MonkeyP
 
 
 def test_a_library_that_summarises_unread_results_away_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("monitor.compaction.proposal.unread_from", lambda *_, **__: None)
+    monkeypatch.setattr("monitor.harness.compactor.unread_from", lambda *_, **__: None)
     assert [unread("default", SHAPES[0], way).missing for way in WAYS] == [4, 4, 4]
 
 

@@ -11,13 +11,14 @@ from monitor import AssistantMessage, Text, Usage, UserMessage, Window
 from monitor.chunks import ToolCall, ToolResult
 from monitor.compaction import CompactionReason
 from monitor.compaction.measure import Situation
-from monitor.compaction.pinned import PinnedFacts, read_back
+from monitor.compaction.pinned import PinnedFacts, head_of_messages, read_back
 from monitor.compaction.preset import Preset
 from monitor.compaction.proposal import Proposal, propose
 from monitor.compaction.templates import Template
 from monitor.compaction.watermarks import LOW_WATER, Marks
 from monitor.context import Headroom, trigger
 from monitor.context.tokens import message_tokens, size_of_text, size_of_tools
+from monitor.context.turns import unread_from
 from monitor.harness.streams.ask import ask_turn
 from monitor.messages import Message
 from monitor.models import Model, ModelRequest, ToolSpec
@@ -53,6 +54,8 @@ def situation(
     facts: PinnedFacts | None = None,
     **options: Any,
 ) -> Situation:
+    options["head"] = max(options.get("head", 0), head_of_messages(messages))
+    options.setdefault("unread", unread_from(messages, head=options["head"]))
     fixed = (size_of_text(instructions or "") + size_of_tools(tools)).tokens
     return Situation(
         messages=tuple(messages),

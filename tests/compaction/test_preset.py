@@ -74,9 +74,7 @@ def test_what_each_keeps_says_and_takes_out_first():
     "options",
     [
         {"headroom": 0.9},
-        {"low_water": 0},
-        {"low_water": 1},
-        {"low_water": float("nan")},
+        *({"low_water": share} for share in (0, 1, -0.5, 1.5, float("nan"), "0.6", None, True)),
         {"template": "markdown"},
         {"keep": 20_000},
         {"steps": "prune"},

@@ -104,7 +104,8 @@ def test_what_is_shown_is_the_history_after_any_chain_of_compactions(steps: Sequ
 
 
 def test_errors_say_what_became_of_it_also_in_another_process():
-    error = CompactionError(CompactionFailure.TIMEOUT, "too slow", media_removed=True)
+    error = CompactionError(CompactionFailure.TIMEOUT, "too slow")
+    error.media_removed = True
     back = pickle.loads(pickle.dumps(error))
     assert (back.failure, str(back), back.media_removed, back.retryable) == (
         CompactionFailure.TIMEOUT,

@@ -15,7 +15,7 @@ from monitor.adapters.plain import ChunkAdapter
 from monitor.chunks import ReasoningDelta, ToolCall, ToolResult, TurnFinished, UsageReport
 from monitor.compaction.base import Checkpoint, Progress, Summary, SummaryTask
 from monitor.compaction.records import CompactionDetails, CompactionError
-from monitor.compaction.summarize import LivePrefix, ModelSummarizer
+from monitor.compaction.summarize import ModelSummarizer
 from monitor.compaction.templates import BEGIN, CHECKPOINT, END, Template
 from monitor.compaction.transcript import with_error
 from monitor.context.tokens import Size, sizes_by_source
@@ -135,7 +135,7 @@ def question(request: ModelRequest) -> str:
 async def test_what_fits_is_summarised_in_one_call() -> None:
     model = Script(GOOD)
     asked = Asked(model)
-    assert await asked.summarize(task()) == Summary(text=GOOD, by="scripted:model", calls=1)
+    assert await asked.summarize(task()) == Summary(text=GOOD, by="scripted:model")
     (request,) = model.requests
     assert (request.tools, request.tool_choice) == ((), "none")
     assert request.instructions == SMALL.instructions(task())
@@ -210,11 +210,10 @@ async def test_the_earlier_summary_is_brought_up_to_date() -> None:
 
 @pytest.mark.feature("OC-09")
 @pytest.mark.anyio
-async def test_the_summariser_reads_names_of_media_and_says_so() -> None:
+async def test_the_summariser_reads_names_of_media() -> None:
     model = Script(GOOD)
     picture = UserMessage((Text("Look. " * 60), Media("image/png", data="QUJD" * 100_000, name="door.png")))
-    summary = await Asked(model).summarize(task([picture, *STORY]))
-    assert summary.media_removed
+    await Asked(model).summarize(task([picture, *STORY]))
     assert "\n[Attached image/png: door.png]\n" in question(model.requests[0])
     assert all(not isinstance(part, Media) for part in model.requests[0].messages[0].content)
 
@@ -277,8 +276,9 @@ async def test_a_stream_without_an_end_was_cut_off() -> None:
 )
 async def test_a_failure_that_may_pass_is_tried_once_more(first: Any) -> None:
     """S18."""
-    summary = await Asked(Script(first, GOOD)).summarize(task())
-    assert (summary.text, summary.calls) == (GOOD, 2)
+    model = Script(first, GOOD)
+    assert (await Asked(model).summarize(task())).text == GOOD
+    assert len(model.requests) == 2
 
 
 @pytest.mark.anyio
@@ -328,7 +328,7 @@ async def test_a_timeout_and_a_cancellation_pass_through() -> None:
 async def test_a_summary_without_a_section_is_sent_back_once() -> None:
     model = Script("## Goal\nFind the opening hours.", GOOD)
     summary = await Asked(model).summarize(task())
-    assert (summary.text, summary.calls) == (GOOD, 2)
+    assert summary.text == GOOD
     first, second = model.requests
     record, draft, wrong = second.messages
     assert record == first.messages[0]
@@ -349,8 +349,9 @@ async def test_identifiers_that_it_does_not_say_are_asked_for_once_and_are_no_fa
 
 @pytest.mark.anyio
 async def test_identifiers_that_stand_beside_it_anyway_are_not_asked_for() -> None:
-    summary = await Asked(Script(GOOD)).summarize(task(identifiers=("ORD-9931",), pinned="ids: ORD-9931"))
-    assert (summary.calls, summary.text) == (1, GOOD)
+    model = Script(GOOD)
+    assert (await Asked(model).summarize(task(identifiers=("ORD-9931",), pinned="ids: ORD-9931"))).text == GOOD
+    assert len(model.requests) == 1
 
 
 @pytest.mark.anyio
@@ -384,8 +385,9 @@ async def test_a_summary_may_not_be_longer_than_what_it_stands_for() -> None:
 @pytest.mark.anyio
 async def test_a_summary_may_be_half_again_as_long_as_asked_for() -> None:
     what = task(long_story(100), max_tokens=200)
-    summary = await Asked(Script(GOOD + " It is so." * 90)).summarize(what)
-    assert summary.calls == 1
+    model = Script(GOOD + " It is so." * 90)
+    await Asked(model).summarize(what)
+    assert len(model.requests) == 1
     model = Script(GOOD + " It is so." * 150, GOOD)
     assert (await Asked(model).summarize(what)).text == GOOD
     assert "instead of 200 at most" in said(model.requests[1].messages[-1])
@@ -406,7 +408,7 @@ async def test_a_long_history_never_makes_a_request_over_the_summarisers_window(
     asked = Asked(model := Script(folding), window=Window(16_000))
     summary = await asked.summarize(task(messages, template=SMALL, previous=GOOD))
     assert summary.text.endswith("of 5000:")
-    assert summary.calls == len(model.requests) == len(asked.progress) > 20
+    assert len(model.requests) == len(asked.progress) > 20
     assert all(most_tokens(request) + 1_000 <= 16_000 for request in model.requests)
     done = [progress.done_messages for progress in asked.progress]
     assert done == sorted(done)
@@ -435,7 +437,7 @@ async def test_a_correction_fits_the_window_as_well(window: int, with_prefix: bo
     model = Script(lambda _: "too long " * 4_000)
     identifiers = tuple(f"/srv/shop/{n}/hours.html" for n in range(200))
     what = task(long_story(25), identifiers=identifiers, pinned="rule " * 2_000)
-    prefix = LivePrefix(what.messages) if with_prefix else None
+    prefix = ModelRequest(what.messages) if with_prefix else None
     error = await fails(model, what, window=Window(window), prefix=prefix)
     assert error.failure is CompactionFailure.REJECTED
     assert "missing, empty altogether" in said(model.requests[-1].messages[-1])
@@ -518,9 +520,8 @@ async def test_a_checkpoint_that_covers_all_needs_no_call() -> None:
     first = Asked(Script(GOOD))
     await first.summarize(task())
     second = Asked(Script())
-    assert await second.summarize(task(), first.progress[0].checkpoint) == Summary(
-        text=GOOD, by="scripted:model", calls=0
-    )
+    checkpoint = first.progress[0].checkpoint
+    assert await second.summarize(task(), checkpoint) == Summary(text=GOOD, by="scripted:model")
 
 
 # ------------------------------------------------------------------ the provider finds it too long
@@ -571,7 +572,7 @@ LIVE_TOOLS = (ToolSpec("search", "Searches.", {"type": "object"}),)
 @pytest.mark.anyio
 async def test_on_top_of_the_live_prefix_the_providers_cache_is_used() -> None:
     head = (user("Earlier: nothing."), agent("I go on."))
-    live = LivePrefix((*head, *STORY), "You are a shop assistant.", LIVE_TOOLS)
+    live = ModelRequest((*head, *STORY), "You are a shop assistant.", LIVE_TOOLS)
     model = Script(GOOD)
     asked = Asked(model, prefix=live)
     summary = await asked.summarize(task(previous="Earlier: nothing."))
@@ -581,7 +582,7 @@ async def test_on_top_of_the_live_prefix_the_providers_cache_is_used() -> None:
     assert (request.instructions, request.tools, request.tool_choice) == (live.instructions, live.tools, "none")
     assert "## Goal" in said(request.messages[-1])
     assert "call no tool" in said(request.messages[-1])
-    assert (summary.text, summary.calls) == (GOOD, 1)
+    assert summary.text == GOOD
     assert asked.progress[-1].done_messages == 2
 
     error = await fails(Script([GOOD, call("search", q="more")]), prefix=live)
@@ -595,7 +596,7 @@ async def test_on_top_of_the_live_prefix_the_providers_cache_is_used() -> None:
 
 @pytest.mark.anyio
 async def test_on_top_of_the_live_prefix_a_correction_stays_on_top() -> None:
-    live = LivePrefix(STORY, "You are a shop assistant.", LIVE_TOOLS)
+    live = ModelRequest(STORY, "You are a shop assistant.", LIVE_TOOLS)
     model = Script("## Goal\nx", GOOD)
     assert (await Asked(model, prefix=live).summarize(task())).text == GOOD
     first, second = model.requests
@@ -607,13 +608,13 @@ async def test_on_top_of_the_live_prefix_a_correction_stays_on_top() -> None:
 @pytest.mark.parametrize(
     ("live", "options"),
     [
-        (LivePrefix((*STORY, user("And on Sunday?"))), {}),  # more than what is to be summarised
-        (LivePrefix(STORY[1:]), {}),
-        (LivePrefix(STORY[:1]), {"messages": STORY[:1]}),  # a user's message waits for an answer
-        (LivePrefix((user("x " * 300_000), *STORY)), {}),  # too long
+        (ModelRequest((*STORY, user("And on Sunday?"))), {}),  # more than what is to be summarised
+        (ModelRequest(STORY[1:]), {}),
+        (ModelRequest(STORY[:1]), {"messages": STORY[:1]}),  # a user's message waits for an answer
+        (ModelRequest((user("x " * 300_000), *STORY)), {}),  # too long
     ],
 )
-async def test_a_prefix_that_does_not_fit_is_not_used(live: LivePrefix, options: dict[str, Any]) -> None:
+async def test_a_prefix_that_does_not_fit_is_not_used(live: ModelRequest, options: dict[str, Any]) -> None:
     model = Script(GOOD)
     await Asked(model, prefix=live).summarize(task(**options))
     assert question(model.requests[0]).startswith(BEGIN)
@@ -622,8 +623,8 @@ async def test_a_prefix_that_does_not_fit_is_not_used(live: LivePrefix, options:
 @pytest.mark.anyio
 async def test_a_live_request_that_the_provider_finds_too_long_is_made_in_pieces() -> None:
     model = Script(Failed(ErrorKind.OVERFLOW), GOOD)
-    summary = await Asked(model, prefix=LivePrefix(STORY)).summarize(task())
-    assert summary.calls == 2
+    await Asked(model, prefix=ModelRequest(STORY)).summarize(task())
+    assert len(model.requests) == 2
     assert question(model.requests[1]).startswith(BEGIN)
 
 

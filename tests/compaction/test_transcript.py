@@ -58,7 +58,9 @@ def test_a_conversation_reads_like_this() -> None:
         "[4] agent: (nothing)\n"
         '[5] call 1: "search" with "{\'broken"'
     )
-    assert next_window(messages, 1_000, first=2).text.startswith("[3] supervisor:\n| You repeat yourself.\n[4] ")
+    assert next_window(messages, blocks(messages), 1_000, first=2).text.startswith(
+        "[3] supervisor:\n| You repeat yourself.\n[4] "
+    )
 
 
 def test_what_the_monitor_said_in_the_place_of_an_answer_is_told_as_that():
@@ -137,7 +139,7 @@ def windows(messages: Sequence[Message], max_tokens: int) -> list[Excerpt]:
     """All of `messages`, window by window."""
     packed: list[Excerpt] = []
     while (first := packed[-1].stop if packed else 0) < len(messages):
-        packed.append(next_window(messages, max_tokens, first=first))
+        packed.append(next_window(messages, blocks(messages), max_tokens, first=first))
     return packed
 
 
@@ -188,4 +190,4 @@ def test_a_window_too_small_for_anything_is_refused() -> None:
     with pytest.raises(ConfigError, match="it takes 500"):
         windows([user("x")], LEAST_WINDOW_TOKENS - 1)
     with pytest.raises(ConfigError, match="message 1 of 1"):
-        next_window([user("x")], 1_000, first=1)
+        next_window([user("x")], ["x"], 1_000, first=1)

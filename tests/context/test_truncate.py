@@ -105,10 +105,10 @@ def test_k13_a_share_of_the_end_can_be_asked_for():
 def test_whether_cutting_may_help_is_answered_from_a_snapshot():
     oversized = ClipResults.oversized(10_000)
     short, long = (user("x" * 50_000), ran("x" * 12_000), said("x" * 50_000)), (user("go"), ran("ok", "x" * 12_001))
-    assert not oversized.helps(short)
-    assert oversized.helps(long)
-    assert not oversized.helps(long, head=2)
-    assert not oversized.helps(oversized.reduce(long))
+    assert oversized.reduce(short) is short
+    assert (less := oversized.reduce(long)) is not long
+    assert oversized.reduce(long, head=2) is long
+    assert oversized.reduce(less) is less
 
 
 def test_in_memory_only_the_message_with_the_long_result_is_another_object():

@@ -277,7 +277,7 @@ async def test_where_the_model_speaks_next_nobody_answers_for_it():
         ({"model": "openai:gpt-5"}, "write monitor.model"),
         ({"model": object()}, "has no stream"),
         ({"tools": [{"type": "function"}]}, "monitor.models.ToolSpec"),
-        ({"instructions": ["a"]}, "instructions is a text"),
+        ({"instructions": ["a"]}, "instructions takes a text"),
         ({"facts": {"a": 1}}, "monitor.compaction.PinnedFacts"),
         ({"form": "openai"}, "openai-chat"),
         ({"sinks": [print]}, "has no emit"),

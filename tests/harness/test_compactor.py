@@ -18,8 +18,7 @@ from monitor.context.history import History, HistoryEdit
 from monitor.context.tokens import ContextMeter
 from monitor.context.window import Window
 from monitor.harness.compactor import Compactor
-from monitor.harness.job import LATE_S
-from monitor.harness.reports import Surroundings
+from monitor.harness.job import LATE_S, Surroundings
 from monitor.messages import AssistantMessage, Message
 from monitor.reasons import CompactionFailure, CompactionReason
 from monitor.testing import FakeClock, Pause, ScriptedModel, Stall
@@ -143,8 +142,8 @@ async def test_a_run_s_last_turn_gets_one_without_a_model_and_none_at_the_mark()
     assert isinstance(result, CompactionResult)
     assert result.summarised_by == "extractive"
     assert bench.model.requests == []
-    assert bench.compactor.when.at(90_000) is None
-    assert bench.compactor.when.at(99_000) is CompactionReason.CEILING
+    assert bench.compactor.when.due(90_000) is None
+    assert bench.compactor.when.due(99_000) is CompactionReason.CEILING
 
 
 async def test_a_hook_that_does_not_return_is_given_up_and_the_history_is_as_before():
@@ -215,10 +214,10 @@ async def test_a_compaction_that_comes_beside_the_run_counts_no_estimate_of_noth
     bench.compactor.stream_finished(0)
     assert bench.compactor.job is None
     await bench.done(HIGH)
-    held = dict(bench.compactor.when._hysteresis._held)
+    held = dict(bench.compactor.when._held)
     assert held
     bench.compactor.stream_finished(0)
-    assert bench.compactor.when._hysteresis._held == held
+    assert bench.compactor.when._held == held
 
 
 async def test_the_result_says_how_many_requests_it_took():

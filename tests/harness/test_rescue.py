@@ -60,13 +60,13 @@ async def test_hopeless_is_nothing_at_all():
     given_up = await carried_out(rescue(bench), bench, Overflow(OverflowKind.HOPELESS, "groq", 60_000, 6_000))
     assert given_up is not None
     assert bench.events == []
-    assert bench.compactor.when.window.tokens == 100_000  # it says nothing of the window
+    assert bench.compactor.when.marks.window.tokens == 100_000  # it says nothing of the window
 
 
 async def test_a_limit_that_is_stated_is_learned():
     bench = Bench()
     await carried_out(rescue(bench), bench, Overflow(OverflowKind.OVERFLOW, "any", 60_000, 50_000))
-    assert bench.compactor.when.window.tokens == 50_000
+    assert bench.compactor.when.marks.window.tokens == 50_000
 
 
 async def test_too_many_bytes_are_media_first_without_a_model():

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.compaction.records import CompactionError
+from monitor.compaction.watermarks import Marks
 from monitor.context.history import History, HistoryEdit
 from monitor.context.overflow import Overflow, OverflowKind, read_failure
 from monitor.context.reduction import Reduction
@@ -42,12 +43,12 @@ class Compacting:
 
     def __init__(self, attempts: int) -> None:
         self.preset = Compaction(attempts=attempts)
-        self.window = Window(8_000)
+        self.marks = Marks(Window(8_000), self.preset.headroom)
         self.history = History((user("look"), said("Yes.")))
         self.done: list[str] = []
         self.failures: list[CompactionFailure] = []
 
-    def learned(self, window_tokens: int) -> None:
+    def relearned(self, window: Window) -> None:
         """The window of these tests stays as it is."""
 
     def start(self, reason: object, *, harder: int) -> Job:
@@ -56,10 +57,6 @@ class Compacting:
 
     @property
     def when(self) -> Compacting:
-        return self
-
-    @property
-    def reports(self) -> Compacting:
         return self
 
     def reduced(self, reduction: Reduction) -> None:

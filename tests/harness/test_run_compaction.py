@@ -320,8 +320,7 @@ async def test_an_unknown_window_is_compacted_when_the_provider_refuses_and_know
     assert [event.reason for event in d.of(monitor.events.CompactionStarted)] == [CompactionReason.OVERFLOW]
     assert len(d.model.work) == 8
     context = d.run._context
-    assert context._compactor is not None
-    assert context._fullness.window.tokens == context._compactor.when.window.tokens == WINDOW
+    assert context._fullness.window.tokens == context._compactor.when.marks.window.tokens == WINDOW
 
 
 # --- by hand
@@ -1039,9 +1038,9 @@ async def test_what_a_preset_of_opencode_takes_out_after_a_turn():
 
 async def pruned(d: Drive) -> None:
     """Return when nobody is looking for what may go."""
-    context = d.run._context
-    if context._compactor is not None and context._compactor._pruning.task is not None:
-        await context._compactor._pruning.task.wait()
+    pruning = d.run._context._compactor._pruning
+    if pruning.task is not None:
+        await pruning.task.wait()
 
 
 @pytest.mark.feature("OC-11", "OC-12")

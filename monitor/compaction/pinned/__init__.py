@@ -16,6 +16,7 @@ from monitor.compaction.pinned.fit import compose as compose
 from monitor.compaction.pinned.fit import fitted as fitted
 from monitor.compaction.pinned.fit import shortened as shortened
 from monitor.compaction.pinned.gather import gathered as gathered
+from monitor.compaction.pinned.gather import with_known as with_known
 from monitor.compaction.pinned.text import ACKNOWLEDGEMENT as ACKNOWLEDGEMENT
 from monitor.compaction.pinned.text import CONTINUE as CONTINUE
 from monitor.compaction.pinned.text import CONTINUE_WITHOUT_MEDIA as CONTINUE_WITHOUT_MEDIA
@@ -23,7 +24,6 @@ from monitor.compaction.pinned.text import FOOTER as FOOTER
 from monitor.compaction.pinned.text import HEADER as HEADER
 from monitor.compaction.pinned.text import acknowledgement as acknowledgement
 from monitor.compaction.pinned.text import head_of_messages as head_of_messages
-from monitor.compaction.pinned.text import is_own as is_own
 from monitor.compaction.pinned.text import read_back as read_back
 from monitor.compaction.pinned.text import recognised as recognised
 from monitor.compaction.pinned.text import text_of_user as text_of_user

@@ -47,19 +47,14 @@ _OWN: Final = frozenset({CONTINUE, CONTINUE_WITHOUT_MEDIA})
 """The sentences with which the monitor asks the model to go on."""
 
 
-def is_own(message: Message) -> bool:
-    """Whether the monitor wrote `message`, and not a person or a model."""
-    return message.synthetic
-
-
 def head_of_messages(messages: Sequence[Message]) -> int:
     """The number of messages at the beginning that stand for what was compacted: 1, or 2 with the
     acknowledgement; 0 without a compaction.
     """
     first = messages[0] if messages else None
-    if not isinstance(first, UserMessage) or not is_own(first) or read_back(text_of_user(first)) is None:
+    if not isinstance(first, UserMessage) or not first.synthetic or read_back(text_of_user(first)) is None:
         return 0
-    return 2 if len(messages) > 1 and isinstance(messages[1], AssistantMessage) and is_own(messages[1]) else 1
+    return 2 if len(messages) > 1 and isinstance(messages[1], AssistantMessage) and messages[1].synthetic else 1
 
 
 def recognised(messages: Sequence[Message]) -> tuple[Message, ...]:
@@ -104,22 +99,22 @@ class _Form:
 
     header: str
     mark: str
-    """Stands before each heading."""
-    marks: bool
-    """Whether marks in texts of others get a backslash before them."""
+    """Stands before each heading. Where the text of others has it, it gets a backslash before
+    it.
+    """
 
     def heading(self, words: str) -> str:
         return f"\n{self.mark}{words}"
 
     def write(self, text: str) -> str:
-        return escaped(text) if self.marks else text
+        return escaped(text) if self.mark else text
 
     def read(self, text: str) -> str:
-        return unescaped(text) if self.marks else text
+        return unescaped(text) if self.mark else text
 
 
-_NEWEST_FORM: Final = _Form(HEADER, f"{VETO} ", marks=True)
-_FORMS: Final = (_NEWEST_FORM, _Form(f"{VETO} What came before this point, in short.", "", marks=False))
+_NEWEST_FORM: Final = _Form(HEADER, f"{VETO} ")
+_FORMS: Final = (_NEWEST_FORM, _Form(f"{VETO} What came before this point, in short.", ""))
 
 
 def weight(text: str) -> int:
@@ -222,19 +217,19 @@ def read_back(text: str) -> tuple[str, PinnedFacts] | None:
     """The summary and the facts of a text that `compose` wrote, in this form or in form 1; `None`
     for any other text, however similar.
 
-    It takes linear time. The answer does not prove who wrote the text: `is_own` does.
+    It takes linear time. The answer does not prove who wrote the text: the field `synthetic` does.
     """
     form = next((form for form in _FORMS if text.startswith(f"{form.header}\n") and text.endswith(FOOTER)), None)
     if form is None:
         return None
     try:
         summary, facts = _parsed(_Reader(text, form))
-    except (_OtherText, ConfigError):
+    except (ValueError, ConfigError):
         return None
     return (summary, facts) if "".join(pieces(summary, facts, form)) == text else None
 
 
-class _OtherText(Exception):
+class _OtherText(ValueError):
     """`compose` did not write this text."""
 
 
@@ -259,19 +254,13 @@ class _Reader:
         self._at += len(words) * found
         return found
 
-    def begins(self, title: str) -> bool:
-        """Whether the heading `title` comes next. If so, the reader goes past it."""
-        return self.skipped(self.form.heading(title))
+    def headed(self, title: str) -> str | None:
+        """The rest of the line of the heading `title`; `None`: another heading comes next."""
+        return self.whole_line() if self.skipped(self.form.heading(title)) else None
 
     def skip(self, words: str) -> None:
         if not self.skipped(words):
             raise _OtherText
-
-    def number(self) -> int:
-        found = self.match(_DIGITS)
-        if found is None:
-            raise _OtherText
-        return int(found[0])
 
     def said(self, chars: int) -> str:
         """The next `chars` characters, written by others, without the escapes."""
@@ -280,35 +269,25 @@ class _Reader:
             raise _OtherText
         return self.form.read(self._text[begin : self._at])
 
-    def line(self) -> str:
-        """The rest of the line, as it is written."""
-        begin, end = self._at, self._text.find("\n", self._at)
-        self._at = end if end >= 0 else len(self._text)
-        return self._text[begin : self._at]
+    def whole_line(self) -> str:
+        """The rest of the line, as it is written. The reader goes past its end."""
+        begin, end = self._at, self._text.index("\n", self._at)
+        self._at = end + 1
+        return self._text[begin:end]
 
     def framed(self) -> str:
         """A text that `_framed` wrote, and the end of its line."""
         length = self.match(_LENGTH)
-        text = self.form.read(self.line()) if length is None else self._below(int(length[1]))
+        if length is None:
+            return self.form.read(self.whole_line())
+        self.skip("\n")
+        text = self.said(int(length[1]))
         self.skip("\n")
         return text
 
     def titled(self, title: str) -> str | None:
         """The text below the heading `title`; `None`: another heading comes next."""
-        if not self.begins(title):
-            return None
-        length = self.number()
-        self.skip(" characters:")
-        text = self._below(length)
-        self.skip("\n")
-        return text
-
-    def _below(self, chars: int) -> str:
-        self.skip("\n")
-        return self.said(chars)
-
-
-_DIGITS: Final = re.compile(r"[0-9]{1,9}")
+        return self.framed() if self.skipped(self.form.heading(title)) else None
 
 
 def _parsed(text: _Reader) -> tuple[str, PinnedFacts]:
@@ -322,13 +301,8 @@ def _parsed(text: _Reader) -> tuple[str, PinnedFacts]:
     text.skip(f"{text.form.heading(_EXPLAINED)}\n")
     user_messages, left_out = _parsed_user_messages(text)
     rules, plan = text.titled(_RULES), text.titled(_PLAN)
-    emitted = _parsed_outputs(text, text.number()) if text.begins(_GIVEN) else {}
-    earlier_outputs, outputs_left_out = {}, 0
-    if text.begins(_GIVEN_BEFORE):
-        count = text.number()
-        text.skip(", left out: ")
-        outputs_left_out = text.number()
-        earlier_outputs = _parsed_outputs(text, count)
+    emitted, _ = _parsed_outputs(text, _GIVEN)
+    earlier_outputs, outputs_left_out = _parsed_outputs(text, _GIVEN_BEFORE)
     lists = {name: _parsed_list(text, title) for name, title in _LISTS.items()}
     return summary, PinnedFacts(
         user_messages=user_messages,
@@ -346,9 +320,7 @@ def _parsed(text: _Reader) -> tuple[str, PinnedFacts]:
 def _parsed_user_messages(text: _Reader) -> tuple[tuple[str, ...], int]:
     said: list[str] = []
     left_out = 0
-    if text.begins(_SAID):
-        text.line()
-        text.skip("\n")
+    if text.headed(_SAID) is not None:
         while (number := text.match(_NUMBER)) is not None:
             if number[1]:
                 left_out = int(number[1]) - 1
@@ -360,28 +332,28 @@ def _parsed_user_messages(text: _Reader) -> tuple[tuple[str, ...], int]:
 _NUMBER: Final = re.compile(r"[0-9]{1,9}\. |\(Messages 2 to ([0-9]{1,9}) [^(\n]*\n")
 
 
-def _parsed_outputs(text: _Reader, count: int) -> dict[str, str]:
+def _parsed_outputs(text: _Reader, title: str) -> tuple[dict[str, str], int]:
+    """The outputs below the heading `title`, and the number at the end of its line: in the second
+    list of outputs, those that are left out.
+    """
+    counts = text.headed(title)
     outputs = {}
-    text.skip("\n")
-    for _ in range(count):
-        text.skip("- ")
+    while counts is not None and text.skipped("- "):
         if (lengths := text.match(_LENGTHS)) is not None:
             text.skip(" ")
             name = text.said(int(lengths[1]))
             text.skip(_IS)
             outputs[name] = text.said(int(lengths[2]))
+            text.skip("\n")
         else:
-            name, _, value = text.line().partition(_IS)
+            name, _, value = text.whole_line().partition(_IS)
             outputs[text.form.read(name)] = text.form.read(value)
-        text.skip("\n")
-    return outputs
+    return outputs, int(counts.rpartition(" ")[2]) if counts is not None else 0
 
 
 def _parsed_list(text: _Reader, title: str) -> tuple[str, ...]:
     entries: list[str] = []
-    if text.begins(f"{title}: "):
-        text.line()
-        text.skip("\n")
+    if text.headed(f"{title}: ") is not None:
         while text.skipped("- "):
             entries.append(text.framed())
     return tuple(entries)
