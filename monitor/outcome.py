@@ -93,7 +93,7 @@ class Turn:
     model_error: ModelError | None = None
     """The failed call, classed, if the stream failed."""
     error: RecordableError = field(default=None, repr=False)
-    """The SDK's own exception, if the stream failed. It is left out of the `repr`, because a foreign
+    """The SDK's own exception, if the stream failed. It is not in the `repr`, because a foreign
     exception may not be printable; `stopped` names it.
     """
 
