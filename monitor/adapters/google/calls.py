@@ -39,8 +39,8 @@ class StreamedCall:
         return "".join(self._texts)
 
     def take(self, piece: object) -> str:
-        """Add one `PartialArg`; the JSON text that it adds. The end of a text that has ended already
-        adds nothing: it came twice.
+        """Add one `PartialArg`; the JSON text that it adds. The end of a text that has ended
+        already adds nothing: it came twice.
         """
         json_path = getattr(piece, "json_path", None)
         goes_on = self.in_string and json_path == self._json_path
