@@ -19,11 +19,13 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from bench.structure_kinds import LOOPS, WORDINGS, Wording, looping
-from bench.structure_quiet_kinds import QUIET
+from bench import structure_format_kinds, structure_kinds, structure_quiet_kinds
+from bench.structure_kinds import WORDINGS, Wording, looping
 from monitor.detectors import ContentRepetition
 from monitor.verdicts import Detection
 
+LOOPS = {**structure_kinds.LOOPS, **structure_format_kinds.LOOPS}
+QUIET = {**structure_quiet_kinds.QUIET, **structure_format_kinds.QUIET}
 SEEDS = 5
 LEAST_CAUGHT = 0.95
 MOST_STOPPED = 0.01
@@ -87,9 +89,9 @@ def measure(seeds: int = SEEDS, wordings: Sequence[Wording] = WORDINGS) -> list[
 def _measure(words: Wording, seeds: int) -> Part:
     part = Part(words.name)
     for seed in range(seeds):
-        for kind in LOOPS:
+        for kind, loop in LOOPS.items():
             rng = random.Random(f"{words.name} {kind} {seed}")
-            text, start = looping(kind, rng, words)
+            text, start = looping(loop, rng, words)
             found = _watched(part, f"{kind} {seed}", text, rng)
             ended = any(one.level == "loop" and one.offset > start for one in found)
             part.loops += 1

@@ -466,9 +466,8 @@ LOOPS: dict[str, Loop] = {
 }  # fmt: skip
 
 
-def looping(kind: str, rng: Rng, words: Wording) -> tuple[str, int]:
+def looping(loop: Loop, rng: Rng, words: Wording) -> tuple[str, int]:
     """Healthy text, then the loop; and where it begins."""
-    loop = LOOPS[kind]
     one, two = rng.choice(words.speakers)
     unit = filled(rng, words, loop.unit, one=one, two=two, ONE=one.upper(), TWO=two.upper())
     before = healthy(rng, words) + loop.opening

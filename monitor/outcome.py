@@ -92,8 +92,10 @@ class Turn:
     """
     model_error: ModelError | None = None
     """The failed call, classed, if the stream failed."""
-    error: RecordableError = None
-    """The SDK's own exception, if the stream failed."""
+    error: RecordableError = field(default=None, repr=False)
+    """The SDK's own exception, if the stream failed. It is not in the `repr`, because a foreign
+    exception may not be printable; `stopped` names it.
+    """
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -156,8 +158,10 @@ class Outcome(Generic[OutputT]):
     """Seconds from the decision to the closed source. `None`: nothing had to be closed."""
     pending: tuple[ApprovalRequest, ...] = ()
     """Questions that nobody has answered yet, if the run is `paused` for them."""
-    error: RecordableError = None
-    """The exception behind the reason, if there was one: the SDK's, a detector's, the caller's."""
+    error: RecordableError = field(default=None, repr=False)
+    """The exception behind the reason, if there was one: the SDK's, a detector's, the caller's.
+    `detail` names it, the `repr` does not: a foreign exception may not be printable.
+    """
     history: tuple[Message, ...] = field(default=(), repr=False, compare=False, metadata={"record": False})
     """The messages of a supervised run, as the model is shown them. Another run can begin with
     them: `supervisor.run(task, history=outcome.history)`.

@@ -316,3 +316,19 @@ async def test_text_in_a_stream_of_chunks_is_told_how_to_be_one() -> None:
 async def test_the_name_of_a_model_is_not_a_model() -> None:
     with pytest.raises(monitor.ConfigError, match=r"write monitor\.model\('google:gemini-2\.5-flash'\)"):
         monitor.Supervisor("google:gemini-2.5-flash")  # type: ignore[arg-type]
+
+
+class Unprintable(Exception):
+    def __repr__(self) -> str:
+        raise RuntimeError("nobody may read me")
+
+    __str__ = __repr__
+
+
+async def test_what_a_run_hands_out_can_be_printed_also_if_the_exception_behind_it_cannot() -> None:
+    _, outcome, events = await watched_to_the_end(ScriptedStream("good", Unprintable()))
+    assert isinstance(outcome.error, Unprintable)
+    assert "Unprintable" in repr(outcome)
+    assert all(map(repr, events))
+    with pytest.raises(monitor.RunFailed, match="Unprintable"):
+        outcome.raise_for_reason()

@@ -122,6 +122,10 @@ def family_of(model_name: str) -> tuple[str, ModelLimits] | None:
     return next(((family, limits) for family, limits in FAMILIES.items() if bare.startswith(family)), None)
 
 
+LONGEST_NAME_CHARS = 256
+"""A longer name is of no model, and nothing is looked for in it."""
+
+
 def _names(model_name: str) -> Iterator[str]:
     """The names under which the table may know a model, from the whole name to the bare one.
     Examples: `google:models/gemini-2.5-pro`, `openrouter/anthropic/claude-opus-5:free`,
@@ -130,6 +134,8 @@ def _names(model_name: str) -> Iterator[str]:
     name = model_name.lower()
     while True:
         yield name
+        if len(name) > LONGEST_NAME_CHARS:
+            return
         provider = re.match(r"[a-z_-]+[:/.]", name)
         shorter = name[provider.end() :] if provider else _EDITION.sub("", name)
         if shorter in {name, ""}:

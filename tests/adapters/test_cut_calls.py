@@ -217,3 +217,32 @@ async def test_a_call_is_whole_only_where_the_wire_says_so_where_the_body_of_an_
                 except AssertionError as error:
                     error.add_note(f"{name}, cut inside event {at}")
                     raise
+
+
+PIECES = (".function_call_arguments.delta", ".custom_tool_call_input.delta")
+TELLING = (*PIECES, ".function_call_arguments.done", ".output_item.added", ".output_item.done", ".completed")
+
+
+def disturbed(items: Sequence[Any]) -> Iterator[tuple[str, list[Any]]]:
+    """The stream with one event twice, with two events in the other order, and without one piece of
+    a call's arguments.
+    """
+    places = [at for at, item in enumerate(items) if item.type.endswith(TELLING)]
+    for at in places[:: max(1, len(places) // 40)] + places[-3:]:
+        yield f"event {at} twice", [*items[: at + 1], items[at], *items[at + 1 :]]
+        yield f"event {at} late", [*items[:at], *items[at + 1 : at + 2], items[at], *items[at + 2 :]]
+        if items[at].type.endswith(PIECES):
+            yield f"no event {at}", [*items[:at], *items[at + 1 :]]
+
+
+def test_a_call_of_a_response_is_what_its_finished_item_says_and_counts_once():
+    wire = next(wire for wire in WIRES if wire.name == "responses")
+
+    def calls(items: Sequence[Any]) -> list[ToolCall]:
+        return [one for one in read(wire, items) if isinstance(one, ToolCall)]
+
+    for name, events in streams(wire):
+        items = [wire.item(event) for event in events]
+        whole = calls(items)
+        for what, others in disturbed(items):
+            assert calls(others) == whole, f"{name}, {what}"

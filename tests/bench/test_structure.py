@@ -10,8 +10,8 @@ import pytest
 from rich.console import Console
 
 from bench import structure
-from bench.structure_kinds import FIRST, LOOPS, SECOND, WORDINGS, Wording, looping
-from bench.structure_quiet_kinds import QUIET
+from bench.structure import LOOPS, QUIET
+from bench.structure_kinds import FIRST, SECOND, WORDINGS, Wording, looping
 
 
 def test_there_are_enough_kinds_and_two_wordings_that_share_no_word():
@@ -24,8 +24,8 @@ def test_there_are_enough_kinds_and_two_wordings_that_share_no_word():
 
 @pytest.mark.parametrize("words", WORDINGS, ids=lambda words: words.name)
 def test_a_seed_writes_the_same_text_again(words: Wording):
-    for kind in LOOPS:
-        assert looping(kind, random.Random(kind), words) == looping(kind, random.Random(kind), words)
+    for kind, loop in LOOPS.items():
+        assert looping(loop, random.Random(kind), words) == looping(loop, random.Random(kind), words)
     for make in QUIET.values():
         assert make(random.Random(3), words) == make(random.Random(3), words)
 

@@ -24,7 +24,7 @@ from monitor.testing.gemini_steps import Stall, text
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "cli.md").read_text("utf-8")
-COMMAND = [sys.executable, "-m", "monitor.cli"]
+COMMAND = [sys.executable, "-m", "monitor"]
 
 
 def options(command: str) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -143,3 +144,9 @@ def test_the_table_makes_sense():
 @given(st.text(max_size=40))
 def test_any_name_is_looked_up(name: str):
     assert window_of(name).source in WindowSource
+
+
+def test_an_endless_name_of_a_model_is_no_work():
+    began = time.perf_counter()
+    assert window_of("a/b:" * 100_000).tokens is None
+    assert time.perf_counter() - began < 1

@@ -41,6 +41,7 @@ SCRIPTS: dict[str, Callable[[int], str]] = {
     "Chinese": chinese,
     "roman": roman,
     "keycaps": keycaps,
+    "hexadecimal": hex,
 }
 FORMS = (
     "Step @: {}.\n",
@@ -79,6 +80,13 @@ def test_a_sentence_with_a_counter_is_a_suspicion_and_then_a_loop(script: str, f
 
 def test_letters_count_as_well():
     text = prose(700) + "\n\n" + "".join(f"{letters(turn)}. {SAID}.\n" for turn in range(1, 60))
+    assert levels(text) == ["suspect", "loop"]
+
+
+def test_figures_in_a_circle_count():
+    circles = [*range(0x2460, 0x2474), *range(0x3251, 0x3260), *range(0x32B1, 0x32C0)]
+    assert [value(chr(sign)) for sign in circles] == list(range(1, 51))
+    text = prose(700) + "\n\n" + "".join(f"{chr(sign)} {SAID}.\n" for sign in circles)
     assert levels(text) == ["suspect", "loop"]
 
 

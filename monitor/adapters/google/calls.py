@@ -39,7 +39,9 @@ class StreamedCall:
         return "".join(self._texts)
 
     def take(self, piece: object) -> str:
-        """Add one `PartialArg`; the JSON text that it adds."""
+        """Add one `PartialArg`; the JSON text that it adds. The end of a text that has ended
+        already adds nothing: it came twice.
+        """
         json_path = getattr(piece, "json_path", None)
         goes_on = self.in_string and json_path == self._json_path
         path = self._path if goes_on else _parsed_path(json_path)
@@ -50,6 +52,8 @@ class StreamedCall:
             return self._put(path, value) if found else ""
         if not isinstance(words, str):
             raise AdapterError(f"a streamed argument is {type(words).__name__}, not str")
+        if not words and not goes_on and isinstance(self._leaves.get(path), _Pieces):
+            return ""
         return self._put_string(path, words, goes_on=goes_on, more=getattr(piece, "will_continue", None) is True)
 
     def take_whole(self, arguments: Mapping[Any, Any]) -> Iterator[str]:

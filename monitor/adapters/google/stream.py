@@ -90,6 +90,8 @@ class GoogleAdapter(SdkAdapter):
         """
         self._stream = stream
         self._calls = 0
+        self._whole: dict[str, tuple[str, dict[str, Any]]] = {}
+        """The calls that came in one piece, by the id that the service gave them."""
         self._pending: StreamedCall | None = None
         self._counts: list[int | None] = [None] * len(_COUNTS)
         self._finished: str | None = None
@@ -233,6 +235,10 @@ class GoogleAdapter(SdkAdapter):
             raise AdapterError(f"the args of a function call are {name_of(arguments)}, not a dict")
         if name and not (self._pending and id_ and id_ == self._pending.id):
             yield from self._end_call(cut_off=self._says_nothing)
+            if id_ and not more and not pieces:
+                called = (name, dict(arguments or {}))
+                if self._whole.setdefault(id_, called) is not called and self._whole[id_] == called:
+                    return  # the service gives each call an id: this one came twice
             call_id = id_ or f"call_{self._stream}_{self._calls}"
             self._calls += 1
             if not more and not pieces:

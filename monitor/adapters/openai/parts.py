@@ -61,6 +61,8 @@ class PendingCall:
         """Whether the input of the call is text, not JSON."""
         self.beside: dict[str, Any] = {}
         """Fields that the service needs back with the call, and that no chunk has passed on yet."""
+        self.place: object = None
+        """What names the call in its stream, where an event may come twice."""
         self._pieces: list[str] = []
         self._named = False
 
@@ -75,6 +77,12 @@ class PendingCall:
         name = None if self._named else self.name
         self._named = True
         return ToolCallDelta(self.id, name, piece)
+
+    def settle(self, text: str) -> None:
+        """Take `text` for the arguments: what the service says of the whole call counts more than
+        the pieces that have come.
+        """
+        self._pieces = [text]
 
     def ended(self, *, cut_off: bool) -> ToolCall:
         """The call after its last piece. `cut_off`: the service did not say that the call is

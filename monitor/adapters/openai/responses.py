@@ -49,6 +49,9 @@ _NOTHING_GIVEN: Final = frozenset({"message", "reasoning", "mcp_list_tools", "co
 class ResponsesReader:
     """Reads one stream.
 
+    A call is what its finished item says, whatever pieces came before. An item that begins or
+    finishes a second time is the same one, and counts once.
+
     Data that the service needs back comes as the signature of a `ReasoningDelta`. A reasoning item
     comes after its text, the phase of a message before it, an item of a server-side tool alone.
     """
@@ -63,6 +66,9 @@ class ResponsesReader:
         """Finished calls without arguments. Only the end of the response shows whether they have
         none.
         """
+        self._begun: set[object] = set()
+        self._over_with: set[object] = set()
+        """The places of items that began and of those that are finished, see `_place`."""
         self._made = 0
         self._tokens = Tokens()
         self._origin = origin("openai", None)
@@ -131,7 +137,10 @@ class ResponsesReader:
 
     def _added(self, event: object) -> Iterator[Chunk]:
         item = get(event, "item")
-        kind = get(item, "type")
+        kind, place = get(item, "type"), _place(event, item)
+        if place is not None and place in self._begun:
+            return
+        self._begun.add(place)
         if kind in _CALLS:
             call = self._begin(event, item)
             yield call.write(text_at(item, _CALLS[kind]) or "")
@@ -147,6 +156,7 @@ class ResponsesReader:
         given = text_at(item, "call_id") or text_at(item, "id")
         call = PendingCall(given or f"call_{self._stream}_{self._made}", name, item, given=given)
         call.custom = get(item, "type") == "custom_tool_call"
+        call.place = _place(event, item)
         self._made += 1
         for key in (index_at(event, "output_index"), text_at(item, "id")):
             if key is not None:
@@ -168,7 +178,10 @@ class ResponsesReader:
 
     def _done(self, event: object) -> Iterator[Chunk]:
         item = get(event, "item")
-        kind = get(item, "type")
+        kind, place = get(item, "type"), _place(event, item)
+        if place is not None and place in self._over_with:
+            return
+        self._over_with.add(place)
         if kind in _CALLS:
             yield from self._call_done(event, item, _CALLS[kind])
         elif kind == "reasoning":
@@ -186,6 +199,8 @@ class ResponsesReader:
             call = self._begin(event, item)
         if not call.text:
             yield call.write(written)
+        elif written:
+            call.settle(written)
         for key in [key for key, known in self._calls.items() if known is call]:
             del self._calls[key]
         call.raw = item
@@ -259,6 +274,7 @@ class ResponsesReader:
         self._calls.clear()
         self._unsure.clear()
         for call in calls.values():
+            self._over_with.add(call.place)
             yield call.ended(cut_off=cut_off)
 
     def _failed(self, event: object) -> Iterator[Chunk]:
@@ -270,6 +286,14 @@ class ResponsesReader:
         error = get(event, "error") or event
         type_ = get(error, "type") if error is not event else None
         raise ReportedFailure(reported(get(error, "code"), get(error, "message"), type_=type_), last=False)
+
+
+def _place(event: object, item: object) -> object:
+    """What names an item: its place in the output, which some services do not count, and its id,
+    which others change from event to event; a call keeps its `call_id`. `None`: it has no id.
+    """
+    named = text_at(item, "call_id") or text_at(item, "id")
+    return None if named is None else (index_at(event, "output_index"), named)
 
 
 def _plain(item: object) -> dict[str, Any]:

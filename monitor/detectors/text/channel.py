@@ -6,7 +6,7 @@ text.
 
 Findings come in the order of the text, whatever one delta contained. Each rule first skips what
 cannot end in a finding (`seek`). Then the rule whose next point comes first is asked (`scan`). If
-two points are equal, the order is chant, tail, recurrence, vocabulary, counter.
+two points are equal, the order is chant, tail, recurrence, vocabulary, counter, copies.
 
 A loop clears the evidence of all rules, and watching goes on behind it. A suspicion clears nothing.
 Whatever rule finds its continuation, it is the same suspicion and is not reported again, until it
@@ -17,9 +17,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 from monitor.detectors.base import NOTHING
+from monitor.detectors.text.copies import CopyScanner
 from monitor.detectors.text.counted import CountedRule, CountedScanner
 from monitor.detectors.text.hit import Hit
 from monitor.detectors.text.markdown import Fences
@@ -29,6 +31,7 @@ from monitor.detectors.text.vocabulary import WORDS_STEP, Vocabulary
 from monitor.detectors.text.window import CHANT_KIND, WindowRule, WindowScanner
 from monitor.verdicts import Detection
 
+_HISTORY = attrgetter("history")
 SLICE_CHARS = 8_192
 """A delta is examined in slices of this size. So a delta of 100 MB needs no second copy, and no
 rule works for long at once.
@@ -79,6 +82,7 @@ class TextChannel:
     __slots__ = (
         "_base",
         "_chant",
+        "_copies",
         "_counted",
         "_data",
         "_fences",
@@ -117,8 +121,12 @@ class TextChannel:
         self._recurrence = RecurrenceScanner(recurrence) if recurrence else Off()
         self._vocabulary = Vocabulary() if recurrence else Off()
         self._counted = CountedScanner(counted, fences) if counted else Off()
-        self._others = (self._tail, self._recurrence, self._vocabulary, self._counted)
-        self._history = max([WORDS_STEP if recurrence else 0, *[rule.history for rule in self._rules if rule]])
+        self._copies: CopyScanner | Off = Off()
+        if tail and tail.longest_copy_chars:
+            enough = (tail.weak_copies, tail.data_copies) if self._data else (tail.copies, tail.loop_copies)
+            self._copies = CopyScanner(tail.longest_copy_chars, *enough)
+        self._others = (self._tail, self._recurrence, self._vocabulary, self._counted, self._copies)
+        self._history = max(WORDS_STEP if recurrence else 0, *map(_HISTORY, filter(None, self._rules)), 0)
         return fences
 
     @property
@@ -169,7 +177,7 @@ class TextChannel:
         ] or NOTHING
 
     def _look(self, piece: str) -> Sequence[Detection]:
-        chant, (tail, recurrence, vocabulary, counted), base = self._chant, self._others, self._base
+        chant, (tail, recurrence, vocabulary, counted, _), base = self._chant, self._others, self._base
         text, fences = self._text, self._fences
         assert fences is not None  # noqa: S101 - there is text
         self._text = ""  # so that it grows in place
@@ -201,15 +209,17 @@ class TextChannel:
         self._text = text
         return found
 
-    def _nearest(self) -> TailScanner | RecurrenceScanner | Vocabulary | CountedScanner | Off:
+    def _nearest(self) -> TailScanner | RecurrenceScanner | Vocabulary | CountedScanner | CopyScanner | Off:
         """The rule that is due first; on a par in their order."""
-        nearest: TailScanner | RecurrenceScanner | Vocabulary | CountedScanner | Off
-        nearest, recurrence, vocabulary, counted = self._others
+        nearest: TailScanner | RecurrenceScanner | Vocabulary | CountedScanner | CopyScanner | Off
+        nearest, recurrence, vocabulary, counted, copies = self._others
         if recurrence.due < nearest.due:
             nearest = recurrence
         if vocabulary.due < nearest.due:
             nearest = vocabulary
-        return counted if counted.due < nearest.due else nearest
+        if counted.due < nearest.due:
+            nearest = counted
+        return copies if copies.due < nearest.due else nearest
 
     def _is_followed(self, hit: Hit) -> bool:
         """A chant that the tail rule follows is exact; that rule knows what it is."""
@@ -243,6 +253,7 @@ class TextChannel:
             "recurrence": self._recurrence.snapshot(),
             "vocabulary": self._vocabulary.snapshot(),
             "counted": self._counted.snapshot(),
+            "copies": self._copies.snapshot(),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -257,4 +268,5 @@ class TextChannel:
         self._recurrence.restore(state["recurrence"])
         self._vocabulary.restore(state["vocabulary"])
         self._counted.restore(state["counted"])
+        self._copies.restore(state["copies"])
         self._plan()

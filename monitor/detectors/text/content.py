@@ -5,9 +5,10 @@ for every word. The loop is seen while it is written, at the same character howe
 cuts the text.
 
 The rules are the chant (`window`), the exact tail (`tail`), the inexact recurrence (`recurrence`)
-with the few words (`vocabulary`), and the counter (`counted`). Each has its numbers. `markdown`
-says what is layout and what is prose, `structure` what is a block. What people repeat on purpose as
-well is a suspicion first, and a loop when it goes on.
+and the counter (`counted`). Each has its numbers. To the tail belong long copies (`copies`), to the
+recurrence few words (`vocabulary`). `markdown` says what is layout and what is prose, `structure`
+what is a block. What people repeat on purpose as well is a suspicion first, and a loop when it goes
+on.
 
 The channels know nothing of one another. Arguments are data (JSON, code, files), where similar
 pieces are usual: only the exact tail counts there, by numbers of its own. A loop clears the
@@ -33,7 +34,7 @@ from monitor.detectors.text.window import WindowRule
 from monitor.errors import ConfigError
 from monitor.verdicts import Channel, Detection, Evidence
 
-SNAPSHOT_VERSION = 4
+SNAPSHOT_VERSION = 5
 EXCERPT_CHARS = 200
 """As `Evidence.excerpt` says."""
 WATCHED: tuple[Channel, ...] = ("text", "reasoning", "arguments")

@@ -8,8 +8,9 @@ Rule: a short text stands in round after round. With the numbers taken out, the 
 such places is always the same. The numbers that change are one number that grows by the same amount
 from round to round. If it stands twice in a round, it grows there as well: lists go on counting,
 and songs, measurements and tables of products do not. Numbers are digits of any script, Chinese
-numerals, Roman ones in capitals, and small letters before a dot or a bracket (`bf.`). Parts of a
-time or a version are measured: logs do not count.
+numerals, Roman ones in capitals, and small letters before a dot or a bracket (`bf.`). So are
+hexadecimal ones behind `0x`, and figures in a circle or in brackets. Parts of a time or a version
+are measured: logs do not count.
 
 Forty rounds are a loop, half of them a suspicion. Programs print one line for each item of a batch,
 33 in the recorded texts. The number is another one for:
@@ -28,6 +29,7 @@ From then on each round is compared once, when it has ended, until one differs.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -65,7 +67,9 @@ LONG_LINES = 3
 SHORT_WORDS = 4
 LEAST_WORDS = 2
 NUMBER = re.compile(
-    r"(?:\d\ufe0f?\u20e3?)+|[\u3007零一二三四五六七八九十百千两]+|(?<![A-Za-z])[IVXLC]+(?![A-Za-z])|(?<![^\s(*])[a-z]{1,3}(?=[.)])"
+    r"0[xX][0-9a-fA-F]+|(?:\d\ufe0f?\u20e3?)+"
+    r"|[\u2460-\u249b\u24ea-\u24ff\u2776-\u2793\u3251-\u325f\u32b1-\u32bf]"
+    r"|[\u3007零一二三四五六七八九十百千两]+|(?<![A-Za-z])[IVXLC]+(?![A-Za-z])|(?<![^\s(*])[a-z]{1,3}(?=[.)])"
 )
 SEPARATORS = frozenset(".,:/-")
 """Between two numbers: they are one measurement."""
@@ -344,8 +348,12 @@ def counts(around: list[str], numbers: list[int], steps: list[int]) -> bool:
 
 def value(number: str) -> int:
     """What a number says, in any of the ways that `NUMBER` finds."""
+    if number[:2] in {"0x", "0X"}:
+        return int(number[2:][-DIGITS:], 16)
     if number[0].isdecimal():
         return int("".join(filter(str.isdecimal, number))[-DIGITS:])
+    if unicodedata.category(number[0]) == "No":
+        return int(unicodedata.numeric(number))
     if number[0] in _ROMAN:
         values = [_ROMAN[sign] for sign in number]
         return sum(-one if one < after else one for one, after in zip(values, [*values[1:], 0], strict=True))

@@ -4,11 +4,11 @@ It answers loops whose unit is longer than the distances of a chant: modern mode
 of 140 to 300 characters. It also answers units so short that windows overlap (`1111...`,
 `felt felt felt`).
 
-Rule: the last characters are periodic with a period of 1 to 1024. Four copies and at least 192
-characters are a suspicion, as llama.cpp proposes; five are a loop. Units of up to 16 characters are
-a loop at 160 characters, which is a word ten times; 0.142857... to 150 digits and bars of 120
-characters stay below. In the recorded texts that must stay quiet, no unit that speaks repeats for
-more than 90 characters. More is asked of what people repeat on purpose:
+Rule: the last characters are periodic with a period of 1 to 1024; `copies` sees longer ones. Four
+copies and at least 192 characters are a suspicion, as llama.cpp proposes; five are a loop. Units of
+up to 16 characters are a loop at 160 characters, which is a word ten times; 0.142857... to 150
+digits and bars of 120 characters stay below. In the recorded texts that must stay quiet, no unit
+that speaks repeats for more than 90 characters. More is asked of what people repeat on purpose:
 
 - blocks, that is whole lists, tables, fenced blocks and tool calls (see `structure`): 7 copies. A
   dialogue of two speakers and an indented line of prose count as words. Frames of a stack trace
@@ -41,6 +41,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from monitor.detectors.text.copies import PIECE_CHARS, ROOM_CHARS
 from monitor.detectors.text.hit import Hit
 from monitor.detectors.text.markdown import LEADERS, Fences, has_short_lines, only_layout, speaks
 from monitor.detectors.text.structure import (
@@ -102,6 +103,10 @@ class TailRule:
     sample_chars: int = 16
     tries: int = 32
     """Periods tried a sample; bounds the cost on fills, where the sample occurs everywhere."""
+    longest_copy_chars: int | None = 32_768
+    """Units that are longer than `max_period_chars` are compared by a hash, up to this length (see
+    `copies`); `None`: they are not.
+    """
     history: int = field(init=False, repr=False, compare=False)
     """How far back of the text's end the scanner may look."""
     backs: tuple[int, ...] = field(init=False, repr=False, compare=False)
@@ -133,8 +138,10 @@ class TailRule:
             raise ConfigError(
                 f"{self}: step_chars must be a power of two and leave room in the least runs for one copy and a sample"
             )
+        if self.longest_copy_chars is not None and self.longest_copy_chars < PIECE_CHARS:
+            raise ConfigError(f"{self}: longest_copy_chars must be at least {PIECE_CHARS}")
         step, longest = self.step_chars, self.max_period_chars
-        object.__setattr__(self, "history", self.strong_chars(longest) + 2 * step)
+        object.__setattr__(self, "history", max(self.strong_chars(longest) + 2 * step, ROOM_CHARS))
         ways = (longest, *(at & -at for at in range(step, max(self.pace(longest), step), step)))
         object.__setattr__(self, "backs", tuple(min(way, longest) + self.sample_chars for way in ways))
 

@@ -138,6 +138,20 @@ def test_calls_without_an_id_are_numbered_within_the_turn():
     assert all(isinstance(one.raw, types.FunctionCall) for one in calls)
 
 
+def test_the_end_of_a_streamed_text_that_comes_twice_does_not_empty_it():
+    begun = partial_call(pieces=[piece("$.city", "Boston", more=True)], more=True)
+    over = partial_call(pieces=[piece("$.city", "")], more=True)
+    (one,) = of_type(ToolCall, read(partial_call("look", more=True), begun, over, over, partial_call()))
+    assert one.arguments == {"city": "Boston"}
+
+
+def test_a_call_that_comes_twice_with_its_id_is_one_call():
+    chunks = read(call("pay", {"n": 1}, id="a"), call("pay", {"n": 1}, id="a"), call("pay", {"n": 1}, id="b"))
+    assert [one.id for one in of_type(ToolCall, chunks)] == ["a", "b"]
+    again = read(call("pay", {"n": 1}, id="a"), call("pay", {"n": 2}, id="a"), call("pay", {"n": 1}))
+    assert [one.arguments for one in of_type(ToolCall, again)] == [{"n": 1}, {"n": 2}, {"n": 1}]
+
+
 def test_only_the_first_candidate_is_read():
     other = {"index": 1, "content": {"parts": [{"text": "other"}]}, "finishReason": "STOP"}
     first = {"index": 0, "content": {"parts": [{"text": "first"}]}}

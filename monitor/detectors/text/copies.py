@@ -1,0 +1,159 @@
+"""The same long text again and again: units that are longer than the tail rule can hold.
+
+It answers a model that writes one answer, one file or one report over and over within its output:
+each copy has thousands of characters, and is exactly as long as the one before.
+
+Rule: a unit of 1,024 to 32,768 characters stands in a row without any change. Four copies are a
+suspicion, five a loop. Nobody writes that on purpose, so it does not matter what the unit is. In a
+channel of data, where files are written, it takes 12 and 24 copies.
+
+How: an anchor of 64 characters is taken from the text and searched in what comes. What stands from
+one place to the next is hashed in pieces, so no text has to be kept. Two equal hashes in a row are
+two copies. An anchor that is not found within its reach, that stands too close to itself, or
+between different texts, is replaced by a newer one. There are two anchors at a time: with the near
+one, units of up to 4,096 characters are seen soon, with the far one all others. A loop is found up
+to one reach and one unit after its last necessary copy, at the same character for any cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from monitor._util.hashing import chained
+from monitor.detectors.text.hit import Hit
+from monitor.verdicts import Level
+
+ANCHOR_CHARS = 64
+PIECE_CHARS = 1_024
+"""How much is searched and hashed at once."""
+NEAR_CHARS = 4_096
+"""Reach of the near anchor."""
+MOST_MISSES = 3
+"""Different texts between the places of an anchor, before it is replaced."""
+OFFSETS_SHOWN = 12
+ROOM_CHARS = PIECE_CHARS + ANCHOR_CHARS
+"""How far back of the text's end the scanner may look."""
+
+
+class Anchor:
+    """One anchor, and what has come since it was found last. Positions are offsets in the
+    channel.
+    """
+
+    __slots__ = ("_at", "_digest", "_hash", "_misses", "_places", "_reach", "_same", "_text", "due")
+
+    def __init__(self, reach: int) -> None:
+        self._reach = reach
+
+    def take(self, text: str, base: int, at: int) -> None:
+        """Take the text that ends at `at` for the anchor."""
+        place = at - ANCHOR_CHARS
+        self._text = text[place - base : at - base]
+        self._digest = self._same = self._misses = 0
+        self._places = [place]
+        self._begin(place)
+
+    def _begin(self, place: int) -> None:
+        self._hash = 0
+        self._at = place + 1
+        self.due = self._at + PIECE_CHARS + ANCHOR_CHARS - 1
+
+    def scan(self, text: str, base: int) -> bool:
+        """Take in the text up to `due`. True: another copy has come."""
+        at, start = self.due, self._at - base
+        found = text.find(self._text, start, at - base)
+        if found >= 0:
+            return self._found(text, base, found, at)
+        self._at = at - ANCHOR_CHARS + 1
+        self._hash = chained(self._hash, text[start : self._at - base])
+        self.due = at + PIECE_CHARS
+        if at - self._places[-1] > self._reach + ANCHOR_CHARS:
+            self.take(text, base, at)
+        return False
+
+    def _found(self, text: str, base: int, found: int, at: int) -> bool:
+        places, place = self._places, found + base
+        digest = chained(self._hash, text[self._at - base : found])
+        again = len(places) > 1 and digest == self._digest and place - places[-1] == places[-1] - places[-2]
+        self._misses = 0 if again else self._misses + 1
+        if place - places[-1] < PIECE_CHARS or self._misses > MOST_MISSES:
+            self.take(text, base, at)
+            return False
+        self._same = self._same + 1 if again else 1
+        self._places = [*(places[1 - OFFSETS_SHOWN :] if again else places[-1:]), place]
+        self._digest = digest
+        self._begin(place)
+        return again
+
+    def hit(self, copies: int, level: Level, end: int) -> Hit | None:
+        """The finding at `end`, if there are `copies` of the text and not more."""
+        if self._same != copies:
+            return None
+        length = self._places[-1] - self._places[-2]
+        return Hit(
+            kind="copies",
+            level=level,
+            unit=self._text,
+            count=copies,
+            threshold=copies,
+            start=self._places[-1] - copies * length,
+            end=end,
+            offsets=tuple(self._places),
+            message=f"{copies} times the same {length} characters",
+        )
+
+    def snapshot(self) -> list[Any]:
+        """The anchor, hashes and positions."""
+        numbers = (self._reach, self.due, self._at, self._hash, self._digest, self._same, self._misses)
+        return [self._text, *numbers, *self._places]
+
+    @classmethod
+    def restored(cls, state: Sequence[Any]) -> Anchor:
+        """The inverse of `snapshot`."""
+        numbers = [int(one) for one in state[1:]]
+        anchor = cls(numbers[0])
+        anchor._text = str(state[0])
+        anchor.due, anchor._at, anchor._hash, anchor._digest, anchor._same, anchor._misses, *anchor._places = numbers[
+            1:
+        ]
+        return anchor
+
+
+class CopyScanner:
+    """Looks for long copies in one channel. Pull based: call `scan` when the text has reached
+    `due`.
+    """
+
+    __slots__ = ("_anchors", "_longest", "_loop", "_suspect", "due")
+
+    def __init__(self, longest: int, suspect: int, loop: int) -> None:
+        self._longest, self._suspect, self._loop = longest, suspect, loop
+        self._anchors: tuple[Anchor, ...] = ()
+        self.due = PIECE_CHARS
+
+    def restart(self, offset: int) -> None:
+        """Text before `offset` is no evidence any more."""
+        self._anchors = ()
+        self.due = offset + PIECE_CHARS
+
+    def scan(self, text: str, base: int) -> Hit | None:
+        """Take in the text up to `due`, which has arrived. `text` starts at `base`."""
+        at, hit = self.due, None
+        if not self._anchors:  # most channels never get here
+            self._anchors = (Anchor(min(NEAR_CHARS, self._longest)), Anchor(self._longest))
+            for anchor in self._anchors:
+                anchor.take(text, base, at)
+        for anchor in self._anchors:
+            if anchor.due == at and anchor.scan(text, base) and hit is None:
+                hit = anchor.hit(self._loop, "loop", at) or anchor.hit(self._suspect, "suspect", at)
+        self.due = min(anchor.due for anchor in self._anchors)
+        return hit
+
+    def snapshot(self) -> dict[str, Any]:
+        """The anchors, hashes and positions."""
+        return {"due": self.due, "anchors": [anchor.snapshot() for anchor in self._anchors]}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """The inverse of `snapshot`."""
+        self.due, self._anchors = int(state["due"]), tuple(Anchor.restored(one) for one in state["anchors"])
