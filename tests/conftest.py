@@ -39,6 +39,13 @@ settings.register_profile(
 settings.load_profile("monitor")
 
 
+@pytest.hookimpl(wrapper=True, optionalhook=True)  # pytest-xdist is not in every environment
+def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
+    """One worker more than there are processors: tests wait for processes, servers and clocks."""
+    processors = yield
+    return processors if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ else processors + 1
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Many thousand tests, and all that they import, are objects that stay. The garbage collector
@@ -51,6 +58,14 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
         gc.collect()
         gc.freeze()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_garbage_is_left_to_the_next_file() -> Iterator[None]:
+    """What was not closed is complained of here, and what the tests have imported stays."""
+    yield
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(params=["asyncio", "trio"])

@@ -213,7 +213,8 @@ def bound_in(path: Path) -> set[str]:
 
 def test_no_module_makes_type_checkers_believe_that_every_name_is_there():
     """They take a module with a `__getattr__` for one that has any name, `Superviser` too."""
-    assert [module_of(path) for path in SOURCES if "__getattr__" in bound_in(path)] == []
+    named = [path for path in SOURCES if "__getattr__" in path.read_text(encoding="utf-8")]
+    assert [module_of(path) for path in named if "__getattr__" in bound_in(path)] == []
 
 
 @pytest.mark.parametrize("path", LAZY, ids=module_of)

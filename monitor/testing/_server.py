@@ -250,8 +250,11 @@ class LocalServer:
         try:
             await self._stop.wait()
         finally:
+            # asyncio leaves a client open that was accepted a moment before the server is closed.
+            while self._open or len(asyncio.all_tasks()) > 1:
+                await asyncio.gather(*[connection.hang_up() for connection in tuple(self._open)])
+                await asyncio.sleep(0)
             server.close()
-            await asyncio.gather(*[connection.hang_up() for connection in tuple(self._open)])
 
     def _arrived(self, connection: _Connection, head: _Head, data: bytes) -> ReceivedRequest:
         with self._changed:

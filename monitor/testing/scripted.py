@@ -137,5 +137,5 @@ class ScriptedStream(AsyncIterator[Any]):
 
 async def _perform(step: Pause | Stall | Do | BaseException) -> None:
     if isinstance(step, BaseException):
-        raise step
+        raise step.with_traceback(None)  # an error that many streams are given would keep the frames of each
     await step.perform()

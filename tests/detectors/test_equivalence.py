@@ -19,6 +19,7 @@ from monitor.testing import cut
 from monitor.verdicts import Detection
 from tests.detectors import reference
 from tests.detectors.rounds import ALPHABETS, EDGES, LOOPS, some_text
+from tests.examples import FEWER_EACH
 
 MANY = settings(max_examples=max(200, settings.default.max_examples if settings.default else 0))
 SEEDS = st.integers(0, 2**60)
@@ -100,6 +101,7 @@ def test_exact_tail_at_its_first_character(seed: int, period: int, before: int):
 
 
 @pytest.mark.parametrize("kind", EDGES)
+@FEWER_EACH
 @given(seed=SEEDS)
 def test_any_cut_gives_the_same_findings(seed: int, kind: str):
     rng = random.Random(seed)
@@ -112,6 +114,7 @@ def test_any_cut_gives_the_same_findings(seed: int, kind: str):
 
 
 @pytest.mark.parametrize("kind", EDGES)
+@FEWER_EACH
 @given(seed=SEEDS)
 def test_restored_is_never_interrupted(seed: int, kind: str):
     rng = random.Random(seed)

@@ -308,7 +308,8 @@ SCRIPT: list[Any] = [
     "I have done it all.",
     call("emit_value", name="second", value="two"),
 ]
-LONGEST = 40
+LONGEST = 12
+"""More steps than the run makes, as a test below says."""
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])

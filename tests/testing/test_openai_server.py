@@ -4,9 +4,13 @@ tested with LocalGemini.
 
 from __future__ import annotations
 
+import gc
 import json
+import socket
+import sys
 from typing import Any
 from urllib.error import HTTPError
+from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 import openai
@@ -234,3 +238,15 @@ async def test_the_sdks_own_retries_come_as_requests():
         assert len(await received(client)) == 2
         await client.close()
         assert [request.headers.get("x-stainless-retry-count") for request in server.requests] == ["0", "1"]
+
+
+def test_a_client_that_comes_while_the_server_ends_leaves_no_socket_open(monkeypatch: pytest.MonkeyPatch):
+    complaints: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", complaints.append)
+    for _ in range(5):
+        with LocalOpenAI([[text("hello"), finish()]]) as server:
+            host, port = urlsplit(server.base_url).netloc.split(":")
+            client = socket.create_connection((host, int(port)))
+        client.close()
+    gc.collect()
+    assert complaints == []

@@ -1,3 +1,5 @@
+import traceback
+
 import anyio
 import anyio.abc
 import pytest
@@ -21,6 +23,16 @@ async def test_an_exception_is_raised_where_it_stands_and_ends_the_stream():
     with pytest.raises(StopAsyncIteration):
         await anext(stream)
     assert stream.pulled == 1
+
+
+async def test_an_exception_of_many_streams_keeps_nothing_of_the_earlier_ones():
+    error = ValueError("broken")
+    lengths = []
+    for _ in range(3):
+        with pytest.raises(ValueError, match="broken"):
+            await anext(ScriptedStream(error))
+        lengths.append(len([*traceback.walk_tb(error.__traceback__)]))
+    assert len(set(lengths)) == 1
 
 
 async def test_a_pause_waits_for_its_release():

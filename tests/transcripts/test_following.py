@@ -22,7 +22,7 @@ from monitor.transcripts.states import InFiles, InMemory, States
 from monitor.transcripts.survey import SurveyedFile, Watched, survey_file
 
 ROOT = Path(__file__).parents[2] / "fixtures" / "readers"
-CUTS = int(os.environ.get("MONITOR_EXAMPLES", "6"))
+CUTS = int(os.environ.get("MONITOR_EXAMPLES", "4"))
 
 
 def content(path: Path) -> bytes:
