@@ -107,6 +107,47 @@ class Companion(Protocol):
 class RunCore:
     """The state of one run and all decisions about it. `emit` receives the events, in order."""
 
+    __slots__ = (
+        "_abort_told",
+        "_abort_why",
+        "_bank",
+        "_closing",
+        "_compaction_cost",
+        "_counters",
+        "_cuts",
+        "_decided_at",
+        "_emit",
+        "_free_chars",
+        "_goal",
+        "_judge_cost",
+        "_keep_chars",
+        "_last",
+        "_limits",
+        "_looked_at",
+        "_loop_key",
+        "_outcome",
+        "_panel",
+        "_parent",
+        "_reached",
+        "_recovery",
+        "_running",
+        "_stop_error",
+        "_supervised",
+        "_unweighed",
+        "_verdicts",
+        "_window",
+        "companions",
+        "deadline",
+        "ends_stream",
+        "left",
+        "pending",
+        "piecewise",
+        "replanned",
+        "stop",
+        "turn",
+        "waiting_since",
+    )
+
     def __init__(
         self,
         *,
@@ -158,7 +199,7 @@ class RunCore:
         """The harness checks the clock between the pieces of a huge delta, and calls `catch_up`
         until `left` is empty. False: a huge delta is examined at once.
         """
-        self.left: list[Delta] = []
+        self.left: list[Delta] | tuple[()] = ()
         """Pieces of the last delta that are not examined yet, the last piece first."""
 
         self._counters = Counters()
@@ -560,7 +601,7 @@ class RunCore:
         return self._counters.turns
 
     @property
-    def open_calls(self) -> list[ToolCall]:
+    def open_calls(self) -> Sequence[ToolCall]:
         """Calls of the present turn that have no result yet, oldest first."""
         return self._running.open_calls
 
@@ -820,6 +861,7 @@ class RunCore:
             history=history,
         )
         self._emit(events.RunTerminated(self.at(now), self._outcome))
+        self._emit = _nobody  # nothing happens in a run that is over, and the listener may be freed
         return self._outcome
 
     def _ending(self, fallback: Stop | None) -> Stop:
@@ -1048,3 +1090,7 @@ def _handed_over(event: Event) -> bool:
 
 def _nothing() -> None:
     """The default of `RunCore.replanned`: nothing waits for it."""
+
+
+def _nobody(event: Event) -> None:
+    """The listener of a run that is over."""
