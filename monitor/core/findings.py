@@ -54,12 +54,19 @@ class DetectorBank:
         if len(set(names)) < len(names):
             twice = sorted({name for name in names if names.count(name) > 1})
             raise ConfigError(f"two detectors are called {', '.join(map(repr, twice))}; give one of them another name=")
-        self._of_deltas = tuple([d for d in self._all if not is_channel_detector(d) and wants_deltas(d)])
-        # Two flat tuples instead of pairs: an object less for each detector of each stream.
-        fed = [*self._feeds("text"), *[(d.name, _DeltaFeed(d)) for d in self._of_deltas]]
-        self._text_feeds: tuple[TextFeed, ...] = tuple([feed for _, feed in fed])
-        self._text_names = tuple([name for name, _ in fed])
+        self._of_deltas: tuple[Detector, ...] = ()
+        self._text_feeds: tuple[TextFeed, ...] = ()
+        self._text_names: tuple[str, ...] = ()  # not in pairs: an object less for each detector of each stream
         self._reasoning_feeds: Sequence[tuple[str, TextFeed]] | None = None
+        for detector, name in zip(self._all, names, strict=True):
+            if not is_channel_detector(detector):
+                self._of_deltas += (detector,) if wants_deltas(detector) else ()
+            elif (feed := detector.feed_of("text")) is not None:
+                self._text_feeds += (feed,)
+                self._text_names += (name,)
+        for detector in self._of_deltas:
+            self._text_feeds += (_DeltaFeed(detector),)
+            self._text_names += (detector.name,)
 
     def reset(self) -> None:
         """A new run begins."""

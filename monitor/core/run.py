@@ -364,6 +364,7 @@ class RunCore:
         self._emit(events.TurnStarted(self.at(now), counters.turns, counters.model_calls))
         self.waiting_since = now
         self._look(now, waiting=True, warn=True)
+        self._hold_text()
         if self.stop is None:
             for companion in self.companions:
                 companion.turn_began()
@@ -1073,6 +1074,10 @@ class RunCore:
                 if self.stop is not None:
                     break  # the run is over: nobody reads the rest of a flood
             self._spend(running.tally.count(text), now)
+        self._hold_text()
+
+    def _hold_text(self) -> None:
+        """Collect visible text until a detector, a limit or the memory needs it."""
         self._free_chars = min(self._limits.free_chars, self._bank.need, HOLD_CHARS)
 
     def _spend(self, eighths: int, now: float) -> None:
