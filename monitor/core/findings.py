@@ -12,8 +12,8 @@ from typing import Any, cast
 from monitor._util.codec import MOST_CHARS, MOST_PARTS, has_more
 from monitor._util.hashing import TAG, identity
 from monitor._util.tokens import eighths_of_tokens
-from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCallDelta
-from monitor.detectors.base import NOTHING, ChannelDetector, Detector, TextFeed, is_channel_detector, wants_deltas
+from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta
+from monitor.detectors.base import NOTHING, Detector, MadeLate, TextFeed, is_channel_detector, wants_deltas
 from monitor.errors import ConfigError
 from monitor.policy import Policy, TurnPolicy, stop_for
 from monitor.verdicts import Channel, Compact, Continue, Detection, Hold, LastTurn, Nudge, Stop, Verdict, WithdrawTool
@@ -46,11 +46,14 @@ class DetectorBank:
     All methods raise `PartCrash` for the first detector that fails.
     """
 
-    __slots__ = ("_all", "_of_deltas", "_reasoning_feeds", "_text_feeds", "_text_names", "names")
+    __slots__ = ("_all", "_of_calls", "_of_deltas", "_reasoning_feeds", "_text_feeds", "_text_names", "names")
 
-    def __init__(self, detectors: Sequence[Detector]) -> None:
+    def __init__(self, detectors: Sequence[Detector], of_calls: MadeLate | None = None) -> None:
+        """`of_calls`: further detectors, which come first."""
         self._all = tuple(detectors)
-        self.names = names = tuple([detector.name for detector in self._all])
+        self._of_calls = of_calls
+        own = [detector.name for detector in self._all]
+        self.names = names = (*(of_calls.names if of_calls is not None else ()), *own)
         if len(set(names)) < len(names):
             twice = sorted({name for name in names if names.count(name) > 1})
             raise ConfigError(f"two detectors are called {', '.join(map(repr, twice))}; give one of them another name=")
@@ -58,7 +61,7 @@ class DetectorBank:
         self._text_feeds: tuple[TextFeed, ...] = ()
         self._text_names: tuple[str, ...] = ()  # not in pairs: an object less for each detector of each stream
         self._reasoning_feeds: Sequence[tuple[str, TextFeed]] | None = None
-        for detector, name in zip(self._all, names, strict=True):
+        for detector, name in zip(self._all, own, strict=True):
             if not is_channel_detector(detector):
                 self._of_deltas += (detector,) if wants_deltas(detector) else ()
             elif (feed := detector.feed_of("text")) is not None:
@@ -78,6 +81,7 @@ class DetectorBank:
 
     def snapshots(self) -> dict[str, Any]:
         """The state of each detector that has one, by its name."""
+        self._make_all()
         return {one.name: one.snapshot() for one in self._all if hasattr(one, "snapshot")}
 
     @property
@@ -107,7 +111,14 @@ class DetectorBank:
 
     def fact(self, chunk: Chunk) -> Sequence[Detection]:
         """Pass on a call, a result, a report, the end of a turn, or a retry."""
+        if self._of_calls is not None and isinstance(chunk, ToolCall):
+            self._make_all()
         return self._shown_to(self._all, chunk)
+
+    def _make_all(self) -> None:
+        if self._of_calls is not None:
+            self._all = (*self._of_calls.make(), *self._all)
+            self._of_calls = None
 
     def _fed_to(self, feeds: Iterable[tuple[str, TextFeed]], text: str) -> Sequence[Detection]:
         found: Sequence[Detection] = NOTHING

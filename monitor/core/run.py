@@ -55,7 +55,7 @@ from monitor.core.limits import Limits
 from monitor.core.past import Past
 from monitor.core.reply import LoopedText, Part
 from monitor.core.turn import WRITTEN, RunningTurn, TurnTally, is_written_loop, keep_limit
-from monitor.detectors.base import Detector
+from monitor.detectors.base import Detector, MadeLate
 from monitor.errors import AdapterError, describe
 from monitor.events import Event
 from monitor.goal.goal import Goal
@@ -153,6 +153,7 @@ class RunCore:
         *,
         stop_when: Condition | None = None,
         detectors: Sequence[Detector] = (),
+        of_calls: MadeLate | None = None,
         policy: Policy,
         emit: Callable[[Event], None],
         keep_text_chars: int | None = None,
@@ -168,8 +169,8 @@ class RunCore:
         window: Window | None = None,
         loop_key: Callable[[str, Any], Any] | None = None,
     ) -> None:
-        """`cuts`: a stream in which text loops is left although the run goes on, because the
-        harness acts on the verdict. `supervised`: the harness makes the model calls itself, so
+        """`of_calls`: further detectors, which are made with the first call. `cuts`: a stream in
+        which text loops is left although the run goes on, because the harness acts on the verdict. `supervised`: the harness makes the model calls itself, so
         replies are built, and an empty reply is a failed attempt. `parent`: the run whose tool this
         run is. `task`: the user's request, for the judges. `window`: of the model.
         `loop_key`: what identifies a call for the detectors, by the name of its tool and its
@@ -206,7 +207,7 @@ class RunCore:
         self._limits = Limits(stop_when, price=price, budgets=budgets, nested=parent is not None)
         self._window = window
         self._loop_key = loop_key
-        self._bank = DetectorBank(detectors)
+        self._bank = DetectorBank(detectors, of_calls)
         self._verdicts = VerdictQueue(policy)
         self._goal = goal
         self._recovery = LastChance(last_turn, goal)

@@ -24,7 +24,7 @@ from monitor.context.fullness import Full, Fullness
 from monitor.context.history import History
 from monitor.context.window import UNKNOWN, Window, window_of
 from monitor.core.run import RunCore
-from monitor.detectors import default_detectors
+from monitor.detectors import OF_CALLS, of_text
 from monitor.detectors.base import Detector
 from monitor.errors import ConfigError, describe
 from monitor.events import AttemptRetried, Event, RunIdentity, RunStarted, TurnEnded, TurnStarted
@@ -161,9 +161,8 @@ class Guard(Generic[OutputT]):
         judges = as_judges(judge)
         self._core = RunCore(
             stop_when=stop_when,
-            detectors=(
-                default_detectors() if detectors is _DEFAULT else check_parts("detectors", detectors or (), "observe")
-            ),
+            detectors=of_text() if detectors is _DEFAULT else check_parts("detectors", detectors or (), "observe"),
+            of_calls=OF_CALLS if detectors is _DEFAULT else None,
             policy=policy or StopAtFirstLoop(),
             emit=self._emit,
             keep_text_chars=keep_text_chars,
