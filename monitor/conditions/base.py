@@ -85,7 +85,8 @@ class Condition(ABC):
         """
         return ()
 
-    # What begins with `_known` is worked out once: a condition does not change, and many runs share one.
+    # What begins with `_known` is worked out once: a condition does not change, and many runs share
+    # one.
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if not name.startswith("_known")}
@@ -132,12 +133,12 @@ class Condition(ABC):
 
 def leaves(condition: Condition) -> tuple[Condition, ...]:
     """The simple conditions of which `condition` is composed."""
-    return condition._known_leaves
+    return condition._known_leaves  # noqa: SLF001 - of this module's class
 
 
 def limits_of(condition: Condition) -> tuple[Limit, ...]:
     """The limits of `condition` that can be used up, as `progress` has them."""
-    return condition._known_limits
+    return condition._known_limits  # noqa: SLF001 - of this module's class
 
 
 def parts_of(condition: Condition, kind: type[AnyOf | AllOf]) -> tuple[Condition, ...]:

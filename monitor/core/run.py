@@ -60,7 +60,7 @@ from monitor.errors import AdapterError, describe
 from monitor.events import Event
 from monitor.goal.goal import Goal
 from monitor.judges.base import Judge, JudgeInput
-from monitor.judges.panel import Panel, detection_of
+from monitor.judges.panel import NO_JUDGES, Panel, detection_of
 from monitor.messages import Message
 from monitor.models import ModelError
 from monitor.outcome import Outcome, Turn
@@ -170,9 +170,10 @@ class RunCore:
         loop_key: Callable[[str, Any], Any] | None = None,
     ) -> None:
         """`of_calls`: further detectors, which are made with the first call. `cuts`: a stream in
-        which text loops is left although the run goes on, because the harness acts on the verdict. `supervised`: the harness makes the model calls itself, so
-        replies are built, and an empty reply is a failed attempt. `parent`: the run whose tool this
-        run is. `task`: the user's request, for the judges. `window`: of the model.
+        which text loops is left although the run goes on, because the harness acts on the verdict.
+        `supervised`: the harness makes the model calls itself, so replies are built, and an empty
+        reply is a failed attempt. `parent`: the run whose tool this run is. `task`: the user's
+        request, for the judges. `window`: of the model.
         `loop_key`: what identifies a call for the detectors, by the name of its tool and its
         arguments.
         """
@@ -211,7 +212,7 @@ class RunCore:
         self._verdicts = VerdictQueue(policy)
         self._goal = goal
         self._recovery = LastChance(last_turn, goal)
-        self._panel = Panel(judges, task)
+        self._panel = Panel(judges, task) if judges else NO_JUDGES
         self._judge_cost: AskCost = NO_COST
         self._compaction_cost: AskCost = NO_COST
         self._emit = emit
@@ -361,7 +362,10 @@ class RunCore:
         counters.model_calls += 1
         counters.errors.turn_started()
         counters.phase = "streaming"
-        self._running = self._another_turn(offsets, now)
+        if counters.model_calls > 1:
+            self._running = self._another_turn(offsets, now)
+        else:  # what was made for the run is still as it was
+            self._running.tally.number, self._running.tally.started_at = counters.turns, now
         self._emit(events.TurnStarted(self.at(now), counters.turns, counters.model_calls))
         self.waiting_since = now
         self._look(now, waiting=True, warn=True)

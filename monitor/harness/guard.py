@@ -53,6 +53,8 @@ T = TypeVar("T")
 
 _DEFAULT: Any = object()
 _ATTEMPTS = (TurnStarted, AttemptRetried)
+_STOP_AT_FIRST_LOOP = StopAtFirstLoop()
+"""Shared by all runs: it has no state."""
 
 
 class Guard(Generic[OutputT]):
@@ -163,7 +165,7 @@ class Guard(Generic[OutputT]):
             stop_when=stop_when,
             detectors=of_text() if detectors is _DEFAULT else check_parts("detectors", detectors or (), "observe"),
             of_calls=OF_CALLS if detectors is _DEFAULT else None,
-            policy=policy or StopAtFirstLoop(),
+            policy=policy or _STOP_AT_FIRST_LOOP,
             emit=self._emit,
             keep_text_chars=keep_text_chars,
             price=prices,

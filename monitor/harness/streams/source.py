@@ -393,7 +393,7 @@ class SourceStream(OneStream[T]):
             self._wait.close()
         self._core.replanned = _nothing
         self._end_turn()
-        # No method of the stream keeps the stream: it is freed with its last user, without the collector.
+        # It keeps none of its own methods, so that it is freed with its last user.
         self._feed = self._read = _over
         if self._done is not None:
             self._done.set()
