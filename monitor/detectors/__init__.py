@@ -2,10 +2,8 @@
 finding can be replayed from a recording.
 """
 
-from collections.abc import Mapping
-from typing import Final
-
-from monitor.detectors.base import NOTHING, ChannelDetector, Detector, FactDetector, MadeLate, TextFeed
+from monitor.detectors.base import NOTHING, ChannelDetector, Detector, FactDetector, TextFeed
+from monitor.detectors.defaults import default_detectors
 from monitor.detectors.no_progress import NoProgress
 from monitor.detectors.progress import Progress
 from monitor.detectors.similar_messages import SimilarMessages
@@ -35,28 +33,3 @@ __all__ = [
     "WindowRule",
     "default_detectors",
 ]
-
-
-def default_detectors(*, tools: Mapping[str, ToolPolicy] | None = None) -> list[Detector]:
-    """New instances of the default detectors, for one run. `tools`: what is special about a tool,
-    by its name.
-    """
-    return [*_of_calls(tools), *of_text()]
-
-
-def of_text() -> list[Detector]:
-    """Those of the default detectors that read text."""
-    return [ContentRepetition(), SimilarMessages()]
-
-
-def _of_calls(tools: Mapping[str, ToolPolicy] | None = None) -> list[Detector]:
-    return [
-        ToolCallRepetition(tools=tools),
-        ToolCallCycle(tools=tools),
-        NoProgress(tools=tools),
-        UnknownTool(tools=tools),
-    ]
-
-
-OF_CALLS: Final = MadeLate(_of_calls)
-"""The other default detectors."""

@@ -154,8 +154,8 @@ class ContentRepetition:
         return {
             "version": SNAPSHOT_VERSION,
             "call": self._call,
-            "turn_start": dict(self._turn_start),
-            "channels": {channel: watched.snapshot() for channel, watched in self._channels.items()},
+            "turn_start": {one: self._turn_start[one] for one in WATCHED if one in self._turn_start},
+            "channels": {one: self._channels[one].snapshot() for one in WATCHED if one in self._channels},
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
