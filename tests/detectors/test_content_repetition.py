@@ -397,14 +397,15 @@ def test_arguments_are_data_of_one_call():
     assert (finding.level, finding.offset - finding.start_offset) == ("loop", max(2048, 24 * len(SENTENCE)))
 
 
+OFF: dict[str, Any] = {"chant": None, "tail": None, "recurrence": None, "counted": None}
 RULES: list[dict[str, Any]] = [
     {},
-    {"chant": WindowRule(window_chars=4, sample_chars=2, repeats=2, unit_chars=1, near_chars=2)},
-    {"chant": WindowRule(window_chars=8, sample_chars=4, repeats=3, unit_chars=2), "tail": None},
-    {"chant": None, "tail": TailRule(short_min_chars=160, min_chars=192)},
-    {"chant": None, "tail": None, "recurrence": RecurrenceRule(counting_samples=1, doubtful_samples=1)},
-    {"chant": None, "tail": None, "recurrence": None, "counted": CountedRule(long_rounds=4, min_chars=1)},
-    {"chant": None, "tail": None, "recurrence": None, "counted": None},
+    {**OFF, "chant": WindowRule(window_chars=4, sample_chars=2, repeats=2, unit_chars=1, near_chars=2)},
+    {**OFF, "chant": WindowRule(window_chars=8, sample_chars=4, repeats=3, unit_chars=2)},
+    {**OFF, "tail": TailRule()},
+    {**OFF, "recurrence": RecurrenceRule(counting_samples=2, doubtful_samples=2, stale_samples=2)},
+    {**OFF, "counted": CountedRule(long_rounds=4, rounds=4, short_rounds=4, data_rounds=4, min_chars=1)},
+    OFF,
 ]
 
 
@@ -413,7 +414,7 @@ RULES: list[dict[str, Any]] = [
 def test_no_text_has_a_finding_before_the_length_that_its_rules_say(rules: dict[str, Any], before: str):
     """So a shorter text is only kept, and nothing is made for it."""
     texts = [
-        *(unit * (1_500 // len(unit)) for unit in ("a", "ab", "again ", SENTENCE, "one line\n", "I read it. Now. ")),
+        *(unit * (2_000 // len(unit)) for unit in ("a", "ab", "again ", SENTENCE, "one line\n", "I read it. Now. ")),
         *("".join(f"{start}{number}{end}" for number in range(200)) for start, end in [("Step ", ": I look again\n")]),
         "".join(f"{number}. go on\n" for number in range(200)),
     ]
