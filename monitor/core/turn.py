@@ -7,11 +7,12 @@ from dataclasses import replace
 
 from monitor._util.arguments import is_blank
 from monitor._util.codec import text_of
+from monitor._util.drafts import frozen
 from monitor._util.tokens import eighths_of_tokens
 from monitor.chunks import ReasoningDelta, ToolCall, ToolCallDelta, TurnFinished, UsageReport
 from monitor.core.reply import LoopedText, MessageBuilder, Part, loop_start
 from monitor.models import ModelError
-from monitor.outcome import Turn
+from monitor.outcome import Turn, TurnDraft
 from monitor.usage import NO_USAGE, Usage
 from monitor.verdicts import Channel, Detection, Stop
 
@@ -210,7 +211,7 @@ class TurnTally:
         loop_offset: int | None = None,
     ) -> Turn:
         """The turn as the caller sees it."""
-        return Turn(
+        draft = TurnDraft(
             number=self.number,
             text=str(self._kept),
             text_chars=self._kept.chars,
@@ -226,6 +227,7 @@ class TurnTally:
             model_error=model_error,
             error=error,
         )
+        return frozen(draft, Turn)
 
 
 def keep_limit(keep_text_chars: int | None) -> float:
