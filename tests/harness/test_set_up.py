@@ -42,7 +42,7 @@ async def a_loop() -> AsyncGenerator[str, None]:
         yield "I will now read the file again. "
 
 
-async def sdk_objects() -> AsyncGenerator[Chunk, None]:
+async def with_a_call() -> AsyncGenerator[Chunk, None]:
     yield TextDelta("words")
     yield ToolCall("a", "read", {"path": "a.py"})
     yield TurnFinished(FinishReason.DONE)
@@ -134,7 +134,7 @@ def alive() -> Counter[type]:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(("source", "ok"), [(two_pieces, True), (sdk_objects, True), (a_loop, False)])
+@pytest.mark.parametrize(("source", "ok"), [(two_pieces, True), (with_a_call, True), (a_loop, False)])
 async def test_a_stream_that_is_over_is_freed_with_its_last_user(
     source: Callable[[], AsyncGenerator[Any, None]], *, ok: bool
 ) -> None:
