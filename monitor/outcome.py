@@ -183,7 +183,7 @@ class Outcome(Generic[OutputT]):
 
 
 TurnDraft: Any = draft_of(Turn)
-OutcomeDraft: Any = draft_of(Outcome, Generic[OutputT])
+OutcomeDraft: Any = draft_of(Outcome)
 
 outcome_codec: Codec[Outcome] = Codec(Outcome)
 """JSON form of an outcome."""

@@ -10,10 +10,11 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-def draft_of(cls: type, *bases: Any) -> Any:
+def draft_of(cls: type) -> Any:
     """A class with the fields of the frozen dataclass `cls`, which has slots. Its constructor takes
-    all of them by name, and has no defaults. `bases`: those of `cls`.
+    all of them by name, and has no defaults.
     """
+    bases = getattr(cls, "__orig_bases__", ())  # a generic class and one that is not cannot be exchanged
     return make_dataclass("Draft", [(field.name, field.type) for field in fields(cls)], bases=bases, slots=True)
 
 

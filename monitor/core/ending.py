@@ -225,6 +225,7 @@ def outcome_of(
     """
     ok = succeeded(stop.reason) or (stop.reason is TerminateReason.TERMINATED and stop.value == "success")
     usage, cost_usd = spending.total()
+    result = goal.result() if goal is not None else {}
     draft = OutcomeDraft(
         ok=ok,
         reason=stop.reason,
@@ -233,7 +234,9 @@ def outcome_of(
         limit=stop.limit,
         value=stop.value,
         evidence=stop.evidence,
-        **({"output": None, "emitted": {}, "missing": []} | (goal.result() if goal is not None else {})),
+        output=result.get("output"),
+        emitted=result.get("emitted", {}),
+        missing=result.get("missing", []),
         text=turn.text if turn else "",
         text_truncated=turn is not None and turn.text_truncated,
         usage=usage,
