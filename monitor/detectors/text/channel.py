@@ -106,7 +106,7 @@ class TextChannel:
     def __init__(self, rules: Rules, channel: Channel, *, detector: str) -> None:
         """`detector`: its name, for the findings."""
         self._rules = rules
-        self._channel = channel
+        self._channel: Channel = channel
         self._detector = detector
         self._least_chars = min([rule.least_chars for rule in rules if rule], default=sys.maxsize)
         self._fences: Fences | None = None
