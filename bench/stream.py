@@ -1,7 +1,7 @@
 """What watching a stream costs: time for every chunk, memory for every stream, and how soon a
 decision reaches the source.
 
-    python -m bench.stream [--quick] [--megabytes 1 10 100]
+    python -m bench.stream [--quick] [--only quiet set-up] [--megabytes 1 10 100]
 
 Everything runs in process on sources that cost nothing themselves, so that what is left is the
 library. Times are of rounds in which all rows take turns, as machines differ and drift; a row's
@@ -25,7 +25,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
-from itertools import count, pairwise
+from itertools import pairwise
 from statistics import median
 from typing import Any, Literal, TypeAlias
 
@@ -50,6 +50,10 @@ FRESH_OBJECTS = 64
 """How many SDK objects are in the cache together; see `_decode_costs`."""
 LIMITS = monitor.Timeout(3600) | monitor.IdleTimeout(600) | monitor.TokenLimit(10**9)
 MEGA = 10**6
+LEAP_CHARS = 4_096
+"""A long stream grows by pieces of this size, and is measured in pieces of a token."""
+CROWD_CHUNKS = 300_000
+"""Chunks of all streams of a crowd together, at most."""
 PACKAGES = ("anyio", "trio", "google-genai", "openai-agents", "autogen-agentchat", "pydantic-ai-slim")
 
 GOAL_ASYNCIO_US = 1.0
@@ -159,13 +163,32 @@ async def _trio_turn(items: Sequence[Any]) -> AsyncGenerator[Any, None]:
         yield item
 
 
-async def _endless(text: str) -> AsyncGenerator[str, None]:
+class _Endless:
     """The text over and over, far apart enough to be no loop; every piece is made anew, so that
     keeping one would show.
     """
-    for start in count(0, CHUNK_CHARS):
-        at = start % (len(text) - CHUNK_CHARS)
-        yield text[at : at + CHUNK_CHARS]
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._piece_chars = CHUNK_CHARS
+
+    async def stream(self) -> AsyncGenerator[str, None]:
+        """Without an end."""
+        text, at = self._text, 0
+        while True:
+            chars = self._piece_chars
+            start = at % (len(text) - chars)
+            at += chars
+            yield text[start : start + chars]
+
+    async def leap(self, watched: AsyncIterator[Any], chars: int) -> None:
+        """Read so many characters quickly: the monitor is the same after them, however they are
+        cut.
+        """
+        self._piece_chars = LEAP_CHARS
+        await _read(watched, chars // LEAP_CHARS)
+        self._piece_chars = CHUNK_CHARS
+        await _read(watched, chars % LEAP_CHARS // CHUNK_CHARS)
 
 
 _TURN: dict[Backend, Source] = {"asyncio": _asyncio_turn, "trio": _trio_turn}
@@ -352,14 +375,16 @@ async def _ages(plan: Plan) -> list[Age]:
     text = _text(MEGA // 2)
     leg = plan.chunks
     ages, read = [], 0
-    async with monitor.watch(_endless(text), stop_when=LIMITS) as old:
+    source = _Endless(text)
+    async with monitor.watch(source.stream(), stop_when=LIMITS) as old:
         for megabytes in plan.megabytes:
-            missing = int(megabytes * MEGA / CHUNK_CHARS) - read
-            await _read(old, missing)
-            read += missing + plan.legs * leg
+            missing = int(megabytes * MEGA) - read
+            await source.leap(old, missing)
+            await _read(old, leg)
+            read += missing + (plan.legs + 1) * leg * CHUNK_CHARS
             age = Age(megabytes, [], [])
             for _ in range(plan.legs):
-                async with monitor.watch(_endless(text), stop_when=LIMITS) as new:
+                async with monitor.watch(_Endless(text).stream(), stop_when=LIMITS) as new:
                     await _read(new, leg)  # to the size at which a detector's window is full
                     age.new_us.append(await _timed(partial(_read, new, leg), leg))
                     age.old_us.append(await _timed(partial(_read, old, leg), leg))
@@ -416,17 +441,20 @@ async def _held(plan: Plan) -> list[Held]:
     ]
     for script, alphabet, detectors, keep in cases:
         text = _text(MEGA // 10, alphabet)
-        async with monitor.watch(_endless(text), stop_when=LIMITS, detectors=detectors()) as warm:
+        async with monitor.watch(_Endless(text).stream(), stop_when=LIMITS, detectors=detectors()) as warm:
             await _read(warm, plan.chunks)  # what is made once in a process is nobody's stream
         row, read = Held(script), 0
+        source = _Endless(text)
         with _traced() as held:
             async with monitor.watch(
-                _endless(text), stop_when=LIMITS, detectors=detectors(), keep_text_chars=keep
+                source.stream(), stop_when=LIMITS, detectors=detectors(), keep_text_chars=keep
             ) as watched:
                 for megabytes in plan.memory_megabytes:
-                    chunks = int(megabytes * MEGA / CHUNK_CHARS)
-                    await _read(watched, chunks - read)
-                    read = chunks
+                    chars = int(megabytes * MEGA)
+                    last = min(chars - read, plan.chunks * CHUNK_CHARS)
+                    await source.leap(watched, chars - read - last)
+                    await _read(watched, last // CHUNK_CHARS)
+                    read = chars
                     row.megabytes.append(megabytes)
                     row.kilobytes.append(held())
         rows.append(row)
@@ -506,7 +534,7 @@ async def _crowd_us(one: Runner, source: Source, items: Sequence[str], streams: 
 
 
 async def _crowd(backend: Backend, streams: int, plan: Plan) -> Crowd:
-    items = _pieces(_text(plan.stream_chunks * CHUNK_CHARS))
+    items = _pieces(_text(min(plan.stream_chunks, CROWD_CHUNKS // streams) * CHUNK_CHARS))
     runners: dict[str, Runner] = {"bare": _bare_one, "watched": _watched_one}
     per_chunk: dict[str, list[float]] = {name: [] for name in runners}
     per_stream: dict[str, list[float]] = {name: [] for name in runners}
@@ -529,7 +557,7 @@ async def _crowd(backend: Backend, streams: int, plan: Plan) -> Crowd:
 async def _crowd_kilobytes(streams: int) -> float:
     text = _text(MEGA // 10)
     with _traced() as held:
-        bare = [_endless(text) for _ in range(streams)]
+        bare = [_Endless(text).stream() for _ in range(streams)]
         for source in bare:
             await anext(source)
         sources_kb = held()
@@ -786,33 +814,43 @@ def _autogen(items: Sequence[str]) -> dict[str, Job]:
 
 @dataclass
 class Results:
-    """Everything that was measured."""
+    """What was measured, of the parts that were asked for."""
 
-    costs: list[Cost]
-    decoding: list[Cost]
-    ages: list[Age]
-    held: list[Held]
-    crowds: list[Crowd]
-    set_up: SetUp
-    quiet: Quiet
-    closings: list[Closing]
-    peers: list[Cost]
+    costs: list[Cost] = field(default_factory=list)
+    decoding: list[Cost] = field(default_factory=list)
+    ages: list[Age] = field(default_factory=list)
+    held: list[Held] = field(default_factory=list)
+    crowds: list[Crowd] = field(default_factory=list)
+    set_up: list[SetUp] = field(default_factory=list)
+    quiet: list[Quiet] = field(default_factory=list)
+    closings: list[Closing] = field(default_factory=list)
+    peers: list[Cost] = field(default_factory=list)
 
     def goals(self) -> list[dict[str, Any]]:
         """What was promised, and what came of it."""
-        ascii_kb = next(row for row in self.held if row.script == "ascii").kilobytes
-        closing = next(row for row in self.closings if row.backend == "asyncio")
-        goals = [
-            ("added to a chunk on asyncio, us", self._worst_added("asyncio"), GOAL_ASYNCIO_US),
-            ("added to a chunk on trio, us", self._worst_added("trio"), GOAL_TRIO_US),
-            ("added by decoding google-genai, us", median(self.decoding[-1].added_us), GOAL_DECODE_US),
-            ("an old stream against a new one, times", max(age.ratio for age in self.ages), GOAL_GROWTH),
-            ("held of an ASCII stream besides its text, KB", max(ascii_kb), GOAL_HELD_KB),
-            ("added by a whole stream of two pieces, us", self.set_up.added_us, GOAL_SET_UP_US),
-            ("quiet streams, times plain asyncio's processor time", self.quiet.times, GOAL_QUIET_TIMES),
-            ("from decision to the source's finally, p99 us", _p99(closing.us), GOAL_CLOSE_US),
-            ("chunks pulled after the decision", float(sum(row.pulled_too_many for row in self.closings)), 0.0),
-        ]
+        goals: list[tuple[str, float, float]] = []
+        if self.costs:
+            goals += [
+                ("added to a chunk on asyncio, us", self._worst_added("asyncio"), GOAL_ASYNCIO_US),
+                ("added to a chunk on trio, us", self._worst_added("trio"), GOAL_TRIO_US),
+            ]
+        if self.decoding:
+            goals.append(("added by decoding google-genai, us", median(self.decoding[-1].added_us), GOAL_DECODE_US))
+        if self.ages:
+            goals.append(("an old stream against a new one, times", max(age.ratio for age in self.ages), GOAL_GROWTH))
+        for held in self.held:
+            if held.script == "ascii":
+                goals.append(("held of an ASCII stream besides its text, KB", max(held.kilobytes), GOAL_HELD_KB))
+        for set_up in self.set_up:
+            goals.append(("added by a whole stream of two pieces, us", set_up.added_us, GOAL_SET_UP_US))
+        for quiet in self.quiet:
+            goals.append(("quiet streams, times plain asyncio's processor time", quiet.times, GOAL_QUIET_TIMES))
+        for closing in self.closings:
+            if closing.backend == "asyncio":
+                goals.append(("from decision to the source's finally, p99 us", _p99(closing.us), GOAL_CLOSE_US))
+        if self.closings:
+            too_many = sum(closing.pulled_too_many for closing in self.closings)
+            goals.append(("chunks pulled after the decision", float(too_many), 0.0))
         return [
             {"goal": name, "value": round(value, 3), "limit": limit, "passed": value <= limit}
             for name, value, limit in goals
@@ -830,8 +868,8 @@ class Results:
             "ages": [row.to_dict() for row in self.ages],
             "held": [row.to_dict() for row in self.held],
             "crowds": [vars(row) for row in self.crowds],
-            "set_up": self.set_up.to_dict(),
-            "quiet": self.quiet.to_dict(),
+            "set_up": [row.to_dict() for row in self.set_up],
+            "quiet": [row.to_dict() for row in self.quiet],
             "closings": [row.to_dict() for row in self.closings],
             "peers": [row.to_dict() for row in self.peers],
             "goals": self.goals(),
@@ -855,7 +893,7 @@ def _print_costs(title: str, costs: Sequence[Cost]) -> None:
     _console.print(table)
 
 
-def _print_growth(ages: Sequence[Age], held: Sequence[Held]) -> None:
+def _print_ages(ages: Sequence[Age]) -> None:
     table = Table(
         "MB of text before", "old stream, us", "new stream, us", "ratio", title="Time for a chunk of a long stream"
     )
@@ -864,6 +902,9 @@ def _print_growth(ages: Sequence[Age], held: Sequence[Held]) -> None:
             f"{age.megabytes:g}", f"{median(age.old_us):.3f}", f"{median(age.new_us):.3f}", f"{age.ratio:.3f}"
         )
     _console.print(table)
+
+
+def _print_held(held: Sequence[Held]) -> None:
     table = Table(
         "script",
         *(f"{size:g} M characters" for size in held[0].megabytes),
@@ -892,11 +933,11 @@ def _print_crowds(crowds: Sequence[Crowd]) -> None:
     _console.print(table)
 
 
-def _print_lives(set_up: SetUp, quiet: Quiet) -> None:
+def _print_lives(set_up: Sequence[SetUp], quiet: Sequence[Quiet]) -> None:
     table = Table("", "bare", "watched", "added", "times", title="Processor time of whole streams on asyncio, us each")
-    quiet_name = f"{quiet.streams:,} at once, {quiet.chunks} chunks, one each {QUIET_S:g} s"
-    rows: dict[str, SetUp | Quiet] = {"one after the other, two pieces": set_up, quiet_name: quiet}
-    for name, row in rows.items():
+    rows: list[tuple[str, SetUp | Quiet]] = [("one after the other, two pieces", row) for row in set_up]
+    rows += [(f"{row.streams:,} at once, {row.chunks} chunks, one each {QUIET_S:g} s", row) for row in quiet]
+    for name, row in rows:
         bare, watched = median(row.bare_us), median(row.watched_us)
         table.add_row(name, f"{bare:.1f}", f"{watched:.1f}", f"{watched - bare:+.1f}", f"{watched / bare:.1f}")
     _console.print(table)
@@ -920,37 +961,60 @@ def _print_closings(closings: Sequence[Closing]) -> None:
 
 def show(results: Results) -> None:
     """As tables."""
-    _print_costs(f"Added to every chunk of {CHUNK_CHARS} characters", results.costs)
-    _print_costs("Decoding google-genai objects", results.decoding)
-    _print_growth(results.ages, results.held)
-    _print_crowds(results.crowds)
-    _print_lives(results.set_up, results.quiet)
-    _print_closings(results.closings)
-    _print_costs("Stream layers of agent frameworks", results.peers)
+    if results.costs:
+        _print_costs(f"Added to every chunk of {CHUNK_CHARS} characters", results.costs)
+    if results.decoding:
+        _print_costs("Decoding google-genai objects", results.decoding)
+    if results.ages:
+        _print_ages(results.ages)
+    if results.held:
+        _print_held(results.held)
+    if results.crowds:
+        _print_crowds(results.crowds)
+    if results.set_up or results.quiet:
+        _print_lives(results.set_up, results.quiet)
+    if results.closings:
+        _print_closings(results.closings)
+    if results.peers:
+        _print_costs("Stream layers of agent frameworks", results.peers)
     for goal in results.goals():
         _console.print(
             f"{'PASS' if goal['passed'] else 'FAIL'}  {goal['goal']}: {goal['value']} (at most {goal['limit']:g})"
         )
 
 
-def measure(plan: Plan) -> Results:
-    """All of it."""
-    backends: tuple[Backend, ...] = ("asyncio", "trio")
-    return Results(
-        costs=[cost for backend in backends for cost in anyio.run(_chunk_costs, backend, plan, backend=backend)],
-        decoding=anyio.run(_decode_costs, plan),
-        ages=anyio.run(_ages, plan),
-        held=anyio.run(_held, plan),
+_BACKENDS: tuple[Backend, ...] = ("asyncio", "trio")
+_PARTS: dict[str, Callable[[Plan], Results]] = {
+    "chunks": lambda plan: Results(
+        costs=[cost for backend in _BACKENDS for cost in anyio.run(_chunk_costs, backend, plan, backend=backend)]
+    ),
+    "decoding": lambda plan: Results(decoding=anyio.run(_decode_costs, plan)),
+    "ages": lambda plan: Results(ages=anyio.run(_ages, plan)),
+    "held": lambda plan: Results(held=anyio.run(_held, plan)),
+    "crowds": lambda plan: Results(
         crowds=[
             anyio.run(_crowd, backend, streams, plan, backend=backend)
-            for backend in backends
+            for backend in _BACKENDS
             for streams in plan.streams
-        ],
-        set_up=anyio.run(_set_ups, plan),
-        quiet=anyio.run(_quiets, plan),
-        closings=[anyio.run(_closings, backend, plan, backend=backend) for backend in backends],
-        peers=anyio.run(_peer_costs, plan),
-    )
+        ]
+    ),
+    "set-up": lambda plan: Results(set_up=[anyio.run(_set_ups, plan)]),
+    "quiet": lambda plan: Results(quiet=[anyio.run(_quiets, plan)]),
+    "closings": lambda plan: Results(
+        closings=[anyio.run(_closings, backend, plan, backend=backend) for backend in _BACKENDS]
+    ),
+    "peers": lambda plan: Results(peers=anyio.run(_peer_costs, plan)),
+}
+"""What can be measured by itself."""
+
+
+def measure(plan: Plan, parts: Sequence[str] | None = None) -> Results:
+    """The named parts. `None`: all of them."""
+    results = Results()
+    for name in parts or _PARTS:
+        for what, rows in vars(_PARTS[name](plan)).items():
+            getattr(results, what).extend(rows)
+    return results
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -963,14 +1027,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--quick", action="store_true", help="little of everything, to see that it works; writes nothing"
     )
+    parser.add_argument("--only", choices=[*_PARTS], nargs="+", help="measure these parts alone; writes nothing")
     parser.add_argument("--megabytes", type=float, nargs="+", help="ages of the long stream")
     options = parser.parse_args(arguments)
     plan = QUICK if options.quick else FULL
     if options.megabytes:
         plan = replace(plan, megabytes=options.megabytes)
-    results = measure(plan)
+    results = measure(plan, options.only)
     show(results)
-    if not options.quick:
+    if not options.quick and not options.only:
         _report.write("stream", results.to_dict())
     return 0
 

@@ -66,6 +66,10 @@ _KEYS: Final = re.compile(
 )
 """Keys in the forms that services give them, and any word behind `Bearer`."""
 _HEADERS: Final = ("authorization", "proxy-authorization", "x-api-key", "api-key", "x-goog-api-key")
+_LEAST_OF_KEYS: Final = 18
+"""The least characters of a key that begins like those of services."""
+_SHORT_CHARS: Final = 200
+"""A text up to this is a sentence, whose words are soon counted."""
 _LEAST_CHARS: Final = 8
 """A shorter value of such a header is not taken for a key: servers that need no key get `none` or
 `x`, and other messages contain those words too.
@@ -112,6 +116,8 @@ def _may_have_key(text: str) -> bool:
     """Whether a search for keys is worth its time: it takes 50 times as long as this."""
     if "earer " in text:
         return True
+    if len(text) < _SHORT_CHARS and max(map(len, text.split()), default=0) < _LEAST_OF_KEYS:
+        return False
     for start in KEY_STARTS:
         at = text.find(start)
         while at >= 0:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeAlias
 
 from monitor._util.codec import Codec
+from monitor._util.drafts import draft_of
 from monitor._util.lazy import LazyModule
 from monitor.calls import ApprovalRequest
 from monitor.chunks import ToolCall
@@ -184,6 +185,9 @@ class Outcome(Generic[OutputT]):
         """The outcome that `to_dict` was called on."""
         return outcome_codec.from_dict(data)
 
+
+TurnDraft: Any = draft_of(Turn)
+OutcomeDraft: Any = draft_of(Outcome)
 
 outcome_codec: Codec[Outcome] = Codec(Outcome)
 """JSON form of an outcome."""

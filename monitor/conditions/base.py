@@ -24,12 +24,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
-from functools import cache
+from functools import cached_property
 from operator import attrgetter
 from typing import Any, ClassVar
 
 from monitor._util.codec import tag_of
 from monitor.errors import ConfigError
+from monitor.events import Limit
 from monitor.reasons import TerminateReason
 from monitor.state import RunState
 from monitor.verdicts import Met, Stop
@@ -84,6 +85,21 @@ class Condition(ABC):
         """
         return ()
 
+    # What begins with `_known` is worked out once: a condition does not change, and many runs share
+    # one.
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if not name.startswith("_known")}
+
+    @cached_property
+    def _known_limits(self) -> tuple[Limit, ...]:
+        used = self.progress(RunState())
+        return tuple(Limit(met.condition, met.limit) for met in used if isinstance(met.limit, int | float))
+
+    @cached_property
+    def _known_leaves(self) -> tuple[Condition, ...]:
+        return (self,)
+
     def met(self, state: RunState) -> Met:
         """Whether the condition is true, as a node of the tree in a `Stop`."""
         stop = self.evaluate(state)
@@ -115,28 +131,14 @@ class Condition(ABC):
         return Not(self)
 
 
-def leaves(condition: Condition) -> list[Condition]:
+def leaves(condition: Condition) -> tuple[Condition, ...]:
     """The simple conditions of which `condition` is composed."""
-    found: list[Condition] = []
-    left: list[Any] = [condition]
-    while left:
-        one = left.pop()
-        match _kind_of(one.__class__):
-            case "composition":
-                left += reversed(one.parts)
-            case "not":
-                left.append(one.part)
-            case _:
-                found.append(one)
-    return found
+    return condition._known_leaves  # noqa: SLF001 - of this module's class
 
 
-@cache
-def _kind_of(cls: type) -> str:
-    """Asked once of each class: an abstract base class takes a microsecond to say who belongs to
-    it.
-    """
-    return "composition" if issubclass(cls, _Composition) else "not" if issubclass(cls, Not) else "simple"
+def limits_of(condition: Condition) -> tuple[Limit, ...]:
+    """The limits of `condition` that can be used up, as `progress` has them."""
+    return condition._known_limits  # noqa: SLF001 - of this module's class
 
 
 def parts_of(condition: Condition, kind: type[AnyOf | AllOf]) -> tuple[Condition, ...]:
@@ -157,7 +159,15 @@ class _Composition(Condition, ABC):
 
     @property
     def name(self) -> str:
+        return self._known_name
+
+    @cached_property
+    def _known_name(self) -> str:
         return "(" + f" {self.symbol} ".join(map(_NAME, self.parts)) + ")"
+
+    @cached_property
+    def _known_leaves(self) -> tuple[Condition, ...]:
+        return tuple(leaf for part in self.parts for leaf in leaves(part))
 
     def met(self, state: RunState) -> Met:
         return Met(self.name, met=self.evaluate(state) is not None, parts=tuple(part.met(state) for part in self.parts))
@@ -275,6 +285,10 @@ class Not(Condition):
     @property
     def name(self) -> str:
         return f"~{self.part.name}"
+
+    @cached_property
+    def _known_leaves(self) -> tuple[Condition, ...]:
+        return leaves(self.part)
 
     def evaluate(self, state: RunState) -> Stop | None:
         if self.part.evaluate(state) is not None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from monitor._util.drafts import frozen
 from monitor.core.limits import Spending
 from monitor.core.turn import TurnTally
 from monitor.goal.goal import Goal
-from monitor.state import Draft, Phase, RunState, frozen
+from monitor.state import Phase, RunState, StateDraft
 from monitor.usage import NO_USAGE
 
 
@@ -126,7 +127,7 @@ class Counters:
         streaming = self.phase == "streaming"
         usage, cost_usd = spending.total(tally.usage if streaming else NO_USAGE)
         outputs, plan = (goal.outputs, goal.plan) if goal is not None else (None, None)
-        draft = Draft(
+        draft = StateDraft(
             elapsed_s=now - self.began,
             phase=self.phase,
             turns=self.turns - void,
@@ -147,4 +148,4 @@ class Counters:
             first_chunk_seen=streaming and tally.first_chunk_seen,
             waiting_since_s=waiting_since - self.began if streaming and waiting_since is not None else None,
         )
-        return frozen(draft)
+        return frozen(draft, RunState)

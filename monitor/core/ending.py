@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from monitor._util.drafts import frozen
 from monitor.calls import ApprovalRequest
 from monitor.core.limits import Spending
 from monitor.core.turn import TurnTally
@@ -13,7 +14,7 @@ from monitor.events import StreamClosed
 from monitor.goal.goal import Goal
 from monitor.messages import Message
 from monitor.models import ModelError
-from monitor.outcome import Outcome, Turn, succeeded
+from monitor.outcome import Outcome, OutcomeDraft, Turn, succeeded
 from monitor.policy import stop_for
 from monitor.reasons import FinishReason, TerminateReason
 from monitor.usage import AskCost
@@ -224,7 +225,8 @@ def outcome_of(
     """
     ok = succeeded(stop.reason) or (stop.reason is TerminateReason.TERMINATED and stop.value == "success")
     usage, cost_usd = spending.total()
-    return Outcome(
+    result = goal.result() if goal is not None else {}
+    draft = OutcomeDraft(
         ok=ok,
         reason=stop.reason,
         detail=stop.detail,
@@ -232,7 +234,9 @@ def outcome_of(
         limit=stop.limit,
         value=stop.value,
         evidence=stop.evidence,
-        **(goal.result() if goal is not None else {}),
+        output=result.get("output"),
+        emitted=result.get("emitted", {}),
+        missing=result.get("missing", []),
         text=turn.text if turn else "",
         text_truncated=turn is not None and turn.text_truncated,
         usage=usage,
@@ -251,3 +255,4 @@ def outcome_of(
         history=history,
         error=None if ok else error,
     )
+    return frozen(draft, Outcome)

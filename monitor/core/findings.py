@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from monitor._util.codec import MOST_CHARS, MOST_PARTS, has_more
 from monitor._util.hashing import TAG, identity
 from monitor._util.tokens import eighths_of_tokens
-from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCallDelta
-from monitor.detectors.base import NOTHING, ChannelDetector, Detector, TextFeed, is_channel_detector, wants_deltas
+from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta
+from monitor.detectors.base import NOTHING, Detector, MadeLate, TextFeed, is_channel_detector, wants_deltas
 from monitor.errors import ConfigError
 from monitor.policy import Policy, TurnPolicy, stop_for
 from monitor.verdicts import Channel, Compact, Continue, Detection, Hold, LastTurn, Nudge, Stop, Verdict, WithdrawTool
@@ -46,24 +46,30 @@ class DetectorBank:
     All methods raise `PartCrash` for the first detector that fails.
     """
 
-    __slots__ = ("_all", "_of_characters", "_of_deltas", "_reasoning_feeds", "_text_feeds", "names")
+    __slots__ = ("_all", "_of_calls", "_of_deltas", "_reasoning_feeds", "_text_feeds", "_text_names", "names")
 
-    def __init__(self, detectors: Sequence[Detector]) -> None:
+    def __init__(self, detectors: Sequence[Detector], of_calls: MadeLate | None = None) -> None:
+        """`of_calls`: further detectors, which come first."""
         self._all = tuple(detectors)
-        names = [detector.name for detector in self._all]
+        self._of_calls = of_calls
+        own = [detector.name for detector in self._all]
+        self.names = names = (*(of_calls.names if of_calls is not None else ()), *own)
         if len(set(names)) < len(names):
             twice = sorted({name for name in names if names.count(name) > 1})
             raise ConfigError(f"two detectors are called {', '.join(map(repr, twice))}; give one of them another name=")
-        self.names = tuple(names)
-        self._of_characters: tuple[ChannelDetector, ...] = ()
         self._of_deltas: tuple[Detector, ...] = ()
-        for detector in self._all:
-            if is_channel_detector(detector):
-                self._of_characters += (detector,)
-            elif wants_deltas(detector):
-                self._of_deltas += (detector,)
-        self._text_feeds = [*self._feeds("text"), *[(d.name, _DeltaFeed(d)) for d in self._of_deltas]]
-        self._reasoning_feeds: list[tuple[str, TextFeed]] | None = None
+        self._text_feeds: tuple[TextFeed, ...] = ()
+        self._text_names: tuple[str, ...] = ()  # not in pairs: an object less for each detector of each stream
+        self._reasoning_feeds: Sequence[tuple[str, TextFeed]] | None = None
+        for detector, name in zip(self._all, own, strict=True):
+            if not is_channel_detector(detector):
+                self._of_deltas += (detector,) if wants_deltas(detector) else ()
+            elif (feed := detector.feed_of("text")) is not None:
+                self._text_feeds += (feed,)
+                self._text_names += (name,)
+        for detector in self._of_deltas:
+            self._text_feeds += (_DeltaFeed(detector),)
+            self._text_names += (detector.name,)
 
     def reset(self) -> None:
         """A new run begins."""
@@ -75,6 +81,7 @@ class DetectorBank:
 
     def snapshots(self) -> dict[str, Any]:
         """The state of each detector that has one, by its name."""
+        self._make_all()
         return {one.name: one.snapshot() for one in self._all if hasattr(one, "snapshot")}
 
     @property
@@ -83,14 +90,14 @@ class DetectorBank:
         something.
         """
         need = sys.maxsize
-        for _, feed in self._text_feeds:
+        for feed in self._text_feeds:
             if feed.need < need:
                 need = feed.need
         return need
 
     def text(self, text: str) -> Sequence[Detection]:
         """Pass on visible text, in pieces of any size."""
-        return self._fed_to(self._text_feeds, text)
+        return self._fed_to(zip(self._text_names, self._text_feeds, strict=True), text)
 
     def reasoning(self, delta: ReasoningDelta) -> Sequence[Detection]:
         """Pass on a piece of the model's thinking."""
@@ -100,13 +107,20 @@ class DetectorBank:
 
     def arguments(self, delta: ToolCallDelta) -> Sequence[Detection]:
         """Pass on a piece of a call's arguments."""
-        return self._shown_to([*self._of_characters, *self._of_deltas], delta)
+        return self._shown_to([*filter(is_channel_detector, self._all), *self._of_deltas], delta)
 
     def fact(self, chunk: Chunk) -> Sequence[Detection]:
         """Pass on a call, a result, a report, the end of a turn, or a retry."""
+        if self._of_calls is not None and isinstance(chunk, ToolCall):
+            self._make_all()
         return self._shown_to(self._all, chunk)
 
-    def _fed_to(self, feeds: Sequence[tuple[str, TextFeed]], text: str) -> Sequence[Detection]:
+    def _make_all(self) -> None:
+        if self._of_calls is not None:
+            self._all = (*self._of_calls.make(), *self._all)
+            self._of_calls = None
+
+    def _fed_to(self, feeds: Iterable[tuple[str, TextFeed]], text: str) -> Sequence[Detection]:
         found: Sequence[Detection] = NOTHING
         for name, feed in feeds:
             try:
@@ -127,7 +141,9 @@ class DetectorBank:
         return found
 
     def _feeds(self, channel: Channel) -> list[tuple[str, TextFeed]]:
-        return [(d.name, feed) for d in self._of_characters if (feed := d.feed_of(channel)) is not None]
+        return [
+            (d.name, feed) for d in self._all if is_channel_detector(d) and (feed := d.feed_of(channel)) is not None
+        ]
 
 
 class _DeltaFeed:

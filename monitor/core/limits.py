@@ -10,12 +10,12 @@ from collections.abc import Sequence
 
 from monitor._util.tokens import MOST_EIGHTHS_PER_CHAR
 from monitor.budget import Account, Budget
-from monitor.conditions.base import Condition
+from monitor.conditions.base import Condition, limits_of
 from monitor.conditions.deadlines import Timeout, silence_limits
 from monitor.events import Limit, LimitWarning
 from monitor.state import RunState
 from monitor.usage import NO_USAGE, Price, Usage
-from monitor.verdicts import Met, Stop
+from monitor.verdicts import Stop
 
 _NONE: tuple[Usage, float] = (NO_USAGE, 0.0)
 
@@ -199,21 +199,19 @@ class Warner:
         found: list[LimitWarning] = []
         for source, used in enumerate(sources):
             for place, met in enumerate(used):
-                if (source, place) not in self._told and (warning := _warning(met, state)) is not None:
+                value, limit = met.value, met.limit
+                if not isinstance(value, _NUMBER) or not isinstance(limit, _NUMBER) or not limit:
+                    continue
+                if value / limit >= WARN_AT and limit > 0 and (source, place) not in self._told:
                     self._told += ((source, place),)
-                    found.append(warning)
+                    found.append(LimitWarning(state.elapsed_s, met.condition, value, limit))
         return found
 
 
-def _warning(met: Met, state: RunState) -> LimitWarning | None:
-    value, limit = met.value, met.limit
-    if isinstance(value, int | float) and isinstance(limit, int | float) and limit > 0 and value / limit >= WARN_AT:
-        return LimitWarning(state.elapsed_s, met.condition, value, limit)
-    return None
+_NUMBER = (int, float)
+"""As a tuple, which is asked in half the time of a union."""
 
 
-_NOTHING_USED = RunState()
-"""The state of a run that has not begun: its limits are known, and none of them is used."""
 ASK_AGAIN_S = 0.001
 """Seconds between two checks of a condition that is not true at its own deadline, as a caller's
 condition may be.
@@ -312,12 +310,11 @@ class Limits:
         first check.
         """
         try:
-            used = [] if self._condition is None else [*self._condition.progress(_NOTHING_USED)]
+            found = limits_of(self._condition) if self._condition is not None else ()
         except Exception:  # noqa: BLE001 - a condition may be the caller's code
-            used = []
-        for budget in self.spending.budgets:
-            used += budget.progress()
-        return tuple(Limit(met.condition, met.limit) for met in used if isinstance(met.limit, int | float))
+            found = ()
+        used = [met for budget in self.spending.budgets for met in budget.progress()]
+        return (*found, *(Limit(met.condition, met.limit) for met in used if isinstance(met.limit, int | float)))
 
     def warnings(self, state: RunState) -> Sequence[LimitWarning]:
         """Warnings for limits that are nearly used up, each given once."""

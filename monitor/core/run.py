@@ -55,12 +55,12 @@ from monitor.core.limits import Limits
 from monitor.core.past import Past
 from monitor.core.reply import LoopedText, Part
 from monitor.core.turn import WRITTEN, RunningTurn, TurnTally, is_written_loop, keep_limit
-from monitor.detectors.base import Detector
+from monitor.detectors.base import Detector, MadeLate
 from monitor.errors import AdapterError, describe
 from monitor.events import Event
 from monitor.goal.goal import Goal
 from monitor.judges.base import Judge, JudgeInput
-from monitor.judges.panel import Panel, detection_of
+from monitor.judges.panel import NO_JUDGES, Panel, detection_of
 from monitor.messages import Message
 from monitor.models import ModelError
 from monitor.outcome import Outcome, Turn
@@ -107,11 +107,53 @@ class Companion(Protocol):
 class RunCore:
     """The state of one run and all decisions about it. `emit` receives the events, in order."""
 
+    __slots__ = (
+        "_abort_told",
+        "_abort_why",
+        "_bank",
+        "_closing",
+        "_compaction_cost",
+        "_counters",
+        "_cuts",
+        "_decided_at",
+        "_emit",
+        "_free_chars",
+        "_goal",
+        "_judge_cost",
+        "_keep_chars",
+        "_last",
+        "_limits",
+        "_looked_at",
+        "_loop_key",
+        "_outcome",
+        "_panel",
+        "_parent",
+        "_reached",
+        "_recovery",
+        "_running",
+        "_stop_error",
+        "_supervised",
+        "_unweighed",
+        "_verdicts",
+        "_window",
+        "companions",
+        "deadline",
+        "ends_stream",
+        "left",
+        "pending",
+        "piecewise",
+        "replanned",
+        "stop",
+        "turn",
+        "waiting_since",
+    )
+
     def __init__(
         self,
         *,
         stop_when: Condition | None = None,
         detectors: Sequence[Detector] = (),
+        of_calls: MadeLate | None = None,
         policy: Policy,
         emit: Callable[[Event], None],
         keep_text_chars: int | None = None,
@@ -127,10 +169,11 @@ class RunCore:
         window: Window | None = None,
         loop_key: Callable[[str, Any], Any] | None = None,
     ) -> None:
-        """`cuts`: a stream in which text loops is left although the run goes on, because the
-        harness acts on the verdict. `supervised`: the harness makes the model calls itself, so
-        replies are built, and an empty reply is a failed attempt. `parent`: the run whose tool this
-        run is. `task`: the user's request, for the judges. `window`: of the model.
+        """`of_calls`: further detectors, which are made with the first call. `cuts`: a stream in
+        which text loops is left although the run goes on, because the harness acts on the verdict.
+        `supervised`: the harness makes the model calls itself, so replies are built, and an empty
+        reply is a failed attempt. `parent`: the run whose tool this run is. `task`: the user's
+        request, for the judges. `window`: of the model.
         `loop_key`: what identifies a call for the detectors, by the name of its tool and its
         arguments.
         """
@@ -158,18 +201,18 @@ class RunCore:
         """The harness checks the clock between the pieces of a huge delta, and calls `catch_up`
         until `left` is empty. False: a huge delta is examined at once.
         """
-        self.left: list[Delta] = []
+        self.left: list[Delta] | tuple[()] = ()
         """Pieces of the last delta that are not examined yet, the last piece first."""
 
         self._counters = Counters()
         self._limits = Limits(stop_when, price=price, budgets=budgets, nested=parent is not None)
         self._window = window
         self._loop_key = loop_key
-        self._bank = DetectorBank(detectors)
+        self._bank = DetectorBank(detectors, of_calls)
         self._verdicts = VerdictQueue(policy)
         self._goal = goal
         self._recovery = LastChance(last_turn, goal)
-        self._panel = Panel(judges, task)
+        self._panel = Panel(judges, task) if judges else NO_JUDGES
         self._judge_cost: AskCost = NO_COST
         self._compaction_cost: AskCost = NO_COST
         self._emit = emit
@@ -319,10 +362,14 @@ class RunCore:
         counters.model_calls += 1
         counters.errors.turn_started()
         counters.phase = "streaming"
-        self._running = self._another_turn(offsets, now)
+        if counters.model_calls > 1:
+            self._running = self._another_turn(offsets, now)
+        else:  # what was made for the run is still as it was
+            self._running.tally.number, self._running.tally.started_at = counters.turns, now
         self._emit(events.TurnStarted(self.at(now), counters.turns, counters.model_calls))
         self.waiting_since = now
         self._look(now, waiting=True, warn=True)
+        self._hold_text()
         if self.stop is None:
             for companion in self.companions:
                 companion.turn_began()
@@ -560,7 +607,7 @@ class RunCore:
         return self._counters.turns
 
     @property
-    def open_calls(self) -> list[ToolCall]:
+    def open_calls(self) -> Sequence[ToolCall]:
         """Calls of the present turn that have no result yet, oldest first."""
         return self._running.open_calls
 
@@ -820,6 +867,7 @@ class RunCore:
             history=history,
         )
         self._emit(events.RunTerminated(self.at(now), self._outcome))
+        self._emit = _nobody  # nothing happens in a run that is over, and the listener may be freed
         return self._outcome
 
     def _ending(self, fallback: Stop | None) -> Stop:
@@ -1031,6 +1079,10 @@ class RunCore:
                 if self.stop is not None:
                     break  # the run is over: nobody reads the rest of a flood
             self._spend(running.tally.count(text), now)
+        self._hold_text()
+
+    def _hold_text(self) -> None:
+        """Collect visible text until a detector, a limit or the memory needs it."""
         self._free_chars = min(self._limits.free_chars, self._bank.need, HOLD_CHARS)
 
     def _spend(self, eighths: int, now: float) -> None:
@@ -1048,3 +1100,7 @@ def _handed_over(event: Event) -> bool:
 
 def _nothing() -> None:
     """The default of `RunCore.replanned`: nothing waits for it."""
+
+
+def _nobody(event: Event) -> None:
+    """The listener of a run that is over."""

@@ -7,11 +7,12 @@ from dataclasses import replace
 
 from monitor._util.arguments import is_blank
 from monitor._util.codec import text_of
+from monitor._util.drafts import frozen
 from monitor._util.tokens import eighths_of_tokens
 from monitor.chunks import ReasoningDelta, ToolCall, ToolCallDelta, TurnFinished, UsageReport
 from monitor.core.reply import LoopedText, MessageBuilder, Part, loop_start
 from monitor.models import ModelError
-from monitor.outcome import Turn
+from monitor.outcome import Turn, TurnDraft
 from monitor.usage import NO_USAGE, Usage
 from monitor.verdicts import Channel, Detection, Stop
 
@@ -30,7 +31,7 @@ class KeptText:
 
     def __init__(self, most: float) -> None:
         self._most = most
-        self._blocks: list[str] = []
+        self._blocks: list[str] | None = None  # most texts are shorter than one
         self._pieces: list[str] = []
         self.chars = 0
         """Code points that came, whether kept or not."""
@@ -44,12 +45,13 @@ class KeptText:
         pieces = self._pieces
         pieces.append(piece if len(piece) <= room else piece[: int(room)])
         if len(pieces) >= BLOCK_PIECES:
-            self._blocks.append("".join(pieces))
+            self._blocks = blocks = self._blocks or []
+            blocks.append("".join(pieces))
             pieces.clear()
 
     def clear(self) -> None:
         """Start again with no text."""
-        self._blocks.clear()
+        self._blocks = None
         self._pieces.clear()
         self.chars = 0
 
@@ -59,7 +61,7 @@ class KeptText:
         return self.chars > self._most
 
     def __str__(self) -> str:
-        return "".join((*self._blocks, *self._pieces))
+        return "".join((*(self._blocks or ()), *self._pieces))
 
 
 class TurnTally:
@@ -95,7 +97,7 @@ class TurnTally:
         self.parts: list[str] = []
         """Visible text since the last `take()`."""
         self.reasoning_chars = 0
-        self.calls: list[ToolCall] = []
+        self.calls: list[ToolCall] | tuple[()] = ()
         self.finish: TurnFinished | None = None
         self._kept = KeptText(keep_chars)
         self._seen = False
@@ -149,7 +151,8 @@ class TurnTally:
         """Add a complete call. Answers the eighths of a token of its arguments; 0 if they were
         counted as deltas. `eighths`: that number, if the caller knows it.
         """
-        self.calls.append(call)
+        self.calls = calls = self.calls or []
+        calls.append(call)
         if self._streamed is not None and call.id in self._streamed:
             return 0
         if eighths is None:
@@ -180,7 +183,7 @@ class TurnTally:
         self._void, self._void_estimated = self.usage, self.usage_estimated
         self._reported, self._has_report, self._unreported_eighths = NO_USAGE, False, 0
         self.parts.clear()
-        self.calls.clear()
+        self.calls = ()
         self._ids = None
         self._kept.clear()
         self._seen = False
@@ -208,7 +211,7 @@ class TurnTally:
         loop_offset: int | None = None,
     ) -> Turn:
         """The turn as the caller sees it."""
-        return Turn(
+        draft = TurnDraft(
             number=self.number,
             text=str(self._kept),
             text_chars=self._kept.chars,
@@ -224,6 +227,7 @@ class TurnTally:
             model_error=model_error,
             error=error,
         )
+        return frozen(draft, Turn)
 
 
 def keep_limit(keep_text_chars: int | None) -> float:
@@ -253,7 +257,7 @@ class RunningTurn:
         self.tally = tally
         self.parts = tally.parts
         """Visible text since the last `take_text`."""
-        self.open_calls: list[ToolCall] = []
+        self.open_calls: list[ToolCall] | tuple[()] = ()
         """Calls that have no result yet, oldest first."""
         self.loop: Detection | None = None
         """The latest loop in text, thinking or arguments."""
@@ -283,7 +287,8 @@ class RunningTurn:
         if self._reply is not None:
             call = self.tally.with_own_id(call)
             self._reply.add_call(call)
-        self.open_calls.append(call)
+        self.open_calls = waiting = self.open_calls or []
+        waiting.append(call)
         return call, self.tally.add_call(call, eighths)
 
     def take_call(self, id: str | None) -> ToolCall | None:
@@ -291,13 +296,13 @@ class RunningTurn:
         is no such call.
         """
         call = next((call for call in self.open_calls if id is None or call.id == id), None)
-        if call is not None:
+        if call is not None and self.open_calls:
             self.open_calls.remove(call)
         return call
 
     def restart(self) -> None:
         """The attempt so far is void."""
-        self.open_calls.clear()
+        self.open_calls = ()
         self.tally.roll_back()
         if self._reply is not None:
             self._reply.restart()

@@ -2,9 +2,8 @@
 finding can be replayed from a recording.
 """
 
-from collections.abc import Mapping
-
 from monitor.detectors.base import NOTHING, ChannelDetector, Detector, FactDetector, TextFeed
+from monitor.detectors.defaults import default_detectors
 from monitor.detectors.no_progress import NoProgress
 from monitor.detectors.progress import Progress
 from monitor.detectors.similar_messages import SimilarMessages
@@ -34,17 +33,3 @@ __all__ = [
     "WindowRule",
     "default_detectors",
 ]
-
-
-def default_detectors(*, tools: Mapping[str, ToolPolicy] | None = None) -> list[Detector]:
-    """New instances of the default detectors, for one run. `tools`: what is special about a tool,
-    by its name.
-    """
-    return [
-        ToolCallRepetition(tools=tools),
-        ToolCallCycle(tools=tools),
-        NoProgress(tools=tools),
-        UnknownTool(tools=tools),
-        ContentRepetition(),
-        SimilarMessages(),
-    ]

@@ -6,7 +6,7 @@ no I/O, no logging. The same chunks give the same findings, however the provider
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 from monitor.chunks import Chunk
@@ -82,6 +82,18 @@ class FactDetector(Detector, Protocol):
     def wants_deltas(self) -> bool:
         """False: text, reasoning and argument deltas need not be passed to `observe`."""
         ...
+
+
+class MadeLate:
+    """Detectors of calls that are made with the first call of a run: most streams have none. Before
+    a call they have no state, so they find the same.
+    """
+
+    __slots__ = ("make", "names")
+
+    def __init__(self, make: Callable[[], Sequence[Detector]]) -> None:
+        self.make = make
+        self.names = tuple([detector.name for detector in make()])
 
 
 def wants_deltas(detector: Detector) -> bool:

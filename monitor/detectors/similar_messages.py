@@ -231,13 +231,18 @@ class SimilarMessages:
         return found
 
     def _compared(self, head: str, rest: str, length: int) -> Sequence[Detection]:
-        between, (packed, last_rest, _) = sorted(self._done.values()), self._last
-        last, began = _unpacked(packed), self._index >= 0
         self._index += 1
-        same = began and rest == last_rest and head == last
+        xxhash = identity(head + rest)
+        if not self._index:  # the first message: nothing to compare it with
+            self._count, self._first, self._last = 1, xxhash, (_packed(head), rest, length)
+            self._recent = (f"{length}:{xxhash}",)
+            return NOTHING
+        between, (packed, last_rest, _) = sorted(self._done.values()), self._last
+        last = _unpacked(packed)
+        same = rest == last_rest and head == last
         if not same and not (self._near and not between and rest == last_rest and _nearly_equal(head, last)):
             self._count, self._exact, self._between = 1, True, None
-            self._first = identity(head + rest)
+            self._first = xxhash
         elif self._between in (None, between):
             self._count += 1
             self._exact = self._exact and same
@@ -247,7 +252,7 @@ class SimilarMessages:
         if self._count > 1:
             self._between = between
         self._last = (packed if same else _packed(head), rest, length)
-        cycle = self._cycle(f"{length}:{identity(head + rest)}", between)
+        cycle = self._cycle(f"{length}:{xxhash}", between)
         level = self._level(self._count, length, exact=self._exact, between=bool(self._between))
         return (self._row(*level),) if level else cycle
 

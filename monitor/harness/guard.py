@@ -24,10 +24,10 @@ from monitor.context.fullness import Full, Fullness
 from monitor.context.history import History
 from monitor.context.window import UNKNOWN, Window, window_of
 from monitor.core.run import RunCore
-from monitor.detectors import default_detectors
 from monitor.detectors.base import Detector
+from monitor.detectors.defaults import OF_CALLS, of_text
 from monitor.errors import ConfigError, describe
-from monitor.events import AttemptRetried, Event, RunIdentity, RunStarted, TurnEnded, TurnStarted
+from monitor.events import AttemptRetried, Event, RunIdentity, RunStarted, StreamClosed, TurnEnded, TurnStarted
 from monitor.goal.goal import MAX_NUDGES, Goal
 from monitor.goal.outputs import Outputs
 from monitor.harness.awaited import fan_out
@@ -52,7 +52,8 @@ T = TypeVar("T")
 
 
 _DEFAULT: Any = object()
-_ATTEMPTS = (TurnStarted, AttemptRetried)
+_STOP_AT_FIRST_LOOP = StopAtFirstLoop()
+"""Shared by all runs: it has no state."""
 
 
 class Guard(Generic[OutputT]):
@@ -161,10 +162,9 @@ class Guard(Generic[OutputT]):
         judges = as_judges(judge)
         self._core = RunCore(
             stop_when=stop_when,
-            detectors=(
-                default_detectors() if detectors is _DEFAULT else check_parts("detectors", detectors or (), "observe")
-            ),
-            policy=policy or StopAtFirstLoop(),
+            detectors=of_text() if detectors is _DEFAULT else check_parts("detectors", detectors or (), "observe"),
+            of_calls=OF_CALLS if detectors is _DEFAULT else None,
+            policy=policy or _STOP_AT_FIRST_LOOP,
             emit=self._emit,
             keep_text_chars=keep_text_chars,
             price=prices,
@@ -393,15 +393,18 @@ class Guard(Generic[OutputT]):
         self._streams.wake()
 
     def _emit(self, event: Event) -> None:
-        if isinstance(event, _ATTEMPTS):  # each stream has its own count
-            self._tried_inside = isinstance(event, AttemptRetried)
-        elif isinstance(event, RunStarted):
-            self._started = event.detectors
-        self._seen.hear(event)
+        match event:
+            case TurnStarted() | AttemptRetried():  # each stream has its own count
+                self._tried_inside = isinstance(event, AttemptRetried)
+            case RunStarted():
+                self._started = event.detectors
+            case TurnEnded() | StreamClosed():
+                self._seen.hear(event)
+                self._secrets.learn(event)
+            case _:
+                pass
         if self._sinks.told:
             self._sinks.emit(self._secrets.event(event))
-        elif isinstance(event, TurnEnded):
-            self._secrets.learn(event)
 
     def _must_have_begun(self) -> None:
         if not self._entered:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from monitor._util.hashing import identity
 from monitor.chunks import ToolResult
@@ -100,6 +101,10 @@ class Panel:
 
     def _schedule_of(self, judge: Judge) -> JudgeSchedule:
         return next(schedule for known, schedule in self._judges if known is judge)
+
+
+NO_JUDGES: Final = Panel(())
+"""Of all runs without judges: it keeps nothing."""
 
 
 def detection_of(judge: Judge, told: JudgeInput, judgement: Judgement, turn: int) -> Detection:

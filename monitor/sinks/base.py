@@ -115,7 +115,7 @@ class FanOut:
             given = (*given, *[sink for sink in listening if all(sink is not one for one in given)])
         self.told: tuple[_Told, ...] = tuple(_of_one_run(sink) for sink in given) if given else ()
         """The sinks that still work."""
-        self._emit = emit or self.emit
+        self._emit = emit if self.told else None
         self._identity: RunIdentity | None = None
         self._telling = self._over = False
         self._late: list[tuple[Event, int]] | None = None
@@ -186,7 +186,7 @@ class FanOut:
         name, why = _name_of(sink), describe(error)
         logging.getLogger("monitor.sinks").warning("sink %s failed and gets no more events: %s", name, why)
         if not self._over:
-            self._emit(SinkFailed(event.at_s, name, why))
+            (self._emit or self.emit)(SinkFailed(event.at_s, name, why))
 
 
 def _of_one_run(sink: Any) -> _Told:

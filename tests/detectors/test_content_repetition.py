@@ -14,7 +14,7 @@ import pytest
 
 from monitor._util.hashing import identity
 from monitor.chunks import ReasoningDelta, StreamRetried, TextDelta, ToolCall, ToolCallDelta, TurnFinished
-from monitor.detectors import NOTHING, ContentRepetition, TailRule, WindowRule
+from monitor.detectors import NOTHING, ContentRepetition, CountedRule, RecurrenceRule, TailRule, WindowRule
 from monitor.errors import ConfigError
 from monitor.reasons import FinishReason
 from monitor.testing import cut
@@ -395,6 +395,38 @@ def test_arguments_are_data_of_one_call():
     assert (finding.offset, finding.start_offset) == (len(text) + 12 * len(SENTENCE), len(text))
     (finding,) = detector.observe(ToolCallDelta("b", None, SENTENCE * 30))
     assert (finding.level, finding.offset - finding.start_offset) == ("loop", max(2048, 24 * len(SENTENCE)))
+
+
+OFF: dict[str, Any] = {"chant": None, "tail": None, "recurrence": None, "counted": None}
+RULES: list[dict[str, Any]] = [
+    {},
+    {**OFF, "chant": WindowRule(window_chars=4, sample_chars=2, repeats=2, unit_chars=1, near_chars=2)},
+    {**OFF, "chant": WindowRule(window_chars=8, sample_chars=4, repeats=3, unit_chars=2)},
+    {**OFF, "tail": TailRule()},
+    {**OFF, "recurrence": RecurrenceRule(counting_samples=2, doubtful_samples=2, stale_samples=2)},
+    {**OFF, "counted": CountedRule(long_rounds=4, rounds=4, short_rounds=4, data_rounds=4, min_chars=1)},
+    OFF,
+]
+
+
+@pytest.mark.parametrize("rules", RULES)
+@pytest.mark.parametrize("before", ["", "words " * 19, "words " * 64])
+def test_no_text_has_a_finding_before_the_length_that_its_rules_say(rules: dict[str, Any], before: str):
+    """So a shorter text is only kept, and nothing is made for it."""
+    texts = [
+        *(unit * (2_000 // len(unit)) for unit in ("a", "ab", "again ", SENTENCE, "one line\n", "I read it. Now. ")),
+        *("".join(f"{start}{number}{end}" for number in range(200)) for start, end in [("Step ", ": I look again\n")]),
+        "".join(f"{number}. go on\n" for number in range(200)),
+    ]
+    for text in texts:
+        detector = ContentRepetition(**rules)
+        detector.observe(TextDelta(before))
+        detector.observe(DONE)
+        feed = detector.feed_of("text")
+        assert feed is not None
+        need, start = feed.need, len(before)
+        found = [one for piece in cut(text, 3) for one in detector.observe(TextDelta(piece))]
+        assert all(one.offset - start >= need for one in found[:1])
 
 
 @pytest.mark.parametrize("end", [DONE, ToolCall("a", "read", {})])

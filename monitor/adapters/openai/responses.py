@@ -7,7 +7,7 @@ classes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from monitor._util.signatures import CUSTOM, mark, origin
 from monitor.adapters.base import ReportedFailure
@@ -75,27 +75,11 @@ class ResponsesReader:
         self._refused = False
         self._thought = False
         self._finished = False
-        self._handlers: dict[str, Callable[[Any], Iterator[Chunk]]] = {
-            "response.created": self._created,
-            "response.output_item.added": self._added,
-            "response.output_item.done": self._done,
-            "response.output_text.delta": self._text,
-            "response.output_text.done": self._whole_text,
-            "response.refusal.delta": self._refusal,
-            "response.reasoning_summary_text.delta": self._reasoning,
-            "response.reasoning_text.delta": self._reasoning,
-            "response.function_call_arguments.delta": self._arguments,
-            "response.custom_tool_call_input.delta": self._arguments,
-            "response.completed": self._completed,
-            "response.incomplete": self._incomplete,
-            "response.failed": self._failed,
-            "error": self._error,
-        }
 
     def read(self, event: object) -> Iterator[Chunk]:
         """The chunks of one event, in order. Other events of the API are ignored."""
-        handler = self._handlers.get(get(event, "type"))
-        return handler(event) if handler is not None else iter(())
+        handler = self._HANDLERS.get(get(event, "type"))
+        return handler(self, event) if handler is not None else iter(())
 
     def finish(self) -> Iterator[Chunk]:
         """Calls that the end of the stream cut off."""
@@ -286,6 +270,24 @@ class ResponsesReader:
         error = get(event, "error") or event
         type_ = get(error, "type") if error is not event else None
         raise ReportedFailure(reported(get(error, "code"), get(error, "message"), type_=type_), last=False)
+
+    _HANDLERS: ClassVar[dict[str, Callable[[ResponsesReader, Any], Iterator[Chunk]]]] = {
+        "response.created": _created,
+        "response.output_item.added": _added,
+        "response.output_item.done": _done,
+        "response.output_text.delta": _text,
+        "response.output_text.done": _whole_text,
+        "response.refusal.delta": _refusal,
+        "response.reasoning_summary_text.delta": _reasoning,
+        "response.reasoning_text.delta": _reasoning,
+        "response.function_call_arguments.delta": _arguments,
+        "response.custom_tool_call_input.delta": _arguments,
+        "response.completed": _completed,
+        "response.incomplete": _incomplete,
+        "response.failed": _failed,
+        "error": _error,
+    }
+    """Shared by all streams: what a reader keeps, the garbage collector has to look at."""
 
 
 def _place(event: object, item: object) -> object:

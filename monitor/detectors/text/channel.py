@@ -16,8 +16,7 @@ ends or becomes a loop.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from operator import attrgetter
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from monitor.detectors.base import NOTHING
@@ -29,9 +28,8 @@ from monitor.detectors.text.recurrence import RecurrenceRule, RecurrenceScanner
 from monitor.detectors.text.tail import TailRule, TailScanner
 from monitor.detectors.text.vocabulary import WORDS_STEP, Vocabulary
 from monitor.detectors.text.window import CHANT_KIND, WindowRule, WindowScanner
-from monitor.verdicts import Detection
+from monitor.verdicts import Channel, Detection
 
-_HISTORY = attrgetter("history")
 SLICE_CHARS = 8_192
 """A delta is examined in slices of this size. So a delta of 100 MB needs no second copy, and no
 rule works for long at once.
@@ -75,22 +73,24 @@ Rules: TypeAlias = tuple[WindowRule | None, TailRule | None, RecurrenceRule | No
 class TextChannel:
     """Feeds the rules; offsets are code points since the run began.
 
-    The scanners are made with the first text, and start anew with the first text after `restart`:
-    most channels of a run stay empty, and most restarts are the end of the run.
+    The scanners are made, and start anew after `restart`, when a text is long enough for a finding:
+    most channels of a run stay empty, many answers are short, and most restarts are the end of the
+    run.
     """
 
     __slots__ = (
         "_base",
+        "_channel",
         "_chant",
         "_copies",
         "_counted",
-        "_data",
+        "_detector",
         "_fences",
         "_history",
+        "_least_chars",
         "_others",
         "_pending",
         "_recurrence",
-        "_report",
         "_rules",
         "_scanning",
         "_tail",
@@ -101,15 +101,16 @@ class TextChannel:
     )
 
     need: int
-    """Code points that have to come before a rule is due; 1 before the first text."""
+    """Code points that have to come before a rule is due, or a new text can have a finding."""
     _scanning: bool
     """The scanners are set to the text from `_base` on."""
 
-    def __init__(self, rules: Rules, *, data: bool, report: Callable[[Hit], Detection]) -> None:
-        """`data`: a channel of data (JSON, code, files), where similar pieces are the rule."""
+    def __init__(self, rules: Rules, channel: Channel, *, detector: str) -> None:
+        """`detector`: its name, for the findings."""
         self._rules = rules
-        self._data = data
-        self._report = report
+        self._channel: Channel = channel
+        self._detector = detector
+        self._least_chars = min([rule.least_chars for rule in rules if rule], default=sys.maxsize)
         self._fences: Fences | None = None
         self.restart(0)
 
@@ -117,16 +118,17 @@ class TextChannel:
         chant, tail, recurrence, counted = self._rules
         self._fences = fences = Fences()
         self._chant = WindowScanner(chant, fences) if chant else Off()
-        self._tail = TailScanner(tail, fences, data=self._data) if tail else Off()
+        data = self._channel == "arguments"  # JSON, code, files, where similar pieces are the rule
+        self._tail = TailScanner(tail, fences, data=data) if tail else Off()
         self._recurrence = RecurrenceScanner(recurrence) if recurrence else Off()
         self._vocabulary = Vocabulary() if recurrence else Off()
         self._counted = CountedScanner(counted, fences) if counted else Off()
         self._copies: CopyScanner | Off = Off()
         if tail and tail.longest_copy_chars:
-            enough = (tail.weak_copies, tail.data_copies) if self._data else (tail.copies, tail.loop_copies)
+            enough = (tail.weak_copies, tail.data_copies) if data else (tail.copies, tail.loop_copies)
             self._copies = CopyScanner(tail.longest_copy_chars, *enough)
         self._others = (self._tail, self._recurrence, self._vocabulary, self._counted, self._copies)
-        self._history = max(WORDS_STEP if recurrence else 0, *map(_HISTORY, filter(None, self._rules)), 0)
+        self._history = max([WORDS_STEP if recurrence else 0, *[rule.history for rule in self._rules if rule]])
         return fences
 
     @property
@@ -140,7 +142,7 @@ class TextChannel:
         self._base = offset
         self._told = -SAME_CHARS - 1
         self._scanning = False
-        self.need = 1
+        self.need = self._least_chars
 
     def _scan_anew(self) -> Fences:
         """Make the scanners unless there are any, and set them to the text from `_base` on."""
@@ -160,15 +162,14 @@ class TextChannel:
         """Take in the next text."""
         self._pending = pending = self._pending + delta
         self.need -= len(delta)
-        if self.need > 0 or (not self._scanning and self._is_early()):
+        if self.need > 0:
             return NOTHING
+        if not self._scanning:
+            self._scan_anew()
+            if self.need > 0:
+                return NOTHING
         self._pending = ""
         return self._look(pending) if len(pending) <= SLICE_CHARS else self._look_by_slices(pending)
-
-    def _is_early(self) -> bool:
-        """Whether the first text, which has just come, is shorter than what a rule is due at."""
-        self._scan_anew()
-        return self.need > 0
 
     def _look_by_slices(self, pending: str) -> Sequence[Detection]:
         slices = range(0, len(pending), SLICE_CHARS)
@@ -230,7 +231,7 @@ class TextChannel:
         if hit.level == "loop":
             self._clear(hit.end)
         self._told = hit.end
-        return (self._report(hit),) if news else NOTHING
+        return (hit.found_by(self._detector, self._channel),) if news else NOTHING
 
     def _clear(self, offset: int) -> None:
         """Every rule forgets its evidence and starts again at `offset`."""

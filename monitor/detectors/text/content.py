@@ -19,24 +19,19 @@ stream takes back the text of its turn, offsets included. Otherwise offsets go o
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
-from monitor._util.hashing import identity
 from monitor.chunks import Chunk, ReasoningDelta, StreamRetried, TextDelta, ToolCall, ToolCallDelta, TurnFinished
 from monitor.detectors.base import NOTHING, TextFeed
 from monitor.detectors.text.channel import Rules, TextChannel
 from monitor.detectors.text.counted import CountedRule
-from monitor.detectors.text.hit import Hit
 from monitor.detectors.text.recurrence import RecurrenceRule
 from monitor.detectors.text.tail import TailRule
 from monitor.detectors.text.window import WindowRule
 from monitor.errors import ConfigError
-from monitor.verdicts import Channel, Detection, Evidence
+from monitor.verdicts import Channel, Detection
 
 SNAPSHOT_VERSION = 5
-EXCERPT_CHARS = 200
-"""As `Evidence.excerpt` says."""
 WATCHED: tuple[Channel, ...] = ("text", "reasoning", "arguments")
 CHANT = WindowRule()
 TAIL = TailRule()
@@ -44,7 +39,6 @@ RECURRENCE = RecurrenceRule()
 COUNTED = CountedRule()
 DEFAULT_RULES: Rules = (CHANT, TAIL, RECURRENCE, COUNTED)
 """Shared by all streams."""
-_NAMES = {"text": "the answer", "reasoning": "the thinking", "arguments": "the arguments of a tool call"}
 
 
 class ContentRepetition:
@@ -60,14 +54,8 @@ class ContentRepetition:
         "_rules",
         "_turn_start",
         "_watched",
-        "feed",
         "name",
     )
-
-    feed: Callable[[str], Sequence[Detection]]
-    """Take in the next visible text and say what it completes: `feed("some text")`; the same as
-    observing it as a `TextDelta`.
-    """
 
     def __init__(
         self,
@@ -80,7 +68,7 @@ class ContentRepetition:
         name: str = "content_repetition",
     ) -> None:
         self._watched = tuple(channels)
-        if unknown := sorted(set(self._watched).difference(WATCHED)):
+        if self._watched is not WATCHED and (unknown := sorted(set(self._watched).difference(WATCHED))):
             raise ConfigError(
                 f"ContentRepetition(channels=...): unknown channel {', '.join(map(repr, unknown))}; known:"
                 f" {', '.join(WATCHED)}"
@@ -91,7 +79,13 @@ class ContentRepetition:
         self._channels: dict[Channel, TextChannel] = {}
         self._turn_start: dict[Channel, int] = {}
         self._call = ""
-        self.feed = self._made("text").feed
+
+    @property
+    def feed(self) -> Callable[[str], Sequence[Detection]]:
+        """Take in the next visible text and say what it completes: `feed("some text")`; the same as
+        observing it as a `TextDelta`.
+        """
+        return self._made("text").feed
 
     def options(self) -> dict[str, Any]:
         """The options that make the detector again."""
@@ -145,30 +139,9 @@ class ContentRepetition:
 
     def _made(self, channel: Channel) -> TextChannel:
         if channel not in self._channels:
-            data = channel == "arguments"
-            self._channels[channel] = TextChannel(
-                (None, self._rules[1], None, None) if data else self._rules,
-                data=data,
-                report=partial(self._detection, channel),
-            )
+            rules = (None, self._rules[1], None, None) if channel == "arguments" else self._rules
+            self._channels[channel] = TextChannel(rules, channel, detector=self.name)
         return self._channels[channel]
-
-    def _detection(self, channel: Channel, hit: Hit) -> Detection:
-        what = hit.message or f"{hit.count} times the same {len(hit.unit)} characters"
-        return Detection(
-            detector=self.name,
-            kind=hit.kind,
-            channel=channel,
-            level=hit.level,
-            count=hit.count,
-            threshold=hit.threshold,
-            start_offset=hit.start,
-            offset=hit.end,
-            evidence=Evidence(
-                excerpt=hit.unit[:EXCERPT_CHARS], xxhash=identity(hit.unit), length=len(hit.unit), offsets=hit.offsets
-            ),
-            message=f"{what} within {hit.end - hit.start} in {_NAMES[channel]}",
-        )
 
     def reset(self) -> None:
         """Forget everything; what `feed_of` gave stays valid."""
@@ -182,8 +155,8 @@ class ContentRepetition:
         return {
             "version": SNAPSHOT_VERSION,
             "call": self._call,
-            "turn_start": dict(self._turn_start),
-            "channels": {channel: watched.snapshot() for channel, watched in self._channels.items()},
+            "turn_start": {one: self._turn_start[one] for one in WATCHED if one in self._turn_start},
+            "channels": {one: self._channels[one].snapshot() for one in WATCHED if one in self._channels},
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:

@@ -107,6 +107,8 @@ class CountedRule:
     """How far back the rounds before a probe are counted."""
     history: int = field(init=False, repr=False, compare=False)
     """How far back of the text's end the scanner may look."""
+    least_chars: int = field(init=False, repr=False, compare=False)
+    """No shorter text has a finding."""
 
     def __post_init__(self) -> None:
         """Refuse numbers that mean nothing, and work out those that follow from them."""
@@ -116,6 +118,7 @@ class CountedRule:
             raise ConfigError(f"{self}: reach_chars must be more than {ANCHOR_CHARS}")
         back_chars = (LEAST_ROUNDS + 1) * (self.reach_chars + SWING_CHARS)
         object.__setattr__(self, "back_chars", back_chars)
+        object.__setattr__(self, "least_chars", self.long_rounds // 2 * LEAST_CHARS)
         object.__setattr__(self, "history", back_chars + STEP_CHARS + SPREAD + ANCHOR_CHARS)
 
 

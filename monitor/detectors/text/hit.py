@@ -6,7 +6,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from monitor.verdicts import Level
+from monitor._util.hashing import identity
+from monitor.verdicts import Channel, Detection, Evidence, Level
+
+EXCERPT_CHARS = 200
+"""As `Evidence.excerpt` says."""
+_NAMES = {"text": "the answer", "reasoning": "the thinking", "arguments": "the arguments of a tool call"}
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -28,3 +33,24 @@ class Hit:
     offsets: tuple[int, ...]
     message: str = ""
     """A sentence for the report, where "`count` times the unit" would be wrong."""
+
+    def found_by(self, detector: str, channel: Channel) -> Detection:
+        """The finding of `detector` in the text of `channel`."""
+        what = self.message or f"{self.count} times the same {len(self.unit)} characters"
+        return Detection(
+            detector=detector,
+            kind=self.kind,
+            channel=channel,
+            level=self.level,
+            count=self.count,
+            threshold=self.threshold,
+            start_offset=self.start,
+            offset=self.end,
+            evidence=Evidence(
+                excerpt=self.unit[:EXCERPT_CHARS],
+                xxhash=identity(self.unit),
+                length=len(self.unit),
+                offsets=self.offsets,
+            ),
+            message=f"{what} within {self.end - self.start} in {_NAMES[channel]}",
+        )

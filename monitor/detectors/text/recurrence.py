@@ -120,6 +120,8 @@ class RecurrenceRule:
     """How far back of the text's end the scanner may look."""
     nap: int = field(init=False, repr=False, compare=False)
     """How many characters pass unlooked while nothing is stale: fewer than any finding takes."""
+    least_chars: int = field(init=False, repr=False, compare=False)
+    """No shorter text has a finding."""
 
     def __post_init__(self) -> None:
         """Refuse numbers that mean nothing, and work out those that follow from them."""
@@ -139,6 +141,7 @@ class RecurrenceRule:
         object.__setattr__(self, "near_chars", self.reach_chars // (self.copies - 1))
         object.__setattr__(self, "span", self.samples * BLOCK_CHARS)
         object.__setattr__(self, "history", max(self.reach_chars + BACK_CHARS, self.span + STEP_CHARS))
+        object.__setattr__(self, "least_chars", max(1, (self.counting_samples - 1) * BLOCK_CHARS - SPREAD))
         sleeps = self.counting_samples >= 2 * NAP_STEPS
         object.__setattr__(self, "nap", NAP_STEPS * STEP_CHARS if sleeps else STEP_CHARS)
 

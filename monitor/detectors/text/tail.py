@@ -114,6 +114,11 @@ class TailRule:
     way at the first.
     """
 
+    @property
+    def least_chars(self) -> int:
+        """No shorter text has a finding."""
+        return self.short_min_chars
+
     def __post_init__(self) -> None:
         """Refuse numbers with which a run could be missed, and work out those that follow from
         them.

@@ -100,6 +100,8 @@ class WindowRule:
     """The largest distance from the first counted window to the last."""
     history: int = field(init=False, repr=False, compare=False)
     """How far back of the text's end the scanner may look."""
+    least_chars: int = field(init=False, repr=False, compare=False)
+    """No shorter text has a finding."""
 
     def __post_init__(self) -> None:
         """Refuse numbers that mean nothing, and work out those that follow from them."""
@@ -110,6 +112,7 @@ class WindowRule:
         object.__setattr__(self, "mean", max(self.near_chars, self.far_chars or 0))
         object.__setattr__(self, "reach", self.mean * (self.repeats - 1))
         object.__setattr__(self, "history", self.reach + 3 * self.window_chars + NAP_WINDOWS * self.unit_chars)
+        object.__setattr__(self, "least_chars", self.window_chars + (self.repeats - 1) * self.unit_chars)
 
 
 class WindowScanner:

@@ -25,6 +25,7 @@ import anyio.lowlevel
 
 from monitor.adapters.base import (
     AdapterFactory,
+    FullAdapter,
     ReportedFailure,
     comes_from_sdk,
     find_adapter_of_source,
@@ -287,15 +288,16 @@ class SourceStream(OneStream[T]):
 
     def _feed_first(self, item: T, now: float) -> bool:
         """Process the first object, which shows the SDK if that was unknown."""
-        self._plain_text = self._begin_with(item, now).plain_text
-        self._feed = feed = self._feed_for()
+        adapter = self._begin_with(item, now)
+        self._feed = feed = self._feed_for(adapter)
         return feed(item, now)
 
-    def _feed_for(self) -> Callable[[Any, float], bool]:
+    def _feed_for(self, adapter: FullAdapter) -> Callable[[Any, float], bool]:
         if self._listener is not None:
             return self._feed_heard
         if self._factory is TextAdapter:
             return self._core.feed_text  # what it would decode to, without the object
+        self._plain_text = adapter.plain_text
         return self._feed_decoded
 
     def _feed_decoded(self, item: T, now: float) -> bool:
@@ -391,6 +393,8 @@ class SourceStream(OneStream[T]):
             self._wait.close()
         self._core.replanned = _nothing
         self._end_turn()
+        # It keeps none of its own methods, so that it is freed with its last user.
+        self._feed = self._read = _over
         if self._done is not None:
             self._done.set()
 
@@ -466,3 +470,8 @@ class SourceStream(OneStream[T]):
 
 def _nothing() -> None:
     """Does nothing: no alarm follows the run's deadline while no stream runs."""
+
+
+def _over(*_: object) -> Any:
+    """In the place of what reads and decodes, when the stream is over."""
+    raise StopAsyncIteration

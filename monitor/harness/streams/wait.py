@@ -368,11 +368,15 @@ class Wait(Protocol):
         ...
 
     def close(self) -> None:
-        """Cancel the alarm."""
+        """No read follows: cancel the alarm, and forget who read."""
         ...
 
 
-def make_wait(run: Deadlined, clock: Clock, before: Callable[[], object] = lambda: None) -> Wait:
+def _nothing() -> None:
+    """Nothing is to be done before an interruption."""
+
+
+def make_wait(run: Deadlined, clock: Clock, before: Callable[[], object] = _nothing) -> Wait:
     """The wait for the running event loop. `before`: called just before a pending read is
     interrupted.
 
@@ -407,15 +411,19 @@ class _Alarmed(ABC):
     def follow(self) -> None:
         deadline = self._run.deadline
         if -math.inf < deadline < self._set_for:
-            self.close()
+            self._cancel_alarm()
             self._set_for = deadline
             self._alarm = self._clock.call_at(deadline, self._rung)
 
-    def close(self) -> None:
+    def _cancel_alarm(self) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
             self._set_for = math.inf
+
+    def close(self) -> None:
+        self._cancel_alarm()
+        self._before = _nothing
 
     def _rung(self) -> None:
         self._alarm = None

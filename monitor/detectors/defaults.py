@@ -1,0 +1,40 @@
+"""The default detectors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from monitor.detectors.base import Detector, MadeLate
+from monitor.detectors.no_progress import NoProgress
+from monitor.detectors.similar_messages import SimilarMessages
+from monitor.detectors.text import ContentRepetition
+from monitor.detectors.tool_cycle import ToolCallCycle
+from monitor.detectors.tool_policy import ToolPolicy
+from monitor.detectors.tool_repetition import ToolCallRepetition
+from monitor.detectors.unknown_tool import UnknownTool
+
+
+def default_detectors(*, tools: Mapping[str, ToolPolicy] | None = None) -> list[Detector]:
+    """New instances of the default detectors, for one run. `tools`: what is special about a tool,
+    by its name.
+    """
+    return [*_of_calls(tools), *of_text()]
+
+
+def of_text() -> list[Detector]:
+    """Those of the default detectors that read text."""
+    return [ContentRepetition(), SimilarMessages()]
+
+
+def _of_calls(tools: Mapping[str, ToolPolicy] | None = None) -> list[Detector]:
+    return [
+        ToolCallRepetition(tools=tools),
+        ToolCallCycle(tools=tools),
+        NoProgress(tools=tools),
+        UnknownTool(tools=tools),
+    ]
+
+
+OF_CALLS: Final = MadeLate(_of_calls)
+"""The other default detectors."""
