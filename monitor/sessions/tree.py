@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from monitor._util.codec import tag_of
 from monitor.chunks import ToolCall, ToolResult
@@ -129,6 +129,7 @@ class _Overlay:
     def __init__(self, view: View) -> None:
         self._view = view
         self._last = view.last_seq()
+        self._bodies: dict[str, dict[str, Any]] = {}
         self.added: dict[str, Node] = {}
 
     def tip(self, id: str) -> Tip | None:
@@ -142,6 +143,12 @@ class _Overlay:
             yield node
             id = node.parent
         yield from self._view.upwards(id)
+
+    def body(self, node: Node) -> dict[str, Any]:
+        """The body of a message as data. Each is read once, however many results follow it."""
+        if node.id not in self._bodies:
+            self._bodies[node.id] = read_body(node)
+        return self._bodies[node.id]
 
     def add(self, draft: Draft, at: Tip | None, at_ms: int, id: str) -> Tip:
         self._last += 1
@@ -185,7 +192,7 @@ def _check_result(over: _Overlay, id: object, at: Tip | None) -> None:
     for node in over.upwards(at):
         if node.kind is not NodeKind.MESSAGE:
             continue
-        said = read_body(node)
+        said = over.body(node)
         if said.get("type") == ASSISTANT_MESSAGE:
             if any("arguments" in part and part.get("id") == id for part in said.get("content", ())):
                 return
@@ -203,7 +210,19 @@ def _check_replacement(target: Said, shown: Said | None) -> None:
 
 
 def _as_node(draft: Draft) -> Node:
-    return node_of(draft, seq=0, id="(new)", parent=None, parent_digest=None, at_ms=0)
+    """The draft, to be read."""
+    return Node(
+        seq=0,
+        id="(new)",
+        parent=None,
+        kind=draft.kind,
+        run=draft.run,
+        turn=draft.turn,
+        at_ms=0,
+        tokens=draft.tokens,
+        digest="",
+        body=draft.body,
+    )
 
 
 def _add_compaction(over: _Overlay, draft: Draft, at: Tip | None, at_ms: int, id: str) -> Tip | None:
