@@ -151,7 +151,8 @@ def test_it_says_what_is_installed():
     facts = environment()
     assert facts["agent_monitor"] == monitor.__version__
     assert set(facts["extras"]) >= {"cli", "google"}
-    assert not {"test", "bench", "all"} & set(facts["extras"])
+    assert not {"test", "bench", "all", "live"} & set(facts["extras"])
+    assert not [name for name, packages in facts["extras"].items() if "pytest" in packages], "for our own tests"
     assert facts["extras"]["cli"]["typer"] == version_of("typer")
     assert {"anyio", "pydantic"} <= set(facts["needs"])
     assert {"asyncio", "trio"} == set(facts["event_loops"])
