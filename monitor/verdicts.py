@@ -69,12 +69,12 @@ class Evidence:
     """A repetition in short: enough to recognise it, small enough to log."""
 
     excerpt: str
-    """The repeated thing, cut to 200 characters. For calls it begins `name(`, with the tool that is
-    called.
+    """The repeated thing, cut to 200 characters, of long copies to 64. For calls it begins `name(`,
+    with the tool that is called.
     """
     xxhash: str
     """xxh3-64 of the whole repeated thing, 16 hexadecimal digits: its identity across runs and
-    processes.
+    processes. For long copies, whose text is not kept, it is that of the excerpt.
     """
     length: int
     """Code points of the repeated thing (for tools: of its canonical JSON)."""

@@ -71,6 +71,7 @@ def test_what_is_found_is_in_the_text_at_the_same_place_for_any_cut(make: Make):
         )
         assert run[length:] == run[:-length]
         assert len(run) >= finding.count * length
+        assert finding.evidence.length == length
 
 
 @pytest.mark.feature("GL-03")

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from monitor.chunks import ReasoningDelta, TextDelta
 from monitor.detectors import ContentRepetition, TailRule, WindowRule
+from monitor.detectors.text.copies import ANCHOR_CHARS
 from monitor.testing import cut
 from monitor.verdicts import Detection
 from tests.detectors import reference
@@ -138,7 +139,8 @@ def assert_true_to_the_text(text: str, finding: Detection) -> None:
     length, offsets = finding.evidence.length, finding.evidence.offsets
     repeated = {text[at : at + length] for at in offsets}
     assert len(repeated) == 1
-    assert next(iter(repeated))[:200] == finding.evidence.excerpt
+    shown = ANCHOR_CHARS if finding.kind == "copies" else 200
+    assert next(iter(repeated))[:shown] == finding.evidence.excerpt
     assert finding.count >= finding.threshold
     if finding.kind == "exact_tail":
         run = text[finding.start_offset : finding.offset]

@@ -95,11 +95,12 @@ class Anchor:
             kind="copies",
             level=level,
             unit=self._text,
+            length=length,
             count=copies,
             threshold=copies,
             start=self._places[-1] - copies * length,
             end=end,
-            offsets=tuple(self._places),
+            offsets=tuple(self._places[:-1]),  # behind the last copy stands only the anchor
             message=f"{copies} times the same {length} characters",
         )
 

@@ -26,6 +26,8 @@ class Hit:
     again: bool = False
     """A suspicion that its rule has had before."""
     unit: str
+    length: int = 0
+    """Code points of the whole unit, where `unit` is only its beginning; 0: `unit` is all of it."""
     count: int
     threshold: int
     start: int
@@ -49,7 +51,7 @@ class Hit:
             evidence=Evidence(
                 excerpt=self.unit[:EXCERPT_CHARS],
                 xxhash=identity(self.unit),
-                length=len(self.unit),
+                length=self.length or len(self.unit),
                 offsets=self.offsets,
             ),
             message=f"{what} within {self.end - self.start} in {_NAMES[channel]}",
