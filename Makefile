@@ -92,7 +92,7 @@ bench: $(READY_BENCH) ## measure; tables here, numbers in bench/results
 	@MONITOR_EXAMPLES=20000 $(BIN)/python -m pytest -q -k equivalence --timeout=0
 	@MONITOR_EXAMPLES=5000 $(BIN)/python -m pytest -q tests/context -k "dirty or by_hand or any_sequence" --timeout=0
 	@MONITOR_EXAMPLES=1000 $(BIN)/python -m pytest -q tests/_util/test_codec.py tests/context/test_crossing.py --timeout=0
-	@MONITOR_EXAMPLES=100 $(BIN)/python -m pytest -q tests/transcripts/test_following.py --timeout=0
+	@MONITOR_EXAMPLES=100 $(BIN)/python -m pytest -q tests/transcripts/analysis/test_following.py --timeout=0
 
 live: $(READY_LIVE) ## a real small model that loops, under the guard: no key, no network; builds its server once
 	@$(VENV_LIVE)/bin/python -m bench.live $(LIVE)

@@ -39,9 +39,9 @@ from bench.frameworks.base import Framework, frameworks
 from monitor.chunks import Chunk
 from monitor.detectors import NOTHING, default_detectors
 from monitor.events import FirstChunk, RunStarted, RunTerminated, StopDecided, TurnEnded
-from monitor.harness.guard import Guard
+from monitor.harness.guards.guard import Guard
 from monitor.reasons import TerminateReason
-from monitor.testing._server import LocalServer
+from monitor.testing.servers.local_server import LocalServer
 from monitor.verdicts import Detection
 
 ROOT = Path(__file__).parents[1]

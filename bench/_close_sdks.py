@@ -19,11 +19,11 @@ from google.genai import types
 
 from bench._close_cases import SENTENCE, Backend, Transport, words
 from monitor.testing import anthropic_steps, gemini_steps, openai_steps
-from monitor.testing._server import LocalServer, ReceivedRequest, Scripts
-from monitor.testing._steps import Event, Pause, Repeat, Script, Send, Stall, Step
-from monitor.testing.anthropic_server import LocalAnthropic
-from monitor.testing.gemini_server import LocalGemini
-from monitor.testing.openai_server import LocalOpenAI
+from monitor.testing.base_steps import Event, Pause, Repeat, Script, Send, Stall, Step
+from monitor.testing.servers.anthropic_server import LocalAnthropic
+from monitor.testing.servers.gemini_server import LocalGemini
+from monitor.testing.servers.local_server import LocalServer, ReceivedRequest, Scripts
+from monitor.testing.servers.openai_server import LocalOpenAI
 
 COUNTED = "counted "
 """Prompt of an answer that is read to its end; the number of its words follows."""

@@ -17,7 +17,7 @@ import anyio
 
 import monitor
 from monitor.chunks import TextDelta, ToolResult, TurnFinished, UsageReport
-from monitor.context.tokens import message_tokens
+from monitor.context.measure.tokens import message_tokens
 from monitor.messages import AssistantMessage, Message, Text, UserMessage
 from monitor.models import ModelRequest
 from monitor.reasons import FinishReason

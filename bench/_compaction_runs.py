@@ -15,9 +15,10 @@ import anyio
 import monitor
 from bench._compaction_script import WINDOW_TOKENS, Model, Seen
 from monitor.chunks import TextDelta, ToolCall
-from monitor.compaction.base import Checkpoint, Progress, Summary, SummaryTask
 from monitor.compaction.pinned import PinnedFacts, read_back, text_of_user
 from monitor.compaction.records import AskTurn
+from monitor.compaction.summaries.summarizer import Checkpoint, Progress, Summary
+from monitor.compaction.summaries.templates import SummaryTask
 from monitor.goal.declared import EMIT
 from monitor.messages import AssistantMessage, Message, UserMessage
 from monitor.models import ModelRequest

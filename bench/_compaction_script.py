@@ -27,14 +27,14 @@ from monitor.adapters.google import model as google_model
 from monitor.adapters.openai import history as _openai_history
 from monitor.adapters.plain import ChunkAdapter
 from monitor.chunks import TextDelta, ToolCall, TurnFinished, UsageReport
-from monitor.compaction.templates import BEGIN, END, NOTHING
+from monitor.compaction.summaries.templates import BEGIN, END, NOTHING
 from monitor.context import validate
-from monitor.context.forms import Form
 from monitor.messages import AssistantMessage, Media, Message, Text, UserMessage
 from monitor.models import ErrorKind, ModelError, ModelRequest
 from monitor.reasons import FinishReason
 from monitor.testing import FakeClock
 from monitor.testing.scripted import ScriptedStream, Stall
+from monitor.wires.forms import Form
 
 WINDOW_TOKENS: Final = 32_000
 BUILDERS: Final[dict[Form, Callable[[Sequence[Message]], list[dict[str, Any]]]]] = {

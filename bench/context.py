@@ -46,8 +46,8 @@ from monitor.context import (
     repair,
     validate,
 )
-from monitor.context.tokens import message_tokens
-from monitor.harness.outgoing import Outgoing
+from monitor.context.measure.tokens import message_tokens
+from monitor.harness.context.requests import Outgoing
 from monitor.messages import AssistantMessage, Message, Text
 
 Job: TypeAlias = Callable[[], object]

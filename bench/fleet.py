@@ -28,10 +28,10 @@ from rich.table import Table
 
 from bench import _report
 from bench.fleets import base
-from monitor.budgets import SQLiteBudgets
 from monitor.fleet import Job, NextTurn, Receipt, decide, enter, session_id, take_turn
 from monitor.fleet.jobs import ATTEMPT, marked, receipts_of
 from monitor.sessions import RunState, SessionReader
+from monitor.shared import SQLiteBudgets
 
 WORKERS = 4
 BETWEEN_KILLS_S = (0.3, 2.5)

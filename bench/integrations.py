@@ -35,7 +35,7 @@ from bench._quiet import quiet
 from bench.frameworks.base import Framework, frameworks, installed
 from monitor.events import Event, StopDecided
 from monitor.reasons import TerminateReason
-from monitor.testing._server import LocalServer
+from monitor.testing.servers.local_server import LocalServer
 
 ROOT = Path(__file__).parents[1]
 GOAL_MS = 50.0

@@ -43,7 +43,7 @@ from monitor.judges import LoopJudge
 from monitor.reasons import FinishReason, TerminateReason
 from monitor.sinks.memory import MemorySink
 from monitor.testing import gemini_steps as wire
-from monitor.testing.gemini_server import LocalGemini, ReceivedRequest
+from monitor.testing.servers.gemini_server import LocalGemini, ReceivedRequest
 
 ROUNDS, VERDICTS = 15, 40
 EVERY_S = 0.002

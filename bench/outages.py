@@ -34,7 +34,7 @@ from bench._outage_runs import Fleet
 from monitor.events import OutageFound, RunReleased
 from monitor.models import ModelRequest
 from monitor.outage import Failure, OutageRule, Trouble
-from monitor.outages import InMemoryOutages, Outages
+from monitor.shared import InMemoryOutages, Outages
 from monitor.testing import call
 
 QUESTIONS: Final = 12

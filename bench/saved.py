@@ -34,14 +34,14 @@ from rich.console import Console
 from rich.table import Table
 
 from bench import _report
-from monitor.cli._levels import Levels, levels_of
+from monitor.cli.options.levels import Levels, levels_of
 from monitor.settings import Settings
+from monitor.transcripts.analysis.calibration import EVIDENCE, LENGTH, Trace, evidence_and_length, line, usual_length
+from monitor.transcripts.analysis.survey import survey
+from monitor.transcripts.analysis.traces import ALL, TracedRun
 from monitor.transcripts.base import RecordedRun
-from monitor.transcripts.calibration import EVIDENCE, LENGTH, Trace, evidence_and_length, line, usual_length
 from monitor.transcripts.corpus import Corpus
 from monitor.transcripts.source import Source
-from monitor.transcripts.survey import survey
-from monitor.transcripts.traces import ALL, TracedRun
 
 RUNS: Final = Path(__file__).parents[1] / "fixtures" / "transcripts" / "dev.jsonl.gz"
 AT_MOST: Final = 0.05

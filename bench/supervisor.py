@@ -32,8 +32,8 @@ import monitor
 from bench import _report
 from monitor.chunks import TextDelta, ToolCall, TurnFinished
 from monitor.reasons import FinishReason
+from monitor.tools.calls.scheduler import carry_out_all
 from monitor.tools.functions import as_tools
-from monitor.tools.scheduler import carry_out_all
 
 Job: TypeAlias = Callable[[], Awaitable[None]]
 

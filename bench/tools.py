@@ -37,9 +37,9 @@ from monitor.calls import CallRecord, CallState
 from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import ToolError
 from monitor.tools import InMemoryLedger, Registry, Scheduler, ShellTools, ToolContext, Workspace, tool
-from monitor.tools.answers import arguments_of
-from monitor.tools.around import Admission, Listener
-from monitor.tools.proctable import living
+from monitor.tools.processes.table import living
+from monitor.tools.protocols import Admission, Listener
+from monitor.tools.results.errors import arguments_of
 
 _console = Console(width=120)
 SEED = 20261122

@@ -33,7 +33,7 @@ from monitor.conditions import (
     TokenLimit,
     ToolCalled,
 )
-from monitor.context.window import Window
+from monitor.context.measure.window import Window
 from monitor.detectors import (
     ContentRepetition,
     NoProgress,
@@ -56,7 +56,6 @@ from monitor.verdicts import Compact, Continue, Detection, LastTurn, Nudge, Stop
 
 if TYPE_CHECKING:
     from monitor import adapters as adapters
-    from monitor import budgets as budgets
     from monitor import calls as calls
     from monitor import chunks as chunks
     from monitor import compaction as compaction
@@ -73,7 +72,6 @@ if TYPE_CHECKING:
     from monitor import judges as judges
     from monitor import messages as messages
     from monitor import models as models
-    from monitor import outages as outages
     from monitor import outcome as outcome
     from monitor import policy as policy
     from monitor import proxy as proxy
@@ -81,6 +79,7 @@ if TYPE_CHECKING:
     from monitor import schemas as schemas
     from monitor import sessions as sessions
     from monitor import settings as settings
+    from monitor import shared as shared
     from monitor import sinks as sinks
     from monitor import state as state
     from monitor import testing as testing
@@ -90,11 +89,11 @@ if TYPE_CHECKING:
     from monitor import verdicts as verdicts
     from monitor import view as view
     from monitor.adapters.models import model
-    from monitor.harness.compaction import Compaction
-    from monitor.harness.guard import Guard, watch
-    from monitor.harness.replay import Replay, replay
-    from monitor.harness.run import Run
-    from monitor.harness.supervisor import Supervisor
+    from monitor.harness.context.compaction import Compaction
+    from monitor.harness.guards.guard import Guard, watch
+    from monitor.harness.record.replay import Replay, replay
+    from monitor.harness.runs.run import Run
+    from monitor.harness.runs.supervisor import Supervisor
     from monitor.judges import DoneJudge, LoopJudge
     from monitor.settings import load_settings
     from monitor.sinks import JsonlSink, LogSink
@@ -175,7 +174,6 @@ __all__ = [
 
 _ROOMS = (
     "adapters",
-    "budgets",
     "calls",
     "chunks",
     "compaction",
@@ -192,7 +190,6 @@ _ROOMS = (
     "judges",
     "messages",
     "models",
-    "outages",
     "outcome",
     "policy",
     "proxy",
@@ -200,6 +197,7 @@ _ROOMS = (
     "schemas",
     "sessions",
     "settings",
+    "shared",
     "sinks",
     "state",
     "testing",
@@ -212,21 +210,21 @@ _ROOMS = (
 """The public modules."""
 
 _LATER = {
-    "Compaction": "monitor.harness.compaction",
+    "Compaction": "monitor.harness.context.compaction",
     "DoneJudge": "monitor.judges",
-    "Guard": "monitor.harness.guard",
+    "Guard": "monitor.harness.guards.guard",
     "JsonlSink": "monitor.sinks",
     "LogSink": "monitor.sinks",
     "LoopJudge": "monitor.judges",
-    "Replay": "monitor.harness.replay",
-    "Run": "monitor.harness.run",
-    "Supervisor": "monitor.harness.supervisor",
+    "Replay": "monitor.harness.record.replay",
+    "Run": "monitor.harness.runs.run",
+    "Supervisor": "monitor.harness.runs.supervisor",
     "ToolContext": "monitor.tools",
     "load_settings": "monitor.settings",
     "model": "monitor.adapters.models",
-    "replay": "monitor.harness.replay",
+    "replay": "monitor.harness.record.replay",
     "tool": "monitor.tools",
-    "watch": "monitor.harness.guard",
+    "watch": "monitor.harness.guards.guard",
 }
 """Names that many programs do not need: loaded at first use."""
 

@@ -26,13 +26,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from monitor.reasons import ToolErrorKind
-
-if TYPE_CHECKING:
-    from monitor.outcome import Turn
-    from monitor.verdicts import Stop
 
 __all__ = [
     "AdapterError",
@@ -48,7 +44,6 @@ __all__ = [
     "SessionTooNew",
     "SessionUnavailable",
     "SourceFailed",
-    "StoppedByGuard",
     "StoreError",
     "ToolError",
 ]
@@ -177,26 +172,6 @@ class MissingExtra(ConfigError):
 
     def __reduce__(self) -> tuple[type[MissingExtra], tuple[str, str]]:
         return type(self), (self.package, self.extra)
-
-
-class StoppedByGuard(MonitorError):
-    """The guard has ended the run inside a framework's loop.
-
-    Each integration raises a subclass that is also an error of its framework. `Guard.outcome` has
-    the whole account when the block of the guard has been left.
-    """
-
-    def __init__(self, stop: Stop, turn: Turn | None = None) -> None:
-        self.stop = stop
-        """The reason, with its evidence."""
-        self.turn = turn
-        """The model response that was cut: text, calls and usage as far as they came. `None`: the
-        run ended between two responses.
-        """
-        super().__init__(f"{stop.reason.value}: {stop.detail}")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.stop, self.turn)
 
 
 class AdapterError(MonitorError):

@@ -29,7 +29,7 @@ else:  # the default is for type checkers, and Python 3.13 is the first that tak
     pydantic = LazyModule("pydantic")
     OutputT = TypeVar("OutputT", covariant=True)  # noqa: PLC0105 - as above
 
-__all__ = ["Outcome", "RunFailed", "Turn", "outcome_codec", "turn_codec"]
+__all__ = ["Outcome", "RunFailed", "StoppedByGuard", "Turn", "outcome_codec", "turn_codec"]
 
 
 class RunFailed(MonitorError):
@@ -41,6 +41,26 @@ class RunFailed(MonitorError):
 
     def __reduce__(self) -> tuple[type[RunFailed], tuple[Outcome]]:
         return type(self), (self.outcome,)
+
+
+class StoppedByGuard(MonitorError):
+    """The guard has ended the run inside a framework's loop.
+
+    Each integration raises a subclass that is also an error of its framework. `Guard.outcome` has
+    the whole account when the block of the guard has been left.
+    """
+
+    def __init__(self, stop: Stop, turn: Turn | None = None) -> None:
+        self.stop = stop
+        """The reason, with its evidence."""
+        self.turn = turn
+        """The model response that was cut: text, calls and usage as far as they came. `None`: the
+        run ended between two responses.
+        """
+        super().__init__(f"{stop.reason.value}: {stop.detail}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.stop, self.turn)
 
 
 def _error_from(value: object) -> BaseException | None:

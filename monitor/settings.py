@@ -55,10 +55,10 @@ from monitor._util.checks import is_whole
 from monitor.compaction.preset import PRESETS, Preset
 from monitor.detectors import Detector, ToolPolicy, default_detectors
 from monitor.errors import ConfigError
-from monitor.harness.compaction import DEFAULT, Compaction
+from monitor.harness.context.compaction import DEFAULT, Compaction
 from monitor.policy import Ladder, ObserveOnly, Policy, StopAtFirstLoop
-from monitor.tools.approval import Approval
-from monitor.tools.rules import Rules
+from monitor.tools.approvals.approval import Approval
+from monitor.tools.approvals.rules import Rules
 
 __all__ = ["Settings", "load_settings"]
 

@@ -14,10 +14,10 @@ import anyio
 import pytest
 
 from monitor.chunks import ToolCall
-from monitor.tools.around import Listener
 from monitor.tools.base import Tool, ToolContext
-from monitor.tools.proctable import Entry, living
-from monitor.tools.returned import ToolAnswer
+from monitor.tools.processes.table import Entry, living
+from monitor.tools.protocols import Listener
+from monitor.tools.results.tool_answer import ToolAnswer
 
 
 def commands_left() -> list[Entry]:

@@ -18,7 +18,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 import monitor
-from monitor.cli._app import app
+from monitor.cli.app import app
 from monitor.compaction.preset import PRESETS
 from monitor.context import Window
 from monitor.context.cut import KeepMessages, KeepNewTurns, KeepShare, KeepTokens

@@ -172,16 +172,17 @@ def test_what_a_package_exports_is_what_it_says(package: str):
 
 def test_whoever_makes_a_part_of_a_compaction_finds_it_in_one_place():
     from monitor import compaction
-    from monitor.compaction import base, hooks
+    from monitor.compaction import hooks
+    from monitor.compaction.summaries import summarizer
     from monitor.context import cut
 
     made = [
         (one.__name__, one.__module__)
-        for module in (base, hooks, cut)
+        for module in (summarizer, hooks, cut)
         for one in vars(module).values()
         if inspect.isclass(one)
     ]
-    own = {base.__name__, hooks.__name__, cut.__name__}
+    own = {summarizer.__name__, hooks.__name__, cut.__name__}
     names = {name for name, module in made if module in own} - {"Cut", "Wishes"}
     assert names <= set(compaction.__all__)
 
@@ -242,7 +243,7 @@ def test_importing_the_library_loads_what_a_guard_needs_and_little_else():
     ours = {name for name in loaded if name.partition(".")[0] == "monitor"}
     assert len(ours) <= 105
     assert len(loaded) <= 290
-    rooms = {"monitor.adapters.forms", "monitor.compaction", "monitor.context.readers", "monitor.context.repairs"}
+    rooms = {"monitor.adapters.forms", "monitor.compaction", "monitor.wires.read", "monitor.context.repairs.repair"}
     rooms |= {"monitor.cli", "monitor.settings", "monitor.testing", "monitor.tools.functions", "monitor.transcripts"}
     assert ours & rooms == set()
 

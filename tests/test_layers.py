@@ -41,7 +41,7 @@ ONLY_IN = {
     "xxhash": ("_util",),
     # DBOS, Temporal and the proxy's server run on asyncio; local servers run a loop in a thread
     "asyncio": (
-        "cli.proxy",
+        "cli.commands.proxy",
         "harness.streams",
         "integrations.dbos",
         "integrations.temporal",
@@ -64,7 +64,7 @@ ONLY_IN = {
     "ray": ("integrations.ray",),
     "strands": ("integrations.strands",),
     "temporalio": ("integrations.temporal",),
-    "mcp": ("tools.mcp_connection",),
+    "mcp": ("tools.remote.mcp_connection",),
 }
 
 
@@ -172,8 +172,18 @@ def test_modules_import_where_a_name_is_defined_and_not_from_the_front_door():
 
 
 def test_no_module_imports_itself_by_a_detour():
+    """Every import is an arrow: also one in a function, and one that only type checkers see.
+
+    Names that a package hands on from its own modules, loaded at first use, are no arrow.
+    """
     graph = {
-        module: {target(use.name) for use in uses if use.eager} - {"", module} for module, uses in all_imports().items()
+        module: {
+            target(use.name)
+            for use in uses
+            if use.eager or not (MODULES[module].name == "__init__.py" and use.name.startswith(f"{module}."))
+        }
+        - {"", module}
+        for module, uses in all_imports().items()
     }
     assert len(list(TopologicalSorter(graph).static_order())) >= len(graph)  # else CycleError with the circle
 

@@ -20,8 +20,8 @@ import pytest
 
 import monitor
 from monitor.chunks import ToolResult
-from monitor.context.overflow import OverflowKind, OverflowRow
-from monitor.detectors.tool_policy import ToolPolicy
+from monitor.context.measure.overflow import OverflowKind, OverflowRow
+from monitor.detectors.calls.tool_policy import ToolPolicy
 from monitor.errors import MissingExtra
 from tests.linear_time import How, ambiguities, pumps, slowest
 
@@ -214,19 +214,19 @@ def test_no_pattern_is_out_of_sight():
 
 
 MADE: dict[str, Callable[[], object]] = {
-    "monitor.context.overflow.__post_init__": lambda: OverflowRow(
+    "monitor.context.measure.overflow.__post_init__": lambda: OverflowRow(
         "any", OverflowKind.OVERFLOW, phrase="<used> are more than <limit>"
     ),
-    "monitor.detectors.tool_policy._without": lambda: ToolPolicy(volatile=("pid", "a.b")).outcome_of(
+    "monitor.detectors.calls.tool_policy._without": lambda: ToolPolicy(volatile=("pid", "a.b")).outcome_of(
         ToolResult("1", "t", "pid 3")
     ),
 }
 """Functions that make a pattern of what they are given, and a call of each."""
 
-GIVEN = {"monitor.tools._search.compiled"}
+GIVEN = {"monitor.tools.files.search_program.compiled"}
 """Functions that compile a pattern which a model wrote. No test can say how long it takes, so it
 is searched for in a process of its own, which is killed at its deadline:
-tests/tools/test_files.py, `test_a_pattern_of_exponential_time_is_ended`.
+tests/tools/files/test_file_tools.py, `test_a_pattern_of_exponential_time_is_ended`.
 """
 
 

@@ -29,10 +29,10 @@ from monitor.sessions import InMemorySession
 from monitor.sinks import JsonlSink, LogSink, OtelSink
 from monitor.testing import ScriptedModel, call
 from monitor.tools import ToolAnswer
-from monitor.tools.masked_chunks import MaskedChunks
-from monitor.tools.masking import MASK, Secrets
+from monitor.tools.secrets.masked_chunks import MaskedChunks
+from monitor.tools.secrets.masking import MASK, Secrets
+from monitor.transcripts.analysis.survey import survey
 from monitor.transcripts.source import Source
-from monitor.transcripts.survey import survey
 
 PASSWORD = "correct horse 7 battery"
 KEY = "sk-proj-" + "Ab3_" * 8

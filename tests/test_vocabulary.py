@@ -24,12 +24,11 @@ from monitor.errors import (
     SessionTooNew,
     SessionUnavailable,
     SourceFailed,
-    StoppedByGuard,
     StoreError,
     ToolError,
 )
 from monitor.models import ErrorKind, ModelError
-from monitor.outcome import Outcome, RunFailed, Turn, succeeded
+from monitor.outcome import Outcome, RunFailed, StoppedByGuard, Turn, succeeded
 from monitor.reasons import SUCCESSES, FinishReason, TerminateReason
 from monitor.usage import Usage
 from monitor.verdicts import Detection, Evidence, Met, Stop
@@ -199,7 +198,10 @@ ERRORS: list[MonitorError] = [
 
 def test_the_list_above_has_every_error_of_the_library():
     found = {cls for _, cls in inspect.getmembers(errors, inspect.isclass) if issubclass(cls, Exception)}
-    assert {type(error) for error in ERRORS} == found | {RunFailed}  # it stands beside the `Outcome` that it carries
+    assert {type(error) for error in ERRORS} == found | {
+        RunFailed,
+        StoppedByGuard,
+    }  # beside `Outcome` and `Turn`, which they carry
 
 
 def test_the_tree_that_is_drawn_is_the_tree():

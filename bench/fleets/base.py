@@ -20,13 +20,13 @@ import bench.fleets
 import monitor
 from monitor._util.codec import text_of
 from monitor._util.tokens import eighths_of_tokens
-from monitor.budgets import SharedBudget, SQLiteBudgets
 from monitor.chunks import Chunk, TextDelta, ToolCall, TurnFinished
 from monitor.errors import MissingExtra
 from monitor.fleet import FolderControl, FolderSessions, Receipt, Supervisors
 from monitor.messages import AssistantMessage
 from monitor.models import ModelRequest
 from monitor.reasons import FinishReason
+from monitor.shared import SharedBudget, SQLiteBudgets
 
 NAME = "bench"
 """The supervisor, and the budget."""

@@ -18,9 +18,9 @@ from google.genai import types
 
 from bench._close_sdks import GOOGLE
 from bench.frameworks.base import Ended, Framework
-from monitor.harness.guard import Guard
+from monitor.harness.guards.guard import Guard
 from monitor.integrations.adk import GuardPlugin, Stopped
-from monitor.testing._server import LocalServer
+from monitor.testing.servers.local_server import LocalServer
 
 
 def prompt_of(body: Any) -> str:

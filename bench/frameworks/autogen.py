@@ -13,9 +13,9 @@ from autogen_core.models import ModelInfo
 from autogen_ext.models.openai import OpenAIChatCompletionClient
 
 from bench.frameworks.base import OPENAI_WIRE, Ended, Framework
-from monitor.harness.guard import Guard
+from monitor.harness.guards.guard import Guard
 from monitor.integrations.autogen import GuardedClient, Stopped
-from monitor.testing._server import LocalServer
+from monitor.testing.servers.local_server import LocalServer
 
 INFO = ModelInfo(vision=False, function_calling=True, json_output=True, family="unknown", structured_output=False)
 

@@ -15,8 +15,8 @@ import openai
 
 import bench.frameworks
 from bench._close_sdks import OPENAI_CHAT, Sdk
-from monitor.harness.guard import Guard
-from monitor.testing._server import LocalServer
+from monitor.harness.guards.guard import Guard
+from monitor.testing.servers.local_server import LocalServer
 
 
 @dataclass(slots=True)

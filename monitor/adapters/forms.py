@@ -8,9 +8,9 @@ import importlib
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from monitor.context.forms import Form
 from monitor.errors import ConfigError
 from monitor.messages import Message
+from monitor.wires.forms import Form
 
 _BUILDERS: Final[Mapping[Form, tuple[str, str]]] = {
     "gemini": ("monitor.adapters.google.model", "to_contents"),

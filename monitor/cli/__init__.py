@@ -6,12 +6,8 @@ from __future__ import annotations
 
 import sys
 
+from monitor.cli.exit_code import INTERRUPTED
 from monitor.errors import MissingExtra
-
-INTERRUPTED = 130
-"""The exit code of a program that Ctrl-C ended, as shells count it."""
-UNREAD = 141
-"""The exit code of a program that ended because the reader of its output had gone."""
 
 
 def main() -> None:
@@ -19,8 +15,8 @@ def main() -> None:
     if sys.argv[1:2] == ["hook"] and _answered(sys.argv[2:]):
         return
     try:
-        from monitor.cli import _process  # noqa: PLC0415 - may be missing, which is said below
-        from monitor.cli._app import app  # noqa: PLC0415 - the same
+        from monitor.cli import process  # noqa: PLC0415 - its libraries may not be there
+        from monitor.cli.app import app  # noqa: PLC0415 - the same
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if package not in {"rich", "typer"}:
@@ -30,7 +26,7 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     try:
-        _process.run(app)
+        process.run(app)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
 

@@ -3,12 +3,6 @@ is made from.
 """
 
 from monitor._util.quoting import foreign as foreign
-from monitor.compaction.base import Checkpoint as Checkpoint
-from monitor.compaction.base import Progress as Progress
-from monitor.compaction.base import Summarizer as Summarizer
-from monitor.compaction.base import Summary as Summary
-from monitor.compaction.base import SummaryTask as SummaryTask
-from monitor.compaction.extractive import Extractive as Extractive
 from monitor.compaction.hooks import BeforeCompaction as BeforeCompaction
 from monitor.compaction.hooks import CompactionAsked as CompactionAsked
 from monitor.compaction.hooks import CompactionHook as CompactionHook
@@ -24,12 +18,18 @@ from monitor.compaction.records import CompactionStore as CompactionStore
 from monitor.compaction.records import InMemoryCompactions as InMemoryCompactions
 from monitor.compaction.records import record_codec as record_codec
 from monitor.compaction.records import shown as shown
-from monitor.compaction.summarize import ModelSummarizer as ModelSummarizer
-from monitor.compaction.templates import CHECKPOINT as CHECKPOINT
-from monitor.compaction.templates import EIGHT_SECTIONS as EIGHT_SECTIONS
-from monitor.compaction.templates import FIVE_SECTIONS as FIVE_SECTIONS
-from monitor.compaction.templates import MARKDOWN as MARKDOWN
-from monitor.compaction.templates import Template as Template
+from monitor.compaction.summaries.extractive import Extractive as Extractive
+from monitor.compaction.summaries.summarize import ModelSummarizer as ModelSummarizer
+from monitor.compaction.summaries.summarizer import Checkpoint as Checkpoint
+from monitor.compaction.summaries.summarizer import Progress as Progress
+from monitor.compaction.summaries.summarizer import Summarizer as Summarizer
+from monitor.compaction.summaries.summarizer import Summary as Summary
+from monitor.compaction.summaries.templates import CHECKPOINT as CHECKPOINT
+from monitor.compaction.summaries.templates import EIGHT_SECTIONS as EIGHT_SECTIONS
+from monitor.compaction.summaries.templates import FIVE_SECTIONS as FIVE_SECTIONS
+from monitor.compaction.summaries.templates import MARKDOWN as MARKDOWN
+from monitor.compaction.summaries.templates import SummaryTask as SummaryTask
+from monitor.compaction.summaries.templates import Template as Template
 from monitor.context.cut import Keep as Keep
 from monitor.context.cut import KeepMessages as KeepMessages
 from monitor.context.cut import KeepNewTurns as KeepNewTurns

@@ -16,15 +16,15 @@ import anyio.lowlevel
 
 from monitor.compaction.pinned import PinnedFacts
 from monitor.compaction.preset import Preset
-from monitor.compaction.summarize import MOST_LENGTH
+from monitor.compaction.summaries.summarize import MOST_LENGTH
 from monitor.compaction.watermarks import Marks
-from monitor.context.forms import Form
-from monitor.context.reduction import Messages, once
-from monitor.context.tokens import message_tokens, size_of_text, size_of_tools
-from monitor.context.window import Window
+from monitor.context.measure.tokens import message_tokens, size_of_text, size_of_tools
+from monitor.context.measure.window import Window
+from monitor.context.reduce.reduction import Messages, once
 from monitor.messages import Message
 from monitor.models import ToolSpec
 from monitor.reasons import CompactionReason
+from monitor.wires.forms import Form
 
 PINNED_SHARE: Final = 1 / 2
 """The most that the pinned facts get of the room beside instructions and tools."""

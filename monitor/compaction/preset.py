@@ -9,18 +9,18 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Self, TypeAlias, TypedDict, Unpack, get_args
 
 from monitor._util.checks import check_part, check_parts, is_finite
-from monitor.compaction.base import Summarizer
 from monitor.compaction.hooks import CompactionHook
 from monitor.compaction.records import CompactionStore
-from monitor.compaction.templates import CHECKPOINT, EIGHT_SECTIONS, FIVE_SECTIONS, MARKDOWN, Template
+from monitor.compaction.summaries.summarizer import Summarizer
+from monitor.compaction.summaries.templates import CHECKPOINT, EIGHT_SECTIONS, FIVE_SECTIONS, MARKDOWN, Template
 from monitor.compaction.watermarks import LOW_WATER
-from monitor.context import trigger
 from monitor.context.cut import Keep, KeepMessages, KeepNewTurns, KeepShare, KeepTokens
-from monitor.context.media import DropMedia
-from monitor.context.prune import PruneArguments, PruneResults
-from monitor.context.reduction import Reducer, check_number
-from monitor.context.trigger import Headroom
-from monitor.context.window import Window
+from monitor.context.measure import headroom as headrooms
+from monitor.context.measure.headroom import Headroom
+from monitor.context.measure.window import Window
+from monitor.context.reduce.media import DropMedia
+from monitor.context.reduce.prune import PruneArguments, PruneResults
+from monitor.context.reduce.reduction import Reducer, check_number
 from monitor.errors import ConfigError
 from monitor.models import Model
 
@@ -80,7 +80,7 @@ class Preset:
     """
 
     name: str = "default"
-    headroom: Headroom = trigger.DEFAULT
+    headroom: Headroom = headrooms.DEFAULT
     low_water: float = LOW_WATER
     steps: Sequence[Reducer] = (PruneArguments(), DropMedia())
     after_turn: Sequence[Reducer] = ()
@@ -150,7 +150,7 @@ class Preset:
         return cls._after(
             options,
             name="gemini_cli",
-            headroom=trigger.GEMINI_CLI,
+            headroom=headrooms.GEMINI_CLI,
             low_water=0.9,
             steps=(PruneResults.gemini_cli(),),
             keep=KeepShare(0.3),
@@ -165,7 +165,7 @@ class Preset:
         return cls._after(
             options,
             name="claude_code",
-            headroom=trigger.CLAUDE_CODE,
+            headroom=headrooms.CLAUDE_CODE,
             keep=KeepMessages(5),
             template=EIGHT_SECTIONS,
             summary_tokens=20_000,
@@ -179,7 +179,7 @@ class Preset:
         return cls._after(
             options,
             name="opencode",
-            headroom=trigger.OPENCODE,
+            headroom=headrooms.OPENCODE,
             keep=KeepNewTurns(),
             template=MARKDOWN,
             continues="always",
@@ -190,14 +190,14 @@ class Preset:
         """At the window less 20,000 tokens; the newest 20,000 stay; a checkpoint, asked for on top
         of the live prefix.
         """
-        return cls._after(options, name="openclaw", headroom=trigger.OPENCLAW, on_live_prefix=True)
+        return cls._after(options, name="openclaw", headroom=headrooms.OPENCLAW, on_live_prefix=True)
 
     @classmethod
     def pi(cls, **options: Unpack[Options]) -> Self:
         """At the window less 16,384 tokens; the newest 20,000 stay; a checkpoint. One try for a
         request that the provider refuses.
         """
-        return cls._after(options, name="pi", headroom=trigger.PI, attempts=1)
+        return cls._after(options, name="pi", headroom=headrooms.PI, attempts=1)
 
     @classmethod
     def _after(cls, given: Options, **its: Unpack[Options]) -> Self:

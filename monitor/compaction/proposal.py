@@ -20,9 +20,7 @@ from typing import Final, TypeAlias
 
 import anyio.lowlevel
 
-from monitor.compaction.base import Checkpoint, Progress, Summarizer, Summary, SummaryTask, ask_for_summary
 from monitor.compaction.hooks import CompactionAsked, Wishes, ask_before
-from monitor.compaction.identifiers import named_in
 from monitor.compaction.measure import FRAME_TOKENS, Situation, Sizes
 from monitor.compaction.pinned import (
     CONTINUE,
@@ -45,15 +43,18 @@ from monitor.compaction.records import (
     CompactionResult,
 )
 from monitor.compaction.rungs import CUT, Ladder, Rung, nothing
+from monitor.compaction.summaries.identifiers import named_in
+from monitor.compaction.summaries.summarizer import Checkpoint, Progress, Summarizer, Summary, ask_for_summary
+from monitor.compaction.summaries.templates import SummaryTask
 from monitor.context.history import HistoryEdit
-from monitor.context.media import has_media, without_media
-from monitor.context.reduction import Messages, Reducer, difference, once
-from monitor.context.repairs import repair
-from monitor.context.tokens import size_of_text
-from monitor.context.truncate import ClipResults
+from monitor.context.measure.tokens import size_of_text
+from monitor.context.reduce.media import has_media, without_media
+from monitor.context.reduce.reduction import Messages, Reducer, difference, once
+from monitor.context.reduce.truncate import ClipResults
+from monitor.context.reduce.unread import NAME as SHARE
+from monitor.context.reduce.unread import Sparing, names_of_calls
+from monitor.context.repairs.repair import repair
 from monitor.context.turns import COMPACTION
-from monitor.context.unread import NAME as SHARE
-from monitor.context.unread import Sparing, names_of_calls
 from monitor.errors import describe
 from monitor.messages import AssistantMessage, Message, Text, UserMessage
 from monitor.models import Model

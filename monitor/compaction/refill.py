@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from monitor.context.tokens import Size, size_of_message, size_of_result, sizes_by_source
+from monitor.context.measure.tokens import Size, size_of_message, size_of_result, sizes_by_source
 from monitor.messages import AssistantMessage, UserMessage
 from monitor.models import ModelRequest
 

@@ -13,8 +13,8 @@ from typing import Final
 
 from monitor._util.hashing import canonical_json, identity
 from monitor.chunks import ToolCall, ToolResult
-from monitor.detectors.calls import EXCERPT_CHARS
-from monitor.detectors.tool_policy import is_veto
+from monitor.detectors.calls.call_detector import EXCERPT_CHARS
+from monitor.detectors.calls.tool_policy import is_veto
 from monitor.verdicts import Detection, Evidence
 
 WINDOW: Final = 3

@@ -12,16 +12,16 @@ from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
-from monitor.compaction.base import Summarizer
-from monitor.compaction.extractive import Extractive
 from monitor.compaction.measure import LEAST_TOKENS, Situation, Sizes
 from monitor.compaction.preset import Preset
 from monitor.compaction.records import CompactionError
-from monitor.compaction.summarize import ModelSummarizer
+from monitor.compaction.summaries.extractive import Extractive
+from monitor.compaction.summaries.summarize import ModelSummarizer
+from monitor.compaction.summaries.summarizer import Summarizer
 from monitor.context.cut import Cut, cut_at, cut_by_turns
-from monitor.context.reduction import Messages
-from monitor.context.unread import shared
-from monitor.context.window import window_of
+from monitor.context.measure.window import window_of
+from monitor.context.reduce.reduction import Messages
+from monitor.context.reduce.unread import shared
 from monitor.messages import AssistantMessage, UserMessage
 from monitor.models import Model, ModelRequest
 from monitor.reasons import PRESSING, CompactionFailure, CompactionReason

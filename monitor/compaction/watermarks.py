@@ -15,8 +15,8 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from monitor.context.trigger import Headroom
-from monitor.context.window import Window
+from monitor.context.measure.headroom import Headroom
+from monitor.context.measure.window import Window
 from monitor.reasons import PRESSING, SKIPPED, CompactionFailure, CompactionReason
 
 LOW_WATER: Final = 0.6

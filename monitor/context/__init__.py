@@ -7,59 +7,59 @@ from typing import TYPE_CHECKING
 from monitor._util.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from monitor.context.curate import curated as curated
-    from monitor.context.curate import recorded as recorded
     from monitor.context.cut import Cut as Cut
     from monitor.context.cut import cut_by_turns as cut_by_turns
-    from monitor.context.forms import Form as Form
-    from monitor.context.fullness import Full as Full
-    from monitor.context.fullness import Fullness as Fullness
     from monitor.context.history import Committed as Committed
     from monitor.context.history import History as History
     from monitor.context.history import HistoryEdit as HistoryEdit
     from monitor.context.history import Stale as Stale
-    from monitor.context.limits import HistoryLimits as HistoryLimits
-    from monitor.context.limits import KeepTurns as KeepTurns
-    from monitor.context.limits import SessionKind as SessionKind
-    from monitor.context.media import DropMedia as DropMedia
-    from monitor.context.media import without_media as without_media
-    from monitor.context.overflow import OVERFLOW_ROWS as OVERFLOW_ROWS
-    from monitor.context.overflow import Overflow as Overflow
-    from monitor.context.overflow import OverflowKind as OverflowKind
-    from monitor.context.overflow import OverflowRow as OverflowRow
-    from monitor.context.overflow import read_answer as read_answer
-    from monitor.context.overflow import read_failure as read_failure
-    from monitor.context.prepared import prepare as prepare
-    from monitor.context.prune import PruneArguments as PruneArguments
-    from monitor.context.prune import PruneResults as PruneResults
-    from monitor.context.raw import RawMessage as RawMessage
-    from monitor.context.raw import RawPart as RawPart
-    from monitor.context.raw import Unread as Unread
-    from monitor.context.readers import read as read
-    from monitor.context.reduction import Reducer as Reducer
-    from monitor.context.reduction import Reduction as Reduction
-    from monitor.context.reduction import propose_edit as propose_edit
-    from monitor.context.reduction import reduced as reduced
-    from monitor.context.repairs import repair as repair
-    from monitor.context.tokens import ContextMeter as ContextMeter
-    from monitor.context.tokens import Size as Size
-    from monitor.context.tokens import TokenCount as TokenCount
-    from monitor.context.tokens import sizes_by_source as sizes_by_source
-    from monitor.context.trigger import Headroom as Headroom
-    from monitor.context.truncate import ClipResults as ClipResults
-    from monitor.context.truncate import clip as clip
-    from monitor.context.truncate import oversized_chars as oversized_chars
+    from monitor.context.measure.fullness import Full as Full
+    from monitor.context.measure.fullness import Fullness as Fullness
+    from monitor.context.measure.headroom import Headroom as Headroom
+    from monitor.context.measure.overflow import OVERFLOW_ROWS as OVERFLOW_ROWS
+    from monitor.context.measure.overflow import Overflow as Overflow
+    from monitor.context.measure.overflow import OverflowKind as OverflowKind
+    from monitor.context.measure.overflow import OverflowRow as OverflowRow
+    from monitor.context.measure.overflow import read_answer as read_answer
+    from monitor.context.measure.overflow import read_failure as read_failure
+    from monitor.context.measure.tokens import ContextMeter as ContextMeter
+    from monitor.context.measure.tokens import Size as Size
+    from monitor.context.measure.tokens import TokenCount as TokenCount
+    from monitor.context.measure.tokens import sizes_by_source as sizes_by_source
+    from monitor.context.measure.window import Window as Window
+    from monitor.context.measure.window import WindowSource as WindowSource
+    from monitor.context.measure.window import window_of as window_of
+    from monitor.context.reduce.keep_turns import HistoryLimits as HistoryLimits
+    from monitor.context.reduce.keep_turns import KeepTurns as KeepTurns
+    from monitor.context.reduce.keep_turns import SessionKind as SessionKind
+    from monitor.context.reduce.media import DropMedia as DropMedia
+    from monitor.context.reduce.media import without_media as without_media
+    from monitor.context.reduce.prune import PruneArguments as PruneArguments
+    from monitor.context.reduce.prune import PruneResults as PruneResults
+    from monitor.context.reduce.reduction import Reducer as Reducer
+    from monitor.context.reduce.reduction import Reduction as Reduction
+    from monitor.context.reduce.reduction import propose_edit as propose_edit
+    from monitor.context.reduce.reduction import reduced as reduced
+    from monitor.context.reduce.truncate import ClipResults as ClipResults
+    from monitor.context.reduce.truncate import clip as clip
+    from monitor.context.reduce.truncate import oversized_chars as oversized_chars
+    from monitor.context.repairs.curate import curated as curated
+    from monitor.context.repairs.curate import recorded as recorded
+    from monitor.context.repairs.prepare import prepare as prepare
+    from monitor.context.repairs.repair import repair as repair
     from monitor.context.turns import COMPACTION as COMPACTION
     from monitor.context.turns import head_of as head_of
     from monitor.context.turns import user_turns as user_turns
-    from monitor.context.validation import validate as validate
-    from monitor.context.validation._problem import Problem as Problem
-    from monitor.context.window import Window as Window
-    from monitor.context.window import WindowSource as WindowSource
-    from monitor.context.window import window_of as window_of
     from monitor.messages import Repair as Repair
     from monitor.messages import RepairKind as RepairKind
     from monitor.messages import RepairReport as RepairReport
+    from monitor.wires.check import validate as validate
+    from monitor.wires.forms import Form as Form
+    from monitor.wires.problem import Problem as Problem
+    from monitor.wires.raw import RawMessage as RawMessage
+    from monitor.wires.raw import RawPart as RawPart
+    from monitor.wires.raw import Unread as Unread
+    from monitor.wires.read import read as read
 
 __all__ = [
     "COMPACTION",
@@ -122,57 +122,57 @@ if not TYPE_CHECKING:  # a type checker would believe that every name is there
         __name__,
         {
             "COMPACTION": "monitor.context.turns",
-            "OVERFLOW_ROWS": "monitor.context.overflow",
-            "ClipResults": "monitor.context.truncate",
+            "OVERFLOW_ROWS": "monitor.context.measure.overflow",
+            "ClipResults": "monitor.context.reduce.truncate",
             "Committed": "monitor.context.history",
-            "ContextMeter": "monitor.context.tokens",
+            "ContextMeter": "monitor.context.measure.tokens",
             "Cut": "monitor.context.cut",
-            "DropMedia": "monitor.context.media",
-            "Form": "monitor.context.forms",
-            "Full": "monitor.context.fullness",
-            "Fullness": "monitor.context.fullness",
-            "Headroom": "monitor.context.trigger",
+            "DropMedia": "monitor.context.reduce.media",
+            "Form": "monitor.wires.forms",
+            "Full": "monitor.context.measure.fullness",
+            "Fullness": "monitor.context.measure.fullness",
+            "Headroom": "monitor.context.measure.headroom",
             "History": "monitor.context.history",
             "HistoryEdit": "monitor.context.history",
-            "HistoryLimits": "monitor.context.limits",
-            "KeepTurns": "monitor.context.limits",
-            "Overflow": "monitor.context.overflow",
-            "OverflowKind": "monitor.context.overflow",
-            "OverflowRow": "monitor.context.overflow",
-            "Problem": "monitor.context.validation._problem",
-            "PruneArguments": "monitor.context.prune",
-            "PruneResults": "monitor.context.prune",
-            "RawMessage": "monitor.context.raw",
-            "RawPart": "monitor.context.raw",
-            "Reducer": "monitor.context.reduction",
-            "Reduction": "monitor.context.reduction",
+            "HistoryLimits": "monitor.context.reduce.keep_turns",
+            "KeepTurns": "monitor.context.reduce.keep_turns",
+            "Overflow": "monitor.context.measure.overflow",
+            "OverflowKind": "monitor.context.measure.overflow",
+            "OverflowRow": "monitor.context.measure.overflow",
+            "Problem": "monitor.wires.problem",
+            "PruneArguments": "monitor.context.reduce.prune",
+            "PruneResults": "monitor.context.reduce.prune",
+            "RawMessage": "monitor.wires.raw",
+            "RawPart": "monitor.wires.raw",
+            "Reducer": "monitor.context.reduce.reduction",
+            "Reduction": "monitor.context.reduce.reduction",
             "Repair": "monitor.messages",
             "RepairKind": "monitor.messages",
             "RepairReport": "monitor.messages",
-            "SessionKind": "monitor.context.limits",
-            "Size": "monitor.context.tokens",
+            "SessionKind": "monitor.context.reduce.keep_turns",
+            "Size": "monitor.context.measure.tokens",
             "Stale": "monitor.context.history",
-            "TokenCount": "monitor.context.tokens",
-            "Unread": "monitor.context.raw",
-            "Window": "monitor.context.window",
-            "WindowSource": "monitor.context.window",
-            "clip": "monitor.context.truncate",
-            "curated": "monitor.context.curate",
+            "TokenCount": "monitor.context.measure.tokens",
+            "Unread": "monitor.wires.raw",
+            "Window": "monitor.context.measure.window",
+            "WindowSource": "monitor.context.measure.window",
+            "clip": "monitor.context.reduce.truncate",
+            "curated": "monitor.context.repairs.curate",
             "cut_by_turns": "monitor.context.cut",
             "head_of": "monitor.context.turns",
-            "oversized_chars": "monitor.context.truncate",
-            "prepare": "monitor.context.prepared",
-            "propose_edit": "monitor.context.reduction",
-            "read": "monitor.context.readers",
-            "read_answer": "monitor.context.overflow",
-            "read_failure": "monitor.context.overflow",
-            "recorded": "monitor.context.curate",
-            "reduced": "monitor.context.reduction",
-            "repair": "monitor.context.repairs",
-            "sizes_by_source": "monitor.context.tokens",
+            "oversized_chars": "monitor.context.reduce.truncate",
+            "prepare": "monitor.context.repairs.prepare",
+            "propose_edit": "monitor.context.reduce.reduction",
+            "read": "monitor.wires.read",
+            "read_answer": "monitor.context.measure.overflow",
+            "read_failure": "monitor.context.measure.overflow",
+            "recorded": "monitor.context.repairs.curate",
+            "reduced": "monitor.context.reduce.reduction",
+            "repair": "monitor.context.repairs.repair",
+            "sizes_by_source": "monitor.context.measure.tokens",
             "user_turns": "monitor.context.turns",
-            "validate": "monitor.context.validation",
-            "window_of": "monitor.context.window",
-            "without_media": "monitor.context.media",
+            "validate": "monitor.wires.check",
+            "window_of": "monitor.context.measure.window",
+            "without_media": "monitor.context.reduce.media",
         },
     )

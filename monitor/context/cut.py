@@ -13,8 +13,8 @@ from typing import Protocol
 from monitor._util.checks import is_finite, is_whole
 from monitor.chunks import ToolCall
 from monitor.context.history import HistoryEdit
-from monitor.context.reduction import Messages, MessageTokens, check_number
-from monitor.context.tokens import message_tokens
+from monitor.context.measure.tokens import message_tokens
+from monitor.context.reduce.reduction import Messages, MessageTokens, check_number
 from monitor.context.turns import COMPACTION, newest_turns
 from monitor.errors import ConfigError
 from monitor.messages import AssistantMessage, Message, Reasoning, UserMessage

@@ -12,7 +12,7 @@ from monitor._util.codec import to_plain
 from monitor._util.options import made_again, options_of
 from monitor.budget import Budget, Grant
 from monitor.conditions.base import Condition, condition_from_dict
-from monitor.context.window import Window
+from monitor.context.measure.window import Window
 from monitor.detectors.base import Detector
 from monitor.errors import ConfigError
 from monitor.goal.recorded import RecordedGoal, described_goal

@@ -47,7 +47,7 @@ from monitor.chunks import (
 from monitor.chunks import check as check_chunk
 from monitor.conditions.base import Condition
 from monitor.conditions.deadlines import Timeout
-from monitor.context.window import TOO_SMALL_TOKENS, Window
+from monitor.context.measure.window import TOO_SMALL_TOKENS, Window
 from monitor.core.counters import Counters
 from monitor.core.ending import LIMITS, LastChance, StreamEnd, outcome_of, stream_end, undecided_end
 from monitor.core.findings import DetectorBank, PartCrash, VerdictQueue, abridged_arguments, abridged_text

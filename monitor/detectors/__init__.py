@@ -3,15 +3,15 @@ finding can be replayed from a recording.
 """
 
 from monitor.detectors.base import NOTHING, ChannelDetector, Detector, FactDetector, TextFeed
+from monitor.detectors.calls.no_progress import NoProgress
+from monitor.detectors.calls.progress import Progress
+from monitor.detectors.calls.tool_cycle import ToolCallCycle
+from monitor.detectors.calls.tool_policy import ToolPolicy
+from monitor.detectors.calls.tool_repetition import ToolCallRepetition
+from monitor.detectors.calls.unknown_tool import UnknownTool
 from monitor.detectors.defaults import default_detectors
-from monitor.detectors.no_progress import NoProgress
-from monitor.detectors.progress import Progress
 from monitor.detectors.similar_messages import SimilarMessages
 from monitor.detectors.text import ContentRepetition, CountedRule, RecurrenceRule, TailRule, WindowRule
-from monitor.detectors.tool_cycle import ToolCallCycle
-from monitor.detectors.tool_policy import ToolPolicy
-from monitor.detectors.tool_repetition import ToolCallRepetition
-from monitor.detectors.unknown_tool import UnknownTool
 
 __all__ = [
     "NOTHING",

@@ -19,8 +19,8 @@ from monitor._util.codec import to_plain
 from monitor.calls import ApprovalAnswer, answer_codec
 from monitor.errors import StoreError
 from monitor.fleet.registry import check_name
-from monitor.sessions.blobs import sync_folder
 from monitor.sessions.nodes import canonical
+from monitor.sessions.tables.blobs import sync_folder
 
 _ABORT: Final = "abort"
 _ANSWERS: Final = "answers"

@@ -8,7 +8,7 @@ from typing import Any
 
 from monitor.errors import ConfigError
 from monitor.fleet.receipts import MAX_NAME_CHARS
-from monitor.harness.supervisor import Supervisor
+from monitor.harness.runs.supervisor import Supervisor
 
 
 class UnknownSupervisor(ConfigError):

@@ -25,16 +25,16 @@ from monitor.fleet.jobs import Job, Sessions, attempt, job_of, losses_of, receip
 from monitor.fleet.receipts import STUCK_WORKER, UNKNOWN_HEAD, Receipt
 from monitor.fleet.registry import Supervisors
 from monitor.fleet.storing import StepStore
-from monitor.harness.past import outcome_in
-from monitor.harness.run import Run
+from monitor.harness.record.resumed import outcome_in
+from monitor.harness.runs.run import Run
+from monitor.harness.runs.supervisor import Supervisor
 from monitor.harness.streams.background import Background
-from monitor.harness.supervisor import Supervisor
 from monitor.outcome import Outcome
 from monitor.reasons import TerminateReason
 from monitor.sessions.nodes import Node
 from monitor.sessions.records import MAIN, RunRecord, RunState
 from monitor.sessions.store import SessionStore
-from monitor.tools.approvers import PendingApprovals
+from monitor.tools.approvals.approvers import PendingApprovals
 from monitor.usage import NO_USAGE
 
 LOOK_S: Final = 1.0

@@ -5,12 +5,12 @@ tells sinks.
 same `RunCore`.
 """
 
-from monitor.harness.guard import Guard as Guard
-from monitor.harness.guard import Watch as Watch
-from monitor.harness.guard import watch as watch
+from monitor.harness.guards.guard import Guard as Guard
+from monitor.harness.guards.guard import Watch as Watch
+from monitor.harness.guards.guard import watch as watch
+from monitor.harness.guards.guard_streams import Watched as Watched
 from monitor.harness.streams.clock import Alarm as Alarm
 from monitor.harness.streams.clock import Clock as Clock
 from monitor.harness.streams.clock import SystemClock as SystemClock
-from monitor.harness.watched import Watched as Watched
 
 __all__ = ["Alarm", "Clock", "Guard", "SystemClock", "Watch", "Watched", "watch"]

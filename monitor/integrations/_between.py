@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from monitor.harness.guard import Guard
+from monitor.harness.guards.guard import Guard
 from monitor.outcome import Turn
 from monitor.reasons import TerminateReason
 from monitor.verdicts import Hold, LastTurn, Nudge, Stop, WithdrawTool

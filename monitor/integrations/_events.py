@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Self, TypeVar
 
-from monitor.harness.watched import Watched
+from monitor.harness.guards.guard_streams import Watched
 from monitor.integrations._between import Between
 from monitor.integrations.stopped import StoppedByGuard
 

@@ -18,7 +18,7 @@ from monitor.adapters.decoding import SdkAdapter, name_of
 from monitor.adapters.openai.parts import arguments_of
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, TurnFinished, UsageReport
 from monitor.errors import AdapterError, ConfigError, MissingExtra, SourceFailed
-from monitor.harness.guard import Guard
+from monitor.harness.guards.guard import Guard
 from monitor.integrations._between import Answered, Between, Request
 from monitor.integrations._events import GuardedEvents
 from monitor.integrations._failures import classify

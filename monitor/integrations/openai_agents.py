@@ -12,7 +12,7 @@ from typing import Any
 
 from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.errors import MissingExtra
-from monitor.harness.guard import Guard
+from monitor.harness.guards.guard import Guard
 from monitor.integrations._between import Answered, Between, Request
 from monitor.integrations._events import GuardedEvents
 from monitor.integrations._failures import classify

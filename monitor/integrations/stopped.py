@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from monitor.errors import StoppedByGuard
+from monitor.outcome import StoppedByGuard
 
 __all__ = ["StoppedByGuard"]

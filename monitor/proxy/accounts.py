@@ -12,11 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from monitor.budgets import BudgetStore, SharedBudget
 from monitor.errors import BudgetUnreachable
 from monitor.events import Event
-from monitor.harness.holding import Holding
+from monitor.harness.runs.budget_hold import Holding
 from monitor.harness.streams.clock import Clock
+from monitor.shared import BudgetStore, SharedBudget
 from monitor.usage import Price
 
 ROOT: Final = "proxy"

@@ -11,30 +11,30 @@ from urllib.parse import unquote, unquote_to_bytes
 
 from anyio import to_thread
 
-from monitor.budgets import BudgetStore
 from monitor.conditions import Condition
 from monitor.detectors import Detector, default_detectors
 from monitor.errors import ConfigError, without_keys
 from monitor.harness.checks import clock_of
 from monitor.harness.streams.clock import Clock
 from monitor.proxy.accounts import ROOT, Accounts
-from monitor.proxy.admin import Admin
-from monitor.proxy.asgi import Receive, Scope, Send, answer
-from monitor.proxy.client import Client
-from monitor.proxy.exchange import Exchange, House, Request
-from monitor.proxy.headers import NO_NAME, RUN, SEVERAL_KEYS, first, keys_in, run_in
+from monitor.proxy.admin.admin import Admin
+from monitor.proxy.exchange.exchange import Exchange, House, Request
+from monitor.proxy.exchange.history import run_of
+from monitor.proxy.exchange.judging import LARGE_BYTES
+from monitor.proxy.formats import wire_of
+from monitor.proxy.formats.base import Asked, Unjudged, Wire
 from monitor.proxy.holds import Desk
-from monitor.proxy.incoming import ClientLeft, Incoming
-from monitor.proxy.judging import LARGE_BYTES
 from monitor.proxy.keys import KeyNames
 from monitor.proxy.options import MOST_BODY, OnLoop, Options
-from monitor.proxy.past import run_of
-from monitor.proxy.relay import relay
 from monitor.proxy.runs import ProxiedRun, Runs
-from monitor.proxy.upstreams import SILENCE_S, Connections, Upstream, Upstreams
-from monitor.proxy.wires import wire_of
-from monitor.proxy.wires.base import Asked, Unjudged, Wire
-from monitor.tools.masking import MASK, masked
+from monitor.proxy.transport.asgi import Receive, Scope, Send, answer
+from monitor.proxy.transport.client import Client
+from monitor.proxy.transport.headers import NO_NAME, RUN, SEVERAL_KEYS, first, keys_in, run_in
+from monitor.proxy.transport.incoming import ClientLeft, Incoming
+from monitor.proxy.transport.relay import relay
+from monitor.proxy.transport.upstreams import SILENCE_S, Connections, Upstream, Upstreams
+from monitor.shared import BudgetStore
+from monitor.tools.secrets.masking import MASK, masked
 from monitor.usage import Price
 
 PREFIX: Final = "/agent-monitor/"

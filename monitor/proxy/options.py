@@ -12,7 +12,7 @@ from monitor.detectors import Detector, default_detectors
 from monitor.errors import ConfigError
 from monitor.harness.checks import clock_of
 from monitor.harness.streams.clock import Clock
-from monitor.proxy.upstreams import SILENCE_S
+from monitor.proxy.transport.upstreams import SILENCE_S
 from monitor.usage import Price
 
 OnLoop: TypeAlias = Literal["stop", "error", "hold", "observe"]

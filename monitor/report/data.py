@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from monitor._util.hashing import identity
 from monitor.report.story import Step, Story, ToldRun, cells_of, shown
-from monitor.tools.masking import masked
-from monitor.transcripts.scan import Finding
-from monitor.transcripts.survey import SurveyedRun
+from monitor.tools.secrets.masking import masked
+from monitor.transcripts.analysis.scan import Finding
+from monitor.transcripts.analysis.survey import SurveyedRun
 
 KEY_CHARS: Final = 12
 NAME_CHARS: Final = 200

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from monitor.report.data import as_data, as_script, key_of
 from monitor.report.story import ToldRun
-from monitor.transcripts.survey import SurveyedRun
+from monitor.transcripts.analysis.survey import SurveyedRun
 
 QUIET_WITH_STEPS: Final = 20_000
 """Runs without a loop of which steps are shown; of later ones the page has the time line."""

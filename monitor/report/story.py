@@ -13,10 +13,10 @@ from typing import Any, Final, Literal, TypeAlias
 
 from monitor._util.hashing import canonical_json
 from monitor.report.strips import Strip, Sums
+from monitor.transcripts.analysis.scan import Finding, RunScanner
+from monitor.transcripts.analysis.survey import SurveyedRun, Watcher
 from monitor.transcripts.base import RecordedCall, RecordedMessage
 from monitor.transcripts.entries import Began, Ended
-from monitor.transcripts.scan import Finding, RunScanner
-from monitor.transcripts.survey import SurveyedRun, Watcher
 from monitor.verdicts import Detection
 
 FIRST_STEPS: Final = 6

@@ -1,6 +1,5 @@
 """Sessions: conversations that survive a crash and a power cut, and can be read later."""
 
-from monitor.sessions.blobs import Blobs as Blobs
 from monitor.sessions.files import ENDING as ENDING
 from monitor.sessions.files import Retained as Retained
 from monitor.sessions.files import SessionFile as SessionFile
@@ -36,6 +35,7 @@ from monitor.sessions.records import StoredEvent as StoredEvent
 from monitor.sessions.records import TurnChunks as TurnChunks
 from monitor.sessions.sqlite import SQLiteSession as SQLiteSession
 from monitor.sessions.store import SessionStore as SessionStore
+from monitor.sessions.tables.blobs import Blobs as Blobs
 from monitor.sessions.tree import ACTIVE as ACTIVE
 from monitor.sessions.tree import Context as Context
 from monitor.sessions.tree import Entry as Entry

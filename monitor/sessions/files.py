@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Final
 
 from monitor.errors import ConfigError, SessionBusy, SessionUnavailable, StoreError
-from monitor.sessions import rows
-from monitor.sessions.blobs import BlobFolder, Blobs, sync_file, sync_folder
 from monitor.sessions.faults import blobs_path, lock_path, typed
 from monitor.sessions.lock import OwnerLock
-from monitor.sessions.migrations import STEPS, migrate
 from monitor.sessions.nodes import ID_CHANCE_BYTES, new_id
 from monitor.sessions.reader import SessionReader, connect_reader
-from monitor.sessions.schema import Connection, prepare_writer
+from monitor.sessions.tables import rows
+from monitor.sessions.tables.blobs import BlobFolder, Blobs, sync_file, sync_folder
+from monitor.sessions.tables.migrations import STEPS, migrate
+from monitor.sessions.tables.schema import Connection, prepare_writer
 from monitor.sessions.tree import ACTIVE
 
 ENDING: Final = ".session"

@@ -14,10 +14,10 @@ from typing import Any
 
 from monitor.errors import SessionDamaged, StoreError
 from monitor.sessions import faults
-from monitor.sessions.memory import Memory
-from monitor.sessions.migrations import migrate
-from monitor.sessions.schema import check_sqlite
 from monitor.sessions.sql import SqlSession, id_at
+from monitor.sessions.tables.memory import Memory
+from monitor.sessions.tables.migrations import migrate
+from monitor.sessions.tables.schema import check_sqlite
 from monitor.sessions.writer import Work
 
 

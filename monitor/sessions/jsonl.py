@@ -15,14 +15,14 @@ from monitor.calls import answer_codec, record_codec, request_codec
 from monitor.chunks import chunk_codec
 from monitor.errors import MonitorError, SessionDamaged
 from monitor.events import event_codec
-from monitor.sessions import rows, writing
-from monitor.sessions.blobs import Blobs
 from monitor.sessions.files import made
-from monitor.sessions.memory import Memory
 from monitor.sessions.nodes import Node, NodeKind, canonical
 from monitor.sessions.reader import SessionReader
 from monitor.sessions.records import TurnChunks, run_codec
-from monitor.sessions.schema import Connection
+from monitor.sessions.tables import rows, writing
+from monitor.sessions.tables.blobs import Blobs
+from monitor.sessions.tables.memory import Memory
+from monitor.sessions.tables.schema import Connection
 from monitor.sessions.tree import verify
 
 FORMAT: Final = 1

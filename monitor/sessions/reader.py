@@ -14,13 +14,13 @@ from urllib.parse import quote
 
 from monitor.calls import CallRecord
 from monitor.errors import MonitorError, SessionDamaged, StoreError
-from monitor.sessions import reading, rows
-from monitor.sessions.blobs import BlobFolder, Blobs
 from monitor.sessions.faults import blobs_path, not_text, typed
-from monitor.sessions.migrations import STEPS, Steps, check_format, format_of
 from monitor.sessions.nodes import Node
 from monitor.sessions.records import ApprovalState, RunRecord, StoredEvent, TurnChunks
-from monitor.sessions.schema import APPLICATION_ID, Connection, check_sqlite, prepare_reader
+from monitor.sessions.tables import reading, rows
+from monitor.sessions.tables.blobs import BlobFolder, Blobs
+from monitor.sessions.tables.migrations import STEPS, Steps, check_format, format_of
+from monitor.sessions.tables.schema import APPLICATION_ID, Connection, check_sqlite, prepare_reader
 from monitor.sessions.tree import ACTIVE, Context, Problem, context_of, verify
 
 

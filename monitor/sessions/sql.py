@@ -11,10 +11,7 @@ from typing import Any, Self, TypeVar
 
 from monitor.calls import CallRecord
 from monitor.errors import StoreError
-from monitor.sessions import reading, rows, writing
-from monitor.sessions.blobs import Blobs
 from monitor.sessions.faults import not_text
-from monitor.sessions.memory import Memory
 from monitor.sessions.nodes import ID_CHANCE_BYTES, Draft, Node, new_id
 from monitor.sessions.reader import problems
 from monitor.sessions.records import (
@@ -25,7 +22,10 @@ from monitor.sessions.records import (
     StoredEvent,
     TurnChunks,
 )
-from monitor.sessions.schema import Connection
+from monitor.sessions.tables import reading, rows, writing
+from monitor.sessions.tables.blobs import Blobs
+from monitor.sessions.tables.memory import Memory
+from monitor.sessions.tables.schema import Connection
 from monitor.sessions.tree import ACTIVE, Context, Problem, context_of
 from monitor.sessions.writer import Work
 

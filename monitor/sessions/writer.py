@@ -19,9 +19,9 @@ import anyio
 from anyio.lowlevel import current_token
 
 from monitor.errors import SessionLost, StoreError
-from monitor.sessions.pacing import one_at_a_time
 from monitor.sessions.records import Committed
-from monitor.sessions.schema import Connection
+from monitor.sessions.tables.pacing import one_at_a_time
+from monitor.sessions.tables.schema import Connection
 
 T = TypeVar("T")
 Work = Callable[[Connection], T]

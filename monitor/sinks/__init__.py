@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from monitor.sinks.lines import line_of as line_of
     from monitor.sinks.log import LogSink as LogSink
     from monitor.sinks.memory import MemorySink as MemorySink
-    from monitor.sinks.otel import OtelSink as OtelSink
-    from monitor.sinks.otel import in_tool_span as in_tool_span
-    from monitor.sinks.otel import tool_context as tool_context
+    from monitor.sinks.otel.sink import OtelSink as OtelSink
+    from monitor.sinks.otel.sink import in_tool_span as in_tool_span
+    from monitor.sinks.otel.sink import tool_context as tool_context
 
 __all__ = [
     "AsyncEnvelopeSink",
@@ -49,11 +49,11 @@ if not TYPE_CHECKING:  # a type checker would believe that every name is there
             "JsonlSink": "monitor.sinks.jsonl",
             "LogSink": "monitor.sinks.log",
             "MemorySink": "monitor.sinks.memory",
-            "OtelSink": "monitor.sinks.otel",
+            "OtelSink": "monitor.sinks.otel.sink",
             "Sink": "monitor.sinks.base",
-            "in_tool_span": "monitor.sinks.otel",
+            "in_tool_span": "monitor.sinks.otel.sink",
             "line_of": "monitor.sinks.lines",
             "listening": "monitor.sinks.base",
-            "tool_context": "monitor.sinks.otel",
+            "tool_context": "monitor.sinks.otel.sink",
         },
     )

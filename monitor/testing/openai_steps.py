@@ -14,21 +14,21 @@ from pathlib import Path
 from typing import Any
 
 from monitor.errors import ConfigError
-from monitor.testing._steps import STEPS as STEPS
-from monitor.testing._steps import Cut as Cut
-from monitor.testing._steps import Event as Event
-from monitor.testing._steps import Headers as Headers
-from monitor.testing._steps import Pause as Pause
-from monitor.testing._steps import Raw as Raw
-from monitor.testing._steps import Repeat as Repeat
-from monitor.testing._steps import Reply as Reply
-from monitor.testing._steps import Reset as Reset
-from monitor.testing._steps import Script as Script
-from monitor.testing._steps import Send as Send
-from monitor.testing._steps import Stall as Stall
-from monitor.testing._steps import Step as Step
-from monitor.testing._steps import html_error as html_error
-from monitor.testing._steps import json_lines, to_json
+from monitor.testing.base_steps import STEPS as STEPS
+from monitor.testing.base_steps import Cut as Cut
+from monitor.testing.base_steps import Event as Event
+from monitor.testing.base_steps import Headers as Headers
+from monitor.testing.base_steps import Pause as Pause
+from monitor.testing.base_steps import Raw as Raw
+from monitor.testing.base_steps import Repeat as Repeat
+from monitor.testing.base_steps import Reply as Reply
+from monitor.testing.base_steps import Reset as Reset
+from monitor.testing.base_steps import Script as Script
+from monitor.testing.base_steps import Send as Send
+from monitor.testing.base_steps import Stall as Stall
+from monitor.testing.base_steps import Step as Step
+from monitor.testing.base_steps import html_error as html_error
+from monitor.testing.base_steps import json_lines, to_json
 
 # --- chat completions
 

@@ -1,5 +1,7 @@
 """Transcripts of agents: thirty formats, each recognised by its content."""
 
+from monitor.transcripts.analysis.survey import SurveyedRun as SurveyedRun
+from monitor.transcripts.analysis.survey import survey as survey
 from monitor.transcripts.base import LoopLabel as LoopLabel
 from monitor.transcripts.base import RecordedCall as RecordedCall
 from monitor.transcripts.base import RecordedMessage as RecordedMessage
@@ -17,8 +19,6 @@ from monitor.transcripts.places import sources as sources
 from monitor.transcripts.reading import read as read
 from monitor.transcripts.reading import runs as runs
 from monitor.transcripts.source import Source as Source
-from monitor.transcripts.survey import SurveyedRun as SurveyedRun
-from monitor.transcripts.survey import survey as survey
 
 __all__ = [
     "BadLine",

@@ -15,11 +15,11 @@ import pytest
 import monitor
 from monitor.models import Model
 from monitor.testing import anthropic_steps, gemini_steps, openai_steps
-from monitor.testing._server import LocalServer, Scripts
-from monitor.testing._steps import Reply, Script, Stall
-from monitor.testing.anthropic_server import LocalAnthropic
-from monitor.testing.gemini_server import LocalGemini
-from monitor.testing.openai_server import LocalOpenAI
+from monitor.testing.base_steps import Reply, Script, Stall
+from monitor.testing.servers.anthropic_server import LocalAnthropic
+from monitor.testing.servers.gemini_server import LocalGemini
+from monitor.testing.servers.local_server import LocalServer, Scripts
+from monitor.testing.servers.openai_server import LocalOpenAI
 from tests.adapters.anthropic import sdk as anthropic_sdk
 from tests.adapters.google import sdk as google_sdk
 from tests.adapters.openai import sdk as openai_sdk

@@ -1,5 +1,5 @@
 """A neutral history in any provider's words, for loops of one's own. That it is always valid is
-tested in tests/context/test_forms.py.
+tested in tests/wires/test_forms.py.
 """
 
 from __future__ import annotations

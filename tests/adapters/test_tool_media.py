@@ -16,9 +16,9 @@ from monitor.adapters import to_form
 from monitor.adapters.google.model import to_contents
 from monitor.chunks import ToolCall, ToolResult
 from monitor.context import ClipResults, DropMedia, Form, PruneResults, read, repair, validate
-from monitor.context.tokens import message_tokens
-from monitor.testing.gemini_server import LocalGemini
+from monitor.context.measure.tokens import message_tokens
 from monitor.testing.gemini_steps import events_of
+from monitor.testing.servers.gemini_server import LocalGemini
 from tests.adapters.google.sdk import sdk, sdk_warnings, stream
 from tests.adapters.test_every_wire import Wire, on_every_wire, sdk_test, served
 from tests.context.wire import FORMS, sdk_takes

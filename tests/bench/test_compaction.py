@@ -22,7 +22,7 @@ from monitor.chunks import ToolCall, ToolResult
 from monitor.compaction.pinned import PinnedFacts
 from monitor.context.cut import KeepTokens
 from monitor.context.history import History
-from monitor.harness.compactor import Compactor
+from monitor.harness.context.compactor import Compactor
 from monitor.messages import AssistantMessage, Message, Text, UserMessage
 from monitor.models import ModelRequest
 from monitor.testing import ScriptedModel
@@ -96,14 +96,14 @@ def test_the_stand_in_keeps_first_sentences_only() -> None:
 
 
 def test_a_library_that_forgets_outputs_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("monitor.harness.run.frontier", lambda _: PinnedFacts())
+    monkeypatch.setattr("monitor.harness.runs.run.frontier", lambda _: PinnedFacts())
     monkeypatch.setattr("monitor.compaction.pinned.gather._handed_over", lambda _: ())
     row = measure("opencode", Script(200), every=200)
     assert row.outputs["gone"]
 
 
 def test_a_library_that_summarises_unread_results_away_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("monitor.harness.compactor.unread_from", lambda *_, **__: None)
+    monkeypatch.setattr("monitor.harness.context.compactor.unread_from", lambda *_, **__: None)
     assert [unread("default", SHAPES[0], way).missing for way in WAYS] == [4, 4, 4]
 
 

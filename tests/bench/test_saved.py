@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from bench import saved
-from monitor.transcripts.calibration import Stopped, Trace
+from monitor.transcripts.analysis.calibration import Stopped, Trace
 
 LEVELS = 8
 

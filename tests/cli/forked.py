@@ -79,7 +79,7 @@ def _child_begins(asked: socket.socket) -> bool:
 
 
 if __name__ == "__main__":
-    from monitor.cli import _app, _process, main  # noqa: F401 - loaded for the children
+    from monitor.cli import main
 
     if _child_begins(socket.socket(fileno=int(sys.argv[1]))):
         main()

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 import monitor
 from monitor.adapters.replay.stream import RecordedChunk, write_chunks
 from monitor.chunks import Chunk, TextDelta, TurnFinished
-from monitor.cli._app import app
+from monitor.cli.app import app
 from monitor.reasons import FinishReason
 from monitor.sessions import SQLiteSession
 from monitor.testing import ScriptedModel, call

@@ -18,9 +18,9 @@ from typer.testing import CliRunner
 
 import monitor
 from monitor import cli
-from monitor.cli._app import app
-from monitor.testing.gemini_server import LocalGemini
+from monitor.cli.app import app
 from monitor.testing.gemini_steps import Stall, text
+from monitor.testing.servers.gemini_server import LocalGemini
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "cli.md").read_text("utf-8")
@@ -114,7 +114,7 @@ def test_without_its_extra_it_names_it(package: str):
 
 
 def test_a_broken_package_is_not_called_missing(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(sys.modules, "monitor.cli._app", None)
+    monkeypatch.setitem(sys.modules, "monitor.cli.app", None)
     with pytest.raises(ModuleNotFoundError):
         cli.main()
 
@@ -123,14 +123,14 @@ def test_a_command_loads_no_other_one():
     program = (
         "import sys\n"
         "from typer.testing import CliRunner\n"
-        "from monitor.cli import _app\n"
-        "CliRunner().invoke(_app.app, ['--version'])\n"
-        "CliRunner().invoke(_app.app, ['doctor', '--help'])\n"
-        "files = (f'monitor.cli.{name}'.replace('-', '_') for name in _app.COMMANDS)\n"
+        "from monitor.cli import app as commands\n"
+        "CliRunner().invoke(commands.app, ['--version'])\n"
+        "CliRunner().invoke(commands.app, ['doctor', '--help'])\n"
+        "files = (f'monitor.cli.commands.{name}'.replace('-', '_') for name in commands.COMMANDS)\n"
         "print(*(file for file in files if file in sys.modules))\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False)
-    assert (done.stdout, done.stderr) == ("monitor.cli.doctor\n", "")
+    assert (done.stdout, done.stderr) == ("monitor.cli.commands.doctor\n", "")
 
 
 def test_ctrl_c_ends_it_quietly(monkeypatch: pytest.MonkeyPatch):

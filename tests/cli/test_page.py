@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from monitor.cli._app import app
+from monitor.cli.app import app
 
 ROOT = Path(__file__).parents[2]
 CORPUS = ROOT / "fixtures" / "transcripts" / "dev.jsonl.gz"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from monitor.cli._app import app
+from monitor.cli.app import app
 from tests.cli.forked import Forking
 
 COMMAND = [sys.executable, "-m", "monitor.cli"]

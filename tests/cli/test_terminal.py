@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from monitor._util import terminal
-from monitor.cli import _view
-from monitor.cli._app import app
+from monitor.cli.app import app
+from monitor.cli.render import output
 
 HOSTILE = "\x1b[31m\x1b]0;title\x07\x9b2J\u202e\u2066\u200b\u200d\u00ad\ufeff\u2028\U000e0041\x7f\x08\r"
 """Controls of C0 and C1, marks of direction, characters of no width, line separators, a tag,
@@ -35,7 +35,7 @@ def steering(text: str) -> set[str]:
 
 @given(st.text(alphabet=st.characters(codec=None), max_size=40))
 def test_no_character_that_steers_is_left_and_the_others_are(text: str):
-    shown = _view.printable(text)
+    shown = output.printable(text)
     assert steering(shown) == set()
     if not steering(text):
         assert shown == text
@@ -43,7 +43,7 @@ def test_no_character_that_steers_is_left_and_the_others_are(text: str):
 
 def test_every_character_of_unicode_that_steers_is_escaped():
     everyone = "".join(map(chr, range(sys.maxunicode + 1)))
-    assert not steering(_view.printable(everyone))
+    assert not steering(output.printable(everyone))
     everyone = "x".join(everyone)  # two surrogates beside each other are one character for JSON
     written = terminal.printable_json(json.dumps(everyone, ensure_ascii=False))
     assert json.loads(written) == everyone
@@ -51,12 +51,12 @@ def test_every_character_of_unicode_that_steers_is_escaped():
 
 
 def test_what_nobody_made_printable_is_so_where_it_leaves(capsys: pytest.CaptureFixture[str]):
-    console = _view.stdout()
+    console = output.stdout()
     console.print(HOSTILE)
     console.print(HOSTILE + SURROGATE, soft_wrap=True)
-    _view.card(console, HOSTILE, [(HOSTILE, HOSTILE)], style="red")
-    _view.heading(console, HOSTILE)
-    _view.complain(_view.stderr(), f"{HOSTILE}\nagent-monitor: all is well")
+    output.card(console, HOSTILE, [(HOSTILE, HOSTILE)], style="red")
+    output.heading(console, HOSTILE)
+    output.complain(output.stderr(), f"{HOSTILE}\nagent-monitor: all is well")
     shown = capsys.readouterr()
     assert steering(shown.out + shown.err) == set()
     assert len(shown.err.splitlines()) == 1
@@ -66,7 +66,7 @@ def test_on_a_terminal_only_rich_s_own_codes_are_left(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.setenv("FORCE_COLOR", "1")
-    _view.stdout().print(f"[{HOSTILE}]", style="red")
+    output.stdout().print(f"[{HOSTILE}]", style="red")
     shown = capsys.readouterr().out
     assert shown.count("\x1b") == 2
     assert steering(shown) == {"\x1b"}
@@ -243,7 +243,7 @@ def test_a_name_that_is_no_text_reaches_no_terminal(tmp_path: Path):
 BUG = f"""
 import sys, logging, warnings
 from monitor.cli import main
-from monitor.cli import doctor
+from monitor.cli.commands import doctor
 def broken(*_):
     logging.getLogger("x").warning("%s", {HOSTILE!r})
     warnings.warn({HOSTILE!r})

@@ -14,10 +14,11 @@ from monitor.compaction.measure import Situation
 from monitor.compaction.pinned import PinnedFacts, head_of_messages, read_back
 from monitor.compaction.preset import Preset
 from monitor.compaction.proposal import Proposal, propose
-from monitor.compaction.templates import Template
+from monitor.compaction.summaries.templates import Template
 from monitor.compaction.watermarks import LOW_WATER, Marks
-from monitor.context import Headroom, trigger
-from monitor.context.tokens import message_tokens, size_of_text, size_of_tools
+from monitor.context import Headroom
+from monitor.context.measure import headroom as headrooms
+from monitor.context.measure.tokens import message_tokens, size_of_text, size_of_tools
 from monitor.context.turns import unread_from
 from monitor.harness.streams.ask import ask_turn
 from monitor.messages import Message
@@ -46,7 +47,7 @@ def situation(
     *,
     window: int | None = 32_000,
     reason: CompactionReason = CompactionReason.CEILING,
-    headroom: Headroom = trigger.DEFAULT,
+    headroom: Headroom = headrooms.DEFAULT,
     low_water: float = LOW_WATER,
     tokens: int | None = None,
     instructions: str | None = None,

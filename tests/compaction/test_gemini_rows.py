@@ -11,13 +11,13 @@ import pytest
 
 from monitor import Compaction
 from monitor.compaction import CompactionError, CompactionFailure, CompactionIneffective, CompactionReason
-from monitor.compaction.base import SummaryTask
 from monitor.compaction.pinned import PinnedFacts, compose
-from monitor.compaction.summarize import ModelSummarizer
-from monitor.compaction.templates import FIVE_SECTIONS
-from monitor.context import History, trigger
+from monitor.compaction.summaries.summarize import ModelSummarizer
+from monitor.compaction.summaries.templates import FIVE_SECTIONS, SummaryTask
+from monitor.context import History
 from monitor.context.cut import KeepMessages
-from monitor.context.tokens import message_tokens
+from monitor.context.measure import headroom
+from monitor.context.measure.tokens import message_tokens
 from monitor.harness.streams.ask import ask_turn
 from monitor.messages import Message, UserMessage
 from monitor.testing import FakeClock, ScriptedModel
@@ -27,7 +27,7 @@ from tests.context.talk import ran, results, said, tokens, user
 pytestmark = pytest.mark.anyio
 
 PRESET = Compaction.gemini_cli(steps=())
-OF_GEMINI = partial(situation, headroom=trigger.GEMINI_CLI, low_water=0.9)
+OF_GEMINI = partial(situation, headroom=headroom.GEMINI_CLI, low_water=0.9)
 MANUAL = CompactionReason.MANUAL
 
 

@@ -17,7 +17,7 @@ from monitor.compaction import (
     CompactionResult,
 )
 from monitor.compaction.hooks import CompactionAsked, ask_before, may_continue, tell_after
-from monitor.compaction.templates import CHECKPOINT
+from monitor.compaction.summaries.templates import CHECKPOINT
 from monitor.testing import ScriptedModel
 from tests.compaction.making import asked_of, proposed, situation, summariser, talk, told
 from tests.context.talk import said, user

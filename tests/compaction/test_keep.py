@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from monitor import AssistantMessage, ConfigError, Text, UserMessage
 from monitor.context.cut import Keep, KeepMessages, KeepNewTurns, KeepShare, KeepTokens
-from monitor.context.repairs import repair
-from monitor.context.tokens import message_tokens
+from monitor.context.measure.tokens import message_tokens
+from monitor.context.repairs.repair import repair
 from monitor.messages import Message, Reasoning
 from tests.context.dirty import histories
 from tests.context.talk import ran, said, tokens, user

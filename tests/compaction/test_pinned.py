@@ -32,13 +32,13 @@ from monitor.compaction.pinned import (
 )
 from monitor.compaction.pinned import text as composed_text
 from monitor.compaction.records import CompactionDetails
-from monitor.context.forms import Form
-from monitor.context.readers import read
-from monitor.context.repairs import repair
-from monitor.context.tokens import size_of_text
+from monitor.context.measure.tokens import size_of_text
+from monitor.context.repairs.repair import repair
 from monitor.errors import ConfigError
 from monitor.messages import AssistantMessage, Media, Message, Text, UserMessage
 from monitor.verdicts import VETO
+from monitor.wires.forms import Form
+from monitor.wires.read import read
 
 MUCH = 10_000_000
 

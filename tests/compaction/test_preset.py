@@ -10,10 +10,10 @@ import pytest
 from monitor import Compaction, ConfigError, Window
 from monitor.compaction import CompactionHook, Extractive
 from monitor.compaction.preset import PRESETS, Options, Preset
-from monitor.compaction.templates import CHECKPOINT, EIGHT_SECTIONS, FIVE_SECTIONS, MARKDOWN
-from monitor.context import trigger
+from monitor.compaction.summaries.templates import CHECKPOINT, EIGHT_SECTIONS, FIVE_SECTIONS, MARKDOWN
 from monitor.context.cut import KeepMessages, KeepNewTurns, KeepShare, KeepTokens
-from monitor.context.prune import PruneResults
+from monitor.context.measure import headroom
+from monitor.context.reduce.prune import PruneResults
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -105,7 +105,7 @@ def test_a_wrong_option_is_named_at_once(options: dict[str, Any]):
 
 def test_lists_become_tuples_so_that_a_preset_cannot_change():
     hooks = [CompactionHook(after=print)]
-    preset = Compaction(hooks=hooks, steps=[], headroom=trigger.PI)
+    preset = Compaction(hooks=hooks, steps=[], headroom=headroom.PI)
     hooks.clear()
     assert len(preset.hooks) == 1
     assert preset.steps == ()

@@ -23,20 +23,20 @@ from monitor.compaction import (
     Extractive,
     measure,
 )
-from monitor.compaction.base import Summary, SummaryTask
 from monitor.compaction.measure import FRAME_TOKENS, LEAST_TOKENS, Situation
 from monitor.compaction.pinned import CONTINUE, CONTINUE_WITHOUT_MEDIA, PinnedFacts, acknowledgement, head_of_messages
 from monitor.compaction.preset import PRESETS, Preset
 from monitor.compaction.proposal import Proposal, continue_message
 from monitor.compaction.records import shown
 from monitor.compaction.rungs import CUT
-from monitor.compaction.templates import CHECKPOINT
+from monitor.compaction.summaries.summarizer import Summary
+from monitor.compaction.summaries.templates import CHECKPOINT, SummaryTask
 from monitor.context import Headroom, History, repair, validate
 from monitor.context.cut import KeepMessages, KeepNewTurns, KeepShare, KeepTokens
 from monitor.context.history import Committed
-from monitor.context.prune import PruneResults
-from monitor.context.reduction import propose_edit as reduce_history
-from monitor.context.tokens import message_tokens, size_of_text
+from monitor.context.measure.tokens import message_tokens, size_of_text
+from monitor.context.reduce.prune import PruneResults
+from monitor.context.reduce.reduction import propose_edit as reduce_history
 from monitor.context.turns import head_of
 from monitor.messages import Message, Reasoning
 from monitor.models import ToolSpec

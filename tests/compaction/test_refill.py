@@ -8,7 +8,7 @@ import pytest
 
 from monitor.chunks import ToolCall, ToolResult
 from monitor.compaction.refill import attributed, snapshot
-from monitor.context.tokens import sizes_by_source
+from monitor.context.measure.tokens import sizes_by_source
 from monitor.messages import AssistantMessage, Media, Message, Text, UserMessage
 from monitor.models import ModelRequest, ToolSpec
 

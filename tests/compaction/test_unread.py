@@ -20,14 +20,14 @@ from monitor.compaction import CompactionError, CompactionReason, Extractive
 from monitor.compaction.pinned import text_of_user
 from monitor.compaction.preset import PRESETS
 from monitor.context import Form, read, repair, validate
-from monitor.context.prune import PruneResults
-from monitor.context.reduction import propose_edit as reduce_history
-from monitor.context.tokens import message_tokens
+from monitor.context.measure.tokens import message_tokens
+from monitor.context.reduce.prune import PruneResults
+from monitor.context.reduce.reduction import propose_edit as reduce_history
 from monitor.messages import Message
 from monitor.testing import ScriptedModel, call
 from tests.compaction.making import done, proposed, situation
 from tests.context.talk import IMAGE, ran, said, tokens, user
-from tests.harness.test_compactor import Bench
+from tests.harness.context.test_compactor import Bench
 
 R = CompactionReason
 SIZES = [(4, 9_000, 32_000), (4, 25_000, 100_000), (50, 5_000, 200_000), (1, 60_000, 32_000)]

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from monitor.chunks import UsageReport
 from monitor.compaction.watermarks import Hysteresis, Marks
 from monitor.context.history import History, HistoryEdit
-from monitor.context.tokens import ContextMeter
-from monitor.context.trigger import CLAUDE_CODE, DEFAULT, OPENCODE, Headroom
-from monitor.context.window import UNKNOWN, Window
+from monitor.context.measure.headroom import CLAUDE_CODE, DEFAULT, OPENCODE, Headroom
+from monitor.context.measure.tokens import ContextMeter
+from monitor.context.measure.window import UNKNOWN, Window
 from monitor.messages import AssistantMessage, Text, UserMessage
 from monitor.reasons import PRESSING, CompactionFailure, CompactionReason
 

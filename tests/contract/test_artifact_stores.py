@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor import ConfigError
-from monitor.tools.artifact_folder import FolderArtifacts
-from monitor.tools.artifacts import ArtifactGone, ArtifactsFull, ArtifactStore, InMemoryArtifacts, Reference
+from monitor.tools.artifacts.folder import FolderArtifacts
+from monitor.tools.artifacts.store import ArtifactGone, ArtifactsFull, ArtifactStore, InMemoryArtifacts, Reference
 
 pytestmark = pytest.mark.anyio
 

@@ -17,8 +17,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from monitor.budgets import Amount, BudgetStore, Hold, PostgresBudgets, RedisBudgets, Refused, SQLiteBudgets
 from monitor.errors import BudgetUnreachable, ConfigError
+from monitor.shared import Amount, BudgetStore, Hold, PostgresBudgets, RedisBudgets, Refused, SQLiteBudgets
 from tests import databases
 
 pytestmark = pytest.mark.anyio

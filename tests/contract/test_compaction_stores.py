@@ -14,7 +14,7 @@ import monitor
 from monitor.compaction.records import CompactionRecord, CompactionStore, record_codec, shown
 from monitor.messages import Text, UserMessage
 from monitor.reasons import CompactionFailure, CompactionReason
-from tests.harness.test_run_compaction import CEILING, driven, reads
+from tests.harness.context.test_run_context_compaction import CEILING, driven, reads
 
 pytestmark = pytest.mark.feature("AC-10", "OC-16")
 

@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from monitor.errors import ConfigError, StoreError
-from monitor.outages import Failure, InMemoryOutages, OutageRule, Outages, OutageStore, SQLiteOutages
+from monitor.shared import Failure, InMemoryOutages, OutageRule, Outages, OutageStore, SQLiteOutages
 
 pytestmark = pytest.mark.anyio
 

@@ -86,7 +86,7 @@ from monitor.models import ErrorKind, ModelError
 from monitor.outcome import Outcome, Turn
 from monitor.reasons import CompactionFailure, CompactionReason, TerminateReason
 from monitor.sinks import FanOut, JsonlSink, LogSink, MemorySink, OtelSink, line_of
-from monitor.sinks._otel_run import RunSpans
+from monitor.sinks.otel.run import RunSpans
 from monitor.usage import AskCost
 from monitor.verdicts import Detection, Evidence, FleetFinding, Judgement, Stop
 
@@ -229,7 +229,7 @@ EVENTS: list[Event] = [
 
 def sinks() -> set[type]:
     """Every public class in `monitor.sinks` that has `emit`, the protocols aside."""
-    names = [name for _, name, _ in pkgutil.iter_modules(monitor.sinks.__path__, "monitor.sinks.")]
+    names = [name for _, name, _ in pkgutil.walk_packages(monitor.sinks.__path__, "monitor.sinks.")]
     classes = {
         value for name in names for value in vars(importlib.import_module(name)).values() if inspect.isclass(value)
     }

@@ -10,7 +10,6 @@ import anyio
 import pytest
 
 import monitor
-from monitor.budgets import SharedBudget, SQLiteBudgets
 from monitor.calls import ApprovalAnswer
 from monitor.errors import ConfigError, SessionBusy, StoreError
 from monitor.fleet import (
@@ -28,6 +27,7 @@ from monitor.fleet import (
 from monitor.fleet.jobs import session_id
 from monitor.fleet.receipts import STUCK_WORKER
 from monitor.sessions import RunState, SessionReader, SQLiteSession
+from monitor.shared import SharedBudget, SQLiteBudgets
 from monitor.testing import FakeClock, Pause, ScriptedModel, Stall, call
 from monitor.tools import Approval
 from tests.fleet.fleets import ID, JOB, Died, Effects, MemorySessions, driven, facts, supervisors

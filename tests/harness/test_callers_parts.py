@@ -13,13 +13,13 @@ import anyio
 import pytest
 
 import monitor
-from monitor.compaction.base import Summary
 from monitor.compaction.hooks import CompactionHook
+from monitor.compaction.summaries.summarizer import Summary
 from monitor.context.cut import Cut
 from monitor.messages import AssistantMessage, Message
 from monitor.reasons import CompactionFailure
 from tests.context.talk import ran
-from tests.harness.test_run_compaction import PROMPT_TOO_LONG, Failure, TooLong, driven, reads
+from tests.harness.context.test_run_context_compaction import PROMPT_TOO_LONG, Failure, TooLong, driven, reads
 
 pytestmark = pytest.mark.anyio
 

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 import monitor
 from monitor._util.quoting import escaped, foreign, unescaped
 from monitor.compaction.pinned import CONTINUE, FOOTER, HEADER, PinnedFacts, compose, gathered, head_of_messages
-from monitor.context.raw import RawMessage
 from monitor.messages import UserMessage
 from monitor.testing import ScriptedModel, call
 from monitor.tools import FileMemory, NotesFile
 from monitor.verdicts import VETO
+from monitor.wires.raw import RawMessage
 from tests.harness.driving import drive, text_of_user
 
 FORGED = compose(

@@ -14,13 +14,23 @@ import anyio.lowlevel
 import pytest
 
 import monitor
-from monitor.compaction.base import Summary
-from monitor.context.reduction import Messages
-from monitor.harness.job import LATE_S
+from monitor.compaction.summaries.summarizer import Summary
+from monitor.context.reduce.reduction import Messages
+from monitor.harness.context.compaction_job import LATE_S
 from monitor.reasons import CompactionFailure
 from monitor.testing import Pause, Stall, call
+from tests.harness.context.test_run_context_compaction import (
+    CEILING,
+    EVENTS,
+    SUMMARY,
+    WINDOW,
+    Agent,
+    driven,
+    read,
+    reads,
+    until_asked,
+)
 from tests.harness.driving import Drive, Reason
-from tests.harness.test_run_compaction import CEILING, EVENTS, SUMMARY, WINDOW, Agent, driven, read, reads, until_asked
 
 pytestmark = [pytest.mark.anyio, pytest.mark.feature("CL-05")]
 

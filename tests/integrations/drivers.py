@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from monitor.harness.guard import Guard
+from monitor.harness.guards.guard import Guard
 from monitor.integrations.stopped import StoppedByGuard
 from tests.integrations.wires import ANTHROPIC, GEMINI, OPENAI, Wire
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from monitor import Price
-from monitor.budgets import SQLiteBudgets
 from monitor.errors import BudgetUnreachable, ConfigError
 from monitor.proxy import KeyNames, Proxy, digest_of
+from monitor.shared import SQLiteBudgets
 from monitor.testing import LocalOpenAI
 from monitor.testing.openai_steps import Pause, Script, finish, rate_limited, text, usage
 from tests.proxy.asked import ask, chat

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from monitor import IdleTimeout
-from monitor.budgets import SQLiteBudgets
 from monitor.proxy import Proxy
-from monitor.testing._server import LocalServer, Scripts
-from monitor.testing._steps import Reset
+from monitor.shared import SQLiteBudgets
+from monitor.testing.base_steps import Reset
+from monitor.testing.servers.local_server import LocalServer, Scripts
 from tests.proxy.asked import ask
-from tests.proxy.formats import FORMATS, KEY, Format
 from tests.proxy.served import serving
+from tests.proxy.services import FORMATS, KEY, Format
 
 pytestmark = pytest.mark.asyncio
 each_format = pytest.mark.parametrize("kind", FORMATS, ids=lambda kind: kind.name)

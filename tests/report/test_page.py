@@ -15,8 +15,8 @@ import pytest
 
 from monitor.report.page import Page, policy_of
 from monitor.report.story import StoryWatcher
+from monitor.transcripts.analysis.survey import survey
 from monitor.transcripts.source import Source
-from monitor.transcripts.survey import survey
 from tests.report.browser import CHROMIUM, Tab, browser
 
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed: apt-get install chromium")

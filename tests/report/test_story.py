@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from monitor.report.data import as_data, key_of
 from monitor.report.story import AFTER_LOOP, BEFORE_LOOP, FIRST_STEPS, LAST_STEPS, StoryWatcher, ToldRun, shown
+from monitor.transcripts.analysis.survey import survey
 from monitor.transcripts.source import Source
-from monitor.transcripts.survey import survey
 
 SAMPLES = Path(__file__).parents[2] / "fixtures"
 MOST_STEPS = FIRST_STEPS + BEFORE_LOOP + AFTER_LOOP + LAST_STEPS

@@ -20,9 +20,9 @@ from monitor.errors import (
     StoreError,
 )
 from monitor.sessions import Changes, RunRecord, SessionReader, SQLiteSession, marker
-from monitor.sessions.blobs import BlobFolder
-from monitor.sessions.migrations import STEPS
-from monitor.sessions.schema import check_sqlite
+from monitor.sessions.tables.blobs import BlobFolder
+from monitor.sessions.tables.migrations import STEPS
+from monitor.sessions.tables.schema import check_sqlite
 from tests.sessions.making import call, request, says
 
 pytestmark = [pytest.mark.anyio, pytest.mark.feature("AC-01")]

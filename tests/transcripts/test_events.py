@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import monitor
 from monitor.adapters.replay.stream import read_turns
-from monitor.cli._app import app
+from monitor.cli.app import app
 from monitor.errors import AdapterError
 from monitor.policy import ObserveOnly
 from monitor.sinks import JsonlSink, MemorySink

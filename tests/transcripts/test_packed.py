@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from monitor.transcripts.following import Follower
+from monitor.transcripts.analysis.following import Follower
+from monitor.transcripts.analysis.states import InMemory
+from monitor.transcripts.analysis.survey import SurveyedFile, survey_file
 from monitor.transcripts.places import sources_of
 from monitor.transcripts.source import Source
-from monitor.transcripts.states import InMemory
-from monitor.transcripts.survey import SurveyedFile, survey_file
 
 SESSION = gzip.decompress(
     (Path(__file__).parents[2] / "fixtures/readers/claude-code/entire-8e0a64736bc7-0.jsonl.gz").read_bytes()

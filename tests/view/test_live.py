@@ -19,7 +19,7 @@ from monitor.outcome import Outcome, Turn
 from monitor.testing import ScriptedModel, call
 from monitor.usage import Price, Usage
 from monitor.view import LiveView
-from tests.harness.test_envelopes import NAMES, family
+from tests.harness.events.test_delivery_envelopes import NAMES, family
 from tests.view.terminals import Terminal
 
 LEAD = RunIdentity(run="lead-1", root="lead-1", agent="lead", model="openai:m")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from monitor.adapters.errors import attribute, causes, delay_s, has, header_delay_s, kind_by_type, message_of, said_or
-from monitor.context.overflow import says_overflow
+from monitor.context.measure.overflow import says_overflow
 from monitor.errors import AdapterError
 from monitor.models import ErrorKind, ModelError
 

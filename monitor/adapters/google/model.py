@@ -21,10 +21,10 @@ from monitor.adapters.base import AdapterFactory
 from monitor.adapters.google.stream import GoogleAdapter
 from monitor.adapters.requests import Opening, suggested, valid, valid_data
 from monitor.chunks import ToolCall
-from monitor.context.forms import Form
 from monitor.errors import ConfigError, MissingExtra, describe
 from monitor.messages import CUT_OFF, NOT_CARRIED_OUT, AssistantMessage, Media, Message, Reasoning, Text, UserMessage
 from monitor.models import ModelRequest, ToolChoice, ToolSpec
+from monitor.wires.forms import Form
 
 if TYPE_CHECKING:
     from google.genai import types

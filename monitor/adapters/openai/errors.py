@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from monitor.adapters.base import ReportedFailure
 from monitor.adapters.errors import attribute, causes, header_delay_s, kind_by_type, message_of, said_or
-from monitor.context.overflow import OverflowKind, read_failure, says_overflow
+from monitor.context.measure.overflow import OverflowKind, read_failure, says_overflow
 from monitor.errors import AdapterError
 from monitor.models import ErrorKind, ModelError
 

@@ -18,9 +18,9 @@ from monitor._util.hashing import identity
 from monitor._util.signatures import CUSTOM, goes_to, read_mark
 from monitor.adapters.requests import valid, valid_data
 from monitor.chunks import ToolCall
-from monitor.context.failed import failed_text, plain_text
 from monitor.errors import ConfigError
 from monitor.messages import CUT_OFF, NOT_CARRIED_OUT, AssistantMessage, Media, Message, Reasoning, Text, UserMessage
+from monitor.wires.failed import failed_text, plain_text
 
 _LONGEST_ID: Final = 40
 """The longest id of a call that OpenAI accepts, in characters. Other providers' ids may be

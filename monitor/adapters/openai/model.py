@@ -21,9 +21,9 @@ from monitor.adapters.base import AdapterFactory
 from monitor.adapters.openai.history import joined, to_input, to_messages
 from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.adapters.requests import Opening, suggested, valid
-from monitor.context.forms import Form
 from monitor.errors import ConfigError, MissingExtra, describe
 from monitor.models import ModelRequest, ToolSpec
+from monitor.wires.forms import Form
 
 _OF_THE_REQUEST: Final = {
     "model": "the model's name says it",

@@ -17,15 +17,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from monitor._util.terminal import on_one_line, printable_json
-from monitor.cli._caches import cache_folder
 from monitor.cli.hooks import HOOKS
 from monitor.cli.hooks.base import DEEDS, Deed, Hook
+from monitor.cli.inputs.cache_folder import cache_folder
 from monitor.errors import MonitorError
 from monitor.policy import ObserveOnly
-from monitor.transcripts.following import Follower
-from monitor.transcripts.scan import Finding
-from monitor.transcripts.states import InFiles
-from monitor.transcripts.survey import SurveyedRun
+from monitor.transcripts.analysis.following import Follower
+from monitor.transcripts.analysis.scan import Finding
+from monitor.transcripts.analysis.states import InFiles
+from monitor.transcripts.analysis.survey import SurveyedRun
 
 MOST_ASKED: Final = 16 * 1024 * 1024
 """Bytes of the agent's question that are read: it holds the call, with what is to be written."""
@@ -105,7 +105,7 @@ class Asked:
         folder = cache_folder("sessions")
         if not (self.config or self.detectors or self.settings or _has_settings()):
             return Follower(InFiles(folder, "{}"), policy=ObserveOnly)
-        from monitor.cli._settings import settings_of  # noqa: PLC0415 - with pydantic and typer, only where needed
+        from monitor.cli.options.settings_options import settings_of  # noqa: PLC0415 - with pydantic and typer, only where needed
 
         chosen = settings_of(self.config, self.detectors, self.settings, None)
         kept = InFiles(folder, json.dumps(chosen.settings, default=str))

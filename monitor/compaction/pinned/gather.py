@@ -10,7 +10,11 @@ from typing import Final
 
 from monitor._util.arguments import arguments_in
 from monitor._util.codec import to_plain
-from monitor.compaction.identifiers import (
+from monitor.compaction.pinned.facts import PinnedFacts
+from monitor.compaction.pinned.fit import SHORT_CHARS
+from monitor.compaction.pinned.text import head_of_messages, read_back, text_of_user
+from monitor.compaction.records import CompactionDetails
+from monitor.compaction.summaries.identifiers import (
     Named,
     answered_calls,
     files_of,
@@ -20,10 +24,6 @@ from monitor.compaction.identifiers import (
     names_of,
     remembered,
 )
-from monitor.compaction.pinned.facts import PinnedFacts
-from monitor.compaction.pinned.fit import SHORT_CHARS
-from monitor.compaction.pinned.text import head_of_messages, read_back, text_of_user
-from monitor.compaction.records import CompactionDetails
 from monitor.goal.declared import EMIT
 from monitor.messages import Message, UserMessage
 

@@ -20,7 +20,7 @@ from monitor._util.quoting import escaped, unescaped
 from monitor._util.tokens import weigh
 from monitor.compaction.pinned.facts import PinnedFacts
 from monitor.compaction.records import CompactionDetails
-from monitor.context.media import placeholder
+from monitor.context.reduce.media import placeholder
 from monitor.errors import ConfigError
 from monitor.messages import AssistantMessage, Media, Message, Text, UserMessage
 from monitor.verdicts import VETO

@@ -10,7 +10,7 @@ from typing import Any
 
 from monitor.adapters.base import adapter_of
 from monitor.conditions import Timeout
-from monitor.context.tokens import sizes_by_source
+from monitor.context.measure.tokens import sizes_by_source
 from monitor.core.run import RunCore
 from monitor.errors import AdapterError
 from monitor.events import Event

@@ -26,7 +26,6 @@ from monitor.core.reply import MessageBuilder
 from monitor.errors import ConfigError, MissingExtra
 from monitor.messages import CUT_OFF, NOT_CARRIED_OUT, AssistantMessage, Media, Message, Reasoning, Text, UserMessage
 from monitor.models import ErrorKind, Model, ModelRequest, ToolSpec
-from monitor.testing.anthropic_server import LocalAnthropic
 from monitor.testing.anthropic_steps import (
     Repeat,
     Stall,
@@ -42,6 +41,7 @@ from monitor.testing.anthropic_steps import (
     text,
     think,
 )
+from monitor.testing.servers.anthropic_server import LocalAnthropic
 from tests.adapters.anthropic.sdk import TRANSPORTS, sdk
 
 Reason = monitor.TerminateReason

@@ -24,8 +24,8 @@ from monitor.chunks import (
     UsageReport,
 )
 from monitor.reasons import FinishReason
-from monitor.testing.anthropic_server import LocalAnthropic
 from monitor.testing.anthropic_steps import RecordedMessage, load_recording
+from monitor.testing.servers.anthropic_server import LocalAnthropic
 from tests.adapters.anthropic.sdk import ASKED, WAYS, Way, of_type, sdk
 
 STREAMS = Path(__file__).parents[3] / "fixtures" / "streams" / "anthropic"

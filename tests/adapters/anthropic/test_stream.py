@@ -20,7 +20,6 @@ from monitor.chunks import check as check_chunk
 from monitor.errors import AdapterError
 from monitor.models import ErrorKind, ModelError
 from monitor.reasons import FinishReason
-from monitor.testing.anthropic_server import LocalAnthropic
 from monitor.testing.anthropic_steps import (
     Cut,
     Pause,
@@ -52,6 +51,7 @@ from monitor.testing.anthropic_steps import (
     too_large,
     whole,
 )
+from monitor.testing.servers.anthropic_server import LocalAnthropic
 from tests.adapters.anthropic.sdk import ASKED, TRANSPORTS, WAYS, Way, chunks_of, decoded, of_type, sdk, stream
 
 DONE = TurnFinished(FinishReason.DONE, "end_turn")

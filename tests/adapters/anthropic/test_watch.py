@@ -14,7 +14,6 @@ from anthropic import AsyncAnthropic
 
 import monitor
 from monitor.adapters.anthropic.stream import AnthropicAdapter
-from monitor.testing.anthropic_server import LocalAnthropic
 from monitor.testing.anthropic_steps import (
     Cut,
     Pause,
@@ -37,6 +36,7 @@ from monitor.testing.anthropic_steps import (
     thought,
     too_large,
 )
+from monitor.testing.servers.anthropic_server import LocalAnthropic
 from tests.adapters.anthropic.sdk import ASKED, TRANSPORTS, WAYS, Way, received, sdk, stream
 
 Reason = monitor.TerminateReason

@@ -26,7 +26,6 @@ from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolResul
 from monitor.errors import ConfigError
 from monitor.messages import CUT_OFF, NOT_CARRIED_OUT, AssistantMessage, Media, Message, Reasoning, Text, UserMessage
 from monitor.models import ErrorKind, Model, ModelRequest, ToolSpec
-from monitor.testing.gemini_server import LocalGemini
 from monitor.testing.gemini_steps import (
     Repeat,
     Stall,
@@ -39,6 +38,7 @@ from monitor.testing.gemini_steps import (
     text,
     thought,
 )
+from monitor.testing.servers.gemini_server import LocalGemini
 from tests.adapters.google.sdk import TRANSPORTS, sdk, sdk_warnings
 
 Reason = monitor.TerminateReason

@@ -32,7 +32,6 @@ from monitor.chunks import (
 from monitor.errors import AdapterError
 from monitor.models import ErrorKind
 from monitor.reasons import FinishReason
-from monitor.testing.gemini_server import LocalGemini
 from monitor.testing.gemini_steps import (
     Cut,
     Event,
@@ -58,6 +57,7 @@ from monitor.testing.gemini_steps import (
     usage,
     usage_only,
 )
+from monitor.testing.servers.gemini_server import LocalGemini
 from tests.adapters.google.sdk import PLAIN, TRANSPORTS, decoded, of_type, sdk, sdk_warnings, stream
 
 pytestmark = sdk_warnings

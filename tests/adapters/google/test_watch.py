@@ -14,7 +14,6 @@ from google.genai.client import AsyncClient
 
 import monitor
 from monitor.adapters.google.stream import GoogleAdapter
-from monitor.testing.gemini_server import LocalGemini
 from monitor.testing.gemini_steps import (
     Cut,
     Pause,
@@ -30,6 +29,7 @@ from monitor.testing.gemini_steps import (
     rate_limited,
     text,
 )
+from monitor.testing.servers.gemini_server import LocalGemini
 from tests.adapters.google.sdk import PLAIN, TRANSPORTS, received, sdk, sdk_warnings, stream
 
 pytestmark = [pytest.mark.asyncio, sdk_warnings]

@@ -15,8 +15,7 @@ from monitor.adapters.base import ReportedFailure
 from monitor.adapters.openai.errors import reported
 from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.models import ErrorKind, ModelError
-from monitor.testing._steps import to_json
-from monitor.testing.openai_server import LocalOpenAI
+from monitor.testing.base_steps import to_json
 from monitor.testing.openai_steps import (
     Cut,
     Raw,
@@ -31,6 +30,7 @@ from monitor.testing.openai_steps import (
     rate_limited,
     text,
 )
+from monitor.testing.servers.openai_server import LocalOpenAI
 from tests.adapters.openai.sdk import APIS, TRANSPORTS, aiohttp_warnings, sdk, stream
 
 pytestmark = aiohttp_warnings

@@ -27,7 +27,6 @@ from monitor.core.reply import MessageBuilder
 from monitor.errors import ConfigError, MissingExtra
 from monitor.messages import CUT_OFF, NOT_CARRIED_OUT, AssistantMessage, Media, Message, Reasoning, Text, UserMessage
 from monitor.models import ErrorKind, Model, ModelRequest, ToolSpec
-from monitor.testing.openai_server import LocalOpenAI
 from monitor.testing.openai_steps import (
     Repeat,
     Script,
@@ -48,6 +47,7 @@ from monitor.testing.openai_steps import (
     text,
     thought,
 )
+from monitor.testing.servers.openai_server import LocalOpenAI
 from tests.adapters.openai.sdk import TRANSPORTS, aiohttp_warnings, sdk
 from tests.adapters.openai.test_recordings import RESPONSES
 

@@ -31,7 +31,6 @@ from monitor.errors import AdapterError
 from monitor.messages import AssistantMessage
 from monitor.models import ErrorKind
 from monitor.reasons import FinishReason
-from monitor.testing.openai_server import LocalOpenAI
 from monitor.testing.openai_steps import (
     call,
     call_piece,
@@ -56,6 +55,7 @@ from monitor.testing.openai_steps import (
     usage,
     usage_only,
 )
+from monitor.testing.servers.openai_server import LocalOpenAI
 from tests.adapters.openai.sdk import chunk_of, event_of, of_type, read, sdk
 
 

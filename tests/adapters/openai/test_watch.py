@@ -16,7 +16,6 @@ from openai import AsyncOpenAI
 
 import monitor
 from monitor.models import ErrorKind
-from monitor.testing.openai_server import LocalOpenAI
 from monitor.testing.openai_steps import (
     Cut,
     Headers,
@@ -45,6 +44,7 @@ from monitor.testing.openai_steps import (
     text,
     usage_only,
 )
+from monitor.testing.servers.openai_server import LocalOpenAI
 from tests.adapters.openai.sdk import TRANSPORTS, aiohttp_warnings, received, sdk, stream
 
 pytestmark = [pytest.mark.asyncio, aiohttp_warnings]

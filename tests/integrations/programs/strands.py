@@ -7,7 +7,7 @@ from typing import Any
 import strands
 from strands.models import Model
 
-from monitor.harness.guard import Guard
+from monitor.harness.guards.guard import Guard
 from monitor.integrations.stopped import StoppedByGuard
 from monitor.integrations.strands import GuardPlugin
 from tests.integrations.drivers import Ending, Tool, stopped

@@ -1,0 +1,291 @@
+"""`agent-monitor calibrate`: limits with a promise, from a user's own good runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from monitor._util.hashing import identity
+from monitor.cli.inputs.survey import Chosen
+from monitor.cli.inputs.transcripts import Reading, Wanted, inputs_of, since_when
+from monitor.cli.options.levels import FACTORS, SCALED, Levels, as_toml, levels_of, names_of
+from monitor.cli.options.selection import FormatOption, LimitOption, ProjectOption, SinceOption
+from monitor.cli.options.settings_options import ConfigOption, DetectorsOption, PolicyOption, SetOption, settings_of
+from monitor.cli.render import output, table
+from monitor.cli.render.out_file import check_out, write_out
+from monitor.cli.render.progress import progress
+from monitor.cli.render.scan_report import LABELLED_LOOP, NOT_COUNTED, Report
+from monitor.cli.render.tool_counts import count
+from monitor.errors import ConfigError
+from monitor.transcripts.analysis.calibration import (
+    EVIDENCE,
+    LENGTH,
+    Outcome,
+    Trace,
+    evidence_and_length,
+    line,
+    needed,
+    tried,
+    usual_length,
+)
+from monitor.transcripts.analysis.scan import scan_run
+from monitor.transcripts.analysis.traces import ALL, TracedRun
+
+BAD_INPUT: Final = 2
+CONDITION: Final = (
+    "The promise holds if the runs to come are like these: the same kind of tasks, models and tools, in any order."
+    " After a change of one of them, calibrate again. It is an average: a single set of runs may turn out unlucky."
+)
+
+
+@dataclass(slots=True)
+class _Runs:
+    """The runs, as far as they count."""
+
+    good: list[tuple[str, Mapping[str, Trace]]] = field(default_factory=list[tuple[str, Mapping[str, Trace]]])
+    bad: list[Trace] = field(default_factory=list[Trace])
+    left_out: int = 0
+    estimated: int = 0
+
+    def add(self, run: TracedRun, *, finished: bool) -> None:
+        label = run.began.label
+        if run.silent or label == NOT_COUNTED or (finished and label is None and run.ended.state != "finished"):
+            self.left_out += 1
+            return
+        self.estimated += run.estimated
+        if label == LABELLED_LOOP:
+            self.bad.append(run.traces[ALL])
+        else:
+            self.good.append((identity(f"{run.file}\n{run.id}"), run.traces))
+
+
+def calibrate(
+    paths: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[RUNS...]", help="Good runs: files, folders, archives. Without any, the known places."),
+    ] = None,
+    *,
+    at_most: Annotated[
+        str, typer.Option("--at-most", metavar="SHARE", help="Of good runs at most so many are stopped: 5% or 0.05.")
+    ] = "5%",
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the settings to this file (TOML).")
+    ] = None,
+    finished: Annotated[
+        bool, typer.Option("--finished", help="Only runs that ended by themselves, as their recordings say.")
+    ] = False,
+    since: SinceOption = None,
+    only: FormatOption = None,
+    project: ProjectOption = None,
+    limit: LimitOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    detectors: DetectorsOption = None,
+    policy: PolicyOption = None,
+    settings: SetOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Fit the limits to your own good runs, with a promise: at most 5% of such runs are stopped.
+
+    \b
+    Each run is watched with eight settings, from strict to lenient. The line is
+    the strictest one of which the promise can be made (split conformal
+    prediction). Runs with the label "loop" are not good. Where there are some,
+    half of the good runs draw the line. The other half shows what it costs and
+    saves, beside a limit on the number of turns alone.
+
+    \b
+    Examples:
+      agent-monitor calibrate --finished -o agent-monitor.toml
+      agent-monitor calibrate ~/.claude/projects --at-most 2%
+      agent-monitor calibrate labelled.jsonl.gz --json
+
+    \b
+    Exit code: 0; 2 if there are too few runs for the promise, or a file or a
+    line could not be read.
+    """  # noqa: D301 - \b keeps the lines of an example apart
+    console, complaints = output.stdout(), output.stderr()
+    with output.tidy_exit():
+        share = _share(at_most)
+        least = needed(share)
+        if out is not None:
+            check_out(out, "--out")
+        base = settings_of(config, detectors, settings, policy)
+        levels = levels_of(base)
+        watcher = Levels(tuple(json.dumps(level) for level in levels)).watcher
+        given = Chosen.of(base, watcher)
+        runs, report, wanted = _Runs(), Report(), Wanted(only, project, since_when(since))
+        with inputs_of(paths, complaints, wanted) as inputs:
+            report.bad += inputs.missing
+            examine = partial(scan_run, detectors=base.detectors(), policy=base.policy())
+            reading = Reading(given, examine, complaints, inputs, wanted, by_judge=False)
+            with progress(complaints, inputs.bytes, quiet=False) as tick:
+                for run in islice(reading.results(report), limit):
+                    report.add(run, listed=False)
+                    if isinstance(run, TracedRun):
+                        runs.add(run, finished=finished)
+                    tick(reading.done_bytes, report.runs, report.loops, run.file)
+            reading.complain(report, whole=limit is None or report.runs < limit)
+        if len(runs.good) < least:
+            raise ConfigError(
+                f"{count(len(runs.good), 'good run')} cannot promise that at most {percent(share)} are stopped:"
+                f" {least:,} are needed"
+            )
+        found = _Found.of(runs, levels, names_of(base), share)
+        if as_json:
+            output.write_json(found.as_json())
+        else:
+            found.show(console)
+        if out is not None:
+            write_out(out, [found.as_toml().encode()], "--out")
+            console.print(Text(f"written to {out}"), soft_wrap=True) if not as_json else None
+        raise typer.Exit(BAD_INPUT if report.incomplete else 0)
+
+
+def percent(share: float) -> str:
+    """`0.05` as `5%`, `0.0125` as `1.25%`."""
+    return f"{100 * share:.6g}%"
+
+
+def _share(text: str) -> float:
+    number = text.removesuffix("%")
+    try:
+        share = float(number) / 100 if text.endswith("%") else float(number)
+    except ValueError:
+        share = 0.0
+    if not 0 < share < 1:
+        raise ConfigError(f"--at-most takes 5% or 0.05, not {text!r}")
+    return round(share, 9)
+
+
+@dataclass(slots=True, frozen=True)
+class _Found:
+    """What came of it."""
+
+    share: float
+    good: int
+    bad: int
+    left_out: int
+    estimated: int
+    lines: Mapping[str, int]
+    """The level of each detector alone, and of all together. As many as there are levels: off."""
+    tried: Sequence[Outcome]
+    settings: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, runs: _Runs, levels: Sequence[Mapping[str, Any]], names: Sequence[str], share: float) -> _Found:
+        """The lines, and what they do on runs that they were not drawn from."""
+        lines = {
+            name: int(line([traces[name].evidence for _, traces in runs.good], share)) + 1 for name in (ALL, *names)
+        }
+        at = lines[ALL]
+        settings = dict(levels[at]) if at < len(levels) else {**levels[-1], "detectors": []}
+        return cls(
+            share,
+            len(runs.good),
+            len(runs.bad),
+            runs.left_out,
+            runs.estimated,
+            lines,
+            _held_out(runs, share),
+            settings,
+        )
+
+    def show(self, console: Console) -> None:
+        """For people."""
+        console.print(
+            Text(
+                f"{count(self.good, 'good run')}: at most {percent(self.share)} of runs like them are stopped",
+                style="bold",
+            ),
+            soft_wrap=True,
+        )
+        rows = []
+        for name, at in self.lines.items():
+            numbers = "off" if at >= len(FACTORS) else f"x {FACTORS[at]:g}" if name in {ALL, *SCALED} else "as they are"
+            of_all = at if name == ALL else None
+            rows.append((name or "all together", numbers, "" if of_all is None else "this is what is written"))
+        columns = (table.Column("detector", "end"), table.Column("its numbers", right=True), table.Column("", "end"))
+        table.show(console, columns, rows)
+        if self.tried:
+            self._show_tried(console)
+        if self.left_out:
+            console.print(f"Left out: {count(self.left_out, 'run')}, silent, borderline or not finished.")
+        if self.estimated:
+            console.print(f"Of {count(self.estimated, 'run')} the tokens are estimated from the length of the texts.")
+        console.print(CONDITION, soft_wrap=True)
+        console.print()
+        output.write(self.as_toml().rstrip())
+
+    def _show_tried(self, console: Console) -> None:
+        console.print()
+        console.print("On the half of the good runs that did not draw the line, and on the labelled loops:")
+        columns = (
+            table.Column("score", "end"),
+            *(table.Column(name, right=True) for name in ("good stopped", "loops stopped", "tokens saved", "of them")),
+        )
+        rows = [
+            (
+                one.rule,
+                f"{one.stopped} of {one.good}",
+                f"{one.caught} of {one.bad}",
+                f"{one.saved:,.0f}",
+                f"{one.saved / one.of_bad:.0%}" if one.of_bad else "",
+            )
+            for one in self.tried
+        ]
+        table.show(console, columns, rows)
+
+    def as_toml(self) -> str:
+        """The settings, with the promise above them."""
+        head = (
+            f"# From {self.good} good runs: at most {percent(self.share)} of runs like them are stopped.\n"
+            "# It holds while tasks, models and tools stay of the same kind.\n"
+        )
+        return head + as_toml(self.settings)
+
+    def as_json(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "at_most": self.share,
+            "good": self.good,
+            "loops": self.bad,
+            "left_out": self.left_out,
+            "estimated": self.estimated,
+            "lines": {name or "all": FACTORS[at] if at < len(FACTORS) else None for name, at in self.lines.items()},
+            "held_out": [
+                {
+                    "score": one.rule,
+                    "good": one.good,
+                    "good_stopped": one.stopped,
+                    "loops": one.bad,
+                    "loops_stopped": one.caught,
+                    "saved_tokens": round(one.saved),
+                    "saved_share": one.saved / one.of_bad if one.of_bad else None,
+                    "lost_tokens": round(one.lost),
+                }
+                for one in self.tried
+            ],
+            "settings": self.settings,
+            "condition": CONDITION,
+        }
+
+
+def _held_out(runs: _Runs, share: float) -> list[Outcome]:
+    """Half of the good runs, chosen by their hashes, draws the line; the other half is tried."""
+    if not runs.bad:
+        return []
+    ordered = [traces[ALL] for _, traces in sorted(runs.good, key=lambda one: one[0])]
+    fit, rest = ordered[::2], ordered[1::2]
+    if len(fit) < needed(share):
+        return []
+    rules = (EVIDENCE, evidence_and_length(usual_length(fit)), LENGTH)
+    return [tried(rule, fit, rest, runs.bad, share) for rule in rules]

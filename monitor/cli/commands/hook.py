@@ -1,0 +1,60 @@
+"""`agent-monitor hook`: what a coding agent asks before each tool call."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Annotated
+
+import typer
+
+from monitor.cli.hooks import HOOKS
+from monitor.cli.hooks.answer import Asked
+from monitor.cli.hooks.base import DEEDS, Deed
+from monitor.cli.options.settings_options import ConfigOption, DetectorsOption, SetOption, settings_of
+from monitor.cli.render import output
+from monitor.settings import known_name
+
+
+def hook(
+    agent: Annotated[str, typer.Argument(metavar="AGENT", help="claude-code, codex or gemini-cli.")],
+    *,
+    print_settings: Annotated[
+        bool, typer.Option("--print-settings", help="Print what to add to the agent's settings, and end.")
+    ] = False,
+    on_loop: Annotated[
+        str, typer.Option("--on-loop", metavar="WHAT", help="ask a person, deny the call, or stop the agent.")
+    ] = "ask",
+    detectors: DetectorsOption = None,
+    settings: SetOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Answer a coding agent that asks before each tool call: while it is in a loop, ask or stop.
+
+    \b
+    The agent gives the path of its session on stdin, as JSON. The session is read
+    and watched; the answer goes to stdout, as JSON: {} means go on. What cannot be
+    read never stops an agent: that is {} too, with the reason on stderr.
+
+    \b
+    Examples:
+      agent-monitor hook claude-code --print-settings
+      agent-monitor hook codex --on-loop stop --print-settings
+      agent-monitor hook gemini-cli < event.json
+
+    \b
+    Exit code: 0; 2 if the command itself is used wrongly.
+    """  # noqa: D301 - \b keeps the lines of an example apart
+    with output.tidy_exit():
+        known = HOOKS[known_name(agent, HOOKS, "agent")]
+        deed: Deed = next(one for one in DEEDS if one == known_name(on_loop, DEEDS, "answer", "--on-loop"))
+        if print_settings:
+            command = ["agent-monitor", "hook", known.agent, "--on-loop", deed]
+            command += ["--config", str(config.absolute())] if config is not None else []
+            command += ["--detectors", detectors] if detectors is not None else []
+            for setting in settings or ():
+                command += ["--set", setting]
+            settings_of(config, detectors, settings, None)
+            output.write_json(known.settings(shlex.join(command), deed), indent=2)
+            output.stderr().print(f"Add this to {known.place}. {known.note}", soft_wrap=True)
+            return
+        Asked(known, deed, config, detectors, settings or ()).answer()

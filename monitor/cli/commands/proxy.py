@@ -1,0 +1,283 @@
+"""`agent-monitor proxy`: the guard in front of clients in any language."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
+
+import typer
+from rich.text import Text
+
+from monitor.cli.options.run_options import LIMITS, IdleTimeoutOption, MaxToolCallsOption, PriceOption
+from monitor.cli.options.settings_options import ConfigOption, DetectorsOption, SetOption, settings_of
+from monitor.cli.options.supervisor_arguments import limits_of, number_or_off, price_of
+from monitor.cli.render import output
+from monitor.errors import ConfigError, MissingExtra
+from monitor.settings import Settings
+from monitor.shared import budgets_at
+
+if TYPE_CHECKING:
+    from monitor.proxy import ProxiedRun, Proxy
+
+Deed: TypeAlias = Literal["stop", "error", "hold", "observe"]
+BUDGETS, PAGES = "Budgets", "Its own pages"
+"""The headings of these options in the help."""
+_SQLITE: Final = "sqlite:///"
+_BASES: Final[Mapping[str, tuple[str, str]]] = {
+    "openai": ("OPENAI_BASE_URL", "/v1"),
+    "anthropic": ("ANTHROPIC_BASE_URL", ""),
+    "google": ("GOOGLE_GEMINI_BASE_URL", ""),
+}
+"""The variable from which the SDK of a service takes its address, and what its path begins with."""
+_SIGNS: Final[Mapping[str, Sequence[str]]] = {
+    "openai": ("openai",),
+    "anthropic": ("anthropic", "claude"),
+    "google": ("google", "gemini"),
+}
+"""What the name or the address of such a service has in it."""
+_QUIET: Final = frozenset({"ended", "running"})
+
+
+def proxy(
+    upstream: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--upstream",
+            metavar="[NAME=]URL",
+            help="The service, without /v1. With a NAME it gets the paths below /NAME/; may be given again.",
+        ),
+    ] = None,
+    *,
+    host: Annotated[str, typer.Option(metavar="ADDRESS", help="Where it listens.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(metavar="N", min=0, max=65535, help="0: any free one.")] = 8787,
+    on_loop: Annotated[
+        Deed,
+        typer.Option(
+            help="stop: end the answer well; error: with an error; hold: wait for an operator; observe: only show it."
+        ),
+    ] = "stop",
+    hold: Annotated[
+        float, typer.Option("--hold", metavar="SECONDS", min=1, help="How long a held run waits for an operator.")
+    ] = 300.0,
+    nudge: Annotated[
+        bool,
+        typer.Option("--nudge", help="Add a message to the request of a run that repeats itself, and may loop soon."),
+    ] = False,
+    max_turns: Annotated[
+        str, typer.Option(metavar="N|off", help="Turns since the user's last task.", rich_help_panel=LIMITS)
+    ] = "off",
+    max_tool_calls: MaxToolCallsOption = None,
+    timeout: Annotated[
+        str, typer.Option(metavar="SECONDS|off", help="For one answer.", rich_help_panel=LIMITS)
+    ] = "off",
+    idle_timeout: IdleTimeoutOption = "off",
+    max_body: Annotated[
+        int,
+        typer.Option(metavar="BYTES", min=1, help="Longer requests are relayed unwatched.", rich_help_panel=LIMITS),
+    ] = 32 * 1024 * 1024,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            metavar="STORE",
+            envvar="AGENT_MONITOR_BUDGETS",
+            help="A file, sqlite:///FILE, redis://... or postgresql://.... Keys spend from proxy/<key>.",
+            rich_help_panel=BUDGETS,
+        ),
+    ] = None,
+    key_tokens: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", min=1, help="The limit of a key that has none in the store.", rich_help_panel=BUDGETS
+        ),
+    ] = None,
+    run_tokens: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="The limit of each run.", rich_help_panel=BUDGETS)
+    ] = None,
+    price: PriceOption = None,
+    key: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--key",
+            metavar="NAME=WHAT",
+            help="What a key is called. WHAT: the variable that holds the key, or sha256: and its digest.",
+            rich_help_panel=BUDGETS,
+        ),
+    ] = None,
+    token: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT",
+            envvar="AGENT_MONITOR_TOKEN",
+            help="Opens the pages. Give it by the variable; without it there is a new one at each start.",
+            rich_help_panel=PAGES,
+        ),
+    ] = None,
+    drain: Annotated[
+        str, typer.Option(metavar="SECONDS|off", help="How long Ctrl-C lets running answers go on.")
+    ] = "10",
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object for each answer.")] = False,
+    detectors: DetectorsOption = None,
+    settings: SetOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Watch what models answer to clients in any language: a proxy in front of the service.
+
+    Point your SDK at it, and change nothing else. What the model writes passes through
+    unchanged. When it loops, or exceeds a limit, the connection to the service is closed,
+    and your SDK sees an answer that has ended.
+
+    \b
+    Examples:
+      agent-monitor proxy --upstream https://api.openai.com
+      agent-monitor proxy --upstream openai=https://api.openai.com \\
+        --upstream anthropic=https://api.anthropic.com
+      agent-monitor proxy --upstream https://api.anthropic.com --on-loop hold
+      agent-monitor proxy --upstream http://localhost:11434 --max-turns 40 \\
+        --budget budgets.db --key-tokens 2000000
+
+    \b
+    Loops over turns are judged from the history in each request, so a restart or
+    a second proxy changes no verdict. Name a run with the header
+    x-agent-monitor-run. Without it, two runs that begin alike count as one.
+
+    \b
+    It listens on this machine only, unless --host says otherwise. Keys pass
+    through; none is stored or logged. Its own pages are below /agent-monitor/,
+    and need the token: metrics, runs, and a page that shows them live.
+
+    \b
+    Ctrl-C lets running answers end, for --drain seconds; again, it closes at once.
+    """  # noqa: D301 - \b keeps the lines of an example apart
+    with output.tidy_exit():
+        chosen = settings_of(config, detectors, settings, None)
+        made = _made(
+            _upstreams(upstream),
+            chosen,
+            stop_when=limits_of(
+                max_turns=max_turns, timeout=timeout, idle_timeout=idle_timeout, max_tool_calls=max_tool_calls
+            ),
+            on_loop=on_loop,
+            hold_s=hold,
+            nudge=nudge,
+            budget=None if budget is None else budgets_at(budget.removeprefix(_SQLITE)),
+            key_tokens=key_tokens,
+            run_tokens=run_tokens,
+            prices=price_of(price),
+            keys=_names(key or ()),
+            token=token,
+            most_body=max_body,
+            told=_json if as_json else _told,
+        )
+        _serve(made, host, port, number_or_off(drain, "--drain"), token_given=token is not None)
+
+
+def _made(upstreams: Mapping[str, str], chosen: Settings, *, keys: Mapping[str, str], **options: Any) -> Proxy:
+    from monitor.proxy import KeyNames, Proxy  # noqa: PLC0415 - may be missing, and takes time
+
+    return Proxy(upstreams, detectors=chosen.detectors, keys=KeyNames(keys), **options)
+
+
+def _upstreams(given: Sequence[str] | None) -> Mapping[str, str]:
+    if not given:
+        raise ConfigError("say where the requests go: --upstream https://api.openai.com")
+    found: dict[str, str] = {}
+    for one in given:
+        before, sign, after = one.partition("=")
+        name, address = (before, after) if sign and "/" not in before else ("", one)
+        if name in found:
+            raise ConfigError(f"two upstreams are called {name!r}" if name else "only one upstream may have no name")
+        found[name] = address
+    return found
+
+
+def _names(given: Sequence[str]) -> Mapping[str, str]:
+    """The digests of keys by their names."""
+    from monitor.proxy.keys import digest_of  # noqa: PLC0415 - as above
+
+    found: dict[str, str] = {}
+    for one in given:
+        name, sign, what = one.partition("=")
+        if name in found:
+            raise ConfigError(f"--key {name}: two keys have this name")
+        if not sign or not what:
+            raise ConfigError(f"--key {name}: write NAME=VARIABLE, or NAME=sha256:...")
+        if not what.startswith("sha256:"):
+            value = os.environ.get(what)
+            if not value:
+                raise ConfigError(f"--key {name}: the variable that it names is not set")
+            what = digest_of(value)
+        found[name] = what
+    return found
+
+
+def _told(run: ProxiedRun) -> None:
+    """One line for each answer that did not end by itself."""
+    if run.state in _QUIET:
+        return
+    stop = run.last_stop
+    why = f": {stop['reason']}: {stop['detail']}" if stop is not None and run.state != "left" else ""
+    output.complain(output.stderr(), f"{run.state} {run.id} ({run.wire} {run.model}){why}", style="")
+
+
+def _json(run: ProxiedRun) -> None:
+    output.write_json(run.to_dict())
+
+
+def _serve(made: Proxy, host: str, port: int, drain_s: float | None, *, token_given: bool) -> None:
+    try:
+        import uvicorn  # noqa: PLC0415 - may be missing
+    except ImportError:
+        raise MissingExtra("uvicorn", "proxy") from None
+
+    class Server(uvicorn.Server):
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            made.close_pages()  # they would be waited for until --drain is over
+            await super().shutdown(sockets)
+
+    logging.getLogger("uvicorn.error").addFilter(_is_news)
+    options = uvicorn.Config(
+        made,
+        host=host,
+        port=port,
+        log_config=None,
+        access_log=False,  # Gemini's keys stand in the addresses
+        server_header=False,
+        date_header=False,
+        ws="none",
+        lifespan="on",
+        timeout_graceful_shutdown=None if drain_s is None else max(1, round(drain_s)),
+    )
+    try:
+        listening = options.bind_socket()
+    except SystemExit:
+        raise ConfigError(f"nothing can listen on {host} port {port}: is it used already?") from None
+    with listening:
+        listening.listen()  # from now on connections wait until the server takes them
+        real = listening.getsockname()[1]
+        shown = f"[{host}]" if ":" in host else host
+        _greet(made, f"http://{shown}:{real}", token_given=token_given)
+        Server(options).run(sockets=[listening])
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Leaves out that answers were cut off: by Ctrl-C, or because the service broke off."""
+    cancelled = record.exc_info is not None and isinstance(record.exc_info[1], asyncio.CancelledError)
+    return not cancelled and not record.getMessage().startswith("ASGI callable returned without completing")
+
+
+def _greet(made: Proxy, address: str, *, token_given: bool) -> None:
+    """Say what to set for each SDK."""
+    console = output.stderr()
+    for one in made.upstreams.all:
+        base = f"{address}/{one.name}" if one.name else address
+        console.print(Text(f"{base} -> {one}", "bold"), soft_wrap=True)
+        known = [kind for kind, signs in _SIGNS.items() if any(sign in f"{one.name} {one.host}" for sign in signs)]
+        for kind in known or _BASES:
+            variable, path = _BASES[kind]
+            console.print(Text(f"  {variable}={base}{path}"), soft_wrap=True)
+    page = f"{address}{made.prefix}"
+    console.print(Text(f"page: {page}" if token_given else f"page: {page}#token={made.token}"), soft_wrap=True)

@@ -1,0 +1,243 @@
+"""`agent-monitor replay`: show a stored run again, as it was, or as other parts would judge it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from monitor.cli.exit_code import exit_code
+from monitor.cli.options.run_arguments import Asked, asked_in
+from monitor.cli.options.run_options import LIMITS, SHOWN, NoDetectorsOption, VerboseOption
+from monitor.cli.options.session_file import FolderOption, SessionArgument, found_file
+from monitor.cli.options.settings_options import SETTINGS, DetectorsOption, SetOption, settings_of
+from monitor.cli.options.supervisor_arguments import limits_of
+from monitor.cli.render import output
+from monitor.cli.render.screen import ForPeople, Heading, JsonLines, Shown
+from monitor.errors import ConfigError
+from monitor.events import ChunkReceived, Envelope, Event, RunIdentity, RunStarted
+from monitor.harness.record.recorder import TASK
+from monitor.harness.record.replay import Replay, replay_of
+from monitor.sessions import SessionReader
+from monitor.settings import Settings
+from monitor.sinks import line_of
+
+OTHER_VERSION = "this version decides otherwise than the one that made the run"
+
+
+def replay(  # noqa: PLR0917 - typer calls it by name
+    session: SessionArgument,
+    run: Annotated[
+        str | None, typer.Option("--run", metavar="ID", help="Another run than the newest; sessions show lists them.")
+    ] = None,
+    speed: Annotated[
+        float | None,
+        typer.Option(
+            "--speed",
+            metavar="N",
+            help="1: as fast as it was; 10: ten times. Otherwise at once.",
+            rich_help_panel=SHOWN,
+        ),
+    ] = None,
+    events: Annotated[
+        bool, typer.Option("--events", help="One line for each event, with its second.", rich_help_panel=SHOWN)
+    ] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option(
+            "--json",
+            help="JSON lines: first what kind of replay it is, then one event each; the last is the outcome.",
+            rich_help_panel=SHOWN,
+        ),
+    ] = False,
+    verbose: VerboseOption = False,
+    detectors: DetectorsOption = None,
+    no_detectors: NoDetectorsOption = False,
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            "--policy",
+            metavar="NAME",
+            help="What follows from a loop: ladder, stop, or observe, which shows all that is found.",
+            rich_help_panel=SETTINGS,
+        ),
+    ] = None,
+    settings: SetOption = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config",
+            metavar="FILE",
+            help="Settings (TOML) in the place of those of the run.",
+            rich_help_panel=SETTINGS,
+        ),
+    ] = None,
+    max_turns: Annotated[
+        str | None, typer.Option("--max-turns", metavar="N|off", help="Turns.", rich_help_panel=LIMITS)
+    ] = None,
+    timeout: Annotated[
+        str | None, typer.Option("--timeout", metavar="SECONDS|off", help="For the whole run.", rich_help_panel=LIMITS)
+    ] = None,
+    idle_timeout: Annotated[
+        str | None,
+        typer.Option(
+            "--idle-timeout",
+            metavar="SECONDS|off",
+            help="How long the model may send nothing.",
+            rich_help_panel=LIMITS,
+        ),
+    ] = None,
+    max_tool_calls: Annotated[
+        int | None, typer.Option("--max-tool-calls", metavar="N", min=1, help="Tool calls.", rich_help_panel=LIMITS)
+    ] = None,
+    folder: FolderOption = None,
+) -> None:
+    """Show a stored run again, as agent-monitor run has shown it.
+
+    Nothing is called and nothing is changed. The same core gets what was stored,
+    chunk by chunk with its times, and decides again: what repeats, what follows, when
+    and why the run ends. With other detectors, another policy or other
+    limits, it shows what they would have said. It ends where the run would have gone
+    another way.
+
+    \b
+    Examples:
+      agent-monitor replay tidy
+      agent-monitor replay tidy --speed 2
+      agent-monitor replay tidy --events
+      agent-monitor replay tidy --set ToolCallRepetition.loop_at=3 --policy observe
+      agent-monitor replay tidy --max-turns 10
+
+    \b
+    agent-monitor run --session stores all that is needed. A program opens its session
+    with SQLiteSession(path, chunks=True). Without stored chunks the stored events are
+    shown, and other parts read each turn as one piece; a line says so.
+
+    \b
+    Exit code: that of the run as it is shown, as of agent-monitor run; 0 if its
+    process died before it ended.
+    """  # noqa: D301 - \b keeps the lines of an example apart
+    with output.tidy_exit():
+        if speed is not None and not 0 < speed < float("inf"):
+            raise ConfigError(f"--speed {speed:g}: give a number above 0")
+        if events and as_json:
+            raise ConfigError("--events and --json say different things; give one of them")
+        if no_detectors and detectors is not None:
+            raise ConfigError("--detectors and --no-detectors say different things; give one of them")
+        limits = _limits(max_turns, timeout, idle_timeout, max_tool_calls)
+        with SessionReader(found_file(session, folder)) as there:
+            asked = asked_in(there)
+            base = Settings(asked.settings if asked is not None else {}) if config is None else None
+            chosen = settings_of(config, detectors, settings, policy, base=base)
+            others = bool(settings) or config is not None
+            given: dict[str, Any] = {**limits}
+            if no_detectors or detectors is not None or others:
+                given["detectors"] = [] if no_detectors else chosen.detectors()
+            if (policy is not None or others) and (made := chosen.policy()) is not None:
+                given["policy"] = made
+            replayed = replay_of(there, run, pieces=not events, **given)
+        played = _in_time(replayed.events, speed)
+        if as_json:
+            _print_json(replayed, _enveloped(replayed, asked, played), verbose=verbose)
+        elif events:
+            _print_events(played)
+        else:
+            _print_run(session, replayed, asked, _enveloped(replayed, asked, played), verbose=verbose)
+        if not as_json:
+            _print_remarks(replayed, changed=bool(given))
+        raise typer.Exit(exit_code(replayed.outcome) if replayed.outcome is not None else 0)
+
+
+def _limits(
+    max_turns: str | None, timeout: str | None, idle_timeout: str | None, max_tool_calls: int | None
+) -> dict[str, Any]:
+    """The limits in the place of those of the run, if any is given."""
+    if all(one is None for one in (max_turns, timeout, idle_timeout, max_tool_calls)):
+        return {}
+    limits = limits_of(
+        max_turns=max_turns or "off",
+        timeout=timeout or "off",
+        idle_timeout=idle_timeout or "off",
+        max_tool_calls=max_tool_calls,
+    )
+    return {"stop_when": limits}
+
+
+def _in_time(events: Iterable[Event], speed: float | None) -> Iterator[Event]:
+    """The events, each at its time. The time between two processes of a run does not count."""
+    before_s = 0.0
+    for event in events:
+        if speed is not None and event.at_s > before_s:
+            time.sleep((event.at_s - before_s) / speed)
+        before_s = event.at_s
+        yield event
+
+
+def _enveloped(replayed: Replay, asked: Asked | None, events: Iterable[Event]) -> Iterator[Envelope]:
+    """The events with the identity of their run."""
+    run, seq = replayed.run, 0
+    model = asked.model if asked is not None else None
+    identity = RunIdentity(run=run.id, root=run.id, agent=run.agent, model=model, began_s=run.started_at_s or 0.0)
+    for event in events:
+        seq += not isinstance(event, ChunkReceived)
+        yield Envelope(identity, seq, event)
+
+
+def _print_json(replayed: Replay, events: Iterable[Envelope], *, verbose: bool) -> None:
+    about = {"run": replayed.run.id, "exact": replayed.exact, "as_stored": replayed.as_stored}
+    about |= {"departed": replayed.departed, "remark": replayed.remark}
+    output.write_json(json.dumps({"type": "replay", **about}))
+    lines = JsonLines(chunks=verbose)
+    for envelope in events:
+        lines.receive(envelope)
+
+
+def _print_events(events: Iterable[Event]) -> None:
+    console = output.stdout()
+    for event in events:
+        line = Text.assemble((f"{event.at_s:9.3f}  ", "dim"), output.on_one_line(line_of(event)))
+        if output.is_unbounded(console):
+            console.print(line, soft_wrap=True)
+        else:
+            console.print(line, no_wrap=True, overflow="ellipsis")
+
+
+def _print_run(
+    session: str, replayed: Replay, asked: Asked | None, events: Iterable[Envelope], *, verbose: bool
+) -> None:
+    screen = ForPeople(output.stdout(), verbose=verbose, price=asked.priced if asked is not None else None)
+    shown = Shown(screen)
+    named = asked or Asked(folder="")
+    outputs = [one.partition(":")[0].strip() for one in named.outputs]
+    task = str(replayed.run.data.get(TASK, ""))
+    screen.begin(Heading(f"agent-monitor replay {session}", named.model, (), outputs, task))
+    began = False
+    for envelope in events:
+        if isinstance(envelope.event, RunStarted):
+            if began:
+                shown.flush()
+                output.stdout().print(Text("here the run was taken up again", style="bold"))
+            began = True
+        if not isinstance(envelope.event, ChunkReceived):
+            shown.receive(envelope)
+        shown.handed_out(envelope)
+    shown.flush()
+    shown.close()
+
+
+def _print_remarks(replayed: Replay, *, changed: bool) -> None:
+    """What the reader should know about this replay."""
+    remarks = [replayed.remark] if replayed.remark is not None else []
+    if replayed.departed is not None:
+        remarks.append(f"the rest of the record is not shown: {replayed.departed}")
+    elif replayed.outcome is None:
+        remarks.append("the process of the run died here; agent-monitor resume goes on with it")
+    if replayed.exact and not changed and not replayed.as_stored:
+        remarks.append(OTHER_VERSION)
+    for remark in remarks:
+        output.stderr().print(Text(output.on_one_line(remark), style="yellow"), soft_wrap=True)

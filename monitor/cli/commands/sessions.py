@@ -1,0 +1,378 @@
+"""`agent-monitor sessions`: look at stored sessions, check them, copy them, clean up."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, Final, TypeAlias
+
+import typer
+from rich.text import Text
+
+from monitor.cli.options.session_file import (
+    FolderOption,
+    JsonOption,
+    SessionArgument,
+    SessionsArgument,
+    found_file,
+    new_file,
+)
+from monitor.cli.render import output, session_view
+from monitor.cli.render.output import STDIN
+from monitor.cli.render.session_view import listed, size
+from monitor.errors import ConfigError, MonitorError, StoreError
+from monitor.sessions import (
+    ACTIVE,
+    ENDING,
+    SessionReader,
+    default_folder,
+    exported,
+    fork,
+    imported,
+    remove,
+    retain,
+    sessions_in,
+)
+from monitor.sessions.tables.migrations import STEPS
+from monitor.sessions.tables.schema import SQLITE_FLOOR, check_sqlite, has_reset_bug
+from monitor.view.ending import count
+
+PROBLEMS: Final = 1
+DAY_S: Final = 86_400
+
+sessions = typer.Typer(
+    name="sessions",
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+)
+
+
+@sessions.callback()
+def about() -> None:
+    """Look at stored sessions: list them, read them, check them, copy them, clean up.
+
+    \b
+    Examples:
+      agent-monitor sessions list
+      agent-monitor sessions show 01a2
+      agent-monitor sessions export 01a2 --out kept.jsonl
+      agent-monitor sessions fork 01a2 --at 9f3c
+      agent-monitor sessions rm --older-than 30 --dry-run
+
+    \b
+    Only rm removes sessions, and no command changes one: they are read while
+    their owner writes. SESSION is a name, an id, a part of either, or a file.
+    """  # noqa: D301 - \b keeps the lines of an example apart
+
+
+@contextmanager
+def _reading(given: str, folder: Path | None) -> Iterator[SessionReader]:
+    with output.tidy_exit(), SessionReader(found_file(given, folder)) as session:
+        yield session
+
+
+@sessions.command("list")
+def list_sessions(*, folder: FolderOption = None, as_json: JsonOption = False) -> None:
+    """List the sessions of a folder, the one that was written last at the end."""
+    with output.tidy_exit():
+        where = folder or default_folder()
+        rows = [listed(one) for one in sessions_in(where)]
+        if as_json:
+            for row in rows:
+                output.write_json(row)
+            return
+        console = output.stdout()
+        if rows:
+            session_view.show_list(console, rows)
+        total = size(sum(row["bytes"] for row in rows))
+        console.print(
+            Text(f"{count(len(rows), 'session')} in {output.on_one_line(str(where))}, {total}"), soft_wrap=True
+        )
+
+
+BranchOption: TypeAlias = Annotated[str, typer.Option("--branch", metavar="NAME", help="Another branch.")]
+
+
+@sessions.command()
+def show(
+    session: SessionArgument, *, branch: BranchOption = ACTIVE, folder: FolderOption = None, as_json: JsonOption = False
+) -> None:
+    """Show a session, and the conversation that the model gets."""
+    with _reading(session, folder) as found:
+        if branch != ACTIVE and branch not in found.heads():
+            raise ConfigError(f"the session has no branch {branch!r}; it has {', '.join(found.heads()) or 'none'}")
+        context = found.context(branch)
+        data = session_view.described(found, context, branch)
+        if as_json:
+            output.write_json(data)
+        else:
+            session_view.show_session(output.stdout(), data, context)
+
+
+@sessions.command()
+def tree(session: SessionArgument, *, folder: FolderOption = None, as_json: JsonOption = False) -> None:
+    """Show all nodes of a session. Nodes that branch off are indented, and branches are named."""
+    with _reading(session, folder) as found:
+        if as_json:
+            for node in found.nodes():
+                output.write_json(session_view.node_as_json(node))
+            return
+        console = output.stdout()
+        for line in session_view.tree_lines(found.nodes(), found.heads()):
+            if output.is_unbounded(console):
+                console.print(line, soft_wrap=True)
+            else:
+                console.print(line, no_wrap=True, overflow="ellipsis")
+
+
+@sessions.command()
+def events(
+    session: SessionArgument,
+    *,
+    run: Annotated[str | None, typer.Option("--run", metavar="ID", help="Events of this run alone.")] = None,
+    folder: FolderOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the stored events of a session."""
+    with _reading(session, folder) as found:
+        some = found.events(run)
+        if as_json:
+            for event in some:
+                output.write_json(session_view.event_as_json(event))
+        elif some:
+            session_view.show_events(output.stdout(), some)
+        else:
+            output.stdout().print("no events are stored")
+
+
+@sessions.command("export")
+def export_session(
+    session: SessionArgument,
+    *,
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="A new file, otherwise stdout.")] = None,
+    folder: FolderOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a session as lines of JSON: the same session always gives the same bytes."""
+    with _reading(session, folder) as found:
+        if out is None:
+            for line in exported(found):
+                output.write_json(line)
+            return
+        lines = 0
+        try:
+            with out.open("x", encoding="utf-8") as file:
+                for line in exported(found):
+                    file.write(f"{line}\n")
+                    lines += 1
+        except OSError as error:
+            raise StoreError(f"{out} cannot be written: {error.strerror}") from None
+        _done(as_json, f"{count(lines, 'line')} written to {out}", {"lines": lines, "path": str(out)})
+
+
+@sessions.command("import")
+def import_session(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Lines that export has written; - is stdin.")],
+    *,
+    name: Annotated[str | None, typer.Option("--name", help="Name of the new session, otherwise its id.")] = None,
+    folder: FolderOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a session from exported lines. Lines that were changed are refused."""
+    with output.tidy_exit():
+        try:
+            text = sys.stdin.read() if file == STDIN else Path(file).read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise StoreError(f"{file} cannot be read: {error}") from None
+        lines = text.split("\n")
+        path = new_file(name or _id_of(lines), folder)
+        imported(lines, path)
+        _done(as_json, f"imported as {path.stem}", {"name": path.stem, "path": str(path)})
+
+
+def _id_of(lines: Sequence[str]) -> str:
+    """The id in the first line. The other lines are checked when they are read."""
+    marker = '"id":"'
+    start = lines[0].find(marker) + len(marker)
+    id = lines[0][start : start + 32]
+    if len(id) != 32 or any(char not in "0123456789abcdef" for char in id):  # noqa: PLR2004 - digits of an id
+        raise StoreError("the first line is not that of an exported session; nothing was made")
+    return id
+
+
+@sessions.command("fork")
+def fork_session(
+    session: SessionArgument,
+    *,
+    at: Annotated[str | None, typer.Option("--at", metavar="NODE", help="Go on from this node.")] = None,
+    name: Annotated[str | None, typer.Option("--name", help="Name of the copy, otherwise a number is added.")] = None,
+    folder: FolderOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Copy a session, also one that is being written. The copy gets its own id."""
+    with output.tidy_exit():
+        source = found_file(session, folder)
+        node = None
+        if at is not None:
+            with SessionReader(source) as found:
+                nodes = [one.id for one in found.nodes() if one.id.endswith(at) or one.id.startswith(at)]
+            if len(nodes) != 1:
+                raise ConfigError(f"{at!r} means {count(len(nodes), 'node')}; `sessions tree` shows them")
+            node = nodes[0]
+        path = new_file(name, folder or source.parent) if name else _free(source)
+        id = fork(source, path, at=node)
+        _done(as_json, f"forked as {path.stem}", {"name": path.stem, "path": str(path), "id": id})
+
+
+def _free(source: Path) -> Path:
+    number = 2
+    while (path := source.with_name(f"{source.stem}-{number}{ENDING}")).exists():
+        number += 1
+    return path
+
+
+@sessions.command()
+def verify(given: SessionsArgument = None, *, folder: FolderOption = None, as_json: JsonOption = False) -> None:
+    """Check every page, node and long text of the named sessions, or of all.
+
+    Exit code: 0 everything is as it was written; 1 something is not.
+    """
+    with output.tidy_exit():
+        where = folder or default_folder()
+        paths = [found_file(one, folder) for one in given] if given else [one.path for one in sessions_in(where)]
+        console, wrong = output.stdout(), 0
+        for path in paths:
+            nodes, problems = _verified(path)
+            wrong += bool(problems)
+            if as_json:
+                output.write_json({"name": path.stem, "ok": not problems, "nodes": nodes, "problems": problems})
+            else:
+                said = Text.assemble((path.stem, "bold"), f": {count(nodes, 'node')}, ")
+                said.append(
+                    "as written" if not problems else f"{count(len(problems), 'problem')}",
+                    "red" if problems else "green",
+                )
+                console.print(said, soft_wrap=True)
+                for problem in problems[:20]:
+                    console.print(Text(f"  {output.on_one_line(str(problem['what']))}", style="red"), soft_wrap=True)
+        raise typer.Exit(PROBLEMS if wrong else 0)
+
+
+def _verified(path: Path) -> tuple[int, list[dict[str, Any]]]:
+    try:
+        with SessionReader(path) as session:
+            found = session.verify()
+            return session.count(), [{"what": one.what, "seq": one.seq, "node": one.node} for one in found]
+    except MonitorError as error:
+        return 0, [{"what": str(error), "seq": None, "node": None}]
+
+
+@sessions.command()
+def doctor(*, folder: FolderOption = None, as_json: JsonOption = False) -> None:
+    """Show the SQLite and the folder that sessions use here, and whether it can be written."""
+    with output.tidy_exit():
+        where = folder or default_folder()
+        try:
+            check_sqlite()
+            usable = True
+        except ConfigError:
+            usable = False
+        there = sessions_in(where)
+        data = {
+            "sqlite": sqlite3.sqlite_version,
+            "sqlite_needed": ".".join(map(str, SQLITE_FLOOR)),
+            "usable": usable,
+            "wal_reset_bug": has_reset_bug(),
+            "format": max(STEPS),
+            "folder": str(where),
+            "writable": _writable(where),
+            "sessions": len(there),
+            "bytes": sum(one.size for one in there),
+        }
+        if as_json:
+            output.write_json(data)
+        else:
+            _show_doctor(data)
+        raise typer.Exit(0 if usable and data["writable"] else PROBLEMS)
+
+
+def _writable(folder: Path) -> bool:
+    """Whether sessions can be made in `folder`, also if the folder itself has to be made first."""
+    there = next(one for one in (folder.absolute(), *folder.absolute().parents) if one.exists())
+    return there.is_dir() and os.access(there, os.W_OK)
+
+
+def _show_doctor(data: dict[str, Any]) -> None:
+    bug = (
+        "has the WAL-reset bug, which one writing connection cannot meet: write sessions with this library only"
+        if data["wal_reset_bug"]
+        else "has not the WAL-reset bug"
+    )
+    rows: list[tuple[str, str | Text]] = [
+        ("SQLite", f"{data['sqlite']} ({data['sqlite_needed']} or newer is needed); {bug}"),
+        ("storage", "one file a session, WAL, synchronous=FULL, one owner"),
+        ("format", str(data["format"])),
+        ("folder", f"{output.on_one_line(data['folder'])}{'' if data['writable'] else ' (cannot be written)'}"),
+        ("sessions", f"{data['sessions']:,}, {size(data['bytes'])}"),
+    ]
+    output.card(output.stdout(), "sessions", rows, style="cyan" if data["usable"] else "red")
+
+
+@sessions.command()
+def rm(
+    given: SessionsArgument = None,
+    *,
+    older_than: Annotated[
+        float | None, typer.Option("--older-than", min=0, metavar="DAYS", help="Sessions not written for this long.")
+    ] = None,
+    over: Annotated[
+        float | None, typer.Option("--over", min=0, metavar="MB", help="The oldest, until the others have this size.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be removed.")] = False,
+    folder: FolderOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove whole sessions: by name, by age, by size. A session in use stays.
+
+    Exit code: 0 done; 1 some are in use; 2 nothing was named.
+    """
+    with output.tidy_exit():
+        limits = older_than is not None or over is not None
+        if bool(given) is limits:
+            raise ConfigError("name the sessions to remove, or give --older-than or --over")
+        removed, busy = _by_name(given, folder, dry=dry_run) if given else ([], [])
+        if limits:
+            done = retain(
+                folder or default_folder(),
+                max_age_s=None if older_than is None else older_than * DAY_S,
+                max_bytes=None if over is None else round(over * 1e6),
+                dry=dry_run,
+            )
+            removed, busy = [one.name for one in done.removed], [one.name for one in done.busy]
+        would = "would be removed" if dry_run else "removed"
+        said = f"{count(len(removed), 'session')} {would}{': ' if removed else ''}{', '.join(removed)}"
+        if busy:
+            said += f"; in use, and left: {', '.join(busy)}"
+        _done(as_json, said, {"removed": removed, "busy": busy, "dry_run": dry_run})
+        raise typer.Exit(PROBLEMS if busy else 0)
+
+
+def _by_name(given: Sequence[str], folder: Path | None, *, dry: bool) -> tuple[list[str], list[str]]:
+    removed: list[str] = []
+    for path in [found_file(one, folder) for one in given]:  # all are found before any is removed
+        if not dry:
+            remove(path)
+        removed.append(path.stem)
+    return removed, []
+
+
+def _done(as_json: bool, said: str, data: dict[str, Any]) -> None:
+    if as_json:
+        output.write_json(data)
+    else:
+        output.stdout().print(Text(output.on_one_line(said)), soft_wrap=True)

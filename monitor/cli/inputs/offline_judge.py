@@ -1,0 +1,171 @@
+"""A judge for recorded runs. It is asked one question at a time, its answers are kept on disk, and
+its costs are counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
+
+import typer
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+from rich.console import Console
+
+from monitor.adapters.models import model as model_of
+from monitor.cli.inputs.cache_folder import cache_folder
+from monitor.cli.inputs.reply_cache import ReplyCache
+from monitor.cli.options.replay_model import REPLAY, replay_of
+from monitor.cli.render import output
+from monitor.cli.render.tool_counts import count
+from monitor.errors import ConfigError, describe
+from monitor.harness.checks import CLOSE_GRACE_S
+from monitor.harness.streams.ask import ask
+from monitor.harness.streams.clock import SystemClock
+from monitor.judges import LoopJudge
+from monitor.judges.base import FIRST_TURN, Judge, JudgeInput
+from monitor.models import Model, ModelRequest
+from monitor.usage import AskCost
+from monitor.verdicts import Judgement
+
+JudgeOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--judge",
+        metavar="MODEL",
+        help="Also ask this model whether a run is stuck: google:NAME, openai:NAME, ..., or replay:FILE.",
+    ),
+]
+ConfirmOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--judge-confirm", metavar="MODEL", help="A second model, asked the same where the first is sure."),
+]
+CacheOption: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--judge-cache", metavar="DIR", help="Where answers are kept, so that each is paid for once."),
+]
+
+REASONS_SHOWN = 5
+
+
+class OfflineJudge:
+    """Asks a judge from synchronous code. Answers of a replay are not kept, because they cost
+    nothing.
+    """
+
+    def __init__(self, judge: Judge, portal: BlockingPortal, cache: ReplyCache) -> None:
+        self.judge = judge
+        self.questions = self.asked = self.cached = self.failed = 0
+        """The numbers of questions, of model calls, of answers from the cache, and of questions
+        without an answer.
+        """
+        self.cost = AskCost()
+        self.reasons: Counter[str] = Counter()
+        """The reasons of questions without an answer, with their counts."""
+        self._portal = portal
+        self._cache = cache
+
+    def __call__(self, judge: Judge, told: JudgeInput) -> Judgement | str:
+        """The answer, or the reason why there is none."""
+        used: list[str] = []
+        self.questions += 1
+        try:
+            return self._portal.call(judge.review, told, partial(self._ask, used))
+        except Exception as error:  # noqa: BLE001 - a question without an answer is reported, and the scan goes on
+            for key in used:
+                self._cache.forget(key)
+            self.failed += 1
+            why = describe(error)
+            self.reasons[why] += 1
+            return why
+
+    async def _ask(self, used: list[str], model: Model, request: ModelRequest) -> str:
+        kept = not model.name.startswith(REPLAY)
+        key = self._cache.key(model, request)
+        reply = self._cache.get(key) if kept else None
+        if reply is not None:
+            self.cached += 1
+            used.append(key)
+            return reply
+        self.asked += 1
+        clock = SystemClock()
+        reply = await ask(
+            model,
+            request,
+            timeout_s=self.judge.timeout_s,
+            clock=clock,
+            close_grace_s=CLOSE_GRACE_S,
+            charge=self._charge,
+        )
+        if kept:
+            used.append(key)
+            try:
+                self._cache.put(key, model, reply)
+            except OSError as error:
+                self.reasons[f"the answer could not be kept: {describe(error)}"] += 1
+        return reply
+
+    def _charge(self, cost: AskCost) -> None:
+        self.cost += cost
+
+    def said(self) -> str:
+        """The cost in a sentence."""
+        tokens = f"{self.cost.usage.total_tokens:,} tokens{' (estimated)' if self.cost.estimated else ''}"
+        failed = f", {self.failed} without an answer" if self.failed else ""
+        return (
+            f"Judge: {count(self.questions, 'question')}{failed}; {count(self.asked, 'call')} of a model for {tokens},"
+            f" {count(self.cached, 'answer')} from {self._cache.folder}."
+        )
+
+    def complain(self, console: Console) -> None:
+        """Print the reasons of questions without an answer, the most frequent first."""
+        for why, times in self.reasons.most_common(REASONS_SHOWN):
+            output.complain(console, f"judge: {why}{f' ({times} times)' if times > 1 else ''}")
+        if len(self.reasons) > REASONS_SHOWN:
+            console.print(f"judge: and {count(len(self.reasons) - REASONS_SHOWN, 'other reason')}", style="red")
+
+    def as_json(self) -> dict[str, Any]:
+        """The cost as JSON data."""
+        return {
+            "questions": self.questions,
+            "model_calls": self.asked,
+            "from_cache": self.cached,
+            "failed": self.failed,
+            "tokens": self.cost.usage.total_tokens,
+            "tokens_estimated": self.cost.estimated,
+            "failures": dict(self.reasons.most_common()),
+        }
+
+
+@contextmanager
+def offline_judge(
+    name: str, confirm: str | None, cache: Path | None, *, first_turn: int = FIRST_TURN, suspicion: float | None = None
+) -> Iterator[OfflineJudge]:
+    """A loop judge with the named model and its own event loop. Raises `ConfigError` as
+    `monitor.model` does.
+    """
+    models = [_model(one) for one in (name, confirm) if one is not None]
+    judge = LoopJudge(
+        models[0], confirm_with=models[1] if confirm is not None else None, first_turn=first_turn, suspicion=suspicion
+    )
+    with ExitStack() as stack:
+        portal = stack.enter_context(start_blocking_portal())
+        stack.callback(_close, portal, models)
+        yield OfflineJudge(judge, portal, ReplyCache(cache or cache_folder("judge")))
+
+
+def _model(name: str) -> Model:
+    try:
+        return replay_of(name) if name.startswith(REPLAY) else model_of(name)
+    except OSError as error:
+        raise ConfigError(f"{name}: {error.strerror or error}") from None
+
+
+def _close(portal: BlockingPortal, models: Sequence[Model]) -> None:
+    for model in models:
+        close = getattr(model, "aclose", None)
+        if close is not None:
+            portal.call(close)

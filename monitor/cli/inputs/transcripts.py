@@ -1,0 +1,319 @@
+"""The input of a scan: its files in their order, and complaints about unreadable ones."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+from rich.text import Text
+
+from monitor.cli.inputs.survey import Chosen, complain_of, size_of, strange, surveyed_files, why_missing
+from monitor.cli.render import output
+from monitor.cli.render.output import STDIN
+from monitor.cli.render.scan_report import Report
+from monitor.cli.render.tool_counts import count
+from monitor.errors import ConfigError, MissingExtra
+from monitor.outcome import RunFailed
+from monitor.transcripts import RecordedRun
+from monitor.transcripts.analysis.scan import Amount, ScanResult
+from monitor.transcripts.analysis.survey import SurveyedFile, SurveyedRun, surveyed, why_unread
+from monitor.transcripts.entries import ReadReport, collected
+from monitor.transcripts.places import files, known_places, sources_of
+from monitor.transcripts.readers import READERS, reader_of
+from monitor.transcripts.source import Source
+
+STDIN_NAME: Final = "<stdin>"
+NAMED: Final = 3
+"""The most files of no known format that are named."""
+_AGO: Final = re.compile(r"(\d{1,5})([mhdw])")
+_FOR: Final = re.compile(r"(\d{1,5})([smhd])")
+_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+@dataclass(slots=True, frozen=True)
+class Wanted:
+    """The choice of runs that a scan looks at."""
+
+    format: str | None
+    project: str | None
+    since: float | None
+    """Seconds since 1970."""
+
+    def __post_init__(self) -> None:
+        formats = sorted(reader.format for reader in READERS)
+        if self.format is not None and self.format not in formats:
+            raise ConfigError(f"--format takes one of {', '.join(formats)}, not {self.format!r}")
+
+    def __str__(self) -> str:
+        """The options that were given."""
+        given = (("--format", self.format), ("--project", self.project), ("--since", self.since))
+        return ", ".join(option for option, value in given if value is not None)
+
+    def wants(self, run: SurveyedRun) -> bool:
+        """Whether the scan looks at `run`."""
+        if self.format is not None and run.format != self.format:
+            return False
+        if self.project is not None and self.project.lower() not in run.began.project.lower():
+            return False
+        return self.since is None or run.last_at is None or run.last_at >= self.since
+
+
+def since_when(text: str | None) -> float | None:
+    """`--since` as seconds since 1970."""
+    if text is None:
+        return None
+    if ago := _AGO.fullmatch(text):
+        return (datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})).timestamp()
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(f"--since takes 7d, 24h, 2w or a date such as 2026-01-31, not {text!r}") from None
+    return (when if when.tzinfo is not None else when.astimezone()).timestamp()
+
+
+def duration_s(text: str, option: str) -> float:
+    """A length of time such as `30s`, `10m` or `8h`, in seconds."""
+    found = _FOR.fullmatch(text)
+    if found is None:
+        raise ConfigError(f"{option} takes 30s, 10m, 8h or 2d, not {text!r}")
+    return timedelta(**{_UNITS[found[2]]: int(found[1])}).total_seconds()
+
+
+@dataclass(slots=True)
+class Inputs:
+    """The files to be read."""
+
+    paths: list[Path] = field(default_factory=list[Path])
+    named: set[Path] = field(default_factory=set[Path])
+    """Files that were named one by one. They must be transcripts."""
+    names: dict[Path, str] = field(default_factory=dict[Path, str])
+    """Names for files whose paths say nothing, such as stdin."""
+    missing: int = 0
+    """The number of paths where nothing was found."""
+    older: int = 0
+    """The number of files that were last written before `--since`."""
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of all files together."""
+        return sum(map(size_of, self.paths))
+
+
+@contextmanager
+def inputs_of(given: Sequence[str] | None, complaints: Console, wanted: Wanted) -> Iterator[Inputs]:
+    """The files that the command line names, or those of the known places."""
+    inputs = Inputs()
+    with ExitStack() as stack:
+        if not given:
+            inputs.paths = [path for kind, path in known_places() if wanted.format in {None, kind}]
+            if not inputs.paths:
+                output.complain(complaints, f"agent-monitor: {_places(wanted)}")
+        for one in given or ():
+            if one == STDIN or Path(one).is_fifo():
+                path = stack.enter_context(_copied(one))
+                inputs.paths.append(path)
+                inputs.named.add(path)
+                inputs.names[path] = STDIN_NAME if one == STDIN else one
+                continue
+            missing: list[str] = []
+            found = list(files([one], missing=missing))
+            inputs.paths += found
+            if found == [Path(one).expanduser()]:
+                inputs.named.update(found)
+            elif missing:
+                inputs.missing += 1
+                output.complain(complaints, f"agent-monitor: cannot read {one}: {why_missing(one)}")
+        if wanted.since is not None:
+            recent = [path for path in inputs.paths if _changed(path) >= wanted.since]
+            inputs.older, inputs.paths = len(inputs.paths) - len(recent), recent
+        yield inputs
+
+
+def _places(wanted: Wanted) -> str:
+    if wanted.format is not None:
+        places = [f"~/{place}" for reader in READERS if reader.format == wanted.format for place in reader.places]
+        looked = f"looked for {', '.join(places)}" if places else f"{wanted.format} has no place of its own"
+    else:
+        agents = sorted({reader.agent for reader in READERS if reader.places}, key=str.lower)
+        looked = f"looked below {Path.home()} in the places of {', '.join(agents)}"
+    return f"no transcript was found; {looked}. Give a file or a folder."
+
+
+def _changed(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return float("inf")
+
+
+@contextmanager
+def _copied(name: str) -> Iterator[Path]:
+    """A pipe, copied into a file: a reader looks at the beginning before it reads the whole."""
+    with tempfile.TemporaryDirectory(prefix="agent-monitor-") as folder:
+        path = Path(folder, "stdin")
+        with path.open("wb") as copy:
+            if name == STDIN:
+                shutil.copyfileobj(sys.stdin.buffer, copy)
+            else:
+                with Path(name).open("rb") as pipe:
+                    shutil.copyfileobj(pipe, copy)
+        yield path
+
+
+def _named(files: Sequence[str]) -> str:
+    """The names of a few files, in brackets."""
+    if len(files) > NAMED:
+        return ""
+    return f" ({', '.join(output.on_one_line(Path(name).name) for name in files)})"
+
+
+class Reading:
+    """Reads the transcripts of a scan, one file after the other, and reports unreadable ones."""
+
+    def __init__(
+        self,
+        given: Chosen,
+        examine: Callable[[RecordedRun], ScanResult],
+        complaints: Console,
+        inputs: Inputs,
+        wanted: Wanted,
+        *,
+        by_judge: bool,
+    ) -> None:
+        self.read = 0
+        """The number of files that were read."""
+        self.done_bytes = 0
+        self._given = given
+        self._examine = examine
+        self._complaints = complaints
+        self._inputs = inputs
+        self._wanted = wanted
+        self._by_judge = by_judge
+        self._strangers: list[str] = []
+        self._unwanted = 0
+        """The number of runs that do not fit `--format`, `--project` or `--since`."""
+        self._copied = self._repeated = 0
+        self._silent: list[tuple[str, str]] = []
+        self._silent_runs = 0
+        """The number of runs in which a model says and does nothing. Many sessions on a disk have
+        no answer.
+        """
+
+    def results(self, report: Report) -> Iterator[SurveyedRun]:
+        """The runs that were asked for. Unreadable files and lines are reported, and counted in
+        `report`.
+        """
+        paths = self._inputs.paths
+        found = (self._asked(path) for path in paths) if self._by_judge else surveyed_files(paths, self._given)
+        for path, transcripts in zip(paths, found, strict=True):
+            runs = [run for transcript in transcripts for run in self._runs(path, transcript, report)]
+            self.read += 1
+            self.done_bytes += size_of(path)
+            yield from runs
+
+    def _runs(self, path: Path, found: SurveyedFile, report: Report) -> Iterator[SurveyedRun]:
+        name = self._inputs.names.get(path, found.file)
+        if found.format is None and not found.error:
+            if path in self._inputs.named:
+                report.bad += 1
+                output.complain(self._complaints, f"{name}: {strange(Source.of_path(path))}")
+            else:
+                self._strangers.append(name)
+            return
+        report.bad += complain_of(self._complaints, replace(found, file=name))
+        self._copied += found.report.copied
+        self._repeated += found.report.repeated
+        watched = [run for run in found.runs if not run.failed]
+        looked_at = [run for run in watched if self._wanted.wants(run)]
+        self._unwanted += len(watched) - len(looked_at)
+        self._silent_runs += sum(run.silent for run in looked_at)
+        if path in self._inputs.named and looked_at and all(run.silent for run in looked_at):
+            self._silent += [(name, run.id) for run in looked_at]
+        for run in looked_at:
+            yield replace(run, file=name)
+
+    def _asked(self, path: Path) -> list[SurveyedFile]:
+        """The transcripts of a file, where a judge is asked."""
+        return [self._asked_about(source) for source in sources_of(path)]
+
+    def _asked_about(self, source: Source) -> SurveyedFile:
+        """A transcript. A judge has to see each run whole."""
+        report, runs = ReadReport(), list[SurveyedRun]()
+        try:
+            reader = reader_of(source)
+            for run, ended in collected(reader.read(source, report)) if reader is not None else ():
+                try:
+                    seen = surveyed(source.name, self._examine(run))
+                except RunFailed as error:
+                    seen = replace(surveyed(source.name, ScanResult(run=run, total=Amount())), failed=str(error))
+                runs.append(replace(seen, format=reader.format if reader is not None else "", ended=ended))
+        except (OSError, MissingExtra) as error:
+            return SurveyedFile(file=source.name, format=None, report=report, error=why_unread(error))
+        fault = source.fault if reader is None else ""
+        kind = reader.format if reader is not None else None
+        return SurveyedFile(file=source.name, format=kind, runs=tuple(runs), report=report, error=fault)
+
+    def complain(self, report: Report, *, whole: bool) -> None:
+        """Report runs in which there is nothing to look at. `whole`: all was read to its end."""
+        by_file: dict[str, list[str]] = {}
+        for name, run in self._silent:
+            by_file.setdefault(name, []).append(run)
+        for name, silent in by_file.items():
+            report.bad += len(silent)
+            which = f"run {silent[0]}" if len(silent) == 1 else f"{len(silent):,} runs, {silent[0]} the first of them,"
+            output.complain(
+                self._complaints, f"{name}: in {which} a model says and does nothing, so there is nothing to look at"
+            )
+        if whole and not report.bad and report.runs == self._silent_runs:
+            report.idle = True
+            if self._inputs.paths or self._inputs.older:
+                output.complain(self._complaints, f"agent-monitor: {self._nothing(report)}")
+
+    def _nothing(self, report: Report) -> str:
+        """Why there is nothing to look at."""
+        left = [
+            f"{count(number, noun)} {why}"
+            for number, noun, why in (
+                (self._inputs.older, "file", "not written since then"),
+                (self._unwanted, "run", f"left out by {self._wanted}"),
+                (len(self._strangers), "file", f"of no known format{_named(self._strangers)}"),
+            )
+            if number
+        ]
+        found = f"in {count(report.runs, 'run')} no model says anything" if report.runs else "no run was found"
+        return f"{found}; {', '.join(left) or 'nothing to look at'}"
+
+    def show(self, console: Console) -> None:
+        """Print the counts of the runs, files and records that were left out."""
+        left = [
+            count(number, noun, nouns)
+            for number, noun, nouns in (
+                (self._silent_runs, "run without an answer", "runs without an answer"),
+                (self._copied, "record copied from another session", "records copied from other sessions"),
+                (self._repeated, "record that stood twice", "records that stood twice"),
+            )
+            if number
+        ]
+        if self._strangers:
+            left.append(f"{count(len(self._strangers), 'file')} of no known format{_named(self._strangers)}")
+        if left:
+            console.print(Text(f"Not looked at: {', '.join(left)}."), soft_wrap=not console.is_terminal)
+
+    def as_json(self) -> dict[str, Any]:
+        """The same counts, for programs."""
+        return {
+            "files": self.read,
+            "unknown_files": len(self._strangers),
+            "silent_runs": self._silent_runs,
+            "copied_records": self._copied,
+            "repeated_records": self._repeated,
+        }

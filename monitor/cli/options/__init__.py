@@ -1,0 +1,1 @@
+"""The options of the commands, and the parts that they become."""

@@ -1,0 +1,147 @@
+"""What was asked of `run`, as data: a run is begun with it, and taken up again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import monitor
+from monitor._util.codec import Codec
+from monitor.cli.options import sample_run
+from monitor.cli.options.clients import Closing
+from monitor.cli.options.output_types import outputs_of
+from monitor.cli.options.supervisor_arguments import (
+    budget_of,
+    limits_of,
+    model_of,
+    nothing_to_close,
+    number_or_off,
+    price_of,
+    servers_of,
+    tools_of,
+    with_approval,
+    workspace_tools,
+)
+from monitor.errors import ConfigError
+from monitor.models import Model
+from monitor.sessions import Draft, NodeKind, SessionReader, marker
+from monitor.settings import Settings
+from monitor.sinks.base import Sink
+from monitor.tools.approvals.approval import Approver
+from monitor.tools.calls.scheduler import MAX_PARALLEL
+from monitor.usage import Price
+
+MARKER: Final = "agent-monitor run"
+"""The name of the node that holds what was asked."""
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Asked:
+    """The options of `run` as they were given. Files that they name were read, except for rules of
+    approval.
+    """
+
+    folder: str
+    """Where the command was called: names of modules and files count from there."""
+    model: str | None = None
+    base_url: str | None = None
+    demo: bool = False
+    outputs: tuple[str, ...] = ()
+    instructions: str | None = None
+    variables: dict[str, str] = field(default_factory=dict)
+    tools: tuple[str, ...] = ()
+    mcp: tuple[str, ...] = ()
+    workspace: str | None = None
+    approval: str | None = None
+    steps: tuple[str, ...] = ()
+    title: str | None = None
+    model_settings: dict[str, Any] = field(default_factory=dict)
+    max_turns: str = "30"
+    timeout: str = "600"
+    idle_timeout: str = "off"
+    max_tool_calls: int | None = None
+    budget_tokens: int | None = None
+    budget_usd: float | None = None
+    price: str | None = None
+    last_turn: str = "60"
+    max_nudges: int = 3
+    detectors: bool = True
+    settings: dict[str, Any] = field(default_factory=dict)
+    window: int | None = None
+
+    @property
+    def priced(self) -> Price | None:
+        """The price of the model, if it is known."""
+        return price_of(self.price)
+
+    def made_model(self) -> tuple[Model, Closing]:
+        """The model, and a function that closes its client."""
+        if self.demo and self.model is None and self.base_url is None:
+            return sample_run.sample_model(), nothing_to_close
+        return model_of(self.model, self.base_url)
+
+    def supervisor(self, model: Model, *, approver: Approver | None, sinks: Sequence[Sink]) -> monitor.Supervisor:
+        """The supervisor of the run. Raises `ConfigError` for an option that is wrong."""
+        priced = self.priced
+        workspace = Path(self.workspace) if self.workspace is not None else None
+        settings = with_approval(Settings(self.settings), self.approval, workspace)
+        seconds = number_or_off(self.last_turn, "--last-turn")
+        return monitor.Supervisor(
+            model,
+            instructions=self.instructions,
+            variables=self.variables,
+            tools=[*tools_of(self.tools), *servers_of(self.mcp), *workspace_tools(workspace)],
+            approval=settings.approval(),
+            max_parallel_tools=settings.max_parallel_tools or MAX_PARALLEL,
+            approver=approver,
+            outputs=outputs_of(self.outputs) if self.outputs else None,
+            stop_when=limits_of(
+                max_turns=self.max_turns,
+                timeout=self.timeout,
+                idle_timeout=self.idle_timeout,
+                max_tool_calls=self.max_tool_calls,
+            ),
+            budget=budget_of(self.budget_tokens, self.budget_usd, priced),
+            prices=priced,
+            detectors=settings.detectors() if self.detectors else None,
+            policy=settings.policy(),
+            window=self.window,
+            compaction=settings.compaction(),
+            plan=monitor.Plan(list(self.steps), self.title) if self.steps else None,
+            last_turn=monitor.LastTurn(seconds) if seconds is not None else None,
+            max_nudges=self.max_nudges,
+            model_settings=self.model_settings,
+            sinks=sinks,
+        )
+
+    def go_there(self) -> None:
+        """Go to the folder where the command was called. Raises `ConfigError` if it is gone."""
+        try:
+            os.chdir(self.folder)
+        except OSError as error:
+            raise ConfigError(f"{self.folder}, where the run was begun: {error.strerror}") from None
+
+
+asked_codec: Codec[Asked] = Codec(Asked)
+
+
+def as_node(asked: Asked) -> Draft:
+    """The node that keeps what was asked."""
+    return marker(MARKER, asked_codec.to_dict(asked))
+
+
+def asked_in(session: SessionReader) -> Asked | None:
+    """The options of the last run. `None`: no run of this session was begun by the command."""
+    found: Mapping[str, Any] | None = None
+    for node in session.active_path():
+        if node.kind is NodeKind.MARKER and node.data.get("name") == MARKER:
+            found = node.data.get("data")
+    if found is None:
+        return None
+    try:
+        return asked_codec.from_dict(found)
+    except ValueError as error:
+        raise ConfigError(f"the options of this run were stored by another version: {error}") from None

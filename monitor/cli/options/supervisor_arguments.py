@@ -1,0 +1,266 @@
+"""The options of `run` as arguments of a `Supervisor`. An invalid option raises a `ConfigError` of
+one sentence.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
+from operator import or_
+from pathlib import Path
+from typing import Any, get_args
+
+import monitor
+from monitor.cli.options.clients import Closing, client_for
+from monitor.cli.options.load import load
+from monitor.cli.options.replay_model import REPLAY, replay_of
+from monitor.cli.render.output import STDIN
+from monitor.conditions import Condition
+from monitor.errors import ConfigError
+from monitor.settings import Settings, parse_setting
+from monitor.tools.approvals.approval import Mode
+from monitor.tools.functions import as_tools
+from monitor.tools.remote.mcp_server import McpServer
+
+_MARKER = re.compile(r"(?:[-*+]|\d{1,9}[.)])\s+(?:\[.\]\s+)?")
+
+
+def task_of(given: str | None) -> str:
+    """The task: as it was given, or all of stdin."""
+    if given is None:
+        raise ConfigError(
+            'what is the task? agent-monitor run "..." --model google:gemini-2.5-flash; or see a run: agent-monitor run'
+            " --demo"
+        )
+    task = _stdin() if given == STDIN else given
+    if not task.strip():
+        raise ConfigError(f"the task is empty{' (nothing came from stdin)' if given == STDIN else ''}")
+    return task
+
+
+def _stdin() -> str:
+    if sys.stdin.isatty():
+        print("The task, then Ctrl-D:", file=sys.stderr)
+    try:
+        return sys.stdin.buffer.read().decode()
+    except UnicodeDecodeError:
+        raise ConfigError("the task on stdin is not text in UTF-8") from None
+
+
+def model_of(
+    name: str | None, base_url: str | None, *, keyless: str = "agent-monitor run --demo"
+) -> tuple[monitor.models.Model, Closing]:
+    """The model by its name, and a function that closes its client. `base_url`: the address of a
+    compatible server. `keyless`: a command that needs no key.
+    """
+    if name is None and base_url is not None:
+        raise ConfigError("--base-url needs a model; name it as well: --model openai:NAME")
+    if name is None:
+        raise ConfigError(
+            "which model? --model google:gemini-2.5-flash asks Gemini (with GEMINI_API_KEY); "
+            "openai:, openai-responses: and anthropic: ask the others; --model replay:FILE plays a recorded run; "
+            "or see a run without any: agent-monitor run --demo"
+        )
+    made = client_for(name, base_url, keyless=keyless)
+    try:
+        model = (
+            replay_of(name)
+            if name.startswith(REPLAY)
+            else monitor.model(name, client=made[0] if made is not None else None)
+        )
+    except OSError as error:
+        raise ConfigError(f"--model {name}: {error.strerror or error}") from None
+    close: Closing = made[1] if made is not None else getattr(model, "aclose", nothing_to_close)
+    return model, close
+
+
+async def nothing_to_close() -> None:
+    """Does nothing: the model has no client to close."""
+
+
+def instructions_of(given: str | None) -> str | None:
+    """A text, or `@FILE`."""
+    return _read(given[1:], "--instructions") if given is not None and given.startswith("@") else given
+
+
+def variables_of(given: Iterable[str]) -> dict[str, str]:
+    """`--var name=value`, each."""
+    variables: dict[str, str] = {}
+    for one in given:
+        name, equals, value = one.partition("=")
+        if not equals or not name.strip():
+            raise ConfigError(f"--var {one}: write NAME=VALUE")
+        variables[name.strip()] = value
+    return variables
+
+
+def tools_of(given: Iterable[str]) -> list[monitor.tools.Tool]:
+    """`--tool module:function`, each."""
+    return [_tool(one) for one in given]
+
+
+def servers_of(given: Iterable[str]) -> list[McpServer]:
+    """`--mcp COMMAND|URL`, each. Of servers with one name the later ones get a number."""
+    servers: dict[str, McpServer] = {}
+    for target in given:
+        try:
+            made = McpServer(target)
+            names = itertools.chain(
+                [made.name], (f"{made.name[:28].rstrip('_')}_{number}" for number in itertools.count(2))
+            )
+            name = next(name for name in names if name not in servers)
+            servers[name] = McpServer(target, name=name)
+        except ConfigError as error:
+            raise ConfigError(f"--mcp {target}: {error}") from None
+    return list(servers.values())
+
+
+def _tool(spec: str) -> monitor.tools.Tool:
+    thing = load(spec, "--tool")
+    try:
+        (made,) = as_tools([thing]).values()
+    except ConfigError as error:
+        raise ConfigError(f"--tool {spec}: {error}") from None
+    return made
+
+
+def workspace_tools(folder: Path | None) -> list[monitor.tools.Toolset]:
+    """The tools for `--workspace FOLDER`: files, and a shell."""
+    if folder is None:
+        return []
+    place = monitor.tools.Workspace(folder)
+    return [monitor.tools.FileTools(place), monitor.tools.ShellTools(place)]
+
+
+def with_approval(settings: Settings, given: str | None, workspace: Path | None) -> Settings:
+    """`settings` with `--approval`: a mode, or the path of a file with rules. With a workspace,
+    `default` is the default: a model that may run commands asks first.
+    """
+    known = settings.approval()
+    if workspace is not None and (known is None or known.mode is None):
+        settings = settings.updated({"approval": {"mode": "default"}})
+    if given is None:
+        return settings
+    if given in get_args(Mode):
+        return settings.updated({"approval": {"mode": given}})
+    if Path(given).suffix != ".toml":
+        raise ConfigError(f"--approval {given}: give {', '.join(get_args(Mode))}, or a .toml file with rules")
+    return settings.updated({"approval": {"rules": str(Path(given).absolute())}})
+
+
+def approver() -> monitor.tools.TerminalApprover | None:
+    """Asks on the terminal. `None`: there is none, and what has to be approved is refused."""
+    return monitor.tools.TerminalApprover(read=_line) if sys.stdin.isatty() else None
+
+
+def _line(prompt: str) -> str:
+    """A line of the terminal. The prompt goes to stderr: stdout may be JSON lines."""
+    print(prompt, end="", file=sys.stderr, flush=True)
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError
+    return line.rstrip("\n")
+
+
+def plan_of(file: Path | None, steps: Sequence[str]) -> monitor.Plan | None:
+    """The plan: from a file, one step a line, or from `--step`s."""
+    if file is None:
+        return monitor.Plan(list(steps)) if steps else None
+    if steps:
+        raise ConfigError("--plan and --step both say the plan; give one of them")
+    lines = [line.strip() for line in _read(str(file), "--plan").splitlines() if line.strip()]
+    titles = [line.lstrip("# ") for line in lines if line.startswith("#")]
+    found = [
+        line[marker.end() :] if (marker := _MARKER.match(line)) else line for line in lines if not line.startswith("#")
+    ]
+    if not found:
+        raise ConfigError(f"--plan {file}: there is no step in it; write one a line")
+    return monitor.Plan(found, titles[0] if titles else None)
+
+
+def limits_of(*, max_turns: str, timeout: str, idle_timeout: str, max_tool_calls: int | None) -> Condition | None:
+    """The limits of the run as one condition."""
+    limits: list[Condition] = []
+    if (turns := number_or_off(max_turns, "--max-turns")) is not None:
+        limits.append(monitor.MaxTurns(int(turns)))
+    if max_tool_calls is not None:
+        limits.append(monitor.MaxToolCalls(max_tool_calls))
+    if (seconds := number_or_off(timeout, "--timeout")) is not None:
+        limits.append(monitor.Timeout(seconds))
+    if (seconds := number_or_off(idle_timeout, "--idle-timeout")) is not None:
+        limits.append(monitor.IdleTimeout(seconds))
+    return reduce(or_, limits) if limits else None
+
+
+def number_or_off(given: str, option: str) -> float | None:
+    """A number above 0, or `None` for `off`."""
+    if given.strip().lower() == "off":
+        return None
+    try:
+        number = float(given)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf") or (option == "--max-turns" and number != int(number)):
+        raise ConfigError(
+            f"{option} {given}: give {'a whole number' if option == '--max-turns' else 'seconds'} above 0, or off"
+        )
+    return number
+
+
+def price_of(given: str | None) -> monitor.Price | None:
+    """`IN,OUT` or `IN,OUT,CACHED`, in US dollars per million tokens."""
+    if given is None:
+        return None
+    try:
+        numbers = [float(number) for number in given.split(",")]
+        input_, output, *cached = numbers
+        if len(cached) > 1:
+            raise ValueError(given)
+    except ValueError:
+        raise ConfigError(
+            f"--price {given}: write IN,OUT or IN,OUT,CACHED: US dollars per million tokens, e.g. --price 0.30,2.50"
+        ) from None
+    return monitor.Price(input_, output, cached[0] if cached else None)
+
+
+def budget_of(tokens: int | None, usd: float | None, price: monitor.Price | None) -> monitor.Budget | None:
+    """The budget of the run and of its nested runs."""
+    if usd is not None and price is None:
+        raise ConfigError("--budget-usd needs to know what tokens cost: add --price IN,OUT")
+    return monitor.Budget(tokens=tokens, usd=usd) if tokens is not None or usd is not None else None
+
+
+def model_settings_of(temperature: float | None, given: Iterable[str]) -> dict[str, Any]:
+    """The settings that are passed to the provider unchanged."""
+    settings: dict[str, Any] = {} if temperature is None else {"temperature": temperature}
+    for one in given:
+        try:
+            settings = _joined(settings, parse_setting(one))
+        except ConfigError:
+            raise ConfigError(
+                f"--setting {one}: write NAME=VALUE, e.g. --setting thinking_config.include_thoughts=true"
+            ) from None
+    return settings
+
+
+def _joined(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    joined = dict(old)
+    for key, value in new.items():
+        before = joined.get(key)
+        joined[key] = _joined(before, value) if isinstance(before, Mapping) and isinstance(value, Mapping) else value
+    return joined
+
+
+def _read(file: str, option: str) -> str:
+    try:
+        text = Path(file).read_text("utf-8")
+    except OSError as error:
+        raise ConfigError(f"{option}: cannot read {file}: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        raise ConfigError(f"{option}: {file} is not text in UTF-8")
+    return text

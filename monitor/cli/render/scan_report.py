@@ -1,0 +1,284 @@
+"""The counted findings of a scan, as tables for people and as JSON for programs. Only the line of
+each run is kept.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from monitor.cli.render import output, table
+from monitor.cli.render.explain import RUNG_STYLES, finding_as_json, found_at, times
+from monitor.cli.render.tool_counts import OWN_FORMATS, Tools, count
+from monitor.transcripts.analysis.scan import Amount
+from monitor.transcripts.analysis.survey import SurveyedRun
+
+LABELLED_LOOP = "loop"
+NOT_COUNTED = "borderline"
+"""The label of runs that people call neither a loop nor clean; they are not counted."""
+EVIDENCE_COLUMNS = 100
+"""Below this width there is no room for the evidence; --json has it in full."""
+NAMED_OTHERS = 5
+
+
+@dataclass(slots=True, frozen=True)
+class _Row:
+    """A run of the table."""
+
+    file: str
+    cells: tuple[str | Text, ...]
+    """The cells, by column."""
+
+
+@dataclass(slots=True)
+class Report:
+    """Counts of everything, and a line for each run that is listed."""
+
+    tools: Tools = field(default_factory=Tools)
+    """Runs of agents and frameworks, by tool and project."""
+    own: int = 0
+    """Runs in the project's own formats."""
+    warns: bool = False
+    """Whether the policy has other steps than a stop, which then have a column."""
+    runs: int = 0
+    bad: int = 0
+    """Lines and files that could not be read."""
+    suspected: int = 0
+    """Runs with suspicions and no loop."""
+    ended: int = 0
+    """Runs that the policy would have ended."""
+    rows: list[_Row] = field(default_factory=list[_Row])
+    by_kind: Counter[str] = field(default_factory=Counter[str])
+    saved_by_kind: dict[str, Amount] = field(default_factory=dict[str, Amount])
+    labelled: Counter[str] = field(default_factory=Counter[str])
+    """Labelled loops by kind."""
+    found: Counter[str] = field(default_factory=Counter[str])
+    """Labelled loops that were found, by kind."""
+    idle: bool = False
+    """There was nothing to look at, so this is no all-clear."""
+    others: int = 0
+    others_flagged: list[str] = field(default_factory=list[str])
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether not all was looked at that was asked for."""
+        return bool(self.bad) or self.idle
+
+    @property
+    def loops(self) -> int:
+        """Runs with a loop."""
+        return self.by_kind.total()
+
+    @property
+    def saved(self) -> Amount:
+        """The amount that would not have been produced."""
+        return sum(self.saved_by_kind.values(), Amount())
+
+    def add(self, result: SurveyedRun, *, listed: bool) -> None:
+        """One more run. `listed`: it gets a line."""
+        self.runs += 1
+        if result.format in OWN_FORMATS:
+            self.own += 1
+        else:
+            self.tools.add(result)
+        if result.detection is not None:
+            kind = f"{result.detection.detector}/{result.detection.kind}"
+            self.by_kind[kind] += 1
+            self.saved_by_kind[kind] = self.saved_by_kind.get(kind, Amount()) + result.saved
+        elif result.findings:
+            self.suspected += 1
+        self.ended += result.ended_by is not None
+        if listed and result.format in OWN_FORMATS:
+            self.rows.append(_Row(result.file, _cells(result)))
+        elif listed and result.loops:
+            self.tools.list(result)
+        self._compare(result)
+
+    def _compare(self, result: SurveyedRun) -> None:
+        run = result.began
+        if run.label == LABELLED_LOOP:
+            kind = run.loop.kind if run.loop else LABELLED_LOOP
+            self.labelled[kind] += 1
+            self.found[kind] += result.loops
+        elif run.label not in {None, NOT_COUNTED}:
+            self.others += 1
+            if result.loops:
+                self.others_flagged.append(run.run)
+
+
+# ------------------------------------------------------------------ for people
+
+
+def show(console: Console, report: Report, *, elapsed_s: float, settings: Path | None) -> None:
+    """The lines, the counts and the sum. `settings`: the file that they were read from."""
+    if report.rows:
+        _show_runs(console, report)
+    if report.tools.runs:
+        report.tools.show(console)
+    if report.loops:
+        _show_kinds(console, report)
+    console.print(
+        Text(f"{count(report.runs, 'run')} in {elapsed_s:.1f} s, {report.loops} of them with a loop", style="bold")
+    )
+    if report.loops:
+        saved = report.saved
+        which = "them" if report.ended == report.loops else f"the {report.ended} that the policy would have ended"
+        console.print(
+            f"Stopping {which} there would have saved {count(saved.turns, 'turn')},"
+            f" {count(saved.tool_calls, 'tool call')} and {count(saved.chars, 'character')}."
+            if report.ended
+            else "The policy would have ended none of them."
+        )
+    if report.tools.saved_tokens:
+        console.print(f"{report.tools.said_saved()} as the recordings count them.")
+    if report.suspected:
+        console.print(f"{count(report.suspected, 'more run')} with suspicions and no loop.")
+    if report.labelled or report.others:
+        console.print(_labels(report))
+    if settings is not None:
+        console.print(f"Settings: {output.on_one_line(str(settings))}.")
+    if report.bad:
+        console.print(
+            Text(f"{count(report.bad, 'line or file', 'lines or files')} could not be read; see above.", style="red")
+        )
+
+
+def _show_runs(console: Console, report: Report) -> None:
+    """One line a run. The evidence gets the room that is left, and none on a narrow terminal."""
+    shown = {
+        table.Column("file", "middle"): len({row.file for row in report.rows}) > 1,
+        table.Column("run", "middle"): True,
+        table.Column("loop", "fold"): True,
+        table.Column("message"): True,
+        table.Column("at"): True,
+        table.Column("policy"): report.warns,
+        table.Column("saved"): True,
+        table.Column("evidence", "end"): console.width >= EVIDENCE_COLUMNS,
+    }
+    rows = [
+        [cell for cell, is_shown in zip((row.file, *row.cells), shown.values(), strict=True) if is_shown]
+        for row in report.rows
+    ]
+    table.show(console, [column for column, is_shown in shown.items() if is_shown], rows)
+    if console.width < EVIDENCE_COLUMNS:
+        console.print(
+            Text("What was repeated is not shown on so few columns; --explain and --json say it.", style="dim")
+        )
+
+
+def _cells(result: SurveyedRun) -> tuple[str | Text, ...]:
+    run, finding = output.on_one_line(result.id), result.finding
+    if finding is None:
+        return (run, Text("-", style="dim"), "", "", "", "", "")
+    found, rungs = finding.detection, list(RUNG_STYLES)
+    furthest = max(result.findings, key=lambda one: rungs.index(one.rung)).rung
+    return (
+        run,
+        Text(f"{found.kind} {times(found)}", style="red"),
+        str(finding.message),
+        found_at(finding),
+        Text(furthest, style=RUNG_STYLES[furthest]),
+        _saved(result.saved) if result.ended_by else Text("-", style="dim"),
+        Text(output.on_one_line(found.evidence.excerpt), style="yellow"),
+    )
+
+
+def _saved(saved: Amount) -> str:
+    return count(saved.tool_calls, "call") if saved.tool_calls else f"{saved.chars:,} chars"
+
+
+def _show_kinds(console: Console, report: Report) -> None:
+    kinds = [(kind, runs, report.saved_by_kind[kind]) for kind, runs in report.by_kind.most_common()]
+    table.show(
+        console,
+        (
+            table.Column("found by", "fold"),
+            *(table.Column(name, right=True) for name in ("runs", "saved: turns", "calls", "chars")),
+        ),
+        [
+            (kind, str(runs), f"{saved.turns:,}", f"{saved.tool_calls:,}", f"{saved.chars:,}")
+            for kind, runs, saved in kinds
+        ],
+    )
+
+
+def _labels(report: Report) -> str:
+    said = f"{len(report.others_flagged)} of {count(report.others, 'other')} flagged"
+    if report.labelled:
+        said = f"of {count(report.labelled.total(), 'labelled loop')} {report.found.total()} found, {said}"
+    if report.others_flagged:
+        more = "" if len(report.others_flagged) <= NAMED_OTHERS else ", ..."
+        said += f" ({', '.join(map(output.on_one_line, report.others_flagged[:NAMED_OTHERS]))}{more})"
+    return f"Labels: {said}."
+
+
+# ------------------------------------------------------------------ for programs
+
+
+def run_as_json(result: SurveyedRun, *, explain: bool) -> dict[str, Any]:
+    """One run. `explain`: with every finding."""
+    finding, began = result.finding, result.began
+    run = {
+        "type": "run",
+        "file": result.file,
+        "format": result.format,
+        "id": result.id,
+        "parent": began.parent,
+        "project": began.project,
+        "model": began.model,
+        "label": began.label,
+        "labelled_kind": began.loop.kind if began.loop else None,
+        "state": result.ended.state,
+        "detail": result.ended.detail,
+        "first_at": result.first_at,
+        "last_at": result.last_at,
+        "tokens": result.usage.total_tokens if result.usage else None,
+        "usd": result.cost_usd,
+        "errors": result.errors,
+        "compactions": result.compactions,
+        "loop": result.loops,
+        "ended": result.ended_by is not None,
+        "rung": finding.rung if finding else None,
+        "message": finding.message if finding else None,
+        "char": finding.char if finding else None,
+        "detection": result.detection.to_dict() if result.detection else None,
+        "result": result.result,
+        "saved": _amount_as_json(result.saved),
+        "saved_tokens": result.saved_tokens,
+        "saved_usd": result.saved_usd,
+        "total": _amount_as_json(result.total),
+    }
+    return {**run, "findings": list(map(finding_as_json, result.findings))} if explain else run
+
+
+def summary_as_json(report: Report, *, settings: Path | None) -> dict[str, Any]:
+    """The counts. `settings`: the file that they were read from."""
+    labels = {
+        "loops": dict(sorted(report.labelled.items())),
+        "found": dict(sorted(report.found.items())),
+        "others": report.others,
+        "others_flagged": report.others_flagged,
+    }
+    return {
+        "type": "summary",
+        "runs": report.runs,
+        "loops": report.loops,
+        "suspected": report.suspected,
+        "ended": report.ended,
+        "by_kind": dict(report.by_kind.most_common()),
+        "saved": _amount_as_json(report.saved),
+        "saved_tokens": report.tools.saved_tokens,
+        "saved_usd": report.tools.saved_usd,
+        "labels": labels if report.labelled or report.others else None,
+        "settings": None if settings is None else str(settings),
+        "unreadable": report.bad,
+    }
+
+
+def _amount_as_json(amount: Amount) -> dict[str, int]:
+    return {"chars": amount.chars, "tool_calls": amount.tool_calls, "turns": amount.turns}

@@ -1,0 +1,288 @@
+"""Shows sessions, for people and as JSON: lists, conversations, trees, events."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from rich.console import Console
+from rich.text import Text
+
+from monitor.chunks import ToolCall, ToolResult
+from monitor.cli.render import output, table
+from monitor.errors import MonitorError, SessionDamaged
+from monitor.events import event_codec
+from monitor.messages import AssistantMessage, Message, Reasoning, message_codec
+from monitor.messages import Text as Words
+from monitor.sessions import (
+    Context,
+    Node,
+    NodeKind,
+    SessionFile,
+    SessionReader,
+    StoredEvent,
+    compacted_of,
+    edit_of,
+    said_of,
+)
+from monitor.sessions.faults import lock_path
+from monitor.sessions.lock import owner_of
+from monitor.sessions.records import MAIN, RunState
+from monitor.sinks import line_of
+from monitor.sinks.lines import call_in_words
+from monitor.view.ending import count
+
+SHORT: Final = 12
+"""The last digits of an id that are shown in a tree. The first ones are the time, and differ less.
+"""
+LINE_CHARS: Final = 160
+DAY_CHARS: Final = 10
+"""Of a moment: the year, the month and the day."""
+MEGABYTE: Final = 1_000_000
+
+
+def size(given: int) -> str:
+    """A number of bytes, for people."""
+    return f"{given / MEGABYTE:,.1f} MB" if given >= MEGABYTE else f"{given / 1_000:,.0f} KB"
+
+
+def age(changed_s: float, now_s: float) -> str:
+    """The time since `changed_s`, in one unit."""
+    for unit, seconds in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if now_s - changed_s >= seconds:
+            return f"{(now_s - changed_s) / seconds:.0f} {unit} ago"
+    return "just now"
+
+
+def at(ms: int) -> str:
+    """A moment, in local time."""
+    return datetime.fromtimestamp(ms / 1000, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+# ------------------------------------------------------------------ the list
+
+
+def listed(file: SessionFile) -> dict[str, Any]:
+    """A session of a folder, as JSON data."""
+    data: dict[str, Any] = {"name": file.name, "path": str(file.path), "bytes": file.size, "changed_s": file.changed_s}
+    owner = owner_of(lock_path(file.path))
+    data["owner"] = str(owner) if owner else None
+    try:
+        with SessionReader(file.path) as session:
+            runs = session.runs()
+            data |= {
+                "id": session.id,
+                "format": session.format,
+                "nodes": session.count(),
+                "runs": {run.id: run.state.value for run in runs},
+                "title": _title(session),
+                "problem": None,
+            }
+    except MonitorError as error:
+        data["problem"] = str(error)
+    return data
+
+
+def _title(session: SessionReader) -> str:
+    """The first message of the session, as one line."""
+    for node in session.first_nodes(8):
+        if node.kind is NodeKind.MESSAGE:
+            return line_of_node(node)
+    return ""
+
+
+def show_list(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
+    """A table, the newest last."""
+    columns: list[table.Column | str] = [
+        table.Column("session", "middle"),
+        "changed",
+        table.Column("size", right=True),
+        table.Column("nodes", right=True),
+        table.Column("begins", "end"),
+    ]
+    now_s = time.time()
+    cells = []
+    for row in rows:
+        begins: str | Text = row.get("title") or ""
+        if row["problem"]:
+            begins = Text(row["problem"], style="red")
+        elif row["owner"]:
+            begins = Text.assemble((f"in use by {row['owner']}  ", "yellow"), begins)
+        cells.append((row["name"], age(row["changed_s"], now_s), size(row["bytes"]), f"{row.get('nodes', '')}", begins))
+    table.show(console, columns, cells)
+
+
+# ------------------------------------------------------------------ one session
+
+
+def described(session: SessionReader, context: Context, branch: str) -> dict[str, Any]:
+    """A session and the context of a branch, as JSON data."""
+    return {
+        "id": session.id,
+        "path": str(session.path),
+        "format": session.format,
+        "meta": session.meta,
+        "nodes": session.count(),
+        "branch": branch,
+        "heads": session.heads(),
+        "compaction": context.compaction.id if context.compaction else None,
+        "runs": [
+            {
+                "id": run.id,
+                "parent": run.parent_run,
+                "agent": run.agent,
+                "purpose": run.purpose,
+                "state": run.state.value,
+                "reason": run.data.get("reason"),
+                "detail": run.data.get("detail"),
+            }
+            for run in session.runs(hidden=True)
+        ],
+        "open_calls": [
+            {"run": one.run, "tool": one.tool, "arguments": one.arguments, "state": one.state.value}
+            for one in session.calls()
+            if one.open
+        ],
+        "open_questions": [one.request.why for one in session.approvals() if one.answer is None],
+        "context": [{"node": entry.node, "message": message_codec.to_dict(entry.message)} for entry in context.entries],
+    }
+
+
+def show_session(console: Console, data: Mapping[str, Any], context: Context) -> None:
+    """Show the facts about a session, and the conversation that the model gets."""
+    rows = [
+        ("id", data["id"]),
+        ("file", data["path"]),
+        ("nodes", f"{data['nodes']:,}, branches {', '.join(data['heads']) or 'none'}"),
+        *(("" if number else "runs", _run_in_words(run)) for number, run in enumerate(data["runs"])),
+        *(("open call", f"{one['tool']} {one['arguments']} ({one['state']})") for one in data["open_calls"]),
+        *(("asked", why) for why in data["open_questions"]),
+        ("forked from", data["meta"].get("forked_from")),
+    ]
+    shown = [(name, output.on_one_line(str(value))) for name, value in rows if value]
+    output.card(console, "session", shown, style="cyan")
+    output.heading(console, f"what the model is shown: {count(len(context.entries), 'message')}")
+    cells = [
+        (f"{number}", _who(entry.message), _words(entry.message)) for number, entry in enumerate(context.entries, 1)
+    ]
+    if cells:
+        columns: list[table.Column | str] = [table.Column("", right=True), "who", table.Column("says", "fold")]
+        table.show(console, columns, cells)
+
+
+def _run_in_words(run: Mapping[str, Any]) -> str:
+    """A run with the id that `--run` takes, and its end."""
+    named = [run["id"], run["agent"], *([run["purpose"]] if run["purpose"] != MAIN else [])]
+    ended = run["state"] == RunState.ENDED and run["reason"]
+    state = f"{run['reason']}, {run['detail']}" if ended else run["state"]
+    return f"{' '.join(filter(None, named))}: {state}"
+
+
+def _who(message: Message) -> str:
+    if isinstance(message, AssistantMessage):
+        return "model"
+    return "monitor" if message.synthetic else "user"
+
+
+def _words(message: Message) -> str:
+    parts: list[str] = []
+    for part in message.content:
+        match part:
+            case Words(text):
+                parts.append(text)
+            case Reasoning():
+                parts.append("(thinks)")
+            case ToolCall():
+                parts.append(call_in_words(part))
+            case _:
+                parts.append(f"({part.mime_type})")
+    if isinstance(message, AssistantMessage):
+        parts += [f"-> {one.text}" for one in message.results]
+    return _cut("  ".join(parts))
+
+
+def _cut(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= LINE_CHARS else f"{text[:LINE_CHARS]}…"
+
+
+# ------------------------------------------------------------------ the tree
+
+
+def line_of_node(node: Node) -> str:
+    """The content of a node, on one line."""
+    try:
+        return _line(node)
+    except SessionDamaged as error:
+        return f"damaged: {error}"
+
+
+def _line(node: Node) -> str:
+    match node.kind:
+        case NodeKind.MESSAGE:
+            said = said_of(node)
+            return _cut(f"-> {said.text}") if isinstance(said, ToolResult) else f"{_who(said)}: {_words(said)}"
+        case NodeKind.COMPACTION:
+            done = compacted_of(node)
+            state = "stale compaction, not used" if done.stale else "compaction"
+            return _cut(f"{state} ({done.tokens_before:,} to {done.tokens_after:,} tokens): {done.summary}")
+        case NodeKind.CONTEXT_EDIT:
+            edit = edit_of(node)
+            return f"{'hides' if edit.replacement is None else 'shortens'} {edit.target[-SHORT:]}"
+        case _:
+            return _cut(f"{node.kind.value.replace('_', ' ')}: {node.data.get('text') or node.data.get('name')}")
+
+
+def tree_lines(nodes: Sequence[Node], heads: Mapping[str, str | None]) -> Iterator[Text]:
+    """A line for each node. Nodes that branch off are indented."""
+    children: dict[str | None, list[Node]] = {}
+    for node in nodes:
+        children.setdefault(node.parent, []).append(node)
+    names: dict[str, list[str]] = {}
+    for name, head in heads.items():
+        if head:
+            names.setdefault(head, []).append(name)
+    waiting = [(node, 0) for node in reversed(children.get(None, []))]
+    while waiting:
+        node, depth = waiting.pop()
+        line = Text.assemble("  " * depth, (node.id[-SHORT:], "cyan"), "  ")
+        if node.id in names:
+            line.append(f"<- {output.on_one_line(', '.join(names[node.id]))}  ", style="bold green")
+        yield line.append(output.on_one_line(line_of_node(node)))
+        # the first child goes on at the same depth; later ones branch off, and are drawn before it
+        first, others = children.get(node.id, [])[:1], children.get(node.id, [])[1:]
+        waiting += [(one, depth) for one in first]
+        waiting += [(other, depth + 1) for other in reversed(others)]
+
+
+def node_as_json(node: Node) -> dict[str, Any]:
+    """A node as JSON data."""
+    fields = ("seq", "id", "parent", "run", "turn", "at_ms", "tokens", "digest")
+    return {"kind": node.kind.value, **{name: getattr(node, name) for name in fields}, "body": node.data}
+
+
+# ------------------------------------------------------------------ events
+
+
+def event_as_json(event: StoredEvent) -> dict[str, Any]:
+    """An event as JSON data."""
+    data = event_codec.to_dict(event.event)
+    return {"seq": event.seq, "run": event.run, "at_ms": event.at_ms, "event": data}
+
+
+def show_events(console: Console, events: Sequence[StoredEvent]) -> None:
+    """A table, the oldest first. The day and the run stand above it, unless there are several."""
+    runs, days = {one.run or "none" for one in events}, {at(one.at_ms)[:DAY_CHARS] for one in events}
+    several = len(runs) > 1
+    run_column: list[table.Column | str] = [table.Column("run", "middle")] if several else []
+    if not several or len(days) == 1:
+        about = [*([] if several else [f"run {min(runs)}"]), *([min(days)] if len(days) == 1 else [])]
+        console.print(Text(output.on_one_line(", ".join(about)), style="bold"), soft_wrap=True)
+    cut = DAY_CHARS + 1 if len(days) == 1 else 0
+    cells = [
+        (f"{one.seq}", at(one.at_ms)[cut:], *([one.run or ""] if several else []), line_of(one.event)) for one in events
+    ]
+    columns = [table.Column("", right=True), "stored at", *run_column, table.Column("event", "end")]
+    table.show(console, columns, cells)

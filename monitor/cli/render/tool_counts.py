@@ -1,0 +1,193 @@
+"""The runs of agents and frameworks that a scan has read, counted by tool and project; and each
+loop, with its repeated part and its result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from monitor.cli.render import output, table
+from monitor.transcripts.analysis.survey import SurveyedRun
+from monitor.transcripts.readers import READERS
+
+AGENTS: Final = {reader.format: reader.agent for reader in READERS}
+OWN_FORMATS: Final = frozenset({"runs", "events"})
+"""Formats of the project itself: their runs have a table of their own."""
+PROJECTS_SHOWN: Final = 12
+LOOPS_SHOWN: Final = 10
+NAME_CHARS: Final = 40
+CENT: Final = 0.01
+
+
+@dataclass(slots=True)
+class _Counted:
+    runs: int = 0
+    loops: int = 0
+    tokens: int = 0
+    saved_tokens: int = 0
+    saved_usd: float = 0.0
+    has_usd: bool = False
+
+    def add(self, run: SurveyedRun) -> None:
+        self.runs += 1
+        self.loops += run.loops
+        self.tokens += run.usage.total_tokens if run.usage else 0
+        self.saved_tokens += run.saved_tokens or 0
+        self.saved_usd += run.saved_usd or 0.0
+        self.has_usd = self.has_usd or run.cost_usd is not None
+
+
+@dataclass(slots=True)
+class Tools:
+    """Counts by tool and project, and the loops."""
+
+    by_project: dict[tuple[str, str], _Counted] = field(default_factory=dict[tuple[str, str], _Counted])
+    loops: list[SurveyedRun] = field(default_factory=list[SurveyedRun])
+
+    @property
+    def runs(self) -> int:
+        """The number of runs."""
+        return sum(counted.runs for counted in self.by_project.values())
+
+    @property
+    def saved_tokens(self) -> int:
+        """Tokens of model calls that a stop would have saved."""
+        return sum(counted.saved_tokens for counted in self.by_project.values())
+
+    @property
+    def saved_usd(self) -> float:
+        """US dollars of those model calls, as far as the recordings name them."""
+        return sum(counted.saved_usd for counted in self.by_project.values())
+
+    def add(self, run: SurveyedRun) -> None:
+        """Count one more run."""
+        self.by_project.setdefault((run.format, project_of(run)), _Counted()).add(run)
+
+    def list(self, run: SurveyedRun) -> None:
+        """Keep a run that loops, to show it."""
+        self.loops.append(run)
+
+    def said_saved(self) -> str:
+        """The saving of a stop, as the beginning of a sentence."""
+        money = f", US$ {self.saved_usd:,.2f} of it priced" if self.saved_usd else ""
+        return f"That is {count(self.saved_tokens, 'token')}{money},"
+
+    def show(self, console: Console) -> None:
+        """The loops, the costly ones first, then the table."""
+        ordered = sorted(self.loops, key=lambda run: (-(run.saved_tokens or 0), -run.saved.turns))
+        for run in ordered[:LOOPS_SHOWN]:
+            _show_loop(console, run)
+        if len(ordered) > LOOPS_SHOWN:
+            console.print(
+                Text(f"{count(len(ordered) - LOOPS_SHOWN, 'more run')} with a loop: --json names all.", "dim")
+            )
+        if ordered:
+            console.print()
+        self._show_table(console)
+
+    def _show_table(self, console: Console) -> None:
+        order = sorted(self.by_project.items(), key=lambda one: (-one[1].loops, -one[1].saved_tokens, -one[1].runs))
+        shown, others = order[:PROJECTS_SHOWN], order[PROJECTS_SHOWN:]
+        priced = any(counted.saved_usd >= CENT for counted in self.by_project.values())
+        rows = [(*_named(kind, project), *_numbers(counted, priced=priced)) for (kind, project), counted in shown]
+        if others:
+            rows.append((f"{len(others)} more", "", *_numbers(_sum(counted for _, counted in others), priced=priced)))
+        table.show(
+            console,
+            (
+                table.Column("tool", "end"),
+                table.Column("project", "middle"),
+                *(table.Column(name, right=True) for name in ("runs", "loops", "tokens", "saved")),
+                *((table.Column("saved US$", right=True),) if priced else ()),
+            ),
+            rows,
+        )
+
+
+def project_of(run: SurveyedRun) -> str:
+    """The project of a run, short: the last folder of its path."""
+    parts = run.began.project.replace("\\", "/").rstrip("/").rsplit("/", 1)
+    return parts[-1] or "-"
+
+
+def _named(kind: str, project: str) -> tuple[str, str]:
+    return AGENTS.get(kind, kind), project
+
+
+def _numbers(counted: _Counted, *, priced: bool) -> tuple[str | Text, ...]:
+    loops = Text(f"{counted.loops:,}", style="red" if counted.loops else "dim")
+    money = (f"{counted.saved_usd:,.2f}" if counted.has_usd else "",) if priced else ()
+    tokens = f"{counted.tokens:,}" if counted.tokens else ""
+    return (f"{counted.runs:,}", loops, tokens, f"{counted.saved_tokens:,}" if counted.loops else "", *money)
+
+
+def _sum(counted: Iterable[_Counted]) -> _Counted:
+    total = _Counted()
+    for one in counted:
+        total.runs += one.runs
+        total.loops += one.loops
+        total.tokens += one.tokens
+        total.saved_tokens += one.saved_tokens
+        total.saved_usd += one.saved_usd
+        total.has_usd = total.has_usd or one.has_usd
+    return total
+
+
+def _show_loop(console: Console, run: SurveyedRun) -> None:
+    """Show a loop: its repeated part, its result, and the saving of a stop."""
+    finding = run.finding
+    if finding is None:
+        return
+    found = finding.detection
+    head = Text.assemble(
+        (AGENTS.get(run.format, run.format), "bold"),
+        f"  {project_of(run)}  ",
+        (output.shortened(run.id, NAME_CHARS), "dim"),
+    )
+    if run.first_at is not None:
+        head.append(f"  {datetime.fromtimestamp(run.first_at, UTC):%Y-%m-%d %H:%M}", style="dim")
+    console.print(head, soft_wrap=True)
+    facts = [("because", Text(output.on_one_line(found.message), style="red"))]
+    facts.append(("repeated", Text(output.on_one_line(found.evidence.excerpt), style="yellow")))
+    if run.result and found.channel == "tools":
+        facts.append(("result", Text(output.on_one_line(" ".join(run.result.split())))))
+    facts += [("saved", Text(_saved(run))), ("file", Text(output.on_one_line(run.file), style="dim"))]
+    _show_facts(console, facts)
+
+
+def _show_facts(console: Console, facts: Iterable[tuple[str, Text]]) -> None:
+    """Print names and values. In a pipe each value stands whole, on one line."""
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in facts:
+        if output.is_unbounded(console):
+            console.print(Text.assemble(f"  {name:<10}", value), soft_wrap=True)
+        else:
+            grid.add_row(name, value)
+    if grid.row_count:
+        console.print(Padding(grid, (0, 0, 0, 2), expand=False), width=output.columns(console))
+
+
+def _saved(run: SurveyedRun) -> str:
+    if run.ended_by is None:
+        return "nothing: the policy would not have ended it"
+    parts = [count(run.saved.turns, "turn"), count(run.saved.tool_calls, "call")]
+    if run.saved_tokens:
+        parts.append(count(run.saved_tokens, "token"))
+    if run.saved_usd:
+        parts.append(f"US$ {run.saved_usd:,.2f}")
+    return ", ".join(parts)
+
+
+def count(number: int, noun: str, nouns: str | None = None) -> str:
+    """`1 run`, `2 runs`."""
+    return f"{number:,} {noun if number == 1 else nouns or noun + 's'}"

@@ -1,0 +1,1 @@
+"""How a history is made valid for every provider."""

@@ -1,0 +1,1 @@
+"""The detectors of calls, and what they know of tools and answers."""

@@ -1,0 +1,454 @@
+"""The same few tool calls in turn: A-B-A-B-A-B, or longer. Failure answered: an agent that
+alternates between calls, which a counter of consecutive calls never sees (DeepSeek-V2.5: one run of
+50 with a repeated call, 17 with a cycle).
+
+Rules:
+
+- A cycle is a unit of 2 to `max_period` calls, not all equal, that comes `rounds` times. The
+  default is three, because most recorded runs end before the five rounds of Gemini CLI. Messages
+  make no difference.
+- Calls that were made together have no order. The same calls made together again are a round,
+  however many they are.
+- Within one response no call has run, so no result can have changed. There a unit of any length is
+  a suspicion at `rounds` rounds and a loop at five, like equal calls.
+- One foreign call does not hide a cycle if it only read, failed, or is one of the cycle's calls. An
+  edit between two checks is work. Tools that only think or wait are ignored.
+- Without any order, the last `unordered_at` calls or more are a cycle if each different call came
+  `rounds` times on average: A-B-A-A-B. Two passes over fifteen files are only two rounds.
+- An unordered cycle needs results, because a walk through a maze repeats four moves many times. A
+  call that came only once must only read: an agent that runs the same four checks after each edit
+  is at work.
+- **A changed result is progress**: if a call of the unit got different results in two rounds, there
+  is no cycle. Calls that repeat their effect are an exception (`ToolPolicy.side_effect`). If no
+  results were seen, the arguments alone decide, and the message says so.
+- A unit with a polled tool needs as many rounds as the tool's `loop_at`, or five without a
+  `loop_at`. It never needs more rounds than are remembered.
+- Each further round is reported again, so that a policy sees whether a warning helped.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
+from math import gcd
+from typing import Any, TypeAlias
+
+from monitor._util.hashing import identity
+from monitor.chunks import ToolResult
+from monitor.detectors.base import NOTHING
+from monitor.detectors.calls.answers import is_error
+from monitor.detectors.calls.call_detector import (
+    EXCERPT_CHARS,
+    OFFSETS_SHOWN,
+    Asked,
+    CallDetector,
+    Called,
+    CallKey,
+    plain,
+)
+from monitor.detectors.calls.tool_batches import EqualBatches, Response
+from monitor.detectors.calls.tool_policy import ToolPolicy
+from monitor.detectors.calls.tool_repetition import SAMPLING_TIMES
+from monitor.errors import ConfigError
+from monitor.verdicts import Detection, Evidence, Level
+
+COMPARED_CHARS = EXCERPT_CHARS
+"""How much of each call is kept beside hash and length: as much as the evidence shows."""
+POLLING_ROUNDS = 5
+"""Rounds for a unit with a polled tool: the same number as identical calls for a loop."""
+ALIKE_CALLS = 5
+"""If this many of the newest calls are equal, that is a repetition (`ToolCallRepetition`), not a
+cycle."""
+ROUNDS_COUNTED = 4
+"""How many rounds beyond the needed ones are remembered, to find the beginning of the cycle."""
+RESPONSE_ROUNDS = 5
+"""Rounds within one response: the same number as equal calls for a loop."""
+NAMES_SHOWN = 5
+
+
+@dataclass(slots=True, frozen=True)
+class _Item:
+    """A call, and its result."""
+
+    index: int
+    key: CallKey
+    tool: str
+    rounds: int
+    """How many rounds a unit with this call needs at least."""
+    compared: bool
+    """Whether its results can show progress."""
+    looks: bool
+    """Whether it only reads."""
+    batch: int = 0
+    """The batch number: the same for calls that were made together."""
+    sampling: bool = False
+    """Whether it is made several times at once on purpose."""
+    result: str = ""
+    """Identity of the result; empty until the result is seen."""
+    failed: bool = False
+
+
+@dataclass(slots=True, frozen=True)
+class _Reported:
+    """The cycle that was reported last."""
+
+    xxhash: str
+    last: int
+    """The call it ended with."""
+    count: int
+    start: int
+
+
+_Rounds: TypeAlias = tuple[_Reported, list[int]]
+"""The reported cycle, and the start of each remembered round."""
+
+
+class ToolCallCycle(CallDetector):
+    """Cycles of 2 to `max_period` calls that came `rounds` times without a changed result.
+
+    `tools`: what is special about a tool. `unordered_at`: how many calls are examined without
+    regard to order; `None` switches this off. The default of 15 is three rounds of the longest
+    cycle. Of 624 good runs, some with hundreds of calls, none had 15 calls in a row with unchanged
+    results and at most 5 different calls.
+    """
+
+    __slots__ = (
+        "_batches",
+        "_items",
+        "_kept",
+        "_max_period",
+        "_postponed",
+        "_reported",
+        "_response",
+        "_rounds",
+        "_unordered_at",
+    )
+    _items: list[_Item]
+    """The newest calls. Calls that were made together stand in the order of their hashes."""
+    _postponed: bool
+    """The unordered check is postponed while a batch is being written, until the batch is as large
+    as the one before, or ends.
+    """
+    _reported: _Reported | None
+
+    def __init__(
+        self,
+        *,
+        max_period: int = 5,
+        rounds: int = 3,
+        unordered_at: int | None = 15,
+        tools: Mapping[str, ToolPolicy] | None = None,
+        name: str = "tool_call_cycle",
+    ) -> None:
+        if max_period <= 1:
+            raise ConfigError(
+                f"ToolCallCycle(max_period={max_period}): a cycle has 2 calls or more; one call is ToolCallRepetition's"
+            )
+        if rounds <= 1:
+            raise ConfigError(f"ToolCallCycle(rounds={rounds}): one round is not a cycle; give 2 or more")
+        if unordered_at is not None and unordered_at < 2 * rounds:
+            raise ConfigError(
+                f"ToolCallCycle(unordered_at={unordered_at}): give {2 * rounds} or more, two calls {rounds} times, or"
+                " None"
+            )
+        self._max_period = max_period
+        self._rounds = rounds
+        self._unordered_at = unordered_at
+        self._kept = max(max_period * (rounds + ROUNDS_COUNTED) + 1, 2 * (unordered_at or 0))
+        super().__init__(tools=tools, name=name)
+
+    def _called(self, call: Called) -> Sequence[Detection]:
+        if call.policy.no_op and not call.exempt:
+            return NOTHING
+        key = CallKey(f"exempt {call.index}") if call.exempt else call.key(COMPARED_CHARS)
+        rounds = max(self._rounds, (call.policy.loop_at or POLLING_ROUNDS) if call.policy.polling else 0)
+        policy = call.policy
+        item = _Item(
+            call.index, key, call.name, rounds, not policy.side_effect, policy.idempotent, call.batch, policy.sampling
+        )
+        self._put(item)
+        self._postponed = False
+        found = self._look_at_batches(item)
+        return self._look() if found is None else found
+
+    def _put(self, item: _Item) -> None:
+        """Calls that were made together stand in the order of their hashes."""
+        items = self._items
+        place = len(items)
+        while place and items[place - 1].batch == item.batch and items[place - 1].key.xxhash > item.key.xxhash:
+            place -= 1
+        items.insert(place, item)
+        if len(items) > self._kept:
+            del items[min(range(len(items)), key=lambda at: items[at].index) if items[0].batch == item.batch else 0]
+
+    def _answered(self, asked: Asked, policy: ToolPolicy, result: ToolResult) -> Sequence[Detection]:
+        place = next((at for at, item in enumerate(self._items) if item.index == asked.index), None)
+        if place is None:
+            return NOTHING
+        outcome, item = policy.outcome_of(result), self._items[place]
+        self._items[place] = replace(item, result=outcome, failed=is_error(result))
+        if item.compared:
+            self._batches.answered(item.index, item.key.xxhash, outcome)
+            before = next(
+                (one.result for one in reversed(self._items[:place]) if one.key == item.key and one.result), outcome
+            )
+            self._reported = self._reported if before == outcome else None
+        return NOTHING
+
+    def _look_at_batches(self, item: _Item) -> Sequence[Detection] | None:
+        """The findings among calls that were made together. `None`: there is no such cycle."""
+        repeated = self._response.add(item.batch, item.index, item.key.xxhash)
+        starts = self._batches.add(item.batch, item.index, item.key.xxhash)
+        if repeated is not None:
+            return self._report_response(*repeated)
+        calls = self._batches.calls
+        if len(starts) < self._rounds or len(calls) <= self._max_period or calls[0] == calls[-1]:
+            return None
+        together = [one for one in self._items if one.batch == item.batch]
+        rounds = max(one.rounds for one in together)
+        return self._report_batches(together, starts, rounds) if len(starts) >= rounds else None
+
+    def _look(self) -> Sequence[Detection]:
+        """The finding for the shortest unit that the newest calls repeat. One foreign call may be
+        left out.
+        """
+        items = self._items
+        newest = items[-1].key if items else None
+        if newest not in [item.key for item in items[:-1]]:
+            return NOTHING
+        # a unit is no longer than `max_period`, not all equal, and one call may be foreign
+        alike = max(self._max_period + 1, ALIKE_CALLS)
+        if all(item.key == newest for item in items[-alike:]):
+            return NOTHING
+        for period in range(2, self._max_period + 1):
+            for round_of in self._candidates(period):
+                rounds = self._feasible(max(item.rounds for item in round_of[-period:]), period)
+                unchanged = _unchanged_tail(round_of, period)
+                if len(unchanged) >= period * rounds:
+                    return self._report(unchanged, period, rounds)
+        self._postponed = self._batches.is_part
+        return NOTHING if self._postponed else self._look_without_order()
+
+    def _turn_ended(self) -> Sequence[Detection]:
+        postponed, self._postponed = self._postponed, False
+        return self._look_without_order() if postponed else NOTHING
+
+    def _look_without_order(self) -> Sequence[Detection]:
+        """The finding for the longest tail of few different calls, none of which got two different
+        results.
+        """
+        items = self._items
+        if self._unordered_at is None or len({item.key for item in items[-ALIKE_CALLS:]}) == 1:
+            return NOTHING
+        rounds = 0
+        times = Counter(item.key for item in items)
+        results: dict[CallKey, str] = {}
+        longest: tuple[int, int, int] | None = None
+        for back, item in enumerate(reversed(items), start=1):
+            if times[item.key] == 1 and not item.looks:
+                break
+            known = results.setdefault(item.key, "")
+            if item.result and item.compared:
+                if known and known != item.result:
+                    break
+                results[item.key] = item.result
+            rounds = max(rounds, item.rounds)
+            if back >= self._unordered_at and back >= self._feasible(rounds, len(results)) * len(results):
+                longest = back, len(results), self._feasible(rounds, len(results))
+        if longest is None:
+            return NOTHING
+        calls, different, rounds = longest
+        return self._report_without_order(items[-calls:], different, rounds)
+
+    def _feasible(self, rounds: int, different: int) -> int:
+        """`rounds`, limited to the rounds that are remembered: a polled tool may need more."""
+        return max(self._rounds, min(rounds, self._kept // different))
+
+    def _candidates(self, period: int) -> list[list[_Item]]:
+        """The longest tails that repeat their last `period` calls: as they are, and each with one
+        of the newest calls left out.
+        """
+        items = self._items
+        found = [_periodic_tail(items, period)]
+        for at in range(2, min(len(items), period * self._rounds + 1)):
+            before = -1 - period if at > period + 1 else -2 - period  # the call one period before the newest
+            if len(items) < -before or items[before].key != items[-1].key:
+                continue
+            left_out, tail = items[-at], _periodic_tail(items[:-at] + items[1 - at :], period)
+            if len(tail) >= period * self._rounds and self._is_foreign(left_out, items, tail):
+                found.append(tail)
+        return [tail for tail in found if len(tail) >= period * self._rounds and len({item.key for item in tail}) > 1]
+
+    @staticmethod
+    def _is_foreign(left_out: _Item, items: list[_Item], tail: list[_Item]) -> bool:
+        """Whether `left_out` does not interrupt the cycle, because it changed nothing. A call that
+        was made with others and comes again belongs to the cycle.
+        """
+        if sum(item.batch == left_out.batch for item in items) > 1:
+            return (left_out.looks or left_out.failed) and sum(item.key == left_out.key for item in items) == 1
+        return left_out.looks or left_out.failed or any(item.key == left_out.key for item in tail)
+
+    def _report(self, tail: list[_Item], period: int, rounds: int) -> Sequence[Detection]:
+        unit, times = _rotated(tail[-period:]), 1
+        together = len({item.batch for item in unit}) == 1
+        if together:  # of calls without an order, A A B B is twice A B
+            times = gcd(*Counter(item.key for item in unit).values())
+            unit = unit[::times]
+        calls = [item.index for item in tail[-period * (len(tail) // period) :]]
+        how = ("together {count} times" if together and times == 1 else "{count} times in turn") + _about_results(tail)
+        return self._detection(
+            unit, self._rounds_of(_xxhash(unit), calls, len(unit)), rounds, f"{_the_same(unit)} {how}"
+        )
+
+    def _report_response(self, period: int, rounds: int) -> Sequence[Detection]:
+        """A cycle within one response."""
+        calls = self._response.calls
+        unit = _rotated([item for item in self._items if item.index in calls[-period:]])
+        loop_at = max(RESPONSE_ROUNDS, self._rounds) * (SAMPLING_TIMES if any(item.sampling for item in unit) else 1)
+        if rounds != self._rounds and rounds < loop_at:
+            return NOTHING
+        level: Level = "loop" if rounds >= loop_at else "suspect"
+        threshold = loop_at if level == "loop" else self._rounds
+        message = f"{_the_same(unit)} {{count}} times in turn in one response, before any of them had run"
+        return self._detection(
+            unit, self._rounds_of(_xxhash(unit), calls[-period * rounds :], period), threshold, message, level=level
+        )
+
+    def _report_batches(self, together: list[_Item], starts: list[int], rounds: int) -> Sequence[Detection]:
+        """The same batch again."""
+        calls, seen = self._batches.calls, _GAVE_THE_SAME if self._batches.was_answered else _NOT_SEEN
+        xxhash, last = identity(" ".join(sorted(set(calls)))), max(item.index for item in together)
+        self._reported = _Reported(xxhash, last, len(starts), starts[0])
+        message = f"{_the_same(together, len(calls))} together {{count}} times{seen}"
+        return self._detection(together, (self._reported, starts), rounds, message)
+
+    def _report_without_order(self, tail: list[_Item], different: int, rounds: int) -> Sequence[Detection]:
+        times = Counter(item.key for item in tail)
+        again = sorted((key for key, count in times.items() if count > 1), key=lambda key: (-times[key], key.xxhash))
+        if not all(any(item.key == key and (item.result or not item.compared) for item in tail) for key in again):
+            return NOTHING
+        unit = [next(item for item in tail if item.key == key) for key in again]
+        rounds_of = self._rounds_of(
+            identity(" ".join(sorted(key.xxhash for key in again))), [item.index for item in tail], different
+        )
+        message = (
+            f"the last {len(tail)} calls, {{count}} rounds, were {different} different ones again and again, with"
+            " unchanged results"
+        )
+        return self._detection(unit, rounds_of, rounds, message, joint=" and ")
+
+    def _rounds_of(self, xxhash: str, calls: list[int], length: int) -> _Rounds | None:
+        """`calls` in rounds of `length`, together with reported rounds that are no longer
+        remembered. `None`: no round is new.
+        """
+        calls = sorted(calls)
+        starts, before = calls[len(calls) % length :: length], self._reported
+        rounds = _Reported(xxhash, calls[-1], len(starts), starts[0])
+        if before is not None and before.xxhash == xxhash and before.last >= calls[0]:
+            newer = sum(call > before.last for call in calls)
+            if newer < length:
+                return None
+            count = max(rounds.count, before.count + newer // length)
+            rounds = _Reported(xxhash, calls[-1 - newer % length], count, min(starts[0], before.start))
+        self._reported = rounds
+        return rounds, starts
+
+    def _detection(
+        self,
+        unit: list[_Item],
+        rounds: _Rounds | None,
+        threshold: int,
+        message: str,
+        *,
+        level: Level = "loop",
+        joint: str = " -> ",
+    ) -> Sequence[Detection]:
+        if rounds is None:
+            return NOTHING
+        reported, starts = rounds
+        text = joint.join(item.key.text for item in unit)
+        return (
+            Detection(
+                detector=self.name,
+                kind="cycle",
+                channel="tools",
+                level=level,
+                count=reported.count,
+                threshold=threshold,
+                start_offset=reported.start,
+                offset=reported.last,
+                evidence=Evidence(text[:EXCERPT_CHARS], reported.xxhash, len(text), tuple(starts[-OFFSETS_SHOWN:])),
+                message=message.replace("{count}", str(reported.count)),
+            ),
+        )
+
+    def _save(self) -> dict[str, Any]:
+        reported = None if self._reported is None else list(astuple(self._reported))
+        return {
+            "items": self._items[:],
+            "response": self._response.save(),
+            "batches": self._batches.save(),
+            "reported": reported,
+            "postponed": self._postponed,
+        }
+
+    def _as_json(self, saved: dict[str, Any]) -> dict[str, Any]:
+        return {**saved, "items": [plain(_item(item)) for item in saved["items"]]}
+
+    def _load(self, state: Mapping[str, Any] | None) -> None:
+        reported = state["reported"] if state else None
+        self._items = [_item(item) for item in state["items"]] if state else []
+        self._response = Response(self._kept, self._rounds, state["response"] if state else None)
+        self._batches = EqualBatches(state["batches"] if state else None)
+        self._reported = _Reported(*reported) if reported else None
+        self._postponed = state["postponed"] if state else False
+
+
+_NOT_SEEN = "; no results were seen, the arguments alone decide"
+_GAVE_THE_SAME = " and got the same results each time"
+
+
+def _about_results(items: list[_Item]) -> str:
+    return _GAVE_THE_SAME if any(item.result for item in items) else _NOT_SEEN
+
+
+def _xxhash(unit: list[_Item]) -> str:
+    return identity(" ".join(item.key.xxhash for item in unit))
+
+
+def _the_same(unit: list[_Item], size: int | None = None) -> str:
+    names = [item.tool for item in unit]
+    shown = names if len(names) <= NAMES_SHOWN else [*sorted(set(names))[:NAMES_SHOWN], "..."]
+    return f"the same {size or len(unit)} calls ({', '.join(shown)}) were made"
+
+
+def _item(saved: _Item | dict[str, Any]) -> _Item:
+    return saved if isinstance(saved, _Item) else _Item(**{**saved, "key": CallKey(**saved["key"])})
+
+
+def _periodic_tail(items: list[_Item], period: int) -> list[_Item]:
+    """The longest tail in which every call equals the one `period` calls later."""
+    place = len(items) - period
+    while place > 0 and items[place - 1].key == items[place - 1 + period].key:
+        place -= 1
+    return items[max(place, 0) :]
+
+
+def _unchanged_tail(tail: list[_Item], period: int) -> list[_Item]:
+    """The part of `tail` in which no call of the unit got two different results. Results that were
+    not seen or cannot show progress are ignored.
+    """
+    results: dict[int, str] = {}
+    for back, item in enumerate(reversed(tail)):
+        if item.result and item.compared and results.setdefault(back % period, item.result) != item.result:
+            return tail[len(tail) - back :]
+    return tail
+
+
+def _rotated(unit: list[_Item]) -> list[_Item]:
+    """The unit rotated to a fixed beginning, so that a cycle has one identity wherever it was first
+    seen.
+    """
+    turns = [unit[place:] + unit[:place] for place in range(len(unit))]
+    return min(turns, key=lambda turn: [item.key.xxhash for item in turn])

@@ -1,0 +1,368 @@
+"""What a tool does when it is called again: the difference between polling a build and booking
+eight meetings. Failure answered: with one rule for all tools, a waiting agent is stopped, and an
+agent that sends the same mail eight times is not.
+
+Rules:
+
+- Without a policy, a tool is guessed from its name (`guess`) or from its arguments (`action_of`),
+  and from nothing else. A combined tool has an `action` (`message` with `action="send"`); a command
+  that sleeps waits. A wrong guess is corrected by one entry of `tools=`.
+- A tool that asks for a status or for progress is called again on purpose, and may be called more
+  often (`WAITS`).
+- A result is compared without parts that change by themselves (`volatile`) and without the fields
+  that a policy calls `volatile`. The id of its own call is removed too, because the path of a saved
+  result contains it.
+- In a result that is marked as an error, dates are not compared either. In a result that says that
+  something failed, durations are not: ten failing test runs differ in nothing else. A duration in
+  any other result may be a measurement, and is compared.
+- A veto of the monitor (`ToolResult.vetoed`) is not a result: it must not look like progress. Only
+  the field marks a veto, never the text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+from monitor._util.hashing import canonical_json, identity
+from monitor.chunks import ToolResult
+from monitor.detectors.calls.patterns import Form, outline
+from monitor.detectors.calls.volatile import READ_CHARS, at_ends, without_fields, without_forms, without_what_changes
+from monitor.errors import ConfigError
+
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
+_PARTS = re.compile(r"\.|__|/|:")
+ONLY_LOOKS = frozenset(
+    (  # noqa: SIM905
+        "check count describe fetch find get glob grep info list lookup ls query read retrieve search show status view"
+    ).split()
+)
+"""Verbs of tools that change nothing. As the first word they decide; anywhere else (`post_search`)
+they only exclude an effect.
+"""
+REPEATS_ITS_EFFECT = frozenset("add append book create forward insert pay post publish reply send".split())  # noqa: SIM905
+"""First words of tools that repeat their effect with each call (one recorded run booked eight equal
+meetings, each with its own id).
+"""
+SENDS = frozenset({"reply", "send"})
+"""Last words with the same meaning (`sessions_send`). Other verbs in this place are nouns
+(`blog_post`, `address_book`).
+"""
+TYPES = frozenset({"input", "key", "keys", "keystroke", "keystrokes"})
+"""Words of tools that press keys (`send_keys`): the result is a screen, and a new screen is
+progress.
+"""
+ASKS_HOW_FAR = frozenset({"progress", "status"})
+"""Words of tools that only read and are called again on purpose (`get_job_status`). `git_status` is
+an exception.
+"""
+DELEGATES = frozenset({"agent", "delegate", "subagent", "task"})
+"""Whole names of tools that give a task to another agent."""
+DOES_NOTHING = frozenset({"noop", "reflect", "sequentialthinking", "sleep", "think", "thought", "wait"})
+"""Whole names of tools that a model calls to think or to wait (tau-bench, OpenHands, the MCP server
+for thinking).
+"""
+ID_CHARS = 6
+"""Shorter ids (`1`, `c2`) are not removed from results, because other text may contain the same
+characters.
+"""
+ACTION_CHARS = 64
+"""A longer `action` is a text and not the name of an action."""
+COMMAND_CHARS = 1_000
+"""A longer command is a program, and does more than wait."""
+_SLEEPS = Form(re.compile(r"\bsleep[\s(]+\d", re.IGNORECASE), ("sleep",))
+"""A command that waits by itself: `sleep 30 && kubectl get pods` or `time.sleep(30)`."""
+_CHANGES_BY_ITSELF = Form(
+    re.compile(
+        r"\b\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d)?(\.\d+)?Z?)?|\b\d\d:\d\d:\d\d\b"  # dates and times
+        r"|\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b0x[0-9a-f]+\b"  # ids and addresses
+        r"|\b\d+(\.\d+)? ?(ms|s|sec|seconds)\b|\b(attempt|pid|retry)[ =:#]*\d+",  # durations and counters
+        re.IGNORECASE,
+    ),
+    (
+        *("0000-00-00", "00:00:00", "0x", "0s", "0 s", "0ms", "0 ms", "attempt", "pid", "retry"),
+        "-",  # of a UUID
+    ),
+)
+"""The parts of an error that change by themselves; OpenClaw removes the same ones."""
+_FAILED_WORDS = ("fail", "error", "exception", "panic", "traceback")
+_FAILED = re.compile(
+    r"(?:f(?<!\w.)ail(?:s|ed|ing|ures?)?|e(?:rror(?:(?<!\w.{5})s)?|xception(?<=\w.{9}))|p(?<!\w.)anic(?:ked)?"
+    r"|t(?<!\w.)raceback)\b"
+)
+"""`failed`, `errors`, `ValueError`, `panicked`, in the outline of a text. Each branch begins with
+its letter and looks behind it, so that other letters are skipped quickly.
+"""
+_DURATION_FORM = r"\d(?<!\w.)\d{0,99}(?:\.\d+ ?(?:s|secs?|seconds|ms)| ?ms)\b"
+_DURATION = Form(
+    re.compile(_DURATION_FORM, re.IGNORECASE), around=re.compile(_DURATION_FORM.replace(r"\d", "0")).search
+)
+TIMING = re.compile(
+    # what a log writes before its lines
+    r"^\W{0,2}\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d([.,]\d+)?)?(Z|[+-]\d\d:?\d\d)?(?= *\S)"
+    rf"|{_DURATION_FORM}",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""The durations and log times in a result that says that something failed. Whole seconds stay,
+because the rest of a wait is counted in them. Without a log time, `_DURATION` finds the same.
+"""
+_LOG_TIMES = ("0-00-00t00:00", "0-00-00 00:00")
+KEPT_CHARS = 262_144
+"""The longest result that is kept for the next detector. The core shows no longer ones."""
+GUESSES_KEPT = 256
+"""How many guesses are cached; a model may invent any number of names."""
+
+NO_POLICIES: Mapping[str, ToolPolicy] = {}
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class ToolPolicy:
+    """How repetition of one tool is judged. By default a changed result is progress, and an
+    unchanged one is not.
+    """
+
+    exempt: bool = False
+    """Never reported. It still stands between the calls of other tools."""
+    idempotent: bool = False
+    """It only reads: a repeated short answer is not a receipt, and shows that nothing is learned.
+    """
+    polling: bool = False
+    """Called again on purpose: a cycle with it needs `loop_at` rounds, not three. A changed result
+    or error is progress.
+    """
+    side_effect: bool = False
+    """Each call repeats an effect: equal arguments are a repetition even if the results differ (a
+    new id each time).
+    """
+    paginating: bool = False
+    """Steps through pages: equal successful answers to new arguments (empty pages) do not count as
+    a loop.
+    """
+    sampling: bool = False
+    """Called several times at once on purpose (one brief for six sub-agents). As long as no two
+    answers are equal, a loop takes four times as many calls.
+    """
+    no_op: bool = False
+    """Thinks or waits: its calls are ignored, so they neither end a repetition nor hide a cycle.
+    """
+    suspect_at: int | None = None
+    """Identical calls for a suspicion; `None`: as the detector says."""
+    loop_at: int | None = None
+    """Identical calls for a loop; `None`: as the detector says."""
+    loop_key: Callable[[Any], object] | None = None
+    """A function of the arguments: calls with equal values are the same. A value of `None` exempts
+    the call."""
+    volatile: tuple[str, ...] = ()
+    """Fields of the result that change by themselves (`pid`, `duration`, `request_id`), as JSON
+    keys, or in text as `name: value` or as a number that follows (`pid 1024`).
+    """
+
+    def __post_init__(self) -> None:
+        volatile: object = self.volatile  # a string is a sequence of strings, and easily given
+        if isinstance(volatile, str):
+            raise ConfigError(f"ToolPolicy(volatile={self.volatile!r}): give a tuple of field names")
+        if self.polling and self.side_effect:
+            raise ConfigError(
+                "ToolPolicy(polling=True, side_effect=True): a changed result cannot both be progress and not matter"
+            )
+        for name, value in (("suspect_at", self.suspect_at), ("loop_at", self.loop_at)):
+            if value is not None and value < 2:  # noqa: PLR2004 - one call repeats nothing
+                raise ConfigError(f"ToolPolicy({name}={value}): one call repeats nothing; give 2 or more")
+        if self.suspect_at is not None and self.loop_at is not None and self.suspect_at > self.loop_at:
+            raise ConfigError(f"ToolPolicy(suspect_at={self.suspect_at}): give at most loop_at ({self.loop_at})")
+
+    def key_of(self, arguments: object) -> str | None:
+        """The arguments in the form that is compared; `None`: this call is exempt. A key function
+        that fails is not used.
+        """
+        if self.exempt:
+            return None
+        if self.loop_key is None:
+            return canonical_json(arguments)
+        try:
+            key = self.loop_key(arguments)
+        except Exception:  # noqa: BLE001 - the caller's function, and the model's arguments, which may be anything
+            return canonical_json(arguments)
+        return None if key is None else canonical_json(key)
+
+    def outcome_of(self, result: ToolResult) -> str:
+        """The identity of the result, without volatile parts."""
+        return _reading(self, result).outcome
+
+    def answer_of(self, result: ToolResult) -> str:
+        """The identity for a comparison with answers to other calls. Each may have asked for an id
+        or a time, so these are compared.
+        """
+        return _reading(self, result).answer
+
+    def said(self, result: ToolResult) -> str:
+        """The text without the policy's volatile fields, and without the id of its own call."""
+        text = _without(result.text, self.volatile) if self.volatile else result.text
+        return text.replace(result.id, "") if len(result.id) >= ID_CHARS else text
+
+
+class _Reading:
+    """A result as one policy reads it."""
+
+    def __init__(self, policy: ToolPolicy, result: ToolResult) -> None:
+        self.policy, self.result = policy, result
+        self._said = policy.said(result)
+        self._text = without_fields(self._said)
+        self._answers: dict[str, str] = {}
+
+    @cached_property
+    def _failed(self) -> bool:
+        """Whether it says that something failed."""
+        return says_failed(self._text[:READ_CHARS])
+
+    @cached_property
+    def outcome(self) -> str:
+        """The identity for a comparison with answers to the same call."""
+        if self.result.is_error:
+            return error_identity(self._text)
+        return self._identity(without_what_changes(self._text))
+
+    @cached_property
+    def answer(self) -> str:
+        """The identity for a comparison with answers to other calls."""
+        if self.result.is_error:
+            return self.outcome
+        is_record = self._said[:1] in ("{", "[")
+        return self._identity(without_fields(self._said, executions_only=True) if is_record else self._text)
+
+    def _identity(self, text: str) -> str:
+        if text not in self._answers:
+            self._answers[text] = identity(f"answer:{at_ends(text, without_timing) if self._failed else text}")
+        return self._answers[text]
+
+
+_latest: _Reading | None = None
+"""Of the latest result. Each detector of a run reads the same result in turn."""
+
+
+def _reading(policy: ToolPolicy, result: ToolResult) -> _Reading:
+    global _latest  # noqa: PLW0603 - one object, put in its place whole
+    known = _latest
+    if known is not None and known.result is result and known.policy is policy:
+        return known
+    reading = _Reading(policy, result)
+    if len(result.text) <= KEPT_CHARS:
+        _latest = reading
+    return reading
+
+
+def says_failed(text: str) -> bool:
+    """Whether a word in it says that something failed."""
+    seen = outline(text)
+    return any(word in seen for word in _FAILED_WORDS) and _FAILED.search(seen) is not None
+
+
+def without_timing(text: str) -> str:
+    """`text` without durations and log times."""
+    seen = outline(text)
+    return TIMING.sub("", text) if any(sign in seen for sign in _LOG_TIMES) else _DURATION.replaced(text)
+
+
+def error_identity(text: str) -> str:
+    """The text of an error, without parts that change by themselves."""
+    return identity(
+        f"error:{at_ends(without_fields(text), lambda part: _CHANGES_BY_ITSELF.replaced(without_forms(part)))}"
+    )
+
+
+WAITS = ToolPolicy(polling=True, suspect_at=10, loop_at=20)
+"""The policy of tools that wait: unchanged answers are accepted for longer (the numbers are
+OpenClaw's).
+"""
+_NOTHING_KNOWN = ToolPolicy()
+
+
+@lru_cache(maxsize=GUESSES_KEPT)
+def words_of(name: str) -> tuple[str, ...]:
+    """The words of a tool's name, without the name of its server or class; one empty word if there
+    are none.
+    """
+    return tuple(word.lower() for word in _WORD.findall(_PARTS.split(name)[-1])) or ("",)
+
+
+@lru_cache(maxsize=GUESSES_KEPT)
+def guess(name: str) -> ToolPolicy:
+    """What the name of a tool says about it."""
+    words = words_of(name)
+    first, last, whole = words[0], words[-1], "".join(words)
+    if whole in DOES_NOTHING:
+        return ToolPolicy(no_op=True)
+    if whole in DELEGATES:
+        return ToolPolicy(sampling=True)
+    if (first == "poll" and last not in REPEATS_ITS_EFFECT) or (len(words) > 1 and last == "wait"):
+        return WAITS
+    if first in ONLY_LOOKS:
+        waits = not ASKS_HOW_FAR.isdisjoint(words[1:]) and "git" not in words
+        return WAITS if waits else ToolPolicy(idempotent=True)
+    if (first in REPEATS_ITS_EFFECT or last in SENDS) and (ONLY_LOOKS | TYPES).isdisjoint(words):
+        return ToolPolicy(side_effect=True)
+    return _NOTHING_KNOWN
+
+
+def checked(tools: Mapping[str, ToolPolicy] | None) -> Mapping[str, ToolPolicy]:
+    """The caller's policies by tool. Raises `ConfigError` for a value that is not a
+    `ToolPolicy`.
+    """
+    for name, policy in (tools or {}).items():
+        if not isinstance(policy, ToolPolicy):
+            raise ConfigError(f"tools[{name!r}] takes a ToolPolicy, not {policy!r}")
+    return dict(tools) if tools else NO_POLICIES
+
+
+def policy_of(name: str, given: Mapping[str, ToolPolicy], action: str = "") -> ToolPolicy:
+    """The caller's policy for the tool, else the policy of its action, else the policy guessed from
+    its name. A tool that only thinks or waits has no action.
+    """
+    said = given.get(name) or guess(name)
+    if name in given or said.no_op or not action:
+        return said
+    guessed = guess(action)
+    return said if guessed == _NOTHING_KNOWN else guessed
+
+
+def action_of(arguments: object) -> str:
+    """The action of a call by its arguments: the `action` of a combined tool, or `poll` for a
+    command that sleeps. Empty: none.
+    """
+    if not isinstance(arguments, Mapping):
+        return ""
+    action = arguments.get("action")
+    if isinstance(action, str) and len(action) <= ACTION_CHARS:
+        return action
+    return "poll" if any(map(_sleeps, arguments.values())) else ""
+
+
+def _sleeps(value: object) -> bool:
+    if isinstance(value, list):
+        return any(isinstance(item, str) and _sleeps(item) for item in value)
+    if not isinstance(value, str) or len(value) > COMMAND_CHARS:
+        return False
+    return _SLEEPS.is_in(value)
+
+
+def is_veto(result: ToolResult) -> bool:
+    """Whether the monitor gave this answer, because it did not allow the call."""
+    return result.vetoed
+
+
+def _without(text: str, fields: tuple[str, ...]) -> str:
+    try:
+        return canonical_json(_strip(json.loads(text), fields.__contains__))
+    except (ValueError, RecursionError):
+        names = "|".join(map(re.escape, fields))
+        return re.sub(rf"\b({names})(\"?\s*[:=]\s*(\"[^\"]*\"|[^\s,;]+)|\s+(?=\S*\d)[^\s,;)]+)", r"\1", text)
+
+
+def _strip(value: Any, volatile: Callable[[str], bool]) -> Any:
+    if isinstance(value, dict):
+        return {key: _strip(item, volatile) for key, item in value.items() if not volatile(key)}
+    return [_strip(item, volatile) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,1 @@
+"""The events of a run on their way to its reader and its sinks."""

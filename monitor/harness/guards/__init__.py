@@ -1,0 +1,1 @@
+"""The guard over the streams of a loop that the caller writes."""

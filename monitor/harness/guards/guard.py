@@ -1,0 +1,536 @@
+"""`Guard`: one run over the streams of the caller's own loop. `watch()`: a run of one stream.
+
+Both only perform: `RunCore` decides, `SourceStream` reads and closes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+import uuid
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+from monitor._util.checks import check_kind, check_part, check_parts
+from monitor._util.codec import text_of
+from monitor.adapters.base import AdapterFactory
+from monitor.budget import Budget
+from monitor.chunks import ToolCall, ToolResult
+from monitor.conditions import Condition
+from monitor.context.history import History
+from monitor.context.measure.fullness import Full, Fullness
+from monitor.context.measure.window import UNKNOWN, Window, window_of
+from monitor.core.run import RunCore
+from monitor.detectors.base import Detector
+from monitor.detectors.defaults import OF_CALLS, of_text
+from monitor.errors import ConfigError, describe
+from monitor.events import AttemptRetried, Event, RunIdentity, RunStarted, StreamClosed, TurnEnded, TurnStarted
+from monitor.goal.goal import MAX_NUDGES, Goal
+from monitor.goal.outputs import Outputs
+from monitor.harness.checks import CLOSE_GRACE_S, KEEP_TEXT_CHARS, check_bounds, clock_of, ending_by, must_know_price
+from monitor.harness.events.async_sinks import fan_out
+from monitor.harness.guards.coverage import Covered, Seen
+from monitor.harness.guards.guard_streams import Streams, Watched, WatchedSync
+from monitor.harness.guards.sync_stream import SyncSource
+from monitor.harness.judge_tasks import JudgeTasks
+from monitor.harness.streams.clock import Clock
+from monitor.harness.streams.source import Source
+from monitor.judges.base import Judge, as_judges
+from monitor.outcome import Outcome, OutputT, Turn
+from monitor.policy import Policy, StopAtFirstLoop
+from monitor.reasons import TerminateReason
+from monitor.sinks.base import Sink, checked_sinks
+from monitor.tools.results.tool_answer import answered
+from monitor.tools.secrets.masking import Secrets
+from monitor.usage import Price
+from monitor.verdicts import Compact, Continue, Stop, Verdict
+
+T = TypeVar("T")
+
+
+_DEFAULT: Any = object()
+_STOP_AT_FIRST_LOOP = StopAtFirstLoop()
+"""Shared by all runs: it has no state."""
+
+
+class Guard(Generic[OutputT]):
+    """One run. Enter the guard, watch each stream of your loop with `watch`, pass each result to
+    `tool_result`, and call `check` before the next turn.
+
+        async with monitor.Guard(stop_when=monitor.MaxTurns(30) | monitor.Timeout(600)) as guard:
+            while True:
+                async with guard.watch(stream) as watched:
+                    async for chunk in watched: ...
+                turn = watched.turn
+                if turn.stopped:
+                    break  # it failed, was blocked or cut off; or a loop or a limit ended the run
+                for call in turn.tool_calls:
+                    guard.tool_result(call, ...)
+                if isinstance(guard.check(), monitor.Stop):
+                    break
+                if not turn.tool_calls:
+                    guard.finish()  # the model has answered
+                    break
+        guard.outcome
+
+    The options:
+
+    - `agent`: a name for the envelopes of its events, such as `"researcher"`.
+    - `stop_when`: a condition; `None`: no limit.
+    - `detectors`: a list replaces the default ones, `None` is off. They belong to this run and are
+      reset when it starts.
+    - `policy`: what follows from a detection; by default a sure loop ends the run.
+    - `judge`: a judge, or several, that look at the run from time to time, beside it. `task`: the
+      user's request, which the judge reads.
+    - `outputs`: what the run must emit: a dict of types, a pydantic model class, a dataclass or a
+      TypedDict. Offer `guard.outputs.declare(sdk)` to the model, and let `guard.answer` carry out
+      its calls.
+      `max_nudges`: how often `check` asks for missing outputs.
+    - `budget`: tokens and money, shared by all runs with the same object. `prices`: the `Price` of
+      the model, for `CostLimit` and budgets in US dollars.
+    - `window`: the model's window, in tokens or as `monitor.context.window_of(name)`. A window that
+      is too small for an agent is refused. When the provider's count of a turn comes near the
+      window, `check` returns `Compact`.
+    - `sinks`: they receive the events.
+    - `keep_text_chars`: how much text of a turn is kept at most (`None`: all of it);
+      `text_truncated` says whether more came.
+    - `close_grace_s`: how long closing a source may take, in seconds.
+    """
+
+    __slots__ = (
+        "_clock",
+        "_core",
+        "_entered",
+        "_full",
+        "_fullness",
+        "_judges",
+        "_limited",
+        "_named",
+        "_secrets",
+        "_seen",
+        "_sinks",
+        "_started",
+        "_streams",
+        "_tried_inside",
+        "_weighed",
+        "_window",
+        "outputs",
+    )
+
+    def __init__(
+        self,
+        *,
+        agent: str = "",
+        stop_when: Condition | None = None,
+        detectors: Sequence[Detector] | None = _DEFAULT,
+        policy: Policy | None = None,
+        judge: Judge | Sequence[Judge] | None = None,
+        task: str | None = None,
+        outputs: type[OutputT] | Mapping[str, Any] | None = None,
+        max_nudges: int | None = MAX_NUDGES,
+        budget: Budget | None = None,
+        prices: Price | None = None,
+        window: Window | int | None = None,
+        sinks: Sequence[Sink] = (),
+        clock: Clock | None = None,
+        keep_text_chars: int | None = KEEP_TEXT_CHARS,
+        close_grace_s: float | None = CLOSE_GRACE_S,
+    ) -> None:
+        check_kind("stop_when", stop_when, Condition, "a condition such as monitor.Timeout(300)")
+        if policy is not None:
+            check_part("policy", policy, "decide")
+        check_bounds(keep_text_chars, close_grace_s, max_nudges)
+        check_kind("budget", budget, Budget, "a monitor.Budget")
+        check_kind("prices", prices, Price, "the monitor.Price of the model that is watched")
+        check_kind("task", task, str, "what the user asked for, as a text")
+        must_know_price(prices, stop_when, budget, "the model", "prices=monitor.Price(...)")
+        self.outputs: Outputs | None = Outputs(outputs) if outputs is not None else None
+        """The declared outputs, with the emitted values. `None`: no outputs are declared."""
+        check_kind("agent", agent, str, "a name")
+        self._named = agent
+        self._clock = clock_of(clock)
+        grace_s = math.inf if close_grace_s is None else close_grace_s
+        self._sinks, awaited = fan_out(checked_sinks(sinks), grace_s, emit=self._emit)
+        self._window = window = UNKNOWN if window is None else window_of(None, config=window)
+        self._fullness: Fullness | None = None
+        self._full: Full | None = None  # not reported by `check` yet
+        self._weighed: Turn | None = None
+        self._tried_inside = False  # the provider's count covers several attempts
+        judges = as_judges(judge)
+        self._core = RunCore(
+            stop_when=stop_when,
+            detectors=of_text() if detectors is _DEFAULT else check_parts("detectors", detectors or (), "observe"),
+            of_calls=OF_CALLS if detectors is _DEFAULT else None,
+            policy=policy or _STOP_AT_FIRST_LOOP,
+            emit=self._emit,
+            keep_text_chars=keep_text_chars,
+            price=prices,
+            budgets=(budget,) if budget is not None else (),
+            goal=Goal(self.outputs, max_nudges=max_nudges) if self.outputs is not None else None,
+            cuts=True,
+            judges=judges,
+            task=task,
+            window=window,
+        )
+        self._judges: JudgeTasks | None = None
+        if judges:
+            self._judges = JudgeTasks(self._core, clock=self._clock, close_grace_s=grace_s, wake=self._wake)
+        self._seen = Seen()
+        self._limited = stop_when is not None or budget is not None
+        self._started: tuple[str, ...] = ()
+        self._entered = False
+        self._secrets = Secrets()
+        self._streams = Streams(
+            self._core,
+            clock=self._clock,
+            close_grace_s=grace_s,
+            awaited=awaited,
+            seen=self._seen,
+        )
+
+    @property
+    def outcome(self) -> Outcome[OutputT]:
+        """How the run ended. Reading it before the block is left raises `ConfigError`."""
+        return self._streams.ended()
+
+    async def __aenter__(self) -> Self:
+        self._begin()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if isinstance(self._streams.watched, Watched):
+                await self._streams.watched.__aexit__(kind, error, trace)
+        finally:
+            try:
+                if self._judges is not None:
+                    await self._judges.close()
+            finally:
+                ending = ending_by(error)
+                crash = error if ending is not None and ending.reason is TerminateReason.ERROR else None
+                self._end(ending, crash)
+                if self._streams.awaited.sinks:
+                    await self._streams.awaited.close()
+
+    def __enter__(self) -> Self:
+        """For a loop without an event loop. Watch each stream with `watch` and `with`; limits are
+        checked between its objects, and nothing interrupts a read that blocks.
+        """
+        if self._judges is not None:
+            raise ConfigError("a judge is asked beside the run, which needs an event loop: use 'async with'")
+        if self._streams.awaited.sinks:
+            raise ConfigError("an asynchronous sink is awaited beside the run, in an event loop: use 'async with'")
+        self._begin()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end(_ending_by_sync(error), error if isinstance(error, Exception) else None)
+
+    def _begin(self) -> None:
+        if self._entered:
+            raise ConfigError("a guard is one run: make a new one for the next")
+        if self._sinks.told:
+            id = uuid.uuid4().hex
+            self._sinks.identity = RunIdentity(run=id, root=id, agent=self._named, began_s=time.time())
+        self._core.begin(self._clock.now())
+        self._entered = self._streams.open = True
+
+    def _end(self, ending: Stop | None, error: BaseException | None) -> None:
+        self._streams.open = False
+        self._streams.outcome = self._secrets.outcome(self._core.terminate(self._clock.now(), ending, error))
+
+    def __del__(self) -> None:
+        if getattr(self, "_entered", False) and self._streams.outcome is None:
+            warnings.warn(
+                "a Guard was dropped without being closed; use 'async with'", ResourceWarning, source=self, stacklevel=2
+            )
+            with contextlib.suppress(Exception):  # at the end of the program some modules may be gone
+                if self._streams.watched is not None:
+                    self._streams.watched.destroyed()
+                self._core.terminate(
+                    self._clock.now(),
+                    Stop(TerminateReason.CLOSED_BY_CALLER, "it was dropped without being closed", "caller"),
+                )
+
+    def watch(
+        self,
+        stream: Source[T] | SyncSource[T],
+        *,
+        adapter: AdapterFactory | None = None,
+        isolate: bool = False,
+        reraise: bool = False,
+    ) -> Watched[T]:
+        """Watch one stream: the next turn of the run. Use it as `async with`, and iterate over it
+        inside.
+
+        `stream`: an async iterator, an awaitable of one, or a function without arguments that
+        returns either. With the latter two, the deadlines also cover the opening. `adapter`: the
+        adapter class, if the objects do not show which SDK made them. `isolate`: for a source that
+        may ignore its cancellation. The source is then opened, read and closed in its own task, so
+        an end of the run returns within `close_grace_s`. Without `isolate`, nothing ends a read
+        that never returns. Isolation costs about 50 us a chunk, and after a read that the caller
+        cancels, no further read is possible.
+
+        A synchronous stream is watched in `with`, inside `with guard`. `reraise`: an exception of
+        the SDK that ended the stream is raised when the block is left, for code that has its own
+        `except`.
+        """
+        return Watched(stream, self._streams, adapter=adapter, isolate=isolate, reraise=reraise)
+
+    def tool_result(
+        self,
+        call: object,
+        result: object,
+        *,
+        is_error: bool = False,
+        vetoed: bool = False,
+        progress: float | None = None,
+    ) -> None:
+        """Pass the result of a tool to the run.
+
+        `call`: the call from `watched.turn.tool_calls`, the SDK's own call object, its id, or
+        `None` (then results are matched in call order). `result`: text as the model will read it;
+        anything else is taken as JSON. After the end of the run, `tool_result` does nothing.
+        `vetoed`: you did not carry the call out, and `result` says so. A vetoed result counts
+        neither as an answer nor as an error of the tool. `progress`: a number that is to be
+        lowered, such as that of failing tests, for `NoProgress`.
+        """
+        self._must_have_begun()
+        self._seen.results += 1
+        self._core.tool_result(
+            _identify(call, self._core.open_calls),
+            _text_of(result),
+            self._clock.now(),
+            is_error=is_error,
+            vetoed=vetoed,
+            progress=progress,
+        )
+
+    def answer(self, call: object) -> ToolResult | None:
+        """Carry out a call of the run's own tools, `emit_value` and `terminate`. `None`: the call
+        is of one of your tools.
+
+        `call`: as for `tool_result`, which you need not call for it. Send the text of the result to
+        the model.
+        """
+        self._must_have_begun()
+        wanted = _identify(call, self._core.open_calls)
+        known = next(
+            (open_call for open_call in self._core.open_calls if wanted is None or open_call.id == wanted), None
+        )
+        answer = self._core.answer(known, self._clock.now()) if known is not None else None
+        self._seen.results += answer is not None
+        return answer
+
+    def coverage(self) -> tuple[Covered, ...]:
+        """What this guard has of the things that it needs, so far: a result that is never passed on
+        or a usage that is never reported makes detectors and limits blind. Read it after a run.
+        """
+        return self._seen.covered(limits=self._limited, detectors=self._started)
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """A person is being asked: the run's deadlines stand still meanwhile."""
+        self._must_have_begun()
+        self._core.pause(self._clock.now())
+        try:
+            yield
+        finally:
+            self._core.resume(self._clock.now())
+
+    def check(self) -> Verdict:
+        """What to do before the next turn: go on, or the verdict of the policy or of a limit. Call
+        it once a turn, after the tool results.
+
+        `Stop` is also returned for a failed model call. Such a call may be tried again by watching
+        another stream, as the same turn. `Compact` says that the history has filled the usable part
+        of `window`, by the provider's own count: make it shorter before the next stream. `Compact`
+        comes once, until the count has come down, and only if no other verdict is due. If the
+        history stays as long, the provider will refuse the prompt in the end.
+        """
+        self._must_have_begun()
+        self._seen.checks += 1
+        verdict = self._core.check(self._clock.now())
+        self._weigh()
+        if self._full is None or not isinstance(verdict, Continue):
+            return verdict
+        full, self._full = self._full, None
+        return Compact(full.detail)
+
+    def _weigh(self) -> None:
+        """Compare the provider's count of the turn that has just ended with the window."""
+        turn = self._core.turn
+        if turn is not None and turn is not self._weighed and not self._tried_inside:
+            self._weighed = turn
+            # the caller keeps the history, so only the provider's count is known
+            if self._fullness is None:
+                self._fullness = Fullness(History(), self._window)
+            full = self._fullness.after_turn(turn)
+            self._full = full or (self._full if self._fullness.full else None)
+
+    def finish(self, detail: str = "the caller says that the goal is reached") -> None:
+        """End the run with `goal`. Call it when the model has answered, after `check`.
+
+        An end that is already decided stays. A last turn that failed, was blocked, was cut off or
+        is empty decides the end, and so do missing outputs.
+        """
+        self._core.finish(detail)
+
+    def abort(self, why: str = "aborted") -> None:
+        """End the run now: a pending read is interrupted, the connection closed. From any task,
+        thread or signal handler.
+        """
+        self._streams.abort(why)
+
+    def _wake(self) -> None:
+        self._streams.wake()
+
+    def _emit(self, event: Event) -> None:
+        match event:
+            case TurnStarted() | AttemptRetried():  # each stream has its own count
+                self._tried_inside = isinstance(event, AttemptRetried)
+            case RunStarted():
+                self._started = event.detectors
+            case TurnEnded() | StreamClosed():
+                self._seen.hear(event)
+                self._secrets.learn(event)
+            case _:
+                pass
+        if self._sinks.told:
+            self._sinks.emit(self._secrets.event(event))
+
+    def _must_have_begun(self) -> None:
+        if not self._entered:
+            raise ConfigError("the run has not begun: use the guard inside 'async with guard'")
+
+
+class Watch(Watched[T]):
+    """A run of one stream: what `watch()` returns."""
+
+    __slots__ = ("_guard",)
+
+    def __init__(
+        self,
+        stream: Source[T] | SyncSource[T],
+        guard: Guard,
+        *,
+        adapter: AdapterFactory | None,
+        isolate: bool,
+        reraise: bool,
+    ) -> None:
+        super().__init__(stream, guard._streams, adapter=adapter, isolate=isolate, reraise=reraise)
+        self._guard = guard
+
+    @property
+    def outcome(self) -> Outcome:
+        """How the run ended. Reading it before the block is left raises `ConfigError`."""
+        return self._guard.outcome
+
+    def __enter__(self) -> WatchedSync[T]:
+        self._guard.__enter__()
+        return super().__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            super().__exit__(kind, error, trace)
+        finally:
+            self._guard.__exit__(kind, error, trace)
+
+    async def __aenter__(self) -> Self:
+        await self._guard.__aenter__()
+        return await super().__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await super().__aexit__(kind, error, trace)
+        finally:
+            await self._guard.__aexit__(kind, error, trace)
+
+
+def watch(
+    stream: Source[T] | SyncSource[T],
+    *,
+    stop_when: Condition | None = None,
+    detectors: Sequence[Detector] | None = _DEFAULT,
+    policy: Policy | None = None,
+    budget: Budget | None = None,
+    prices: Price | None = None,
+    sinks: Sequence[Sink] = (),
+    adapter: AdapterFactory | None = None,
+    clock: Clock | None = None,
+    keep_text_chars: int | None = KEEP_TEXT_CHARS,
+    close_grace_s: float | None = CLOSE_GRACE_S,
+    isolate: bool = False,
+    reraise: bool = False,
+) -> Watch[T]:
+    """Watch one stream: a run that is one model response.
+
+        limits = monitor.Timeout(300) | monitor.IdleTimeout(30)
+        async with monitor.watch(stream, stop_when=limits) as watched:
+            async for chunk in watched: ...
+        watched.outcome
+
+    A synchronous stream is watched in the same way without `async`. Limits are then checked between
+    its objects, and nothing interrupts a read that blocks.
+
+    The arguments are those of `Guard` and of `Guard.watch`.
+    """
+    guard = Guard(
+        stop_when=stop_when,
+        detectors=detectors,
+        policy=policy,
+        budget=budget,
+        prices=prices,
+        sinks=sinks,
+        clock=clock,
+        keep_text_chars=keep_text_chars,
+        close_grace_s=close_grace_s,
+    )
+    return Watch(stream, guard, adapter=adapter, isolate=isolate, reraise=reraise)
+
+
+def _ending_by_sync(error: BaseException | None) -> Stop | None:
+    """The end of a run without an event loop, if nothing was decided before."""
+    if isinstance(error, KeyboardInterrupt):
+        return Stop(TerminateReason.CANCELLED, "the program was interrupted", "caller")
+    if error is None or isinstance(error, Exception):
+        return Stop(TerminateReason.ERROR, describe(error), "caller") if error is not None else None
+    return Stop(TerminateReason.CLOSED_BY_CALLER, describe(error), "caller")
+
+
+def _text_of(result: object) -> str:
+    """The text of a result. Media is replaced by its name."""
+    try:
+        return answered(result)[0]
+    except ValueError:
+        return text_of(result)
+
+
+def _identify(call: object, open_calls: Sequence[ToolCall]) -> str | None:
+    """The id of a call, however the caller names it."""
+    if call is None or isinstance(call, str):
+        return call
+    if isinstance(call, ToolCall):
+        return call.id
+    for known in open_calls:
+        if known.raw is call:
+            return known.id
+    for name in ("call_id", "id"):  # an item of OpenAI's responses has both, and results refer to the first
+        found = call.get(name) if isinstance(call, Mapping) else getattr(call, name, None)
+        if isinstance(found, str):
+            return found
+    raise ConfigError(
+        f"cannot tell which call this result belongs to: {type(call).__name__} has no id and is not an open call of"
+        " this turn; pass the call of watched.turn.tool_calls, or None for the oldest open one"
+    )

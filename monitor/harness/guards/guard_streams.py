@@ -1,0 +1,212 @@
+"""One stream of a guard, asynchronous or not, and which of them is being watched."""
+
+from __future__ import annotations
+
+import inspect
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+
+from monitor._util.lazy import LazyModule
+from monitor.adapters.base import AdapterFactory
+from monitor.core.run import RunCore
+from monitor.errors import ConfigError
+from monitor.harness.events.async_sinks import Awaited
+from monitor.harness.guards.coverage import Seen
+from monitor.harness.guards.sync_stream import SyncSource, SyncStream
+from monitor.harness.streams.clock import Clock
+from monitor.harness.streams.one import OneStream
+from monitor.harness.streams.source import Source, SourceStream
+from monitor.outcome import Outcome
+from monitor.wires.forms import Form
+
+if TYPE_CHECKING:
+    from monitor.harness.guards import reply
+else:  # it writes the forms of providers, which few programs ask for
+    reply = LazyModule("monitor.harness.guards.reply")
+
+T = TypeVar("T")
+
+
+class Streams:
+    """The streams of one guard, one after the other, and what they need of it."""
+
+    __slots__ = ("awaited", "clock", "close_grace_s", "core", "number", "open", "outcome", "seen", "watched")
+
+    def __init__(
+        self,
+        core: RunCore,
+        *,
+        clock: Clock,
+        close_grace_s: float,
+        awaited: Awaited,
+        seen: Seen,
+    ) -> None:
+        self.core = core
+        self.clock = clock
+        self.close_grace_s = close_grace_s
+        self.awaited = awaited
+        self.seen = seen
+        self.outcome: Outcome | None = None
+        """How the run ended. `None`: it has not."""
+        self.open = False
+        """The block of the guard has been entered, and not left."""
+        self.watched: Watched[Any] | WatchedSync[Any] | None = None
+        """The stream that is being watched."""
+        self.number = 0
+
+    def attach(self, watched: Watched[Any] | WatchedSync[Any]) -> int:
+        """Make `watched` the running stream. Returns its number."""
+        if not self.open:
+            raise ConfigError("the guard is not running: use guard.watch() inside 'async with guard'")
+        if self.watched is not None:
+            raise ConfigError("another stream of this guard is still being watched; leave its block first")
+        self.watched = watched
+        self.number += 1
+        return self.number - 1
+
+    def detach(self) -> None:
+        """The running stream is over."""
+        self.watched = None
+
+    def ended(self) -> Outcome:
+        """How the run ended. `ConfigError`: it has not."""
+        if self.outcome is None:
+            raise ConfigError("the outcome is known when the block of the run has been left")
+        return self.outcome
+
+    def wake(self) -> None:
+        """Make a pending read check whether the run must end. From any thread."""
+        if (watched := self.watched) is not None:
+            watched.wake()
+
+    def abort(self, why: str) -> None:
+        """End the run now. From any thread."""
+        self.core.abort(why)
+        self.wake()
+
+
+class _Reply(OneStream[T]):
+    """What a stream that is over gives to the caller's own loop."""
+
+    __slots__ = ()
+
+    def to_form(self, form: Form) -> list[dict[str, Any]]:
+        """The model's message for the history of your own loop, see `reply_of`. Known when the
+        stream is over.
+        """
+        return reply.reply_of(self.turn, form)
+
+
+class WatchedSync(_Reply[T], SyncStream[T]):
+    """One synchronous stream of a guard. Iterating it gives the SDK's own objects, unchanged, until
+    the stream ends or the run stops.
+    """
+
+    __slots__ = ("_streams",)
+
+    def __init__(self, source: object, streams: Streams, *, adapter: AdapterFactory | None) -> None:
+        super().__init__(source, streams.core, clock=streams.clock, adapter=adapter)
+        self._streams = streams
+
+    @property
+    def outcome(self) -> Outcome:
+        """How the run ended. Reading it before the run's block is left raises `ConfigError`."""
+        return self._streams.ended()
+
+    def __enter__(self) -> Self:
+        self._index = self._streams.attach(self)
+        self._streams.seen.synchronous += 1
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            super().__exit__(kind, error, trace)
+        finally:
+            self._streams.detach()
+
+    def abort(self, why: str = "aborted") -> None:
+        """End the run, from any thread, as soon as the SDK delivers its next object."""
+        self._streams.abort(why)
+
+    def wake(self) -> None:
+        """Nothing can interrupt a read that blocks."""
+
+    def destroyed(self) -> None:
+        """End the stream and close its source."""
+        self.close()
+
+
+class Watched(_Reply[T], SourceStream[T]):
+    """One stream of a guard. Iterating it gives the SDK's own objects, unchanged, until the stream
+    ends or the run stops.
+    """
+
+    __slots__ = ("_reraise", "_streams", "_sync")
+
+    def __init__(
+        self,
+        source: Source[T] | SyncSource[T],
+        streams: Streams,
+        *,
+        adapter: AdapterFactory | None,
+        isolate: bool = False,
+        reraise: bool = False,
+    ) -> None:
+        if adapter is not None and not callable(adapter):
+            raise ConfigError(f"adapter takes an adapter class, not {adapter!r}")
+        super().__init__(
+            cast("Source[T]", source),
+            streams.core,
+            clock=streams.clock,
+            adapter=adapter,
+            close_grace_s=streams.close_grace_s,
+            isolate=isolate,
+        )
+        self._streams = streams
+        self._sync: WatchedSync[T] | None = None
+        self._reraise = reraise
+
+    def __enter__(self) -> WatchedSync[T]:
+        self._entered = True
+        self._sync = WatchedSync(self._source, self._streams, adapter=self._factory)
+        return self._sync.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._sync is not None:
+            self._sync.__exit__(kind, error, trace)
+            self._raise_again(self._sync, error)
+
+    async def __aenter__(self) -> Self:
+        streams = self._streams
+        try:
+            await super().__aenter__()
+            self._index = streams.attach(self)
+        except ConfigError:
+            if inspect.iscoroutine(self._source):
+                self._source.close()  # nobody will await it
+            raise
+        if streams.awaited.sinks:
+            await streams.awaited.room()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await super().__aexit__(kind, error, trace)
+        finally:
+            self._streams.detach()
+        self._raise_again(self, error)
+
+    def _raise_again(self, stream: OneStream[T], error: BaseException | None) -> None:
+        """Raise what ended the stream, if the caller wants that and raises nothing else."""
+        if self._reraise and error is None and stream.turn.error is not None:
+            raise stream.turn.error
+
+    def abort(self, why: str = "aborted") -> None:
+        """End the run now; see `Guard.abort`."""
+        self._streams.abort(why)

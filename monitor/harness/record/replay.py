@@ -1,0 +1,244 @@
+"""`replay`: a stored run decided again, from the inputs that it had (law 2).
+
+    replayed = await monitor.replay(session)
+    for event in replayed.events: ...
+
+The core decides all over again: findings, verdicts, limits, the end. What came from outside is
+taken from the record: chunks, results of tools, answers of judges and people, summaries, times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from monitor._util.checks import check_kind, check_part, check_parts
+from monitor.conditions.base import Condition
+from monitor.core.again import Again
+from monitor.core.described import NotRecorded
+from monitor.core.tape import LIFE, Entry, Input, joined
+from monitor.detectors.base import Detector
+from monitor.errors import ConfigError, SessionDamaged
+from monitor.events import ChunkReceived, Event, RunStarted, RunTerminated, event_codec
+from monitor.harness.record.inputs_of_events import inputs_of_events, with_pieces
+from monitor.messages import AssistantMessage
+from monitor.outcome import Outcome
+from monitor.policy import Policy
+from monitor.sessions.nodes import Node, NodeKind, said_of
+from monitor.sessions.reader import SessionReader
+from monitor.sessions.records import MAIN, RunRecord, TurnChunks
+from monitor.sessions.store import SessionStore
+from monitor.tools.secrets.masked_chunks import MaskedChunks
+from monitor.tools.secrets.masking import Secrets
+
+_AS_RECORDED: Any = object()
+NO_CHUNKS: Final = (
+    "the chunks of this run are not stored: the events are shown as they were stored, and nothing was decided again"
+)
+FROM_TURNS: Final = (
+    "the chunks of this run are not stored: each turn is read as one piece, at the time of its end. Limits on silence"
+    " see no piece in between, and failed attempts have no text"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """A run as it was decided again."""
+
+    run: RunRecord
+    """The run, as it is stored."""
+    events: tuple[Event, ...]
+    outcome: Outcome | None
+    """How the run ended. `None`: its record ends before the run does, because its process died."""
+    exact: bool
+    """Everything was decided again, from all inputs of the run."""
+    as_stored: bool
+    """The events are the stored ones, byte for byte."""
+    departed: str | None = None
+    """Why the run would have gone another way than the recorded one, so that `events` end there.
+    `None`: it would not.
+    """
+    remark: str | None = None
+    """Says for people why the replay is not exact."""
+
+
+async def replay(
+    session: SessionStore | SessionReader,
+    run: str | None = None,
+    *,
+    detectors: Sequence[Detector] | None = _AS_RECORDED,
+    stop_when: Condition | None = _AS_RECORDED,
+    policy: Policy = _AS_RECORDED,
+    pieces: bool = False,
+) -> Replay:
+    """Decide a run of `session` again. `run`: its id; by default the newest one that was started
+    from outside.
+
+    `detectors`, `stop_when`, `policy`: parts in the place of the recorded ones, to see what they
+    would have said. The events end where the run would have gone another way. `None` is none.
+    `pieces`: the pieces of the answers are among the events, as `Supervisor.stream` yields them.
+
+    The session must have been opened with `chunks=True` when the run was made. Otherwise the stored
+    events are the result, or, with other parts, what these say of the stored turns: `exact` is then
+    `False`. Raises `ConfigError` if there is no such run, and for a part of the run that is Python
+    code and is not given.
+    """
+    given = _checked(detectors, stop_when, policy)
+    if isinstance(session, SessionReader):
+        return replay_of(session, run, pieces=pieces, **given)
+    runs = await session.runs(hidden=True)
+    record = chosen(runs, run)
+    events = [one.event for one in await session.events(record.id)]
+    return _replayed(record, events, await session.chunks(record.id), await session.nodes(), given=given, pieces=pieces)
+
+
+def replay_of(session: SessionReader, run: str | None = None, *, pieces: bool = False, **given: Any) -> Replay:
+    """`replay` for a program without an event loop. `given`: the parts that were checked."""
+    record = chosen(session.runs(hidden=True), run)
+    events = [one.event for one in session.events(record.id)]
+    return _replayed(record, events, session.chunks(record.id), session.nodes(), given=given, pieces=pieces)
+
+
+def _checked(detectors: Any, stop_when: Any, policy: Any) -> dict[str, Any]:
+    given: dict[str, Any] = {}
+    if detectors is not _AS_RECORDED:
+        given["detectors"] = check_parts("detectors", detectors or (), "observe")
+    if stop_when is not _AS_RECORDED:
+        check_kind("stop_when", stop_when, Condition, "a condition such as monitor.MaxTurns(30)")
+        given["stop_when"] = stop_when
+    if policy is not _AS_RECORDED:
+        check_part("policy", policy, "decide")
+        given["policy"] = policy
+    return given
+
+
+def chosen(runs: Sequence[RunRecord], id: str | None) -> RunRecord:
+    """The run with this id, or the newest one from outside. Raises `ConfigError`."""
+    found = [run for run in runs if (run.purpose == MAIN if id is None else run.id == id)]
+    if not found:
+        raise ConfigError("this session has no run" if id is None else f"this session has no run {id}")
+    return found[-1]
+
+
+@dataclass(slots=True)
+class _Life:
+    """What one process has stored of a run, from its start to its end, or to that of the
+    process.
+    """
+
+    events: list[Event]
+    tape: list[Entry]
+
+
+def _replayed(
+    record: RunRecord,
+    events: Sequence[Event],
+    chunks: Iterable[TurnChunks],
+    nodes: Iterable[Node],
+    *,
+    given: Mapping[str, Any],
+    pieces: bool,
+) -> Replay:
+    lives = _lives(events, chunks)
+    if not lives:
+        raise ConfigError(f"nothing of the run {record.id} is stored, so there is nothing to replay")
+    exact = all(life.tape for life in lives)
+    replies = {} if exact or not (given or pieces) else _replies(nodes, record.id)
+    again: list[Event] = []
+    departed = None
+    before: list[Event] = []
+    for life in lives:
+        if not life.tape and not given:
+            again += with_pieces(life.events, replies) if pieces else life.events
+            before += life.events
+            continue
+        events_again, departed = _decided_again(life, before, given, replies, pieces=pieces)
+        again += _as_delivered(events_again)
+        before += life.events
+        if departed is not None:
+            break
+    last = again[-1] if again else None
+    decided = [event for event in again if not isinstance(event, ChunkReceived)]
+    return Replay(
+        run=record,
+        events=tuple(again),
+        outcome=last.outcome if isinstance(last, RunTerminated) else None,
+        exact=exact,
+        as_stored=[*map(event_codec.dumps, decided)] == [*map(event_codec.dumps, events)],
+        departed=departed,
+        remark=None if exact else FROM_TURNS if given else NO_CHUNKS,
+    )
+
+
+def _decided_again(
+    life: _Life,
+    before: Sequence[Event],
+    given: Mapping[str, Any],
+    replies: Mapping[int, AssistantMessage],
+    *,
+    pieces: bool,
+) -> tuple[list[Event], str | None]:
+    """The events, and why the run departs from its record."""
+    tape = life.tape or inputs_of_events(life.events, replies)
+    try:
+        again = Again(tape, life.events, given, before=before, pieces=pieces)
+        return list(again), again.departed
+    except NotRecorded:
+        raise
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise SessionDamaged(f"the stored chunks of this run cannot be read: {error!r}") from error
+
+
+def _as_delivered(events: Iterable[Event]) -> Iterator[Event]:
+    """The events of one process as they are handed out, and as they are read from a session."""
+    secrets = Secrets()
+    chunks = MaskedChunks(secrets)
+    at_s, turn = 0.0, 0
+    for event in events:
+        if isinstance(event, ChunkReceived):
+            at_s, turn = event.at_s, event.turn
+            yield from (ChunkReceived(at_s, turn, chunk) for chunk in chunks.feed(event.chunk))
+            continue
+        yield from (ChunkReceived(at_s, turn, chunk) for chunk in chunks.flush())
+        yield event_codec.from_dict(event_codec.to_dict(secrets.event(event)))
+
+
+def _lives(events: Sequence[Event], chunks: Iterable[TurnChunks]) -> list[_Life]:
+    """The lives of a run. Each may have its chunks stored or not."""
+    lives: list[_Life] = []
+    for event in events:
+        if isinstance(event, RunStarted):
+            lives.append(_Life([], []))
+        if lives:
+            lives[-1].events.append(event)
+    for number, tape in _tapes(chunks):
+        if number < len(lives):
+            lives[number].tape = tape
+    return lives
+
+
+def _tapes(chunks: Iterable[TurnChunks]) -> Iterator[tuple[int, list[Entry]]]:
+    """Each tape with the number of its life."""
+    tapes: list[list[Entry]] = []
+    early: list[Entry] = []  # an abort may come before the run begins
+    for some in chunks:
+        for entry in joined(some.chunks, some.inputs):
+            if isinstance(entry, Input) and entry.what == "begin":
+                tapes.append(early)
+                early = []
+            (tapes[-1] if tapes else early).append(entry)
+    for tape in tapes:
+        lives = [entry.facts["number"] for entry in tape if isinstance(entry, Input) and entry.what == LIFE]
+        yield (lives[0] if lives else 0), tape
+
+
+def _replies(nodes: Iterable[Node], run: str) -> dict[int, AssistantMessage]:
+    """What the model said in each turn of a run."""
+    replies: dict[int, AssistantMessage] = {}
+    for node in nodes:
+        if node.run == run and node.turn is not None and node.kind is NodeKind.MESSAGE:
+            said = said_of(node)
+            if isinstance(said, AssistantMessage):
+                replies[node.turn] = said
+    return replies

@@ -1,0 +1,1 @@
+"""The run of a supervisor: its turns, its calls, its session."""

@@ -1,0 +1,53 @@
+"""How the calls of a run are carried out: options of `Supervisor` that a guard does not have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from monitor._util.checks import check_part, is_whole
+from monitor.calls import CallLedger
+from monitor.errors import ConfigError
+from monitor.tools.approvals.approval import Approval, Approver, AskFunction, approver_of
+from monitor.tools.artifacts.store import ArtifactStore
+from monitor.tools.results.guidance import GuidanceFlag, check_flag
+from monitor.tools.results.result_store import Keeper
+from monitor.tools.results.truncation import Bound
+
+Offer: TypeAlias = Callable[[int, Sequence[str]], Collection[str]]
+"""Which tools the model is offered, by the number of the turn and the names of the tools."""
+
+
+@dataclass(slots=True, frozen=True)
+class CallOptions:
+    """How the calls of a run are carried out."""
+
+    max_parallel: int
+    ledger: CallLedger | None
+    approval: Approval
+    approver: Approver | AskFunction | None
+    offer: Offer | None
+    artifacts: ArtifactStore | None
+    bound: Bound | None
+    guidance: GuidanceFlag
+
+    def keeper(self, run_id: str) -> Keeper | None:
+        """What bounds the results of the run, if anything does."""
+        if self.artifacts is None and self.bound is None:
+            return None
+        return Keeper(self.artifacts, self.bound or Bound(), run=run_id)
+
+    def __post_init__(self) -> None:
+        if self.artifacts is not None:
+            check_part("artifacts", self.artifacts, "put")
+        if self.bound is not None and not isinstance(self.bound, Bound):
+            raise ConfigError(f"result_bound takes a monitor.tools.Bound, not {self.bound!r}")
+        check_flag(self.guidance)
+        if not is_whole(self.max_parallel) or self.max_parallel < 1:
+            raise ConfigError(f"max_parallel_tools={self.max_parallel!r}: give 1 or more")
+        if self.ledger is not None:
+            check_part("ledger", self.ledger, "advance")
+        approver_of(self.approver)
+        if self.offer is not None and not callable(self.offer):
+            raise ConfigError(f"offer takes a function of the turn and the tools' names, not {self.offer!r}")

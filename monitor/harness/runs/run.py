@@ -1,0 +1,675 @@
+"""`Run`: one run of a supervisor.
+
+`RunCore` decides, `TurnLoop` performs, `RunContext` keeps the context inside the window. `Run`
+provides the block, the iteration, the abort and the pause. The rules of `Run` and `TurnLoop`:
+
+1. Tasks of the run end with the call that started them, and none runs while the caller's code does:
+   the run goes on only when its next event is requested. So there is no scope, timeout or task
+   group around a `yield`. There are three exceptions: a judge's question, a summary of the history,
+   and the tools of a run whose events are read one by one. They run beside the run, and end with it
+   at the latest.
+2. The run's deadlines and its abort cover everything that can take time (a stream, the tools, a
+   delay), and leave it cleanly.
+3. A turn goes into the history once, as a whole: a message with the result of every call, even
+   after an interruption.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+import time
+import uuid
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from types import TracebackType
+from typing import Any, Final, Generic, Literal, Self, TypeAlias
+
+import anyio
+import anyio.from_thread
+import anyio.lowlevel
+
+from monitor._util.checks import is_whole
+from monitor._util.hashing import canonical_json, fingerprint
+from monitor._util.quoting import foreign
+from monitor.budget import Budget
+from monitor.compaction.records import CompactionResult
+from monitor.conditions import Condition, MaxTurns, Timeout
+from monitor.conditions.limits import DefaultLimits
+from monitor.context.history import History
+from monitor.core.run import RunCore
+from monitor.core.tape import Tape, TapedCore, TapedGoal
+from monitor.detectors import default_detectors
+from monitor.errors import ConfigError, StoreError, describe
+from monitor.events import Envelope, Event, HistoryRepaired, RunIdentity
+from monitor.goal.goal import Goal
+from monitor.harness.checks import ending_by, must_know_price
+from monitor.harness.context.compaction_job import Surroundings
+from monitor.harness.context.requests import Outgoing
+from monitor.harness.context.run_context import RunContext, frontier, interrupted
+from monitor.harness.events.delivery import Delivery
+from monitor.harness.judge_tasks import JudgeTasks
+from monitor.harness.record.recorder import TASK
+from monitor.harness.record.resumed import CALL
+from monitor.harness.runs.budget_hold import Holding
+from monitor.harness.runs.outage_gate import Gate
+from monitor.harness.runs.run_calls import Calls
+from monitor.harness.runs.run_options import RunOptions, checked_session
+from monitor.harness.runs.run_session import RunSession
+from monitor.harness.runs.turn_loop import TurnLoop
+from monitor.harness.streams.clock import Clock
+from monitor.harness.streams.interrupt import Interruptible
+from monitor.harness.streams.wait import current_task
+from monitor.messages import AssistantMessage, Message, Repair, Text, UserMessage
+from monitor.outcome import Outcome, OutputT
+from monitor.reasons import RESUMABLE, TerminateReason
+from monitor.sessions.records import SUBAGENT, RunRecord
+from monitor.sessions.store import SessionStore
+from monitor.shared.budgets.shared import SharedBudget
+from monitor.tools.files.notes import with_notes
+from monitor.usage import AskCost, Price, Usage, price_of
+from monitor.verdicts import Stop
+from monitor.wires.raw import RawMessage
+
+RunPhase: TypeAlias = Literal["idle", "running", "finished", "error"]
+
+
+DEFAULT_LIMITS = DefaultLimits((MaxTurns(100), Timeout(3600)))
+"""The limits of a run without limits of the caller's. Gemini CLI gives a whole conversation with
+its user 100 turns; an unwatched agent should not need more, nor more than an hour. A loop that no
+detector sees then costs a few dollars at most.
+"""
+SUBAGENT_LIMITS = DefaultLimits((MaxTurns(30), Timeout(600)))
+"""The limits of a run that is called as a tool, because its caller waits for it. Gemini CLI has the
+same numbers.
+"""
+
+
+def _limits_of(supervisor: RunOptions, *, as_tool: bool) -> Condition | None:
+    """The limits of the run, without its budget."""
+    if supervisor.limits_given:
+        return supervisor.stop_when
+    if as_tool:
+        return SUBAGENT_LIMITS
+    budgets = supervisor.budget.chain if supervisor.budget is not None else ()
+    return None if any(budget.tokens is not None or budget.usd is not None for budget in budgets) else DEFAULT_LIMITS
+
+
+@dataclass(slots=True, eq=False)
+class Caller:
+    """What a nested run needs to know of the run that calls it."""
+
+    core: RunCore
+    clock: Clock
+    budgets: tuple[Budget, ...]
+    supervisors: tuple[RunOptions, ...]
+    """The supervisor of the calling run, then that of its own caller, and so on."""
+    wake: Callable[[], None]
+    """Makes the calling run check at once whether it must end."""
+    delivery: Delivery
+    """Its sinks and its reader, who get the events of the nested run as well."""
+    run_id: str = ""
+    session: SessionStore | None = None
+    resumed: bool = False
+    """The calling run goes on where another process has left it."""
+    called: set[Run[Any]] = field(default_factory=set)
+    """The nested runs of the calling run: its abort aborts them too."""
+
+
+class Run(Generic[OutputT]):
+    """One run of a supervisor: an async iterator of its events, the last of which is
+    `RunTerminated`.
+    """
+
+    def __init__(
+        self,
+        supervisor: RunOptions[OutputT],
+        task: str | UserMessage | None,
+        *,
+        streams: bool,
+        history: Sequence[RawMessage | Message] | None = None,
+        session: SessionStore | None = None,
+        caller: Caller | None = None,
+        as_tool: str = "",
+        call: str = "",
+        as_call: str | None = None,
+        run_id: str | None = None,
+        resumed: RunRecord | None = None,
+    ) -> None:
+        """`history`, `session`: replace the supervisor's own. `caller`: the run that calls this run
+        as the tool `as_tool`, if any: by the call with the key `call` and the id `as_call`.
+        `run_id`: of a run that goes on in another process; by default a new one. `resumed`: the run
+        of the session that goes on, without another task.
+        """
+        if resumed is None and not isinstance(task, str | UserMessage):
+            raise ConfigError(f"the task is a text or a UserMessage, not {task!r}")
+        said = str(resumed.data.get(TASK, "")) if resumed is not None else _words(task)
+        self.id: Final = resumed.id if resumed is not None else run_id or uuid.uuid4().hex
+        """Names the run in its ledger and its events of calls."""
+        self._supervisor = supervisor
+        self._caller = caller
+        self._clock = caller.clock if caller is not None else supervisor.clock
+        self._now = self._clock.now
+        self._delivery = Delivery(
+            supervisor.sinks,
+            streams=streams,
+            grace_s=supervisor.close_grace_s,
+            caller=caller.delivery if caller is not None else None,
+        )
+        self._agent, self._as_call = supervisor.agent or as_tool, as_call
+        self._emit = self._delivery.emit
+        store = _store_of(session, supervisor, caller)
+        tape = Tape() if store is not None and store.keeps_chunks else None
+        plan = supervisor.plan.fresh() if supervisor.plan is not None else None
+        outputs = supervisor.outputs.fresh() if supervisor.outputs is not None else None
+        self._goal: Goal = (Goal if tape is None else partial(TapedGoal, tape))(
+            outputs, plan, max_nudges=supervisor.max_nudges
+        )
+        tools = supervisor.tools.copy()
+        supervisors = (supervisor, *(caller.supervisors if caller is not None else ()))
+        price = supervisor.price if caller is None else _price_known_to(supervisors)
+        self._holding = self._held(supervisor.shared_budget, price)
+        budgets = _budgets(supervisor, self._holding, caller)
+        self._core: RunCore = (RunCore if tape is None else partial(TapedCore, tape))(
+            stop_when=_limits_of(supervisor, as_tool=bool(as_tool)),
+            detectors=default_detectors() if supervisor.detectors is None else copy.deepcopy(supervisor.detectors),
+            policy=copy.deepcopy(supervisor.policy),
+            emit=self._emit,
+            keep_text_chars=supervisor.keep_text_chars,
+            price=price,
+            budgets=budgets,
+            goal=self._goal,
+            last_turn=supervisor.last_turn,
+            cuts=True,
+            supervised=True,
+            parent=caller.core if caller is not None else None,
+            judges=supervisor.judges,
+            task=said,
+            window=supervisor.window,
+            loop_key=tools.loop_key,
+        )
+        self._work = Interruptible(self._core, self._clock)
+        judges = JudgeTasks(self._core, clock=self._clock, close_grace_s=supervisor.close_grace_s, wake=self._wake)
+        self.as_caller: Caller = Caller(
+            self._core, self._clock, budgets, supervisors, self._wake, self._delivery, run_id=self.id, session=store
+        )
+        self.as_caller.resumed = resumed is not None
+        first = [] if task is None else [_said_by_others(task)]
+        first += self._first_step() if plan is not None and resumed is None else []
+        given = supervisor.given if history is None else supervisor.taken_in(history)
+        given = replace(given, instructions=with_notes(given.instructions, supervisor.notes))
+        self._history = History(() if store is not None else (*given.messages, *first))
+        outgoing = Outgoing(self._history, supervisor.form, given.repairs, self._repaired)
+        options = supervisor.calls
+        self._session: RunSession | None = None
+        if store is not None:
+            self._session = RunSession(
+                store,
+                resumed or _record_of(self.id, said, caller, self._agent, call),
+                self._history,
+                outgoing,
+                reply=self._reply,
+                turn=lambda: self._core.turns,
+                given=given,
+                take_in=supervisor.taken_in,
+                first=first,
+                may_go_on=history is None,
+                resumed=resumed is not None,
+                tape=tape,
+            )
+            options = replace(options, ledger=self._session.recorder)
+            self._delivery.write_to(self._session.recorder)
+        self._context = RunContext(
+            supervisor.compaction,
+            self._history,
+            model=supervisor.model,
+            window=supervisor.window,
+            run=Surroundings(
+                clock=self._clock,
+                emit=self._emit,
+                close_grace_s=supervisor.close_grace_s,
+                at=self._core.at,
+                turns=lambda: self._core.turns,
+                facts=lambda: frontier(self._goal),
+                charge=self._charge_compaction,
+            ),
+            fixed=lambda: (given.instructions, tuple(calls.offered())),
+            form=supervisor.form,
+        )
+        self._core.companions += (self._context,)
+        self._calls = calls = Calls(
+            options,
+            tools,
+            core=self._core,
+            goal=self._goal,
+            context=self._context,
+            work=self._work,
+            delivery=self._delivery,
+            clock=self._clock,
+            run=self,
+            run_id=self.id,
+        )
+        self._loop = TurnLoop(
+            supervisor,
+            self._core,
+            clock=self._clock,
+            history=self._history,
+            instructions=given.instructions,
+            outgoing=outgoing,
+            context=self._context,
+            judges=judges,
+            calls=calls,
+            work=self._work,
+            delivery=self._delivery,
+            holding=self._holding,
+            gate=self._gate_of(supervisors),
+        )
+        self._phase: RunPhase = "idle"
+        self._thread = threading.get_ident()
+        self._driver: AsyncGenerator[None, None] | None = None
+        self._at_work = False  # a task is inside `_driver`
+        self._seen_out: anyio.Event | None = None
+        self._outcome: Outcome[OutputT] | None = None
+
+    @property
+    def phase(self) -> RunPhase:
+        """`idle` before the block is entered, `running` in it, then `finished`, or `error` if an
+        exception ended it.
+        """
+        return self._phase
+
+    @property
+    def outcome(self) -> Outcome[OutputT]:
+        """How the run ended. Before the end, reading it raises `ConfigError`."""
+        if self._outcome is None:
+            raise ConfigError("the outcome is known when the run has ended")
+        return self._outcome
+
+    @property
+    def history(self) -> tuple[Message, ...]:
+        """The messages of the run so far, as the model is shown them."""
+        return self._history.messages
+
+    @property
+    def originals(self) -> tuple[Message, ...]:
+        """Every original message of the run, also those that a summary has replaced."""
+        return self._history.originals
+
+    @property
+    def stale_compactions(self) -> tuple[CompactionResult, ...]:
+        """Compactions that were not applied, because the messages that they cover had changed
+        meanwhile.
+        """
+        return self._context.stale
+
+    async def compact(self) -> CompactionResult:
+        """Make the history smaller now, or wait for the compaction that is under way. May be called
+        in the caller's block, by a tool, or by another task.
+
+        Raises `CompactionError` if there is nothing to compact, if the compaction fails, or if the
+        run ends before it is done.
+        """
+        if self._outcome is not None and not self._outcome.ok:
+            raise interrupted(self._outcome.detail)
+        if self._phase != "running":
+            raise ConfigError(f"this run is {self._phase}: compact it while it runs")
+        result: CompactionResult | None = None
+
+        async def work() -> None:
+            nonlocal result
+            result = await self._context.compact()
+
+        if self._at_work:
+            await work()
+        else:  # meanwhile only this wait checks the run's deadlines and its abort
+            await self._work.aside(work)
+        if result is None:
+            self._work.is_over()
+            raise interrupted(self._core.stop.detail if self._core.stop is not None else None)
+        return result
+
+    def abort(self, why: str = "aborted") -> None:
+        """End the run now: what the run waits for is interrupted, and its connection is closed. May
+        be called from any task, thread or signal handler.
+        """
+        self._core.abort(why)
+        for run in tuple(self.as_caller.called):
+            run.abort(why)
+        self._wake()
+
+    def hand_over(self, *, at_turn: int | None = None) -> None:
+        """Leave the run at the next boundary between two turns, or when it has made `at_turn`
+        turns. The outcome is then `worker_stopping`, which is no end: with a session, any process
+        may go on with `Supervisor.resume`.
+
+        A run that ends by itself before that has its own reason. Last words that a limit allows
+        belong to the turn before them. Call it in the event loop's thread.
+        """
+        if at_turn is not None and (not is_whole(at_turn) or at_turn < 0):
+            raise ConfigError(f"at_turn is a number of turns, 0 or more, not {at_turn!r}")
+        self._loop.leave_at = 0 if at_turn is None else at_turn
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens so far. The turn that is being written counts by an estimate."""
+        return self._core.state(self._now(), waiting=False).usage
+
+    def snapshots(self) -> dict[str, Any]:
+        """What the detectors have seen so far: their snapshots, by name, as JSON data."""
+        return self._core.snapshots()
+
+    def evidence(self) -> str:
+        """A digest of what the detectors have seen so far. Two runs that have seen the same have
+        the same digest.
+        """
+        return fingerprint(canonical_json(self.snapshots()).encode())
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """The run's deadlines stand still inside this block, while a person is asked. Tools find
+        the run in their `ToolContext`; plain functions, which run in a thread, may use it too.
+        """
+        self._in_loop(lambda: self._core.pause(self._now()))
+        try:
+            yield
+        finally:
+            self._in_loop(lambda: self._core.resume(self._now()))
+
+    def _in_loop(self, do: Callable[[], None]) -> None:
+        """Call `do` in the event loop's thread, which owns the alarms that follow the deadlines."""
+        if threading.get_ident() == self._thread:
+            do()
+        else:
+            anyio.from_thread.run_sync(do)
+
+    # ------------------------------------------------------------------ the block and the iteration
+
+    async def __aenter__(self) -> Self:
+        if self._phase != "idle":
+            raise ConfigError(f"this run is {self._phase}: a run is used once, begin another with supervisor.stream()")
+        self._phase = "running"
+        self._thread = threading.get_ident()
+        if self._caller is not None:
+            self._caller.called.add(self)
+        self._delivery.identity = self._identity()
+        self._core.begin(self._now())
+        if self._session is not None:
+            try:
+                past = await self._session.begin(self._goal, self._calls)
+                if past is not None:
+                    self._core.take_up(past, self.id, self._now(), in_calls=bool(self._calls.left_open))
+            except BaseException:
+                self._phase = "error"
+                if self._caller is not None:
+                    self._caller.called.discard(self)
+                await self._delivery.close()
+                raise
+        self._driver = self._loop.drive()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._driver is None:
+            return
+        ending = ending_by(error) or Stop(
+            TerminateReason.CLOSED_BY_CALLER, "the caller left before the run had ended", "caller"
+        )
+        if current_task() is None:
+            self._destroyed(ending, error)
+            return
+        if self._at_work:
+            await self._see_the_other_task_out(ending, error)
+        try:
+            if not self._at_work:
+                self._at_work = True
+                await self._driver.aclose()
+        finally:
+            self._at_work = False
+            await self._context.close()  # a compaction may have been requested before the first turn
+            self._end(ending, error)
+            await self._settle()
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self
+
+    async def __anext__(self) -> Event:
+        while isinstance(event := await self._next(), Envelope):
+            pass  # of a nested run; `envelopes` was called before, and is not read any more
+        return event
+
+    def envelopes(self) -> AsyncIterator[Envelope]:
+        """Read the run with the runs that it calls as tools: their events, each with whose it is.
+        Read either this or the run itself.
+        """
+        self._delivery.nested = True
+        return _Envelopes(self)
+
+    async def _enveloped(self) -> Envelope:
+        return self._delivery.enveloped(await self._next())
+
+    async def _next(self) -> Event | Envelope:
+        """The next event of this run, or the next envelope of a nested run."""
+        if self._driver is None:
+            raise ConfigError("enter the run before reading it: async with supervisor.stream(task) as run")
+        if self._at_work:
+            raise ConfigError("this run is already being read by another task")
+        while not self._delivery.queue:
+            if self._outcome is not None or self._seen_out is not None:
+                raise StopAsyncIteration
+            self._at_work = True
+            try:
+                await self._driver.__anext__()
+            except StopAsyncIteration:
+                self._end(None, None)
+                await self._settle()
+            except Exception as error:
+                if isinstance(error, ConfigError):  # the caller's own mistake
+                    self._end(ending_by(error), error)
+                    raise
+                self._core.fail(error, "run", self._now())  # an error of the caller's code that was not caught before
+                self._end(None, None)
+                await self._settle()
+            # a cancellation from outside, or the end of the program: the run cannot go on after it
+            except BaseException as error:
+                if current_task() is None:
+                    self._destroyed(ending_by(error), error)
+                self._end(ending_by(error), error)
+                raise
+            finally:
+                self._came_out()
+        return self._delivery.take()
+
+    def _destroyed(self, ending: Stop | None, error: BaseException | None) -> None:
+        """End the run without closing anything: its task is destroyed with the event loop, so
+        nothing can be awaited.
+        """
+        self._loop.destroyed()
+        self._end(ending, error)
+        self._delivery.hand_out_end(self.outcome)
+
+    async def _see_the_other_task_out(self, ending: Stop, error: BaseException | None) -> None:
+        """Wait for another task that still reads the run while the block is left."""
+        self._core.leave(ending, error if isinstance(error, Exception) else None, self._now())
+        self._seen_out = anyio.Event()
+        self._wake()
+        with anyio.move_on_after(self._supervisor.close_grace_s, shield=True):
+            await self._seen_out.wait()
+
+    def _came_out(self) -> None:
+        self._at_work = False
+        if self._seen_out is not None:
+            self._seen_out.set()
+
+    def _end(self, ending: Stop | None, error: BaseException | None) -> None:
+        if self._outcome is not None:
+            return
+        error = error if isinstance(error, Exception) else None
+        ended = self._core.terminate(self._now(), ending, error, history=self._history.messages)
+        self._outcome = self._delivery.secrets.outcome(ended)
+        self._phase = "error" if self._outcome.reason is TerminateReason.ERROR else "finished"
+        if self._caller is not None:
+            self._caller.called.discard(self)
+            self._caller.wake()
+
+    async def _settle(self) -> None:
+        """Settle what the run holds of a shared budget, write its end into its session, and let
+        the sinks that wait catch up.
+        """
+        holding, self._holding = self._holding, None
+        if holding is not None:
+            await holding.close()
+        session, self._session = self._session, None
+        try:
+            if session is not None:
+                await self._store_end(session)
+        finally:
+            await self._delivery.close()
+
+    async def _store_end(self, session: RunSession) -> None:
+        """A run whose session cannot store its end has not ended well."""
+        grace_s = self._supervisor.close_grace_s
+        fault: StoreError | None = None
+        try:
+            with anyio.move_on_after(grace_s, shield=True) as scope:
+                await session.end(self.outcome)
+            if scope.cancelled_caught:
+                fault = StoreError(f"the session did not take the end of the run within {grace_s:g} s")
+        except StoreError as error:
+            fault = error
+        if fault is not None and self.outcome.reason is not TerminateReason.ERROR:
+            self._outcome = replace(
+                self.outcome,
+                ok=False,
+                reason=TerminateReason.ERROR,
+                detail=describe(fault),
+                source="session",
+                error=fault,
+            )
+            self._phase = "error"
+        self._core.part(self.id, goes_on=fault is not None or self.outcome.reason in RESUMABLE)
+        self._delivery.hand_out_end(self.outcome)
+
+    def _held(self, shared: SharedBudget | None, price: Price | None) -> Holding | None:
+        if shared is None:
+            return None
+        at = lambda: self._core.at(self._now())  # noqa: E731 - the core is made later
+        return Holding(shared, run_id=self.id, price=price, clock=self._clock, emit=self._emit, at=at)
+
+    def _gate_of(self, supervisors: Sequence[RunOptions]) -> Gate | None:
+        """Where the run waits for outages: by its own supervisor's, else by those of a run above.
+        A nested run counts as a part of the outermost run.
+        """
+        outages = next((one.outages for one in supervisors if one.outages is not None), None)
+        if outages is None:
+            return None
+        return Gate(
+            outages,
+            run=lambda: self._delivery.identity.root,
+            model=self._supervisor.model.name,
+            clock=self._clock,
+            emit=self._emit,
+            at=lambda: self._core.at(self._now()),
+            turn=lambda: self._core.turns,
+        )
+
+    def _first_step(self) -> list[UserMessage]:
+        """The first step of the plan, for the model."""
+        step = self._goal.first_step()
+        return [UserMessage((Text(step),), synthetic=True)] if step is not None else []
+
+    def _identity(self) -> RunIdentity:
+        """Who this run is, from now on."""
+        caller, began_s = self._caller, time.time()
+        above = caller.delivery.identity if caller is not None else None
+        return RunIdentity(
+            run=self.id,
+            root=above.root if above is not None else self.id,
+            parent=above.run if above is not None else None,
+            call=self._as_call,
+            agent=self._agent,
+            model=self._supervisor.model.name,
+            began_s=began_s,
+        )
+
+    def _reply(self) -> AssistantMessage | None:
+        """The message that the model has just made, without results."""
+        content, turn = self._core.reply(self._supervisor.looped_text), self._core.turn
+        return AssistantMessage(content, (), turn.finish_reason) if content and turn is not None else None
+
+    def _wake(self) -> None:
+        """Make each pending wait check the deadline. May be called from any thread or signal
+        handler.
+        """
+        self._loop.wake()
+        self._work.wake()
+
+    def _charge_compaction(self, cost: AskCost) -> None:
+        """Charge the run for a summary. A pending read sees the new cost at once."""
+        self._core.charge_compaction(cost, self._now())
+        self._wake()
+
+    def _repaired(self, repairs: tuple[Repair, ...], problems: tuple[str, ...]) -> None:
+        self._emit(HistoryRepaired(self._core.at(self._now()), self._core.turns, repairs, problems))
+
+
+def _store_of(session: SessionStore | None, supervisor: RunOptions, caller: Caller | None) -> SessionStore | None:
+    """The session of a run: the given one, else the supervisor's, else that of the run above."""
+    ledger = supervisor.calls.ledger
+    above = caller.session if caller is not None and ledger is None else None
+    return checked_session(session, ledger) or supervisor.session or above
+
+
+def _budgets(supervisor: RunOptions, holding: Holding | None, caller: Caller | None) -> tuple[Budget, ...]:
+    """Its own, what it holds of a shared one, and a share of each of its caller's."""
+    own = (supervisor.budget, holding.grant if holding is not None else None)
+    above = caller.budgets if caller is not None else ()
+    return (*(budget for budget in own if budget is not None), *(budget.share() for budget in above))
+
+
+class _Envelopes:
+    """The events of a run and of its nested runs, as an iterator."""
+
+    def __init__(self, run: Run[Any]) -> None:
+        self._run = run
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Envelope:
+        return await self._run._enveloped()  # noqa: SLF001 - of the same file
+
+
+def _record_of(id: str, task: str, caller: Caller | None, agent: str, call: str) -> RunRecord:
+    if caller is None:
+        return RunRecord(id=id, agent=agent, data={TASK: task})
+    return RunRecord(id=id, parent_run=caller.run_id, agent=agent, purpose=SUBAGENT, data={TASK: task, CALL: call})
+
+
+def _words(task: str | UserMessage | None) -> str:
+    if task is None or isinstance(task, str):
+        return task or ""
+    return " ".join(part.text for part in task.content if isinstance(part, Text))
+
+
+def _price_known_to(supervisors: Sequence[RunOptions]) -> Price | None:
+    """The price of the first supervisor's model, by its own prices or by those of the runs above.
+    Raises `ConfigError` if a limit in US dollars needs a price that is not known.
+    """
+    model = supervisors[0].model.name
+    price = next((price for above in supervisors if (price := price_of(above.prices, model)) is not None), None)
+    for above in supervisors:
+        must_know_price(price, above.stop_when, above.budget, model, f"prices={{{model!r}: monitor.Price(...)}}")
+    return price
+
+
+def _said_by_others(task: str | UserMessage) -> UserMessage:
+    """The task as the model reads it: text that imitates the monitor's messages is escaped, because
+    another model may have written it.
+    """
+    if isinstance(task, str):
+        return UserMessage((Text(foreign(task)),))
+    content = tuple(Text(foreign(part.text)) if isinstance(part, Text) else part for part in task.content)
+    return task if content == task.content else replace(task, content=content)

@@ -1,0 +1,440 @@
+"""The calls of a run's turns: which tools the model may call, and who carries out each call."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+
+from monitor._util.quoting import foreign
+from monitor.calls import ApprovalAnswer, ApprovalRequest, CallRecord
+from monitor.chunks import ToolCall, ToolResult
+from monitor.context.history import History, HistoryEdit
+from monitor.core.run import RunCore
+from monitor.errors import ConfigError
+from monitor.events import (
+    ApprovalAnswered,
+    ApprovalRequested,
+    Event,
+    ToolCallChanged,
+    ToolFinished,
+    ToolOutput,
+    ToolProgressed,
+    ToolResultDropped,
+    ToolStarted,
+)
+from monitor.goal.goal import Goal, preflight
+from monitor.goal.outputs import TERMINATE
+from monitor.harness.context.run_context import RunContext
+from monitor.harness.events.delivery import Delivery
+from monitor.harness.runs.call_options import CallOptions
+from monitor.harness.streams.background import Background
+from monitor.harness.streams.clock import Clock
+from monitor.harness.streams.interrupt import Interruptible
+from monitor.harness.streams.wait import current_task
+from monitor.messages import AssistantMessage, Message
+from monitor.models import ToolSpec
+from monitor.outcome import Turn
+from monitor.policy import stop_for
+from monitor.reasons import TerminateReason, ToolErrorKind
+from monitor.tools.approvals.approval import Approvals, approver_of
+from monitor.tools.base import CallingRun
+from monitor.tools.calls.scheduler import Scheduler
+from monitor.tools.protocols import Listener
+from monitor.tools.registry import Registry, Toolset
+from monitor.tools.results.guidance import GuidanceBook
+from monitor.verdicts import VETO, Detection, Stop
+
+
+class Calls(Listener):
+    """Carries out the calls of one run. The core answers calls of the run's own tools, the
+    scheduler the others; its news become events.
+    """
+
+    def __init__(
+        self,
+        options: CallOptions,
+        tools: Registry,
+        *,
+        core: RunCore,
+        goal: Goal,
+        context: RunContext,
+        work: Interruptible,
+        delivery: Delivery,
+        clock: Clock,
+        run: CallingRun,
+        run_id: str,
+    ) -> None:
+        """`run`: the run as the tools see it."""
+        self._tools = tools
+        self._core = core
+        self._goal = goal
+        self._context = context
+        self._work = work
+        self._delivery = delivery
+        self._emit: Callable[[Event], None] = delivery.emit
+        self._now = clock.now
+        self._withdrawn: set[str] = set()
+        self._only: tuple[str, ...] | None = None
+        self._keeper = options.keeper(run_id)
+        self._guidance = GuidanceBook(lambda name: tools.entry(name).traits.guidance, options.guidance)
+        self.left_open: frozenset[str] = frozenset()
+        """Ids of calls that a run which goes on had made when its process ended."""
+        self.listens = delivery.listened
+        self._opened: list[Toolset] = []
+        self._turn_only: Collection[str] | None = None
+        self._offer = options.offer
+        self._approver = options.approver
+        self.approvals = Approvals(
+            options.approval,
+            approver_of(options.approver),
+            run=run,
+            run_id=run_id,
+            listener=self,
+            clock=clock,
+        )
+        self.scheduler = Scheduler(
+            tools,
+            run=run,
+            run_id=run_id,
+            ledger=options.ledger,
+            gate=self.approvals,
+            listener=self,
+            clock=clock,
+            at=core.at,
+            limit=options.max_parallel,
+            keeper=self._keeper,
+            others=[spec.name for spec in goal.tools],
+        )
+
+    def beside(self, call: ToolCall, result: ToolResult) -> ToolResult:
+        """`result` with the guidance of its tool behind it, where that is new to the model."""
+        guidance = self._guidance.beside(call, result)
+        return result if guidance is None else replace(result, text=f"{result.text}\n\n{guidance}")
+
+    def history_was_edited(self) -> None:
+        """Earlier results may have left the history, with the guidance beside them."""
+        self._guidance.forget()
+
+    def withdraw(self, name: str) -> None:
+        """The model may not call the tool `name` any more."""
+        self._withdrawn.add(name)
+
+    def allow_only(self, names: tuple[str, ...]) -> None:
+        """The model may call only the tools `names`. `()`: only the tools with which it reaches its
+        goal.
+        """
+        self._only = names or tuple(spec.name for spec in self._goal.last_tools)
+
+    def offered(self) -> Iterator[ToolSpec]:
+        """The tools of the next model call: the run's own and the caller's, without those that the
+        model may not call.
+        """
+        specs = [*self._goal.tools, *(entry.spec for entry in self._tools.entries().values())]
+        return (spec for spec in specs if self._may_call(spec.name))
+
+    def choose(self, turn: int) -> None:
+        """Choose what the model is offered in `turn`. A `ToolWarning` where that is too much."""
+        names = list(self._tools)
+        if self._offer is not None:
+            chosen = self._offer(turn, names)
+            if isinstance(chosen, str) or not set(chosen) <= set(names):
+                raise ConfigError(f"offer answered {chosen!r}: give a list of names out of {', '.join(names)}")
+            self._turn_only = frozenset(chosen)
+        self._tools.warn_of_number(len(names if self._turn_only is None else self._turn_only))
+
+    # ------------------------------------------------------------------ the toolsets
+
+    async def open(self) -> None:
+        """Open the toolsets of the run."""
+        for toolset in self._tools.toolsets:
+            await toolset.__aenter__()
+            self._opened.append(toolset)
+        preflight(None, None, tuple(self._tools))
+
+    async def close(self, grace_s: float) -> None:
+        """Close them, the last one first, each within `grace_s` seconds. Say what came too late.
+
+        Each is closed, whatever the others raise. The first error is raised then.
+        """
+        errors: list[Exception] = []
+        while self._opened:
+            toolset = self._opened.pop()
+            try:
+                with anyio.move_on_after(grace_s, shield=True):
+                    await toolset.__aexit__(None, None, None)
+            except Exception as error:  # noqa: BLE001 - raised below
+                errors.append(error)
+        self.scheduler.say_late()
+        if self._keeper is not None:
+            await self._keeper.close()
+        if errors:
+            raise errors[0]
+
+    # ------------------------------------------------------------------ the calls of a turn
+
+    def begin(self, turn: Turn, results: dict[str, ToolResult]) -> Sequence[ToolCall]:
+        """Put the results of the run's own tools into `results`. Returns the other calls, which
+        must still be carried out.
+        """
+        core = self._core
+        if turn.number == 0 or core.void or not core.takes_own_calls:
+            return ()
+        # Outputs emitted in the same response count before `terminate` ends the run.
+        for call in sorted(turn.tool_calls, key=lambda call: call.name == TERMINATE):
+            result = self._answer(call)
+            if result is not None:
+                results[call.id] = result
+        if core.stop is not None:
+            return ()
+        calls = [call for call in turn.tool_calls if call.id not in results]
+        for call in calls:
+            self._emit(ToolStarted(core.at(self._now()), core.turns, call))
+        return calls
+
+    async def carry_out(
+        self, calls: Sequence[ToolCall], results: dict[str, ToolResult], grace_s: float
+    ) -> AsyncGenerator[None, None]:
+        """Carry out `calls` with the caller's tools. The end of the run interrupts them. Yields
+        whenever there are events to hand out, if somebody reads them one by one.
+        """
+        if not calls:
+            # Other tasks and cancellations need a checkpoint, and this turn may have had none.
+            await anyio.lowlevel.checkpoint()
+            return
+        finished = self._finisher(calls, results)
+        number = self._core.turns
+
+        async def work() -> None:
+            await self.scheduler.carry_out(calls, finished, turn=number)
+
+        if self._delivery.streams:
+            async with aclosing(self._beside(work, grace_s)) as beside:
+                async for _ in beside:
+                    yield
+        else:
+            await self._work.under_deadlines(work)
+        self._pause_for_answers()
+
+    async def _beside(
+        self, work: Callable[[], Coroutine[Any, Any, None]], grace_s: float
+    ) -> AsyncGenerator[None, None]:
+        """Do `work` in a task of its own, and yield whenever there are urgent events. Left early,
+        the task is cancelled and waited for, for `grace_s` seconds.
+        """
+        errors: list[BaseException] = []
+        cancelled = anyio.get_cancelled_exc_class()
+
+        async def keep() -> None:
+            try:
+                await work()
+            except cancelled:
+                raise
+            except BaseException as error:  # noqa: BLE001 - raised again below, in the task that drives the run
+                errors.append(error)
+
+        delivery = self._delivery
+        delivery.waits = True
+        task = Background(keep, "agent-monitor tools", then=delivery.wake)
+        try:
+            while not task.ended:
+                if delivery.urgent and delivery.queue:
+                    yield
+                    continue
+                delivery.urgent = False
+                with delivery.news() as news:
+                    if not await self._work.under_deadlines(news.wait):
+                        break
+        finally:
+            delivery.waits = False
+            delivery.wake()
+            if not task.ended and current_task() is not None:
+                task.cancel()
+                with anyio.move_on_after(grace_s, shield=True):
+                    await task.wait()
+                if not task.ended:
+                    task.give_up()
+        if errors:
+            raise errors[0]
+        self._work.is_over()
+
+    def _finisher(
+        self, calls: Sequence[ToolCall], results: dict[str, ToolResult]
+    ) -> Callable[[ToolResult, float], None]:
+        """Takes in each result when it is there."""
+        core = self._core
+        started = self._now()
+        number = core.turns
+        by_id = {call.id: call for call in calls}
+
+        def finished(result: ToolResult, _: float) -> None:
+            results[result.id] = result
+            now = self._now()
+            self._emit(ToolFinished(core.at(now), number, result, now - started))
+            core.tool_result(
+                result.id,
+                result.text,
+                now,
+                is_error=result.is_error,
+                vetoed=result.vetoed,
+                progress=result.progress,
+            )
+            if result.error_kind is not ToolErrorKind.CANCELLED:
+                detection = self._context.observe(by_id[result.id], result)
+                if detection is not None:
+                    core.found(detection, now)
+            if core.stop is not None:
+                self.scheduler.abort("the run ended first")
+                self._work.interrupt()
+
+        return finished
+
+    async def carry_out_answered(self, history: History) -> None:
+        """A run before this one was paused for approvals that are there now: carry out those calls,
+        and put their results into the history, in the place of the ones that said so. The same for
+        the calls in `left_open`.
+        """
+        answered = self.left_open or getattr(self._approver, "answered_calls", None)
+        if not answered:
+            return
+        at, message = last_reply(history.messages)
+        if message is None:
+            return
+        made = [part for part in message.content if isinstance(part, ToolCall) and part.id in answered]
+        if not made:
+            return
+        results: dict[str, ToolResult] = {}
+        waiting = {call.id for call in self._core.open_calls}
+        for call in made:
+            if (answer := self._goal.answer(call)) is not None:
+                results[call.id] = ToolResult(call.id, call.name, answer.text, answer.is_error)
+                if call.id in waiting:
+                    self._core.tool_result(call.id, answer.text, self._now(), is_error=answer.is_error)
+        calls = [call for call in made if call.id not in results]
+        take_in = self._finisher(calls, results)
+
+        def finished(result: ToolResult, seconds: float) -> None:
+            if result.id in waiting:
+                take_in(result, seconds)
+                return
+            results[result.id] = result
+            if not self.left_open:  # else the process before has reported it, and the detectors have seen it again
+                self._emit(ToolFinished(self._at(), self._core.turns, result, seconds))
+
+        for call in calls:
+            self._emit(ToolStarted(self._at(), self._core.turns, call))
+        await self._work.under_deadlines(lambda: self.scheduler.carry_out(calls, finished))
+        answered_by = tuple(shown(results[one.id]) if one.id in results else one for one in message.results)
+        after = replace(message, results=answered_by)
+        kind, why = ("resume", "open calls were made") if self.left_open else ("approval", "approved calls were made")
+        history.commit(HistoryEdit(history.version, at, at + 1, (after,), kind, why))
+        self._pause_for_answers()
+
+    def _pause_for_answers(self) -> None:
+        """End the run if a person has to answer first."""
+        if pending := self.approvals.pending:
+            self._core.pending = tuple(pending)
+            what = "call waits" if len(pending) == 1 else "calls wait"
+            detail = f"{len(pending)} {what} for an approval" if pending[0].call_id else f"held: {pending[0].why}"
+            self._core.leave(Stop(TerminateReason.PAUSED, detail, "approval"), None, self._now())
+
+    async def hold(self, detection: Detection) -> str | None:
+        """The run is frozen until a person says how it goes on. Answers with what they say to the
+        model; `""`: nothing.
+        """
+        answer: ApprovalAnswer | None = None
+
+        async def ask() -> None:
+            nonlocal answer
+            answer = await self.approvals.hold(detection)
+
+        await self._work.under_deadlines(ask)
+        if answer is not None and answer.approved:
+            return answer.reason
+        if self.approvals.pending:
+            self._pause_for_answers()
+            return None
+        stop = stop_for(detection)
+        if answer is None:
+            why = "the run was held, and nobody can say how it goes on"
+        else:
+            why = "the run was held, and " + (
+                "nobody answered" if answer.decision == "expired" else "was stopped by the person who was asked"
+            )
+        if answer is not None and answer.reason:
+            why += f": {answer.reason}"
+        self._core.leave(replace(stop, detail=f"{stop.detail}; {why}"), None, self._now())
+        return None
+
+    # ------------------------------------------------------------------ what the scheduler tells
+
+    def changed(self, record: CallRecord) -> None:
+        if self.listens:
+            self._emit(ToolCallChanged(self._at(), record.turn, record))
+
+    async def output(self, call: ToolCall, stream: str, text: str) -> None:
+        self._emit(ToolOutput(self._at(), self._core.turns, call.id, stream, text))
+        await self._delivery.room()
+
+    def progressed(self, call: ToolCall, done: float | None, total: float | None, note: str) -> None:
+        self._emit(
+            ToolProgressed(at_s=self._at(), turn=self._core.turns, call_id=call.id, done=done, total=total, note=note)
+        )
+
+    def dropped(self, call: ToolCall, why: str) -> None:
+        self._emit(ToolResultDropped(self._at(), self._core.turns, call.id, call.name, why))
+
+    async def requested(self, request: ApprovalRequest) -> None:
+        """A person is about to be asked."""
+        self._emit(ApprovalRequested(self._at(), self._core.turns, request))
+        await self._delivery.announced()
+
+    def answered(self, answer: ApprovalAnswer) -> None:
+        """The question has its answer."""
+        self._emit(ApprovalAnswered(self._at(), self._core.turns, answer))
+
+    # ------------------------------------------------------------------ helpers
+
+    def _answer(self, call: ToolCall) -> ToolResult | None:
+        """The result of a call that needs no tool of the caller's."""
+        if self._may_call(call.name):
+            result = self._core.answer(call, self._now())
+        else:
+            text = f"{VETO} This call was not made: {call.name} is not available {self._since(call.name)}."
+            self._core.tool_result(call.id, text, self._now(), is_error=True, vetoed=True)
+            result = ToolResult(
+                call.id, call.name, text, is_error=True, vetoed=True, error_kind=ToolErrorKind.UNKNOWN_TOOL
+            )
+        if result is not None and result.is_error:  # an accepted call has an event of its own
+            self._emit(ToolFinished(self._at(), self._core.turns, result, 0.0))
+        return result
+
+    def _may_call(self, name: str) -> bool:
+        if name in self._withdrawn or (self._only is not None and name not in self._only):
+            return False
+        return self._turn_only is None or name in self._turn_only or name not in self._tools
+
+    def _since(self, name: str) -> str:
+        gone = name in self._withdrawn or (self._only is not None and name not in self._only)
+        return "any more" if gone else "in this turn"
+
+    def _at(self) -> float:
+        return self._core.at(self._now())
+
+
+def last_reply(messages: Sequence[Message]) -> tuple[int, AssistantMessage | None]:
+    """The newest message of the model, and where it stands."""
+    for at in range(len(messages) - 1, -1, -1):
+        if isinstance(message := messages[at], AssistantMessage):
+            return at, message
+    return 0, None
+
+
+def shown(result: ToolResult) -> ToolResult:
+    """A result as the model reads it: a tool's text that imitates the monitor's is escaped."""
+    text = result.text if result.vetoed else foreign(result.text)
+    return result if text == result.text else replace(result, text=text)

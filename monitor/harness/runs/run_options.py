@@ -1,0 +1,209 @@
+"""The options of a `Supervisor`, checked at once, in the form that a run needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Generic, get_args
+
+from monitor._util.checks import check_kind, check_part, check_parts, is_finite
+from monitor.budget import Budget
+from monitor.calls import CallLedger
+from monitor.conditions import Condition
+from monitor.context.measure.window import Window, window_of
+from monitor.core.reply import LoopedText
+from monitor.detectors.base import Detector
+from monitor.errors import ConfigError
+from monitor.goal.goal import MAX_NUDGES, preflight
+from monitor.goal.instructions import render, run_instructions
+from monitor.goal.outputs import Outputs
+from monitor.goal.plan import Plan
+from monitor.harness.checks import CLOSE_GRACE_S, KEEP_TEXT_CHARS, check_bounds, clock_of, must_know_price
+from monitor.harness.context.compaction import DEFAULT, Compaction
+from monitor.harness.context.requests import Given, form_of, take_in
+from monitor.harness.runs.call_options import CallOptions, Offer
+from monitor.harness.streams.clock import Clock
+from monitor.judges.base import Judge, as_judges
+from monitor.messages import Message
+from monitor.models import Model, Retries, ToolChoice
+from monitor.outcome import OutputT
+from monitor.policy import Ladder, Policy
+from monitor.sessions.store import SessionStore
+from monitor.shared.budgets.shared import SharedBudget
+from monitor.shared.outages.shared import Outages
+from monitor.sinks.base import Sink, checked_sinks
+from monitor.tools.approvals.approval import Approval, Approver, AskFunction, Mode, approval_of
+from monitor.tools.artifacts.artifact_tools import READ, ArtifactTools
+from monitor.tools.artifacts.store import ArtifactStore
+from monitor.tools.base import Tool
+from monitor.tools.calls.scheduler import MAX_PARALLEL
+from monitor.tools.files.notes import Notes
+from monitor.tools.registry import Registry, Toolset
+from monitor.tools.results.guidance import GuidanceFlag
+from monitor.tools.results.truncation import Bound
+from monitor.usage import Price, price_of
+from monitor.verdicts import LastTurn
+from monitor.wires.forms import Form
+from monitor.wires.raw import RawMessage
+
+_DEFAULT: Any = object()
+
+
+class RunOptions(Generic[OutputT]):
+    """The options of a `Supervisor`, which documents them. Raises `ConfigError` for an invalid
+    option.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        agent: str = "",
+        instructions: str | None = None,
+        variables: Mapping[str, object] | None = None,
+        tools: Sequence[Callable[..., Any] | Tool | Toolset] = (),
+        tool_choice: ToolChoice = "auto",
+        max_parallel_tools: int = MAX_PARALLEL,
+        ledger: CallLedger | None = None,
+        session: SessionStore | None = None,
+        approval: Approval | Mode | None = None,
+        approver: Approver | AskFunction | None = None,
+        offer: Offer | None = None,
+        artifacts: ArtifactStore | None = None,
+        result_bound: Bound | None = None,
+        guidance: GuidanceFlag = True,
+        notes: Sequence[Notes] = (),
+        outputs: type[OutputT] | Mapping[str, Any] | None = None,
+        stop_when: Condition | None = _DEFAULT,
+        budget: Budget | SharedBudget | None = None,
+        prices: Mapping[str, Price] | Price | None = None,
+        outages: Outages | None = None,
+        detectors: Sequence[Detector] | None = _DEFAULT,
+        judge: Judge | Sequence[Judge] | None = None,
+        policy: Policy | None = None,
+        plan: Plan | None = None,
+        last_turn: LastTurn | None = _DEFAULT,
+        max_nudges: int | None = MAX_NUDGES,
+        retries: Retries | None = _DEFAULT,
+        looped_text: LoopedText = "trim",
+        model_settings: Mapping[str, Any] | None = None,
+        window: Window | int | None = None,
+        compaction: Compaction | None = _DEFAULT,
+        history: Sequence[RawMessage | Message] = (),
+        sinks: Sequence[Sink] = (),
+        clock: Clock | None = None,
+        keep_text_chars: int | None = KEEP_TEXT_CHARS,
+        close_grace_s: float | None = CLOSE_GRACE_S,
+    ) -> None:
+        check_part("model", model, "stream")
+        self.limits_given: bool = stop_when is not _DEFAULT
+        """Whether `stop_when` was given. `None` counts as given: it means no limit."""
+        stop_when = None if stop_when is _DEFAULT else stop_when
+        self.stop_when: Condition | None = stop_when
+        check_kind("stop_when", stop_when, Condition, "a condition such as monitor.MaxTurns(30)")
+        self.budget, self.shared_budget = _apart(budget)
+        self.outages = _checked_outages(outages)
+        if policy is not None:
+            check_part("policy", policy, "decide")
+        check_kind("plan", plan, Plan, "a monitor.Plan")
+        retries = Retries() if retries is _DEFAULT else retries
+        check_kind("retries", retries, Retries, "a monitor.Retries")
+        _check_choice("tool_choice", tool_choice, get_args(ToolChoice))
+        _check_choice("looped_text", looped_text, get_args(LoopedText))
+        check_bounds(keep_text_chars, close_grace_s, max_nudges)
+        check_kind("model_settings", model_settings, Mapping, "a dict")
+        compaction = DEFAULT if compaction is _DEFAULT else compaction
+        check_kind("compaction", compaction, Compaction, "one such as monitor.Compaction.opencode(), or None")
+        check_kind("agent", agent, str, "a name")
+        self.agent = agent
+        self.model = model
+        self.form: Form | None = form_of(model)
+        self.outputs: Outputs | None = Outputs(outputs) if outputs is not None else None
+        self.plan = plan
+        self.tools: Registry = _readable(Registry(tools), artifacts)
+        self.session: SessionStore | None = checked_session(session, ledger)
+        self.calls: CallOptions = CallOptions(
+            max_parallel_tools, ledger, approval_of(approval), approver, offer, artifacts, result_bound, guidance
+        )
+        self.notes: Sequence[Notes] = check_parts("notes", notes, "text")
+        self.prices = prices
+        self.price: Price | None = price_of(prices, model.name)
+        preflight(self.outputs, plan, self.tools, tool_choice)
+        must_know_price(
+            self.price, stop_when, self.budget, model.name, f"prices={{{model.name!r}: monitor.Price(...)}}"
+        )
+        self.tool_choice: ToolChoice = tool_choice
+        self._said = render(instructions, variables or {}) if instructions is not None else None
+        self.given: Given = self.taken_in(history)
+        self.detectors: Sequence[Detector] | None = (
+            None if detectors is _DEFAULT else check_parts("detectors", detectors or (), "observe")
+        )
+        self.judges: tuple[Judge, ...] = as_judges(judge)
+        self.policy: Policy = policy or Ladder()
+        self.last_turn: LastTurn | None = _checked_last_turn(last_turn)
+        self.max_nudges = max_nudges
+        self.retries: Retries = retries or Retries(0)
+        self.looped_text: LoopedText = looped_text
+        self.model_settings: dict[str, Any] = dict(model_settings or {})
+        self.window: Window = window_of(model.name, config=window)
+        self.compaction = compaction
+        self.sinks: Sequence[Sink] = checked_sinks(sinks)
+        self.clock: Clock = clock_of(clock)
+        self.keep_text_chars = keep_text_chars
+        self.close_grace_s: float = float("inf") if close_grace_s is None else close_grace_s
+
+    def taken_in(self, history: Sequence[RawMessage | Message]) -> Given:
+        """`history`, repaired, and the instructions of a run that begins with it. Raises
+        `ConfigError` for anything but a history.
+        """
+        given = take_in(history, self.form, self._said)
+        has_tools = self.tool_choice != "none"
+        return replace(
+            given, instructions=run_instructions(given.instructions, self.outputs, self.plan, has_tools=has_tools)
+        )
+
+
+def checked_session(session: SessionStore | None, ledger: CallLedger | None) -> SessionStore | None:
+    """`session`. Raises `ConfigError` if it is no session, and beside a ledger."""
+    if session is None:
+        return None
+    check_part("session", session, "commit")
+    if ledger is not None:
+        raise ConfigError("a session is the ledger of its runs: give session= or ledger=, not both")
+    return session
+
+
+RunOptions.__init__.__qualname__ = "Supervisor.__init__"  # the name in Python's error for a wrong argument
+
+
+def _readable(tools: Registry, store: ArtifactStore | None) -> Registry:
+    """`tools` with those that read `store`: a model that is given references can follow them."""
+    if store is not None and READ not in tools:
+        tools.toolsets += (ArtifactTools(store),)
+    return tools
+
+
+def _apart(budget: Budget | SharedBudget | None) -> tuple[Budget | None, SharedBudget | None]:
+    """The budget of this process, and that of many."""
+    check_kind("budget", budget, Budget | SharedBudget, "a monitor.Budget or a monitor.shared.SharedBudget")
+    return (None, budget) if isinstance(budget, SharedBudget) else (budget, None)
+
+
+def _checked_outages(given: Outages | None) -> Outages | None:
+    check_kind("outages", given, Outages, "a monitor.shared.Outages")
+    return given
+
+
+def _check_choice(name: str, given: object, known: Sequence[str]) -> None:
+    if given not in known:
+        raise ConfigError(f"{name} is one of {', '.join(map(repr, known))}, not {given!r}")
+
+
+def _checked_last_turn(given: object) -> LastTurn | None:
+    if given is _DEFAULT:
+        return LastTurn()
+    if given is None:
+        return None
+    if not isinstance(given, LastTurn) or not is_finite(given.seconds) or given.seconds <= 0:
+        raise ConfigError(f"last_turn takes a LastTurn with its seconds, such as monitor.LastTurn(60), not {given!r}")
+    return given

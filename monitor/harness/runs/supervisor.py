@@ -1,0 +1,253 @@
+"""`Supervisor`: drives whole agent runs.
+
+    model = monitor.model("google:gemini-2.5-flash")
+    supervisor = monitor.Supervisor(model, tools=[search], outputs={"summary": str})
+    outcome = await supervisor.run("What changed in anyio 4.11?")
+
+A `Supervisor` is a description and can be used any number of times; a `Run` is one use of it, and
+holds the state.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from monitor._util.codec import to_plain
+from monitor.errors import ConfigError, ToolError
+from monitor.harness.record.resumed import nested_in, outcome_in
+from monitor.harness.runs.run import Caller, Run
+from monitor.harness.runs.run_options import RunOptions, checked_session
+from monitor.harness.streams.own_loop import run_in_own_loop
+from monitor.harness.streams.wait import current_task
+from monitor.messages import Message, UserMessage
+from monitor.models import ToolSpec
+from monitor.outcome import Outcome, OutputT
+from monitor.sessions.records import MAIN, RunState
+from monitor.sessions.store import SessionStore
+from monitor.tools.base import Tool, ToolContext, check_name
+from monitor.wires.raw import RawMessage
+
+
+class Supervisor(RunOptions[OutputT]):
+    """A description of runs: what they do, with which parts, and within which limits.
+
+    `Supervisor[Review]`, if `outputs=Review`: the `output` of its outcomes is a `Review`.
+
+    What a run does:
+
+    - `model`: e.g. `monitor.model("google:gemini-2.5-flash")`. `model_settings` are passed to the
+      provider unchanged.
+    - `agent`: a name for the envelopes of its events, such as `"researcher"`. A run that is called
+      as a tool is named like the tool, unless it has a name.
+    - `instructions`: the system prompt, in which `${name}` is filled in from `variables`.
+    - `tools`: Python functions, `monitor.tool`s, toolsets, other supervisors' `as_tool()`.
+    - `outputs`: what the run must emit: a dict of types, a pydantic model class, a dataclass or a
+      TypedDict.
+    - `notes`: texts behind the instructions, read when a run begins, such as
+      `monitor.tools.NotesFile("AGENTS.md")`.
+    - `guidance`: whether the guidance of a tool stands beside its first result. A function of the
+      tool's name, or `False`, switches it off.
+    - `artifacts`: where full results are kept, e.g. `monitor.tools.FolderArtifacts("artifacts")`. A
+      result above `result_bound` is then cut, and the model has tools to read the rest. With
+      `result_bound` alone the rest is lost. With neither, results are not cut.
+    - `plan`: the steps of the task.
+    - `history`: messages before the task, for runs that are started without a history. They may be
+      in any state: they are repaired, and `HistoryRepaired` lists the repairs.
+
+    How its calls are carried out:
+
+    - `approval`: a mode such as `"default"`, or a `monitor.tools.Approval`, says which calls need a
+      person. `approver` asks that person.
+    - `ledger`: records each call before its effect.
+    - `session`: e.g. `monitor.sessions.SQLiteSession(path)`, keeps the conversation, the calls and
+      the events of its runs. It is their ledger as well. A run whose process has died goes on with
+      `resume`.
+    - `max_parallel_tools`: how many calls run at once.
+    - `offer`: chooses the tools of each turn.
+
+    When a run ends:
+
+    - `stop_when`: a condition; `None` is no limit. Without `stop_when` and without a budget that
+      has a limit, a run has 100 turns and one hour; as a tool it has 30 turns and 10 minutes.
+    - `budget`: tokens and money, shared by all runs with the same object. `prices`: a `Price`, or
+      one for each model name, for `CostLimit` and budgets in US dollars.
+    - `outages`: a `monitor.shared.Outages`, shared by many supervisors. What fails in many runs is
+      found once, and the runs wait until it works again.
+    - `max_nudges`: how often missing outputs are asked for.
+    - `last_turn`: one more turn before a limit ends the run; `None` is off.
+    - `retries`: how failed model calls are repeated.
+
+    What watches a run:
+
+    - `detectors`: a list that replaces the default ones; `None` is off.
+    - `judge`: a judge, or several, that look at the run from time to time, beside it.
+    - `policy`: what follows from a detection; by default the `Ladder`.
+    - `looped_text`: what happens to looped text before it goes back to the model.
+
+    The context of a run:
+
+    - `window`: the model's window in tokens, if the table of known models does not have it or is
+      wrong. If the window is too small for an agent, the run ends before the first call.
+    - `compaction`: how the history is kept inside the window. `None` is off, also after a
+      provider's refusal.
+    - `keep_text_chars`: how much of an answer the outcome keeps at most (`None`: all of it).
+
+    Detectors, policy and plan are copied for every run.
+    """
+
+    async def run(
+        self,
+        task: str | UserMessage,
+        *,
+        history: Sequence[RawMessage | Message] | None = None,
+        session: SessionStore | None = None,
+        run_id: str | None = None,
+    ) -> Outcome[OutputT]:
+        """Drive one run to its end. Every end is an `Outcome`; a cancellation from outside is
+        raised further.
+
+        `history`: messages before the task, in the place of the supervisor's own. `session`: in the
+        place of the supervisor's own; the run goes on with the conversation that it holds. A
+        session that holds messages takes no other history. `run_id`: names the run in its ledger,
+        and is a part of the idempotency key of its tools; by default a new one.
+        """
+        return await _ended(Run(self, task, streams=False, history=history, session=session, run_id=run_id))
+
+    async def resume(self, session: SessionStore | None = None, *, run: str | None = None) -> Outcome[OutputT]:
+        """Go on with the newest run of `session` that has not ended: its process died, or it waits
+        for an approval. `session`: by default the supervisor's own. `run`: the id of another run,
+        which may have ended, e.g. by an abort or a limit.
+
+        - A call that was stored and not begun is made now.
+        - A call that was running may have had its effect. It is made again only if its tool is
+          idempotent, with the same key. Otherwise the model reads that its effect is unknown.
+        - Outputs that were emitted, and the plan, are as they were. Limits and budgets count what
+          the run has used before, and the detectors see its last turns again.
+        - A subagent that was cut off goes on when the call that began it is made again.
+
+        Raises `ConfigError` if there is no session, no such run, or every run has ended. No other
+        process may carry out the run: a `SQLiteSession` has one owner.
+        """
+        return await _ended(await self._resumed(session, run, streams=False))
+
+    async def resume_stream(self, session: SessionStore | None = None, *, run: str | None = None) -> Run:
+        """`resume`, event by event:
+        `async with await supervisor.resume_stream() as run: async for event in run`.
+        """
+        return await self._resumed(session, run, streams=True)
+
+    async def _resumed(self, session: SessionStore | None, run: str | None, *, streams: bool) -> Run:
+        store = checked_session(session, None) or self.session
+        if store is None:
+            raise ConfigError("resume needs a session: give it here, or to the Supervisor")
+        of_user = [one for one in await store.runs() if one.purpose == MAIN]
+        going = [one for one in of_user if (one.state is not RunState.ENDED if run is None else one.id == run)]
+        if not going:
+            missing = "every one has ended" if run is None else f"it has none with the id {run}"
+            raise ConfigError(f"no run of this session is to be resumed: {missing}")
+        record = replace(going[-1], ended_at_s=None)
+        return Run(self, None, streams=streams, session=store, resumed=record)
+
+    def run_sync(
+        self,
+        task: str | UserMessage,
+        *,
+        history: Sequence[RawMessage | Message] | None = None,
+        session: SessionStore | None = None,
+        run_id: str | None = None,
+    ) -> Outcome[OutputT]:
+        """`run` for a program without an event loop. All such runs of a thread share one loop of
+        asyncio, so a client may be used again.
+
+        Raises `ConfigError` inside an event loop, which it would stop: use `await run(...)` there.
+        """
+        if current_task() is not None:
+            raise ConfigError("run_sync would stop the event loop that is running: use 'await supervisor.run(...)'")
+        return run_in_own_loop(partial(self.run, task, history=history, session=session, run_id=run_id))
+
+    def stream(
+        self,
+        task: str | UserMessage,
+        *,
+        history: Sequence[RawMessage | Message] | None = None,
+        session: SessionStore | None = None,
+        run_id: str | None = None,
+    ) -> Run[OutputT]:
+        """One run, event by event:
+        `async with supervisor.stream(task) as run: async for event in run`.
+        """
+        return Run(self, task, streams=True, history=history, session=session, run_id=run_id)
+
+    def as_tool(self, *, name: str, description: str) -> Tool:
+        """This supervisor as a tool of another one: a call is a run, bound by the caller's abort,
+        limits and budget.
+
+        Without a `stop_when` of its own the run has 30 turns and 10 minutes; with `stop_when=None`,
+        only the limits of its caller. The tool takes one argument, `task`. Its result is the
+        emitted outputs, or the text of the answer. If the run does not reach its goal, the result
+        is an error that names the reason.
+        """
+        return _Subagent(self, name, description)
+
+
+class _Subagent:
+    """A supervisor as a tool."""
+
+    resumes = True
+
+    def __init__(self, supervisor: Supervisor, name: str, description: str) -> None:
+        self._supervisor = supervisor
+        schema = {
+            "type": "object",
+            "properties": {
+                "task": {"type": "string", "description": "What to do, with all that must be known for it."}
+            },
+            "required": ["task"],
+            "additionalProperties": False,
+        }
+        self.spec = ToolSpec(check_name(name), description, schema)
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> object:
+        """Run the supervisor. Raises `ToolError` if the run does not reach its goal."""
+        task = arguments.get("task")
+        if not isinstance(task, str) or not task.strip() or set(arguments) != {"task"}:
+            raise ToolError("give one argument, task: a text that says what to do")
+        caller = context.run.as_caller if isinstance(context.run, Run) else None
+        outcome = await self._outcome(task, caller, context)
+        if not outcome.ok:
+            emitted = f" Emitted before that: {_as_json(outcome.emitted)}" if outcome.emitted else ""
+            raise ToolError(f"the subagent did not reach its goal: {outcome.reason.value}: {outcome.detail}.{emitted}")
+        return outcome.text if outcome.output is None else _as_json(outcome.output)
+
+    async def _outcome(self, task: str, caller: Caller | None, context: ToolContext) -> Outcome[Any]:
+        """Drive the run to its end. A run that this call has begun before, in a process that died,
+        goes on; one that has ended is not made again.
+        """
+        call, began = context.idempotency_key, None
+        if caller is not None and caller.resumed and caller.session is not None:
+            began = await nested_in(caller.session, caller.run_id, call)
+            if began is not None and began.state is RunState.ENDED:
+                known = await outcome_in(caller.session, began.id)
+                if known is not None:
+                    return known
+        options: dict[str, Any] = {"caller": caller, "as_tool": self.spec.name, "call": call}
+        options["as_call"] = context.call.id if caller is not None else None
+        if began is not None:
+            return await _ended(Run(self._supervisor, None, streams=False, resumed=began, **options))
+        return await _ended(Run(self._supervisor, task, streams=False, **options))
+
+
+async def _ended(run: Run[OutputT]) -> Outcome[OutputT]:
+    """Drive `run` to its end."""
+    async with run:
+        async for _ in run:
+            pass
+    return run.outcome
+
+
+def _as_json(value: object) -> str:
+    return json.dumps(to_plain(value), ensure_ascii=False)

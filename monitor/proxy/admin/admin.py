@@ -1,0 +1,135 @@
+"""The proxy's own pages: health, metrics, runs, and a page that shows them while they go on.
+
+All but the health and the empty page need the token, in the header `authorization: Bearer ...`. The
+page has no data: its script fetches it with the token from the address bar's fragment, which no
+browser sends to a server.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qs, unquote
+
+import anyio
+
+from monitor.proxy.admin.metrics import prometheus
+from monitor.proxy.admin.page import page
+from monitor.proxy.formats.sse import event
+from monitor.proxy.runs import Answer, ProxiedRun
+from monitor.proxy.transport.asgi import Receive, Scope, Send, answer, begin, body
+from monitor.proxy.transport.headers import first
+
+if TYPE_CHECKING:
+    from monitor.proxy.exchange.exchange import House
+
+_JSON: Final = b"application/json"
+_TEXT: Final = b"text/plain; version=0.0.4; charset=utf-8"
+_NOT_KEPT: Final = (b"cache-control", b"no-store")
+_OPERATOR: Final = "an operator stopped it"
+_EVERY_S: Final = 0.25
+"""The page gets changes at most so often."""
+_SHOWN: Final = 200
+"""Runs on the page."""
+_METHODS: Final[Mapping[str, frozenset[str]]] = {
+    "health": frozenset({"GET", "HEAD"}),
+    "": frozenset({"GET", "HEAD"}),
+    "metrics": frozenset({"GET"}),
+    "runs": frozenset({"GET"}),
+    "events": frozenset({"GET"}),
+}
+
+
+class Admin:
+    """Answers below the proxy's own prefix."""
+
+    def __init__(self, house: House, token: str) -> None:
+        self._house = house
+        self._token = token.encode()
+
+    async def serve(self, scope: Scope, path: str, receive: Receive, send: Send) -> None:
+        """One request. `path`: what follows the prefix."""
+        method, path = scope["method"], unquote(path)
+        is_run = path.startswith("runs/")
+        allowed = frozenset({"GET", "POST"}) if is_run else _METHODS.get(path)
+        if allowed is None:
+            await _say(send, 404, {"error": "there is no such page"})
+        elif method not in allowed:
+            await _say(send, 405, {"error": f"use {' or '.join(sorted(allowed))}"})
+        elif path == "health":
+            await _say(send, 200, {"ok": True, "held": len(self._house.desk)}, empty=method == "HEAD")
+        elif path == "":
+            content, policy = page()
+            kind, safe = b"text/html; charset=utf-8", (b"content-security-policy", policy.encode())
+            plain = (b"x-content-type-options", b"nosniff")
+            await answer(send, 200, content, kind, safe, plain, _NOT_KEPT, empty=method == "HEAD")
+        elif not self._may(scope):
+            await _say(send, 401, {"error": "send the token: authorization: Bearer ..."})
+        elif is_run:
+            await self._run(scope, method, path.removeprefix("runs/"), send)
+        elif path == "metrics":
+            content = prometheus(self._house.runs, len(self._house.desk)).encode()
+            await answer(send, 200, content, _TEXT, _NOT_KEPT)
+        elif path == "runs":
+            await _say(send, 200, {"runs": [run.to_dict() for run in self._house.runs]})
+        else:
+            await self._events(receive, send)
+
+    def _may(self, scope: Scope) -> bool:
+        given = first(scope["headers"], b"authorization") or b""
+        kind, _, token = given.partition(b" ")
+        return kind.lower() == b"bearer" and hmac.compare_digest(token.strip(), self._token)
+
+    async def _run(self, scope: Scope, method: str, id: str, send: Send) -> None:
+        run = self._house.runs.get(id)
+        if run is None:
+            await _say(send, 404, {"error": "there is no such run, or it is long over"})
+        elif method == "GET":
+            await _say(send, 200, run.to_dict())
+        else:
+            asked = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("do", [""])[0]
+            if asked not in {"go", "stop"}:
+                await _say(send, 400, {"error": "say do=go or do=stop"})
+                return
+            done = self._do(run, "go" if asked == "go" else "stop")
+            status = 200 if done else 409
+            await _say(send, status, run.to_dict() if done else {"error": "nothing of this run waits or runs"})
+
+    def _do(self, run: ProxiedRun, asked: Answer) -> bool:
+        """Let held requests go, or stop them and the answers that go on. False: there is none."""
+        held = self._house.desk.answer(run.id, asked)
+        if asked == "go":
+            return held
+        aborts = list(run.aborts)
+        for abort in aborts:
+            abort(_OPERATOR)
+        return held or bool(aborts)
+
+    async def _events(self, receive: Receive, send: Send) -> None:
+        """The runs, again after each change, until the reader leaves or the proxy closes."""
+        runs = self._house.runs
+        headers = [(b"content-type", b"text/event-stream"), _NOT_KEPT]
+        async with anyio.create_task_group() as group:
+
+            async def until_left() -> None:
+                while (await receive())["type"] != "http.disconnect":
+                    pass
+                group.cancel_scope.cancel()
+
+            group.start_soon(until_left)
+            await begin(send, 200, headers)
+            while not runs.closed_down:
+                version = runs.version
+                shown = [run.to_dict() for run, _ in zip(runs, range(_SHOWN), strict=False)]
+                await body(send, event({"runs": shown, "held": len(self._house.desk)}), more=True)
+                await anyio.sleep(_EVERY_S)
+                await runs.news(version)
+            await body(send, b"", more=False)
+            group.cancel_scope.cancel()
+
+
+async def _say(send: Send, status: int, value: Mapping[str, Any], *, empty: bool = False) -> None:
+    content = json.dumps(value, separators=(",", ":")).encode()
+    await answer(send, status, content, _JSON, _NOT_KEPT, empty=empty)

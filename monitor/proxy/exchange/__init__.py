@@ -1,0 +1,1 @@
+"""One request and its answer: judged, watched, ended."""

@@ -1,0 +1,427 @@
+"""One request that is watched, from its verdict to the end of its answer.
+
+The order at a stop: the upstream is closed, then the client's answer is ended. `SourceStream` does
+the first before it hands out the frame in which the stop falls, and that frame is not sent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import anyio
+from anyio import to_thread
+
+from monitor.budget import Budget
+from monitor.context.measure.tokens import message_tokens, size_of_text
+from monitor.core.run import RunCore
+from monitor.errors import BudgetUnreachable, ConfigError
+from monitor.events import BudgetLost, DetectionRaised, Event, StreamClosed
+from monitor.harness.runs.budget_hold import Holding
+from monitor.harness.streams.source import SourceStream
+from monitor.policy import nudge_text, stop_for
+from monitor.proxy.accounts import Accounts
+from monitor.proxy.exchange.judging import LARGE_BYTES, Judged, LoopPolicy
+from monitor.proxy.exchange.nudging import nudged
+from monitor.proxy.exchange.passing import Passing, Streamed, Whole
+from monitor.proxy.exchange.sources import BodyAdapter
+from monitor.proxy.formats.base import Answer, Asked, Heard, Wire
+from monitor.proxy.holds import Desk
+from monitor.proxy.options import Options
+from monitor.proxy.runs import ProxiedRun, Runs
+from monitor.proxy.transport.client import Client
+from monitor.proxy.transport.headers import NUDGED, Headers, first, to_client, to_upstream
+from monitor.proxy.transport.upstreams import Connections, Opened, Upstream, UpstreamFailed
+from monitor.reasons import TerminateReason
+from monitor.usage import price_of
+from monitor.verdicts import Detection, Stop
+
+GRACE_S: Final = 2.0
+"""How long closing an upstream may take, in seconds."""
+_OK: Final = 200
+_REFUSED: Final = 429
+_EVENTS: Final = "text/event-stream"
+
+
+@dataclass(slots=True)
+class House:
+    """What all requests share."""
+
+    options: Options
+    connections: Connections
+    runs: Runs
+    desk: Desk
+    accounts: Accounts | None
+
+
+@dataclass(slots=True, kw_only=True)
+class Request:
+    """One request, read."""
+
+    upstream: Upstream
+    method: str
+    path: bytes
+    query: bytes
+    headers: Headers
+    body: bytes
+    wire: Wire
+    asked: Asked
+    hide: Callable[[str], str]
+    """Masks the client's key, and whatever looks like one."""
+
+
+class _Unwatchable(Exception):
+    """The upstream's answer cannot be watched: it is an error, or packed."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+
+
+class Exchange:
+    """Answers one request."""
+
+    def __init__(self, house: House, request: Request, run: ProxiedRun, client: Client) -> None:
+        self._house = house
+        self._request = request
+        self._asked = request.asked
+        self._run = run
+        self._client = client
+        self._clock = house.options.clock
+        self._began = house.options.clock.now()
+        self._on_loop = house.options.on_loop
+        self._holding: Holding | None = None
+        self._opened: Opened | None = None
+        self._passing: Passing | None = None
+        self._lost = ""
+        """Why the budget cannot be asked, in words that are not for the client."""
+        self._nudged = ""
+        """The detector for which a message was added to the request."""
+        self._is_paid = False
+        """The upstream has a request for which it asks money, as far as is known."""
+        self._said = "watched"
+        """What the headers of the answer say of it."""
+
+    async def perform(self) -> None:
+        """Answer the request. It is cancelled if the client leaves."""
+        self._run.state = "running"
+        try:
+            core, stop = await self._verdict()
+            if stop is not None:
+                await self._without_upstream(stop)
+            else:
+                await self._with_upstream(core)
+        except anyio.get_cancelled_exc_class():
+            self._run.end("left")
+            raise
+        finally:
+            await self._close()
+
+    # ------------------------------------------------------------------ without the upstream
+
+    async def _verdict(self) -> tuple[RunCore, Stop | None]:
+        """The core of the run, and why the upstream is not asked. `None`: it is."""
+        options, asked = self._house.options, self._asked
+        price = price_of(options.prices, asked.model)
+        budgets: list[Budget] = []
+        unreachable: Stop | None = None
+        if self._house.accounts is not None:
+            try:
+                self._holding = await self._house.accounts.open(
+                    self._run.key, self._run.name, price=price, clock=self._clock, emit=self._heard, began=self._began
+                )
+                budgets = [self._holding.grant]
+            except BudgetUnreachable as error:
+                self._lost = str(error)
+                detail = f"no call without its budget: {error}"
+                unreachable = Stop(TerminateReason.TOKEN_LIMIT, detail, "SharedBudget")
+        policy = LoopPolicy(self._run.allowed, observe=self._on_loop == "observe", patient=self._on_loop != "error")
+        judged = Judged(
+            stop_when=options.stop_when,
+            detectors=options.detectors(),
+            policy=policy,
+            price=price,
+            budgets=budgets,
+            emit=self._heard,
+        )
+        if len(self._request.body) < LARGE_BYTES:
+            loop = judged.recall(asked.messages, self._clock.now())
+        else:  # the other streams go on meanwhile
+            loop = await to_thread.run_sync(judged.recall, asked.messages, self._clock.now())
+        self._run.turns = judged.turns + 1
+        stop = unreachable or judged.core.stop
+        if stop is None and loop is not None:
+            stop = await self._about(loop)
+        if stop is None and options.nudge and policy.suspicion is not None:
+            self._nudge(policy.suspicion)
+        if stop is None and self._holding is not None:
+            try:
+                stop = await self._holding.before_call(self._input_tokens())
+            except ConfigError as error:  # a limit in US dollars, and no price
+                stop = Stop(TerminateReason.ERROR, str(error), "SharedBudget")
+        return judged.core, stop
+
+    async def _about(self, loop: Detection) -> Stop | None:
+        """What follows from a loop over turns."""
+        self._house.runs.count("loops", loop.detector)
+        if self._on_loop == "observe":
+            self._run.end("running", stop_for(loop), hide=self._request.hide)
+            return None
+        if self._on_loop == "hold" and await self._hold(loop) == "go":
+            self._run.allow(loop)
+            return None
+        return stop_for(loop)
+
+    def _nudge(self, suspicion: Detection) -> None:
+        """Add a message to the request."""
+        with contextlib.suppress(ValueError):
+            self._request.body = nudged(self._asked.form, self._request.body, nudge_text(suspicion))
+            self._nudged = suspicion.detector
+            self._house.runs.count("nudges", suspicion.detector)
+
+    async def _hold(self, loop: Detection) -> str | None:
+        """The operator's word. Meanwhile the client is sent comments, so that it waits."""
+        options, run = self._house.options, self._run
+        if len(self._house.desk) >= options.most_held:
+            return None
+        await self._remark()
+        run.end("held", stop_for(loop), hide=self._request.hide)
+        self._house.runs.count("holds")
+        self._house.runs.changed()
+        until = self._clock.now() + options.hold_s
+        run.held += 1
+        try:
+            with self._house.desk.wait(run.id) as waiting:
+                while waiting.said is None and (left := until - self._clock.now()) > 0:
+                    await waiting.for_at_most(min(left, options.keep_alive_s))
+                    await self._remark()
+        finally:
+            run.held -= 1
+        run.end("running")
+        self._house.runs.changed()
+        return waiting.said
+
+    async def _remark(self) -> None:
+        """Send a comment, if the format has comments and the client reads a stream."""
+        remark = self._speak().comment("held: an operator is asked") if self._asked.streams else b""
+        if remark:
+            await self._begin(_OK, [(b"content-type", _EVENTS.encode())], said="held")
+            await self._client.write(remark)
+
+    def _input_tokens(self) -> int:
+        said = size_of_text(self._asked.instructions or "").tokens
+        return said + sum(map(message_tokens, self._asked.messages))
+
+    async def _without_upstream(self, stop: Stop) -> None:
+        """End the answer that never began at the upstream."""
+        said = self._note(stop)
+        error = self._is_error(stop)
+        if not self._asked.streams or (error and not self._client.began):
+            await self._refuse(self._reason(stop), _REFUSED, said=said)
+            return
+        kind = "application/json" if self._asked.array else _EVENTS
+        await self._begin(_OK, [(b"content-type", kind.encode())], said=said)
+        await self._client.write(self._speak().ending(self._reason(stop), error=error))
+        await self._client.end()
+
+    # ------------------------------------------------------------------ with the upstream
+
+    async def _with_upstream(self, core: RunCore) -> None:
+        stream: SourceStream[Any] = SourceStream(
+            self._open, core, clock=self._clock, adapter=self._adapter, close_grace_s=GRACE_S
+        )
+
+        def abort(why: str) -> None:
+            core.abort(why)
+            stream.wake()
+
+        self._run.aborts.append(abort)
+        try:
+            async with stream:
+                async for item in stream:
+                    if core.ends_stream:
+                        break
+                    if self._passing is not None:
+                        await self._passing.take(item)
+        finally:
+            self._run.aborts.remove(abort)
+            if self._is_paid and self._holding is not None and not (core.turn and core.turn.usage.input_tokens):
+                core.charge_input(self._input_tokens())
+            outcome = core.terminate(self._clock.now())
+            self._run.tokens += outcome.usage.total_tokens
+            self._run.estimated |= outcome.usage_estimated
+            self._house.runs.count("tokens", number=outcome.usage.total_tokens)
+        await self._end(core.stop, stream.turn.error)
+
+    async def _open(self) -> Any:
+        """Ask the upstream, and send the head of its answer on at once."""
+        request, options = self._request, self._house.options
+        length = len(request.body) if self._nudged else None
+        headers = to_upstream(request.headers, identity=True, length=length)
+        self._is_paid = True
+        try:
+            self._opened = opened = await self._house.connections.open(
+                request.upstream,
+                method=request.method,
+                path=request.path,
+                query=request.query,
+                headers=headers,
+                content=request.body,
+            )
+        except UpstreamFailed:
+            self._is_paid = False
+            raise
+        self._house.runs.count("upstream_requests")
+        kind = (first(opened.headers, b"content-type") or b"").decode("latin-1")
+        packed = (first(opened.headers, b"content-encoding") or b"identity").decode("latin-1")
+        if opened.status != _OK:
+            self._is_paid = False
+            raise _Unwatchable(f"status {opened.status}")
+        if packed != "identity":
+            raise _Unwatchable(f"the answer is packed with {packed}")
+        answer = request.wire.answer(self._asked, kind)
+        if answer is not None:
+            self._passing = streamed = Streamed(self._client, answer, opened.body)
+            await self._begin(opened.status, opened.headers)
+            return streamed.source
+        self._passing = whole = Whole(
+            self._client,
+            opened.body,
+            lambda body: request.wire.whole(self._asked, body),
+            lambda: self._begin(opened.status, opened.headers, cuttable=False),
+            options.most_body,
+        )
+        return whole.source
+
+    def _adapter(self, _: int) -> Any:
+        return self._passing.adapter if self._passing is not None else BodyAdapter(lambda _: Heard(), 0)
+
+    async def _end(self, stop: Stop | None, error: BaseException | None) -> None:
+        """End the client's answer, now that the upstream is closed."""
+        if isinstance(error, _Unwatchable):
+            await self._relay(error.why)
+            return
+        passing = self._passing
+        if passing is not None and passing.adapter.unread:
+            self._unwatched(passing.adapter.unread)
+        if stop is not None:
+            if passing is None:
+                await self._without_upstream(stop)
+            elif self._is_complete(passing) and not self._is_error(stop):
+                self._note(stop)
+                await passing.finished()
+            elif not await passing.stopped(self._reason(stop), error=self._is_error(stop)):
+                await self._refuse(self._reason(stop), _REFUSED, said=self._note(stop))
+            else:
+                self._note(stop)
+        elif isinstance(error, UpstreamFailed):
+            await self._failed(error)
+        elif passing is not None:
+            await self._finished(passing)
+
+    async def _finished(self, passing: Passing) -> None:
+        """The upstream has closed its answer, perhaps too early."""
+        if cut := await passing.finished():
+            self._house.runs.count("upstream_failures")
+            self._run.end("failed", Stop(TerminateReason.ERROR, cut, "upstream"))
+        else:
+            self._run.end("ended")
+
+    def _is_complete(self, passing: Passing) -> bool:
+        """Whether it is a body that was read to its end. It is handed on with what was found in it:
+        nothing is saved by keeping it back.
+        """
+        return isinstance(passing, Whole) and passing.adapter.read
+
+    async def _failed(self, error: UpstreamFailed) -> None:
+        self._house.runs.count("upstream_failures")
+        self._run.end("failed", Stop(TerminateReason.ERROR, error.why, "upstream"))
+        if self._passing is None or not await self._passing.broken(error.why):
+            if self._client.began:  # by comments, while the run was held
+                await self._client.write(self._speak().broken(error.why))
+                await self._client.end()
+            else:
+                await self._refuse(error.why, error.status, said="upstream failed")
+
+    async def _relay(self, why: str) -> None:
+        """Pass an answer on that cannot be watched."""
+        opened = self._opened
+        assert opened is not None  # noqa: S101 - it was opened
+        if self._client.began:
+            await self._failed(UpstreamFailed(502, f"the upstream's answer cannot follow a hold: {why}"))
+            return
+        self._unwatched(why)
+        await self._begin(opened.status, opened.headers, said=f"unwatched; {why}", cuttable=False)
+        try:
+            async for part in opened.body:
+                await self._client.write(part)
+        except UpstreamFailed as error:
+            self._run.end("failed", Stop(TerminateReason.ERROR, error.why, "upstream"))
+            return  # the server cuts the connection off
+        await self._client.end()
+        self._run.end("ended")
+
+    async def _close(self) -> None:
+        """Close what is open, and settle the budget."""
+        self._run.answer_bytes += self._client.sent_bytes
+        with anyio.CancelScope(shield=True):
+            if self._opened is not None:
+                with anyio.move_on_after(GRACE_S):
+                    await self._opened.body.aclose()
+            if self._holding is not None:
+                await self._holding.close()
+
+    # ------------------------------------------------------------------ words
+
+    def _speak(self) -> Answer:
+        """An answer that has not begun, to say something in its format."""
+        kind = "application/json" if self._asked.array else _EVENTS
+        answer = self._request.wire.answer(self._asked, kind)
+        assert answer is not None  # noqa: S101 - it is the kind of a stream
+        return answer
+
+    async def _begin(self, status: int, headers: Headers, *, said: str | None = None, cuttable: bool = True) -> None:
+        if not self._client.began:
+            said = said or self._said
+            more = [(NUDGED, self._nudged.encode("ascii", "replace"))] if self._nudged else []
+            await self._client.begin(
+                status, to_client(headers, said=f"{said}; run={self._run.name}", cuttable=cuttable, more=more)
+            )
+
+    async def _refuse(self, reason: str, status: int, *, said: str) -> None:
+        """Answer with an error of the wire."""
+        refusal = self._request.wire.refusal(reason, status=status)
+        headers = [(name.encode(), value.encode()) for name, value in refusal.headers.items()]
+        headers.append((b"content-length", b"%d" % len(refusal.body)))
+        await self._begin(refusal.status, headers, said=said, cuttable=False)
+        await self._client.write(refusal.body)
+        await self._client.end()
+
+    def _note(self, stop: Stop) -> str:
+        """Write down why the answer was stopped. Returns it in short."""
+        self._run.end("stopped", stop, hide=self._request.hide)
+        self._house.runs.count("stops", stop.reason.value)
+        self._said = f"stopped; {stop.reason.value}"
+        return self._said
+
+    def _reason(self, stop: Stop) -> str:
+        """What the client reads. Operators read the whole detail."""
+        detail = stop.detail.replace(self._lost, "its store does not answer") if self._lost else stop.detail
+        return f"agent-monitor stopped this run: {stop.reason.value}: {detail}"
+
+    def _is_error(self, stop: Stop) -> bool:
+        return self._on_loop == "error" and stop.reason is TerminateReason.LOOP_DETECTED
+
+    def _unwatched(self, why: str) -> None:
+        self._run.unwatched = why
+        self._house.runs.count("unwatched")
+
+    def _heard(self, event: Event) -> None:
+        if isinstance(event, DetectionRaised):
+            self._house.runs.count("detections", event.detection.detector)
+        elif isinstance(event, StreamClosed):
+            self._house.runs.closed(event.after_s)
+        elif isinstance(event, BudgetLost):
+            self._lost = event.detail

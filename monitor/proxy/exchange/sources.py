@@ -1,0 +1,114 @@
+"""An answer of the upstream as the run reads it: frame by frame, or as one body."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Self
+
+from monitor.adapters.decoding import AdapterBase
+from monitor.chunks import Chunk
+from monitor.errors import describe
+from monitor.models import ErrorKind, ModelError
+from monitor.proxy.formats.base import Answer, Frame, Heard
+from monitor.proxy.transport.upstreams import Body
+
+
+class Frames:
+    """The frames of a stream. A frame is the smallest piece that a client can read."""
+
+    def __init__(self, body: Body, answer: Answer) -> None:
+        self._body = body
+        self._answer = answer
+        self._ready: deque[Frame] = deque()
+        self._ended = False
+
+    @property
+    def more(self) -> bool:
+        """Whether the next frame is here already."""
+        return bool(self._ready)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Frame:
+        while not self._ready:
+            if self._ended:
+                raise StopAsyncIteration
+            try:
+                part = await anext(self._body)
+            except StopAsyncIteration:
+                self._ended = True
+                self._ready.extend(self._answer.end())
+            else:
+                self._ready.extend(self._answer.feed(part))
+        return self._ready.popleft()
+
+    async def aclose(self) -> None:
+        """Close the connection."""
+        await self._body.aclose()
+
+
+class _Adapter(AdapterBase):
+    """What both kinds of answers have in common. `unread`: why a part was not understood."""
+
+    unread = ""
+
+    def classify(self, error: BaseException) -> ModelError:
+        """The upstream failed, or the connection to it."""
+        return ModelError(ErrorKind.NETWORK, describe(error))
+
+    def _chunks(self, heard: Heard) -> Sequence[Chunk]:
+        if heard.unread and not self.unread:
+            self.unread = heard.unread
+        return heard.chunks
+
+
+class FrameAdapter(_Adapter):
+    """Reads frames."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+
+    def decode(self, item: object) -> Sequence[Chunk]:
+        """The chunks of one frame."""
+        return self._chunks(self._answer.read(item)) if isinstance(item, Frame) else ()
+
+    def finish(self) -> Sequence[Chunk]:
+        """The chunks that are missing at the end."""
+        return self._answer.finish()
+
+
+class BodyAdapter(_Adapter):
+    """Collects a body in one piece, up to `most` bytes, and reads it at its end."""
+
+    def __init__(self, read: Callable[[bytes], Heard], most: int) -> None:
+        self.parts: list[bytes] = []
+        """The parts that were collected and not passed on."""
+        self.too_long = False
+        """The body is longer. Its parts are passed on as they come, and nothing is read."""
+        self.read = False
+        """The whole body was read."""
+        self._read = read
+        self._left = most
+
+    def decode(self, item: object) -> Sequence[Chunk]:
+        """Nothing yet."""
+        if isinstance(item, bytes):
+            self.parts.append(item)
+            self._left -= len(item)
+            if self._left < 0 and not self.too_long:
+                self.too_long = True
+                self.unread = "the answer is too long to be read"
+        return ()
+
+    def finish(self) -> Sequence[Chunk]:
+        """What the body says."""
+        self.read = not self.too_long
+        return self._chunks(self._read(b"".join(self.parts))) if self.read else ()
+
+    def take(self) -> bytes:
+        """The bytes that were collected so far."""
+        taken = b"".join(self.parts)
+        self.parts.clear()
+        return taken

@@ -1,0 +1,384 @@
+"""What a wire format is to the proxy: what a request asks for, what an answer says, and how an
+answer ends before its model ends it.
+
+Nothing here reads, writes or waits. The relay has the bytes, and does with each answer:
+
+    answer = wire.answer(asked, content_type)
+    for frame in answer.feed(data):              # whole frames; half a frame is held back
+        heard = answer.read(frame)               # its chunks, to be judged
+        if they must stop the stream:
+            send(answer.ending(reason))          # the frame itself is not sent
+            break
+        send(frame.raw)
+        answer.sent(frame)                       # now the client knows it
+    # the upstream has ended: the frames of `answer.end()` likewise, then `answer.finish()`
+    if not answer.over:
+        send(answer.broken(reason))
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, Protocol, TypeAlias
+
+from monitor.adapters.base import FullAdapter, ReportedFailure
+from monitor.chunks import Chunk, UsageReport
+from monitor.errors import AdapterError
+from monitor.messages import Message
+from monitor.models import ModelError
+from monitor.usage import NO_USAGE, Usage
+from monitor.wires.forms import Form
+
+__all__ = [
+    "BROKE_OFF",
+    "DONE",
+    "MAX_EVENT_BYTES",
+    "NOTHING",
+    "RETRY_NEVER",
+    "STOPPED",
+    "Answer",
+    "Asked",
+    "Fault",
+    "FaultKind",
+    "Frame",
+    "Framing",
+    "Heard",
+    "Refusal",
+    "Unjudged",
+    "Wire",
+    "decoded",
+    "joined",
+    "parsed",
+    "parsed_object",
+    "to_bytes",
+]
+
+# --- requests
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Asked:
+    """What one request asks for."""
+
+    form: Form
+    model: str
+    streams: bool
+    messages: tuple[Message, ...]
+    """The conversation in the request, repaired. Loops over turns are judged from it."""
+    instructions: str | None = None
+    """The system messages."""
+    tools: frozenset[str] = frozenset()
+    """The names of the tools that the model may call."""
+    max_output_tokens: int | None = None
+    whole_history: bool = True
+    """False if the service has the older messages (`previous_response_id`, `conversation`)."""
+    wants_usage: bool = True
+    """Whether the client expects the usage in its stream."""
+    array: bool = False
+    """Whether the stream is one JSON array instead of server-sent events."""
+
+
+@dataclass(slots=True, frozen=True)
+class Unjudged:
+    """A request that cannot be judged. It is relayed unchanged, and a header says so."""
+
+    why: str
+    """The reason, in words for people."""
+
+
+@dataclass(slots=True, frozen=True)
+class Refusal:
+    """An answer of the proxy itself, in the form of the service."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+# --- answers
+
+
+FaultKind: TypeAlias = Literal["oversized", "unparsable"]
+
+
+@dataclass(slots=True, frozen=True)
+class Fault:
+    """Why a frame cannot be read.
+
+    - `oversized`: it is longer than the bound. The reader cannot find the next frame: all later
+      bytes are such frames. If one is sent, no bytes can end the stream in its form any more.
+    - `unparsable`: its data is not JSON.
+    """
+
+    kind: FaultKind
+    detail: str
+
+
+@dataclass(slots=True)
+class Frame:
+    """The smallest piece of a stream that a client can read. The `raw` bytes of all frames join to
+    the upstream's bytes; only at the end half an event is dropped, and a missing blank line added.
+    """
+
+    raw: bytes
+    event: str = ""
+    """The name of a server-sent event."""
+    data: str | None = None
+    """The text of the event. `None`: the frame says nothing, as a comment does."""
+    value: Any = None
+    """The JSON value of `data`."""
+    fault: Fault | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class Heard:
+    """What a frame, or a whole answer, says."""
+
+    chunks: tuple[Chunk, ...] = ()
+    failure: ModelError | None = None
+    """The service says that the call failed."""
+    unread: str | None = None
+    """Why it cannot be read. Its bytes are passed on, and nothing in it was judged."""
+
+    @property
+    def usage(self) -> Usage:
+        """The tokens that it reports."""
+        used = NO_USAGE
+        for chunk in self.chunks:
+            if isinstance(chunk, UsageReport):
+                used = used.merged(chunk)
+        return used
+
+
+NOTHING: Final = Heard()
+
+MAX_EVENT_BYTES: Final = 32 * 1024 * 1024
+"""The longest frame that is read. Images come as one event of some megabytes."""
+
+
+class Framing(Protocol):
+    """Cuts the bytes of a stream into frames. It is not disturbed by how the bytes come."""
+
+    def feed(self, data: bytes, /) -> list[Frame]:
+        """The frames that `data` completes."""
+        ...
+
+    def end(self) -> list[Frame]:
+        """The bytes that were held back: no more bytes come."""
+        ...
+
+
+class Answer(ABC):
+    """One streamed answer on its way from the upstream to the client.
+
+    `read` follows what the upstream says, `sent` what the client knows. The two may differ: a frame
+    in which a stop falls is read and not sent. The ending is for what the client knows.
+    """
+
+    def __init__(self, asked: Asked, framing: Framing, adapter: FullAdapter) -> None:
+        self.asked = asked
+        self.usage: Usage = NO_USAGE
+        """The tokens that the upstream has reported so far."""
+        self._framing = framing
+        self._adapter = adapter
+        self._blind = False
+        """Whether the client was sent bytes that were not read."""
+
+    # --- what the upstream says
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """The whole frames up to the end of `data`."""
+        return [_parsed(frame) for frame in self._framing.feed(data)]
+
+    def end(self) -> list[Frame]:
+        """The last frames: no more bytes come. An event that was cut off is dropped, because no
+        client can read it.
+        """
+        frames = [_parsed(frame) for frame in self._framing.end()]
+        return [frame for frame in frames if frame.fault is None]
+
+    def read(self, frame: Frame) -> Heard:
+        """What the frame says; each frame once, in order. Never raises."""
+        if frame.fault is not None:
+            return Heard(unread=frame.fault.detail)
+        if frame.value is None:
+            return NOTHING
+        heard = self._heard(frame)
+        for chunk in heard.chunks:
+            if isinstance(chunk, UsageReport):
+                self.usage = self.usage.merged(chunk)
+        return heard
+
+    def finish(self) -> tuple[Chunk, ...]:
+        """The chunks that are missing when the upstream has ended: calls that were cut off."""
+        return tuple(self._adapter.finish())
+
+    def _heard(self, frame: Frame) -> Heard:
+        return decoded(self._adapter, self._item(frame))
+
+    @abstractmethod
+    def _item(self, frame: Frame) -> object:
+        """The value of the frame, as the adapter reads it."""
+
+    # --- what the client knows
+
+    def sent(self, frame: Frame) -> None:
+        """The client was sent the frame."""
+        if frame.fault is not None and frame.fault.kind == "oversized":
+            self._blind = True
+        elif frame.data is not None:
+            self._told(frame)
+
+    @abstractmethod
+    def _told(self, frame: Frame) -> None:
+        """Note what the client knows after this frame."""
+
+    @property
+    @abstractmethod
+    def over(self) -> bool:
+        """Whether the client has seen the end of the answer. If the upstream ends before, it was
+        cut off.
+        """
+
+    def ending(self, reason: str, *, error: bool = False, usage: Usage | None = None) -> bytes:
+        """The bytes that end the client's stream in its own form. Empty if it has ended, or cannot
+        be ended (see `Fault`).
+
+        The end looks as if the model had stopped; a comment beside it gives our `reason`. With
+        `error=True` it is the error of the format instead, with the reason as its message. An
+        answer in which a call was begun always ends with the error, unless the model has ended it:
+        a client would carry the call out.
+
+        `usage`: the tokens of the answer, where the caller knows them better than `self.usage`.
+        """
+        if self._blind or self._closed:
+            return b""
+        if error or self._calls_open:
+            return self._error(reason, STOPPED)
+        try:
+            return self._end(reason, self.usage if usage is None else usage)
+        except RecursionError:  # the service's own fields were just not too deep to be read, and are written again
+            return self._error(reason, STOPPED)
+
+    def broken(self, reason: str) -> bytes:
+        """The bytes that say that the upstream broke off. They never look like an end."""
+        return b"" if self._blind or self._closed else self._error(reason, BROKE_OFF)
+
+    def comment(self, text: str) -> bytes:
+        """A remark that clients skip, for instance to keep a connection open. Empty if the format
+        has none.
+        """
+        return b""
+
+    @property
+    @abstractmethod
+    def _closed(self) -> bool:
+        """Whether nothing may follow what the client was sent."""
+
+    @property
+    @abstractmethod
+    def _calls_open(self) -> bool:
+        """Whether the client has seen a call in an answer that has not ended."""
+
+    @abstractmethod
+    def _end(self, reason: str, usage: Usage) -> bytes: ...
+
+    @abstractmethod
+    def _error(self, reason: str, status: int) -> bytes: ...
+
+
+class Wire(Protocol):
+    """One wire format."""
+
+    @property
+    def form(self) -> Form:
+        """The form of its histories, which is also its name."""
+        ...
+
+    def asked(self, path: str, body: bytes) -> Asked | Unjudged:
+        """What a request asks for. `path`: with its query. Never raises."""
+        ...
+
+    def answer(self, asked: Asked, content_type: str) -> Answer | None:
+        """A reader for the answer, whose status is 200. `None`: it is not a stream; use `whole`."""
+        ...
+
+    def whole(self, asked: Asked, body: bytes) -> Heard:
+        """What an answer says that came in one piece. Never raises."""
+        ...
+
+    def refusal(self, reason: str, *, status: int = 429, code: str = "agent_monitor") -> Refusal:
+        """The answer of the service's own form that makes its SDK raise, with `reason` as the
+        message. `code`: one word for programs. A header asks the SDK not to try again.
+        """
+        ...
+
+
+# --- shared by the formats
+
+
+def decoded(adapter: FullAdapter, item: object) -> Heard:
+    """What `item` says, by its adapter."""
+    try:
+        return Heard(tuple(adapter.decode(item)))
+    except ReportedFailure as failure:
+        return Heard(failure.chunks, failure=failure.model_error)
+    except AdapterError as error:
+        return Heard(unread=str(error))
+
+
+def joined(parts: Sequence[Heard]) -> Heard:
+    """What several pieces say together."""
+    return Heard(
+        tuple(chunk for part in parts for chunk in part.chunks),
+        next((part.failure for part in parts if part.failure is not None), None),
+        next((part.unread for part in parts if part.unread is not None), None),
+    )
+
+
+def parsed(data: str | bytes) -> Any:
+    """The JSON value. Raises `ValueError`, also for a value that is nested too deep."""
+    try:
+        return json.loads(data)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+
+
+def parsed_object(body: bytes) -> dict[str, Any] | Heard:
+    """The JSON object of a whole answer. `Heard`: it has none, and why."""
+    try:
+        value = parsed(body)
+    except ValueError:
+        return Heard(unread="the answer is not JSON")
+    return value if isinstance(value, dict) else Heard(unread="the answer is not a JSON object")
+
+
+def to_bytes(value: object) -> bytes:
+    """`value` as JSON on one line, in ASCII."""
+    return json.dumps(value, separators=(",", ":")).encode("ascii")
+
+
+def _parsed(frame: Frame) -> Frame:
+    if frame.data and frame.fault is None and not frame.data.startswith(DONE):
+        try:
+            frame.value = parsed(frame.data)
+        except ValueError as error:
+            frame.fault = Fault("unparsable", f"an event is not JSON: {error}")
+    return frame
+
+
+STOPPED: Final = 400
+"""The status that an error inside a stream stands for, if the proxy has stopped the answer: clients
+do not try again.
+"""
+BROKE_OFF: Final = 502
+"""The same, if the upstream broke off: clients may try again."""
+
+DONE: Final = "[DONE]"
+"""How the data of the last event of OpenAI's chat completions begins, which is not JSON."""
+
+RETRY_NEVER: Final[Mapping[str, str]] = {"content-type": "application/json", "x-should-retry": "false"}
+"""Headers of a refusal. The SDKs of OpenAI and Anthropic obey the second one."""

@@ -1,0 +1,187 @@
+"""OpenAI's chat completions, which many services speak."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from monitor.adapters.openai.errors import reported
+from monitor.adapters.openai.stream import OpenAIAdapter
+from monitor.proxy.formats import sse
+from monitor.proxy.formats.base import (
+    DONE,
+    Answer,
+    Asked,
+    Frame,
+    Heard,
+    Refusal,
+    Unjudged,
+    decoded,
+    joined,
+    parsed_object,
+)
+from monitor.proxy.formats.refusals import CODE, openai_error, refused
+from monitor.proxy.formats.requests import (
+    count_at,
+    history,
+    judged,
+    model_at,
+    names_of,
+    object_at,
+    objects_at,
+    one_answer,
+    records_at,
+    truth_at,
+)
+from monitor.usage import NO_USAGE, Usage
+from monitor.wires.forms import Form
+
+
+class ChatWire:
+    """`POST .../chat/completions`."""
+
+    form: Form = "openai-chat"
+
+    def asked(self, path: str, body: bytes) -> Asked | Unjudged:
+        """See `Wire`."""
+        return judged(body, self._asked)
+
+    def _asked(self, request: Mapping[str, Any]) -> Asked:
+        one_answer(request, "n")
+        messages, instructions = history(self.form, records_at(request, "messages"))
+        tools = objects_at(request, "tools")
+        declared = [object_at(tool, "function") or object_at(tool, "custom") for tool in tools]
+        return Asked(
+            form=self.form,
+            model=model_at(request),
+            streams=truth_at(request, "stream"),
+            messages=messages,
+            instructions=instructions,
+            tools=names_of([*declared, *objects_at(request, "functions")]),
+            max_output_tokens=count_at(request, "max_completion_tokens", "max_tokens"),
+            wants_usage=object_at(request, "stream_options").get("include_usage") is True,
+        )
+
+    def answer(self, asked: Asked, content_type: str) -> ChatAnswer | None:
+        """See `Wire`."""
+        return ChatAnswer(asked) if sse.is_event_stream(content_type) else None
+
+    def whole(self, asked: Asked, body: bytes) -> Heard:
+        """See `Wire`."""
+        answer = parsed_object(body)
+        if isinstance(answer, Heard):
+            return answer
+        if "error" in answer and "choices" not in answer:
+            return failed(answer)
+        choices = [
+            {**choice, "delta": choice.get("message"), "message": None} for choice in objects_at(answer, "choices")
+        ]
+        adapter = OpenAIAdapter()
+        heard = decoded(adapter, {**answer, "choices": choices})
+        return joined([heard, Heard(tuple(adapter.finish()))])
+
+    def refusal(self, reason: str, *, status: int = 429, code: str = CODE) -> Refusal:
+        """See `Wire`."""
+        return refused(status, openai_error(status, reason, code))
+
+
+class ChatAnswer(Answer):
+    """One streamed chat completion."""
+
+    def __init__(self, asked: Asked) -> None:
+        super().__init__(asked, sse.SseReader(), OpenAIAdapter())
+        self._last: Mapping[str, Any] = {}
+        """The last chunk. Its head is that of all chunks."""
+        self._begun: set[int] = set()
+        """The choices that the client knows."""
+        self._finished: set[int] = set()
+        self._calling: set[int] = set()
+        """The choices in which a call was begun."""
+        self._usage_told = False
+        self._ended = False
+
+    def _heard(self, frame: Frame) -> Heard:
+        if isinstance(frame.value, dict) and frame.value.get("error"):
+            return failed(frame.value)
+        return super()._heard(frame)
+
+    def _item(self, frame: Frame) -> object:
+        return frame.value
+
+    def _told(self, frame: Frame) -> None:
+        if frame.data is not None and frame.data.startswith(DONE):
+            self._ended = True
+        chunk = frame.value
+        if not isinstance(chunk, dict):
+            return
+        if chunk.get("error"):
+            self._ended = True
+        if chunk.get("usage"):
+            self._usage_told = True
+        if chunk.get("choices"):
+            self._last = chunk
+        for choice in objects_at(chunk, "choices"):
+            index, delta = choice.get("index"), object_at(choice, "delta")
+            index = index if type(index) is int else 0
+            self._begun.add(index)
+            if delta.get("tool_calls") or delta.get("function_call"):
+                self._calling.add(index)
+            if choice.get("finish_reason"):
+                self._finished.add(index)
+
+    @property
+    def over(self) -> bool:
+        """Some services leave `[DONE]` out."""
+        return self._ended or bool(self._finished and self._finished >= self._begun)
+
+    @property
+    def _closed(self) -> bool:
+        return self._ended
+
+    @property
+    def _calls_open(self) -> bool:
+        return not self._calling <= self._finished
+
+    def _end(self, reason: str, usage: Usage) -> bytes:
+        open_choices = sorted((self._begun or {0}) - self._finished)
+        ends = [self._chunk([self._choice(index)]) for index in open_choices]
+        if self.asked.wants_usage and not self._usage_told and usage != NO_USAGE:
+            ends.append(self._chunk([]) | {"usage": _usage(usage)})
+        return b"".join([sse.comment(reason), *map(sse.event, ends), b"data: [DONE]\n\n"])
+
+    def _choice(self, index: int) -> dict[str, Any]:
+        delta = {} if index in self._begun else {"role": "assistant", "content": ""}
+        return {"index": index, "delta": delta, "logprobs": None, "finish_reason": "stop"}
+
+    def _chunk(self, choices: list[dict[str, Any]]) -> dict[str, Any]:
+        return {
+            "id": self._last.get("id") or "chatcmpl-agent-monitor",
+            "object": "chat.completion.chunk",
+            "created": self._last.get("created") or 0,
+            "model": self._last.get("model") or self.asked.model,
+            "choices": choices,
+        }
+
+    def _error(self, reason: str, status: int) -> bytes:
+        return sse.comment(reason) + sse.event(openai_error(status, reason, CODE))
+
+    def comment(self, text: str) -> bytes:
+        """See `Answer`."""
+        return sse.comment(text)
+
+
+def failed(value: Mapping[str, Any]) -> Heard:
+    """The error that a service reports in place of an answer, or inside one."""
+    error = value.get("error")
+    fields = error if isinstance(error, dict) else {"message": error}
+    return Heard(failure=reported(fields.get("code"), fields.get("message"), type_=fields.get("type")))
+
+
+def _usage(usage: Usage) -> dict[str, Any]:
+    return {
+        "prompt_tokens": usage.input_tokens,
+        "completion_tokens": usage.output_tokens,
+        "total_tokens": usage.input_tokens + usage.output_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+    }

@@ -1,0 +1,115 @@
+"""What the requests of all formats have in common: a JSON object with a history, a model, tools."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from monitor.context.repairs.repair import repair
+from monitor.errors import MonitorError
+from monitor.messages import Message
+from monitor.proxy.formats.base import Asked, Unjudged, parsed
+from monitor.wires.forms import Form
+from monitor.wires.read import read
+
+
+class CannotJudge(Exception):
+    """The request cannot be judged; the message says why."""
+
+
+def judged(body: bytes, read_request: Callable[[Mapping[str, Any]], Asked]) -> Asked | Unjudged:
+    """What `read_request` makes of the body. Whatever a client sends, nothing is raised."""
+    try:
+        request = parsed(body)
+        if not isinstance(request, dict):
+            raise CannotJudge(f"the request is {_kind(request)}, not a JSON object")
+        return read_request(request)
+    except CannotJudge as error:
+        return Unjudged(str(error))
+    except ValueError:  # JSON, UTF-8
+        return Unjudged("the request is not JSON")
+    except MonitorError as error:
+        return Unjudged(f"the conversation of the request cannot be read: {error}")
+    except Exception as error:  # noqa: BLE001 - data of any kind, which the service is to judge
+        return Unjudged(f"the request cannot be read: {error!r}")
+
+
+def history(form: Form, records: Iterable[object]) -> tuple[tuple[Message, ...], str | None]:
+    """The conversation, repaired for `form`, and its system messages."""
+    messages, report = repair(read(form, records), form=form)
+    return messages, report.instructions
+
+
+def records_at(request: Mapping[str, Any], name: str) -> list[Any]:
+    """A list of messages. Raises `CannotJudge` if there is none."""
+    records = request.get(name)
+    if not isinstance(records, list):
+        raise CannotJudge(f"`{name}` of the request is {_kind(records)}, not a list")
+    return records
+
+
+def model_at(request: Mapping[str, Any]) -> str:
+    """The model's name. Raises `CannotJudge` if there is none."""
+    model = request.get("model")
+    if not isinstance(model, str) or not model:
+        raise CannotJudge(f"`model` of the request is {_kind(model)}, not a name")
+    return model
+
+
+def truth_at(request: Mapping[str, Any], name: str) -> bool:
+    """A switch that is off by default. Raises `CannotJudge` for anything else."""
+    value = request.get(name)
+    if value is not None and not isinstance(value, bool):
+        raise CannotJudge(f"`{name}` of the request is {_kind(value)}, not true or false")
+    return value is True
+
+
+def count_at(request: Mapping[str, Any], *names: str) -> int | None:
+    """The first of these fields that is a whole number above 0."""
+    return next((value for name in names if type(value := request.get(name)) is int and value > 0), None)
+
+
+def one_answer(request: Mapping[str, Any], name: str) -> None:
+    """Raises `CannotJudge` for a request for several answers at once: only one can be watched."""
+    asked = request.get(name)
+    if asked not in (None, 1):
+        raise CannotJudge(f"the request asks for several answers (`{name}`), and only one can be watched")
+
+
+def object_at(holder: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """An object; an empty one for anything else."""
+    value = holder.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def objects_at(holder: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    """The objects of a list; anything else in it is left out."""
+    value = holder.get(name)
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def names_of(tools: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+    """The names of declared tools."""
+    return frozenset(name for tool in tools if isinstance(name := tool.get("name"), str) and name)
+
+
+def text_of(value: object) -> str | None:
+    """A text, which may come in parts. `None`: there is none."""
+    if isinstance(value, str):
+        return value or None
+    parts = value if isinstance(value, list) else [value]
+    texts = [part["text"] for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str)]
+    return "\n\n".join(filter(None, texts)) or None
+
+
+_KINDS: Final[Mapping[type, str]] = {
+    type(None): "missing",
+    dict: "an object",
+    list: "a list",
+    str: "a text",
+    bool: "true or false",
+}
+
+
+def _kind(value: object) -> str:
+    return _KINDS.get(type(value), "a number")

@@ -1,0 +1,1 @@
+"""HTTP on both sides of the proxy: the client's and the service's."""

@@ -1,0 +1,111 @@
+"""The bodies of the rows beside the tree: calls, events, questions, runs and chunks.
+
+A text or a call that a node of the turn holds is a pointer there: see `sharing`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
+
+from monitor.calls import CallRecord, record_codec
+from monitor.errors import SessionDamaged
+from monitor.events import Event, event_codec
+from monitor.sessions.nodes import canonical
+from monitor.sessions.tables.memory import MOST_NODES, Memory
+from monitor.sessions.tables.schema import Connection
+from monitor.sessions.tables.sharing import Pointers, can_be_shared, has_pointer, whole
+
+T = TypeVar("T")
+
+(_CALL_TAG,) = record_codec.tags
+_CALL_COLUMNS: Final = frozenset({"type", "run", "call_id", "key", "state"})
+"""Fields that are left out of the body, because a column holds them."""
+
+
+_NO_POINTERS: Final = Pointers()
+
+
+class Packing:
+    """Writes the bodies of rows, with pointers in the place of texts that the turn's nodes hold."""
+
+    def __init__(self, connection: Connection, memory: Memory) -> None:
+        self._connection = connection
+        self._memory = memory
+
+    def packed(self, data: dict[str, Any], run: str | None, turn: Any) -> str:
+        """`data` of this turn as the body of a row."""
+        if run is not None and isinstance(turn, int) and can_be_shared(data):
+            return canonical(self._pointers(run, turn).shared(data))
+        return escaped(data)
+
+    def call(self, record: CallRecord) -> str:
+        """The body of a call."""
+        data = record_codec.to_brief(record)
+        kept = {name: value for name, value in data.items() if name not in _CALL_COLUMNS}
+        return self.packed(kept, record.run, record.turn)
+
+    def event(self, run: str | None, event: Event) -> tuple[str, str]:
+        """The type and the body of an event."""
+        data = event_codec.to_brief(event)
+        turn = getattr(event, "turn", None)
+        return data.pop("type"), self.packed(data, run, getattr(turn, "number", turn))
+
+    def _pointers(self, run: str, turn: int) -> Pointers:
+        pointers = self._memory.pointers(run, turn)
+        if pointers is None:
+            pointers = Pointers(
+                self._connection.execute(
+                    "SELECT n.seq, n.body FROM node n JOIN run r ON r.number = n.run"
+                    " WHERE r.id = ? AND n.turn = ? AND n.body IS NOT NULL LIMIT ?",
+                    (run, turn, MOST_NODES),
+                )
+            )
+            self._memory.take_pointers(run, turn, pointers)
+        return pointers
+
+
+def escaped(data: Any) -> str:
+    """`data` as the body of a row without pointers. Keys of the caller's that look like a pointer
+    are read back as they were.
+    """
+    body = canonical(data)
+    return canonical(_NO_POINTERS.shared(data)) if has_pointer(body) else body
+
+
+def unpacked(connection: Connection, decode: Callable[[Any], T], body: str) -> T:
+    """What the body of a row says. Raises `SessionDamaged` if it cannot be read."""
+
+    def of_node(seq: int) -> str:
+        found = connection.execute("SELECT body FROM node WHERE seq = ?", (seq,)).fetchone()
+        if found is None or found[0] is None:
+            raise ValueError(f"node number {seq} is missing")
+        text: str = found[0]
+        return text
+
+    try:
+        data = json.loads(body)
+        return decode(whole(data, of_node) if has_pointer(body) else data)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise SessionDamaged(f"a row of the session cannot be read: {error}") from None
+
+
+CALL: Final = "SELECT run, call_id, key, state, body FROM call"
+"""The columns of `call_of`."""
+
+
+def call_of(connection: Connection, row: Sequence[Any]) -> CallRecord:
+    """The call of a row."""
+    run, call_id, key, state, body = row
+
+    def decode(data: Any) -> CallRecord:
+        columns = {"type": _CALL_TAG, "run": run, "call_id": call_id, "key": key, "state": state}
+        return record_codec.from_dict({**data, **columns})
+
+    return unpacked(connection, decode, body)
+
+
+def event_of(connection: Connection, kind: str, body: str) -> Event:
+    """The event of a row."""
+    return unpacked(connection, lambda data: event_codec.from_dict({**data, "type": kind}), body)

@@ -1,0 +1,234 @@
+"""One step as rows. Each function is called in the thread of its connection."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from monitor.calls import (
+    ApprovalAnswer,
+    ApprovalRequest,
+    CallRecord,
+    CallState,
+    answer_codec,
+    may_follow,
+    request_codec,
+)
+from monitor.chunks import Chunk, TextDelta, chunk_codec
+from monitor.errors import SessionDamaged, StoreError
+from monitor.events import Event
+from monitor.sessions.records import Changes, Committed, RunRecord, TurnChunks, run_codec
+from monitor.sessions.tables.blobs import Blobs
+from monitor.sessions.tables.memory import Memory
+from monitor.sessions.tables.packing import Packing, escaped
+from monitor.sessions.tables.reading import find_call
+from monitor.sessions.tables.rows import SqlView, run_number, write_head, write_node
+from monitor.sessions.tables.schema import Connection
+from monitor.sessions.tree import Planned, plan
+
+NOWHERE: Final = (None, 0)
+"""The state and the attempt of a call that is not in the ledger."""
+_MOST_ROWS: Final = 64
+"""The most rows of one statement."""
+
+
+def commit(
+    connection: Connection,
+    changes: Changes,
+    blobs: Blobs,
+    *,
+    at_ms: int,
+    new_id: Callable[[], str],
+    memory: Memory,
+) -> Committed:
+    """Write one step in the transaction that is open. Raises `StoreError` for a step that does not
+    fit the session.
+    """
+    for run in changes.runs:
+        write_run(connection, run)
+    planned = plan(SqlView(connection, blobs, memory), changes.nodes, branch=changes.branch, at_ms=at_ms, new_id=new_id)
+    if planned.nodes:
+        _write_nodes(connection, planned, changes.branch, blobs, memory)
+    newest = planned.nodes[-1].seq if planned.nodes else None
+    packing = Packing(connection, memory)
+    for steps in _by_key(changes.calls):
+        _write_steps(connection, steps, newest, packing, memory)
+    for request in changes.requests:
+        write_request(connection, request)
+    for answer in changes.answers:
+        write_answer(connection, answer)
+    if changes.events:
+        number = run_number(connection, changes.events_run, memory.runs)
+        _write_events(
+            connection, [(number, at_ms, *packing.event(changes.events_run, event)) for event in changes.events]
+        )
+    for chunks in changes.chunks:
+        write_chunks(connection, at_ms, chunks, memory)
+    return Committed(planned.nodes, planned.head)
+
+
+def _write_nodes(connection: Connection, planned: Planned, branch: str, blobs: Blobs, memory: Memory) -> None:
+    seqs = {node.id: node.seq for node in (*memory.recent.values(), *planned.nodes)}
+    for node in planned.nodes:
+        write_node(connection, node, blobs, memory.runs, seqs)
+    write_head(connection, branch, planned.head, seqs)
+    memory.take(planned.nodes, branch, planned.head)
+
+
+def _by_key(records: Sequence[CallRecord]) -> list[list[CallRecord]]:
+    """The steps of each call. A call may take several in one commit; only the last one is kept."""
+    found: dict[str, list[CallRecord]] = {}
+    for record in records:
+        found.setdefault(record.key, []).append(record)
+    return [*found.values()]
+
+
+def write_run(connection: Connection, run: RunRecord) -> None:
+    """Store a run, or replace its record."""
+    connection.execute(
+        "INSERT INTO run (id, parent_run, agent, purpose, state, started_ms, ended_ms, body)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET parent_run = excluded.parent_run,"
+        " agent = excluded.agent, purpose = excluded.purpose, state = excluded.state,"
+        " started_ms = excluded.started_ms, ended_ms = excluded.ended_ms, body = excluded.body",
+        (
+            run.id,
+            run.parent_run,
+            run.agent,
+            run.purpose,
+            run.state.value,
+            round(run.started_at_s * 1000),
+            None if run.ended_at_s is None else round(run.ended_at_s * 1000),
+            escaped(run_codec.to_dict(run)),
+        ),
+    )
+
+
+def _write_steps(
+    connection: Connection, steps: Sequence[CallRecord], node: int | None, packing: Packing, memory: Memory
+) -> None:
+    """Write the last of the steps of one call, if each of them is allowed."""
+    first, last = steps[0], steps[-1]
+    before = _standing(connection, first.key, memory)
+    is_new = before == NOWHERE and first.state is CallState.INTENDED
+    if is_new:
+        before = first.state, first.attempt
+    following = [record for record in steps if record.state is not CallState.INTENDED]
+    for record in following:
+        if not may_follow(record, *before):
+            raise StoreError(f"the call {record.call_id} cannot become {record.state}: another has taken or ended it")
+        before = record.state, record.attempt
+    if is_new:
+        _insert_call(connection, last, node, packing, memory)
+    elif following:
+        _update_call(connection, last, packing, memory)
+
+
+def _standing(connection: Connection, key: str, memory: Memory) -> tuple[CallState | None, int]:
+    """The state and the attempt of the call under this key."""
+    if key in memory.calls:
+        return memory.calls[key]
+    found = connection.execute("SELECT state, body FROM call WHERE key = ?", (key,)).fetchone()
+    if found is None:
+        return NOWHERE
+    state, body = found
+    try:
+        return CallState(state), json.loads(body).get("attempt", 0)
+    except (ValueError, AttributeError) as error:
+        raise SessionDamaged(f"a row of the session cannot be read: {error}") from None
+
+
+def intend(connection: Connection, record: CallRecord, memory: Memory) -> CallRecord:
+    """Store a call unless its key is known. Returns the record that now stands under the key."""
+    put_call(connection, record, memory)
+    stored = find_call(connection, record.key)
+    if stored is None:
+        raise SessionDamaged(f"the call {record.key} was stored and is not there")
+    return stored
+
+
+def put_call(connection: Connection, record: CallRecord, memory: Memory) -> None:
+    """Store a call unless its key is known."""
+    if _standing(connection, record.key, memory) == NOWHERE:
+        _insert_call(connection, record, None, Packing(connection, memory), memory)
+
+
+def _insert_call(
+    connection: Connection, record: CallRecord, node: int | None, packing: Packing, memory: Memory
+) -> None:
+    connection.execute(
+        "INSERT INTO call (run, call_id, node, key, state, body) VALUES (?, ?, ?, ?, ?, ?)",
+        (record.run, record.call_id, node, record.key, record.state.value, packing.call(record)),
+    )
+    memory.take_call(record)
+
+
+def advance(connection: Connection, record: CallRecord, memory: Memory) -> bool:
+    """Replace a call by its next step, if that is allowed. Returns whether it was."""
+    if not may_follow(record, *_standing(connection, record.key, memory)):
+        return False
+    _update_call(connection, record, Packing(connection, memory), memory)
+    return True
+
+
+def _update_call(connection: Connection, record: CallRecord, packing: Packing, memory: Memory) -> None:
+    connection.execute(
+        "UPDATE call SET state = ?, body = ? WHERE key = ?",
+        (record.state.value, packing.call(record), record.key),
+    )
+    memory.take_call(record)
+
+
+def write_request(connection: Connection, request: ApprovalRequest) -> None:
+    """Store a question. Storing it again changes nothing."""
+    connection.execute(
+        "INSERT INTO approval (id, run, request) VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING",
+        (request.id, request.run, escaped(request_codec.to_dict(request))),
+    )
+
+
+def write_answer(connection: Connection, answer: ApprovalAnswer) -> None:
+    """Store an answer. Raises `StoreError` if there is no such question, or it has an answer."""
+    found = connection.execute("SELECT answer FROM approval WHERE id = ?", (answer.id,)).fetchone()
+    if found is None:
+        raise StoreError(f"there is no question {answer.id} to answer")
+    if found[0] is not None:
+        raise StoreError(f"the question {answer.id} has its answer already")
+    connection.execute(
+        "UPDATE approval SET answer = ? WHERE id = ?", (escaped(answer_codec.to_dict(answer)), answer.id)
+    )
+
+
+def write_event(connection: Connection, run: str | None, at_ms: int, event: Event, memory: Memory) -> None:
+    """Store an event behind those that are there."""
+    _write_events(connection, [(run_number(connection, run), at_ms, *Packing(connection, memory).event(run, event))])
+
+
+def _write_events(connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
+    """All events of a step with one statement: each statement costs a change of the thread."""
+    for start in range(0, len(rows), _MOST_ROWS):
+        some = rows[start : start + _MOST_ROWS]
+        places = ", ".join(["(?, ?, ?, ?)"] * len(some))
+        connection.execute(
+            f"INSERT INTO event (run, at_ms, type, body) VALUES {places}",  # noqa: S608 - only places
+            [value for row in some for value in row],
+        )
+
+
+def _piece(chunk: Chunk) -> Any:
+    """A piece of text is stored as the text: most chunks are such pieces."""
+    return chunk.text if isinstance(chunk, TextDelta) else chunk_codec.to_dict(chunk)
+
+
+def write_chunks(connection: Connection, at_ms: int, chunks: TurnChunks, memory: Memory) -> None:
+    """Store some chunks behind those that are there."""
+    pieces = [[at_s, _piece(chunk)] for at_s, chunk in chunks.chunks]
+    if chunks.inputs:
+        data = {"chunks": pieces, "inputs": [dict(one) for one in chunks.inputs]}
+        body = Packing(connection, memory).packed(data, chunks.run, chunks.turn)
+    else:
+        body = escaped(pieces)
+    connection.execute(
+        "INSERT INTO chunk (run, turn, at_ms, body) VALUES (?, ?, ?, ?)",
+        (run_number(connection, chunks.run), chunks.turn, at_ms, body),
+    )

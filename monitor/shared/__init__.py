@@ -1,0 +1,53 @@
+"""What many processes count together: budgets, and outages.
+
+    from monitor.shared import SharedBudget, SQLiteBudgets
+
+    budget = SharedBudget(SQLiteBudgets("budgets.db"), "research/night")
+    supervisor = Supervisor(model, task, budget=budget)
+
+**Budgets.** Tokens and money are reserved before they are spent. A store keeps, for each name, the
+limit, what is spent, and what is held. A run holds an amount before each model call and a slice
+more while it streams. At its end it settles what it has used. The hold of a process that died
+expires, and the amount comes back.
+
+**Outages.** What fails in many runs is found once, and the runs wait for it:
+
+    from monitor.shared import Outages
+
+    outages = Outages()
+    researcher = Supervisor(model, tools=[search], outages=outages)
+    writer = Supervisor(model, tools=[search, publish], outages=outages)
+
+`monitor.outage` has the arithmetic, this room the places where failures are counted.
+"""
+
+from monitor.outage import Failure, OutageRule, Trouble
+from monitor.shared.budgets.base import Amount, BudgetState, BudgetStore, Hold, Refused
+from monitor.shared.budgets.places import budgets_at
+from monitor.shared.budgets.postgres import PostgresBudgets
+from monitor.shared.budgets.redis import RedisBudgets
+from monitor.shared.budgets.shared import SharedBudget
+from monitor.shared.budgets.sqlite import SQLiteBudgets
+from monitor.shared.outages.base import InMemoryOutages, OutageStore
+from monitor.shared.outages.shared import Outages
+from monitor.shared.outages.sqlite import SQLiteOutages
+
+__all__ = [
+    "Amount",
+    "BudgetState",
+    "BudgetStore",
+    "Failure",
+    "Hold",
+    "InMemoryOutages",
+    "OutageRule",
+    "OutageStore",
+    "Outages",
+    "PostgresBudgets",
+    "RedisBudgets",
+    "Refused",
+    "SQLiteBudgets",
+    "SQLiteOutages",
+    "SharedBudget",
+    "Trouble",
+    "budgets_at",
+]

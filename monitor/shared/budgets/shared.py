@@ -1,0 +1,51 @@
+"""A shared budget as a run is given it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from monitor._util.checks import check_part, is_finite, is_whole
+from monitor.errors import ConfigError
+from monitor.shared.budgets.base import BudgetStore, levels
+
+SLICE_TOKENS: Final = 2_000
+"""Output that a run holds at once. It bounds what a run may use beyond the budget. 2,000 tokens are
+some 20 seconds of a stream, so the store is seldom asked.
+"""
+LEASE_S: Final = 60.0
+"""Seconds after which the hold of a dead process comes back."""
+
+
+@dataclass(frozen=True, slots=True)
+class SharedBudget:
+    """The budget `name` in `store`, from which runs of many processes spend.
+
+        budget = SharedBudget(SQLiteBudgets("budgets.db"), "research/night")
+        supervisor = Supervisor(model, task, budget=budget)
+
+    Before each model call a run holds what the request needs, and `slice_tokens` for the answer.
+    While the answer streams it holds a slice more before the last one is used up. A call that the
+    budget cannot pay is not made: the run ends with `token_limit` or `cost_limit`. A run exceeds
+    the budget by one slice at most, beside what an estimate of its input is wrong by.
+    """
+
+    store: BudgetStore
+    name: str
+    """Levels have `/` between them, as in `team/alice`. A run is counted in each level."""
+    slice_tokens: int = field(default=SLICE_TOKENS, kw_only=True)
+    lease_s: float = field(default=LEASE_S, kw_only=True)
+    """The lease is renewed while the run lives."""
+    fail: Literal["closed", "open"] = field(default="closed", kw_only=True)
+    """What follows if the store does not answer. `closed`: a running answer may use what it holds,
+    and no further call is made. `open`: the run goes on without the budget."""
+
+    def __post_init__(self) -> None:
+        check_part("store", self.store, "reserve")
+        levels(self.name)
+        if not is_whole(self.slice_tokens) or self.slice_tokens < 1:
+            raise ConfigError(f"slice_tokens is a whole number of at least 1, not {self.slice_tokens!r}")
+        if not is_finite(self.lease_s) or self.lease_s <= 0:
+            raise ConfigError(f"lease_s is a number of seconds above 0, not {self.lease_s!r}")
+        if self.fail not in {"closed", "open"}:
+            raise ConfigError(f'fail is "closed" or "open", not {self.fail!r}')

@@ -1,0 +1,151 @@
+"""The outages that the runs of many supervisors share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+from monitor._util.checks import check_kind, check_part, is_finite
+from monitor.errors import ConfigError
+from monitor.outage import Failure, Outage, OutageRule, Trouble
+from monitor.shared.outages.base import InMemoryOutages, OutageStore
+from monitor.verdicts import FleetFinding
+
+HOLD_S: Final = 900.0
+"""How long one outage may hold a run. A run that must not wait so long has a `Timeout` of its own.
+"""
+WORKED_KEPT: Final = 10_000
+"""How many things are remembered to have worked."""
+
+
+class Counted(NamedTuple):
+    """What came of a failure."""
+
+    finding: FleetFinding | None = None
+    """With this failure it is an outage. Each outage has one finding."""
+    outage: Outage | None = None
+    """The outage that the failure belongs to."""
+
+    @property
+    def is_outage(self) -> bool:
+        """Whether the failure belongs to an outage."""
+        return self.outage is not None
+
+
+class Asked(NamedTuple):
+    """Whether a run may use something."""
+
+    outage: FleetFinding | None = None
+    """An outage of it."""
+    may_go: bool = True
+    """True during an outage: the run is its probe."""
+
+
+class Outages:
+    """Finds what fails in many runs, and lets them wait until it works again. One object is given
+    to all supervisors of a process: `Supervisor(model, outages=outages)`.
+
+    - `store`: where the failures are counted; by default in this process. With
+      `SQLiteOutages(path)` the processes of one machine count together.
+    - `rule`: when failures are an outage, and how often a run tries.
+    - `hold_s`: how long one outage may hold a run. The run then goes on as if there were none.
+      `None`: runs are never held, and an outage is only reported.
+    """
+
+    def __init__(
+        self,
+        store: OutageStore | None = None,
+        *,
+        rule: OutageRule | None = None,
+        hold_s: float | None = HOLD_S,
+    ) -> None:
+        if store is not None:
+            check_part("store", store, "change")
+        check_kind("rule", rule, OutageRule, "a monitor.shared.OutageRule")
+        if hold_s is not None and (not is_finite(hold_s) or hold_s <= 0):
+            raise ConfigError(f"hold_s is a number of seconds above 0, or None, not {hold_s!r}")
+        self.store: OutageStore = store if store is not None else InMemoryOutages()
+        self.rule: OutageRule = rule or OutageRule()
+        self.hold_s = hold_s
+        self._known: Mapping[str, Trouble] = {}
+        self._looked_s: float | None = None
+        self._worked: dict[str, None] = {}
+
+    def has_worked(self, subject: str) -> bool:
+        """Whether a run of this process has had a success of `subject`."""
+        return subject in self._worked
+
+    async def failed(self, failures: Sequence[Failure], run: str) -> Counted:
+        """Count a failure of `run`, given as the things that it may be a failure of, the widest
+        first.
+
+        Raises `StoreError` if the store cannot be used; so do the other methods.
+        """
+        for failure in failures:
+            counted = await self.store.change(failure.subject, partial(self._failed, failure, run), self.rule)
+            self._looked_s = None
+            if counted.is_outage:  # the narrower things are a part of it
+                return counted
+        return Counted()
+
+    async def succeeded(self, subjects: Sequence[str], began_s: float) -> list[FleetFinding]:
+        """Count a success of `subjects`, of a call that began at `began_s`. The outages that this
+        ends.
+        """
+        for subject in subjects:
+            self._worked.pop(subject, None)
+            self._worked[subject] = None
+        while len(self._worked) > WORKED_KEPT:
+            del self._worked[next(iter(self._worked))]
+        known, ended = await self._look(), []
+        for subject in subjects:
+            if subject in known:
+                found = await self.store.change(subject, partial(self._succeeded, began_s), self.rule)
+                self._looked_s = None
+                if found is not None:
+                    ended.append(found)
+        return ended
+
+    async def ask(self, subjects: Sequence[str], run: str) -> Asked:
+        """Whether `run` may use `subjects` now."""
+        known, probes = await self._look(), Asked()
+        for subject in subjects:
+            outage = trouble.outage if (trouble := known.get(subject)) is not None else None
+            if outage is None:
+                continue
+            if self.rule.waits(outage, run, self.store.now()):  # most looks need not change anything
+                return Asked(outage.finding(), may_go=False)
+            asked = await self.store.change(subject, partial(self._asked, run), self.rule)
+            self._looked_s = None
+            if not asked.may_go:
+                return asked
+            probes = asked if asked.outage is not None else probes
+        return probes
+
+    async def outages(self) -> list[FleetFinding]:
+        """All outages that go on."""
+        self._looked_s = None
+        return [one.outage.finding() for one in (await self._look()).values() if one.outage is not None]
+
+    async def aclose(self) -> None:
+        """Leave the store."""
+        await self.store.aclose()
+
+    def _failed(self, failure: Failure, run: str, trouble: Trouble, now: float) -> Counted:
+        return Counted(self.rule.failed(trouble, failure, run, now), trouble.outage)
+
+    def _succeeded(self, began_s: float, trouble: Trouble, now: float) -> FleetFinding | None:
+        return self.rule.succeeded(trouble, began_s, now)
+
+    def _asked(self, run: str, trouble: Trouble, now: float) -> Asked:
+        may_go = self.rule.may_go(trouble, run, now)
+        return Asked(None if trouble.outage is None else trouble.outage.finding(), may_go=may_go)
+
+    async def _look(self) -> Mapping[str, Trouble]:
+        """The troubles of the store, as they were `look_s` seconds ago at most."""
+        now = self.store.now()
+        if self._looked_s is None or not 0 <= now - self._looked_s < self.store.look_s:
+            self._known = await self.store.known()
+            self._looked_s = now
+        return self._known

@@ -1,0 +1,213 @@
+"""Runs as OpenTelemetry spans and metrics: `OtelSink`. Needs the extra `otel`, which is the API
+alone; a program that exports has the SDK, and configures it.
+
+Spans are made of events, with the events' own times and explicit parents. Nothing is made current,
+so nothing can leak out of a stream that is left early.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import re
+from collections.abc import Callable, Iterator
+from importlib.metadata import version
+from types import TracebackType
+from typing import Final, Literal, Self, TypeAlias
+
+from monitor.errors import ConfigError, MissingExtra
+from monitor.events import Event, RunStarted
+from monitor.models import Model
+
+try:
+    from opentelemetry import context as otel_context
+    from opentelemetry import trace
+    from opentelemetry._logs import LoggerProvider
+    from opentelemetry.context import Context
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import SpanContext, TraceFlags, TracerProvider
+except ImportError:
+    raise MissingExtra("opentelemetry-api", "otel") from None
+
+from monitor.sinks.otel.content import CONTENT_CHARS
+from monitor.sinks.otel.exports import QUEUED_SPANS, Exports
+from monitor.sinks.otel.logs import Records
+from monitor.sinks.otel.metrics import Metrics
+from monitor.sinks.otel.names import DIALECTS, Dialect, provider_and_model
+from monitor.sinks.otel.run import RunSpans
+from monitor.sinks.otel.spans import CALLS, Shared
+
+Turns: TypeAlias = Literal["auto", "on", "off"]
+Moments: TypeAlias = Literal["spans", "logs", "both"]
+
+SCOPE: Final = "agent-monitor"
+CLOSE_S: Final = 5.0
+CAPTURE: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+"""The variable of the conventions that turns content on: `true`, `span_only`, `span_and_event`."""
+_TRACEPARENT: Final = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
+
+
+class OtelSink:
+    """Makes spans and metrics of the runs that it watches, and of their nested runs. One sink may
+    serve many runs at once.
+
+        with monitor.sinks.OtelSink(agent="researcher", model=model) as telemetry:
+            outcome = await monitor.Supervisor(model, sinks=[telemetry]).run("...")
+
+    - `agent`, `agent_id`, `agent_version`: who runs, `gen_ai.agent.*`. A nested run has its own
+      name, see `Supervisor(agent=)`.
+    - `model`: a `Model`, or a name such as `google:gemini-2.5-flash`; by default that of the run.
+    - `conversation`: id of the session, `gen_ai.conversation.id`.
+    - `dialect`: `genai` for the OpenTelemetry conventions, `openinference` for Phoenix.
+    - `turns`: `auto` makes no span of a model call where an instrumentor of the same SDK is loaded,
+      or where a framework traces its own calls. Inside a span of a framework's agent, `auto` makes
+      no spans: the run's data goes onto that span. `on` and `off` decide it by hand. Metrics of the
+      conventions follow the spans.
+    - `moments`: detections, nudges, stops and the like stand on the `spans`, or are `logs` with an
+      event name, or `both`.
+    - `content`: what was said, on the spans. `None`: as the environment variable `CAPTURE` says,
+      which is off by default. `content_chars`: size of one attribute at most.
+    - `queued_spans`: ended spans that may wait for an exporter; more are dropped and counted.
+    - `flush_at_exit_s`: wait so long for the queue when the program ends. `None`: do not.
+
+    The tracer, meter and logger providers are the program's global ones, unless given. This class
+    never sets one.
+    """
+
+    def __init__(
+        self,
+        *,
+        agent: str | None = None,
+        agent_id: str | None = None,
+        agent_version: str | None = None,
+        model: Model | str | None = None,
+        conversation: str | None = None,
+        dialect: Dialect = "genai",
+        turns: Turns = "auto",
+        moments: Moments = "spans",
+        content: bool | None = None,
+        content_chars: int = CONTENT_CHARS,
+        queued_spans: int = QUEUED_SPANS,
+        flush_at_exit_s: float | None = None,
+        tracer_provider: TracerProvider | None = None,
+        meter_provider: MeterProvider | None = None,
+        logger_provider: LoggerProvider | None = None,
+        now_ns: Callable[[], int] | None = None,
+    ) -> None:
+        if dialect not in DIALECTS:
+            raise ConfigError(f"dialect is one of {', '.join(DIALECTS)}, not {dialect!r}")
+        if turns not in {"auto", "on", "off"}:
+            raise ConfigError(f"turns is one of auto, on, off, not {turns!r}")
+        if moments not in {"spans", "logs", "both"}:
+            raise ConfigError(f"moments is one of spans, logs, both, not {moments!r}")
+        if content_chars < 256 or queued_spans < 1:  # noqa: PLR2004 - room for one message
+            raise ConfigError("content_chars is at least 256, queued_spans at least 1")
+        if content is None:
+            content = os.environ.get(CAPTURE, "").lower() in {"true", "span_only", "span_and_event"}
+        provider, model_name = provider_and_model(model if model is None or isinstance(model, str) else model.name)
+        installed = version("agent-monitor")
+        self._exports = Exports(queued_spans)
+        self._shared = Shared(
+            tracer=trace.get_tracer(SCOPE, installed, tracer_provider=tracer_provider),
+            metrics=Metrics(SCOPE, installed, meter_provider),
+            exports=self._exports,
+            records=None if moments == "spans" else Records(SCOPE, installed, logger_provider, self._exports),
+            on_spans=moments != "logs",
+            dialect=dialect,
+            target=(dialect, id(tracer_provider or trace.get_tracer_provider())),
+            turns=turns,
+            content_chars=content_chars if content else 0,
+            now_ns=now_ns,
+            agent=agent,
+            agent_id=agent_id,
+            agent_version=agent_version,
+            provider=provider,
+            model=model_name,
+        )
+        self._conversation = conversation
+        self._run: RunSpans | None = None
+        if flush_at_exit_s is not None:
+            atexit.register(self._exports.flush, flush_at_exit_s)
+
+    @property
+    def dropped(self) -> int:
+        """Spans and log records that were not exported, because the queue was full."""
+        return self._exports.dropped
+
+    def for_run(
+        self,
+        *,
+        task: str | None = None,
+        conversation: str | None = None,
+        resumes: str | None = None,
+        links: tuple[str, ...] = (),
+    ) -> RunSpans:
+        """A sink for one run, with what is known of that run alone. A run that is given the
+        `OtelSink` itself makes its own.
+
+        `task`: what the user asked for, if content is captured. `resumes`: `traceparent` of the run
+        that this one goes on from, for a link. `links`: those of other runs.
+        """
+        given = (*links, resumes) if resumes is not None else links
+        return RunSpans(
+            self._shared,
+            task=task,
+            conversation=conversation or self._conversation,
+            links=tuple(_span_context(one) for one in given),
+            resumed=resumes is not None,
+        )
+
+    def emit(self, event: Event) -> None:
+        """The next event of one run. Events of several runs at once need `for_run`, which a run
+        calls by itself.
+        """
+        if self._run is None or isinstance(event, RunStarted):
+            self._run = self.for_run()
+        self._run.emit(event)
+
+    def flush(self, timeout_s: float = CLOSE_S) -> bool:
+        """Wait until the ended spans are handed to the span processors. False: `timeout_s` seconds
+        were not enough.
+        """
+        return self._exports.flush(timeout_s)
+
+    def close(self, timeout_s: float = CLOSE_S) -> bool:
+        """`flush`, and end the thread that ends the spans."""
+        return self._exports.close(timeout_s)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def tool_context() -> Context:
+    """The OpenTelemetry context for the spans of a tool: their parent is the span of the call that
+    is being carried out. Outside of a call it is the current context.
+    """
+    call = CALLS.get()
+    return otel_context.get_current() if call is None or call.ended else call.context
+
+
+@contextlib.contextmanager
+def in_tool_span() -> Iterator[None]:
+    """Inside a tool: what the block does, such as an instrumented request, becomes part of the span
+    of the call. Do not `yield` inside this block.
+    """
+    token = otel_context.attach(tool_context())
+    try:
+        yield
+    finally:
+        otel_context.detach(token)
+
+
+def _span_context(traceparent: str) -> SpanContext:
+    found = _TRACEPARENT.fullmatch(traceparent)
+    if found is None:
+        raise ConfigError(f"a traceparent looks like 00-<32 hex digits>-<16>-<2>, not {traceparent!r}")
+    trace_id, span_id, flags = (int(part, 16) for part in found.groups())
+    return SpanContext(trace_id, span_id, is_remote=True, trace_flags=TraceFlags(flags))

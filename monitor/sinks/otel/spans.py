@@ -1,0 +1,237 @@
+"""What every span of a run needs: names, times, parents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.trace import Link, Span, SpanContext, SpanKind, Tracer
+
+from monitor import events
+from monitor.events import RunIdentity
+from monitor.sinks.otel import content, names
+from monitor.sinks.otel.exports import Exports
+from monitor.sinks.otel.logs import Records
+from monitor.sinks.otel.metrics import Metrics
+from monitor.sinks.otel.notes import Note
+from monitor.sinks.otel.place import Place
+from monitor.usage import Usage
+
+_NS: Final = 1_000_000_000
+DETAIL_CHARS: Final = 500
+"""Characters of the description of a status."""
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Shared:
+    """What all runs of one sink have in common."""
+
+    tracer: Tracer
+    metrics: Metrics
+    exports: Exports
+    records: Records | None
+    """`None`: nothing becomes a log record."""
+    on_spans: bool
+    """What happens at one moment is shown on the spans."""
+    dialect: names.Dialect
+    turns: str
+    content_chars: int
+    """Size of an attribute of content. 0: content is off."""
+    target: tuple[str, int]
+    """The dialect, and what the spans go to: two sinks with the same target make the same spans."""
+    now_ns: Callable[[], int] | None
+    """The system's clock. `None`: the envelope of a run says when it began."""
+    agent: str | None
+    agent_id: str | None
+    agent_version: str | None
+    provider: str | None
+    model: str | None
+
+
+@dataclass(slots=True, eq=False)
+class OpenCall:
+    """The span of a tool call that has not ended."""
+
+    span: Span
+    context: Context
+    name: str
+    ended: bool = False
+    state: str | None = None
+    approval: str | None = None
+    asked: str | None = None
+    """Id of the question that has no answer yet."""
+    wait: Span | None = None
+    waiting_since: float = 0.0
+    waited_s: float = 0.0
+
+
+CALLS: ContextVar[OpenCall | None] = ContextVar("agent_monitor_call", default=None)
+"""The call that is carried out in this task: the parent of a nested run. It is set in the task of
+the call, when the tool is about to be entered, and is no OpenTelemetry context.
+"""
+
+
+@dataclass(slots=True, eq=False)
+class OpenSpans:
+    """The spans of a run that have not ended."""
+
+    turn: Span | None = None
+    borrowed: bool = False
+    """The span of the turn is somebody else's: it gets our events, and is ended by its owner."""
+    turn_since: float = 0.0
+    first_chunk_s: float | None = None
+    calls: dict[str, OpenCall] = field(default_factory=dict)
+    judges: dict[str, Span] = field(default_factory=dict)
+    compactions: dict[int, tuple[Span, float]] = field(default_factory=dict)
+    pause: Span | None = None
+    retry: Span | None = None
+
+    def all(self) -> list[Span]:
+        """Every open span, children before their parents."""
+        waits = [call.wait for call in self.calls.values()]
+        spans = [*waits, self.pause, self.retry, *(call.span for call in self.calls.values())]
+        spans += [*self.judges.values(), *(span for span, _ in self.compactions.values())]
+        spans.append(None if self.borrowed else self.turn)
+        return [span for span in spans if span is not None]
+
+
+class SpanMaker:
+    """Makes the spans of one run, below the run's own."""
+
+    def __init__(
+        self,
+        shared: Shared,
+        *,
+        task: str | None,
+        conversation: str | None,
+        links: tuple[SpanContext, ...],
+        resumed: bool,
+    ) -> None:
+        self.shared = shared
+        self._names: Mapping[str, str] = names.NAMES[shared.dialect]
+        self._openinference = shared.dialect == "openinference"
+        self._conversation = conversation
+        self._links = [Link(one) for one in links]
+        self._resumed = resumed
+        self._task = task
+        self._said_so_far = content.Conversation(shared.content_chars)
+        if task is not None and shared.content_chars:
+            self._said_so_far.add(content.user_message(task))
+        self._span: Span | None = None
+        self._context = Context()
+        self._made: SpanContext | None = None
+        self._begun = False
+        self._pending: events.RunStarted | None = None
+        """The run has begun, and its place is not final."""
+        self._place = Place(Context())
+        self._with_turns = self._with_tools = False
+        self._anchor_ns = 0
+        self._open = OpenSpans()
+        self._calls = self._tool_calls = 0
+        self._compacted = False
+        self._run_id: str | None = None
+        self._identity: RunIdentity | None = None
+        self._agent = shared.agent
+        self._agent_id = shared.agent_id
+        self._agent_version = shared.agent_version
+        self._provider, self._model = shared.provider, shared.model
+        self._know_the_model()
+
+    def _identify(self, identity: RunIdentity, *, nested: bool) -> None:
+        """Say whose spans these are. `nested`: the sink also makes the spans of the caller, and
+        its options name that one.
+        """
+        shared = self.shared
+        self._identity = identity
+        self._agent = identity.agent or None if nested else shared.agent or identity.agent or None
+        if nested:
+            self._agent_id = self._agent_version = None
+        if identity.model is not None and (nested or shared.model is None):
+            self._provider, self._model = names.provider_and_model(identity.model)
+        self._know_the_model()
+
+    def _know_the_model(self) -> None:
+        self._operation = names.GENERATE if self._provider in names.GENERATES else names.CHAT
+        self._measured = {
+            key: value
+            for key, value in (
+                ("gen_ai.operation.name", self._operation),
+                ("gen_ai.provider.name", self._provider),
+                ("gen_ai.request.model", self._model),
+            )
+            if value is not None
+        }
+
+    def _ns(self, at_s: float) -> int:
+        return self._anchor_ns + round(at_s * _NS)
+
+    def _named(self, **values: object) -> dict[str, Any]:
+        """Attributes of the dialect. Values that are `None`, and keys without a name, are left
+        out.
+        """
+        known = self._names
+        return {known[key]: value for key, value in values.items() if value is not None and key in known}
+
+    def _start(
+        self,
+        name: str,
+        at_s: float,
+        parent: Context,
+        attributes: dict[str, Any],
+        *,
+        client: bool = False,
+        operation: str | None = None,
+        links: list[Link] | None = None,
+    ) -> Span:
+        """Start a span with all that a sampler wants to know."""
+        kind = SpanKind.CLIENT if client else SpanKind.INTERNAL
+        common = self._named(operation=operation, provider=self._provider, conversation=self._conversation)
+        return self.shared.tracer.start_span(
+            name, context=parent, kind=kind, attributes=common | attributes, links=links, start_time=self._ns(at_s)
+        )
+
+    def _end(self, span: Span, at_s: float, attributes: Mapping[str, Any] | None = None) -> None:
+        self.shared.exports.end(span, self._ns(at_s), attributes)
+
+    def _note(self, note: Note, at_s: float) -> None:
+        """Something that happened at one moment, told on the span that is open."""
+        span = self._open.turn or self._span
+        if span is not None:
+            self._moment(span, note, at_s)
+
+    def _moment(self, span: Span, note: Note, at_s: float) -> None:
+        """An event of `span`, or a span of no length where viewers do not show events. The same as
+        a log record, if those are wanted: also of a run whose spans nobody records.
+        """
+        records = self.shared.records
+        if records is not None:
+            records.write(note.name, note.attributes, self._ns(at_s), self._child(span), warns=note.guardrail)
+        if not self.shared.on_spans or not span.is_recording():
+            return
+        if not self._openinference:
+            span.add_event(note.name, note.attributes, timestamp=self._ns(at_s))
+            return
+        kind = self._named(kind="GUARDRAIL" if note.guardrail else "CHAIN")
+        self._end(self._start(note.name, at_s, self._child(span), kind | note.attributes), at_s)
+
+    def _child(self, span: Span) -> Context:
+        return trace.set_span_in_context(span, Context())
+
+    def _wait(self, what: str, at_s: float, parent: Context) -> Span:
+        return self._start(f"monitor.wait {what}", at_s, parent, self._named(kind="CHAIN") | {"monitor.wait": what})
+
+
+def counts(usage: Usage) -> dict[str, int]:
+    """The tokens, by the keys of the table of names. Zeros are left out."""
+    counts = {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "total_tokens": usage.total_tokens,
+        "cached_tokens": usage.cached_tokens,
+        "reasoning_tokens": usage.reasoning_tokens,
+    }
+    return {key: value for key, value in counts.items() if value}

@@ -1,0 +1,1 @@
+"""Local servers that speak the wire formats of the providers."""

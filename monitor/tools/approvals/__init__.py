@@ -1,0 +1,1 @@
+"""Which calls may be made: by rules, and by the answer of a person."""

@@ -1,0 +1,324 @@
+"""Decides whether a call may be made: by modes, by rules, and by a question to a person.
+
+Each run has one `Approvals`, which every call passes that may need an approval. These decide, in
+this order: the mode `plan`; the rules; `needs_approval` of the tool; the mode. If nobody can answer
+a question, the call is refused, and the refusal names the rule, tool or mode that asked. An answer
+holds only for the call that was shown: its tool, its arguments and its schema.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, Literal, Protocol, TypeAlias, cast, get_args
+
+import anyio
+
+from monitor._util.quoting import foreign
+from monitor.calls import ApprovalAnswer, ApprovalRequest, CallState, bound_hash
+from monitor.errors import ConfigError, describe
+from monitor.tools.approvals.rules import Rules
+from monitor.tools.approvals.scopes import Grants, schema_hash, scopes_of
+from monitor.tools.base import CallingRun, ToolContext
+from monitor.tools.protocols import ADMITTED, Admission, Clock
+from monitor.tools.registry import Entry
+from monitor.tools.secrets.masking import masked, restored
+from monitor.verdicts import VETO, Detection
+
+Mode: TypeAlias = Literal["default", "auto_edit", "yolo", "plan"]
+"""`default`: reads run, all else asks. `auto_edit`: edits run too. `yolo`: everything runs except
+calls that a rule denies. `plan`: reads run, all else is refused.
+"""
+
+
+class Approver(Protocol):
+    """Asks a person."""
+
+    async def ask(self, request: ApprovalRequest, /) -> ApprovalAnswer | None:
+        """The answer. `None`: not now; the run ends as paused, and the question stays open."""
+        ...
+
+
+AskFunction: TypeAlias = Callable[[ApprovalRequest], Awaitable[ApprovalAnswer | bool | None]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Approval:
+    """The settings of approval, for `Supervisor(approval=...)`."""
+
+    mode: Mode | None = None
+    """`None`: there is no mode, and only rules and tools ask."""
+    rules: Rules | str | Path | None = None
+    """Rules, or the path of a TOML file with rules."""
+    expires_s: float | None = None
+    """Seconds after which a question is given up. `None`: it waits."""
+
+    def __post_init__(self) -> None:
+        if self.mode is not None and self.mode not in get_args(Mode):
+            raise ConfigError(f"approval is one of {', '.join(map(repr, get_args(Mode)))}, not {self.mode!r}")
+        if self.rules is not None and not isinstance(self.rules, Rules):
+            object.__setattr__(self, "rules", Rules.load(self.rules))
+        if self.expires_s is not None and not self.expires_s > 0:
+            raise ConfigError(f"expires_s={self.expires_s!r}: give seconds above 0, or None")
+
+
+def approval_of(given: Approval | Mode | None) -> Approval:
+    """`given` as an `Approval`; a mode may stand for one."""
+    if given is None or isinstance(given, str):
+        return Approval(mode=given)
+    if not isinstance(given, Approval):
+        raise ConfigError(f"approval takes a mode or an Approval, not {given!r}")
+    return given
+
+
+def approver_of(given: Approver | AskFunction | None) -> AskFunction | None:
+    """The function that is called with each question, and awaited. `None`: nobody is asked."""
+    if given is None:
+        return None
+    ask: Any = getattr(given, "ask", given)
+    if not callable(ask) or isinstance(given, type):
+        raise ConfigError(f"approver takes an object with ask(), or an async function, not {given!r}")
+    return cast("AskFunction", ask)
+
+
+class ApprovalListener(Protocol):
+    """Is called with the questions and the answers."""
+
+    async def requested(self, request: ApprovalRequest) -> None:
+        """A person is about to be asked: when this returns, the question is on record."""
+
+    def answered(self, answer: ApprovalAnswer) -> None:
+        """The question has its answer."""
+
+
+WAITS: Final = f"{VETO} This call waits for an approval. It was not made yet; do not repeat it."
+EXPIRED: Final = (
+    f"{VETO} This call was not made: nobody answered whether it may be. That is no refusal; you may ask again later."
+)
+
+
+class Approvals:
+    """Decides about the calls of one run. It is a `Gate` of the scheduler."""
+
+    def __init__(
+        self,
+        approval: Approval,
+        ask: AskFunction | None,
+        *,
+        run: CallingRun,
+        run_id: str,
+        listener: ApprovalListener,
+        clock: Clock,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._mode = approval.mode
+        self._rules = approval.rules if isinstance(approval.rules, Rules) else Rules()
+        self._expires_s = approval.expires_s
+        self._ask = ask
+        self._run = run
+        self._run_id = run_id
+        self._listener = listener
+        self._clock = clock
+        self._wall = wall
+        self._grants = Grants()
+        self.pending: list[ApprovalRequest] = []
+        """Questions that stay open when the run ends."""
+        self.asked_before: dict[tuple[str, str], str] = {}
+        """By the call and the hash of an open question, its id: another process of this run has
+        asked it.
+        """
+
+    # ------------------------------------------------------------------ the gate
+
+    def may_ask(self, entry: Entry, arguments: Mapping[str, Any], context: ToolContext) -> Admission | None:
+        """The decision, where no question is needed. `None`: `ask` has to be awaited."""
+        if self._mode is None and not self._rules.rules and not entry.traits.needs_approval:
+            return ADMITTED
+        why = self._asks(entry, arguments, context)
+        if isinstance(why, Admission):
+            return why
+        if self._grants.cover(entry, arguments):
+            return ADMITTED
+        if self._ask is None:
+            return _denied(f"nobody can approve it here, and it has to be approved ({why})")
+        return None
+
+    async def ask(self, entry: Entry, arguments: Mapping[str, Any], context: ToolContext) -> Admission:
+        """The decision of a person."""
+        why = self._asks(entry, arguments, context)
+        request = self._request(entry, arguments, context, str(why))
+        request, answer = await self._answer(request)
+        if answer is None:
+            self.pending.append(request)
+            return Admission(CallState.INTENDED, WAITS, approval=request.id)
+        match answer.decision:
+            case "approved":
+                if answer.always is not None:
+                    self._grants.add(entry, arguments, answer.always)
+                return self._approved(entry, arguments, answer, request)
+            case "expired":
+                return Admission(CallState.EXPIRED, EXPIRED, approval=request.id)
+        reason = f" The reason: {foreign(answer.reason)}" if answer.reason else ""
+        text = f"{VETO} This call was not made: {answer.by or 'the person who was asked'} refused it.{reason}"
+        return Admission(CallState.DENIED, text, approval=request.id)
+
+    def _approved(
+        self, entry: Entry, arguments: Mapping[str, Any], answer: ApprovalAnswer, request: ApprovalRequest
+    ) -> Admission:
+        """The admission of a call that was approved, perhaps with other arguments. A rule that
+        refuses those holds for a person too.
+        """
+        if answer.arguments is None:
+            return Admission(approval=request.id)
+        edited = restored(answer.arguments, arguments)
+        ruling = self._rules.judge(entry.spec.name, edited)
+        if ruling is not None and ruling.decision == "deny":
+            return replace(_denied(str(ruling)), approval=request.id)
+        return Admission(arguments=edited, approval=request.id)
+
+    async def hold(self, detection: Detection) -> ApprovalAnswer | None:
+        """Ask whether the run may go on after `detection`. `None`: nobody can answer."""
+        if self._ask is None:
+            return None
+        evidence = [detection.message, detection.evidence.excerpt]
+        request = ApprovalRequest(
+            id=uuid.uuid4().hex,
+            run=self._run_id,
+            call_id="",
+            tool="",
+            arguments={},
+            schema_hash="",
+            bound_to=bound_hash("", evidence, None),
+            why=detection.message,
+            asked_at=self._wall(),
+            expires_at=self._expires_at(),
+            evidence=detection,
+        )
+        request, answer = await self._answer(request)
+        if answer is None:
+            self.pending.append(request)
+        return answer
+
+    # ------------------------------------------------------------------ what asks
+
+    def _asks(self, entry: Entry, arguments: Mapping[str, Any], context: ToolContext) -> Admission | str:
+        """A decision; or, if a person has to be asked, the reason in words."""
+        kind = entry.traits.kind
+        ruling = self._rules.judge(entry.spec.name, arguments, self._grants.commands(entry))
+        if ruling is not None and ruling.decision == "deny":
+            return _denied(str(ruling))
+        if self._mode == "plan":
+            return ADMITTED if kind == "read" else _denied("only tools that read may be called in the mode 'plan'")
+        if ruling is not None and ruling.unsure:
+            return str(ruling)
+        if self._mode == "yolo" or (ruling is not None and ruling.decision == "allow"):
+            return ADMITTED
+        if ruling is not None:
+            return str(ruling)
+        if (why := _needs_approval(entry, arguments, context)) is not None:
+            return why
+        if self._mode is None or kind == "read" or (self._mode == "auto_edit" and kind == "edit"):
+            return ADMITTED
+        return f"the mode {self._mode!r} asks before a tool of the kind {kind!r}"
+
+    # ------------------------------------------------------------------ the question
+
+    def _request(self, entry: Entry, arguments: Mapping[str, Any], context: ToolContext, why: str) -> ApprovalRequest:
+        schema = schema_hash(entry)
+        return ApprovalRequest(
+            id=uuid.uuid4().hex,
+            run=self._run_id,
+            call_id=context.call.id,
+            tool=entry.spec.name,
+            arguments=masked(arguments),
+            schema_hash=schema,
+            bound_to=bound_hash(entry.spec.name, arguments, schema),
+            why=why,
+            scopes=scopes_of(entry, arguments),
+            preview=_preview(entry, arguments),
+            asked_at=self._wall(),
+            expires_at=self._expires_at(),
+        )
+
+    def _expires_at(self) -> float | None:
+        return None if self._expires_s is None else self._wall() + self._expires_s
+
+    async def _answer(self, request: ApprovalRequest) -> tuple[ApprovalRequest, ApprovalAnswer | None]:
+        """Ask, and wait for the answer. Deadlines stand still meanwhile. A question that was asked
+        before keeps its id.
+        """
+        assert self._ask is not None  # noqa: S101 - asked only then
+        known = self.asked_before.pop((request.call_id, request.bound_to), None)
+        request = request if known is None else replace(request, id=known)
+        await self._listener.requested(request)
+        answer: ApprovalAnswer | None = ApprovalAnswer(
+            id=request.id, decision="expired", bound_to=request.bound_to, by="the clock"
+        )
+        with self._run.paused(), anyio.CancelScope() as scope:
+            alarm = None
+            if self._expires_s is not None:
+                alarm = self._clock.call_at(self._clock.now() + self._expires_s, scope.cancel)
+            try:
+                answer = _checked(await self._ask(request), request)
+            except Exception as error:  # noqa: BLE001 - an approver may raise anything: that is no approval
+                answer = ApprovalAnswer(
+                    id=request.id,
+                    decision="denied",
+                    reason=f"approver_failed: {describe(error)}",
+                    bound_to=request.bound_to,
+                    by="approver_failed",
+                )
+            finally:
+                if alarm is not None:
+                    alarm.cancel()
+        if answer is not None:
+            self._listener.answered(replace(answer, arguments=masked(answer.arguments)))
+        return request, answer
+
+
+def _checked(answer: object, request: ApprovalRequest) -> ApprovalAnswer | None:
+    """`answer`, if it holds for `request`. Any other answer becomes a refusal."""
+    if answer is None:
+        return None
+    if isinstance(answer, bool):
+        return ApprovalAnswer(id=request.id, decision="approved" if answer else "denied", bound_to=request.bound_to)
+    if not isinstance(answer, ApprovalAnswer):
+        raise ConfigError(f"an approver answers with an ApprovalAnswer, a bool or None, not {answer!r}")
+    if answer.id != request.id or (answer.bound_to and answer.bound_to != request.bound_to):
+        return ApprovalAnswer(
+            id=request.id,
+            decision="denied",
+            reason="the answer was given for another call, or for other arguments",
+            bound_to=request.bound_to,
+            by="agent-monitor",
+        )
+    return replace(answer, bound_to=request.bound_to)
+
+
+def _denied(why: str) -> Admission:
+    return Admission(CallState.DENIED, f"{VETO} This call was not made: {why}.")
+
+
+def _needs_approval(entry: Entry, arguments: Mapping[str, Any], context: ToolContext) -> str | None:
+    needs = entry.traits.needs_approval
+    if callable(needs):
+        try:
+            needs = bool(needs(arguments, context))
+        except Exception as error:  # noqa: BLE001 - a function of the caller's: if it fails, a person is asked
+            return f"needs_approval of {entry.spec.name} raised {describe(error)}"
+    return f"the tool {entry.spec.name} asks to be approved" if needs else None
+
+
+def _preview(entry: Entry, arguments: Mapping[str, Any]) -> str:
+    """The change that the call would make, as its tool describes it. If `preview` fails, this is
+    empty: the call will then say what is wrong.
+    """
+    preview = getattr(entry.tool, "preview", None)
+    if callable(preview):
+        with contextlib.suppress(Exception):
+            return str(masked(preview(arguments)))
+    return ""

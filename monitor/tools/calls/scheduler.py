@@ -1,0 +1,438 @@
+"""Carries out the calls of one model response in their order, with one result for each call.
+
+- **Order.** All calls are checked before any runs. A call starts as soon as it is allowed.
+  Calls run side by side, at most `limit` at once. A call that is `alone` waits for all calls before
+  it, and all calls after it wait for it. Reads run beside reads. An edit or an execution waits for
+  the reads, edits and executions before it, and those after it wait for it.
+- **Results.** Each call gets exactly one result, in the order of the calls, whatever happens. It is
+  set in one place (`_settle`). A later answer of a tool is dropped, and `dropped` is called.
+- **Records.** Each step of a call is stored in the ledger before it happens.
+- **Some exceptions** are no results, and go on to the caller: a cancellation from outside, an
+  exception that ends programs (`KeyboardInterrupt`, `SystemExit`), an exception of the ledger or of
+  the caller's own `finished`. The calls get their results before that.
+
+Every call runs in a task of its own. A cancellation from outside reaches that task by its group. An
+`asyncio.CancelledError` may also leak out of something that the tool awaited. That is an error of
+the tool, and must not pass for the end of the run. A tool's context variables stay its own, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import anyio
+import anyio.from_thread
+import anyio.lowlevel
+from anyio.abc import TaskGroup
+
+from monitor._util.hashing import canonical_json
+from monitor.calls import CallLedger, CallRecord, CallState, key_of, stepped
+from monitor.chunks import ToolCall, ToolResult
+from monitor.errors import ConfigError, ToolError
+from monitor.reasons import ToolErrorKind
+from monitor.tools.base import NO_RUN, CallingRun, Tool, ToolContext
+from monitor.tools.calls.call_job import Batch, Job, set_order
+from monitor.tools.calls.call_timeout import enter
+from monitor.tools.calls.final_states import cut_off, ended, made_before, taken
+from monitor.tools.protocols import NOBODY, Clock, Gate, Listener
+from monitor.tools.registry import NO_TOOL, Registry
+from monitor.tools.results.errors import arguments_of, failed, failed_by, unknown_tool
+from monitor.tools.results.result_store import Keeper
+
+MAX_PARALLEL: Final = 16
+"""The most calls that run at once. Plain functions need worker threads, of which anyio has 40."""
+LEDGER_GRACE_S: Final = 5.0
+"""The most seconds that the ledger gets to store the ends of calls that were cancelled."""
+RETRIED: Final = frozenset({ToolErrorKind.UNHANDLED, ToolErrorKind.TIMEOUT})
+"""Failures after which a call of an idempotent tool is made again."""
+
+
+class Scheduler:
+    """Carries out calls, batch by batch. One scheduler serves one run."""
+
+    def __init__(
+        self,
+        tools: Mapping[str, Tool] | Registry,
+        *,
+        run: CallingRun | None = None,
+        run_id: str = "",
+        ledger: CallLedger | None = None,
+        gate: Gate | None = None,
+        listener: Listener = NOBODY,
+        clock: Clock | None = None,
+        at: Callable[[float], float] = lambda now: now,
+        limit: int = MAX_PARALLEL,
+        retries: int = 1,
+        keeper: Keeper | None = None,
+        others: Collection[str] = (),
+    ) -> None:
+        """`ledger`: `None` keeps no records. `keeper`: bounds the results, and keeps their full
+        texts. Without a keeper, results are as long as the tools give them. `at`: turns a time of
+        the clock into seconds since the run began. `retries`: how often a failed call of an
+        idempotent tool is made again. `others`: names of tools that are carried out elsewhere. The
+        answer to a call of an unknown tool names them too.
+        """
+        if limit < 1:
+            raise ConfigError(f"max_parallel_tools={limit!r}: give 1 or more")
+        self.tools = tools if isinstance(tools, Registry) else Registry(tools)
+        self.listener = listener
+        self.resumes = False
+        """The run goes on in its session, and so do its calls of tools that resume."""
+        self.late: deque[Job] = deque()
+        """Calls whose abandoned threads have ended since `say_late` was called."""
+        self._run = run if run is not None else NO_RUN
+        self._run_id = run_id
+        self._ledger = ledger
+        self._gate = gate
+        self._clock = clock
+        self.now: Callable[[], float] = clock.now if clock is not None else anyio.current_time
+        self._at = at
+        self._limit = limit
+        self._retries = retries
+        self._keeper = keeper
+        self._artifacts = keeper.store if keeper is not None else None
+        self._others = others
+        self._made: Counter[tuple[str, str]] = Counter()
+        self._lock = anyio.Lock(fast_acquire=True)
+        self._batches: list[Batch] = []
+        self._thread = 0
+        self._token: Any = None
+        self._slots: anyio.Semaphore | None = None
+        self._group: TaskGroup | None = None
+
+    # ------------------------------------------------------------------ from outside
+
+    async def carry_out(
+        self,
+        calls: Sequence[ToolCall],
+        finished: Callable[[ToolResult, float], object] | None = None,
+        *,
+        turn: int = 0,
+    ) -> list[ToolResult]:
+        """The results of `calls`, in their order. If another batch is running, this one waits for
+        its turn.
+
+        `finished` is called with each result when it is there, and with the seconds that the call
+        took.
+        """
+        self.say_late()
+        batch = Batch([self._job(call, index, turn) for index, call in enumerate(calls)], finished)
+        self._batches.append(batch)
+        destroyed = False
+        try:
+            # trio's task group misses a cancellation that comes just as its last task ends
+            await anyio.lowlevel.checkpoint_if_cancelled()
+            if self._lock.locked():
+                begins = await self._turn_of(batch)
+            else:
+                self._lock.acquire_nowait()
+                begins = True
+            if begins:
+                try:
+                    await self._perform(batch)
+                finally:
+                    self._lock.release()
+        except GeneratorExit:
+            destroyed = True
+            raise
+        finally:
+            self._batches.remove(batch)
+            self._settle_rest(batch)
+            if not destroyed:
+                await self._store_rest(batch)
+            if batch.fatal:
+                raise batch.fatal[0]
+        return [job.result for job in batch.jobs if job.result is not None]
+
+    async def _turn_of(self, batch: Batch) -> bool:
+        """Wait until no other batch runs. False: `batch` was removed from the queue."""
+        with anyio.CancelScope() as batch.scope:
+            await self._lock.acquire()
+            return True
+        return False
+
+    def abort(self, why: str) -> None:
+        """End every batch, also those that wait. Each open call gets its result: cancelled."""
+        for batch in tuple(self._batches):
+            batch.why = why
+            batch.aborted = True
+            if batch.scope is not None:
+                batch.scope.cancel()
+
+    def cancel(self, call_id: str, why: str = "it was cancelled") -> bool:
+        """Cancel one call, before it starts or while it runs; the others go on. False: there is no
+        such open call.
+        """
+        for batch in self._batches:
+            for job in batch.jobs:
+                if job.call.id == call_id and job.result is None:
+                    job.why = why
+                    if job.scope is not None:
+                        job.scope.cancel()
+                    return True
+        return False
+
+    def remember(self, calls: Iterable[ToolCall]) -> None:
+        """Count calls that the run has made before, in another process. If the model makes one of
+        them again, that is a new call with another key.
+        """
+        for call in calls:
+            self._made[_action(call)] += 1
+
+    async def recover(self) -> Sequence[CallRecord]:
+        """Set the calls that were running at a crash to `unknown`, and return them. The caller must
+        be sure that no other process carries out calls of this run.
+        """
+        ledger = self._ledger
+        if ledger is None:
+            return []
+        running = [one for one in await ledger.open_calls(self._run_id) if one.state is CallState.RUNNING]
+        unknown = [stepped(record, state=CallState.UNKNOWN) for record in running]
+        for record in unknown:
+            await ledger.advance(record)
+            self.listener.changed(record)
+        return unknown
+
+    def say_late(self) -> None:
+        """Report the calls whose abandoned threads have ended meanwhile."""
+        while self.late:
+            job = self.late.popleft()
+            self.listener.dropped(job.call, job.result.text if job.result is not None else "it has no result yet")
+
+    def in_loop(self, do: Callable[[], None]) -> None:
+        """Call `do` in the event loop's thread. After the end of the loop nothing is called."""
+        if threading.get_ident() == self._thread:
+            do()
+        else:
+            with contextlib.suppress(RuntimeError):  # the loop is over
+                anyio.from_thread.run_sync(do, token=self._token)
+
+    # ------------------------------------------------------------------ a batch
+
+    def _job(self, call: ToolCall, index: int, turn: int) -> Job:
+        entry = self.tools.entry(call.name)
+        action = _action(call)
+        made = self._made.get(action, 0)
+        self._made[action] = made + 1
+        return Job(self, call, entry, self._run_id, key_of(self._run_id, *action, made), turn, index)
+
+    async def _perform(self, batch: Batch) -> None:
+        jobs = batch.jobs
+        batch.begun = True
+        if self._token is None:
+            self._thread = threading.get_ident()
+            self._token = anyio.lowlevel.current_token()
+        self._slots = anyio.Semaphore(self._limit, fast_acquire=True) if len(jobs) > self._limit else None
+        if self._ledger is None:
+            for job in jobs:
+                self._intended(job)
+        else:
+            known = await self._ledger.intend([job.record for job in jobs])
+            for job, record in zip(jobs, known, strict=True):
+                self._meet(job, record)
+        for job in jobs:
+            if job.outcome is None:
+                self._check(job)
+        if len(jobs) > 1:
+            set_order(jobs)
+        if batch.aborted:
+            return
+        async with anyio.create_task_group() as group:
+            self._group, batch.scope = group, group.cancel_scope
+            for job in jobs:
+                group.start_soon(self._go, job, batch, name=f"tool {job.call.name}")
+
+    def _meet(self, job: Job, known: CallRecord) -> None:
+        """Compare a call with `known`, its record in the ledger. It may be there already, from a
+        run that was interrupted or from another process.
+        """
+        job.stored = known.state
+        job.owned = False
+        traits = job.entry.traits
+        again = traits.idempotent or (traits.resumes and self.resumes)
+        if known.state is CallState.INTENDED or (known.state is CallState.UNKNOWN and again):
+            job.owned = True
+            if known is not job.record:
+                job.record = stepped(job.record, attempt=known.attempt, approval=known.approval)
+            if self.listener.listens:
+                self.listener.changed(job.record)
+        else:
+            job.outcome = made_before(job, known)
+
+    def _intended(self, job: Job) -> None:
+        job.stored = CallState.INTENDED
+        if self.listener.listens:
+            self.listener.changed(job.record)
+
+    def _check(self, job: Job) -> None:
+        """Check the arguments. If they do not fit, the call is answered without its tool."""
+        try:
+            if job.entry is NO_TOOL:
+                raise unknown_tool(job.call.name, {*self.tools, *self._others})
+            job.arguments = arguments_of(job.call.arguments)
+            if job.entry.check is not None:
+                job.entry.check(job.arguments)
+        except Exception as error:  # noqa: BLE001 - a check may raise anything
+            job.outcome = CallState.FAILED, failed_by(job.call, error, anyio.get_cancelled_exc_class())
+
+    # ------------------------------------------------------------------ a call
+
+    async def _go(self, job: Job, batch: Batch) -> None:
+        """Carry out one call. Raises a cancellation from outside, and nothing else."""
+        try:
+            # a batch of one call is cancelled with its call
+            with contextlib.nullcontext(batch.scope) if len(batch.jobs) == 1 else anyio.CancelScope() as job.scope:
+                if job.outcome is None and job.why is None:
+                    job.outcome = await self._answer(job)
+                if job.outcome is not None:
+                    await self._bound(job)
+                    await self._store(job)
+            if job.outcome is None:
+                job.outcome = cut_off(job, job.why or batch.why)
+                await self._store(job)
+            self._settle(job, batch)
+        except anyio.get_cancelled_exc_class():
+            raise
+        except BaseException as error:  # noqa: BLE001 - raised again outside of the group, so it stands alone
+            batch.fatal.append(error)
+            if batch.scope is not None:
+                batch.scope.cancel()
+        finally:
+            if job.ended is not None:
+                job.ended.set()
+
+    async def _bound(self, job: Job) -> None:
+        """Cut the result if it is too long, and keep its full text, before it is stored."""
+        if self._keeper is None or job.outcome is None or job.outcome[1].vetoed:
+            return
+        state, whole = job.outcome
+        keep = job.entry.traits.keep
+        try:
+            job.outcome = state, await self._keeper.kept(whole, keep=keep, status=job.status)
+        except BaseException:  # it is cancelled while the text is kept
+            job.outcome = state, self._keeper.cut(whole, keep=keep, status=job.status)
+            raise
+
+    async def _answer(self, job: Job) -> tuple[CallState, ToolResult]:
+        context = ToolContext(job.call, self._run, job.key, self._artifacts, job)
+        if self._gate is not None and (refused := await self._refused(job, self._gate, context)) is not None:
+            return refused
+        for other in job.after:
+            if other.ended is not None:
+                await other.ended.wait()
+        if self._slots is None:
+            return await self._attempts(job, context)
+        async with self._slots:
+            return await self._attempts(job, context)
+
+    async def _refused(self, job: Job, gate: Gate, context: ToolContext) -> tuple[CallState, ToolResult] | None:
+        """The end of the call, if it may not be made. `None`: it may be made."""
+        admission = gate.may_ask(job.entry, job.arguments, context)
+        if admission is None:
+            admission = await gate.ask(job.entry, job.arguments, context)
+        if admission.approval is not None:
+            job.record = stepped(job.record, approval=admission.approval)
+        if admission.state is not None:
+            return admission.state, failed(job.call, admission.text, ToolErrorKind.DENIED, vetoed=True)
+        if admission.arguments is not None:
+            job.arguments = dict(admission.arguments)
+            job.record = stepped(job.record, arguments=job.arguments)
+            try:
+                if job.entry.check is not None:
+                    job.entry.check(job.arguments)
+            except ToolError as error:
+                return CallState.FAILED, failed_by(job.call, error, anyio.get_cancelled_exc_class())
+        return None
+
+    async def _attempts(self, job: Job, context: ToolContext) -> tuple[CallState, ToolResult]:
+        tries = 1 + (self._retries if job.entry.traits.idempotent else 0)
+        while True:
+            tries -= 1
+            now = self.now()
+            if self._ledger is not None or self.listener.listens:
+                attempt = job.record.attempt + 1
+                running = stepped(job.record, state=CallState.RUNNING, attempt=attempt, started_at_s=self._at(now))
+                if self._ledger is not None and not await self._ledger.advance(running):
+                    job.owned = False
+                    return taken(job)
+                job.record = running
+                self.listener.changed(running)
+            job.stored, job.begun_at, job.entered = CallState.RUNNING, now, True
+            state, result = await enter(job, context, self._clock, self._group)
+            if not tries or result.error_kind not in RETRIED or job.why is not None:
+                return state, result
+
+    # ------------------------------------------------------------------ the ends of calls
+
+    def _settle(self, job: Job, batch: Batch) -> None:
+        """The one place where a call gets its result."""
+        assert job.outcome is not None  # noqa: S101 - the callers see to it
+        state, result = job.outcome
+        now = self.now()
+        seconds = now - job.begun_at if job.entered else 0.0
+        job.result = result
+        object.__setattr__(result, "duration_s", seconds)  # this object was made here, and nobody has seen it yet
+        if job.owned and self.listener.listens:
+            if job.record.state is not state:
+                job.record = ended(job.record, state, result, self._at(now))
+            self.listener.changed(job.record)
+        if batch.finished is not None:
+            batch.finished(result, seconds)
+
+    def _settle_rest(self, batch: Batch) -> None:
+        """After an interruption: every call that has no result yet gets one."""
+        for job in batch.jobs:
+            if job.result is None:
+                if job.outcome is None:
+                    job.outcome = cut_off(job, job.why or batch.why)
+                try:
+                    self._settle(job, batch)
+                except BaseException as error:  # noqa: BLE001 - raised when all calls have their results
+                    batch.fatal.append(error)
+
+    async def _store(self, job: Job) -> None:
+        """Put the end of a call into the ledger."""
+        assert job.outcome is not None  # noqa: S101 - the callers see to it
+        state, result = job.outcome
+        if self._ledger is None:
+            job.stored = state
+        elif job.owned and state is not job.stored and state is not CallState.INTENDED:
+            job.record = ended(job.record, state, result, self._at(self.now()))
+            await self._ledger.advance(job.record)
+            job.stored = state
+
+    async def _store_rest(self, batch: Batch) -> None:
+        if all(job.outcome is None or not job.owned or job.stored is job.outcome[0] for job in batch.jobs):
+            return
+        with anyio.move_on_after(LEDGER_GRACE_S, shield=True):
+            for job in batch.jobs:
+                if batch.begun:
+                    await self._store(job)
+
+
+def _action(call: ToolCall) -> tuple[str, str]:
+    return call.name, canonical_json(call.arguments)
+
+
+async def carry_out(call: ToolCall, tools: Mapping[str, Tool], run: CallingRun | None = None) -> ToolResult:
+    """The result of one call. Errors of the tool are results, too."""
+    (result,) = await carry_out_all([call], tools, run)
+    return result
+
+
+async def carry_out_all(
+    calls: Sequence[ToolCall],
+    tools: Mapping[str, Tool],
+    run: CallingRun | None = None,
+    finished: Callable[[ToolResult, float], object] | None = None,
+    *,
+    others: Collection[str] = (),
+) -> list[ToolResult]:
+    """The results of the calls of one model response, in the order of the calls; see
+    `Scheduler.carry_out`.
+    """
+    return await Scheduler(tools, run=run, others=others).carry_out(calls, finished)

@@ -1,0 +1,1 @@
+"""Files as tools: read, written, edited, searched."""

@@ -1,0 +1,366 @@
+"""One command in a process group of its own: started, read, waited for, ended.
+
+- **A command ends when its first process ends**, not when its pipe closes: a background child may
+  hold the pipe for hours. A thread reads the pipe, so that such a child can go on writing, and no
+  event loop has to keep a task for it.
+- **Ending** is TERM to all members, a grace, KILL, and a sweep for processes that left the group;
+  see `monitor.tools.processes.table`.
+- Output is one stream, as a terminal shows it: stdout and stderr in the order of writing.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import secrets
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import anyio
+
+from monitor.errors import ConfigError, ToolError
+from monitor.tools.processes.environment import environment
+from monitor.tools.processes.table import HAS_TABLE, MARKER, Entry, marked, members, owner_token, send, sweep
+
+READ_BYTES: Final = 65_536
+READERS_S: Final = 0.1
+"""How long the pipe is read on after the first process has ended."""
+POLL_S: Final = 0.02
+"""Seconds between two looks whether processes have ended, if the system does not say so itself."""
+REAP_S: Final = 2.0
+"""The seconds to wait until a killed process has ended. One that waits for a disk may take longer.
+"""
+
+
+def check_platform() -> None:
+    """Raise `ConfigError` on a system without process groups or pipes that can be polled."""
+    if sys.platform == "win32" or not hasattr(select, "poll"):
+        raise ConfigError("commands need process groups, which this system does not have; run under Linux or macOS")
+
+
+class Command:
+    """A running command and its output.
+
+    `bound`: the most bytes that it may write. A command that writes more is no longer read, and
+    `overflowed` is set. After `detach` it may write on: the oldest output is dropped. Raises
+    `OSError` or `ValueError` if the command cannot be started.
+    """
+
+    def __init__(self, argv: Sequence[str], *, directory: Path, environment: Mapping[str, str], bound: int) -> None:
+        self._token = owner_token(secrets.token_hex(8))
+        self._output = _Output(bound)
+        self.started_s = time.monotonic()
+        reading, writing = os.pipe()
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 - the caller decides what may be run
+                argv,
+                cwd=directory,
+                env={**environment, MARKER: marked(self._token)},
+                stdin=subprocess.DEVNULL,
+                stdout=writing,
+                stderr=writing,
+                start_new_session=True,
+            )
+        except BaseException:
+            os.close(reading)
+            raise
+        finally:
+            os.close(writing)
+        self.pid = self._process.pid
+        self.ended_s: float | None = None
+        self._known: set[tuple[int, int]] = set()
+        self._reader = _Reader(reading, self._process, self._output)
+
+    @property
+    def returncode(self) -> int | None:
+        """The exit code, as `subprocess` has it: a number below 0 is a signal. `None`: the first
+        process still runs.
+        """
+        return self._process.returncode
+
+    @property
+    def overflowed(self) -> bool:
+        """Whether it has written more than `bound`, and is not read any more."""
+        return self._output.overflowed
+
+    @property
+    def dropped_bytes(self) -> int:
+        """The number of bytes that were dropped unread."""
+        return self._output.dropped
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds from its start to its end, or until now."""
+        return (self.ended_s or time.monotonic()) - self.started_s
+
+    def take(self) -> bytes:
+        """The output since the last call of `take`."""
+        return self._output.take()
+
+    def detach(self, bound: int) -> None:
+        """From now on nobody reads regularly: keep only the newest `bound` bytes of output."""
+        self._output.detach(bound)
+
+    def others(self) -> list[Entry]:
+        """Its living processes without the first one. They are remembered, and the first process is
+        reaped.
+        """
+        ended = self._reader.ended
+        found = [entry for entry in self._members() if entry.pid != self.pid]
+        self._known = {(entry.pid, entry.started) for entry in found}
+        if ended and self._process.poll() is not None and self.ended_s is None:
+            self.ended_s = self._reader.ended_s or time.monotonic()
+        return found
+
+    async def changed(self, seconds: float) -> bool:
+        """Wait until there is new output or the first process has ended. False: `seconds` have
+        passed.
+        """
+        with anyio.move_on_after(seconds):
+            await anyio.wait_readable(self._reader.notices)
+            self._reader.notices_read()
+            return True
+        return False
+
+    @property
+    def first_ended(self) -> bool:
+        """Whether the first process has ended. It may not be reaped yet."""
+        return self._reader.ended
+
+    @property
+    def closed_by_all(self) -> bool:
+        """Whether no process holds the pipe any more. Then all output is there."""
+        return self._reader.at_end
+
+    async def last_output(self) -> None:
+        """After the first process has ended: wait `READERS_S` for output that is in the pipe."""
+        with anyio.move_on_after(READERS_S):
+            while not self.closed_by_all and not self.overflowed:
+                await self.changed(READERS_S)
+
+    async def end(self, grace_s: float) -> None:
+        """End all of its processes: TERM, `grace_s` seconds, KILL. It takes bounded time, and a
+        cancellation does not interrupt it. If an asyncio task is cancelled a second time, KILL is
+        sent at once.
+        """
+        with anyio.CancelScope(shield=True):
+            if self._all_gone():
+                return
+            try:
+                self._signal(signal.SIGTERM)
+                await self._gone(grace_s)
+            finally:
+                self.kill()
+            await self._gone(REAP_S)
+            await self.last_output()
+
+    def kill(self) -> None:
+        """Kill all of its processes now, without waiting."""
+        self._signal(signal.SIGKILL)
+        sweep(self._members)
+
+    def close(self) -> None:
+        """Stop reading. Call this when no process of the command is left, or its output is not
+        needed.
+        """
+        self._reader.stop()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(0 if self._reader.ended else REAP_S)
+        if self.ended_s is None:
+            self.ended_s = time.monotonic()
+
+    async def _gone(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if self._all_gone():
+                return
+            await anyio.sleep(POLL_S)
+
+    def _all_gone(self) -> bool:
+        return self._reader.ended and not self.others() and (HAS_TABLE or not self._group_lives())
+
+    def _members(self) -> list[Entry]:
+        # The first process is a zombie until it is reaped, so until then nobody else gets its id.
+        session = self.pid if self._process.returncode is None else None
+        return members(self._token, session, self._known)
+
+    def _group_lives(self) -> bool:
+        try:
+            os.killpg(self.pid, 0)
+        except OSError:
+            return False
+        return True
+
+    def _signal(self, number: signal.Signals) -> None:
+        # Found before the signal: a child cannot be found by its parent when that has ended.
+        found = self._members()
+        self._known |= {(entry.pid, entry.started) for entry in found}
+        as_group = self._process.returncode is None or not HAS_TABLE
+        if as_group:
+            with suppress(OSError):
+                os.killpg(self.pid, number)
+        for entry in found:
+            if not as_group or entry.group != self.pid:
+                send(entry, number)
+
+
+async def printed(argv: Sequence[str], *, directory: Path, bound: int, seconds: float) -> tuple[str, bool]:
+    """Run a Python file with its arguments in a process of its own. Returns its output, and whether
+    it was ended because its time was over or it printed more than `bound` bytes.
+
+    Raises `ToolError` if it cannot be started.
+    """
+    command_line = [sys.executable, "-I", "-S", *argv]
+    try:
+        command = Command(command_line, directory=directory, environment=environment(), bound=bound)
+    except (OSError, ValueError) as error:
+        raise ToolError(f"a process cannot be started: {error}") from None
+    deadline = time.monotonic() + seconds
+    pieces: list[bytes] = []
+    try:
+        while not (command.first_ended or command.overflowed):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                break
+            await command.changed(left)
+            pieces.append(command.take())
+        over = not command.first_ended
+        if not over:
+            await command.last_output()
+        pieces.append(command.take())
+        return b"".join(pieces).decode("utf-8", "replace"), over
+    finally:
+        try:
+            await command.end(0)
+        finally:
+            command.close()
+
+
+class _Output:
+    """Bytes that were read and not taken yet. Shared by the reading thread and the event loop."""
+
+    def __init__(self, bound: int) -> None:
+        self._lock = threading.Lock()
+        self._held = bytearray()
+        self._bound = bound
+        self._total = 0
+        self._attached = True
+        self.overflowed = False
+        self.dropped = 0
+
+    def add(self, piece: bytes) -> None:
+        with self._lock:
+            if self._attached:
+                kept = piece[: self._bound - self._total]
+                self._total += len(kept)
+                self.overflowed = len(kept) < len(piece)
+                self._held += kept
+                return
+            self._held += piece
+            excess = len(self._held) - self._bound
+            if excess > 0:
+                del self._held[:excess]
+                self.dropped += excess
+
+    def take(self) -> bytes:
+        with self._lock:
+            taken = bytes(self._held)
+            self._held.clear()
+            return taken
+
+    def detach(self, bound: int) -> None:
+        with self._lock:
+            self._attached = False
+            self._bound = bound
+
+
+class _Reader:
+    """The thread that reads the pipe of a command and sees its first process end."""
+
+    def __init__(self, pipe: int, process: subprocess.Popen[bytes], output: _Output) -> None:
+        self._pipe = pipe
+        self._process = process
+        self._output = output
+        self.ended = False
+        self.ended_s: float | None = None
+        self.at_end = False
+        self.notices, self._notify = os.pipe()
+        self._wake_read, self._wake = os.pipe()
+        for descriptor in (self.notices, self._notify, pipe):
+            os.set_blocking(descriptor, False)
+        self._death = _pidfd(process.pid)
+        self._thread = threading.Thread(target=self._run, name=f"output of {process.pid}", daemon=True)
+        self._thread.start()
+
+    def notices_read(self) -> None:
+        """Reset the notice, because the caller looks at the command now."""
+        with suppress(BlockingIOError):
+            os.read(self.notices, READ_BYTES)
+
+    def stop(self) -> None:
+        """End the thread and close what it uses."""
+        if self._wake < 0:
+            return
+        os.write(self._wake, b"x")
+        self._thread.join()
+        for descriptor in (self._pipe, self.notices, self._notify, self._wake_read, self._wake, self._death):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._wake = -1
+
+    def _run(self) -> None:
+        poll = select.poll()
+        poll.register(self._wake_read, select.POLLIN)
+        poll.register(self._pipe, select.POLLIN)
+        if self._death >= 0:
+            poll.register(self._death, select.POLLIN)
+        while True:
+            waits_s = POLL_S if self._death < 0 and not self.ended else math.inf
+            ready = {descriptor for descriptor, _ in poll.poll(None if waits_s == math.inf else waits_s * 1000)}
+            if self._wake_read in ready:
+                return
+            if self._pipe in ready and not self._read():
+                poll.unregister(self._pipe)
+            if not self.ended and self._has_ended(ready):
+                if self._death >= 0:
+                    poll.unregister(self._death)
+                self.ended_s = time.monotonic()
+                self.ended = True
+            if ready or self.ended:
+                self._notice()
+
+    def _read(self) -> bool:
+        """Read once. True: the pipe has to be read again."""
+        try:
+            piece = os.read(self._pipe, READ_BYTES)
+        except BlockingIOError:
+            return True
+        except OSError:
+            piece = b""
+        if not piece:
+            self.at_end = True
+            return False
+        self._output.add(piece)
+        return not self._output.overflowed
+
+    def _has_ended(self, ready: set[int]) -> bool:
+        return self._death in ready if self._death >= 0 else self._process.poll() is not None
+
+    def _notice(self) -> None:
+        with suppress(BlockingIOError):
+            os.write(self._notify, b"x")
+
+
+def _pidfd(pid: int) -> int:
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return -1

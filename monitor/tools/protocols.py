@@ -1,0 +1,92 @@
+"""The parts around a scheduler of calls: its clock, its listener, and the gate before each call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import anyio.lowlevel
+
+from monitor.calls import CallRecord, CallState
+from monitor.chunks import ToolCall
+from monitor.tools.base import ToolContext
+from monitor.tools.registry import Entry
+
+
+class Alarm(Protocol):
+    """A callback that a clock will call."""
+
+    def cancel(self) -> object:
+        """Do not call the callback."""
+        ...
+
+
+class Clock(Protocol):
+    """The clock of the run, which times its calls."""
+
+    def now(self) -> float:
+        """Seconds; never goes back."""
+        ...
+
+    def call_at(self, when: float, callback: Callable[[], object], /) -> Alarm:
+        """Call `callback` in the event loop's thread when `now()` has reached `when`."""
+        ...
+
+
+class Listener:
+    """Is called with each step of a call while it is carried out. This class ignores them all."""
+
+    listens = True
+    """Whether `changed` has to be called for each step."""
+
+    def changed(self, record: CallRecord) -> None:
+        """A call has taken a step."""
+
+    async def output(self, call: ToolCall, stream: str, text: str) -> None:
+        """A tool has written live output. This may wait until somebody has read it."""
+        await anyio.lowlevel.checkpoint()
+
+    def progressed(self, call: ToolCall, done: float | None, total: float | None, note: str) -> None:
+        """A tool has reported progress."""
+
+    def dropped(self, call: ToolCall, why: str) -> None:
+        """A tool has answered after its call had got another result."""
+
+
+class _Nobody(Listener):
+    listens = False
+
+
+NOBODY = _Nobody()
+
+
+@dataclass(slots=True, frozen=True)
+class Admission:
+    """Whether a call may be made."""
+
+    state: CallState | None = None
+    """`None`: the call may be made. `DENIED`, `EXPIRED`: it ends in this state. `INTENDED`: it
+    stays open, and the run has to end, because a person will answer later.
+    """
+    text: str = ""
+    """Why the call may not be made, for the model."""
+    arguments: Mapping[str, Any] | None = None
+    """The arguments to use instead of the model's."""
+    approval: str | None = None
+    """Id of the question."""
+
+
+ADMITTED: Final = Admission()
+
+
+class Gate(Protocol):
+    """Decides whether calls may be made; `monitor.tools.approvals.approval.Approvals` is one."""
+
+    def may_ask(self, entry: Entry, arguments: Mapping[str, Any], context: ToolContext) -> Admission | None:
+        """The decision, if no question is needed. `None`: `ask` has to be awaited."""
+        ...
+
+    async def ask(self, entry: Entry, arguments: Mapping[str, Any], context: ToolContext) -> Admission:
+        """The decision of a person."""
+        ...

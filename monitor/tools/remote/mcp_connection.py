@@ -1,0 +1,471 @@
+"""The connection to one MCP server. One task alone opens it, makes the calls and closes it.
+
+Failure answered: one task opens a client and another closes it, which breaks every cancel scope of
+the SDK. Here callers put their calls into a queue and wait for the results. So any task may call,
+cancel and close.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import logging
+import math
+import re
+import secrets
+import tempfile
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import IO, Any, Final, Literal, Self, TypeAlias, cast
+
+import anyio
+
+from monitor._util.quoting import printable
+from monitor.errors import ConfigError, MissingExtra, ToolError, describe, message_of, without_keys
+from monitor.reasons import ToolErrorKind
+from monitor.tools.background import Background
+from monitor.tools.processes.table import MARKER, marked, members, owner_token, sweep
+
+FLOOR: Final = (2, 3)
+"""The oldest `mcp` whose client closes its server within bounds."""
+MAX_PAGES: Final = 300
+"""The most pages of a list of tools that are read: a server may never end its list."""
+CLOSE_S: Final = 10.0
+"""How long a close may take. The SDK's own steps need 6.5 s with a server that does not react."""
+GIVE_UP_S: Final = 3.0
+"""The seconds to wait for the task after its cancellation."""
+FIRST_DELAY_S: Final = 0.5
+LONGEST_DELAY_S: Final = 30.0
+"""Seconds between a failed connection and the next attempt: 0.5 at first, then twice as long each
+time, at most 30.
+"""
+STDERR_CHARS: Final = 600
+"""If a server cannot be reached, this many last characters of its stderr are shown."""
+
+_VERSION: Final = re.compile(r"(\d+)\.(\d+)")
+
+Transport: TypeAlias = Literal["stdio", "http", "sse"]
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Endpoint:
+    """The place of a server: a command to start, or an address."""
+
+    transport: Transport
+    command: tuple[str, ...] = ()
+    url: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    directory: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    start_timeout_s: float = 30.0
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """One call on its way: made by the caller, carried out by the owner."""
+
+    tool: str
+    arguments: dict[str, Any]
+    progress: Callable[[float, float | None, str | None], Awaitable[None]]
+    done: anyio.Event = field(default_factory=anyio.Event)
+    result: Any = None
+    error: Exception | None = None
+    scope: anyio.CancelScope | None = None
+    abandoned: bool = False
+
+    def settle(self, result: Any = None, error: Exception | None = None) -> None:
+        """End the call. Only the first end counts."""
+        if not self.done.is_set():
+            self.result, self.error = result, error
+            self.done.set()
+
+    def abandon(self) -> None:
+        """The caller does not wait for the result any longer."""
+        self.abandoned = True
+        if self.scope is not None:
+            self.scope.cancel()
+
+
+class Connection:
+    """One server, from the first connection to the close; it connects again when it is needed.
+
+    `listed` is called with the server's tools whenever they have changed.
+    """
+
+    def __init__(self, name: str, endpoint: Endpoint, listed: Callable[[Sequence[Any], bool], object]) -> None:
+        self._name = name
+        self._endpoint = endpoint
+        self._listed = listed
+        self._sdk = sdk()
+        self._token = owner_token(secrets.token_hex(8))
+        self._stderr: IO[str] | None = None
+        self._queue: deque[Call] = deque()
+        self._open: set[Call] = set()
+        self._news = anyio.Event()
+        self._lost = anyio.Event()
+        self._stale = anyio.Event()
+        self._closing = False
+        self._attempt: anyio.CancelScope | None = None
+        """The scope of the connection that is being made."""
+        self._why = "it is not connected yet"
+        self._failures = 0
+        self._not_before = 0.0
+        self._first = anyio.Event()
+        """The first attempt to connect is over."""
+        self.connects = 0
+        """How often a connection was made."""
+        self._owner = Background(self._own, f"mcp {name}", then=self._settle_all)
+
+    @property
+    def connected(self) -> bool:
+        """Whether calls are carried out at once."""
+        return not self._lost.is_set() and self.connects > 0 and not self._closing
+
+    async def started(self) -> None:
+        """Wait for the first attempt to connect. Raises `ConfigError` where that failed."""
+        await self._first.wait()
+        if not self.connects:
+            raise ConfigError(f"the MCP server {self._name!r} cannot be used: {self._why}")
+
+    async def call(self, call: Call) -> Any:
+        """The server's result. Raises `ToolError` where there is none."""
+        if self._closing or self._owner.ended:
+            raise self._no_answer("it was closed")
+        self._open.add(call)
+        self._queue.append(call)
+        self._news.set()
+        try:
+            await call.done.wait()
+        finally:
+            self._open.discard(call)
+            call.abandon()
+        if call.error is not None:
+            raise call.error
+        return call.result
+
+    async def close(self) -> None:
+        """End the server. May be called from any task. It takes bounded time, and a cancellation
+        does not interrupt it.
+        """
+        self._closing = True
+        self._news.set()
+        if self._attempt is not None:
+            self._attempt.cancel()
+        with anyio.CancelScope(shield=True):
+            with anyio.move_on_after(CLOSE_S):
+                await self._owner.wait()
+            if not self._owner.ended:
+                self._owner.cancel()
+                with anyio.move_on_after(GIVE_UP_S):
+                    await self._owner.wait()
+            if not self._owner.ended:
+                self._owner.give_up()
+        self._settle_all()
+        self._sweep()
+        if self._stderr is not None:
+            self._stderr.close()
+
+    # ------------------------------------------------------------------ the owner's task
+
+    async def _own(self) -> None:
+        try:
+            await self._connect([])
+            while await self._asked():
+                now = anyio.current_time()
+                if now < self._not_before:
+                    self._refuse(f"{self._why}; another attempt is made in {self._not_before - now:.1f} s")
+                else:
+                    await self._connect(self._taken())
+        finally:
+            self._first.set()
+            self._settle_all()
+
+    async def _connect(self, calls: list[Call]) -> None:
+        """Connect, and serve calls until the connection ends or is closed."""
+        self._lost, self._stale = anyio.Event(), anyio.Event()
+        had = self.connects
+        try:
+            limit = anyio.current_time() + self._endpoint.start_timeout_s
+            with anyio.CancelScope(deadline=limit) as scope:
+                self._attempt = scope
+                async with self._client() as client:
+                    await self._list(client)
+                    self._attempt = None
+                    scope.deadline = math.inf
+                    self.connects += 1
+                    self._failures = 0
+                    self._first.set()
+                    await self._serve(client, calls)
+            if scope.cancelled_caught:
+                raise TimeoutError(f"it did not answer within {self._endpoint.start_timeout_s:g} s")
+            self._why = "its connection ended"
+        except Exception as error:  # noqa: BLE001 - the SDK and the system may raise anything
+            self._why = self._told(error)
+        finally:
+            self._attempt = None
+            self._lost.set()
+            self._sweep()
+        if self.connects == had:
+            self._not_before = anyio.current_time() + min(FIRST_DELAY_S * 2**self._failures, LONGEST_DELAY_S)
+            self._failures += 1
+        self._first.set()
+        for call in calls:
+            call.settle(error=self._no_answer(self._why))
+
+    async def _serve(self, client: Any, calls: list[Call]) -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._until_lost, group.cancel_scope)
+            group.start_soon(self._keep_listed, client)
+            group.start_soon(self._listen, client)
+            for call in calls:
+                group.start_soon(self._carry_out, client, call)
+            while await self._asked():
+                for call in self._taken():
+                    group.start_soon(self._carry_out, client, call)
+            group.cancel_scope.cancel()
+
+    async def _until_lost(self, scope: anyio.CancelScope) -> None:
+        await self._lost.wait()
+        scope.cancel()
+
+    async def _carry_out(self, client: Any, call: Call) -> None:
+        if call.abandoned:
+            return
+        try:
+            with anyio.CancelScope() as call.scope:
+                # A result of `None` seconds: the deadline is the caller's.
+                result = await client.call_tool(call.tool, call.arguments, None, call.progress)
+                call.settle(result)
+        except self._sdk.MCPError as error:
+            # Servers use the number of an ended connection, -32000, for errors of their own.
+            if self._lost.is_set() or (error.code, error.message) == self._sdk.CLOSED:
+                self._why = "its connection ended"
+                self._lost.set()
+                call.settle(error=self._no_answer("it ended during the call; what it did until then is not known"))
+            else:
+                call.settle(error=ToolError(f"the MCP server {self._name!r} answered: {_said(error)}"))
+        except Exception as error:  # noqa: BLE001 - a wrong answer may raise anything
+            if _is_bad_answer(error):
+                call.settle(error=self._no_answer(f"what it sent is no answer: {_said(error)}"))
+            else:
+                self._why = self._told(error)
+                self._lost.set()
+                call.settle(error=self._no_answer(f"{self._why}; what it did until then is not known"))
+        finally:  # also if a broken transport cancels everything that uses it
+            why = "it was closed" if self._closing else "it ended"
+            call.settle(error=self._no_answer(f"{why} during the call; what it did until then is not known"))
+
+    async def _asked(self) -> bool:
+        """Wait for a call, or for `close`. False: the connection has to be closed."""
+        while not self._queue and not self._closing:
+            await self._news.wait()
+            self._news = anyio.Event()
+        return not self._closing
+
+    def _taken(self) -> list[Call]:
+        calls = list(self._queue)
+        self._queue.clear()
+        return calls
+
+    def _refuse(self, why: str) -> None:
+        for call in self._taken():
+            call.settle(error=self._no_answer(why))
+
+    def _settle_all(self) -> None:
+        for call in [*self._queue, *self._open]:
+            call.settle(error=self._no_answer("it was closed"))
+
+    # ------------------------------------------------------------------ the list of tools
+
+    async def _list(self, client: Any) -> None:
+        found: list[Any] = []
+        cursor: str | None = None
+        for _ in range(MAX_PAGES):
+            page = await client.list_tools(cursor=cursor)
+            found += page.tools
+            if page.next_cursor is None or page.next_cursor == cursor:
+                self._listed(found, True)  # noqa: FBT003 - complete
+                return
+            cursor = page.next_cursor
+        self._listed(found, False)  # noqa: FBT003 - there is more
+
+    async def _keep_listed(self, client: Any) -> None:
+        """Read the list again whenever the server says that it has changed."""
+        while True:
+            await self._stale.wait()
+            self._stale = anyio.Event()
+            with suppress(Exception):  # the old list stays in use, and calls say what is wrong
+                await self._list(client)
+
+    async def _listen(self, client: Any) -> None:
+        """Listen for changes of the list: servers of the protocol of 2026 inform only listeners."""
+        if client.protocol_version not in self._sdk.MODERN:
+            return
+        delay_s = FIRST_DELAY_S
+        while True:
+            try:
+                async with client.listen(tools_list_changed=True) as events:
+                    delay_s = FIRST_DELAY_S
+                    async for _ in events:
+                        self._stale.set()
+            except self._sdk.MCPError:
+                return  # a server need not offer it
+            except Exception:  # noqa: BLE001, S110 - the stream was lost, so the list is read again below
+                pass
+            await anyio.sleep(delay_s)
+            delay_s = min(2 * delay_s, LONGEST_DELAY_S)
+            self._stale.set()
+
+    async def _heard(self, message: Any) -> None:
+        """Handle a notification of the server. Other messages are ignored."""
+        if isinstance(message, self._sdk.types.ToolListChangedNotification):
+            self._stale.set()
+
+    # ------------------------------------------------------------------ the SDK
+
+    def _client(self) -> Any:
+        return self._sdk.Client(self._watched(self._transport()), message_handler=self._heard, cache=None)
+
+    def _transport(self) -> Any:
+        endpoint, headers = self._endpoint, dict(self._endpoint.headers)
+        if endpoint.transport == "sse":
+            return self._sdk.sse_client(endpoint.url, headers)
+        if endpoint.transport == "http":
+            return self._over_http(endpoint.url, headers)
+        if self._stderr is None:
+            self._stderr = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115 - `close`
+        command, *arguments = endpoint.command
+        parameters = self._sdk.StdioServerParameters(
+            command=command,
+            args=arguments,
+            env={**endpoint.environment, MARKER: marked(self._token)},
+            cwd=endpoint.directory,
+            encoding_error_handler="replace",
+        )
+        return self._sdk.stdio_client(parameters, self._stderr)
+
+    @asynccontextmanager
+    async def _over_http(self, url: str, headers: dict[str, str]) -> AsyncIterator[Any]:
+        async with (
+            self._sdk.create_mcp_http_client(headers) as http,
+            self._sdk.streamable_http_client(url, http_client=http) as streams,
+        ):
+            yield streams
+
+    @asynccontextmanager
+    async def _watched(self, transport: Any) -> AsyncIterator[Any]:
+        async with transport as (reading, writing):
+            yield _Watched(reading, self._lost), writing
+
+    def _sweep(self) -> None:
+        """End processes that have left the process group of the server."""
+        if self._endpoint.transport == "stdio":
+            sweep(lambda: members(self._token, None))
+
+    def _told(self, error: BaseException) -> str:
+        """The error in one line, with the end of the server's stderr."""
+        while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+            error = error.exceptions[0]
+        text = _said(error) if isinstance(error, TimeoutError) else printable(describe(error)[:STDERR_CHARS])
+        if self._stderr is not None and not self._stderr.closed and not self.connects:
+            self._stderr.seek(0)
+            wrote = without_keys(self._stderr.read())[-STDERR_CHARS:].strip()
+            text += f"; it wrote: {printable(wrote)}" if wrote else ""
+        return text
+
+    def _no_answer(self, why: str) -> ToolError:
+        return ToolError(f"the MCP server {self._name!r} gave no answer: {why}", kind=ToolErrorKind.EXECUTION_FAILED)
+
+
+class _Watched:
+    """A stream of messages that says when it has ended."""
+
+    def __init__(self, stream: Any, ended: anyio.Event) -> None:
+        self._stream = stream
+        self._ended = ended
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def __aiter__(self) -> _Watched:
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            return await self._stream.__anext__()
+        except (StopAsyncIteration, anyio.ClosedResourceError, anyio.EndOfStream):
+            self._ended.set()
+            raise
+
+    async def __aenter__(self) -> Self:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: object) -> bool | None:
+        return cast("bool | None", await self._stream.__aexit__(*error))
+
+
+def _said(error: BaseException) -> str:
+    text = message_of(error).partition("\n    For further information")[0]
+    return printable(" ".join(text[:STDERR_CHARS].split()))
+
+
+def _is_bad_answer(error: Exception) -> bool:
+    """Whether the server has answered, but wrongly. Then the connection can still be used."""
+    return isinstance(error, ValueError | RuntimeError)
+
+
+@dataclass(slots=True, frozen=True)
+class Sdk:
+    """The names of the SDK that are used here."""
+
+    Client: Any
+    MCPError: Any
+    StdioServerParameters: Any
+    stdio_client: Any
+    streamable_http_client: Any
+    sse_client: Any
+    create_mcp_http_client: Any
+    types: Any
+    MODERN: Any
+    CLOSED: tuple[int, str]
+    """The error of a call whose connection ended."""
+
+
+def sdk() -> Sdk:
+    """The SDK. Raises `MissingExtra` if it is missing, and `ConfigError` if it is too old."""
+    try:
+        version = importlib.metadata.version("mcp")
+    except importlib.metadata.PackageNotFoundError:
+        raise MissingExtra("mcp", "mcp") from None
+    check_version(version)
+    import mcp_types  # noqa: PLC0415 - the SDK is optional, and takes a second to import
+    from mcp import Client, MCPError, StdioServerParameters, stdio_client  # noqa: PLC0415 - the same
+    from mcp.client.sse import sse_client  # noqa: PLC0415 - the same
+    from mcp.client.streamable_http import streamable_http_client  # noqa: PLC0415 - the same
+    from mcp.shared._httpx_utils import create_mcp_http_client  # noqa: PLC0415 - the same
+    from mcp_types.version import MODERN_PROTOCOL_VERSIONS  # noqa: PLC0415 - the same
+
+    for name in ("mcp", "client"):  # the SDK logs each line that is no message: nobody needs that
+        logging.getLogger(name).addHandler(logging.NullHandler())
+    return Sdk(
+        Client,
+        MCPError,
+        StdioServerParameters,
+        stdio_client,
+        streamable_http_client,
+        sse_client,
+        create_mcp_http_client,
+        mcp_types,
+        MODERN_PROTOCOL_VERSIONS,
+        (mcp_types.CONNECTION_CLOSED, "Connection closed"),
+    )
+
+
+def check_version(version: str) -> None:
+    """Raise `ConfigError` for a version of the SDK below `FLOOR`."""
+    found = _VERSION.match(version)
+    if found is None or (int(found[1]), int(found[2])) < FLOOR:
+        wanted = ".".join(map(str, FLOOR))
+        raise ConfigError(f"mcp {version} is installed, and {wanted} is needed; run: pip install 'agent-monitor[mcp]'")

@@ -1,0 +1,350 @@
+"""Tools of MCP servers (Model Context Protocol), as a toolset.
+
+    files = McpServer("npx -y @modelcontextprotocol/server-filesystem .", name="files")
+    search = McpServer("https://example.org/mcp", headers={"Authorization": "Bearer ..."})
+    supervisor = monitor.Supervisor(model, tools=[files, search])
+
+The text of a server is data, and never believed. Names are made legal for every provider, and the
+name of the server keeps them apart. Descriptions are bounded and printable. Hints such as "this
+only reads" count only for a trusted server. If a server is dead, blocked or broken, the model reads
+an error.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shlex
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import PurePath
+from types import TracebackType
+from typing import Any, Final, Self
+from urllib.parse import urlsplit
+
+from monitor._util.hashing import canonical_json, identity
+from monitor._util.quoting import printable
+from monitor.chunks import Media
+from monitor.context.reduce.truncate import clip
+from monitor.errors import ConfigError, describe
+from monitor.models import ToolSpec
+from monitor.schemas import portable
+from monitor.tools.base import NeedsApproval, Tool, ToolContext, ToolTraits
+from monitor.tools.remote.mcp_connection import MAX_PAGES, Call, Connection, Endpoint
+from monitor.tools.results.tool_answer import ToolAnswer
+
+DESCRIPTION_CHARS: Final = 4_000
+"""A longer description is cut, because it stands in every request."""
+NAME_CHARS: Final = 64
+"""The longest name of a tool that every provider accepts."""
+TIMEOUT_S: Final = 60.0
+HARD_TIMEOUT_S: Final = 600.0
+"""The most seconds of a call: without progress, and in all. The MCP SDKs have 60 s."""
+
+_ILLEGAL: Final = re.compile(r"[^A-Za-z0-9_-]")
+_UNDERSCORES: Final = re.compile("__+")
+_SERVER_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,31}")
+JOINT: Final = "__"
+"""Stands between the names of a server and its tool. It is in no name of a server, so no tool of a
+server can have the name of another server's tool.
+"""
+SCHEMA_CHARS: Final = 50_000
+"""A tool whose schema is longer, as JSON, is left out."""
+MOST_TOOLS: Final = 1_000
+"""More tools of one server are left out."""
+
+
+class McpServer:
+    """The tools of one MCP server: a toolset, opened when a run begins and closed when it ends.
+
+    `target`: a command line, a list of its words, or a URL. `http(s)://` is streamable HTTP,
+    `sse+http(s)://` the older server-sent events. Other schemes are refused, also WebSockets: the
+    SDK has no client for them.
+
+    `name` keeps the tools of several servers apart: it stands before the name of each tool, joined
+    by `__`. By default it is made of the command or the host. `filter`: the server's own names of
+    the tools that are offered, or a function that is asked for each.
+    `environment`: variables that the server gets besides `PATH`, `HOME`, `SHELL`, `TERM`, `USER`.
+    `trusted`: the server's hints that a tool only reads, or may be repeated, are believed.
+    `needs_approval`: as for any tool. `required=False`: if the server cannot be reached, a run
+    begins without its tools.
+
+    A server that has ended is started again for the next call. After a failed start the next one
+    waits 0.5 s, and later ones longer, 30 s at most. Raises `ConfigError` if the server cannot be
+    used, or if the SDK is missing or older than 2.3.
+    """
+
+    def __init__(
+        self,
+        target: str | Sequence[str],
+        *,
+        name: str | None = None,
+        filter: Collection[str] | Callable[[Tool], bool] | None = None,  # noqa: A002 - as `ToolGroup` has it
+        environment: Mapping[str, str] | None = None,
+        directory: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        trusted: bool = False,
+        needs_approval: NeedsApproval = False,
+        required: bool = True,
+        timeout_s: float | None = TIMEOUT_S,
+        hard_timeout_s: float | None = HARD_TIMEOUT_S,
+        start_timeout_s: float = 30.0,
+    ) -> None:
+        for what, seconds in (("timeout_s", timeout_s), ("hard_timeout_s", hard_timeout_s)):
+            if seconds is not None and not 0 < seconds < math.inf:
+                raise ConfigError(f"{what}={seconds!r}: give seconds above 0, or None for no limit")
+        if not 0 < start_timeout_s < math.inf:
+            raise ConfigError(f"start_timeout_s={start_timeout_s!r}: give seconds above 0")
+        if isinstance(filter, str):
+            raise ConfigError(f"filter={filter!r}: give a list of names, or a function")
+        self._endpoint = endpoint_of(
+            target,
+            environment=environment or {},
+            directory=directory,
+            headers=headers or {},
+            start_timeout_s=start_timeout_s,
+        )
+        self.name = _name_of(self._endpoint) if name is None else name
+        if not _SERVER_NAME.fullmatch(self.name) or JOINT in self.name or self.name.endswith("_"):
+            raise ConfigError(
+                f"{self.name!r} cannot be the name of a server: letters, digits, _ and -, beginning with a letter or _,"
+                " without __ and without _ at the end, at most 32; give name="
+            )
+        self._filter = filter
+        self._required = required
+        self._trusted = trusted
+        self._traits = ToolTraits(
+            needs_approval=needs_approval,
+            timeout_s=timeout_s,
+            hard_timeout_s=max(hard_timeout_s, timeout_s or 0) if hard_timeout_s is not None else None,
+        )
+        self._tools: tuple[McpTool, ...] = ()
+        self._opened = 0
+        self._connection: Connection | None = None
+        self.changed = 0
+        """Counts the changes of `tools()`."""
+        self.problems: tuple[str, ...] = ()
+        """The tools of the server that cannot be offered, each with the reason; for people."""
+
+    def __repr__(self) -> str:
+        return f"<McpServer {self.name}>"
+
+    def tools(self) -> tuple[McpTool, ...]:
+        """The tools as the server listed them last. Empty before it is opened."""
+        return self._tools
+
+    @property
+    def connection(self) -> Connection:
+        """The connection, while it is open."""
+        if self._connection is None:
+            raise ConfigError(f"the MCP server {self.name!r} is not open: `async with` it, or give it to a supervisor")
+        return self._connection
+
+    async def __aenter__(self) -> Self:
+        self._opened += 1
+        if self._opened > 1:
+            return self
+        try:
+            self._connection = Connection(self.name, self._endpoint, self._listed)
+            await self._connection.started()
+        except ConfigError as error:
+            if self._required or self._connection is None:
+                await self._close()
+                raise
+            self.problems = (str(error),)
+        except BaseException:
+            await self._close()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._opened == 1:
+            await self._close()
+        elif self._opened:
+            self._opened -= 1
+
+    async def _close(self) -> None:
+        self._opened = 0
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+    def _listed(self, found: Sequence[Any], complete: bool) -> None:  # noqa: FBT001 - called by the connection only
+        """The server has listed its tools."""
+        tools: list[McpTool] = []
+        problems = [] if complete else [f"{self.name}: the list of tools goes on after {MAX_PAGES} pages"]
+        taken: set[str] = set()
+        if len(found) > MOST_TOOLS:
+            problems.append(f"{self.name}: it lists {len(found):,} tools; the first {MOST_TOOLS:,} are offered")
+        for one in found[:MOST_TOOLS]:
+            try:
+                made = McpTool(self, one, taken, self._traits_of(one))
+            except Exception as error:  # noqa: BLE001 - a schema of somebody else's may be anything
+                problems.append(
+                    f"{self.name}: the tool {printable(str(one.name)[:100])} is left out: {describe(error)}"
+                )
+                continue
+            if self._wanted(made):
+                taken.add(made.spec.name)
+                tools.append(made)
+        self.problems = tuple(problems)
+        if [one.schema_hash for one in tools] != [one.schema_hash for one in self._tools]:
+            self._tools = tuple(tools)
+            self.changed += 1
+
+    def _wanted(self, tool: McpTool) -> bool:
+        if self._filter is None:
+            return True
+        return bool(self._filter(tool)) if callable(self._filter) else tool.original in self._filter
+
+    def _traits_of(self, listed: Any) -> ToolTraits:
+        hints = listed.annotations if self._trusted else None
+        if hints is None:
+            return self._traits
+        return ToolTraits(
+            kind="read" if hints.read_only_hint else "other",
+            idempotent=bool(hints.idempotent_hint or hints.read_only_hint),
+            needs_approval=self._traits.needs_approval,
+            timeout_s=self._traits.timeout_s,
+            hard_timeout_s=self._traits.hard_timeout_s,
+        )
+
+
+class McpTool:
+    """One tool of a server, as it was listed. It may be called from any task while its server is
+    open.
+    """
+
+    def __init__(self, server: McpServer, listed: Any, taken: Collection[str], traits: ToolTraits) -> None:
+        self._server = server
+        self.original: str = listed.name
+        """The server's own name of the tool."""
+        self.kind = traits.kind
+        self.idempotent = traits.idempotent
+        self.needs_approval = traits.needs_approval
+        self.timeout_s = traits.timeout_s
+        self.hard_timeout_s = traits.hard_timeout_s
+        schema = portable(listed.input_schema)
+        if schema.get("type", "object") != "object":
+            raise ConfigError(f"its arguments are {schema.get('type')!r}, not an object")
+        if (size := len(json.dumps(schema))) > SCHEMA_CHARS:
+            raise ConfigError(f"its schema has {size:,} characters; at most {SCHEMA_CHARS:,} are taken")
+        description = readable(listed.description or listed.title or "")
+        self.spec = ToolSpec(legal_name(f"{server.name}{JOINT}{listed.name}", taken), description, _plain(schema))
+        self.schema_hash = identity(
+            canonical_json([listed.name, listed.description, listed.title, listed.input_schema])
+        )
+        """Changes with the name, the description and the schema. An approval holds for one hash."""
+
+    def __repr__(self) -> str:
+        return f"<McpTool {self.spec.name}>"
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolAnswer:
+        """The answer of the server. Raises `ToolError` for every fault of the server."""
+
+        async def progress(done: float, total: float | None, note: str | None) -> None:
+            context.progress(done, total, printable(note or ""))
+
+        return _answer(await self._server.connection.call(Call(self.original, _sendable(arguments), progress)))
+
+
+def endpoint_of(target: str | Sequence[str], **options: Any) -> Endpoint:
+    """The endpoint of `target`. Raises `ConfigError` if `target` is no command, and no URL for
+    which the SDK has a client.
+    """
+    if not isinstance(target, str):
+        words = tuple(map(str, target))
+        if not words:
+            raise ConfigError("an MCP server is a command or a URL; this list is empty")
+        return Endpoint(transport="stdio", command=words, **options)
+    scheme, found, _ = target.partition("://")
+    if found and " " not in scheme:
+        if scheme in ("http", "https"):
+            return Endpoint(transport="http", url=target, **options)
+        if scheme in ("sse+http", "sse+https"):
+            return Endpoint(transport="sse", url=target.removeprefix("sse+"), **options)
+        if scheme in ("ws", "wss"):
+            raise ConfigError(
+                f"{target}: the mcp SDK has no client for WebSockets; use the server's http(s):// address, or a command"
+            )
+        raise ConfigError(f"{target}: an MCP server is a command, or http(s)://, or sse+http(s)://, not {scheme}://")
+    try:
+        command = tuple(shlex.split(target))
+    except ValueError as error:
+        raise ConfigError(f"the command {target!r} cannot be read: {error}") from None
+    if not command:
+        raise ConfigError("an MCP server is a command or a URL; this text is empty")
+    return Endpoint(transport="stdio", command=command, **options)
+
+
+def _name_of(endpoint: Endpoint) -> str:
+    """A name made of the host. Of a command: the first argument that looks like a path or a script,
+    else the program.
+    """
+    if endpoint.url:
+        said = urlsplit(endpoint.url).hostname or ""
+    else:
+        words = [word for word in endpoint.command if not word.startswith("-")]
+        packages = [word for word in words[1:] if "/" in word or word.endswith((".py", ".js"))]
+        said = PurePath((packages or words or ["mcp"])[0]).stem
+    name = _UNDERSCORES.sub("_", _ILLEGAL.sub("_", said))[:32].rstrip("_")
+    return name if _SERVER_NAME.fullmatch(name) else f"mcp_{name.lstrip('_')}"[:32].rstrip("_")
+
+
+def legal_name(name: str, taken: Collection[str]) -> str:
+    """`name` in a form that every provider accepts. If it is too long, or in `taken`, it ends with
+    a hash of the whole name, so that it is the same each time.
+    """
+    legal = _ILLEGAL.sub("_", name)
+    if len(legal) > NAME_CHARS or legal in taken:
+        legal = f"{legal[: NAME_CHARS - 9]}_{identity(name)[:8]}"
+    if legal in taken:
+        raise ConfigError("another tool of the server has this name")
+    return legal
+
+
+def readable(text: str) -> str:
+    """A description as data: printable lines, and no more than `DESCRIPTION_CHARS` characters."""
+    return clip("\n".join(map(printable, text.strip().splitlines())), DESCRIPTION_CHARS)
+
+
+def _plain(schema: Any) -> Any:
+    """`schema` with printable descriptions."""
+    if isinstance(schema, list):
+        return [_plain(one) for one in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    return {
+        key: readable(value) if key == "description" and isinstance(value, str) else _plain(value)
+        for key, value in schema.items()
+    }
+
+
+def _sendable(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """`arguments` as JSON in UTF-8: half a surrogate pair becomes a question mark."""
+    text = json.dumps(dict(arguments), ensure_ascii=False, default=str)
+    given: dict[str, Any] = json.loads(text.encode("utf-8", "replace"))
+    return given
+
+
+def _answer(result: Any) -> ToolAnswer:
+    texts: list[str] = []
+    media: list[Media] = []
+    for block in result.content:
+        resource: Any = getattr(block, "resource", None)
+        if block.type == "text":
+            texts.append(block.text)
+        elif block.type in ("image", "audio"):
+            media.append(Media(block.mime_type, data=block.data))
+        elif block.type == "resource_link":
+            texts.append(f"[{block.mime_type or 'resource'} {printable(block.name)}: {printable(str(block.uri))}]")
+        elif hasattr(resource, "text"):
+            texts.append(f"[{printable(str(resource.uri))}]\n{resource.text}")
+        elif resource is not None:
+            kind = resource.mime_type or "application/octet-stream"
+            media.append(Media(kind, data=resource.blob, name=printable(str(resource.uri))))
+    if not texts and not media and result.structured_content is not None:
+        texts.append(json.dumps(result.structured_content, ensure_ascii=False))
+    return ToolAnswer("\n".join(texts), bool(result.is_error), media=tuple(media), data=result.structured_content)

@@ -1,0 +1,1 @@
+"""What a tool answers, as the result that the model reads."""

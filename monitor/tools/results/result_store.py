@@ -1,0 +1,70 @@
+"""Bounds a tool's result before it is stored, and keeps its full text outside the context."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Final
+
+import anyio
+
+from monitor.chunks import ToolResult
+from monitor.errors import StoreError, message_of
+from monitor.tools.artifacts.artifact_tools import READ, SEARCH, restored_by
+from monitor.tools.artifacts.store import ArtifactStore
+from monitor.tools.base import Keep
+from monitor.tools.results.truncation import Bound, shown
+
+LEAST_CHARS: Final = 2_000
+"""A shorter result is not kept outside the history, because it costs little to get it again."""
+UNPIN_S: Final = 5.0
+"""How long the end of a run waits for its store."""
+_OF_ARTIFACTS: Final = frozenset({READ, SEARCH})
+"""The answers of these tools are parts of texts that are kept already."""
+
+
+@dataclass(slots=True, frozen=True)
+class Keeper:
+    """Bounds the results of one run, and keeps their full texts in `store`.
+
+    A result above `bound` is cut, and says how to read the rest. A result above 2,000 characters is
+    kept whole, so that it can be read again when it has left the context. `run`: the id of the run;
+    its artifacts stay until `close`.
+    """
+
+    store: ArtifactStore | None
+    bound: Bound
+    _: KW_ONLY
+    run: str = ""
+
+    def cut(self, result: ToolResult, *, keep: Keep, status: str | None = None, more: str | None = None) -> ToolResult:
+        """`result` within the bound."""
+        if self.bound.holds(result.text):
+            return result
+        cut = shown(_without(status, result.text), keep=keep, bound=self.bound, status=status, more=more)
+        return replace(result, text=cut.text, truncated=True) if cut.truncated else result
+
+    async def kept(self, result: ToolResult, *, keep: Keep, status: str | None = None) -> ToolResult:
+        """`result` within the bound, after its full text was kept."""
+        if self.store is None or len(result.text) <= LEAST_CHARS or result.name in _OF_ARTIFACTS:
+            return self.cut(result, keep=keep, status=status)
+        try:
+            artifact = await self.store.put(_without(status, result.text), pin=self.run or None)
+        except StoreError as error:
+            more = f"the rest was not kept: {message_of(error)}"
+            return self.cut(result, keep=keep, status=status, more=more)
+        line = artifact.line()
+        return replace(self.cut(result, keep=keep, status=status, more=restored_by(line)), artifact=line)
+
+    async def close(self) -> None:
+        """The run has ended. Its artifacts may be removed when the store needs room."""
+        if self.store is not None and self.run:
+            with anyio.move_on_after(UNPIN_S, shield=True):
+                try:
+                    await self.store.unpin(self.run)
+                except StoreError:
+                    return  # it cannot be reached, and nothing is lost
+
+
+def _without(status: str | None, text: str) -> str:
+    """`text` without the line of `status`, so that its lines have the numbers that a cut names."""
+    return text.removeprefix(f"{status}\n") if status else text

@@ -1,0 +1,1 @@
+"""Secrets, masked in what is shown and stored."""

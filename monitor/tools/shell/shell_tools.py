@@ -1,0 +1,402 @@
+"""The shell as a tool: commands that end for sure, and servers that run until the run ends.
+
+A command ends when its shell ends. Processes that it started in the background stay. The result
+names them, and they end with the run. A command that writes nothing for a while is handed over: the
+model gets the output so far and a process id, and goes on with `shell_wait` and `shell_kill`.
+"""
+
+from __future__ import annotations
+
+import codecs
+import math
+import shutil
+import signal
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Annotated, Any, Final, Literal, Self, TypeAlias
+
+import anyio
+import anyio.lowlevel
+from pydantic import Field
+
+from monitor._util.checks import is_finite, is_whole
+from monitor.errors import ConfigError, ToolError
+from monitor.reasons import ToolErrorKind
+from monitor.tools.base import Tool, ToolContext
+from monitor.tools.functions import FunctionTool
+from monitor.tools.processes.command import Command, check_platform
+from monitor.tools.processes.environment import environment
+from monitor.tools.processes.screen import screen_pieces
+from monitor.tools.processes.table import Entry, command_of
+from monitor.tools.registry import ToolGroup
+from monitor.tools.results.tool_answer import ToolAnswer
+from monitor.tools.shell.failing_tests import failing_tests
+from monitor.tools.workspace.workspace import Workspace
+
+OUTPUT_BYTES: Final = 16 * 1024 * 1024
+"""The bound of Gemini CLI for the output of one command."""
+BACKGROUND_BYTES: Final = 1024 * 1024
+"""The most bytes that are kept of the output of a process that nobody waits for."""
+BACKGROUND_MOST: Final = 16
+"""The most processes in the background. More are not started."""
+POLL_S: Final = 0.1
+"""Seconds between two looks of `shell_wait` whether processes that hold no pipe have ended."""
+SHOWN: Final = 5
+"""The most background processes that are named."""
+
+_Why: TypeAlias = Literal["ended", "timeout", "idle", "overflow"]
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    """A command, and the state of its output."""
+
+    command: Command
+    decoder: Any = field(default_factory=lambda: codecs.getincrementaldecoder("utf-8")("replace"))
+    busy: anyio.Lock = field(default_factory=anyio.Lock)
+    """Held by the call that waits for the process: two such calls take turns."""
+
+    def take(self, *, last: bool = False) -> str:
+        """The text since the last call of `take`."""
+        text: str = self.decoder.decode(self.command.take(), last)
+        return text
+
+
+class ShellTools(ToolGroup):
+    """The tools `shell`, `shell_wait` and `shell_kill`, for commands that begin in `workspace`.
+
+    Open it (`async with`) as a supervisor does. Closing it ends all processes that are left. While
+    it is not open, no process outlives its call, and `idle_s` has no effect.
+
+    - `timeout_s`: the most seconds of a command; the model may ask for up to `longest_s`.
+    - `idle_s`: seconds without output after which a command is handed over. `None`: never.
+    - `grace_s`: seconds between TERM and KILL.
+    - `output_bytes`: a command that writes more is ended, and the result has the output so far.
+    - `env`: variables to set. `pass_env`: names of variables that are passed on beside the usual
+      ones, see `monitor.tools.processes.environment.PASSED`.
+    - `shell`: the program before the command. `None`: bash, else sh.
+    - `needs_approval`, `prefix`, `filter`: as for any tool and group.
+
+    Raises `ConfigError` for an option that is not possible, and on a system without process groups
+    (Windows).
+    """
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        *,
+        timeout_s: float = 300,
+        longest_s: float = 3600,
+        idle_s: float | None = 60,
+        grace_s: float = 2.0,
+        output_bytes: int = OUTPUT_BYTES,
+        columns: int = 120,
+        env: Mapping[str, str] | None = None,
+        pass_env: Collection[str] = (),
+        shell: Sequence[str] | None = None,
+        needs_approval: bool | Callable[[Mapping[str, Any], ToolContext], bool] = False,
+        prefix: str = "",
+        filter: Collection[str] | Callable[[Tool], bool] | None = None,  # noqa: A002 - as ToolGroup has it
+    ) -> None:
+        check_platform()
+        for name, seconds in {"timeout_s": timeout_s, "longest_s": longest_s, "idle_s": idle_s}.items():
+            if seconds is not None and not (is_finite(seconds) and seconds > 0):
+                raise ConfigError(f"ShellTools({name}={seconds!r}): give seconds above 0")
+        if not (is_finite(grace_s) and grace_s >= 0):
+            raise ConfigError(f"ShellTools(grace_s={grace_s!r}): give seconds, 0 for none")
+        if not (is_whole(output_bytes) and output_bytes > 0 and is_whole(columns) and columns > 0):
+            raise ConfigError("ShellTools: output_bytes and columns are whole numbers above 0")
+        if isinstance(pass_env, str) or isinstance(shell, str):
+            raise ConfigError("ShellTools: pass_env and shell are lists of texts")
+        self._workspace = workspace
+        self._timeout_s, self._longest_s = min(timeout_s, longest_s), longest_s
+        self._idle_s, self._grace_s, self._bound = idle_s, grace_s, output_bytes
+        self._environment = environment(env, passed=pass_env, columns=columns)
+        self._shell = tuple(shell or (shutil.which("bash") or "/bin/sh", "-c"))
+        self._jobs: list[_Job] = []
+        self._users = 0
+        """The number of runs that have it open: several runs may share it."""
+        run = FunctionTool(
+            self._run, name="shell", kind="execute", keep="ends", needs_approval=needs_approval, loop_key=_loop_key
+        )
+        wait = FunctionTool(self._wait, name="shell_wait", kind="read", keep="ends")
+        kill = FunctionTool(self._kill, name="shell_kill", kind="execute", keep="ends")
+        super().__init__([run, wait, kill], prefix=prefix, filter=filter)
+
+    @property
+    def background(self) -> tuple[int, ...]:
+        """The ids of the commands that have processes left, or whose output nobody has read."""
+        return tuple(job.command.pid for job in self._jobs)
+
+    async def __aenter__(self) -> Self:
+        self._users += 1
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End all processes that are left, side by side, so it takes no longer than one of them."""
+        self._users -= 1
+        if self._users > 0:
+            return
+        jobs, self._jobs = self._jobs, []
+        try:
+            async with anyio.create_task_group() as group:
+                for job in jobs:
+                    group.start_soon(job.command.end, self._grace_s)
+        finally:
+            for job in jobs:
+                job.command.kill()
+                job.command.close()
+
+    # --- the tools
+
+    async def _run(
+        self,
+        command: Annotated[str, Field(min_length=1, description="The command, as one line or a script.")],
+        context: ToolContext,
+        directory: Annotated[str, Field(description="Where it runs, relative to the workspace.")] = ".",
+        timeout_s: Annotated[float | None, Field(gt=0, description="The most seconds it may take.")] = None,
+    ) -> ToolAnswer:
+        """Run a command in the shell and return its output (stdout and stderr) and exit code.
+
+        Each command starts anew in the workspace: directory and variables of an earlier one are
+        gone. There is no terminal and no input, so use options that ask no questions. Commands
+        started with & stay in the background. A command that is silent for long is handed over:
+        read on with shell_wait, or end it with shell_kill.
+        """
+        if timeout_s is not None and timeout_s > self._longest_s:
+            raise ToolError(
+                f"timeout_s: at most {self._longest_s:g}; start what takes longer in the background",
+                kind=ToolErrorKind.INVALID_ARGUMENTS,
+            )
+        job = self._start(command, directory)
+        parts: list[str] = []
+        kept = False
+        try:
+            why = await self._attend(job, context, parts, timeout_s or self._timeout_s)
+            answer, kept = await self._finished(job, parts, why)
+            return answer
+        except anyio.get_cancelled_exc_class():
+            kept = True  # the job is closed here
+            await self._ended(job)
+            if anyio.current_effective_deadline() > -math.inf:  # no scope will raise it again, so it is raised here
+                raise
+            text = ""
+            with anyio.CancelScope(shield=True):
+                text = await _screen("".join([*parts, job.take(last=True)]))
+            status = f"cancelled after {job.command.elapsed_s:.2f} s; this is the output so far"
+            return _answer(job, text, status, kind=ToolErrorKind.CANCELLED)
+        finally:
+            if not kept:
+                await self._ended(job)
+
+    async def _wait(
+        self,
+        pid: Annotated[int, Field(description="The process id that an answer of shell named.")],
+        timeout_s: Annotated[float, Field(gt=0, description="How long to wait, in seconds.")] = 10,
+    ) -> ToolAnswer:
+        """Wait until a process in the background ends, at most timeout_s seconds, and return what
+        it has written since you read its output last.
+        """
+        job = self._job_of(pid)
+        deadline = time.monotonic() + min(timeout_s, self._longest_s)
+        async with job.busy:
+            while (left := deadline - time.monotonic()) > 0 and not self._is_over(job):
+                await job.command.changed(min(left, POLL_S))
+            over = self._is_over(job)
+            if over:
+                await job.command.last_output()
+            text = await _screen(_with_dropped(job, job.take(last=over)))
+            if not over:
+                status = f"still running, pid {pid}, {job.command.elapsed_s:.2f} s"
+                return ToolAnswer(text, status=status, data={"pid": pid, "running": True})
+            self._forget(job)
+            return _answer(job, text, _ending(job.command))
+
+    async def _kill(
+        self, pid: Annotated[int, Field(description="The process id that an answer of shell named.")]
+    ) -> ToolAnswer:
+        """End a process in the background, and all that it started; return its last output."""
+        job = self._job_of(pid)
+        async with job.busy:
+            was_over = self._is_over(job)
+            await job.command.end(self._grace_s)
+            text = await _screen(_with_dropped(job, job.take(last=True)))
+            self._forget(job)
+            how = "had ended before" if was_over else "ended by shell_kill"
+            return _answer(job, text, f"{how}: {_ending(job.command)}")
+
+    # --- the steps of the tools
+
+    def _start(self, command: str, directory: str) -> _Job:
+        place = self._workspace.directory(directory)
+        for job in [job for job in self._jobs if len(self._jobs) >= BACKGROUND_MOST and self._is_over(job)]:
+            self._forget(job)
+        if len(self._jobs) >= BACKGROUND_MOST:
+            raise ToolError(
+                f"{BACKGROUND_MOST} commands run in the background; end one with shell_kill: {self._pids()}"
+            )
+        own = {**self._environment, "PWD": str(place)}
+        try:
+            argv = [*self._shell, command]
+            return _Job(Command(argv, directory=place, environment=own, bound=self._bound))
+        except ValueError as error:  # a NUL, a lone surrogate
+            raise ToolError(f"the command cannot be run: {error}", kind=ToolErrorKind.INVALID_ARGUMENTS) from None
+        except OSError as error:  # too long; no shell; no process left
+            raise ToolError(f"the command cannot be started: {error.strerror or error}") from None
+
+    async def _attend(self, job: _Job, context: ToolContext, parts: list[str], timeout_s: float) -> _Why:
+        """Read the command until it ends, takes too long, writes too much or is silent too long."""
+        command = job.command
+        deadline = time.monotonic() + timeout_s
+        heard = time.monotonic()
+        idle_s = self._idle_s if self._users and self._idle_s is not None else math.inf
+        while True:
+            if text := job.take():
+                heard = time.monotonic()
+                parts.append(text)
+                await context.output(text)
+            if command.first_ended:
+                return "ended"
+            if command.overflowed:
+                return "overflow"
+            left = min(deadline, heard + idle_s) - time.monotonic()
+            if left <= 0:
+                return "timeout" if time.monotonic() >= deadline else "idle"
+            await command.changed(left)
+
+    async def _finished(self, job: _Job, parts: list[str], why: _Why) -> tuple[ToolAnswer, bool]:
+        """The answer, and whether the job is kept."""
+        command = job.command
+        if why == "idle":
+            self._keep(job)
+            text = await _screen("".join(parts))
+            status = (
+                f"still running, pid {command.pid}, {command.elapsed_s:.2f} s; this is the output so far."
+                f" Use shell_wait(pid={command.pid}) to read on, shell_kill(pid={command.pid}) to end it"
+            )
+            return ToolAnswer(text, status=status, data={"pid": command.pid, "running": True}), True
+        if why == "ended":
+            others = command.others()
+            await command.last_output()
+            others = _roots(command.others()) if others else []
+            keep = bool(others and self._users)
+            parts.append(job.take(last=not keep))
+            ending = _ending(command) + _background(others, kept=keep)
+            if command.overflowed:
+                why = "overflow"
+            elif keep:
+                self._keep(job)
+            if why == "ended":
+                return _answer(job, await _screen("".join(parts)), ending, others), keep
+        await self._ended(job)
+        parts.append(job.take(last=True))
+        text = await _screen("".join(parts))
+        if why == "timeout":
+            status = f"ended after {command.elapsed_s:.2f} s, its timeout; this is the output so far"
+            return _answer(job, text, status, kind=ToolErrorKind.TIMEOUT), False
+        status = f"ended after {self._bound:,} bytes of output, which is the most; this is its beginning"
+        return _answer(job, text, status, kind=ToolErrorKind.EXECUTION_FAILED), False
+
+    async def _ended(self, job: _Job) -> None:
+        try:
+            await job.command.end(self._grace_s)
+        finally:
+            job.command.close()
+
+    def _keep(self, job: _Job) -> None:
+        job.command.detach(BACKGROUND_BYTES)
+        self._jobs.append(job)
+
+    def _forget(self, job: _Job) -> None:
+        if job in self._jobs:
+            self._jobs.remove(job)
+        job.command.close()
+
+    def _is_over(self, job: _Job) -> bool:
+        return job.command.first_ended and not job.command.others()
+
+    def _job_of(self, pid: int) -> _Job:
+        for job in self._jobs:
+            if job.command.pid == pid or any(entry.pid == pid for entry in job.command.others()):
+                return job
+        known = self._pids()
+        raise ToolError(
+            f"no process {pid} of an earlier command is in the background; there are: {known}"
+            if known
+            else f"no process {pid} of an earlier command is in the background",
+            kind=ToolErrorKind.NOT_FOUND,
+        )
+
+    def _pids(self) -> str:
+        return ", ".join(map(str, self.background))
+
+
+def _loop_key(arguments: Mapping[str, Any]) -> Any:
+    """The identity of a call for the detectors: its timeout is no part of it."""
+    return {name: value for name, value in arguments.items() if name != "timeout_s"}
+
+
+def _answer(
+    job: _Job, text: str, status: str, others: Sequence[Entry] = (), kind: ToolErrorKind | None = None
+) -> ToolAnswer:
+    code = job.command.returncode
+    data = {
+        "pid": job.command.pid,
+        "exit_code": code if code is not None and code >= 0 else None,
+        "signal": _signal_name(-code) if code is not None and code < 0 else None,
+        "duration_s": job.command.elapsed_s,
+        "background": [entry.pid for entry in others],
+        "progress": failing_tests(text),
+    }
+    return ToolAnswer(text, is_error=kind is not None, error_kind=kind, status=status, data=data)
+
+
+def _ending(command: Command) -> str:
+    code = command.returncode
+    took = f"{command.elapsed_s:.2f} s"
+    if code is None:
+        return f"still running after KILL, pid {command.pid}, {took}"
+    if code < 0:
+        return f"ended by {_signal_name(-code)}, {took}"
+    # 128 + n is how a shell says that its command was ended by signal n
+    by = f" ({_signal_name(code - 128)})" if code > 128 and _signal_name(code - 128) else ""  # noqa: PLR2004
+    return f"exit code {code}{by}, {took}"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return ""
+
+
+def _roots(entries: Sequence[Entry]) -> list[Entry]:
+    """The entries whose parent is not one of `entries`."""
+    pids = {entry.pid for entry in entries}
+    return [entry for entry in entries if entry.parent not in pids]
+
+
+def _background(others: Sequence[Entry], *, kept: bool) -> str:
+    if not others:
+        return ""
+    named = ", ".join(f"pid {entry.pid} ({command_of(entry.pid)})" for entry in others[:SHOWN])
+    what = f"{len(others)} background process{'es' if len(others) > 1 else ''}"
+    return f"; {what}: {named}" if kept else f"; {what} ended with it"
+
+
+async def _screen(text: str) -> str:
+    pieces: list[str] = []
+    for piece in screen_pieces(text):
+        pieces.append(piece)
+        if len(pieces) > 1:
+            await anyio.lowlevel.checkpoint()
+    return "".join(pieces)
+
+
+def _with_dropped(job: _Job, text: str) -> str:
+    dropped = job.command.dropped_bytes
+    return f"[the first {dropped:,} bytes were dropped: nobody read them]\n{text}" if dropped else text

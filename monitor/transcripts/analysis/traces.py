@@ -1,0 +1,135 @@
+"""Where settings of several levels would have stopped a recorded run: watched in one reading."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Final
+
+from monitor.detectors.base import Detector
+from monitor.outcome import RunFailed
+from monitor.policy import ObserveOnly, Policy, StopAtFirstLoop
+from monitor.transcripts.analysis.calibration import Stopped, Trace
+from monitor.transcripts.analysis.scan import Finding, RunScanner
+from monitor.transcripts.analysis.survey import SurveyedRun, Watcher
+from monitor.transcripts.base import Chunker, RecordedMessage
+from monitor.transcripts.entries import Began, Ended
+from monitor.verdicts import Stop
+
+CHARS_PER_TOKEN: Final = 4
+"""Where a recording counts no tokens: the usual estimate for English and code."""
+ALL: Final = ""
+"""The name of all detectors together, under the policy."""
+
+
+@dataclass(slots=True, frozen=True)
+class Level:
+    """Settings of one level: what makes new detectors, and a new policy, for a run."""
+
+    detectors: Callable[[], Sequence[Detector]]
+    policy: Callable[[], Policy | None]
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class TracedRun(SurveyedRun):
+    """A run, and where each level would have stopped it."""
+
+    traces: Mapping[str, Trace]
+    """By the class of the detector; `ALL`: all of them, under the policy."""
+    estimated: bool
+    """The recording counts no tokens: they are estimated from the length of the texts."""
+
+
+class TraceWatcher(Watcher):
+    """Watches a run with all levels at once."""
+
+    def __init__(self, began: Began, scanner: RunScanner, *, levels: Sequence[Level]) -> None:
+        super().__init__(began, scanner)
+        self._chunks = Chunker()
+        self._costs: list[float] = []
+        self._context = self._spent = 0.0
+        self._counted = False
+        self._alone: list[RunScanner] = []
+        self._names: list[dict[str, str]] = []
+        self._together: list[RunScanner | None] = []
+        """`None`: the policy stops at the first loop, which is seen without it."""
+        for level in levels:
+            made = level.detectors()
+            self._names.append({detector.name: type(detector).__name__ for detector in made})
+            self._alone.append(RunScanner(detectors=made, policy=ObserveOnly()))
+            policy = level.policy()
+            first = policy is None or isinstance(policy, StopAtFirstLoop)
+            self._together.append(None if first else RunScanner(detectors=level.detectors(), policy=policy))
+        self._detectors = list(dict.fromkeys(name for names in self._names for name in names.values()))
+        self._stops: list[dict[str, Stopped]] = [{} for _ in levels]
+        self._crashed = ""
+
+    def take(self, message: RecordedMessage) -> Sequence[Finding]:
+        at = self._index
+        found = super().take(message)
+        before = self._spent
+        self._count_tokens(message)
+        chunks = list(self._chunks.chunks(message))
+        for level, (alone, together) in enumerate(zip(self._alone, self._together, strict=True)):
+            try:
+                for chunk in chunks:
+                    alone.take(at, chunk)
+                    if together is not None:
+                        together.take(at, chunk)
+            except RunFailed as error:
+                self._crashed = str(error)
+            for finding in alone.findings:
+                if finding.detection.level == "loop":
+                    name = self._names[level].get(finding.detection.detector, finding.detection.detector)
+                    stopped = self._stopped(message, finding.char, before)
+                    self._stops[level].setdefault(name, stopped)
+                    if together is None:
+                        self._stops[level].setdefault(ALL, stopped)
+            alone.findings.clear()
+            if together is None:
+                continue
+            ended = together.ended_by
+            if ended is not None and isinstance(ended.verdict, Stop) and ALL not in self._stops[level]:
+                self._stops[level][ALL] = self._stopped(message, ended.char, before)
+        return found
+
+    def _count_tokens(self, message: RecordedMessage) -> None:
+        arguments = sum(len(str(call.arguments)) for call in message.tool_calls)
+        own = len(message.text) + len(message.reasoning) + arguments
+        results = sum(result.length or len(result.text) for result in message.tool_results)
+        if message.role == "assistant":
+            if message.usage is not None:
+                self._counted = True
+                self._spent += message.usage.total_tokens
+            else:
+                self._spent += (self._context + own) / CHARS_PER_TOKEN
+            self._costs.append(self._spent)
+        self._context += own + results
+
+    def _stopped(self, message: RecordedMessage, char: int | None, before: float) -> Stopped:
+        """`before`: the tokens before the message. Of a text only what was written until then."""
+        turn, spent = max(1, len(self._costs)), self._spent
+        if char is not None and message.role == "assistant":
+            left = max(0, len(message.text) - char)
+            spent = max(before, spent - left / CHARS_PER_TOKEN)
+        return Stopped(turn, spent)
+
+    def compacted(self) -> None:
+        super().compacted()
+        self._context = 0.0
+        for scanner in filter(None, (*self._alone, *self._together)):
+            scanner.compacted()
+
+    def run(self, file: str, kind: str, ended: Ended) -> TracedRun:
+        run = super().run(file, kind, ended)
+        costs = tuple(self._costs)
+        for together, stops in zip(self._together, self._stops, strict=True):
+            if together is not None and together.ended_by is not None and ALL not in stops:
+                turn = max(1, min(together.produced.turns, len(costs)))  # of the last turn that was granted
+                stops[ALL] = Stopped(turn, costs[turn - 1] if costs else 0.0)
+        traces = {
+            name: Trace(costs, tuple(stops.get(name) for stops in self._stops)) for name in (ALL, *self._detectors)
+        }
+        told = {one.name: getattr(run, one.name) for one in fields(SurveyedRun)}
+        told["failed"] = run.failed or self._crashed
+        return TracedRun(**told, traces=traces, estimated=not self._counted)

@@ -1,0 +1,1 @@
+"""OpenAI's chat completions, and the servers that are compatible with them."""

@@ -1,0 +1,120 @@
+"""Gemini's rules for contents, in camel case or in snake case.
+
+Its error messages state them:
+
+- "contents.parts must not be empty";
+- "function call turn comes immediately after a user turn or after a function response turn";
+- "the number of function response parts is equal to the number of function call parts";
+- "multiturn requests alternate between user and model";
+- "required oneof field 'data' must have one initialized field".
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from monitor.wires.forms import RULES
+from monitor.wires.problem import Problem, objects, text
+
+_DATA: Final = frozenset(
+    {
+        "text",
+        "inline_data",
+        "file_data",
+        "function_call",
+        "function_response",
+        "executable_code",
+        "code_execution_result",
+    }
+)
+
+
+def problems(contents: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
+    """The problems, in order."""
+    before: str | None = None
+    waiting: Sequence[Mapping[str, Any]] = ()
+    for index, content in enumerate(contents):
+        role = content.get("role")
+        if role not in ("user", "model"):
+            yield Problem(index, "role", f"the role is {role!r}, neither 'user' nor 'model'")
+        elif role == before:
+            yield Problem(index, "order", f"two contents of the {role} follow each other")
+        elif before is None and role == "model":
+            yield Problem(index, "order", "the first content is not the user's")
+        given = objects(content.get("parts"))
+        if not given:
+            yield Problem(index, "empty", "it has no parts")
+        parts = [_snake(part) for part in given or ()]
+        for part in parts:
+            yield from _part(index, part, str(role))
+        calls = [_snake(part["function_call"]) for part in parts if isinstance(part.get("function_call"), Mapping)]
+        answers = [
+            _snake(part["function_response"]) for part in parts if isinstance(part.get("function_response"), Mapping)
+        ]
+        yield from _pairs(index, waiting, answers)
+        waiting, before = calls, str(role)
+    last = len(contents) - 1
+    yield from _pairs(last + 1, waiting, [])
+    if before == "model":
+        yield Problem(last, "order", "the last content is not the user's")
+
+
+def _snake(part: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        re.sub(r"(?<=[a-z])(?=[A-Z])", "_", str(key)).lower(): value for key, value in part.items() if value is not None
+    }
+
+
+def _part(index: int, part: Mapping[str, Any], role: str) -> Iterator[Problem]:
+    data = _DATA & part.keys()
+    if len(data) != 1:
+        yield Problem(index, "shape", f"a part has {', '.join(sorted(data)) or 'no data'}")
+    signature = part.get("thought_signature")
+    if part.get("text") == "" and signature is None:
+        yield Problem(index, "empty", "a text is empty")
+    if signature is not None and not _is_signature(signature):
+        yield Problem(index, "signature", "a signature is not base64")
+    if signature is not None and role != "model":
+        yield Problem(index, "signature", "a signature outside of the model's message")
+    call, answer = part.get("function_call"), part.get("function_response")
+    if call is not None and role != "model":
+        yield Problem(index, "role", "a call outside of the model's message")
+    if answer is not None and role != "user":
+        yield Problem(index, "role", "a result in the model's message")
+    for one, field in ((call, "args"), (answer, "response")):
+        if one is None:
+            continue
+        fields = _snake(one) if isinstance(one, Mapping) else {}
+        if not RULES["gemini"].tool_name.fullmatch(text(fields, "name")):
+            yield Problem(index, "name", f"{text(fields, 'name')!r} is not a valid name of a function")
+        if not isinstance(fields.get(field, {}), Mapping):
+            yield Problem(index, "arguments", f"{field} is not an object")
+
+
+def _is_signature(signature: object) -> bool:
+    if isinstance(signature, bytes):
+        return bool(signature)
+    try:
+        return isinstance(signature, str) and bool(b64decode(signature, validate=True))
+    except ValueError:
+        return False
+
+
+def _pairs(index: int, calls: Sequence[Mapping[str, Any]], answers: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
+    """Checks that there is one answer for each call, with the same name, and with the same id if
+    both have one.
+    """
+    if Counter(text(one, "name") for one in calls) != Counter(text(one, "name") for one in answers):
+        yield Problem(
+            index,
+            "pairing",
+            f"{len(answers)} function responses follow {len(calls)} function calls, or others than these",
+        )
+        return
+    ids = [Counter(text(one, "id") for one in some if text(one, "id")) for some in (calls, answers)]
+    if all(ids) and ids[0] != ids[1]:
+        yield Problem(index, "pairing", "function responses have other ids than the calls before them")

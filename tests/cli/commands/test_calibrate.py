@@ -1,0 +1,223 @@
+"""`agent-monitor calibrate`: what it writes can be loaded, and keeps its promise."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+import monitor
+from monitor.chunks import ToolCall, TurnFinished
+from monitor.cli.app import app
+from monitor.cli.inputs.survey import Chosen, surveyed_files
+from monitor.cli.options.levels import FACTORS, SCALED, Levels, as_toml, levels_of
+from monitor.detectors import default_detectors
+from monitor.reasons import FinishReason
+from monitor.report import StoryWatcher
+from monitor.settings import Settings, load_settings
+from monitor.transcripts.analysis.scan import scan_run
+from monitor.transcripts.analysis.survey import survey
+from monitor.transcripts.analysis.traces import ALL, TracedRun
+from monitor.transcripts.corpus import Corpus
+from monitor.transcripts.source import Source
+
+CORPUS = Path(__file__).parents[3] / "fixtures" / "transcripts" / "dev.jsonl.gz"
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+
+
+def run(number: int, equal: int = 1, *, label: str | None = None) -> dict[str, Any]:
+    """Twelve calls, the last `equal` of them the same."""
+    messages: list[dict[str, Any]] = [{"role": "user", "text": f"task {number}"}]
+    for at in range(12):
+        arguments = {"at": min(at, 12 - equal)}
+        messages.append({"role": "assistant", "text": "", "tool_calls": [{"name": "look", "args": arguments}]})
+        messages.append({"role": "tool", "tool_results": [{"name": "look", "text": f"saw {arguments['at']}"}]})
+    return {"id": f"run {number}", "label": label, "messages": messages}
+
+
+def calibrate(*runs: dict[str, Any], options: tuple[str, ...] = ()) -> Any:
+    Path("runs.jsonl").write_text("".join(json.dumps(one) + "\n" for one in runs))
+    return CliRunner().invoke(app, ["calibrate", "runs.jsonl", *options])
+
+
+def test_runs_that_repeat_themselves_move_the_line_up():
+    done = calibrate(*(run(at, 9 if at % 2 else 1) for at in range(40)), options=("-o", "mine.toml"))
+    assert done.exit_code == 0, done.output
+    settings = load_settings("mine.toml")
+    assert settings.settings["ToolCallRepetition"]["loop_at"] == 10  # twice the default: the first above nine
+    assert "at most 5% of runs like them are stopped" in done.stdout
+    assert "the same kind of tasks, models and tools" in done.stdout
+
+
+def test_what_is_written_stops_no_more_of_the_runs_than_was_promised():
+    runs = [run(at, at % 12 + 1) for at in range(60)]
+    calibrate(*runs, options=("-o", "mine.toml", "--at-most", "30%"))
+    chosen = load_settings("mine.toml")
+    stopped = sum(
+        scan_run(one, detectors=chosen.detectors(), policy=chosen.policy()).ended_by is not None
+        for one in Corpus("runs.jsonl")
+    )
+    assert 0 < stopped <= 0.3 * 61
+
+
+def test_guard_and_supervisor_stop_where_the_written_limits_say():
+    calibrate(*(run(at) for at in range(20)), options=("-o", "mine.toml"))
+    chosen = load_settings("mine.toml")
+    assert [one.name for one in chosen.detectors()] == [one.name for one in default_detectors()]
+    at = chosen.settings["ToolCallRepetition"]["loop_at"]
+    assert at != 5  # not the default
+    turns = [[ToolCall(f"c{number}", "look", {"at": 1}), TurnFinished(FinishReason.DONE)] for number in range(40)]
+    with monitor.Guard(detectors=chosen.detectors(), policy=chosen.policy()) as guard:
+        for turn in turns:
+            with guard.watch(iter(turn)) as watched:
+                list(watched)
+            for call in watched.turn.tool_calls:
+                guard.tool_result(call, "closed")
+            if isinstance(guard.check(), monitor.Stop):
+                break
+    assert (guard.outcome.reason, guard.outcome.turns) == (monitor.TerminateReason.LOOP_DETECTED, at)
+
+    def look(at: int) -> str:
+        """Look at a door."""
+        return "closed"
+
+    model = monitor.testing.ScriptedModel(*turns)
+    policy = chosen.policy() or monitor.StopAtFirstLoop()
+    outcome = monitor.Supervisor(model, tools=[look], detectors=chosen.detectors(), policy=policy).run_sync("Go in.")
+    assert (outcome.reason, outcome.turns) == (monitor.TerminateReason.LOOP_DETECTED, at)
+
+
+def test_too_few_runs_are_refused_with_the_number_that_is_needed():
+    done = calibrate(*(run(at) for at in range(18)), options=("-o", "mine.toml"))
+    assert done.exit_code == 2
+    assert "18 good runs cannot promise" in done.stderr
+    assert "19 are needed" in done.stderr
+    assert not Path("mine.toml").exists()
+
+
+@pytest.mark.parametrize("share", ["0", "100%", "5 percent", "-1%", "nan", ""])
+def test_a_share_that_is_none_is_refused(share: str):
+    assert calibrate(run(1), options=("--at-most", share)).exit_code == 2
+
+
+def test_labelled_loops_are_no_good_runs_and_show_what_the_line_saves():
+    runs = [run(at, label="clean") for at in range(60)] + [run(100 + at, 9, label="loop") for at in range(5)]
+    found = json.loads(calibrate(*runs, options=("--json",)).stdout)
+    assert (found["good"], found["loops"]) == (60, 5)
+    evidence, both, length = found["held_out"]
+    assert [one["score"] for one in found["held_out"]] == ["evidence", "evidence + length", "length alone"]
+    assert (evidence["good_stopped"], evidence["loops_stopped"]) == (0, 5)
+    assert evidence["saved_tokens"] > 0
+    assert length["loops_stopped"] == 0  # all runs are equally long, so length says nothing
+    assert both["good_stopped"] == 0
+
+
+def test_borderline_runs_count_neither_way():
+    found = json.loads(
+        calibrate(*(run(at) for at in range(20)), run(99, 9, label="borderline"), options=("--json",)).stdout
+    )
+    assert (found["good"], found["left_out"]) == (20, 1)
+
+
+def test_settings_of_the_user_are_the_base_and_stay():
+    Path("base.toml").write_text(
+        'detectors = ["ToolCallRepetition"]\n[ToolCallRepetition]\nloop_at = 10\n[tools.wait]\npolling = true\n'
+    )
+    calibrate(*(run(at) for at in range(20)), options=("--config", "base.toml", "-o", "mine.toml"))
+    settings = load_settings("mine.toml").settings
+    assert settings["detectors"] == ["ToolCallRepetition"]
+    assert settings["ToolCallRepetition"]["loop_at"] == 6
+    assert settings["tools"] == {"wait": {"polling": True}}
+
+
+def test_a_link_is_not_written_through(tmp_path: Path):
+    (tmp_path / "mine.toml").symlink_to(tmp_path / "victim")
+    assert calibrate(*(run(at) for at in range(20)), options=("-o", "mine.toml")).exit_code == 2
+
+
+def test_every_level_is_settings_and_each_is_more_lenient_than_the_one_before():
+    levels = levels_of(Settings())
+    assert len(levels) == len(FACTORS)
+    assert levels[FACTORS.index(1.0)]["ToolCallRepetition"]["loop_at"] == 5
+    for before, after in pairwise(levels):
+        Settings(after)
+        for name, options in SCALED.items():
+            assert all(before[name][option] <= after[name][option] for option in options)
+
+
+@pytest.mark.parametrize("watcher", [StoryWatcher, Levels((json.dumps({}),)).watcher])
+def test_runs_come_whole_out_of_other_processes(watcher: Any, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("monitor.cli.inputs.survey.PAYS_BYTES", 0)
+    for name in "ab":
+        Path(f"{name}.jsonl").write_text(json.dumps(run(1, 9)) + "\n")
+    chosen = Chosen("{}", watcher)
+    here = [chosen.examine(Path("a.jsonl")), chosen.examine(Path("b.jsonl"))]
+    assert list(surveyed_files([Path("a.jsonl"), Path("b.jsonl")], chosen)) == here
+
+
+@pytest.mark.parametrize("policy", [None, "ladder"])
+def test_a_level_stops_a_run_in_the_trace_if_and_only_if_its_settings_do(policy: str | None):
+    """The traces come from one reading with all levels; here each level reads the run alone."""
+    levels = levels_of(Settings({} if policy is None else {"policy": policy}))
+    told = Levels(tuple(json.dumps(level) for level in levels))
+    kinds: dict[str, int] = {}
+    for one in Corpus(CORPUS):
+        label = one.loop.kind if one.loop else str(one.label)
+        kinds[label] = kinds.get(label, 0) + 1
+        if kinds[label] > (1 if policy else 2) or sum(len(message.text) for message in one.messages) > 20_000:
+            continue
+        line = json.dumps(_as_line(one))
+        (run_of,) = survey(Source.of_bytes("r.jsonl", line.encode()), watcher=told.watcher)
+        assert isinstance(run_of, TracedRun)
+        for level, settings in enumerate(levels):
+            made = Settings(settings)
+            alone = scan_run(one, detectors=made.detectors(), policy=made.policy())
+            stop = run_of.traces[ALL].stops[level]
+            assert (stop is not None) == (alone.ended_by is not None), (one.id, level)
+            if stop is not None:
+                assert stop.turn == alone.total.turns - alone.saved.turns
+    assert len(kinds) > 5
+
+
+def _as_line(one: Any) -> dict[str, Any]:
+    return {
+        "id": one.id,
+        "messages": [
+            {
+                "role": message.role,
+                "text": message.text,
+                "tool_calls": [{"name": call.name, "args": call.arguments} for call in message.tool_calls],
+                "tool_results": [
+                    {"name": result.name, "text": result.text, "is_error": result.is_error}
+                    | ({"len": result.length} if result.length is not None else {})
+                    | ({"sha1": result.sha1} if result.sha1 is not None else {})
+                    for result in message.tool_results
+                ],
+            }
+            for message in one.messages
+        ],
+    }
+
+
+NAMES = st.text(min_size=1, max_size=8).filter(lambda text: text.encode("utf-8", "ignore").decode() == text)
+TEXTS = st.text('ab"\\é \n\t\x7f\x01', max_size=6)
+VALUES = st.one_of(st.integers(-(2**60), 2**60), st.booleans(), TEXTS, st.lists(TEXTS, max_size=3))
+TABLES = st.recursive(st.dictionaries(NAMES, VALUES, max_size=3), partial(st.dictionaries, NAMES, max_size=3))
+
+
+@given(TABLES)
+def test_toml_comes_back_as_it_was(table: dict[str, Any]):
+    assert tomllib.loads(as_toml(table)) == table

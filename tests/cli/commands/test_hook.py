@@ -1,0 +1,224 @@
+"""`agent-monitor hook`: what coding agents ask, and get as an answer."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from monitor.cli.app import app
+from monitor.cli.hooks import HOOKS
+from monitor.cli.hooks.base import DEEDS
+from monitor.policy import ObserveOnly
+from monitor.transcripts.analysis.survey import survey
+from monitor.transcripts.source import Source
+
+SAMPLES = Path(__file__).parents[3] / "fixtures" / "readers"
+STUCK = SAMPLES / "claude-code" / "554b9fa6-f719-40e8-ba70-beee69bd60b5.jsonl.gz"
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def ask(agent: str, event: object, *options: str) -> Any:
+    text = event if isinstance(event, str) else json.dumps(event)
+    return CliRunner().invoke(app, ["hook", agent, *options], input=text)
+
+
+def session(folder: Path, calls: int, others: int = 0) -> str:
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "Tidy up."}]
+    for at in range(calls + others):
+        name = "ls" if at < calls else f"tool{at}"
+        call = {"id": f"c{at}", "type": "function", "function": {"name": name, "arguments": "{}"}}
+        messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        messages.append({"role": "tool", "tool_call_id": f"c{at}", "content": f"denied {name}"})
+    path = folder / "session.jsonl"
+    path.write_text("".join(json.dumps(message) + "\n" for message in messages))
+    return str(path)
+
+
+def event(agent: str, path: str) -> dict[str, str]:
+    return {"hook_event_name": HOOKS[agent].before, "transcript_path": path, "tool_name": "ls"}
+
+
+@pytest.mark.parametrize("agent", HOOKS)
+@pytest.mark.parametrize("deed", DEEDS)
+def test_an_agent_without_a_loop_goes_on(agent: str, deed: str, tmp_path: Path):
+    done = ask(agent, event(agent, session(tmp_path, 3)), "--on-loop", deed)
+    assert (done.exit_code, json.loads(done.stdout), done.stderr) == (0, {}, "")
+
+
+def test_claude_code_asks_a_person_with_our_reason(tmp_path: Path):
+    done = ask("claude-code", event("claude-code", session(tmp_path, 5)))
+    said = json.loads(done.stdout)["hookSpecificOutput"]
+    assert (said["hookEventName"], said["permissionDecision"]) == ("PreToolUse", "ask")
+    assert "ls was called 5 times in a row" in said["permissionDecisionReason"]
+    assert "The result: denied ls" in said["permissionDecisionReason"]
+
+
+def test_claude_code_refuses(tmp_path: Path):
+    about = event("claude-code", session(tmp_path, 5))
+    refused = json.loads(ask("claude-code", about, "--on-loop", "deny").stdout)
+    assert refused["hookSpecificOutput"]["permissionDecision"] == "deny"
+    assert "continue" not in refused
+
+
+def test_claude_code_is_stopped_by_a_refusal_and_after_the_calls_of_the_response(tmp_path: Path):
+    """`continue: false` alone lets the call be carried out, and is not heard if the call fails."""
+    path = session(tmp_path, 5)
+    before = json.loads(ask("claude-code", event("claude-code", path), "--on-loop", "stop").stdout)
+    assert before["hookSpecificOutput"]["permissionDecision"] == "deny"
+    assert before["continue"] is False
+    after = {"hook_event_name": "PostToolBatch", "transcript_path": path}
+    stopped = json.loads(ask("claude-code", after, "--on-loop", "stop").stdout)
+    assert stopped["continue"] is False
+    assert stopped["stopReason"].startswith("agent-monitor: ")
+    assert json.loads(ask("claude-code", after, "--on-loop", "deny").stdout) == {}
+    settings = json.loads(ask("claude-code", "", "--on-loop", "stop", "--print-settings").stdout)
+    assert list(settings["hooks"]) == ["PreToolUse", "PostToolBatch"]
+
+
+HOOKED = {
+    "claude-code": "30e798a3-4b3a-4f9d-8516-c258ef42b336.jsonl",
+    "codex": "rollout-hooked-0.169.jsonl",
+    "gemini-cli": "session-hooked-0.61.jsonl",
+}
+"""Sessions of real agents, in which a model of a local server called the same again and again, and
+the hook refused it.
+"""
+
+
+@pytest.mark.parametrize("agent", HOOKED)
+def test_a_refusal_is_no_answer_of_the_tool_so_a_loop_that_goes_on_is_refused_each_time(agent: str):
+    (run,) = survey(Source.of_path(SAMPLES / agent / HOOKED[agent]), policy=ObserveOnly)
+    counts = [one.detection.count for one in run.findings if one.detection.level == "loop"]
+    assert counts == [*range(5, run.total.tool_calls + 1)]
+
+
+@pytest.mark.parametrize("agent", HOOKED)
+def test_the_next_call_of_a_recorded_loop_is_refused(agent: str, tmp_path: Path):
+    lines = (SAMPLES / agent / HOOKED[agent]).read_bytes().splitlines(keepends=True)
+    answers = []
+    for number in range(1, len(lines)):
+        (tmp_path / HOOKED[agent]).write_bytes(b"".join(lines[:number]))
+        done = ask(agent, event(agent, str(tmp_path / HOOKED[agent])), "--on-loop", "deny")
+        answers.append(json.loads(done.stdout) != {})
+    assert answers == sorted(answers)
+    assert any(answers)
+
+
+@pytest.mark.parametrize("deed", DEEDS)
+def test_codex_gets_no_answer_that_it_does_not_take(deed: str, tmp_path: Path):
+    """It takes `deny` with a reason, and lets the call go on for any other answer."""
+    said = json.loads(ask("codex", event("codex", session(tmp_path, 5)), "--on-loop", deed).stdout)
+    assert list(said) == ["hookSpecificOutput"]
+    assert set(said["hookSpecificOutput"]) == {"hookEventName", "permissionDecision", "permissionDecisionReason"}
+    assert said["hookSpecificOutput"]["permissionDecision"] == "deny"
+    told = {"ask": "Ask the user", "deny": "denied ls", "stop": "call no tool"}
+    assert told[deed] in said["hookSpecificOutput"]["permissionDecisionReason"]
+
+
+def test_gemini_cli_refuses_or_stops(tmp_path: Path):
+    about = event("gemini-cli", session(tmp_path, 5))
+    assert json.loads(ask("gemini-cli", about).stdout)["decision"] == "deny"
+    assert json.loads(ask("gemini-cli", about, "--on-loop", "stop").stdout)["continue"] is False
+
+
+@pytest.mark.parametrize("agent", HOOKS)
+def test_a_loop_that_is_over_holds_up_nobody(agent: str, tmp_path: Path):
+    assert json.loads(ask(agent, event(agent, session(tmp_path, 9, others=2))).stdout) == {}
+
+
+@pytest.mark.parametrize("agent", HOOKS)
+def test_an_event_that_is_none_of_ours_goes_on(agent: str, tmp_path: Path):
+    about = {"hook_event_name": "SessionStart", "transcript_path": session(tmp_path, 9)}
+    assert json.loads(ask(agent, about, "--on-loop", "stop").stdout) == {}
+
+
+@pytest.mark.parametrize("agent", HOOKS)
+@pytest.mark.parametrize(
+    "given", ["", "no json", "[]", "[" * 100_000, '{"transcript_path": 3}', '{"transcript_path": "gone.jsonl"}', "\x00"]
+)
+def test_what_cannot_be_read_never_stops_an_agent(agent: str, given: str):
+    done = ask(agent, given)
+    assert (done.exit_code, json.loads(done.stdout)) == (0, {})
+
+
+def test_a_session_that_is_cut_at_any_line_is_answered(tmp_path: Path):
+    lines = gzip.decompress(STUCK.read_bytes()).splitlines(keepends=True)
+    answers: list[bool] = []
+    for number in range(10, len(lines), 40):
+        (tmp_path / "s.jsonl").write_bytes(b"".join(lines[:number]) + lines[number][:20])
+        done = ask("claude-code", event("claude-code", str(tmp_path / "s.jsonl")))
+        assert done.exit_code == 0
+        answers.append(json.loads(done.stdout) != {})
+    assert answers[0] is False
+    assert any(answers)
+
+
+@pytest.mark.parametrize("agent", HOOKS)
+def test_the_settings_name_the_command_with_its_options(agent: str, tmp_path: Path):
+    (tmp_path / "my rules.toml").write_text("[ToolCallRepetition]\nloop_at = 7\n")
+    done = ask(agent, "", "--print-settings", "--config", "my rules.toml", "--on-loop", "deny")
+    text = json.dumps(json.loads(done.stdout))
+    assert f"agent-monitor hook {agent} --on-loop deny --config '{tmp_path}/my rules.toml'" in text
+    assert HOOKS[agent].place in done.stderr
+
+
+ANSWERS = """
+import sys
+from monitor.cli import main
+sys.argv = ["agent-monitor", "hook", *sys.argv[1:]]
+main()
+packages = {name.partition(".")[0] for name in sys.modules}
+print(*packages & {"typer", "rich", "pydantic", "pydantic_core", "anyio"}, file=sys.stderr)
+"""
+
+
+def in_a_process(*arguments: str, about: object) -> Any:
+    command = [sys.executable, "-c", ANSWERS, *arguments]
+    return subprocess.run(command, input=json.dumps(about), capture_output=True, text=True, check=False, timeout=50)
+
+
+def test_the_command_line_of_an_agent_is_answered_without_what_takes_long_to_import(tmp_path: Path):
+    done = in_a_process("gemini-cli", "--on-loop", "deny", about=event("gemini-cli", session(tmp_path, 5)))
+    assert json.loads(done.stdout)["decision"] == "deny"
+    assert done.stderr.split() == []
+
+
+def test_a_command_line_with_settings_is_answered_as_well(tmp_path: Path):
+    strict = ("--set", "ToolCallRepetition.loop_at=3", "--set", "ToolCallRepetition.suspect_at=2")
+    done = in_a_process("gemini-cli", *strict, about=event("gemini-cli", session(tmp_path, 3)))
+    assert json.loads(done.stdout)["decision"] == "deny"
+
+
+@pytest.mark.parametrize("name", ["agent-monitor.toml", "pyproject.toml"])
+def test_the_settings_of_the_folder_count(name: str, tmp_path: Path):
+    head = "tool.agent-monitor." if name == "pyproject.toml" else ""
+    about = event("gemini-cli", session(tmp_path, 5))
+    assert json.loads(ask("gemini-cli", about).stdout) != {}
+    (tmp_path / name).write_text(f"[{head}ToolCallRepetition]\nloop_at = 9\n")
+    assert json.loads(ask("gemini-cli", about).stdout) == {}
+
+
+def test_a_session_that_grows_is_read_on_and_the_answer_is_the_same(tmp_path: Path):
+    for calls in range(1, 8):
+        about = event("claude-code", session(tmp_path, calls))
+        first = ask("claude-code", about).stdout
+        assert ask("claude-code", about).stdout == first
+        assert (json.loads(first) != {}) == (calls >= 5)
+    assert len(list((tmp_path / "cache" / "agent-monitor" / "sessions").iterdir())) == 1
+
+
+@pytest.mark.parametrize("wrong", [["cursor"], ["codex", "--on-loop", "explode"]])
+def test_a_wrong_name_is_refused(wrong: list[str]):
+    assert ask(wrong[0], "{}", *wrong[1:]).exit_code == 2
