@@ -17,7 +17,7 @@ from bench._compaction_script import WINDOW_TOKENS, Model, Seen
 from monitor.chunks import TextDelta, ToolCall
 from monitor.compaction.pinned import PinnedFacts, read_back, text_of_user
 from monitor.compaction.records import AskTurn
-from monitor.compaction.summaries.summarizer import Checkpoint, Progress, Summary
+from monitor.compaction.summaries.summarizer import Checkpoint, CompactionProgress, Summary
 from monitor.compaction.summaries.templates import SummaryTask
 from monitor.goal.declared import EMIT
 from monitor.messages import AssistantMessage, Message, UserMessage
@@ -66,7 +66,7 @@ class PinnedOnly:
         task: SummaryTask,
         ask: AskTurn,
         *,
-        progress: Callable[[Progress], None],
+        progress: Callable[[CompactionProgress], None],
         checkpoint: Checkpoint | None = None,
     ) -> Summary:
         """Empty sections."""

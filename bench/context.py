@@ -42,7 +42,7 @@ from monitor.context import (
     PruneResults,
     RawMessage,
     propose_edit,
-    read,
+    read_history,
     repair,
     validate,
 )
@@ -134,7 +134,7 @@ class Load:
     messages: tuple[Message, ...] = ()
 
     def __post_init__(self) -> None:
-        self.raw = tuple(read("openai-chat", self.records))
+        self.raw = tuple(read_history("openai-chat", self.records))
         self.messages, _ = repair(self.raw)
 
     @property
@@ -166,7 +166,7 @@ def _jobs(load: Load) -> dict[str, Job]:
     reducers = (DropMedia(), PruneResults(), PruneArguments(), ClipResults.oversized(200_000))
     history = History(load.messages)
     return {
-        "read": lambda: tuple(read("openai-chat", load.records)),
+        "read": lambda: tuple(read_history("openai-chat", load.records)),
         "repair": lambda: repair(load.raw),
         "repair of what is in order": lambda: repair(load.messages),
         "estimate": lambda: ContextMeter(History(load.messages)).count(),

@@ -30,7 +30,7 @@ from bench import _report
 from bench.fleets import base
 from monitor.fleet import Job, NextTurn, Receipt, decide, enter, session_id, take_turn
 from monitor.fleet.jobs import ATTEMPT, marked, receipts_of
-from monitor.sessions import RunState, SessionReader
+from monitor.sessions import RunStage, SessionReader
 from monitor.shared import SQLiteBudgets
 
 WORKERS = 4
@@ -216,7 +216,7 @@ async def _count(row: Row, folder: Path, wanted: list[tuple[Any, ...]], ended: b
             states = [one.state for one in reader.runs()]
             row.lost_attempts += sum(marked(one, ATTEMPT) is not None for one in reader.nodes()) - len(receipts)
         ends = [one for one in receipts if one.next == "end"]
-        once = len(ends) == 1 and receipts[-1] is ends[0] and states == [RunState.ENDED] and ended.get(id) == ends[0]
+        once = len(ends) == 1 and receipts[-1] is ends[0] and states == [RunStage.ENDED] and ended.get(id) == ends[0]
         row.ended_once += once
         if not once:
             row.not_ended.append(f"{id}: {[one.next for one in receipts]} {[str(one) for one in states]}")

@@ -27,8 +27,8 @@ __all__ = [
     "CallState",
     "answer_codec",
     "bound_hash",
+    "call_codec",
     "call_key",
-    "record_codec",
     "request_codec",
 ]
 
@@ -243,7 +243,7 @@ class ApprovalAnswer:
         return self.decision == "approved"
 
 
-record_codec: Codec[CallRecord] = Codec(CallRecord)
+call_codec: Codec[CallRecord] = Codec(CallRecord)
 """JSON form of a record."""
 request_codec: Codec[ApprovalRequest] = Codec(ApprovalRequest)
 """JSON form of a question."""

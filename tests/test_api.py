@@ -51,6 +51,15 @@ def test_a_public_module_lists_its_names_and_has_them(name: str):
     assert [missing for missing in module.__all__ if not hasattr(module, missing)] == []
 
 
+def test_a_public_name_means_one_thing():
+    """`monitor.context.read` beside `monitor.transcripts.read` would be two things of one name."""
+    meanings: dict[str, set[int]] = {}
+    for module in PUBLIC.values():
+        for name in module.__all__:
+            meanings.setdefault(name, set()).add(id(getattr(module, name)))
+    assert [name for name, things in meanings.items() if len(things) > 1] == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_names_of_a_page_are_there_and_public(page: Path):
     """`monitor.events.Nudged` is a public name, `monitor.Guard.watch` an attribute of one. Names of

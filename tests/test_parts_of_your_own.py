@@ -137,7 +137,7 @@ class Short:
         of: compaction.SummaryTask,
         with_: compaction.AskTurn,
         *,
-        progress: Callable[[compaction.Progress], None],
+        progress: Callable[[compaction.CompactionProgress], None],
         checkpoint: compaction.Checkpoint | None = None,
     ) -> compaction.Summary:
         return compaction.Summary(text=of.template.skeleton(), by=self.name)

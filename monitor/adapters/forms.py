@@ -1,5 +1,5 @@
 """Writes a neutral history in the form of each provider, as the models here send it: the inverse of
-`monitor.context.read`.
+`monitor.context.read_history`.
 """
 
 from __future__ import annotations

@@ -16,12 +16,12 @@ from monitor.compaction.records import CompactionRecord as CompactionRecord
 from monitor.compaction.records import CompactionResult as CompactionResult
 from monitor.compaction.records import CompactionStore as CompactionStore
 from monitor.compaction.records import InMemoryCompactions as InMemoryCompactions
-from monitor.compaction.records import record_codec as record_codec
+from monitor.compaction.records import compaction_codec as compaction_codec
 from monitor.compaction.records import shown as shown
 from monitor.compaction.summaries.extractive import Extractive as Extractive
 from monitor.compaction.summaries.summarize import ModelSummarizer as ModelSummarizer
 from monitor.compaction.summaries.summarizer import Checkpoint as Checkpoint
-from monitor.compaction.summaries.summarizer import Progress as Progress
+from monitor.compaction.summaries.summarizer import CompactionProgress as CompactionProgress
 from monitor.compaction.summaries.summarizer import Summarizer as Summarizer
 from monitor.compaction.summaries.summarizer import Summary as Summary
 from monitor.compaction.summaries.templates import CHECKPOINT as CHECKPOINT
@@ -53,6 +53,7 @@ __all__ = [
     "CompactionFailure",
     "CompactionHook",
     "CompactionIneffective",
+    "CompactionProgress",
     "CompactionReason",
     "CompactionRecord",
     "CompactionResult",
@@ -66,12 +67,11 @@ __all__ = [
     "KeepTokens",
     "ModelSummarizer",
     "PinnedFacts",
-    "Progress",
     "Summarizer",
     "Summary",
     "SummaryTask",
     "Template",
+    "compaction_codec",
     "foreign",
-    "record_codec",
     "shown",
 ]

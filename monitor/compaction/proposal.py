@@ -44,7 +44,7 @@ from monitor.compaction.records import (
 )
 from monitor.compaction.rungs import CUT, Ladder, Rung, nothing
 from monitor.compaction.summaries.identifiers import named_in
-from monitor.compaction.summaries.summarizer import Checkpoint, Progress, Summarizer, Summary, ask_for_summary
+from monitor.compaction.summaries.summarizer import Checkpoint, CompactionProgress, Summarizer, Summary, ask_for_summary
 from monitor.compaction.summaries.templates import SummaryTask
 from monitor.context.history import HistoryEdit
 from monitor.context.measure.tokens import size_of_text
@@ -92,7 +92,7 @@ async def propose(
     *,
     model: Model | None,
     ask: AskTurn,
-    progress: Callable[[Progress], None],
+    progress: Callable[[CompactionProgress], None],
     checkpoint: Checkpoint | None = None,
 ) -> Proposal:
     """The compaction that `preset` makes of `situation`. `model` is the run's, asked where the

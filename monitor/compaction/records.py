@@ -101,7 +101,7 @@ class CompactionRecord:
             raise ConfigError("tokens_before and tokens_after are numbers of tokens")
 
 
-record_codec: Codec[CompactionRecord] = Codec(CompactionRecord)
+compaction_codec: Codec[CompactionRecord] = Codec(CompactionRecord)
 """JSON form of the record of a compaction."""
 
 

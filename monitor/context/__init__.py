@@ -9,7 +9,7 @@ from monitor._util.lazy import lazy_names
 if TYPE_CHECKING:
     from monitor.context.cut import Cut as Cut
     from monitor.context.cut import cut_by_turns as cut_by_turns
-    from monitor.context.history import Committed as Committed
+    from monitor.context.history import CommittedEdit as CommittedEdit
     from monitor.context.history import History as History
     from monitor.context.history import HistoryEdit as HistoryEdit
     from monitor.context.history import Stale as Stale
@@ -55,17 +55,17 @@ if TYPE_CHECKING:
     from monitor.messages import RepairReport as RepairReport
     from monitor.wires.check import validate as validate
     from monitor.wires.forms import Form as Form
-    from monitor.wires.problem import Problem as Problem
+    from monitor.wires.problem import WireProblem as WireProblem
     from monitor.wires.raw import RawMessage as RawMessage
     from monitor.wires.raw import RawPart as RawPart
     from monitor.wires.raw import Unread as Unread
-    from monitor.wires.read import read as read
+    from monitor.wires.read import read_history as read_history
 
 __all__ = [
     "COMPACTION",
     "OVERFLOW_ROWS",
     "ClipResults",
-    "Committed",
+    "CommittedEdit",
     "ContextMeter",
     "Cut",
     "DropMedia",
@@ -80,7 +80,6 @@ __all__ = [
     "Overflow",
     "OverflowKind",
     "OverflowRow",
-    "Problem",
     "PruneArguments",
     "PruneResults",
     "RawMessage",
@@ -97,6 +96,7 @@ __all__ = [
     "Unread",
     "Window",
     "WindowSource",
+    "WireProblem",
     "clip",
     "curated",
     "cut_by_turns",
@@ -104,9 +104,9 @@ __all__ = [
     "oversized_chars",
     "prepare",
     "propose_edit",
-    "read",
     "read_answer",
     "read_failure",
+    "read_history",
     "recorded",
     "reduced",
     "repair",
@@ -124,7 +124,7 @@ if not TYPE_CHECKING:  # a type checker would believe that every name is there
             "COMPACTION": "monitor.context.turns",
             "OVERFLOW_ROWS": "monitor.context.measure.overflow",
             "ClipResults": "monitor.context.reduce.truncate",
-            "Committed": "monitor.context.history",
+            "CommittedEdit": "monitor.context.history",
             "ContextMeter": "monitor.context.measure.tokens",
             "Cut": "monitor.context.cut",
             "DropMedia": "monitor.context.reduce.media",
@@ -139,7 +139,7 @@ if not TYPE_CHECKING:  # a type checker would believe that every name is there
             "Overflow": "monitor.context.measure.overflow",
             "OverflowKind": "monitor.context.measure.overflow",
             "OverflowRow": "monitor.context.measure.overflow",
-            "Problem": "monitor.wires.problem",
+            "WireProblem": "monitor.wires.problem",
             "PruneArguments": "monitor.context.reduce.prune",
             "PruneResults": "monitor.context.reduce.prune",
             "RawMessage": "monitor.wires.raw",
@@ -163,7 +163,7 @@ if not TYPE_CHECKING:  # a type checker would believe that every name is there
             "oversized_chars": "monitor.context.reduce.truncate",
             "prepare": "monitor.context.repairs.prepare",
             "propose_edit": "monitor.context.reduce.reduction",
-            "read": "monitor.wires.read",
+            "read_history": "monitor.wires.read",
             "read_answer": "monitor.context.measure.overflow",
             "read_failure": "monitor.context.measure.overflow",
             "recorded": "monitor.context.repairs.curate",

@@ -44,7 +44,7 @@ class HistoryEdit:
 
 
 @dataclass(slots=True, frozen=True)
-class Committed:
+class CommittedEdit:
     """An edit that is part of the history now."""
 
     edit: HistoryEdit
@@ -68,7 +68,7 @@ class Stale:
     """
 
     edit: HistoryEdit
-    by: Committed
+    by: CommittedEdit
     """The edit that changed them."""
 
 
@@ -86,7 +86,7 @@ class History:
         self._originals: list[Message] = []
         self._lengths = [0]
         """For each version, how many messages there were."""
-        self._edits: list[Committed] = []
+        self._edits: list[CommittedEdit] = []
         self._shown: tuple[Message, ...] | None = ()
         for message in messages:
             self._add(message)
@@ -105,7 +105,7 @@ class History:
         return len(self._lengths) - 1
 
     @property
-    def edits(self) -> tuple[Committed, ...]:
+    def edits(self) -> tuple[CommittedEdit, ...]:
         """Every edit that was committed, in order."""
         return tuple(self._edits)
 
@@ -139,7 +139,7 @@ class History:
         """For how many originals the first `index` present messages stand."""
         return self._origins[index - 1][1] if index else 0
 
-    def commit(self, edit: HistoryEdit) -> Committed | Stale:
+    def commit(self, edit: HistoryEdit) -> CommittedEdit | Stale:
         """Apply `edit` where its messages stand by now, or refuse it if another edit has changed
         one of them.
 
@@ -147,7 +147,7 @@ class History:
         never existed.
         """
         placed = self._placed(edit)
-        if isinstance(placed, Committed):
+        if isinstance(placed, CommittedEdit):
             return Stale(edit, placed)
         return self._apply(edit, *placed)
 
@@ -156,9 +156,9 @@ class History:
         what `commit` raises.
         """
         placed = self._placed(edit)
-        return Stale(edit, placed) if isinstance(placed, Committed) else None
+        return Stale(edit, placed) if isinstance(placed, CommittedEdit) else None
 
-    def _placed(self, edit: HistoryEdit) -> tuple[int, int] | Committed:
+    def _placed(self, edit: HistoryEdit) -> tuple[int, int] | CommittedEdit:
         """Where the messages of the edit stand by now; or the edit that has changed them."""
         if not 0 <= edit.base_version <= self.version:
             raise ConfigError(f"the edit is of version {edit.base_version}; the history is at version {self.version}")
@@ -179,7 +179,7 @@ class History:
             start, stop = start + moved, stop + moved
         return start, stop
 
-    def _apply(self, edit: HistoryEdit, start: int, stop: int) -> Committed:
+    def _apply(self, edit: HistoryEdit, start: int, stop: int) -> CommittedEdit:
         replaced = tuple(self._messages[start:stop])
         if len(replaced) != len(edit.replacement):
             origin = self._origin(start, stop)
@@ -187,7 +187,7 @@ class History:
         self._messages[start:stop] = edit.replacement
         self._shown = None
         self._lengths.append(len(self._messages))
-        committed = Committed(edit, self.version, start, replaced)
+        committed = CommittedEdit(edit, self.version, start, replaced)
         self._edits.append(committed)
         return committed
 
@@ -211,7 +211,7 @@ def _check(message: object) -> None:
     if not isinstance(message, UserMessage | AssistantMessage):
         raise ConfigError(
             f"a history holds UserMessage and AssistantMessage, not {type(message).__name__}; "
-            "monitor.context.repair(monitor.context.read(form, history)) makes them of a provider's messages"
+            "monitor.context.repair(monitor.context.read_history(form, history)) makes them of a provider's messages"
         )
     if isinstance(message, AssistantMessage) and message.results:
         calls = Counter(part.id for part in message.content if isinstance(part, ToolCall))

@@ -4,7 +4,7 @@ finding can be replayed from a recording.
 
 from monitor.detectors.base import NOTHING, ChannelDetector, Detector, FactDetector, TextFeed
 from monitor.detectors.calls.no_progress import NoProgress
-from monitor.detectors.calls.progress import Progress
+from monitor.detectors.calls.progress import ProgressRule
 from monitor.detectors.calls.tool_cycle import ToolCallCycle
 from monitor.detectors.calls.tool_policy import ToolPolicy
 from monitor.detectors.calls.tool_repetition import ToolCallRepetition
@@ -21,7 +21,7 @@ __all__ = [
     "Detector",
     "FactDetector",
     "NoProgress",
-    "Progress",
+    "ProgressRule",
     "RecurrenceRule",
     "SimilarMessages",
     "TailRule",

@@ -32,7 +32,7 @@ from monitor.harness.streams.background import Background
 from monitor.outcome import Outcome
 from monitor.reasons import TerminateReason
 from monitor.sessions.nodes import Node
-from monitor.sessions.records import MAIN, RunRecord, RunState
+from monitor.sessions.records import MAIN, RunRecord, RunStage
 from monitor.sessions.store import SessionStore
 from monitor.tools.approvals.approvers import PendingApprovals
 from monitor.usage import NO_USAGE
@@ -108,7 +108,7 @@ class _Step:
         if before is not None and before.next == "end":
             raise ConfigError(f"the session {self.id} has ended with turn {before.turn}: {before.reason}")
         known = await self._known()
-        if known is not None and known.state is RunState.ENDED:  # somebody has gone on with it by hand
+        if known is not None and known.state is RunStage.ENDED:  # somebody has gone on with it by hand
             outcome = await outcome_in(self.store, known.id)
             if outcome is None:
                 raise StoreError(f"the session {self.id} does not say how its run has ended")

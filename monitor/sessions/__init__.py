@@ -30,7 +30,7 @@ from monitor.sessions.records import ApprovalState as ApprovalState
 from monitor.sessions.records import Changes as Changes
 from monitor.sessions.records import Committed as Committed
 from monitor.sessions.records import RunRecord as RunRecord
-from monitor.sessions.records import RunState as RunState
+from monitor.sessions.records import RunStage as RunStage
 from monitor.sessions.records import StoredEvent as StoredEvent
 from monitor.sessions.records import TurnChunks as TurnChunks
 from monitor.sessions.sqlite import SQLiteSession as SQLiteSession
@@ -39,7 +39,7 @@ from monitor.sessions.tables.blobs import Blobs as Blobs
 from monitor.sessions.tree import ACTIVE as ACTIVE
 from monitor.sessions.tree import Context as Context
 from monitor.sessions.tree import Entry as Entry
-from monitor.sessions.tree import Problem as Problem
+from monitor.sessions.tree import TreeProblem as TreeProblem
 
 __all__ = [
     "ACTIVE",
@@ -57,15 +57,15 @@ __all__ = [
     "InMemorySession",
     "Node",
     "NodeKind",
-    "Problem",
     "Retained",
     "RunRecord",
-    "RunState",
+    "RunStage",
     "SQLiteSession",
     "SessionFile",
     "SessionReader",
     "SessionStore",
     "StoredEvent",
+    "TreeProblem",
     "TurnChunks",
     "branch_note",
     "compacted_of",

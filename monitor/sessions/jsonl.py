@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from monitor.calls import answer_codec, record_codec, request_codec
+from monitor.calls import answer_codec, call_codec, request_codec
 from monitor.chunks import chunk_codec
 from monitor.errors import MonitorError, SessionDamaged
 from monitor.events import event_codec
@@ -40,7 +40,7 @@ def exported(session: SessionReader) -> Iterator[str]:
     for name, head_of in session.heads().items():
         yield canonical({"type": "head", "name": name, "node": head_of})
     for call in session.calls():
-        yield canonical({"type": "call", "call": record_codec.to_dict(call)})
+        yield canonical({"type": "call", "call": call_codec.to_dict(call)})
     for asked in session.approvals():
         answer = None if asked.answer is None else answer_codec.to_dict(asked.answer)
         yield canonical({"type": "approval", "request": request_codec.to_dict(asked.request), "answer": answer})
@@ -102,7 +102,7 @@ class _Reading:
             case "head":
                 rows.write_head(self._connection, data["name"], data["node"])
             case "call":
-                writing.put_call(self._connection, record_codec.from_dict(data["call"]), self._memory)
+                writing.put_call(self._connection, call_codec.from_dict(data["call"]), self._memory)
             case "approval":
                 writing.write_request(self._connection, request_codec.from_dict(data["request"]))
                 if data["answer"] is not None:

@@ -21,7 +21,7 @@ from monitor.sessions.tables import reading, rows
 from monitor.sessions.tables.blobs import BlobFolder, Blobs
 from monitor.sessions.tables.migrations import STEPS, Steps, check_format, format_of
 from monitor.sessions.tables.schema import APPLICATION_ID, Connection, check_sqlite, prepare_reader
-from monitor.sessions.tree import ACTIVE, Context, Problem, context_of, verify
+from monitor.sessions.tree import ACTIVE, Context, TreeProblem, context_of, verify
 
 
 def connect_reader(path: Path) -> sqlite3.Connection:
@@ -105,21 +105,21 @@ def check_pages(path: Path) -> None:
         )
 
 
-def problems(connection: Connection, blobs: Blobs) -> Iterator[Problem]:
+def problems(connection: Connection, blobs: Blobs) -> Iterator[TreeProblem]:
     """The faults of a file: of its pages, of the chain of its nodes, of the bodies beside it."""
     try:
         for (said,) in connection.execute("PRAGMA integrity_check(20)"):
             if said != "ok":
-                yield Problem(f"the file: {said}")
+                yield TreeProblem(f"the file: {said}")
         for table, number, *_ in connection.execute("PRAGMA foreign_key_check"):
-            yield Problem(f"the table {table}: row {number} refers to a row that is missing")
+            yield TreeProblem(f"the table {table}: row {number} refers to a row that is missing")
         yield from verify(rows.nodes(connection, blobs), rows.heads(connection))
         yield from _unreadable(connection)
     except (sqlite3.Error, MonitorError) as error:
-        yield Problem(f"the file cannot be read to its end: {error}")
+        yield TreeProblem(f"the file cannot be read to its end: {error}")
 
 
-def _unreadable(connection: Connection) -> Iterator[Problem]:
+def _unreadable(connection: Connection) -> Iterator[TreeProblem]:
     for what, read in {
         "runs": reading.runs,
         "calls": reading.calls,
@@ -130,7 +130,7 @@ def _unreadable(connection: Connection) -> Iterator[Problem]:
         try:
             read(connection)  # type: ignore[operator]
         except MonitorError as error:
-            yield Problem(f"the {what}: {error}")
+            yield TreeProblem(f"the {what}: {error}")
 
 
 class SessionReader:
@@ -235,6 +235,6 @@ class SessionReader:
         """The chunks of a run, or of all."""
         return tuple(self._typed(lambda: reading.chunks(self._connection, run)))
 
-    def verify(self) -> tuple[Problem, ...]:
+    def verify(self) -> tuple[TreeProblem, ...]:
         """The faults of the file; empty, if it is as it was written."""
         return tuple(problems(self._connection, self._blobs))

@@ -15,7 +15,7 @@ from monitor.sessions.nodes import Draft, Node
 from monitor.sessions.tree import ACTIVE
 
 
-class RunState(StrEnum):
+class RunStage(StrEnum):
     """The state of a run of a session."""
 
     RUNNING = "running"
@@ -44,7 +44,7 @@ class RunRecord:
     agent: str = ""
     purpose: str = MAIN
     """`main`, `subagent`, `compact`, or a word of the caller's."""
-    state: RunState = RunState.RUNNING
+    state: RunStage = RunStage.RUNNING
     started_at_s: float = 0.0
     """Seconds since 1970."""
     ended_at_s: float | None = None

@@ -26,7 +26,7 @@ from monitor.sessions.tables import reading, rows, writing
 from monitor.sessions.tables.blobs import Blobs
 from monitor.sessions.tables.memory import Memory
 from monitor.sessions.tables.schema import Connection
-from monitor.sessions.tree import ACTIVE, Context, Problem, context_of
+from monitor.sessions.tree import ACTIVE, Context, TreeProblem, context_of
 from monitor.sessions.writer import Work
 
 T = TypeVar("T")
@@ -178,7 +178,7 @@ class SqlSession(ABC):
         found: list[CallRecord] = await self._read(lambda one: reading.open_calls(one, run))
         return found
 
-    async def verify(self) -> tuple[Problem, ...]:
+    async def verify(self) -> tuple[TreeProblem, ...]:
         """The faults of the stored data; empty, if it is as it was written."""
         return tuple(await self._read(lambda one: list(problems(one, self._blobs))))
 

@@ -15,7 +15,7 @@ from monitor.sessions.records import (
     StoredEvent,
     TurnChunks,
 )
-from monitor.sessions.tree import ACTIVE, Context, Problem
+from monitor.sessions.tree import ACTIVE, Context, TreeProblem
 
 
 class SessionStore(Protocol):
@@ -109,7 +109,7 @@ class SessionStore(Protocol):
         """See `CallLedger.open_calls`."""
         ...
 
-    async def verify(self) -> tuple[Problem, ...]:
+    async def verify(self) -> tuple[TreeProblem, ...]:
         """The faults of the stored data; empty, if it is as it was written."""
         ...
 

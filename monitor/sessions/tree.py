@@ -374,7 +374,7 @@ def _join(built: Sequence[_Building], node: str, result: ToolResult) -> None:
 
 
 @dataclass(slots=True, frozen=True)
-class Problem:
+class TreeProblem:
     """A fault: something in a session that is not as it was written."""
 
     what: str
@@ -382,24 +382,24 @@ class Problem:
     node: str | None = None
 
 
-def verify(nodes: Iterable[Node], heads: Mapping[str, str | None]) -> Iterator[Problem]:
+def verify(nodes: Iterable[Node], heads: Mapping[str, str | None]) -> Iterator[TreeProblem]:
     """The faults of a tree. `nodes`: in the order of their numbers."""
     digests: dict[str, str] = {}
     expected = 1
     for node in nodes:
         if node.seq != expected:
-            yield Problem(f"node number {expected} is missing", expected)
+            yield TreeProblem(f"node number {expected} is missing", expected)
         expected = node.seq + 1
         yield from _problems(node, digests)
         digests[node.id] = node.digest
     for branch, head in heads.items():
         if head is not None and head not in digests:
-            yield Problem(f"the branch {branch!r} ends at {head}, which is missing", None, head)
+            yield TreeProblem(f"the branch {branch!r} ends at {head}, which is missing", None, head)
 
 
-def _problems(node: Node, digests: Mapping[str, str]) -> Iterator[Problem]:
+def _problems(node: Node, digests: Mapping[str, str]) -> Iterator[TreeProblem]:
     if node.parent is not None and node.parent not in digests:
-        yield Problem(f"its parent {node.parent} is missing", node.seq, node.id)
+        yield TreeProblem(f"its parent {node.parent} is missing", node.seq, node.id)
         return
     wanted = digest_of(
         digests[node.parent] if node.parent else None,
@@ -412,9 +412,9 @@ def _problems(node: Node, digests: Mapping[str, str]) -> Iterator[Problem]:
         body=node.body,
     )
     if node.digest != wanted:
-        yield Problem("it is not as it was written: its digest differs", node.seq, node.id)
+        yield TreeProblem("it is not as it was written: its digest differs", node.seq, node.id)
         return
     try:
         check_readable(node)
     except SessionDamaged as error:
-        yield Problem(str(error), node.seq, node.id)
+        yield TreeProblem(str(error), node.seq, node.id)

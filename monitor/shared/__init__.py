@@ -22,7 +22,7 @@ expires, and the amount comes back.
 """
 
 from monitor.outage import Failure, OutageRule, Trouble
-from monitor.shared.budgets.base import Amount, BudgetState, BudgetStore, Hold, Refused
+from monitor.shared.budgets.base import Amount, BudgetState, BudgetStore, Refused, Reservation
 from monitor.shared.budgets.places import budgets_at
 from monitor.shared.budgets.postgres import PostgresBudgets
 from monitor.shared.budgets.redis import RedisBudgets
@@ -37,7 +37,6 @@ __all__ = [
     "BudgetState",
     "BudgetStore",
     "Failure",
-    "Hold",
     "InMemoryOutages",
     "OutageRule",
     "OutageStore",
@@ -45,6 +44,7 @@ __all__ = [
     "PostgresBudgets",
     "RedisBudgets",
     "Refused",
+    "Reservation",
     "SQLiteBudgets",
     "SQLiteOutages",
     "SharedBudget",

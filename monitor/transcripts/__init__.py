@@ -10,23 +10,22 @@ from monitor.transcripts.base import RecordedRun as RecordedRun
 from monitor.transcripts.corpus import BadLine as BadLine
 from monitor.transcripts.corpus import Corpus as Corpus
 from monitor.transcripts.entries import Began as Began
-from monitor.transcripts.entries import Compacted as Compacted
+from monitor.transcripts.entries import CompactionSeen as CompactionSeen
 from monitor.transcripts.entries import Ended as Ended
-from monitor.transcripts.entries import Entry as Entry
 from monitor.transcripts.entries import ReadReport as ReadReport
 from monitor.transcripts.entries import Said as Said
+from monitor.transcripts.entries import TranscriptEntry as TranscriptEntry
 from monitor.transcripts.places import sources as sources
-from monitor.transcripts.reading import read as read
+from monitor.transcripts.reading import read_transcript as read_transcript
 from monitor.transcripts.reading import runs as runs
 from monitor.transcripts.source import Source as Source
 
 __all__ = [
     "BadLine",
     "Began",
-    "Compacted",
+    "CompactionSeen",
     "Corpus",
     "Ended",
-    "Entry",
     "LoopLabel",
     "ReadReport",
     "RecordedCall",
@@ -36,7 +35,8 @@ __all__ = [
     "Said",
     "Source",
     "SurveyedRun",
-    "read",
+    "TranscriptEntry",
+    "read_transcript",
     "runs",
     "sources",
     "survey",

@@ -53,7 +53,7 @@ class Said:
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
-class Compacted:
+class CompactionSeen:
     """The history of a run was replaced by a summary. The same calls after it are a new start."""
 
     run: str
@@ -70,7 +70,7 @@ class Ended:
     """The recording's own word for it."""
 
 
-Entry: TypeAlias = Began | Said | Compacted | Ended
+TranscriptEntry: TypeAlias = Began | Said | CompactionSeen | Ended
 """An entry. A reader gives one after the other."""
 
 
@@ -113,7 +113,7 @@ MOST_NAMED = 100
 MOST_CHARS = 80
 
 
-def collected(entries: Iterable[Entry]) -> Iterator[tuple[RecordedRun, Ended]]:
+def collected(entries: Iterable[TranscriptEntry]) -> Iterator[tuple[RecordedRun, Ended]]:
     """Whole runs, each when it is over."""
     open_runs: dict[str, tuple[Began, list[RecordedMessage]]] = {}
     for entry in entries:
@@ -130,5 +130,5 @@ def collected(entries: Iterable[Entry]) -> Iterator[tuple[RecordedRun, Ended]]:
                     ),
                     entry,
                 )
-            case Compacted():
+            case CompactionSeen():
                 pass

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from monitor.errors import AdapterError
 from monitor.transcripts.base import RecordedRun
-from monitor.transcripts.entries import Entry, ReadReport, collected
+from monitor.transcripts.entries import ReadReport, TranscriptEntry, collected
 from monitor.transcripts.readers import reader_of
 from monitor.transcripts.source import Source
 
 
-def read(source: Source, report: ReadReport | None = None) -> Iterator[Entry]:
-    """The entries of a transcript, as they come: `Began`, `Said`, `Compacted`, `Ended`, each of one
-    run. Unreadable parts are noted in `report`.
+def read_transcript(source: Source, report: ReadReport | None = None) -> Iterator[TranscriptEntry]:
+    """The entries of a transcript, as they come: `Began`, `Said`, `CompactionSeen`,
+    `Ended`, each of one run. Unreadable parts are noted in `report`.
 
     Raises `AdapterError` if its format is unknown, and `OSError` if it cannot be opened.
     """
@@ -24,10 +24,10 @@ def read(source: Source, report: ReadReport | None = None) -> Iterator[Entry]:
 
 
 def runs(source: Source, report: ReadReport | None = None) -> Iterator[RecordedRun]:
-    """The whole runs of a transcript, each when it is over. For long runs, `read` needs less
-    memory.
+    """The whole runs of a transcript, each when it is over. For long runs, `read_transcript`
+    needs less memory.
 
-    Raises what `read` raises.
+    Raises what `read_transcript` raises.
     """
-    for run, _ in collected(read(source, report)):
+    for run, _ in collected(read_transcript(source, report)):
         yield run

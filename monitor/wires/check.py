@@ -12,10 +12,10 @@ from monitor.wires.anthropic import check as anthropic
 from monitor.wires.chat import check as chat
 from monitor.wires.forms import Form
 from monitor.wires.gemini import check as gemini
-from monitor.wires.problem import Problem
+from monitor.wires.problem import WireProblem
 from monitor.wires.responses import check as responses
 
-_VALIDATORS: Final[Mapping[Form, Callable[[Sequence[Mapping[str, Any]]], Iterator[Problem]]]] = {
+_VALIDATORS: Final[Mapping[Form, Callable[[Sequence[Mapping[str, Any]]], Iterator[WireProblem]]]] = {
     "gemini": gemini.problems,
     "openai-chat": chat.problems,
     "openai-responses": responses.problems,
@@ -23,7 +23,7 @@ _VALIDATORS: Final[Mapping[Form, Callable[[Sequence[Mapping[str, Any]]], Iterato
 }
 
 
-def validate(form: Form, messages: Sequence[object]) -> list[Problem]:
+def validate(form: Form, messages: Sequence[object]) -> list[WireProblem]:
     """The reasons for which the service would refuse `messages`: contents, messages or items, as
     they are about to be sent.
 
@@ -38,6 +38,6 @@ def validate(form: Form, messages: Sequence[object]) -> list[Problem]:
         raise ConfigError(f"unknown form {form!r}; known: {', '.join(_VALIDATORS)}")
     for index, message in enumerate(messages):
         if not isinstance(message, Mapping):
-            return [Problem(index, "shape", f"it is {type(message).__name__}, not an object")]
+            return [WireProblem(index, "shape", f"it is {type(message).__name__}, not an object")]
     found = list(problems([message for message in messages if isinstance(message, Mapping)]))
-    return found if messages else [Problem(0, "empty", "there are no messages")]
+    return found if messages else [WireProblem(0, "empty", "there are no messages")]

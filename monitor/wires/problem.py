@@ -11,7 +11,7 @@ Rule: TypeAlias = Literal["shape", "empty", "role", "order", "pairing", "id", "n
 
 
 @dataclass(slots=True, frozen=True)
-class Problem:
+class WireProblem:
     """One reason for which the service would refuse the request."""
 
     index: int

@@ -23,7 +23,7 @@ _READERS: Final[Mapping[Form, Callable[[Mapping[str, Any]], RawMessage]]] = {
 }
 
 
-def read(form: Form, history: Iterable[object]) -> Iterator[RawMessage]:
+def read_history(form: Form, history: Iterable[object]) -> Iterator[RawMessage]:
     """`history` as raw messages, one for each record. The records are dictionaries as in a request
     or its log, or the SDK's pydantic objects.
 

@@ -17,7 +17,7 @@ from monitor.adapters import to_form
 from monitor.adapters.anthropic import model as anthropic_model
 from monitor.adapters.google import model as google_model
 from monitor.adapters.openai import history as _openai_history
-from monitor.context import Form, read, repair
+from monitor.context import Form, read_history, repair
 from tests.context.talk import IMAGE, ran, said, user
 from tests.context.wire import FORMS
 
@@ -41,7 +41,7 @@ def test_it_is_what_the_model_of_that_form_sends(
 
 @pytest.mark.parametrize("form", FORMS)
 def test_what_is_read_from_it_is_the_history_again(form: Form) -> None:
-    messages, report = repair(read(form, to_form(form, HISTORY)), form=form)
+    messages, report = repair(read_history(form, to_form(form, HISTORY)), form=form)
     assert to_form(form, messages) == to_form(form, HISTORY)
     assert not report
 

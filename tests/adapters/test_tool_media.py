@@ -15,7 +15,7 @@ from monitor import AssistantMessage, Media, Text, UserMessage
 from monitor.adapters import to_form
 from monitor.adapters.google.model import to_contents
 from monitor.chunks import ToolCall, ToolResult
-from monitor.context import ClipResults, DropMedia, Form, PruneResults, read, repair, validate
+from monitor.context import ClipResults, DropMedia, Form, PruneResults, read_history, repair, validate
 from monitor.context.measure.tokens import message_tokens
 from monitor.testing.gemini_steps import events_of
 from monitor.testing.servers.gemini_server import LocalGemini
@@ -127,7 +127,7 @@ def test_a_result_with_media_is_valid_in_every_form_and_read_back(form: Form, me
     sent = to_form(form, messages)
     assert validate(form, sent) == []
     sdk_takes(form, sent)
-    again, _ = repair(read(form, sent), form=form)
+    again, _ = repair(read_history(form, sent), form=form)
     assert to_form(form, again) == sent
     (turn,) = [one for one in again if isinstance(one, AssistantMessage)]
     assert [result.is_error for result in turn.results] == [is_error, False]
@@ -139,7 +139,7 @@ def test_newer_geminis_are_shown_it_within_the_response_and_others_beside_it():
     assert [list(part) for part in new["parts"]] == [["function_response"]]
     assert new["parts"][0]["function_response"]["parts"] == [old["parts"][1]]
     for content in (old, new):
-        messages = next(iter(read("gemini", [content]))).parts
+        messages = next(iter(read_history("gemini", [content]))).parts
         assert CHART.data in [
             one.data for part in messages for one in (part, *getattr(part, "media", ())) if isinstance(one, Media)
         ]

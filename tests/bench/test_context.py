@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 
 from bench import context
-from monitor.context import read, repair, validate
+from monitor.context import read_history, repair, validate
 
 
 def test_context() -> None:
@@ -26,6 +26,6 @@ def test_the_history_needs_repairs_and_is_as_large_as_promised() -> None:
     assert 900 <= len(records) <= 1_000
     assert 4.5e6 < len(json.dumps(records, ensure_ascii=False)) < 6e6
     assert validate("openai-chat", records)
-    messages, report = repair(read("openai-chat", records), form="openai-chat")
+    messages, report = repair(read_history("openai-chat", records), form="openai-chat")
     assert {"result_moved", "result_added"} <= set(report.counts)
     assert repair(messages, form="openai-chat")[0] is messages

@@ -38,7 +38,7 @@ from monitor.errors import ConfigError
 from monitor.messages import AssistantMessage, Media, Message, Text, UserMessage
 from monitor.verdicts import VETO
 from monitor.wires.forms import Form
-from monitor.wires.read import read
+from monitor.wires.read import read_history
 
 MUCH = 10_000_000
 
@@ -504,7 +504,7 @@ def test_no_text_of_others_is_taken_for_the_monitors_in_a_history_that_was_store
         AssistantMessage((Text(f"{evil}."), call), (ToolResult("call_1", "read", said, is_error=True),)),
         UserMessage((Text(f"{said} "),)),
     ]
-    stored, _ = repair(read(form, to_form(form, repair(history, form=form)[0])), form=form)
+    stored, _ = repair(read_history(form, to_form(form, repair(history, form=form)[0])), form=form)
     for given_back in (recognised(stored), recognised(history)):
         facts = gathered(given_back)
         assert not any(message.synthetic for message in given_back)

@@ -33,7 +33,7 @@ from monitor.compaction.summaries.summarizer import Summary
 from monitor.compaction.summaries.templates import CHECKPOINT, SummaryTask
 from monitor.context import Headroom, History, repair, validate
 from monitor.context.cut import KeepMessages, KeepNewTurns, KeepShare, KeepTokens
-from monitor.context.history import Committed
+from monitor.context.history import CommittedEdit
 from monitor.context.measure.tokens import message_tokens, size_of_text
 from monitor.context.reduce.prune import PruneResults
 from monitor.context.reduce.reduction import propose_edit as reduce_history
@@ -61,7 +61,7 @@ def measured(messages: Sequence[Message]) -> int:
 
 def committed(history: History, proposal: Proposal) -> None:
     for edit in reversed(proposal.edits):
-        assert isinstance(history.commit(edit), Committed)
+        assert isinstance(history.commit(edit), CommittedEdit)
 
 
 def roles(messages: Sequence[Message]) -> str:

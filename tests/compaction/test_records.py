@@ -20,8 +20,8 @@ from monitor.compaction import (
     CompactionRecord,
 )
 from monitor.compaction.pinned import acknowledgement
-from monitor.compaction.records import CompactionDetails, record_codec, shown
-from monitor.context.history import Committed, History, HistoryEdit
+from monitor.compaction.records import CompactionDetails, compaction_codec, shown
+from monitor.context.history import CommittedEdit, History, HistoryEdit
 from monitor.context.turns import COMPACTION, head_of
 from monitor.messages import Message
 from monitor.reasons import PRESSING, RETRYABLE, SKIPPED
@@ -78,8 +78,8 @@ def test_a_record_comes_back_from_json():
         files_read=("a.py",), files_modified=("b.py",), artifacts=("https://x",), tool_notes=("denied",)
     )
     one = record(3, preset="pi", reason=CompactionReason.OVERFLOW, summarised_by="extractive", details=details)
-    stored = json.loads(json.dumps(record_codec.to_dict(one)))
-    back = record_codec.from_dict(stored)
+    stored = json.loads(json.dumps(compaction_codec.to_dict(one)))
+    back = compaction_codec.from_dict(stored)
     assert back == one
     assert shown(TALK, [back]) == shown(TALK, [one])
 
@@ -98,7 +98,7 @@ def test_what_is_shown_is_the_history_after_any_chain_of_compactions(steps: Sequ
         put: tuple[Message, ...] = (user(f"summary {number}"), said("yes")) if at % 2 else (user(f"summary {number}"),)
         before = history.originals_before(stop)
         history.append(said(f"meanwhile {number}"))
-        assert isinstance(history.commit(HistoryEdit(base, 0, stop, put, COMPACTION)), Committed)
+        assert isinstance(history.commit(HistoryEdit(base, 0, stop, put, COMPACTION)), CommittedEdit)
         records.append(record(before, shown=put))
         assert shown(history.originals, records) == history.messages
 

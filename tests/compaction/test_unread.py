@@ -19,7 +19,7 @@ from monitor.chunks import ToolCall, ToolResult
 from monitor.compaction import CompactionError, CompactionReason, Extractive
 from monitor.compaction.pinned import text_of_user
 from monitor.compaction.preset import PRESETS
-from monitor.context import Form, read, repair, validate
+from monitor.context import Form, read_history, repair, validate
 from monitor.context.measure.tokens import message_tokens
 from monitor.context.reduce.prune import PruneResults
 from monitor.context.reduce.reduction import propose_edit as reduce_history
@@ -281,7 +281,7 @@ def test_a_loop_of_one_s_own_has_them_all_after_shorten(form: Form, name: str, c
     )
     shorter, result = asyncio.run(preset_of(name).shorten(form, to_form(form, messages), window=window))
     assert sum(map(message_tokens, result.messages)) < window
-    back = repair(read(form, shorter), form=form)[0]
+    back = repair(read_history(form, shorter), form=form)[0]
     assert [one.text[:12] for one in unread(back)] == [one[:12] for one in results]
 
 

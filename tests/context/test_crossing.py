@@ -19,7 +19,7 @@ from monitor.adapters.google.model import to_contents
 from monitor.adapters.openai.history import to_input
 from monitor.adapters.openai.history import to_messages as to_chat
 from monitor.chunks import ToolCall, ToolResult
-from monitor.context import Form, read, repair, validate
+from monitor.context import Form, read_history, repair, validate
 from monitor.messages import Reasoning
 from tests.context.wire import FORMS, builder, sdk_takes
 from tests.examples import FEWER_EACH
@@ -161,7 +161,7 @@ def history_of(form: Form, talk: list[list[tuple[str, str]]]) -> list[Any]:
 def test_nothing_that_only_its_writer_can_read_crosses(
     written_by: Form, sent_to: Form, talk: list[list[tuple[str, str]]]
 ) -> None:
-    messages, _ = repair(read(written_by, history_of(written_by, talk)), form=sent_to)
+    messages, _ = repair(read_history(written_by, history_of(written_by, talk)), form=sent_to)
     sent = builder(sent_to)(messages)
     assert validate(sent_to, sent) == []
     sdk_takes(sent_to, sent)
@@ -204,8 +204,8 @@ def json_texts(text: str) -> list[str]:
 def test_a_failed_result_stays_one_and_no_other_becomes_one(
     written_by: Form, sent_to: Form, talk: list[list[tuple[str, str]]]
 ) -> None:
-    messages, _ = repair(read(written_by, history_of(written_by, talk)), form=sent_to)
-    again, _ = repair(read(sent_to, builder(sent_to)(messages)), form=sent_to)
+    messages, _ = repair(read_history(written_by, history_of(written_by, talk)), form=sent_to)
+    again, _ = repair(read_history(sent_to, builder(sent_to)(messages)), form=sent_to)
     wanted = [kind == "fail" for turn in talk for kind, _ in turn if kind in ("call", "fail")]
     for some in (messages, again):
         assert [
@@ -221,7 +221,7 @@ def test_a_failed_result_stays_one_and_no_other_becomes_one(
 def test_no_text_makes_a_result_an_error_or_keeps_it_from_being_one(form: Form, text: str, is_error: bool) -> None:
     turn = AssistantMessage((ToolCall("a", "look", {}),), (ToolResult("a", "look", text, is_error),))
     sent = builder(form)((UserMessage((Text("Go."),)), turn, UserMessage((Text("Go on."),))))
-    messages, _ = repair(read(form, sent), form=form)
+    messages, _ = repair(read_history(form, sent), form=form)
     (result,) = [result for one in messages if isinstance(one, AssistantMessage) for result in one.results]
     assert result.is_error is is_error
     if not is_error:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from monitor import AssistantMessage, ConfigError, Text, UserMessage
 from monitor.chunks import ToolCall, ToolResult
-from monitor.context import Committed, History, HistoryEdit, Stale
+from monitor.context import CommittedEdit, History, HistoryEdit, Stale
 from monitor.messages import Message
 
 
@@ -53,7 +53,7 @@ def test_messages_that_came_later_stay_behind_the_edit():
     history = History(users("abc"))
     late = edit(history, 0, 3, "S")
     history.append(user("d"))
-    assert isinstance(history.commit(late), Committed)
+    assert isinstance(history.commit(late), CommittedEdit)
     assert shown(history) == "Sd"
 
 
@@ -70,7 +70,7 @@ def test_an_edit_of_what_another_edit_has_changed_is_stale_and_changes_nothing()
 def test_the_same_edit_is_committed_once():
     history = History(users("ab"))
     once = edit(history, 0, 1, "A")
-    assert isinstance(history.commit(once), Committed)
+    assert isinstance(history.commit(once), CommittedEdit)
     assert isinstance(history.commit(once), Stale)
 
 
@@ -92,7 +92,7 @@ def test_edits_of_different_messages_do_not_disturb_each_other(
     history = History(users("abcdef"))
     both = edit(history, *first), edit(history, *second)
     for one in both:
-        assert isinstance(history.commit(one), Committed)
+        assert isinstance(history.commit(one), CommittedEdit)
     assert shown(history) == expected
 
 
@@ -140,7 +140,7 @@ def test_a_result_without_its_call_has_no_way_in():
         history.append(orphan)
     with pytest.raises(ConfigError, match="result without its call"):
         history.commit(HistoryEdit(0, 0, 1, (orphan,), "test"))
-    with pytest.raises(ConfigError, match=r"not dict; monitor\.context\.repair\(monitor\.context\.read\(form"):
+    with pytest.raises(ConfigError, match=r"not dict; monitor\.context\.repair\(monitor\.context\.read_history\(form"):
         history.append({"role": "user"})  # type: ignore[arg-type]
     assert (history.version, shown(history)) == (0, "a")
 
@@ -170,13 +170,13 @@ def test_whatever_is_proposed_and_committed_when_the_history_is_what_an_editor_b
             if targets and all(name in line for name in targets):
                 at = line.index(targets[0])
                 if line[at : at + len(targets)] == targets:
-                    assert isinstance(done, Committed)
+                    assert isinstance(done, CommittedEdit)
                     line[at : at + len(targets)] = [words((message,)) for message in one.replacement]
                 else:
                     assert isinstance(done, Stale)  # something was put between them
             elif targets:
                 assert isinstance(done, Stale)
-            elif isinstance(done, Committed):
+            elif isinstance(done, CommittedEdit):
                 line[done.start : done.start] = [words((message,)) for message in one.replacement]
         assert shown(history) == "".join(line)
     everything = [words((message,)) for message in history.originals]

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from monitor.errors import BudgetUnreachable, ConfigError
-from monitor.shared import Amount, BudgetStore, Hold, PostgresBudgets, RedisBudgets, Refused, SQLiteBudgets
+from monitor.shared import Amount, BudgetStore, PostgresBudgets, RedisBudgets, Refused, Reservation, SQLiteBudgets
 from tests import databases
 
 pytestmark = pytest.mark.anyio
@@ -76,9 +76,9 @@ async def state_of(store: Any, budget: str) -> tuple[Amount, Amount, int]:
     return one.spent, one.held, one.holds
 
 
-async def held(store: BudgetStore, budget: str, amount: Amount, key: str, lease_s: float = LONG_S) -> Hold:
+async def held(store: BudgetStore, budget: str, amount: Amount, key: str, lease_s: float = LONG_S) -> Reservation:
     hold = await store.reserve(budget, amount, key=key, lease_s=lease_s)
-    assert isinstance(hold, Hold)
+    assert isinstance(hold, Reservation)
     return hold
 
 
@@ -200,7 +200,7 @@ async def test_what_an_expired_hold_had_used_before_stays_spent(make: Any):
     async with opened(make) as store:
         await store.set_limit(team, tokens=100)
         hold = await held(store, team, Amount(60), "dead")
-        assert isinstance(await store.extend(hold, Amount(0), used=Amount(25), lease_s=PAST_S), Hold)
+        assert isinstance(await store.extend(hold, Amount(0), used=Amount(25), lease_s=PAST_S), Reservation)
         assert await state_of(store, team) == (Amount(25), Amount(), 0)
 
 
@@ -236,14 +236,14 @@ async def test_an_expired_hold_is_made_anew_if_there_is_room(make: Any):
 
 async def test_runs_side_by_side_never_get_more_than_there_is(make: Any):
     team = name()
-    got: list[Hold] = []
+    got: list[Reservation] = []
     async with opened(make) as one, opened(make) as two:
         await one.set_limit(team, tokens=1000)
         await two.set_limit(team, tokens=1000)
 
         async def ask(store: Any, key: str) -> None:
             hold = await store.reserve(team, Amount(70), key=key, lease_s=LONG_S)
-            if isinstance(hold, Hold):
+            if isinstance(hold, Reservation):
                 got.append(hold)
 
         async with anyio.create_task_group() as group:
@@ -312,15 +312,15 @@ async def test_any_order_of_steps_gives_what_arithmetic_gives(make: Any, steps: 
     async with opened(make) as store:
         for level, most in book.limits.items():
             await store.set_limit(level, tokens=most)
-        holds: dict[str, Hold] = {}
+        holds: dict[str, Reservation] = {}
         for step, key, below, tokens, lasts in steps:
             lease_s = LONG_S if lasts else PAST_S
             book.forget()
             if step == "reserve" and key not in holds:
                 fits = book.fits(team + below, tokens)
                 hold = await store.reserve(team + below, Amount(tokens), key=key, lease_s=lease_s)
-                assert isinstance(hold, Hold) is fits
-                if isinstance(hold, Hold):
+                assert isinstance(hold, Reservation) is fits
+                if isinstance(hold, Reservation):
                     holds[key] = hold
                     book.open[key] = [team + below, tokens, 0, lasts]
             elif step == "extend" and key in book.open:
@@ -331,8 +331,10 @@ async def test_any_order_of_steps_gives_what_arithmetic_gives(make: Any, steps: 
                 longer = await store.extend(
                     holds[key], Amount(10), used=holds[key].used + Amount(tokens), lease_s=lease_s
                 )
-                assert isinstance(longer, Hold) is fits
-                holds[key] = longer if isinstance(longer, Hold) else replace(holds[key], used=Amount(used + tokens))
+                assert isinstance(longer, Reservation) is fits
+                holds[key] = (
+                    longer if isinstance(longer, Reservation) else replace(holds[key], used=Amount(used + tokens))
+                )
                 book.open[key][1] = max(granted, used + tokens) + 10 if fits else granted
             elif step == "settle" and key in holds:
                 hold = holds.pop(key)
@@ -390,7 +392,7 @@ def test_two_processes_share_a_file(tmp_path: Path):
         got = 0
         for number in range(50):
             hold = await store.reserve("team", Amount(30), key=f"{who} {number}", lease_s=LONG_S)
-            got += isinstance(hold, Hold)
+            got += isinstance(hold, Reservation)
         await store.aclose()
         return got
 

@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 import monitor
-from monitor.compaction.records import CompactionRecord, CompactionStore, record_codec, shown
+from monitor.compaction.records import CompactionRecord, CompactionStore, compaction_codec, shown
 from monitor.messages import Text, UserMessage
 from monitor.reasons import CompactionFailure, CompactionReason
 from tests.harness.context.test_run_context_compaction import CEILING, driven, reads
@@ -86,7 +86,7 @@ async def test_a_run_s_history_can_be_made_again_from_its_originals_and_the_reco
     records = store.records()
     assert [one.reason for one in records] == [CompactionReason.CEILING] * 2
     assert len(d.of(monitor.events.CompactionFinished)) == 2
-    again = [record_codec.loads(record_codec.dumps(one)) for one in records]
+    again = [compaction_codec.loads(compaction_codec.dumps(one)) for one in records]
     assert again == list(records)
     assert shown(run.originals, again) == run.history
 

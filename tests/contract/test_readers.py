@@ -14,7 +14,7 @@ import pytest
 import zstandard
 
 from monitor.transcripts import source as parsers
-from monitor.transcripts.entries import Began, Compacted, Ended, Entry, ReadReport, Said, collected
+from monitor.transcripts.entries import Began, CompactionSeen, Ended, ReadReport, Said, TranscriptEntry, collected
 from monitor.transcripts.readers import READERS, reader_of
 from monitor.transcripts.readers.base import Reader
 from monitor.transcripts.source import Source
@@ -38,13 +38,13 @@ def name_of(path: Path) -> str:
     return str(path.relative_to(ROOT / "readers"))
 
 
-def entries(source: Source, reader: Reader | None = None) -> tuple[list[Entry], ReadReport]:
+def entries(source: Source, reader: Reader | None = None) -> tuple[list[TranscriptEntry], ReadReport]:
     found, report = reader or reader_of(source), ReadReport()
     assert found is not None
     return list(found.read(source, report)), report
 
 
-def follow_the_rules(found: list[Entry]) -> None:
+def follow_the_rules(found: list[TranscriptEntry]) -> None:
     """Each run begins once, ends once, and says nothing outside of that."""
     open_runs: set[str] = set()
     began: set[str] = set()
@@ -54,7 +54,7 @@ def follow_the_rules(found: list[Entry]) -> None:
                 assert run not in began
                 began.add(run)
                 open_runs.add(run)
-            case Said(run=run) | Compacted(run=run):
+            case Said(run=run) | CompactionSeen(run=run):
                 assert run in open_runs
             case Ended(run=run):
                 open_runs.remove(run)

@@ -27,7 +27,7 @@ from monitor.sessions import (
     InMemorySession,
     NodeKind,
     RunRecord,
-    RunState,
+    RunStage,
     SessionStore,
     SQLiteSession,
     TurnChunks,
@@ -367,7 +367,7 @@ async def test_a_run_is_replaced_by_its_later_record_and_hidden_ones_are_not_lis
     async with opened() as session:
         run = RunRecord(id="r", agent="coder", started_at_s=5.0, data={"task": "x"})
         await session.commit(Changes(runs=[run, RunRecord(id="c", parent_run="r", purpose="compact")]))
-        ended = replace(run, state=RunState.ENDED, ended_at_s=6.5)
+        ended = replace(run, state=RunStage.ENDED, ended_at_s=6.5)
         await session.commit(Changes(runs=[ended], nodes=[says("a", run="r")]))
         assert await session.runs() == (ended,)
         assert [one.id for one in await session.runs(hidden=True)] == ["r", "c"]

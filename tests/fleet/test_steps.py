@@ -26,7 +26,7 @@ from monitor.fleet import (
 )
 from monitor.fleet.jobs import session_id
 from monitor.fleet.receipts import STUCK_WORKER
-from monitor.sessions import RunState, SessionReader, SQLiteSession
+from monitor.sessions import RunStage, SessionReader, SQLiteSession
 from monitor.shared import SharedBudget, SQLiteBudgets
 from monitor.testing import FakeClock, Pause, ScriptedModel, Stall, call
 from monitor.tools import Approval
@@ -209,7 +209,7 @@ async def test_a_cancelled_step_leaves_the_run_open():
         tasks.start_soon(take_turn, stalls, sessions, ID, 1)
         await stall.reached()
         tasks.cancel_scope.cancel()
-    assert [one.state for one in await sessions.stores[ID].runs()] == [RunState.RUNNING]
+    assert [one.state for one in await sessions.stores[ID].runs()] == [RunStage.RUNNING]
     wanted = facts(await driven(supervisors(Effects()), MemorySessions()))
     assert facts(await driven(supervisors(Effects()), sessions)) == wanted
 

@@ -14,7 +14,7 @@ from monitor.errors import SessionDamaged, StoreError
 from monitor.messages import AssistantMessage, Reasoning, Text, UserMessage
 from monitor.sessions import Draft, InMemorySession, Node, compaction, context_edit, marker, message, said_of
 from monitor.sessions.nodes import canonical, new_id, node_of
-from monitor.sessions.tree import ACTIVE, Problem, Tip, context_of, plan, verify
+from monitor.sessions.tree import ACTIVE, Tip, TreeProblem, context_of, plan, verify
 from tests.sessions.making import assistant, result, says, summary, user
 
 pytestmark = pytest.mark.feature("AC-01")
@@ -122,9 +122,9 @@ def test_verify_names_what_is_missing():
     assert list(verify(tree.nodes.values(), {"x": c, "empty": None})) == []
     without = [tree.nodes[a], tree.nodes[c]]
     assert list(verify(without, {"x": b})) == [
-        Problem("node number 2 is missing", 2),
-        Problem(f"its parent {b} is missing", 3, c),
-        Problem(f"the branch 'x' ends at {b}, which is missing", None, b),
+        TreeProblem("node number 2 is missing", 2),
+        TreeProblem(f"its parent {b} is missing", 3, c),
+        TreeProblem(f"the branch 'x' ends at {b}, which is missing", None, b),
     ]
 
 

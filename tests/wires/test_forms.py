@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 
 from monitor import Text, UserMessage
-from monitor.context import Form, read, repair, validate
+from monitor.context import Form, read_history, repair, validate
 from tests.context.dirty import histories, worded
 from tests.context.wire import FORMS, builder, sdk_takes
 
@@ -41,6 +41,6 @@ def test_a_history_repaired_for_nobody_in_particular_is_valid_for_everybody(form
 def test_what_was_sent_is_read_back_as_what_is_sent_again(form: Form, history: Any) -> None:
     build = builder(form)
     sent = build(repair((*history, NEXT), form=form)[0])
-    messages, report = repair(read(form, sent), form=form)
+    messages, report = repair(read_history(form, sent), form=form)
     assert build(messages) == sent
     assert not report

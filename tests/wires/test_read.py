@@ -14,7 +14,7 @@ from monitor import ConfigError, Media, Text
 from monitor._util.signatures import CUSTOM, mark
 from monitor.adapters import to_form
 from monitor.chunks import ToolCall, ToolResult
-from monitor.context import Form, RawMessage, Unread, read, repair, validate
+from monitor.context import Form, RawMessage, Unread, read_history, repair, validate
 from monitor.errors import AdapterError
 from monitor.messages import Reasoning
 from tests.context.wire import FORMS
@@ -23,7 +23,7 @@ PIXEL = "iVBORw0KGgo="
 
 
 def one(form: Form, message: Any) -> RawMessage:
-    (only,) = read(form, [message])
+    (only,) = read_history(form, [message])
     return only
 
 
@@ -110,7 +110,7 @@ def test_a_chat_with_a_call():
             "content": [{"type": "text", "text": "se"}, {"type": "text", "text": "en"}],
         },
     ]
-    assert list(read("openai-chat", history)) == [
+    assert list(read_history("openai-chat", history)) == [
         RawMessage("system", (Text("Be brief."),)),
         RawMessage("user", (Text("What?"), Media("image/png", PIXEL))),
         RawMessage("assistant", (Reasoning("hm"), ToolCall("1", "look", {"p": 1}))),
@@ -142,7 +142,7 @@ def test_calls_of_the_old_kind_and_of_custom_tools():
     )
     ask = {"role": "user", "content": "Patch."}
     answer = {"role": "tool", "tool_call_id": "1", "content": "done"}
-    messages, _ = repair(read("openai-chat", [ask, custom, answer]), form="openai-chat")
+    messages, _ = repair(read_history("openai-chat", [ask, custom, answer]), form="openai-chat")
     sent = to_form("openai-chat", messages)
     assert sent[1]["tool_calls"] == custom["tool_calls"]
     assert validate("openai-chat", sent) == []
@@ -163,7 +163,7 @@ def test_items_of_a_response_become_one_turn():
         {"type": "web_search_call", "id": "ws_1"},
         {"type": "message", "role": "assistant", "content": "Done."},
     ]
-    messages, report = repair(read("openai-responses", items))
+    messages, report = repair(read_history("openai-responses", items))
     assert not report
     assert [len(message.content) for message in messages] == [1, 4, 2]
     reasoning = messages[1].content[1]
@@ -217,12 +217,12 @@ def test_a_block_of_anthropic(block: dict[str, Any], expected: tuple[Any, ...]) 
 def test_what_is_no_message_is_an_error_that_says_which(form: Form, bad: Any, said: str) -> None:
     good = {"role": "user", "content": "go", "parts": []}
     with pytest.raises(AdapterError, match=said):
-        list(read(form, [good, bad]))
+        list(read_history(form, [good, bad]))
 
 
 def test_an_unknown_form_is_an_error_at_once():
     with pytest.raises(ConfigError, match="unknown form 'bard'"):
-        read("bard", [])  # type: ignore[arg-type]
+        read_history("bard", [])  # type: ignore[arg-type]
 
 
 KEYS = [
@@ -271,7 +271,7 @@ def test_nothing_that_is_in_a_message_breaks_a_reader_the_repair_or_the_validato
 ) -> None:
     roles = st.sampled_from(["user", "model" if form == "gemini" else "assistant"])
     history = [{**message, "role": data.draw(roles)} for message in messages]
-    repaired, report = repair(read(form, history), form=form)
+    repaired, report = repair(read_history(form, history), form=form)
     assert repair(repaired, form=form)[0] == repaired
     assert isinstance(report.repairs, tuple)
     assert all(0 <= problem.index <= len(history) for problem in validate(form, history))

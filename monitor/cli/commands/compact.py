@@ -23,7 +23,7 @@ from monitor.cli.render.out_file import check_out, write_out
 from monitor.cli.render.output import STDIN
 from monitor.compaction.pinned import gathered, read_back, recognised
 from monitor.compaction.preset import PRESETS
-from monitor.compaction.records import record_codec
+from monitor.compaction.records import compaction_codec
 from monitor.context import Window, repair, window_of
 from monitor.context.reduce.reduction import difference
 from monitor.errors import ConfigError
@@ -482,5 +482,5 @@ def _as_json(done: _Compacted) -> dict[str, Any]:
         "not_understood": given.conversation.not_understood,
         "warnings": list(result.warnings),
         "text": done.text,
-        "record": None if result.record is None else record_codec.to_dict(result.record),
+        "record": None if result.record is None else compaction_codec.to_dict(result.record),
     }

@@ -20,7 +20,6 @@ from monitor.context import (
     DropMedia,
     Form,
     History,
-    Problem,
     PruneArguments,
     PruneResults,
     RawMessage,
@@ -29,6 +28,7 @@ from monitor.context import (
     RepairReport,
     TokenCount,
     Window,
+    WireProblem,
     propose_edit,
     repair,
     user_turns,
@@ -191,7 +191,7 @@ def _target(model: str | None) -> Form | None:
     return None if model is None else _TARGETS.get(model.partition(":")[0])
 
 
-def _named(form: Form, problems: Sequence[Problem]) -> list[_Problem]:
+def _named(form: Form, problems: Sequence[WireProblem]) -> list[_Problem]:
     return [_Problem(form, one.index, one.rule, one.message) for one in problems]
 
 

@@ -23,7 +23,7 @@ from monitor.events import TurnEnded
 from monitor.harness.record.recorder import TASK
 from monitor.models import Model
 from monitor.reasons import TerminateReason
-from monitor.sessions import RunRecord, RunState, SessionReader, SQLiteSession
+from monitor.sessions import RunRecord, RunStage, SessionReader, SQLiteSession
 from monitor.sessions.records import MAIN
 from monitor.tools import PendingApprovals
 
@@ -110,7 +110,7 @@ def _to_go_on(runs: Sequence[RunRecord], session: str) -> RunRecord:
     if not of_user:
         raise ConfigError(f"the session {session} has no run")
     newest = of_user[-1]
-    if newest.state is RunState.ENDED and (newest.data.get("ok") or newest.data.get("reason") in _OVER):
+    if newest.state is RunStage.ENDED and (newest.data.get("ok") or newest.data.get("reason") in _OVER):
         raise ConfigError(
             f"the last run of {session} is over ({newest.data.get('reason')}: {newest.data.get('detail')});"
             f' agent-monitor run "..." --session {session} goes on with the conversation'

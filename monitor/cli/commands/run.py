@@ -56,7 +56,7 @@ from monitor.cli.render import output as terminal_output
 from monitor.cli.render.output import STDIN
 from monitor.cli.render.screen import Heading, Shown, screen_of
 from monitor.errors import ConfigError
-from monitor.sessions import RunState, SQLiteSession
+from monitor.sessions import RunStage, SQLiteSession
 from monitor.sessions.records import MAIN
 from monitor.tools import PendingApprovals
 
@@ -201,5 +201,5 @@ def outputs_in(supervisor: monitor.Supervisor) -> list[str]:
 
 async def _check_over(session: SQLiteSession, name: str | None) -> None:
     """Raises `ConfigError` if a run of the session has not ended."""
-    if any(one.purpose == MAIN and one.state is not RunState.ENDED for one in await session.runs()):
+    if any(one.purpose == MAIN and one.state is not RunStage.ENDED for one in await session.runs()):
         raise ConfigError(f"a run of the session {name} has not ended: agent-monitor resume {name} goes on with it")

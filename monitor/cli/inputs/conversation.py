@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from monitor.cli.render.output import STDIN
 from monitor.compaction.pinned import head_of_messages
-from monitor.context import RawMessage, read, sizes_by_source
+from monitor.context import RawMessage, read_history, sizes_by_source
 from monitor.context.measure.tokens import size_of_message
 from monitor.errors import AdapterError, ConfigError
 from monitor.messages import Message, message_codec
@@ -299,7 +299,7 @@ def _first(fields: Mapping[str, Any], *names: str) -> Any:
 def _messages(conversation: Conversation) -> Iterator[RawMessage | Message]:
     try:
         if conversation.form != NEUTRAL:
-            yield from read(conversation.form, conversation.given)
+            yield from read_history(conversation.form, conversation.given)
             return
     except AdapterError as error:
         raise ConfigError(f"{error}; it was read as {conversation.form}, --form sets another one") from None

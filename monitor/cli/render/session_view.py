@@ -29,7 +29,7 @@ from monitor.sessions import (
 )
 from monitor.sessions.faults import lock_path
 from monitor.sessions.lock import owner_of
-from monitor.sessions.records import MAIN, RunState
+from monitor.sessions.records import MAIN, RunStage
 from monitor.sinks import line_of
 from monitor.sinks.lines import call_in_words
 from monitor.view.ending import count
@@ -175,7 +175,7 @@ def show_session(console: Console, data: Mapping[str, Any], context: Context) ->
 def _run_in_words(run: Mapping[str, Any]) -> str:
     """A run with the id that `--run` takes, and its end."""
     named = [run["id"], run["agent"], *([run["purpose"]] if run["purpose"] != MAIN else [])]
-    ended = run["state"] == RunState.ENDED and run["reason"]
+    ended = run["state"] == RunStage.ENDED and run["reason"]
     state = f"{run['reason']}, {run['detail']}" if ended else run["state"]
     return f"{' '.join(filter(None, named))}: {state}"
 

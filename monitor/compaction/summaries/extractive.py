@@ -21,7 +21,7 @@ from monitor.compaction.pinned import text_of_user
 from monitor.compaction.pinned.text import weight
 from monitor.compaction.records import AskTurn, CompactionDetails
 from monitor.compaction.summaries.identifiers import MOST_CHARS, MOST_LISTED, identifiers, named_in, names_of, note_of
-from monitor.compaction.summaries.summarizer import Checkpoint, Progress, Summary
+from monitor.compaction.summaries.summarizer import Checkpoint, CompactionProgress, Summary
 from monitor.compaction.summaries.templates import CLEAREST, NOTHING, SummaryTask, heading_of, section_key
 from monitor.messages import AssistantMessage, Text
 
@@ -51,14 +51,14 @@ class Extractive:
         task: SummaryTask,
         ask: AskTurn,
         *,
-        progress: Callable[[Progress], None],
+        progress: Callable[[CompactionProgress], None],
         checkpoint: Checkpoint | None = None,
     ) -> Summary:
         """See `Summarizer`. The summary has at most `task.max_tokens`, estimated, or empty sections
         where there is no room for more.
         """
         text = extracted(task)
-        progress(Progress(done_messages=len(task.messages), of_messages=len(task.messages)))
+        progress(CompactionProgress(done_messages=len(task.messages), of_messages=len(task.messages)))
         return Summary(text=text, by=NAME)
 
 

@@ -18,7 +18,7 @@ from typing import Any, Final, Literal
 
 from monitor._util.hashing import canonical_json, identity
 from monitor.compaction.records import AskTurn, CompactionError
-from monitor.compaction.summaries.summarizer import Checkpoint, Progress, Summary
+from monitor.compaction.summaries.summarizer import Checkpoint, CompactionProgress, Summary
 from monitor.compaction.summaries.templates import BEGIN, END, SummaryTask
 from monitor.compaction.summaries.transcript import (
     LEAST_WINDOW_TOKENS,
@@ -92,7 +92,7 @@ class ModelSummarizer:
         task: SummaryTask,
         ask: AskTurn,
         *,
-        progress: Callable[[Progress], None],
+        progress: Callable[[CompactionProgress], None],
         checkpoint: Checkpoint | None = None,
     ) -> Summary:
         """See `Summarizer`. A `checkpoint` of another task is ignored. A cancellation passes
@@ -130,7 +130,7 @@ class _Work:
     settings: Mapping[str, Any]
     task: SummaryTask
     ask: AskTurn
-    progress: Callable[[Progress], None]
+    progress: Callable[[CompactionProgress], None]
     _instructions: str = field(init=False)
     _texts: Sequence[str] = field(init=False)
     """The task's messages as the model reads them."""
@@ -329,7 +329,9 @@ class _Work:
 
     def _step(self, done: int, text: str) -> None:
         checkpoint = Checkpoint(covers=done, identity=self._chain[done], text=text)
-        self.progress(Progress(done_messages=done, of_messages=len(self.task.messages), checkpoint=checkpoint))
+        self.progress(
+            CompactionProgress(done_messages=done, of_messages=len(self.task.messages), checkpoint=checkpoint)
+        )
 
 
 # --- what is said

@@ -28,7 +28,7 @@ class Checkpoint:
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
-class Progress:
+class CompactionProgress:
     """One step of a summary is done."""
 
     done_messages: int
@@ -59,7 +59,7 @@ class Summarizer(Protocol):
         ask: AskTurn,
         /,
         *,
-        progress: Callable[[Progress], None],
+        progress: Callable[[CompactionProgress], None],
         checkpoint: Checkpoint | None = None,
     ) -> Summary:
         """The summary of `task`. Raises `CompactionError` if there is none to be had, and
@@ -73,7 +73,7 @@ async def ask_for_summary(
     task: SummaryTask,
     *,
     ask: AskTurn,
-    progress: Callable[[Progress], None],
+    progress: Callable[[CompactionProgress], None],
     checkpoint: Checkpoint | None,
 ) -> Summary:
     """What `summarizer` makes of `task`. Whatever it raises becomes a `CompactionError`."""

@@ -166,7 +166,7 @@ class _Repair:
             case _:
                 raise ConfigError(
                     f"message {index} of the history is {type(message).__name__}, no RawMessage and no message; "
-                    "monitor.context.read(form, history) reads a provider's"
+                    "monitor.context.read_history(form, history) reads a provider's"
                 )
 
     def _take_assistant(self, index: int, message: RawMessage) -> None:

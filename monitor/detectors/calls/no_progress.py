@@ -35,7 +35,7 @@ from monitor.chunks import ToolResult
 from monitor.detectors.base import NOTHING
 from monitor.detectors.calls.answers import is_error
 from monitor.detectors.calls.call_detector import EXCERPT_CHARS, OFFSETS_SHOWN, Asked, CallDetector, Called, plain
-from monitor.detectors.calls.progress import Progress, Standstill, reported
+from monitor.detectors.calls.progress import ProgressRule, Standstill, reported
 from monitor.detectors.calls.reworded import NOTHING_FOUND, Rewording, answer_to, question_of
 from monitor.detectors.calls.tool_policy import ToolPolicy, error_identity
 from monitor.errors import ConfigError
@@ -95,7 +95,7 @@ class NoProgress(CallDetector):
     same error. `results_at`: with the same long success. `short_results_at`: with the same short
     success of a tool that only reads. `reworded_suspect_at`, `reworded_at`: questions in other
     words, for a suspicion and for a loop. `stalled_suspect_at`, `stalled_at`: results of one call
-    whose number does not become lower. `progress` reads that number (see `Progress`), by default
+    whose number does not become lower. `progress` (a `ProgressRule`) reads that number, by default
     what the tool reports. `None` switches a number's rule off.
     """
 
@@ -147,7 +147,7 @@ class NoProgress(CallDetector):
         self._stalled_at = stalled_at
         if progress is not None and not callable(progress):
             raise ConfigError(f"NoProgress(progress={progress!r}): give a function of a tool result")
-        self._progress: Progress = progress or reported
+        self._progress: ProgressRule = progress or reported
         super().__init__(tools=tools, name=name)
 
     def options(self) -> dict[str, Any]:

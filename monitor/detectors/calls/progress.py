@@ -23,7 +23,7 @@ OFFSETS_KEPT = 64
 """More than any threshold: thresholds are at most this."""
 
 
-class Progress(Protocol):
+class ProgressRule(Protocol):
     """Reads a number that is to be lowered out of a tool's result."""
 
     def __call__(self, result: ToolResult, /) -> float | None:

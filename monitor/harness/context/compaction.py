@@ -30,7 +30,7 @@ from monitor.reasons import PRESSING, CompactionReason
 from monitor.sinks.base import Sink, checked_sinks
 from monitor.tools.secrets.masking import Secrets
 from monitor.wires.forms import Form
-from monitor.wires.read import read
+from monitor.wires.read import read_history
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -144,7 +144,7 @@ class Compaction(Preset):
         Raises what `compact` raises, and `AdapterError` for a part that the form does not have.
         """
         given = list(history)
-        raw = list(read(form, given))
+        raw = list(read_history(form, given))
         messages, report = repair(raw, form=form)
         said = "\n\n".join(filter(None, (instructions, report.instructions))) or None
         result = await self.compact(

@@ -18,7 +18,7 @@ from monitor.compaction.measure import Situation
 from monitor.compaction.pinned import PinnedFacts
 from monitor.compaction.preset import Preset
 from monitor.compaction.records import CompactionError, CompactionResult
-from monitor.compaction.summaries.summarizer import Progress
+from monitor.compaction.summaries.summarizer import CompactionProgress
 from monitor.events import Event
 from monitor.harness.streams.background import Background
 from monitor.harness.streams.clock import Alarm, Clock
@@ -186,7 +186,7 @@ class Job:
             refill=self.refill,
         )
 
-    def progressed(self, progress: Progress) -> None:
+    def progressed(self, progress: CompactionProgress) -> None:
         """A part of the summary is done."""
         self.begun()
         self._run.tell(

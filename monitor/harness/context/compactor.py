@@ -26,7 +26,7 @@ from monitor.compaction.refill import Snapshot, attributed, snapshot
 from monitor.compaction.repeats import RepeatsAfterCompaction
 from monitor.compaction.rungs import CUT
 from monitor.compaction.summaries.extractive import Extractive
-from monitor.compaction.summaries.summarizer import Checkpoint, Progress
+from monitor.compaction.summaries.summarizer import Checkpoint, CompactionProgress
 from monitor.context.cut import KeepTokens
 from monitor.context.history import History, HistoryEdit
 from monitor.context.measure.tokens import ContextMeter
@@ -261,7 +261,7 @@ class Compactor:
         job.cost += cost
         self._run.charge(cost)
 
-    def _progressed(self, job: Job, progress: Progress) -> None:
+    def _progressed(self, job: Job, progress: CompactionProgress) -> None:
         """A part is done. The first part gives the job as much time again."""
         job.raise_unless_wanted()
         job.extend(self.preset.timeout_s)

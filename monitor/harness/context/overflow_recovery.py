@@ -14,7 +14,7 @@ from collections.abc import Generator
 from typing import Final
 
 from monitor.compaction.records import CompactionError
-from monitor.context.history import Committed
+from monitor.context.history import CommittedEdit
 from monitor.context.measure.overflow import TOO_LONG, Overflow, OverflowKind, read_failure
 from monitor.context.reduce.media import DropMedia
 from monitor.context.reduce.reduction import Reducer, propose_edit
@@ -112,7 +112,7 @@ class Rescue:
     def _reduces(self, reducer: Reducer) -> bool:
         """Whether `reducer` has made the history smaller, for the first time in this episode."""
         reduction = propose_edit(self._history, reducer) if reducer.name not in self._reduced else None
-        if reduction is None or not isinstance(self._history.commit(reduction.edit), Committed):
+        if reduction is None or not isinstance(self._history.commit(reduction.edit), CommittedEdit):
             return False
         self._reduced.append(reducer.name)
         self._compactor.reduced(reduction)

@@ -9,7 +9,7 @@ from typing import Final
 
 import anyio.to_thread
 
-from monitor.context.history import Committed, History
+from monitor.context.history import CommittedEdit, History
 from monitor.context.measure.tokens import ContextMeter
 from monitor.context.reduce.reduction import Reducer, Reduction, propose_for
 from monitor.context.reduce.unread import Sparing
@@ -64,7 +64,7 @@ class Pruning:
         try:
             look = partial(propose_for, messages, history.version, *reducers, head=head)
             reduction = await anyio.to_thread.run_sync(look, abandon_on_cancel=True)
-            if reduction is None or self.cancelled or not isinstance(history.commit(reduction.edit), Committed):
+            if reduction is None or self.cancelled or not isinstance(history.commit(reduction.edit), CommittedEdit):
                 return
         except Exception as error:  # noqa: BLE001 - a reducer may be the caller's code
             self.failed(f"after a turn: {describe(error)}")

@@ -18,7 +18,7 @@ from typing import Any
 
 from monitor.calls import CallRecord
 from monitor.compaction.pinned import head_of_messages
-from monitor.context.history import Committed, History
+from monitor.context.history import CommittedEdit, History
 from monitor.context.turns import COMPACTION
 from monitor.core.tape import Tape
 from monitor.events import (
@@ -45,7 +45,7 @@ from monitor.messages import AssistantMessage, Message, Text
 from monitor.outcome import Outcome
 from monitor.reasons import RESUMABLE, TerminateReason
 from monitor.sessions.nodes import Compacted, Draft, compaction, context_edit, message
-from monitor.sessions.records import COMPACT, MAIN, RunRecord, RunState
+from monitor.sessions.records import COMPACT, MAIN, RunRecord, RunStage
 from monitor.sessions.store import SessionStore
 from monitor.sessions.tree import ACTIVE
 
@@ -69,7 +69,7 @@ EFFECTS = (
 """
 NOTHING_SAID = "(nothing was said)"
 """The summary of a compaction that shows no text: a session stores none without one."""
-_STATES = {TerminateReason.PAUSED: RunState.WAITING, TerminateReason.WORKER_STOPPING: RunState.RUNNING}
+_STATES = {TerminateReason.PAUSED: RunStage.WAITING, TerminateReason.WORKER_STOPPING: RunStage.RUNNING}
 """The state of a run that this process leaves, by the reason. Else the run has ended."""
 TASK = "task"
 """The key of a run's task in the data of its record."""
@@ -143,7 +143,7 @@ class Recorder:
         are not stored, and gets them now.
         """
         self._record = replace(
-            self._record, state=RunState.RUNNING, started_at_s=self._record.started_at_s or time.time()
+            self._record, state=RunStage.RUNNING, started_at_s=self._record.started_at_s or time.time()
         )
         self._stored = [*known]
         self._edits = len(self._history.edits)
@@ -167,7 +167,7 @@ class Recorder:
         goes_on = outcome.reason in RESUMABLE
         ended = replace(
             self._record,
-            state=_STATES.get(outcome.reason, RunState.ENDED),
+            state=_STATES.get(outcome.reason, RunStage.ENDED),
             ended_at_s=None if goes_on else time.time(),
             data={**self._record.data, "reason": outcome.reason.value, "detail": outcome.detail, "ok": outcome.ok},
         )
@@ -234,7 +234,7 @@ class Recorder:
         stored.results = len(results)
         return [(message(result, run=self.run, turn=self._turn()), None) for result in results]
 
-    def _add_edits(self, edits: Sequence[Committed]) -> None:
+    def _add_edits(self, edits: Sequence[CommittedEdit]) -> None:
         """A compaction is a node of its own, any other edit an edit of the messages it changed."""
         if any(one.edit.kind == COMPACTION for one in edits):
             self._add_compaction()
@@ -275,9 +275,9 @@ class Recorder:
         else:
             data |= {"ok": True, "tokens_before": event.tokens_before, "tokens_after": event.tokens_after}
         begun = self._children.pop(event.compaction, None) or RunRecord(id=id, parent_run=self.run, purpose=COMPACT)
-        return replace(begun, state=RunState.ENDED, ended_at_s=time.time(), data=data)
+        return replace(begun, state=RunStage.ENDED, ended_at_s=time.time(), data=data)
 
-    def _edited(self, edit: Committed) -> Iterator[Draft]:
+    def _edited(self, edit: CommittedEdit) -> Iterator[Draft]:
         """Drafts for an edit that puts messages in the place of as many others."""
         if len(edit.replaced) != len(edit.edit.replacement):
             return

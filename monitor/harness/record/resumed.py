@@ -5,7 +5,7 @@ from __future__ import annotations
 from monitor.core.past import Past, past_of
 from monitor.events import RunTerminated
 from monitor.outcome import Outcome
-from monitor.sessions.records import SUBAGENT, RunRecord, RunState
+from monitor.sessions.records import SUBAGENT, RunRecord, RunStage
 from monitor.sessions.store import SessionStore
 
 CALL = "call"
@@ -15,7 +15,7 @@ CALL = "call"
 async def past_in(store: SessionStore, run: str) -> Past:
     """The past of a run. A nested run that has not ended goes on by itself, and counts then."""
     past = past_of([stored.event for stored in await store.events(run)])
-    ended = [one for one in await store.runs() if one.parent_run == run and one.state is RunState.ENDED]
+    ended = [one for one in await store.runs() if one.parent_run == run and one.state is RunStage.ENDED]
     outcomes = [await outcome_in(store, one.id) for one in ended]
     past.nested = [(one.usage, one.cost_usd or 0.0) for one in outcomes if one is not None]
     return past

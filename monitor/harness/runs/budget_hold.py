@@ -18,7 +18,7 @@ from monitor.events import BudgetLost, Event
 from monitor.harness.streams.background import Background
 from monitor.harness.streams.clock import Clock
 from monitor.reasons import TerminateReason
-from monitor.shared.budgets.base import Amount, Hold, Refused, levels
+from monitor.shared.budgets.base import Amount, Refused, Reservation, levels
 from monitor.shared.budgets.shared import SharedBudget
 from monitor.usage import Price, Usage
 from monitor.verdicts import Stop
@@ -53,7 +53,7 @@ class Holding:
         self._clock = clock
         self._emit = emit
         self._at = at
-        self._hold: Hold | None = None
+        self._hold: Reservation | None = None
         self._before = Amount()
         """What the hold had used when this process took it up."""
         self._then = Amount()
@@ -124,7 +124,7 @@ class Holding:
     def _wake(self) -> None:
         self._news.set()
 
-    async def _ask(self, need: Amount) -> Hold | Refused:
+    async def _ask(self, need: Amount) -> Reservation | Refused:
         """Hold at least `need` beside what is used."""
         store, shared = self._shared.store, self._shared
         async with self._lock:
@@ -132,19 +132,19 @@ class Holding:
             if self._hold is None:
                 await self._check_price()
                 answer = await store.reserve(shared.name, need, key=self._run_id, lease_s=shared.lease_s)
-                if isinstance(answer, Hold):  # perhaps that of a process that died in this run
+                if isinstance(answer, Reservation):  # perhaps that of a process that died in this run
                     self._before, self._then = answer.used, self._spent
                     used = self._used()
             else:
                 answer = self._hold
-            if isinstance(answer, Hold):
+            if isinstance(answer, Reservation):
                 more = Amount(
                     max(0, used.tokens + need.tokens - answer.granted.tokens),
                     max(0.0, used.usd + need.usd - answer.granted.usd),
                 )
                 if self._hold is not None or more.tokens or more.usd:
                     answer = await store.extend(answer, more, used=used, lease_s=shared.lease_s)
-            if isinstance(answer, Hold):
+            if isinstance(answer, Reservation):
                 self._hold = answer
                 granted = answer.granted + self._then - self._before
                 self.grant.take(granted.tokens, granted.usd)

@@ -23,7 +23,7 @@ from monitor.harness.runs.run_calls import Calls, last_reply
 from monitor.messages import AssistantMessage, Message, Text, UserMessage
 from monitor.outcome import Outcome
 from monitor.sessions.nodes import Node, NodeKind, Said, edit_of, said_of
-from monitor.sessions.records import RunRecord, RunState
+from monitor.sessions.records import RunRecord, RunStage
 from monitor.sessions.store import SessionStore
 from monitor.sessions.tree import ACTIVE, Context
 
@@ -65,7 +65,7 @@ class RunSession:
         self._first = first
         self._may_go_on = may_go_on
         self._resumed = resumed
-        self._counts_on = resumed and record.state is not RunState.ENDED
+        self._counts_on = resumed and record.state is not RunStage.ENDED
         """A run that had ended, e.g. by a limit, is wanted to go on: its limits count anew."""
         self._writes = False
 

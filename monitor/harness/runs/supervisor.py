@@ -26,7 +26,7 @@ from monitor.harness.streams.wait import current_task
 from monitor.messages import Message, UserMessage
 from monitor.models import ToolSpec
 from monitor.outcome import Outcome, OutputT
-from monitor.sessions.records import MAIN, RunState
+from monitor.sessions.records import MAIN, RunStage
 from monitor.sessions.store import SessionStore
 from monitor.tools.base import Tool, ToolContext, check_name
 from monitor.wires.raw import RawMessage
@@ -145,7 +145,7 @@ class Supervisor(RunOptions[OutputT]):
         if store is None:
             raise ConfigError("resume needs a session: give it here, or to the Supervisor")
         of_user = [one for one in await store.runs() if one.purpose == MAIN]
-        going = [one for one in of_user if (one.state is not RunState.ENDED if run is None else one.id == run)]
+        going = [one for one in of_user if (one.state is not RunStage.ENDED if run is None else one.id == run)]
         if not going:
             missing = "every one has ended" if run is None else f"it has none with the id {run}"
             raise ConfigError(f"no run of this session is to be resumed: {missing}")
@@ -230,7 +230,7 @@ class _Subagent:
         call, began = context.idempotency_key, None
         if caller is not None and caller.resumed and caller.session is not None:
             began = await nested_in(caller.session, caller.run_id, call)
-            if began is not None and began.state is RunState.ENDED:
+            if began is not None and began.state is RunStage.ENDED:
                 known = await outcome_in(caller.session, began.id)
                 if known is not None:
                     return known

@@ -10,7 +10,7 @@ from monitor.errors import MonitorError
 from monitor.messages import Message
 from monitor.proxy.formats.base import Asked, Unjudged, parsed
 from monitor.wires.forms import Form
-from monitor.wires.read import read
+from monitor.wires.read import read_history
 
 
 class CannotJudge(Exception):
@@ -36,7 +36,7 @@ def judged(body: bytes, read_request: Callable[[Mapping[str, Any]], Asked]) -> A
 
 def history(form: Form, records: Iterable[object]) -> tuple[tuple[Message, ...], str | None]:
     """The conversation, repaired for `form`, and its system messages."""
-    messages, report = repair(read(form, records), form=form)
+    messages, report = repair(read_history(form, records), form=form)
     return messages, report.instructions
 
 

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
-from monitor.calls import CallRecord, record_codec
+from monitor.calls import CallRecord, call_codec
 from monitor.errors import SessionDamaged
 from monitor.events import Event, event_codec
 from monitor.sessions.nodes import canonical
@@ -19,7 +19,7 @@ from monitor.sessions.tables.sharing import Pointers, can_be_shared, has_pointer
 
 T = TypeVar("T")
 
-(_CALL_TAG,) = record_codec.tags
+(_CALL_TAG,) = call_codec.tags
 _CALL_COLUMNS: Final = frozenset({"type", "run", "call_id", "key", "state"})
 """Fields that are left out of the body, because a column holds them."""
 
@@ -42,7 +42,7 @@ class Packing:
 
     def call(self, record: CallRecord) -> str:
         """The body of a call."""
-        data = record_codec.to_brief(record)
+        data = call_codec.to_brief(record)
         kept = {name: value for name, value in data.items() if name not in _CALL_COLUMNS}
         return self.packed(kept, record.run, record.turn)
 
@@ -101,7 +101,7 @@ def call_of(connection: Connection, row: Sequence[Any]) -> CallRecord:
 
     def decode(data: Any) -> CallRecord:
         columns = {"type": _CALL_TAG, "run": run, "call_id": call_id, "key": key, "state": state}
-        return record_codec.from_dict({**data, **columns})
+        return call_codec.from_dict({**data, **columns})
 
     return unpacked(connection, decode, body)
 

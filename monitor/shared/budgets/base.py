@@ -47,7 +47,7 @@ class Amount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hold:
+class Reservation:
     """A part of a budget that is reserved for one run, until it is settled or its lease ends."""
 
     id: str
@@ -99,7 +99,7 @@ class BudgetStore(Protocol):
         """Set both limits of a budget. `None`: no limit. Spent and held amounts stay."""
         ...
 
-    async def reserve(self, name: str, amount: Amount, /, *, key: str, lease_s: float) -> Hold | Refused:
+    async def reserve(self, name: str, amount: Amount, /, *, key: str, lease_s: float) -> Reservation | Refused:
         """Hold `amount` in the budget and in all levels above it, or in none. It comes back after
         `lease_s` seconds without another call for it.
 
@@ -107,13 +107,15 @@ class BudgetStore(Protocol):
         """
         ...
 
-    async def extend(self, hold: Hold, more: Amount, /, *, used: Amount, lease_s: float) -> Hold | Refused:
+    async def extend(
+        self, hold: Reservation, more: Amount, /, *, used: Amount, lease_s: float
+    ) -> Reservation | Refused:
         """Add `more` to a hold and renew its lease. `used`: all that was used of it up to now; it
         is counted as spent, also if `more` is refused. A hold that had expired is made anew.
         """
         ...
 
-    async def settle(self, hold: Hold, used: Amount, /) -> None:
+    async def settle(self, hold: Reservation, used: Amount, /) -> None:
         """End a hold. `used`: all that was used of it, which is spent; the rest comes back. A
         second time changes nothing. A hold that had expired is counted as well.
         """

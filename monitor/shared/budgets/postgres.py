@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from anyio import to_thread
 
 from monitor.errors import BudgetUnreachable, MissingExtra
-from monitor.shared.budgets.base import Amount, BudgetState, Hold, Refused, check_limits, levels
+from monitor.shared.budgets.base import Amount, BudgetState, Refused, Reservation, check_limits, levels
 from monitor.shared.budgets.sql import SCHEMA, Steps
 
 if TYPE_CHECKING:
@@ -38,15 +38,15 @@ class PostgresBudgets:
         whole, nano = check_limits(tokens, usd)
         await self._step(name, lambda steps: steps.set_limit(name, whole, nano))
 
-    async def reserve(self, name: str, amount: Amount, *, key: str, lease_s: float) -> Hold | Refused:
+    async def reserve(self, name: str, amount: Amount, *, key: str, lease_s: float) -> Reservation | Refused:
         """See `BudgetStore.reserve`."""
         return await self._step(name, lambda steps: steps.reserve(name, amount, key, lease_s))
 
-    async def extend(self, hold: Hold, more: Amount, *, used: Amount, lease_s: float) -> Hold | Refused:
+    async def extend(self, hold: Reservation, more: Amount, *, used: Amount, lease_s: float) -> Reservation | Refused:
         """See `BudgetStore.extend`."""
         return await self._step(hold.name, lambda steps: steps.extend(hold, more, used, lease_s))
 
-    async def settle(self, hold: Hold, used: Amount) -> None:
+    async def settle(self, hold: Reservation, used: Amount) -> None:
         """See `BudgetStore.settle`."""
         await self._step(hold.name, lambda steps: steps.settle(hold, used))
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from anyio import to_thread
 
 from monitor.errors import BudgetUnreachable, ConfigError, MissingExtra
-from monitor.shared.budgets.base import KEPT_S, NANO, Amount, BudgetState, Hold, Refused, check_limits, levels
+from monitor.shared.budgets.base import KEPT_S, NANO, Amount, BudgetState, Refused, Reservation, check_limits, levels
 
 MOST_USD: Final = 90_000
 """In one hold. The script's JSON has 14 digits: billionths of up to 100,000 US dollars."""
@@ -177,19 +177,19 @@ class RedisBudgets:
         whole, nano = check_limits(tokens, usd)
         await self._step("limit", name, tokens=whole, nano=nano)
 
-    async def reserve(self, name: str, amount: Amount, *, key: str, lease_s: float) -> Hold | Refused:
+    async def reserve(self, name: str, amount: Amount, *, key: str, lease_s: float) -> Reservation | Refused:
         """See `BudgetStore.reserve`."""
         granted = _pair(amount)
         return _answer(
             await self._step("reserve", name, id=uuid.uuid4().hex, key=key, granted=granted, lease_s=lease_s)
         )
 
-    async def extend(self, hold: Hold, more: Amount, *, used: Amount, lease_s: float) -> Hold | Refused:
+    async def extend(self, hold: Reservation, more: Amount, *, used: Amount, lease_s: float) -> Reservation | Refused:
         """See `BudgetStore.extend`."""
         given = {**_given(hold), "more": _pair(more), "now_used": _pair(used), "lease_s": lease_s}
         return _answer(await self._step("extend", hold.name, **given))
 
-    async def settle(self, hold: Hold, used: Amount) -> None:
+    async def settle(self, hold: Reservation, used: Amount) -> None:
         """See `BudgetStore.settle`."""
         await self._step("settle", hold.name, **_given(hold), now_used=_pair(used), kept_s=KEPT_S)
 
@@ -233,11 +233,11 @@ def _amount(pair: Sequence[float]) -> Amount:
     return Amount(int(pair[0]), pair[1] / NANO)
 
 
-def _given(hold: Hold) -> dict[str, Any]:
+def _given(hold: Reservation) -> dict[str, Any]:
     return {"id": hold.id, "key": hold.key, "granted": _pair(hold.granted), "used": _pair(hold.used)}
 
 
-def _answer(said: dict[str, Any]) -> Hold | Refused:
+def _answer(said: dict[str, Any]) -> Reservation | Refused:
     if "refused" in said:
         tokens, nano = said["tokens"], said["nano"]
         return Refused(
@@ -246,7 +246,7 @@ def _answer(said: dict[str, Any]) -> Hold | Refused:
             None if tokens is None else int(tokens),
             None if nano is None else nano / NANO,
         )
-    return Hold(
+    return Reservation(
         id=said["id"],
         key=said["key"],
         name=said["name"],

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
-from monitor.shared.budgets.base import KEPT_S, NANO, Amount, BudgetState, Hold, Refused, levels
+from monitor.shared.budgets.base import KEPT_S, NANO, Amount, BudgetState, Refused, Reservation, levels
 
 SCHEMA: Final = (
     """create table if not exists monitor_budgets (
@@ -53,7 +53,7 @@ class Steps:
         self._add(name)
         self._db.run("update monitor_budgets set limit_tokens = ?, limit_nano = ? where name = ?", tokens, nano, name)
 
-    def reserve(self, name: str, amount: Amount, key: str, lease_s: float) -> Hold | Refused:
+    def reserve(self, name: str, amount: Amount, key: str, lease_s: float) -> Reservation | Refused:
         """See `BudgetStore.reserve`."""
         self._add(name)
         self._free(name)
@@ -65,9 +65,9 @@ class Steps:
             hold = _hold(known[0])
             self._db.run("update monitor_holds set expires_s = ? where id = ?", self._now + lease_s, hold.id)
             return hold
-        return self._hold(Hold(id=uuid.uuid4().hex, key=key, name=name, granted=amount), lease_s)
+        return self._hold(Reservation(id=uuid.uuid4().hex, key=key, name=name, granted=amount), lease_s)
 
-    def extend(self, hold: Hold, more: Amount, used: Amount, lease_s: float) -> Hold | Refused:
+    def extend(self, hold: Reservation, more: Amount, used: Amount, lease_s: float) -> Reservation | Refused:
         """See `BudgetStore.extend`."""
         self._free(hold.name)
         stored = self._stored(hold)
@@ -88,7 +88,7 @@ class Steps:
         )
         return replace(stored, granted=granted, used=used)
 
-    def settle(self, hold: Hold, used: Amount) -> None:
+    def settle(self, hold: Reservation, used: Amount) -> None:
         """See `BudgetStore.settle`."""
         settled = self._db.rows("select is_open from monitor_holds where id = ?", hold.id)
         if settled and not settled[0][0]:
@@ -150,7 +150,7 @@ class Steps:
             self._hold_more(hold.name, -held.tokens, -held.nano_usd)
         self._db.run("delete from monitor_holds where root = ? and expires_s < ?", *late)
 
-    def _hold(self, hold: Hold, lease_s: float) -> Hold | Refused:
+    def _hold(self, hold: Reservation, lease_s: float) -> Reservation | Refused:
         held = _held(hold)
         if (refused := self._refused(hold.name, held.tokens, held.nano_usd)) is not None:
             return refused
@@ -158,7 +158,7 @@ class Steps:
         self._insert(hold, lease_s, is_open=True)
         return hold
 
-    def _insert(self, hold: Hold, lasts_s: float, *, is_open: bool) -> None:
+    def _insert(self, hold: Reservation, lasts_s: float, *, is_open: bool) -> None:
         self._db.run(
             f"insert into monitor_holds ({_HOLD}, root, is_open, expires_s) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             *_row(hold),
@@ -200,7 +200,7 @@ class Steps:
                 level,
             )
 
-    def _use(self, stored: Hold, used: Amount) -> None:
+    def _use(self, stored: Reservation, used: Amount) -> None:
         """Count as spent what was used since the last step, and take it from what is held."""
         before, after = _held(stored), _held(replace(stored, used=used))
         self._spend(stored.name, *_more(stored.used, used))
@@ -212,24 +212,24 @@ class Steps:
             stored.id,
         )
 
-    def _stored(self, hold: Hold) -> Hold | None:
+    def _stored(self, hold: Reservation) -> Reservation | None:
         rows = self._db.rows(f"select {_HOLD} from monitor_holds where id = ? and is_open", hold.id)
         return _hold(rows[0]) if rows else None
 
 
-def _hold(row: Sequence[Any]) -> Hold:
+def _hold(row: Sequence[Any]) -> Reservation:
     id, key, name, granted, granted_nano, used, used_nano = row
-    return Hold(
+    return Reservation(
         id=id, key=key, name=name, granted=Amount(granted, granted_nano / NANO), used=Amount(used, used_nano / NANO)
     )
 
 
-def _row(hold: Hold) -> tuple[Any, ...]:
+def _row(hold: Reservation) -> tuple[Any, ...]:
     granted, used = hold.granted, hold.used
     return hold.id, hold.key, hold.name, granted.tokens, granted.nano_usd, used.tokens, used.nano_usd
 
 
-def _held(hold: Hold) -> Amount:
+def _held(hold: Reservation) -> Amount:
     """What a hold takes from its budget beside what is spent."""
     return hold.granted - hold.used
 

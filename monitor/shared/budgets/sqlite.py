@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 from anyio import to_thread
 
 from monitor.errors import BudgetUnreachable
-from monitor.shared.budgets.base import Amount, BudgetState, Hold, Refused, check_limits
+from monitor.shared.budgets.base import Amount, BudgetState, Refused, Reservation, check_limits
 from monitor.shared.budgets.sql import SCHEMA, Steps
 
 T = TypeVar("T")
@@ -39,15 +39,15 @@ class SQLiteBudgets:
         whole, nano = check_limits(tokens, usd)
         await self._step(lambda steps: steps.set_limit(name, whole, nano))
 
-    async def reserve(self, name: str, amount: Amount, *, key: str, lease_s: float) -> Hold | Refused:
+    async def reserve(self, name: str, amount: Amount, *, key: str, lease_s: float) -> Reservation | Refused:
         """See `BudgetStore.reserve`."""
         return await self._step(lambda steps: steps.reserve(name, amount, key, lease_s))
 
-    async def extend(self, hold: Hold, more: Amount, *, used: Amount, lease_s: float) -> Hold | Refused:
+    async def extend(self, hold: Reservation, more: Amount, *, used: Amount, lease_s: float) -> Reservation | Refused:
         """See `BudgetStore.extend`."""
         return await self._step(lambda steps: steps.extend(hold, more, used, lease_s))
 
-    async def settle(self, hold: Hold, used: Amount) -> None:
+    async def settle(self, hold: Reservation, used: Amount) -> None:
         """See `BudgetStore.settle`."""
         await self._step(lambda steps: steps.settle(hold, used))
 

@@ -1,8 +1,8 @@
 """Reads the number of failing tests from the output of pytest, jest, go test and cargo test.
 
 The detector `NoProgress` needs a number that the run tries to lower: see
-`monitor.detectors.Progress`. Each reader gives the number of failing tests, and 0 when all pass.
-`None`: the text is no such output, or says nothing about its tests.
+`monitor.detectors.ProgressRule`. Each reader gives the number of failing tests, and 0 when all
+pass. `None`: the text is no such output, or says nothing about its tests.
 """
 
 from __future__ import annotations

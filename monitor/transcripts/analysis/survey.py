@@ -14,7 +14,7 @@ from monitor.outcome import RunFailed
 from monitor.policy import Policy
 from monitor.transcripts.analysis.scan import Amount, Finding, RunScanner, ScanResult
 from monitor.transcripts.base import Chunker, RecordedMessage
-from monitor.transcripts.entries import Began, Compacted, Ended, EndState, Entry, ReadReport, Said
+from monitor.transcripts.entries import Began, CompactionSeen, Ended, EndState, ReadReport, Said, TranscriptEntry
 from monitor.transcripts.readers import reader_of
 from monitor.transcripts.readers.base import Reader
 from monitor.transcripts.source import Source
@@ -245,20 +245,20 @@ class Survey:
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "watched": None}
 
-    def take(self, entry: Entry) -> SurveyedRun | None:
+    def take(self, entry: TranscriptEntry) -> SurveyedRun | None:
         """The run that ends with `entry`."""
         match entry:
             case Began():
                 self._open[entry.run] = self.watched.begin(entry)
             case Said():
                 self._open[entry.run].take(entry.message)
-            case Compacted():
+            case CompactionSeen():
                 self._open[entry.run].compacted()
             case Ended():
                 return self._open.pop(entry.run).run(self._file, self._kind, entry)
         return None
 
-    def take_all(self, entries: Iterable[Entry]) -> list[SurveyedRun]:
+    def take_all(self, entries: Iterable[TranscriptEntry]) -> list[SurveyedRun]:
         """The runs that end among `entries`."""
         return [run for entry in entries if (run := self.take(entry)) is not None]
 

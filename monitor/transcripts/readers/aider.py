@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import ClassVar, Final
 
 from monitor.transcripts.base import RecordedMessage, Role
-from monitor.transcripts.entries import Began, Entry, ReadReport
+from monitor.transcripts.entries import Began, ReadReport, TranscriptEntry
 from monitor.transcripts.readers.base import RunState, seconds
 from monitor.transcripts.source import Source
 from monitor.usage import Usage
@@ -32,7 +32,7 @@ class Aider:
         """It begins with the start of a chat."""
         return source.head.lstrip().startswith(_STARTED.encode())
 
-    def read(self, source: Source, report: ReadReport) -> Iterator[Entry]:
+    def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
         """A run for each chat."""
         chat: _Chat | None = None
         number = 0
@@ -58,7 +58,7 @@ class _Chat:
         self._lines: list[str] = []
         self._answer: RecordedMessage | None = None
 
-    def take(self, line: str) -> Iterator[Entry]:
+    def take(self, line: str) -> Iterator[TranscriptEntry]:
         if line.startswith("#### "):
             role: Role = "user"
         elif line.startswith("> "):
@@ -70,7 +70,7 @@ class _Chat:
             self._role = role
         self._lines.append(line.removeprefix("#### ").removeprefix("> ") if role != "assistant" else line)
 
-    def _flush(self) -> Iterator[Entry]:
+    def _flush(self) -> Iterator[TranscriptEntry]:
         said, self._lines = "\n".join(self._lines).strip(), []
         if not said:
             return
@@ -82,13 +82,13 @@ class _Chat:
         yield from self._flush_answer(usage)
         yield self.state.said(RecordedMessage(self._role, said, synthetic=self._role == "system", at=self._at))
 
-    def _flush_answer(self, usage: Usage | None = None) -> Iterator[Entry]:
+    def _flush_answer(self, usage: Usage | None = None) -> Iterator[TranscriptEntry]:
         """The answer is held until the program has said what it cost."""
         answer, self._answer = self._answer, None
         if answer is not None:
             yield self.state.said(RecordedMessage("assistant", answer.text, at=answer.at, usage=usage))
 
-    def end(self) -> Iterator[Entry]:
+    def end(self) -> Iterator[TranscriptEntry]:
         yield from self._flush()
         yield from self._flush_answer()
         yield self.state.end()

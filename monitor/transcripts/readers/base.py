@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final, Protocol, runtime_checkable
 
 from monitor._util.hashing import identity
 from monitor.transcripts.base import RecordedCall, RecordedMessage, RecordedResult
-from monitor.transcripts.entries import Began, Ended, EndState, Entry, ReadReport, Said
+from monitor.transcripts.entries import Began, Ended, EndState, ReadReport, Said, TranscriptEntry
 from monitor.transcripts.source import Source
 
 KEPT_CHARS: Final = 65_536
@@ -42,7 +42,7 @@ class Reader(Protocol):
         """
         ...
 
-    def read(self, source: Source, report: ReadReport) -> Iterator[Entry]:
+    def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
         """The entries of `source`. The content of a file never raises an error: unreadable parts
         are counted in `report`.
         """
@@ -59,11 +59,11 @@ class Steps(Protocol):
     something else.
     """
 
-    def take(self, record: Mapping[str, Any], report: ReadReport) -> Iterator[Entry]:
+    def take(self, record: Mapping[str, Any], report: ReadReport) -> Iterator[TranscriptEntry]:
         """The entries that the next record completes."""
         ...
 
-    def end(self, report: ReadReport) -> Iterator[Entry]:
+    def end(self, report: ReadReport) -> Iterator[TranscriptEntry]:
         """The entries of what is held, and the ends of the runs."""
         ...
 
@@ -83,7 +83,7 @@ class Stepwise(Reader, Protocol):
         ...
 
 
-def all_steps(steps: Steps, source: Source, report: ReadReport) -> Iterator[Entry]:
+def all_steps(steps: Steps, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
     """The entries of the whole file."""
     for record in source.records(report):
         yield from steps.take(record, report)
@@ -177,7 +177,7 @@ class WholeRun:
 
     def entries(
         self, messages: Iterable[RecordedMessage], *, ended: tuple[EndState, str] | None = None
-    ) -> Iterator[Entry]:
+    ) -> Iterator[TranscriptEntry]:
         """All entries of the run. `ended`: the end, if the recording names one."""
         yield self._began
         for message in messages:

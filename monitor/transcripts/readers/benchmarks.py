@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Final
 
 from monitor.transcripts.base import RecordedCall, RecordedMessage
-from monitor.transcripts.entries import Began, EndState, Entry, ReadReport
+from monitor.transcripts.entries import Began, EndState, ReadReport, TranscriptEntry
 from monitor.transcripts.readers.base import (
     Names,
     WholeRun,
@@ -55,7 +55,7 @@ class SweAgent:
             return False
         return "trajectory" in document or all("agent" in table(one) for one in document["history"][:20])
 
-    def read(self, source: Source, report: ReadReport) -> Iterator[Entry]:
+    def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
         """The run: its steps, or its history where it has no steps."""
         document = table(source.document)
         info = table(document.get("info"))
@@ -95,7 +95,7 @@ class MiniSweAgent:
             one.get("role") == "assistant" and _COMMAND.search(words(one.get("content"))) for one in document[:20]
         )
 
-    def read(self, source: Source, report: ReadReport) -> Iterator[Entry]:
+    def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
         """The run of the file."""
         document = source.document
         info = table(table(document).get("info"))
@@ -140,7 +140,7 @@ class TauBench:
             and all({"task_id", "traj", "reward"} <= table(one).keys() for one in document[:20])
         )
 
-    def read(self, source: Source, report: ReadReport) -> Iterator[Entry]:
+    def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
         """A run for each trial of each task."""
         document = source.document
         simulations = rows(document if isinstance(document, list) else table(document).get("simulations"))
@@ -174,7 +174,7 @@ class Atif:
             and (text(document.get("schema_version")).startswith("ATIF-") or "agent" in document)
         )
 
-    def read(self, source: Source, report: ReadReport) -> Iterator[Entry]:
+    def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
         """The run of the file."""
         document = table(source.document)
         agent = table(document.get("agent"))

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Final
 
 from monitor.transcripts.base import RecordedCall, RecordedMessage
-from monitor.transcripts.entries import Began, Compacted, Entry, ReadReport
+from monitor.transcripts.entries import Began, CompactionSeen, ReadReport, TranscriptEntry
 from monitor.transcripts.readers.base import (
     Recent,
     RunState,
@@ -70,7 +70,7 @@ class ClaudeCode:
         """A reading of the session and its subagents."""
         return _Steps(source)
 
-    def read(self, source: Source, report: ReadReport) -> Iterator[Entry]:
+    def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
         """The session and its subagents."""
         return all_steps(self.steps(source), source, report)
 
@@ -86,7 +86,7 @@ class _Steps:
     def began_like(self, source: Source) -> bool:
         return _own_session(source) == self._session
 
-    def take(self, record: Mapping[str, Any], report: ReadReport) -> Iterator[Entry]:
+    def take(self, record: Mapping[str, Any], report: ReadReport) -> Iterator[TranscriptEntry]:
         kind = text(record.get("type"))
         if kind == "result" and "session_id" in record:
             if (printed := self._runs.get(text(record["session_id"]))) is not None:
@@ -108,7 +108,7 @@ class _Steps:
             yield run.began(record)
         yield from run.take(record)
 
-    def end(self, report: ReadReport) -> Iterator[Entry]:
+    def end(self, report: ReadReport) -> Iterator[TranscriptEntry]:
         for run in self._runs.values():
             yield from run.flush()
             yield run.state.end()
@@ -205,12 +205,12 @@ class _Run:
         else:
             self.state.ended = ("failed", subtype or text(record.get("result")))
 
-    def take(self, record: Mapping[str, Any]) -> Iterator[Entry]:
+    def take(self, record: Mapping[str, Any]) -> Iterator[TranscriptEntry]:
         kind, at = text(record["type"]), seconds(record.get("timestamp"))
         if kind == "system":
             if record.get("subtype") == "compact_boundary":
                 yield from self.flush()
-                yield Compacted(run=self.state.run, at=at)
+                yield CompactionSeen(run=self.state.run, at=at)
         elif kind == "assistant":
             yield from self._assistant(record, at)
         else:
@@ -224,7 +224,7 @@ class _Run:
         fresh = [block for block in content if "id" not in table(block) or self._calls.is_new(block["id"])]
         return {**message, "content": fresh}
 
-    def _assistant(self, record: Mapping[str, Any], at: float | None) -> Iterator[Entry]:
+    def _assistant(self, record: Mapping[str, Any], at: float | None) -> Iterator[TranscriptEntry]:
         message = table(record.get("message"))
         id = text(message.get("id")) or text(record.get("uuid"))
         self.state.ended = None
@@ -242,7 +242,7 @@ class _Run:
             self._message = _Message(id, at, text(message.get("model")))
         self._message.add(self._joined(message))
 
-    def _user(self, record: Mapping[str, Any], at: float | None) -> Iterator[Entry]:
+    def _user(self, record: Mapping[str, Any], at: float | None) -> Iterator[TranscriptEntry]:
         content = table(record.get("message")).get("content")
         results = [block for block in rows(content) if table(block).get("type") == "tool_result"]
         found = [
@@ -277,7 +277,7 @@ class _Run:
         if not found:
             yield self.state.said(RecordedMessage("user", rest, synthetic=synthetic, at=at))
 
-    def flush(self) -> Iterator[Entry]:
+    def flush(self) -> Iterator[TranscriptEntry]:
         """The message that is held, and the results that came after it."""
         held, self._message = self._message, None
         if held is not None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import ClassVar, Final
 
 from monitor.transcripts.base import RecordedCall, RecordedMessage
-from monitor.transcripts.entries import Began, Entry, ReadReport
+from monitor.transcripts.entries import Began, ReadReport, TranscriptEntry
 from monitor.transcripts.readers.base import WholeRun, result_of, rows, words
 from monitor.transcripts.readers.chat import are_messages, messages_of
 from monitor.transcripts.source import Source
@@ -48,7 +48,7 @@ class Cline:
             one["role"] == "user" and _ENVIRONMENT in words(one.get("content")) for one in document[:20]
         )
 
-    def read(self, source: Source, report: ReadReport) -> Iterator[Entry]:
+    def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
         """The run of the task."""
         yield from WholeRun(Began(run=source.stem)).entries(_with_calls(messages_of(rows(source.document))))
 

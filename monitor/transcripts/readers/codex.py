@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final
 
 from monitor._util.hashing import identity
 from monitor.transcripts.base import RecordedCall, RecordedMessage, RecordedResult
-from monitor.transcripts.entries import Began, Compacted, EndState, Entry, ReadReport
+from monitor.transcripts.entries import Began, CompactionSeen, EndState, ReadReport, TranscriptEntry
 from monitor.transcripts.readers.base import (
     Recent,
     RunState,
@@ -76,7 +76,7 @@ class Codex:
         """A reading of the rollout."""
         return _Steps(source)
 
-    def read(self, source: Source, report: ReadReport) -> Iterator[Entry]:
+    def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
         """The run of the rollout."""
         return all_steps(self.steps(source), source, report)
 
@@ -89,7 +89,7 @@ class _Steps:
     def began_like(self, source: Source) -> bool:
         return True
 
-    def take(self, record: Mapping[str, Any], report: ReadReport) -> Iterator[Entry]:
+    def take(self, record: Mapping[str, Any], report: ReadReport) -> Iterator[TranscriptEntry]:
         run = self._run
         kind = text(record.get("type"))
         if kind == "session_meta":
@@ -104,7 +104,7 @@ class _Steps:
             run.event(table(record.get("payload")))
         elif kind == "compacted":
             yield from run.flush()
-            yield Compacted(run=run.state.run, at=seconds(record.get("timestamp")))
+            yield CompactionSeen(run=run.state.run, at=seconds(record.get("timestamp")))
         elif kind == "item.completed":
             yield from run.printed(table(record.get("item")))
         elif kind.startswith(("turn.", "item.")):
@@ -114,7 +114,7 @@ class _Steps:
         elif kind not in _QUIET and "record_type" not in record:
             report.does_not_know(kind)
 
-    def end(self, report: ReadReport) -> Iterator[Entry]:
+    def end(self, report: ReadReport) -> Iterator[TranscriptEntry]:
         yield from self._run.flush()
         if self._run.known:
             yield self._run.state.end()
@@ -133,7 +133,7 @@ class _Run:
         self._usage: Usage | None = None
         self._at: float | None = None
 
-    def meta(self, session: Mapping[str, Any]) -> Iterator[Entry]:
+    def meta(self, session: Mapping[str, Any]) -> Iterator[TranscriptEntry]:
         """The line of the session. A fork has those of its parents, too: the first is its own."""
         if self.known:
             return
@@ -147,7 +147,7 @@ class _Run:
             model=self.model,
         )
 
-    def item(self, item: Mapping[str, Any], at: float | None, report: ReadReport) -> Iterator[Entry]:
+    def item(self, item: Mapping[str, Any], at: float | None, report: ReadReport) -> Iterator[TranscriptEntry]:
         kind = text(item.get("type"))
         role = item.get("role")
         if not self._ids.is_new(_identity(item)):
@@ -199,7 +199,7 @@ class _Run:
             state: EndState = "limit" if "usage_limit" in name else "failed"
             self.state.ended = (state, name or text(event.get("message"))[:200])
 
-    def printed(self, item: Mapping[str, Any]) -> Iterator[Entry]:
+    def printed(self, item: Mapping[str, Any]) -> Iterator[TranscriptEntry]:
         """A finished item of `codex exec --json`."""
         match item.get("type"):
             case "agent_message" | "assistant_message":
@@ -230,7 +230,7 @@ class _Run:
         elif kind == "turn.started":
             self.state.ended = None
 
-    def flush(self) -> Iterator[Entry]:
+    def flush(self) -> Iterator[TranscriptEntry]:
         """The response that is held, and its results."""
         items, calls, results = self._items, self._calls, self._results
         self._items, self._calls, self._results = [], [], []

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Final
 
 from monitor.transcripts.base import RecordedCall, RecordedMessage
-from monitor.transcripts.entries import Began, Compacted, Entry, ReadReport
+from monitor.transcripts.entries import Began, CompactionSeen, ReadReport, TranscriptEntry
 from monitor.transcripts.readers.base import (
     Recent,
     RunState,
@@ -46,7 +46,7 @@ class CopilotCli:
         """A reading of the session."""
         return _Steps(source)
 
-    def read(self, source: Source, report: ReadReport) -> Iterator[Entry]:
+    def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
         """The run of the session."""
         return all_steps(self.steps(source), source, report)
 
@@ -61,7 +61,7 @@ class _Steps:
     def began_like(self, source: Source) -> bool:
         return True
 
-    def take(self, record: Mapping[str, Any], report: ReadReport) -> Iterator[Entry]:
+    def take(self, record: Mapping[str, Any], report: ReadReport) -> Iterator[TranscriptEntry]:
         data = table(record.get("data"))
         if self._run is None:
             self._run = _Run(text(data.get("sessionId")) or self._stem)
@@ -71,7 +71,7 @@ class _Steps:
         else:
             yield from self._run.take(text(record.get("type")), data, seconds(record.get("timestamp")), report)
 
-    def end(self, report: ReadReport) -> Iterator[Entry]:
+    def end(self, report: ReadReport) -> Iterator[TranscriptEntry]:
         if self._run is not None:
             yield self._run.state.end()
 
@@ -82,7 +82,9 @@ class _Run:
         self._model = ""
         self._called = Recent()
 
-    def take(self, kind: str, data: Mapping[str, Any], at: float | None, report: ReadReport) -> Iterator[Entry]:
+    def take(
+        self, kind: str, data: Mapping[str, Any], at: float | None, report: ReadReport
+    ) -> Iterator[TranscriptEntry]:
         state = self.state
         match kind:
             case "session.model_change":
@@ -102,7 +104,7 @@ class _Run:
             case "tool.execution_complete":
                 yield state.said(_result(data, at))
             case "session.compaction_complete":
-                yield Compacted(run=state.run, at=at)
+                yield CompactionSeen(run=state.run, at=at)
             case "abort":
                 state.ended = ("aborted", text(data.get("reason")) or "abort")
             case "session.error":

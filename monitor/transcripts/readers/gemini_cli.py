@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from monitor.transcripts.base import RecordedCall, RecordedMessage, RecordedResult
-from monitor.transcripts.entries import Began, EndState, Entry, ReadReport
+from monitor.transcripts.entries import Began, EndState, ReadReport, TranscriptEntry
 from monitor.transcripts.readers.base import (
     Recent,
     RunState,
@@ -63,7 +63,7 @@ class GeminiCli:
             return {"sessionId", "projectHash", "messages"} <= document.keys()
         return is_contents(document)
 
-    def read(self, source: Source, report: ReadReport) -> Iterator[Entry]:
+    def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
         """The run of the file."""
         document = source.document
         if isinstance(document, list):
@@ -142,7 +142,7 @@ class _Steps:
     def began_like(self, source: Source) -> bool:
         return True
 
-    def take(self, record: Mapping[str, Any], report: ReadReport) -> Iterator[Entry]:
+    def take(self, record: Mapping[str, Any], report: ReadReport) -> Iterator[TranscriptEntry]:
         self._records += 1
         if "$set" in record:
             self._change(table(record["$set"]))
@@ -162,7 +162,7 @@ class _Steps:
             changed = _began(self._session, self._stem, self._began.model)
             self.stale = self.stale or changed != self._began
 
-    def _message(self, id: str, record: Mapping[str, Any], report: ReadReport) -> Iterator[Entry]:
+    def _message(self, id: str, record: Mapping[str, Any], report: ReadReport) -> Iterator[TranscriptEntry]:
         if self._held is not None and self._held[0] == id:
             report.repeated += 1
             self._held = (id, record)
@@ -172,12 +172,12 @@ class _Steps:
         yield from self._flush(report)
         self._held = (id, record)
 
-    def _flush(self, report: ReadReport) -> Iterator[Entry]:
+    def _flush(self, report: ReadReport) -> Iterator[TranscriptEntry]:
         held, self._held = self._held, None
         for message in self._told.messages(held[1], report) if held is not None else ():
             yield from self._said(message)
 
-    def _said(self, message: RecordedMessage) -> Iterator[Entry]:
+    def _said(self, message: RecordedMessage) -> Iterator[TranscriptEntry]:
         if self._state is None:
             self._first.append(message)
             if message.model:
@@ -185,7 +185,7 @@ class _Steps:
             return
         yield self._state.said(message)
 
-    def _begin(self, model: str) -> Iterator[Entry]:
+    def _begin(self, model: str) -> Iterator[TranscriptEntry]:
         self._began = _began(self._session, self._stem, model)
         self._state = RunState(self._began.run)
         yield self._began
@@ -193,7 +193,7 @@ class _Steps:
             yield self._state.said(message)
         self._first = []
 
-    def end(self, report: ReadReport) -> Iterator[Entry]:
+    def end(self, report: ReadReport) -> Iterator[TranscriptEntry]:
         yield from self._flush(report)
         if self._state is None:
             yield from self._begin("")

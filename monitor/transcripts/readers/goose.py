@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from typing import Any, ClassVar
 
-from monitor.transcripts.entries import Began, Entry, ReadReport
+from monitor.transcripts.entries import Began, ReadReport, TranscriptEntry
 from monitor.transcripts.readers.base import RunState, rows, table, text
 from monitor.transcripts.readers.chat import is_message, message_of
 from monitor.transcripts.readers.opencode import read_only, tables_of
@@ -35,7 +35,7 @@ class Goose:
         header = {"working_dir", "message_count", "tools", "description"} & records[0].keys()
         return bool(header) and all(is_message(one) and "created" in one for one in records[1:])
 
-    def read(self, source: Source, report: ReadReport) -> Iterator[Entry]:
+    def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
         """The sessions of the file."""
         if source.head.startswith(SQLITE_MAGIC):
             yield from _database(source, report)
@@ -56,7 +56,7 @@ class Goose:
             yield state.end()
 
 
-def _database(source: Source, report: ReadReport) -> Iterator[Entry]:
+def _database(source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
     try:
         with closing(read_only(source)) as database:
             database.row_factory = sqlite3.Row
@@ -75,7 +75,7 @@ def _database(source: Source, report: ReadReport) -> Iterator[Entry]:
         report.cannot_read(1, f"the database cannot be read: {error}")
 
 
-def _row(state: RunState, row: Mapping[str, Any], report: ReadReport) -> Iterator[Entry]:
+def _row(state: RunState, row: Mapping[str, Any], report: ReadReport) -> Iterator[TranscriptEntry]:
     try:
         content = json.loads(row["content_json"])
     except (KeyError, TypeError, ValueError) as error:

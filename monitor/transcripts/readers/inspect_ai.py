@@ -9,7 +9,7 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
-from monitor.transcripts.entries import Began, EndState, Entry, ReadReport
+from monitor.transcripts.entries import Began, EndState, ReadReport, TranscriptEntry
 from monitor.transcripts.readers.base import Names, WholeRun, id_of, rows, table, text
 from monitor.transcripts.readers.chat import messages_of, with_model
 from monitor.transcripts.source import DAMAGED, MAX_DOCUMENT_BYTES, ZIP_MAGIC, Source
@@ -35,7 +35,7 @@ class InspectAi:
             and ("samples" in document or {"version", "status"} <= document.keys())
         )
 
-    def read(self, source: Source, report: ReadReport) -> Iterator[Entry]:
+    def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
         """A run for each sample."""
         if source.head.startswith(ZIP_MAGIC):
             yield from _archive(source, report)
@@ -54,7 +54,7 @@ def _names(source: Source) -> list[str]:
         return []
 
 
-def _archive(source: Source, report: ReadReport) -> Iterator[Entry]:
+def _archive(source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
     try:
         with source.open() as file, zipfile.ZipFile(file) as archive:
             names = archive.namelist()
@@ -81,7 +81,9 @@ def _member(archive: zipfile.ZipFile, name: str, report: ReadReport) -> object:
         return None
 
 
-def _sample(sample: Mapping[str, Any], head: Mapping[str, Any], source: Source, names: Names) -> Iterator[Entry]:
+def _sample(
+    sample: Mapping[str, Any], head: Mapping[str, Any], source: Source, names: Names
+) -> Iterator[TranscriptEntry]:
     if not sample:
         return
     attached = table(sample.get("attachments"))

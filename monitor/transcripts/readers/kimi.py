@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from monitor.transcripts.base import RecordedCall, RecordedMessage
-from monitor.transcripts.entries import Began, Compacted, Entry, ReadReport
+from monitor.transcripts.entries import Began, CompactionSeen, ReadReport, TranscriptEntry
 from monitor.transcripts.readers.base import (
     RunState,
     Steps,
@@ -41,7 +41,7 @@ class Kimi:
         """A reading of the session."""
         return _Steps(source)
 
-    def read(self, source: Source, report: ReadReport) -> Iterator[Entry]:
+    def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
         """The run of the session."""
         return all_steps(self.steps(source), source, report)
 
@@ -56,7 +56,7 @@ class _Steps:
     def began_like(self, source: Source) -> bool:
         return True
 
-    def take(self, record: Mapping[str, Any], report: ReadReport) -> Iterator[Entry]:
+    def take(self, record: Mapping[str, Any], report: ReadReport) -> Iterator[TranscriptEntry]:
         run, kind = self._run, text(record.get("type"))
         if kind == "config.update":
             self._project = text(record.get("cwd")) or self._project
@@ -70,9 +70,9 @@ class _Steps:
             yield from run.event(table(record.get("event")), seconds(record.get("time")), report)
         elif kind.startswith("full_compaction") and kind.endswith(("complete", "end", "done")):
             yield from run.flush()
-            yield Compacted(run=run.state.run, at=seconds(record.get("time")))
+            yield CompactionSeen(run=run.state.run, at=seconds(record.get("time")))
 
-    def end(self, report: ReadReport) -> Iterator[Entry]:
+    def end(self, report: ReadReport) -> Iterator[TranscriptEntry]:
         if self._began:
             yield from self._run.flush()
             yield self._run.state.end()
@@ -93,7 +93,7 @@ class _Run:
         self._usage: Usage | None = None
         self._at: float | None = None
 
-    def asked(self, message: Mapping[str, Any], at: float | None) -> Iterator[Entry]:
+    def asked(self, message: Mapping[str, Any], at: float | None) -> Iterator[TranscriptEntry]:
         """A message that is not the model's."""
         if message.get("role") == "user":
             yield from self.flush()
@@ -103,7 +103,7 @@ class _Run:
                 RecordedMessage("user", words(message.get("content")), synthetic=not by_person, at=at)
             )
 
-    def event(self, event: Mapping[str, Any], at: float | None, report: ReadReport) -> Iterator[Entry]:
+    def event(self, event: Mapping[str, Any], at: float | None, report: ReadReport) -> Iterator[TranscriptEntry]:
         kind = text(event.get("type"))
         turn = text(event.get("turnId"))
         match kind:
@@ -135,7 +135,7 @@ class _Run:
             case _:
                 report.does_not_know(kind)
 
-    def flush(self) -> Iterator[Entry]:
+    def flush(self) -> Iterator[TranscriptEntry]:
         """The step that is held, and its results."""
         if self._said or self._thought or self._calls:
             yield self.state.said(

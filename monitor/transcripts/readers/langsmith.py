@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from monitor.transcripts.base import RecordedMessage
-from monitor.transcripts.entries import Began, Entry, ReadReport
+from monitor.transcripts.entries import Began, ReadReport, TranscriptEntry
 from monitor.transcripts.readers.base import RunState, result_of, rows, seconds, table, text, words
 from monitor.transcripts.readers.chat import message_of, messages_of, usage_of
 from monitor.transcripts.source import Source
@@ -33,7 +33,7 @@ class LangSmith:
         found = document if isinstance(document, list) else source.first_records
         return bool(found) and all(map(_is_run, found[:20]))
 
-    def read(self, source: Source, report: ReadReport) -> Iterator[Entry]:
+    def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
         """A run for each trace."""
         document = source.document
         if isinstance(document, dict) and not _is_run(document):
@@ -75,7 +75,7 @@ def _completed(sent: Iterator[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return list(runs.values())
 
 
-def _trace(trace: str, spans: list[Mapping[str, Any]]) -> Iterator[Entry]:
+def _trace(trace: str, spans: list[Mapping[str, Any]]) -> Iterator[TranscriptEntry]:
     state = RunState(trace)
     root = spans[0]
     yield Began(run=trace, project=text(root.get("session_name")), title=text(root.get("name")))

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from monitor.transcripts.base import RecordedCall, RecordedMessage, RecordedResult
-from monitor.transcripts.entries import Began, Entry, ReadReport
+from monitor.transcripts.entries import Began, ReadReport, TranscriptEntry
 from monitor.transcripts.readers.base import (
     RunState,
     Steps,
@@ -47,7 +47,7 @@ class Messages:
             return are_messages(document) or _are_ui(document) or _are_langchain(document)
         return bool(source.first_records) and all(map(_is_line, source.first_records))
 
-    def read(self, source: Source, report: ReadReport) -> Iterator[Entry]:
+    def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
         """The one run of the file."""
         document = source.document
         began = Began(run=source.stem)
@@ -84,7 +84,7 @@ class _Steps:
     def began_like(self, source: Source) -> bool:
         return True
 
-    def take(self, record: Mapping[str, Any], report: ReadReport) -> Iterator[Entry]:
+    def take(self, record: Mapping[str, Any], report: ReadReport) -> Iterator[TranscriptEntry]:
         yield from self._begin()
         one = {**record, **table(record.get("message"))}
         if not is_message(one):
@@ -93,17 +93,17 @@ class _Steps:
         for message in message_of(one):
             yield self._state.said(message)
 
-    def _begin(self) -> Iterator[Entry]:
+    def _begin(self) -> Iterator[TranscriptEntry]:
         if not self._began:
             self._began = True
             yield Began(run=self._state.run)
 
-    def end(self, report: ReadReport) -> Iterator[Entry]:
+    def end(self, report: ReadReport) -> Iterator[TranscriptEntry]:
         yield from self._begin()
         yield self._state.end()
 
 
-def _request(stem: str, request: Mapping[str, Any]) -> Iterator[Entry]:
+def _request(stem: str, request: Mapping[str, Any]) -> Iterator[TranscriptEntry]:
     """A request, and the answer that its log has."""
     response = table(request.get("response"))
     model = text(request.get("model")) or text(response.get("model"))

@@ -11,7 +11,7 @@ from contextlib import closing
 from typing import Any, ClassVar, Final
 
 from monitor.transcripts.base import RecordedCall, RecordedMessage, RecordedResult
-from monitor.transcripts.entries import Began, Compacted, EndState, Entry, ReadReport
+from monitor.transcripts.entries import Began, CompactionSeen, EndState, ReadReport, TranscriptEntry
 from monitor.transcripts.readers.base import (
     RunState,
     call_of,
@@ -48,7 +48,7 @@ class OpenCode:
         document = source.document
         return isinstance(document, dict) and isinstance(document.get("info"), dict) and "messages" in document
 
-    def read(self, source: Source, report: ReadReport) -> Iterator[Entry]:
+    def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
         """The sessions of the file."""
         if source.head.startswith(SQLITE_MAGIC):
             yield from _database(source, report)
@@ -78,7 +78,7 @@ def read_only(source: Source) -> sqlite3.Connection:
     )
 
 
-def _database(source: Source, report: ReadReport) -> Iterator[Entry]:
+def _database(source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
     try:
         with closing(read_only(source)) as database:
             sessions = database.execute("SELECT * FROM session ORDER BY rowid").fetchall()
@@ -112,7 +112,9 @@ def _json(data: object, report: ReadReport) -> Mapping[str, Any]:
         return {}
 
 
-def _session(info: Mapping[str, Any], messages: Iterator[tuple[Mapping[str, Any], list[Any]]]) -> Iterator[Entry]:
+def _session(
+    info: Mapping[str, Any], messages: Iterator[tuple[Mapping[str, Any], list[Any]]]
+) -> Iterator[TranscriptEntry]:
     state = RunState(text(info.get("id")) or "session")
     yield Began(
         run=state.run,
@@ -124,7 +126,7 @@ def _session(info: Mapping[str, Any], messages: Iterator[tuple[Mapping[str, Any]
         blocks = [*map(table, parts)]
         at = seconds(table(message.get("time")).get("created"))
         if any(block.get("type") == "compaction" for block in blocks):
-            yield Compacted(run=state.run, at=at)
+            yield CompactionSeen(run=state.run, at=at)
         elif message.get("mode") == "compaction" or message.get("summary") is True:
             continue
         elif message.get("role") == "user":
@@ -139,7 +141,7 @@ def _session(info: Mapping[str, Any], messages: Iterator[tuple[Mapping[str, Any]
 
 def _turn(
     state: RunState, message: Mapping[str, Any], blocks: list[Mapping[str, Any]], at: float | None
-) -> Iterator[Entry]:
+) -> Iterator[TranscriptEntry]:
     calls: list[RecordedCall] = []
     results: list[RecordedResult] = []
     for block in blocks:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Final
 
 from monitor.transcripts.base import RecordedCall, RecordedMessage
-from monitor.transcripts.entries import Began, Compacted, EndState, Entry, ReadReport
+from monitor.transcripts.entries import Began, CompactionSeen, EndState, ReadReport, TranscriptEntry
 from monitor.transcripts.readers.base import Names, RunState, call_of, result_of, rows, seconds, table, text, words
 from monitor.transcripts.readers.chat import parsed
 from monitor.transcripts.source import Source
@@ -40,7 +40,7 @@ class OpenHands:
         first = source.first_records[0] if source.first_records else {}
         return isinstance(first.get("history"), list) and "instance_id" in first
 
-    def read(self, source: Source, report: ReadReport) -> Iterator[Entry]:
+    def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
         """The run of the file, or the runs of an evaluation's output."""
         document = source.document
         if isinstance(document, list):
@@ -75,7 +75,7 @@ def _flat(history: list[Any]) -> Iterator[Any]:
             yield one
 
 
-def _v0(id: str, events: Iterable[Any], report: ReadReport) -> Iterator[Entry]:
+def _v0(id: str, events: Iterable[Any], report: ReadReport) -> Iterator[TranscriptEntry]:
     state = RunState(id)
     yield Began(run=id)
     for event in map(table, events):
@@ -122,7 +122,7 @@ def _agent_state(state: RunState, name: str, reason: str) -> None:
 
 def _action(
     state: RunState, event: Mapping[str, Any], action: str, args: Mapping[str, Any], at: float | None
-) -> Iterator[Entry]:
+) -> Iterator[TranscriptEntry]:
     source = event.get("source")
     if action in {"message", "finish", "reject"}:
         said = words(args.get("content", args.get("final_thought"))) or text(event.get("message"))
@@ -137,7 +137,7 @@ def _action(
         yield state.said(RecordedMessage("assistant", text(args.get("thought")), (call,), at=at))
 
 
-def _v1(source: Source, report: ReadReport) -> Iterator[Entry]:
+def _v1(source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
     state = RunState(source.stem)
     yield Began(run=source.stem)
     held: _Response | None = None
@@ -170,7 +170,7 @@ def _v1(source: Source, report: ReadReport) -> Iterator[Entry]:
             by_agent = event.get("source") == "agent"
             yield state.said(RecordedMessage("assistant" if by_agent else "user", words(message.get("content")), at=at))
         elif kind.startswith("Condensation"):
-            yield Compacted(run=state.run, at=at)
+            yield CompactionSeen(run=state.run, at=at)
         elif kind not in _V1_QUIET:
             report.does_not_know(kind)
     if held is not None:
@@ -199,7 +199,7 @@ class _Response:
         given = parsed(table(event.get("tool_call")).get("arguments")) or event.get("action")
         self._calls.append(call_of(event.get("tool_name"), given, event.get("tool_call_id")))
 
-    def entries(self, state: RunState) -> Iterator[Entry]:
+    def entries(self, state: RunState) -> Iterator[TranscriptEntry]:
         yield state.said(
             RecordedMessage(
                 "assistant", "\n".join(self._said), tuple(self._calls), reasoning="\n".join(self._thought), at=self._at

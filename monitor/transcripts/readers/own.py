@@ -8,7 +8,7 @@ from typing import ClassVar
 from monitor.errors import AdapterError
 from monitor.transcripts.base import RecordedRun
 from monitor.transcripts.corpus import run_of
-from monitor.transcripts.entries import Began, Entry, ReadReport
+from monitor.transcripts.entries import Began, ReadReport, TranscriptEntry
 from monitor.transcripts.events import EventLog, is_event
 from monitor.transcripts.readers.base import Names, WholeRun, rows, table
 from monitor.transcripts.source import Source
@@ -32,7 +32,7 @@ class RecordedRuns:
             for record in source.first_records
         )
 
-    def read(self, source: Source, report: ReadReport) -> Iterator[Entry]:
+    def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
         """A run a line."""
         names = Names()
         for record in source.records(report):
@@ -55,7 +55,7 @@ class EventLogs:
         """Events with their time."""
         return any(map(is_event, source.first_records))
 
-    def read(self, source: Source, report: ReadReport) -> Iterator[Entry]:
+    def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
         """A run from `run_started` to `run_terminated`."""
         log = EventLog()
         for record in source.records(report):
@@ -72,6 +72,6 @@ class EventLogs:
             yield from _entries(run.run, run.run.id, run.parent)
 
 
-def _entries(run: RecordedRun, id: str, parent: str | None = None) -> Iterator[Entry]:
+def _entries(run: RecordedRun, id: str, parent: str | None = None) -> Iterator[TranscriptEntry]:
     began = Began(run=id, parent=parent, source=run.source, label=run.label, loop=run.loop, model=run.model)
     yield from WholeRun(began).entries(run.messages)

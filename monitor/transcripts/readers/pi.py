@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Final
 
 from monitor.transcripts.base import RecordedCall, RecordedMessage
-from monitor.transcripts.entries import Began, Compacted, EndState, Entry, ReadReport
+from monitor.transcripts.entries import Began, CompactionSeen, EndState, ReadReport, TranscriptEntry
 from monitor.transcripts.readers.base import (
     Recent,
     RunState,
@@ -55,7 +55,7 @@ class Pi:
             return "version" in first or {"provider", "modelId"} <= first.keys()
         return first.get("type") == "agent_start" and len(source.first_records) > 1
 
-    def read(self, source: Source, report: ReadReport) -> Iterator[Entry]:
+    def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
         """The run of the file."""
         return all_steps(_Steps(source, _active(source)), source, report)
 
@@ -76,7 +76,7 @@ class _Steps:
     def began_like(self, source: Source) -> bool:
         return True
 
-    def take(self, record: Mapping[str, Any], report: ReadReport) -> Iterator[Entry]:
+    def take(self, record: Mapping[str, Any], report: ReadReport) -> Iterator[TranscriptEntry]:
         kind = text(record.get("type"))
         if self._state is None:
             self._state = RunState(text(record.get("id")) or self._stem)
@@ -91,9 +91,9 @@ class _Steps:
         if kind in {"message", "message_end"}:
             yield from _entries(self._state, table(record.get("message")), record)
         elif kind == "compaction":
-            yield Compacted(run=self._state.run, at=seconds(record.get("timestamp")))
+            yield CompactionSeen(run=self._state.run, at=seconds(record.get("timestamp")))
 
-    def end(self, report: ReadReport) -> Iterator[Entry]:
+    def end(self, report: ReadReport) -> Iterator[TranscriptEntry]:
         if self._state is not None:
             yield self._state.end()
 
@@ -109,7 +109,7 @@ class _Chain(_Steps):
         self._is_tree: bool | None = None
         self._ids = Recent()
 
-    def take(self, record: Mapping[str, Any], report: ReadReport) -> Iterator[Entry]:
+    def take(self, record: Mapping[str, Any], report: ReadReport) -> Iterator[TranscriptEntry]:
         if record.get("type") != "session":
             self._follow(text(record.get("id")), text(record.get("parentId")))
         yield from super().take(record, report)
@@ -154,7 +154,7 @@ def _active(source: Source) -> set[str] | None:
     return active
 
 
-def _entries(state: RunState, message: Mapping[str, Any], record: Mapping[str, Any]) -> Iterator[Entry]:
+def _entries(state: RunState, message: Mapping[str, Any], record: Mapping[str, Any]) -> Iterator[TranscriptEntry]:
     at = seconds(message.get("timestamp")) or seconds(record.get("timestamp"))
     content = message.get("content")
     match message.get("role"):

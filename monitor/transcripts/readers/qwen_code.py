@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, Final
 
 from monitor.transcripts.base import RecordedMessage
-from monitor.transcripts.entries import Began, Entry, ReadReport
+from monitor.transcripts.entries import Began, ReadReport, TranscriptEntry
 from monitor.transcripts.readers.base import WholeRun, rows, seconds, table, text, whole
 from monitor.transcripts.readers.gemini_cli import message_of_parts
 from monitor.transcripts.source import Source
@@ -32,7 +32,7 @@ class QwenCode:
             for record in source.first_records
         )
 
-    def read(self, source: Source, report: ReadReport) -> Iterator[Entry]:
+    def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
         """The active chain of the session."""
         parents, leaf = _tree(source)
         active = set(_chain(parents, leaf))

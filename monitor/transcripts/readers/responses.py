@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Final
 
 from monitor.transcripts.base import RecordedCall, RecordedMessage, RecordedResult, Role
-from monitor.transcripts.entries import Began, EndState, Entry, ReadReport
+from monitor.transcripts.entries import Began, EndState, ReadReport, TranscriptEntry
 from monitor.transcripts.readers.base import Recent, RunState, call_of, result_of, rows, table, text, words
 from monitor.transcripts.readers.chat import ROLES, parsed, usage_of
 from monitor.transcripts.source import Source
@@ -40,7 +40,7 @@ class Responses:
             return _are_items(rows(document.get("input")) + rows(document.get("output")))
         return _are_items(document if isinstance(document, list) else source.first_records)
 
-    def read(self, source: Source, report: ReadReport) -> Iterator[Entry]:
+    def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
         """The one run of the file."""
         document = source.document
         if isinstance(document, dict) and "$schemaVersion" in document:
@@ -68,7 +68,7 @@ def _is_item(item: Mapping[str, Any]) -> bool:
     return kind in {"reasoning", "item_reference"} or text(kind).endswith(("_call", "_call_output"))
 
 
-def _saved_state(stem: str, document: Mapping[str, Any], report: ReadReport) -> Iterator[Entry]:
+def _saved_state(stem: str, document: Mapping[str, Any], report: ReadReport) -> Iterator[TranscriptEntry]:
     """`generated_items` has the items; the responses of the model have them again."""
     run = _Run(stem, report)
     agent = text(table(document.get("current_agent")).get("name"))
@@ -95,7 +95,7 @@ class _Run:
         self._calls: list[RecordedCall] = []
         self._results: list[RecordedResult] = []
 
-    def items(self, items: Iterable[Any]) -> Iterator[Entry]:
+    def items(self, items: Iterable[Any]) -> Iterator[TranscriptEntry]:
         for item in map(table, items):
             kind = text(item.get("type")) or "message"
             id = text(item.get("call_id")) or text(item.get("id"))
@@ -118,11 +118,11 @@ class _Run:
             else:
                 self._report.does_not_know(kind)
 
-    def _begin(self) -> Iterator[Entry]:
+    def _begin(self) -> Iterator[TranscriptEntry]:
         if self._results:
             yield from self._flush()
 
-    def _message(self, item: Mapping[str, Any]) -> Iterator[Entry]:
+    def _message(self, item: Mapping[str, Any]) -> Iterator[TranscriptEntry]:
         role: Role = ROLES.get(text(item.get("role")), "assistant")
         if role == "assistant":
             yield from self._begin()
@@ -131,7 +131,7 @@ class _Run:
             yield from self._flush()
             yield self.state.said(RecordedMessage(role, words(item.get("content"))))
 
-    def _flush(self) -> Iterator[Entry]:
+    def _flush(self) -> Iterator[TranscriptEntry]:
         if self._said or self._thought or self._calls:
             yield self.state.said(
                 RecordedMessage(
@@ -146,7 +146,7 @@ class _Run:
             yield self.state.said(RecordedMessage("tool", tool_results=tuple(self._results)))
         self._said, self._thought, self._calls, self._results = [], [], [], []
 
-    def end(self, ended: tuple[EndState, str] | None = None) -> Iterator[Entry]:
+    def end(self, ended: tuple[EndState, str] | None = None) -> Iterator[TranscriptEntry]:
         yield from self._flush()
         self.state.ended = ended
         yield self.state.end()

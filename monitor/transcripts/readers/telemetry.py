@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from monitor.transcripts.base import RecordedCall, RecordedMessage
-from monitor.transcripts.entries import Began, Entry, ReadReport
+from monitor.transcripts.entries import Began, ReadReport, TranscriptEntry
 from monitor.transcripts.readers.base import (
     RunState,
     as_float,
@@ -68,7 +68,7 @@ class Telemetry:
             )
         return bool(source.first_records) and all(map(_has_spans, source.first_records))
 
-    def read(self, source: Source, report: ReadReport) -> Iterator[Entry]:
+    def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
         """A run for each trace in which a model or a tool was called."""
         document = source.document
         documents = (
@@ -141,7 +141,7 @@ def _otlp(value: object) -> Any:
     return None
 
 
-def _trace(trace: str, spans: list[_Span]) -> Iterator[Entry]:
+def _trace(trace: str, spans: list[_Span]) -> Iterator[TranscriptEntry]:
     answers = {span.id: [*_answer(span)] for span in spans if not _is_tool(span)}
     asked = {id for id, found in answers.items() if found}
     above = {span.id: span.parent for span in spans}
@@ -193,7 +193,7 @@ def _is_tool(span: _Span) -> bool:
     )
 
 
-def _tool(state: RunState, span: _Span, known: set[str]) -> Iterator[Entry]:
+def _tool(state: RunState, span: _Span, known: set[str]) -> Iterator[TranscriptEntry]:
     facts = span.facts
     name = _first(facts, "gen_ai.tool.name", "tool.name", "ai.toolCall.name") or span.name.removeprefix("execute_tool ")
     given = _first(

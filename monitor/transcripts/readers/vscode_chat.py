@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from monitor.transcripts.base import RecordedCall, RecordedMessage, RecordedResult
-from monitor.transcripts.entries import Began, EndState, Entry, ReadReport
+from monitor.transcripts.entries import Began, EndState, ReadReport, TranscriptEntry
 from monitor.transcripts.readers.base import WholeRun, call_of, result_of, rows, seconds, table, text, words
 from monitor.transcripts.readers.chat import parsed, usage_of
 from monitor.transcripts.source import Source
@@ -40,7 +40,7 @@ class VsCodeChat:
             "responderUsername" in document or "requesterUsername" in document or "sessionId" in document
         )
 
-    def read(self, source: Source, report: ReadReport) -> Iterator[Entry]:
+    def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
         """The run of the file."""
         first = source.first_records[0] if source.first_records else {}
         document = _replayed(source, report) if first.get("kind") == 0 and "v" in first else table(source.document)

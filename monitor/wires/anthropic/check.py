@@ -21,13 +21,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from monitor.wires.forms import RULES
-from monitor.wires.problem import Problem, objects, text
+from monitor.wires.problem import WireProblem, objects, text
 
 _USERS: Final = frozenset({"text", "image", "document", "tool_result", "search_result", "container_upload"})
 _THINKING: Final = frozenset({"thinking", "redacted_thinking"})
 
 
-def problems(messages: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
+def problems(messages: Sequence[Mapping[str, Any]]) -> Iterator[WireProblem]:
     """The problems, in order."""
     before: str | None = None
     waiting: list[str] = []
@@ -35,15 +35,15 @@ def problems(messages: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
     for index, message in enumerate(messages):
         role = message.get("role")
         if role not in ("user", "assistant"):
-            yield Problem(index, "role", f"the role is {role!r}, neither 'user' nor 'assistant'")
+            yield WireProblem(index, "role", f"the role is {role!r}, neither 'user' nor 'assistant'")
         elif role == before:
-            yield Problem(index, "order", f"two messages of the {role} follow each other")
+            yield WireProblem(index, "order", f"two messages of the {role} follow each other")
         elif before is None and role == "assistant":
-            yield Problem(index, "order", "the first message is not the user's")
+            yield WireProblem(index, "order", "the first message is not the user's")
         content = message.get("content")
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else objects(content)
         if not blocks:
-            yield Problem(index, "empty", "it has no content")
+            yield WireProblem(index, "empty", "it has no content")
         blocks = blocks or []
         for block in blocks:
             yield from _block(index, block, str(role))
@@ -51,35 +51,35 @@ def problems(messages: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
         yield from _pairs(index, waiting, blocks)
         yield from _ids(index, calls, ids)
         if role == "assistant" and blocks and text(blocks[-1], "type") in _THINKING:
-            yield Problem(index, "order", "thinking is the last part of the model's message")
+            yield WireProblem(index, "order", "thinking is the last part of the model's message")
         waiting, before = calls, str(role)
     yield from _pairs(len(messages), waiting, [])
     if before == "assistant":
         yield from _ending(len(messages) - 1, messages[-1].get("content"))
 
 
-def _block(index: int, block: Mapping[str, Any], role: str) -> Iterator[Problem]:
+def _block(index: int, block: Mapping[str, Any], role: str) -> Iterator[WireProblem]:
     kind = block.get("type")
     if not isinstance(kind, str):
-        yield Problem(index, "shape", "a block has no type")
+        yield WireProblem(index, "shape", "a block has no type")
     elif role == "user" and kind not in _USERS:
-        yield Problem(index, "role", f"a block of type {kind!r} of the user")
+        yield WireProblem(index, "role", f"a block of type {kind!r} of the user")
     elif role == "assistant" and kind in _USERS - {"text", "container_upload"}:
-        yield Problem(index, "role", f"a block of type {kind!r} of the assistant")
+        yield WireProblem(index, "role", f"a block of type {kind!r} of the assistant")
     match kind:
         case "text" if not text(block, "text").strip():
-            yield Problem(index, "empty", "a text is blank")
+            yield WireProblem(index, "empty", "a text is blank")
         case "tool_use":
             if not RULES["anthropic"].tool_name.fullmatch(text(block, "name")):
-                yield Problem(index, "name", f"{text(block, 'name')!r} is not a valid name of a tool")
+                yield WireProblem(index, "name", f"{text(block, 'name')!r} is not a valid name of a tool")
             if not isinstance(block.get("input"), Mapping):
-                yield Problem(index, "arguments", f"the input of {text(block, 'name')} is not an object")
+                yield WireProblem(index, "arguments", f"the input of {text(block, 'name')} is not an object")
         case "tool_result" if block.get("is_error") is True and not block.get("content"):
-            yield Problem(index, "empty", "an error has no text")
+            yield WireProblem(index, "empty", "an error has no text")
         case "thinking" if not _is_base64(text(block, "signature")):
-            yield Problem(index, "signature", "thinking has no signature, or one that is not Anthropic's")
+            yield WireProblem(index, "signature", "thinking has no signature, or one that is not Anthropic's")
         case "redacted_thinking" if not text(block, "data"):
-            yield Problem(index, "signature", "redacted thinking has no data")
+            yield WireProblem(index, "signature", "redacted thinking has no data")
 
 
 def _is_base64(signature: str) -> bool:
@@ -89,28 +89,28 @@ def _is_base64(signature: str) -> bool:
         return False
 
 
-def _ids(index: int, calls: Sequence[str], ids: set[str]) -> Iterator[Problem]:
+def _ids(index: int, calls: Sequence[str], ids: set[str]) -> Iterator[WireProblem]:
     for call_id in calls:
         if not RULES["anthropic"].call_id.fullmatch(call_id):
-            yield Problem(index, "id", f"{call_id!r} is not a valid id")
+            yield WireProblem(index, "id", f"{call_id!r} is not a valid id")
         if call_id in ids:
-            yield Problem(index, "id", f"a call before it has the id {call_id!r}")
+            yield WireProblem(index, "id", f"a call before it has the id {call_id!r}")
         ids.add(call_id)
 
 
-def _pairs(index: int, waiting: Sequence[str], blocks: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
+def _pairs(index: int, waiting: Sequence[str], blocks: Sequence[Mapping[str, Any]]) -> Iterator[WireProblem]:
     """Every call of the message before is answered once, at the head of this one."""
     kinds = [block.get("type") for block in blocks]
     answers = [text(block, "tool_use_id") for block in blocks if block.get("type") == "tool_result"]
     if Counter(waiting) != Counter(answers):
         wanted, given = ", ".join(waiting) or "none", ", ".join(answers) or "none"
-        yield Problem(index, "pairing", f"the calls before it are {wanted}; it answers {given}")
+        yield WireProblem(index, "pairing", f"the calls before it are {wanted}; it answers {given}")
     if "tool_result" in kinds[len(answers) :]:
-        yield Problem(index, "order", "results do not come first")
+        yield WireProblem(index, "order", "results do not come first")
 
 
-def _ending(index: int, content: object) -> Iterator[Problem]:
+def _ending(index: int, content: object) -> Iterator[WireProblem]:
     blocks = objects(content)
     last = content if isinstance(content, str) else text(blocks[-1], "text") if blocks else ""
     if last != last.rstrip():
-        yield Problem(index, "empty", "the model's last message ends with a blank")
+        yield WireProblem(index, "empty", "the model's last message ends with a blank")

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from monitor.wires.forms import RULES
-from monitor.wires.problem import Problem, is_object, objects, text
+from monitor.wires.problem import WireProblem, is_object, objects, text
 
 _PARTS: Final[Mapping[str, frozenset[str]]] = {
     "system": frozenset({"text"}),
@@ -28,21 +28,21 @@ _PARTS: Final[Mapping[str, frozenset[str]]] = {
 }
 
 
-def problems(messages: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
+def problems(messages: Sequence[Mapping[str, Any]]) -> Iterator[WireProblem]:
     """The problems, in order."""
     waiting: Counter[str] = Counter()
     asked = 0
     for index, message in enumerate(messages):
         role = message.get("role")
         if not isinstance(role, str) or role not in _PARTS:
-            yield Problem(index, "role", f"the role is {role!r}")
+            yield WireProblem(index, "role", f"the role is {role!r}")
             continue
         yield from _content(index, message, role)
         if role == "tool":
             if waiting[text(message, "tool_call_id")] > 0:
                 waiting[text(message, "tool_call_id")] -= 1
             else:
-                yield Problem(index, "pairing", f"no call before it waits for {message.get('tool_call_id')!r}")
+                yield WireProblem(index, "pairing", f"no call before it waits for {message.get('tool_call_id')!r}")
             continue
         yield from _unanswered(asked, waiting)
         waiting, asked = Counter(), index
@@ -52,46 +52,48 @@ def problems(messages: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
     yield from _unanswered(asked, waiting)
 
 
-def _content(index: int, message: Mapping[str, Any], role: str) -> Iterator[Problem]:
+def _content(index: int, message: Mapping[str, Any], role: str) -> Iterator[WireProblem]:
     content = message.get("content")
     said_otherwise = role == "assistant" and any(
         message.get(name) for name in ("tool_calls", "refusal", "audio", "function_call")
     )
     if content in (None, "") or content == []:
         if not (said_otherwise or (role == "tool" and content == "")):
-            yield Problem(index, "empty", f"the content of the {role} is empty")
+            yield WireProblem(index, "empty", f"the content of the {role} is empty")
         return
     if isinstance(content, str):
         return
     parts = objects(content)
     if parts is None:
-        yield Problem(index, "shape", f"the content is {type(content).__name__}, neither a text nor a list of parts")
+        yield WireProblem(
+            index, "shape", f"the content is {type(content).__name__}, neither a text nor a list of parts"
+        )
     for part in parts or ():
         if text(part, "type") not in _PARTS[role]:
-            yield Problem(index, "shape", f"a part of type {part.get('type')!r} of the {role}")
+            yield WireProblem(index, "shape", f"a part of type {part.get('type')!r} of the {role}")
 
 
-def _calls(index: int, given: object) -> Iterator[Problem]:
+def _calls(index: int, given: object) -> Iterator[WireProblem]:
     calls = objects(given)
     if not calls:
-        yield Problem(index, "shape", "tool_calls is not a list of calls, or is empty")
+        yield WireProblem(index, "shape", "tool_calls is not a list of calls, or is empty")
         return
     ids = [text(call, "id") for call in calls]
     if len(set(ids)) < len(ids):
-        yield Problem(index, "id", "two calls share an id")
+        yield WireProblem(index, "id", "two calls share an id")
     for call in calls:
         if not RULES["openai-chat"].call_id.fullmatch(text(call, "id")):
-            yield Problem(index, "id", f"{call.get('id')!r} is not an id of 1 to 40 characters")
+            yield WireProblem(index, "id", f"{call.get('id')!r} is not an id of 1 to 40 characters")
         function = call.get("custom" if call.get("type") == "custom" else "function")
         if call.get("type") not in ("function", "custom") or not isinstance(function, Mapping):
-            yield Problem(index, "shape", "a call has no function")
+            yield WireProblem(index, "shape", "a call has no function")
             continue
         if not RULES["openai-chat"].tool_name.fullmatch(text(function, "name")):
-            yield Problem(index, "name", f"{text(function, 'name')!r} is not a valid name of a function")
+            yield WireProblem(index, "name", f"{text(function, 'name')!r} is not a valid name of a function")
         if call.get("type") == "function" and not is_object(function.get("arguments")):
-            yield Problem(index, "arguments", f"the arguments of {text(function, 'name')} are not a JSON object")
+            yield WireProblem(index, "arguments", f"the arguments of {text(function, 'name')} are not a JSON object")
 
 
-def _unanswered(index: int, waiting: Counter[str]) -> Iterator[Problem]:
+def _unanswered(index: int, waiting: Counter[str]) -> Iterator[WireProblem]:
     for call_id in waiting.elements():
-        yield Problem(index, "pairing", f"no tool message right behind it answers {call_id!r}")
+        yield WireProblem(index, "pairing", f"no tool message right behind it answers {call_id!r}")

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from monitor.wires.forms import RULES
-from monitor.wires.problem import Problem, objects, text
+from monitor.wires.problem import WireProblem, objects, text
 
 _DATA: Final = frozenset(
     {
@@ -33,21 +33,21 @@ _DATA: Final = frozenset(
 )
 
 
-def problems(contents: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
+def problems(contents: Sequence[Mapping[str, Any]]) -> Iterator[WireProblem]:
     """The problems, in order."""
     before: str | None = None
     waiting: Sequence[Mapping[str, Any]] = ()
     for index, content in enumerate(contents):
         role = content.get("role")
         if role not in ("user", "model"):
-            yield Problem(index, "role", f"the role is {role!r}, neither 'user' nor 'model'")
+            yield WireProblem(index, "role", f"the role is {role!r}, neither 'user' nor 'model'")
         elif role == before:
-            yield Problem(index, "order", f"two contents of the {role} follow each other")
+            yield WireProblem(index, "order", f"two contents of the {role} follow each other")
         elif before is None and role == "model":
-            yield Problem(index, "order", "the first content is not the user's")
+            yield WireProblem(index, "order", "the first content is not the user's")
         given = objects(content.get("parts"))
         if not given:
-            yield Problem(index, "empty", "it has no parts")
+            yield WireProblem(index, "empty", "it has no parts")
         parts = [_snake(part) for part in given or ()]
         for part in parts:
             yield from _part(index, part, str(role))
@@ -60,7 +60,7 @@ def problems(contents: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
     last = len(contents) - 1
     yield from _pairs(last + 1, waiting, [])
     if before == "model":
-        yield Problem(last, "order", "the last content is not the user's")
+        yield WireProblem(last, "order", "the last content is not the user's")
 
 
 def _snake(part: Mapping[str, Any]) -> dict[str, Any]:
@@ -69,30 +69,30 @@ def _snake(part: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _part(index: int, part: Mapping[str, Any], role: str) -> Iterator[Problem]:
+def _part(index: int, part: Mapping[str, Any], role: str) -> Iterator[WireProblem]:
     data = _DATA & part.keys()
     if len(data) != 1:
-        yield Problem(index, "shape", f"a part has {', '.join(sorted(data)) or 'no data'}")
+        yield WireProblem(index, "shape", f"a part has {', '.join(sorted(data)) or 'no data'}")
     signature = part.get("thought_signature")
     if part.get("text") == "" and signature is None:
-        yield Problem(index, "empty", "a text is empty")
+        yield WireProblem(index, "empty", "a text is empty")
     if signature is not None and not _is_signature(signature):
-        yield Problem(index, "signature", "a signature is not base64")
+        yield WireProblem(index, "signature", "a signature is not base64")
     if signature is not None and role != "model":
-        yield Problem(index, "signature", "a signature outside of the model's message")
+        yield WireProblem(index, "signature", "a signature outside of the model's message")
     call, answer = part.get("function_call"), part.get("function_response")
     if call is not None and role != "model":
-        yield Problem(index, "role", "a call outside of the model's message")
+        yield WireProblem(index, "role", "a call outside of the model's message")
     if answer is not None and role != "user":
-        yield Problem(index, "role", "a result in the model's message")
+        yield WireProblem(index, "role", "a result in the model's message")
     for one, field in ((call, "args"), (answer, "response")):
         if one is None:
             continue
         fields = _snake(one) if isinstance(one, Mapping) else {}
         if not RULES["gemini"].tool_name.fullmatch(text(fields, "name")):
-            yield Problem(index, "name", f"{text(fields, 'name')!r} is not a valid name of a function")
+            yield WireProblem(index, "name", f"{text(fields, 'name')!r} is not a valid name of a function")
         if not isinstance(fields.get(field, {}), Mapping):
-            yield Problem(index, "arguments", f"{field} is not an object")
+            yield WireProblem(index, "arguments", f"{field} is not an object")
 
 
 def _is_signature(signature: object) -> bool:
@@ -104,12 +104,14 @@ def _is_signature(signature: object) -> bool:
         return False
 
 
-def _pairs(index: int, calls: Sequence[Mapping[str, Any]], answers: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
+def _pairs(
+    index: int, calls: Sequence[Mapping[str, Any]], answers: Sequence[Mapping[str, Any]]
+) -> Iterator[WireProblem]:
     """Checks that there is one answer for each call, with the same name, and with the same id if
     both have one.
     """
     if Counter(text(one, "name") for one in calls) != Counter(text(one, "name") for one in answers):
-        yield Problem(
+        yield WireProblem(
             index,
             "pairing",
             f"{len(answers)} function responses follow {len(calls)} function calls, or others than these",
@@ -117,4 +119,4 @@ def _pairs(index: int, calls: Sequence[Mapping[str, Any]], answers: Sequence[Map
         return
     ids = [Counter(text(one, "id") for one in some if text(one, "id")) for some in (calls, answers)]
     if all(ids) and ids[0] != ids[1]:
-        yield Problem(index, "pairing", "function responses have other ids than the calls before them")
+        yield WireProblem(index, "pairing", "function responses have other ids than the calls before them")

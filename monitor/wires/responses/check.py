@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from monitor.wires.forms import RULES
-from monitor.wires.problem import Problem, is_object, objects, text
+from monitor.wires.problem import WireProblem, is_object, objects, text
 
 _ANSWER_OF: Final[Mapping[str, str]] = {
     "function_call_output": "function_call",
@@ -33,14 +33,14 @@ _PARTS: Final[Mapping[str, frozenset[str]]] = {
 }
 
 
-def problems(items: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
+def problems(items: Sequence[Mapping[str, Any]]) -> Iterator[WireProblem]:
     """The problems, in order."""
     waiting: dict[tuple[str, str], int] = {}
     ids: set[str] = set()
     for index, item in enumerate(items):
         kind = text(item, "type") or "message"
         if text(item, "id") in ids:
-            yield Problem(index, "id", f"an item before it has the id {item['id']!r}")
+            yield WireProblem(index, "id", f"an item before it has the id {item['id']!r}")
         ids |= {text(item, "id")} - {""}
         if kind == "message":
             yield from _message(index, item)
@@ -48,54 +48,54 @@ def problems(items: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
             yield from _call(index, item, kind)
             key = kind, text(item, "call_id")
             if key in waiting:
-                yield Problem(index, "id", f"a call before it has the id {key[1]!r}, and is not answered yet")
+                yield WireProblem(index, "id", f"a call before it has the id {key[1]!r}, and is not answered yet")
             waiting[key] = index
         elif kind in _ANSWER_OF:
             if waiting.pop((_ANSWER_OF[kind], text(item, "call_id")), None) is None:
-                yield Problem(index, "pairing", f"no call before it waits for {item.get('call_id')!r}")
+                yield WireProblem(index, "pairing", f"no call before it waits for {item.get('call_id')!r}")
             if item.get("output") is None:
-                yield Problem(index, "shape", "it has no output")
+                yield WireProblem(index, "shape", "it has no output")
             if kind == "local_shell_call_output" and not text(item, "id"):
-                yield Problem(index, "id", "the output of a local shell has no id")
+                yield WireProblem(index, "id", "the output of a local shell has no id")
         elif kind == "reasoning":
             yield from _reasoning(index, item, items[index + 1] if index + 1 < len(items) else None)
     for (_, call_id), index in waiting.items():
-        yield Problem(index, "pairing", f"nothing answers {call_id!r}")
+        yield WireProblem(index, "pairing", f"nothing answers {call_id!r}")
 
 
-def _message(index: int, item: Mapping[str, Any]) -> Iterator[Problem]:
+def _message(index: int, item: Mapping[str, Any]) -> Iterator[WireProblem]:
     role, content = item.get("role"), item.get("content")
     if not isinstance(role, str) or role not in _PARTS:
-        yield Problem(index, "role", f"the role is {role!r}")
+        yield WireProblem(index, "role", f"the role is {role!r}")
     elif not content:
-        yield Problem(index, "empty", f"the content of the {role} is empty")
+        yield WireProblem(index, "empty", f"the content of the {role} is empty")
     elif not isinstance(content, str):
         parts = objects(content)
         if parts is None:
-            yield Problem(
+            yield WireProblem(
                 index, "shape", f"the content is {type(content).__name__}, neither a text nor a list of parts"
             )
         for part in parts or ():
             if text(part, "type") not in _PARTS[role]:
-                yield Problem(index, "shape", f"a part of type {part.get('type')!r} of the {role}")
+                yield WireProblem(index, "shape", f"a part of type {part.get('type')!r} of the {role}")
 
 
-def _call(index: int, item: Mapping[str, Any], kind: str) -> Iterator[Problem]:
+def _call(index: int, item: Mapping[str, Any], kind: str) -> Iterator[WireProblem]:
     if not RULES["openai-responses"].call_id.fullmatch(text(item, "call_id")):
-        yield Problem(index, "id", f"{item.get('call_id')!r} is not an id of 1 to 64 characters")
+        yield WireProblem(index, "id", f"{item.get('call_id')!r} is not an id of 1 to 64 characters")
     if kind in ("function_call", "custom_tool_call") and not RULES["openai-responses"].tool_name.fullmatch(
         text(item, "name")
     ):
-        yield Problem(index, "name", f"{text(item, 'name')!r} is not a valid name of a function")
+        yield WireProblem(index, "name", f"{text(item, 'name')!r} is not a valid name of a function")
     if kind == "function_call" and not is_object(item.get("arguments")):
-        yield Problem(index, "arguments", f"the arguments of {text(item, 'name')} are not a JSON object")
+        yield WireProblem(index, "arguments", f"the arguments of {text(item, 'name')} are not a JSON object")
 
 
-def _reasoning(index: int, item: Mapping[str, Any], following: Mapping[str, Any] | None) -> Iterator[Problem]:
+def _reasoning(index: int, item: Mapping[str, Any], following: Mapping[str, Any] | None) -> Iterator[WireProblem]:
     if objects(item.get("summary")) is None:
-        yield Problem(index, "shape", "the reasoning has no summary")
+        yield WireProblem(index, "shape", "the reasoning has no summary")
     if not (item.get("encrypted_content") or item.get("id")):
-        yield Problem(index, "signature", "the reasoning has neither an id nor encrypted content")
+        yield WireProblem(index, "signature", "the reasoning has neither an id nor encrypted content")
     kind = None if following is None else text(following, "type") or "message"
     theirs = (
         kind is None
@@ -103,4 +103,4 @@ def _reasoning(index: int, item: Mapping[str, Any], following: Mapping[str, Any]
         or (kind == "message" and following is not None and following.get("role") != "assistant")
     )
     if theirs:
-        yield Problem(index, "order", "no output of the model follows the reasoning")
+        yield WireProblem(index, "order", "no output of the model follows the reasoning")

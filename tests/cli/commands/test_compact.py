@@ -19,9 +19,9 @@ from typer.testing import CliRunner
 from monitor import UserMessage
 from monitor.cli.app import app
 from monitor.compaction.preset import PRESETS
-from monitor.compaction.records import record_codec
+from monitor.compaction.records import compaction_codec
 from monitor.compaction.summaries.templates import CHECKPOINT
-from monitor.context import Form, read, repair, validate
+from monitor.context import Form, read_history, repair, validate
 from monitor.messages import Message, message_codec
 from monitor.testing import LocalGemini
 from monitor.testing.gemini_steps import Script, Stall, error_reply, finish, text, usage
@@ -111,7 +111,7 @@ def test_the_numbers_are_those_of_the_whole_request_before_and_after():
     assert tokens["after_by_source"]["summary"] > 100
     assert messages["summarised"] + messages["kept"] == messages["before"] == len(TALK)
     assert data["cache"]["breaks_at"] == 0
-    record = record_codec.from_dict(data["record"])
+    record = compaction_codec.from_dict(data["record"])
     assert (record.first_kept, record.tokens_after) == (messages["summarised"], tokens["after"])
 
 
@@ -208,7 +208,7 @@ def test_it_is_written_in_the_words_it_came_in_and_its_provider_takes_it(form: F
     assert "written    out.json" in done.stdout
     written = json.loads(Path("out.json").read_text("utf-8"))
     assert validate(form, written) == []
-    messages, report = repair(read(form, written), form=form)
+    messages, report = repair(read_history(form, written), form=form)
     assert not report
     assert len(messages) < len(talk)
     assert messages[-2:] == talk[-2:]

@@ -15,7 +15,7 @@ from monitor.compaction.pinned import compose, gathered
 from monitor.compaction.records import CompactionDetails
 from monitor.compaction.summaries.extractive import Extractive, extracted
 from monitor.compaction.summaries.identifiers import files_of
-from monitor.compaction.summaries.summarizer import Progress, Summarizer
+from monitor.compaction.summaries.summarizer import CompactionProgress, Summarizer
 from monitor.compaction.summaries.templates import FIVE_SECTIONS, SummaryTask, Template
 from monitor.context.measure.tokens import size_of_text
 from monitor.messages import AssistantMessage, Message, Text, UserMessage
@@ -111,11 +111,11 @@ async def test_it_is_a_summariser_that_asks_nobody():
         raise AssertionError("no model is asked")
 
     summarizer: Summarizer = Extractive()
-    steps: list[Progress] = []
+    steps: list[CompactionProgress] = []
     summary = await summarizer.summarize(task(*RUN, names=("src/auth.py", "not/here.py")), ask, progress=steps.append)
     assert summary.by == "extractive"
     assert "not/here.py" in summary.text
-    assert steps == [Progress(done_messages=len(RUN), of_messages=len(RUN))]
+    assert steps == [CompactionProgress(done_messages=len(RUN), of_messages=len(RUN))]
     assert summarizer.name == "extractive"
 
 

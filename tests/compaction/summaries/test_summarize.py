@@ -15,7 +15,7 @@ from monitor.adapters.plain import ChunkAdapter
 from monitor.chunks import ReasoningDelta, ToolCall, ToolResult, TurnFinished, UsageReport
 from monitor.compaction.records import CompactionDetails, CompactionError
 from monitor.compaction.summaries.summarize import ModelSummarizer
-from monitor.compaction.summaries.summarizer import Checkpoint, Progress, Summary
+from monitor.compaction.summaries.summarizer import Checkpoint, CompactionProgress, Summary
 from monitor.compaction.summaries.templates import BEGIN, CHECKPOINT, END, SummaryTask, Template
 from monitor.compaction.summaries.transcript import with_error
 from monitor.context.measure.tokens import Size, sizes_by_source
@@ -91,7 +91,7 @@ class Asked:
     ) -> None:
         self.model = model
         self.summarizer = ModelSummarizer(model, **options)
-        self.progress: list[Progress] = []
+        self.progress: list[CompactionProgress] = []
         self.cost = AskCost()
         self.timeout_s = timeout_s
         self.clock = clock or FakeClock()
@@ -309,7 +309,7 @@ async def test_a_timeout_and_a_cancellation_pass_through() -> None:
     async def late(model: Model, request: ModelRequest) -> Turn:
         raise TimeoutError(f"{model.name} did not answer to {len(request.messages)}")
 
-    heard: list[Progress] = []
+    heard: list[CompactionProgress] = []
     with pytest.raises(TimeoutError, match="did not answer"):
         await ModelSummarizer(Script()).summarize(task(), late, progress=heard.append)
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from monitor._util.tokens import estimate_tokens, weigh
 from monitor.chunks import ToolCall, ToolResult, UsageReport
-from monitor.context.history import Committed, History, HistoryEdit
+from monitor.context.history import CommittedEdit, History, HistoryEdit
 from monitor.context.measure.headroom import PI
 from monitor.context.measure.tokens import (
     CALIBRATED,
@@ -70,7 +70,7 @@ def call(meter: ContextMeter, history: History, said: UsageReport, message: Mess
 
 
 def rewritten(history: History, start: int, stop: int, *messages: Message) -> None:
-    assert isinstance(history.commit(HistoryEdit(history.version, start, stop, messages, "test")), Committed)
+    assert isinstance(history.commit(HistoryEdit(history.version, start, stop, messages, "test")), CommittedEdit)
 
 
 # --- texts

@@ -10,7 +10,7 @@ import pytest
 
 from monitor import AssistantMessage, ConfigError, UserMessage
 from monitor.chunks import ToolCall
-from monitor.context import History, PruneArguments, PruneResults, propose_edit, read, repair
+from monitor.context import History, PruneArguments, PruneResults, propose_edit, read_history, repair
 from monitor.messages import Message
 from tests.context.talk import ran, results, said, tokens, user
 
@@ -139,7 +139,7 @@ def test_m7_a_response_without_an_output_is_masked_as_its_json():
             {"role": "user", "parts": [{"functionResponse": response}]},
         ]
 
-    messages, _ = repair(read("gemini", [*turn(60_000), *turn(40_000), *turn(1)]))
+    messages, _ = repair(read_history("gemini", [*turn(60_000), *turn(40_000), *turn(1)]))
     old, kept, newest = results(PruneResults.gemini_cli().reduce(messages))
     assert old.startswith('{"exitCode": 0, "stdout": "word')
     assert "[Old tool result cleared: " in old

@@ -14,7 +14,7 @@ from monitor import ConfigError, Text, UserMessage
 from monitor.chunks import ToolCall, ToolResult
 from monitor.context import (
     ClipResults,
-    Committed,
+    CommittedEdit,
     Cut,
     DropMedia,
     Form,
@@ -70,7 +70,7 @@ def test_several_reducers_are_one_edit_that_breaks_the_cached_prefix_once():
         2,
     )
     done = history.commit(reduction.edit)
-    assert isinstance(done, Committed)
+    assert isinstance(done, CommittedEdit)
     assert [new is old for new, old in zip(history.messages, LONG, strict=True)] == [
         False,
         True,
@@ -193,7 +193,7 @@ def test_any_sequence_of_reductions_and_cuts_leaves_a_valid_history_in_order(
             before = sum(map(message_tokens, owner.messages))
             reduction = propose_edit(owner, *some)
             if reduction is not None:
-                assert isinstance(owner.commit(reduction.edit), Committed)
+                assert isinstance(owner.commit(reduction.edit), CommittedEdit)
                 assert sum(map(message_tokens, owner.messages)) == before - reduction.saved_tokens < before
         else:
             cut = cuts(owner, data)

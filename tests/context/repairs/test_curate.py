@@ -9,7 +9,7 @@ from hypothesis import given
 
 from monitor import Text, UserMessage
 from monitor.chunks import ToolCall, ToolResult
-from monitor.context import RawMessage, curated, read, recorded, repair
+from monitor.context import RawMessage, curated, read_history, recorded, repair
 from monitor.context.repairs.curate import SILENT
 from monitor.messages import Reasoning
 from tests.context.dirty import histories
@@ -38,7 +38,7 @@ def test_a_run_of_the_model_is_kept_only_if_every_record_of_it_is_valid(bad: dic
         {"role": "model", **bad},
         {"role": "user", "parts": [{"text": "well?"}]},
     ]
-    history = list(read("gemini", contents))
+    history = list(read_history("gemini", contents))
     assert list(curated(history)) == [history[0], history[1], history[2], history[3], history[6]]
 
 

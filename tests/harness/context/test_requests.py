@@ -15,7 +15,7 @@ import monitor
 from monitor import AssistantMessage, Text
 from monitor.adapters import to_form
 from monitor.chunks import ToolCall, ToolResult
-from monitor.context import Form, HistoryEdit, RawMessage, read, repair, validate
+from monitor.context import Form, HistoryEdit, RawMessage, read_history, repair, validate
 from monitor.events import HistoryRepaired
 from monitor.harness.context.requests import Outgoing, form_of, take_in
 from monitor.messages import Reasoning, RepairKind
@@ -119,7 +119,7 @@ async def test_a_history_that_was_read_from_a_provider_s_words_goes_out_in_those
             "tool_calls": [{"id": "call|1", "type": "function", "function": {"name": "ls", "arguments": "{"}}],
         },
     ]
-    run = await Drive(model=formed(form, "done"), history=list(read("openai-chat", stored))).go()
+    run = await Drive(model=formed(form, "done"), history=list(read_history("openai-chat", stored))).go()
     assert validate(form, to_form(form, run.requests[0].messages)) == []
     assert "result_added" in kinds(run)[0]
 

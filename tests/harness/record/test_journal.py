@@ -14,7 +14,7 @@ from monitor.calls import CallState
 from monitor.errors import StoreError
 from monitor.events import ToolCallChanged, event_codec
 from monitor.harness.record.recorder import EFFECTS, NOT_STORED
-from monitor.sessions import Changes, Committed, InMemorySession, NodeKind, RunState, SQLiteSession
+from monitor.sessions import Changes, Committed, InMemorySession, NodeKind, RunStage, SQLiteSession
 from monitor.sessions.nodes import said_of
 from monitor.sessions.tables import reading
 from monitor.testing import call
@@ -121,7 +121,7 @@ async def test_a_run_whose_end_is_not_stored_says_so():
     outcome = await supervisor("Done.", session=Full(store, 2, after=False)).run("go")
     assert (outcome.ok, outcome.reason, outcome.source) == (False, Reason.ERROR, "session")
     assert "the disk is full" in outcome.detail
-    assert (await store.runs())[0].state is RunState.RUNNING  # so it can be resumed
+    assert (await store.runs())[0].state is RunStage.RUNNING  # so it can be resumed
 
 
 async def test_a_turn_costs_two_commits_whatever_the_number_of_its_calls():
@@ -143,7 +143,7 @@ async def test_a_turn_costs_two_commits_whatever_the_number_of_its_calls():
         assert [one.state for one in made.calls] == [CallState.INTENDED] * number + [CallState.RUNNING] * number
         assert [one.state for one in results.calls] == [CallState.DONE] * number
         assert len(store.steps) == 5  # and the answer, and the end
-        assert [run.state for run in end.runs] == [RunState.ENDED]
+        assert [run.state for run in end.runs] == [RunStage.ENDED]
 
 
 async def test_a_call_that_ended_is_stored_while_another_one_takes_long():

@@ -10,7 +10,7 @@ import monitor
 from monitor.calls import CallState
 from monitor.events import DetectionRaised, TurnEnded
 from monitor.messages import AssistantMessage
-from monitor.sessions import InMemorySession, RunState
+from monitor.sessions import InMemorySession, RunStage
 from monitor.testing import FakeClock, ScriptedModel, call
 from tests.harness.driving import Reason, look
 from tests.harness.runs.test_run_session import Died, Mortal, supervisor, words
@@ -185,7 +185,7 @@ async def test_a_subagent_that_is_cut_off_at_any_step_goes_on_and_makes_no_effec
         outcome = await made(Mortal(store, steps, after=after)).run("go", run_id="r")
     except Died:
         runs = await store.runs()
-        if not runs or runs[0].state is RunState.ENDED:
+        if not runs or runs[0].state is RunStage.ENDED:
             return
         child = next((f"run-{one.id}" for one in runs if one.parent_run), "")
         said = sum(isinstance(one, AssistantMessage) for one in (await store.context(child)).messages) if child else 0
@@ -193,7 +193,7 @@ async def test_a_subagent_that_is_cut_off_at_any_step_goes_on_and_makes_no_effec
         outcome = await made(store, said, asked).resume()
     assert outcome.ok
     main, child_run = await store.runs()
-    assert (main.state, child_run.state, child_run.parent_run) == (RunState.ENDED, RunState.ENDED, "r")
+    assert (main.state, child_run.state, child_run.parent_run) == (RunStage.ENDED, RunStage.ENDED, "r")
     calls = await store.calls(child_run.id)
     assert [one.open for one in await store.calls()] == [False] * 3
     assert len([one for one in calls if one.state in {CallState.DONE, CallState.UNKNOWN}]) == 2

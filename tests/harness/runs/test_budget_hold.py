@@ -15,7 +15,7 @@ from monitor.errors import BudgetUnreachable, ConfigError
 from monitor.events import BudgetLost
 from monitor.reasons import TerminateReason
 from monitor.sessions import InMemorySession
-from monitor.shared import Amount, BudgetState, Hold, Refused, SharedBudget, SQLiteBudgets
+from monitor.shared import Amount, BudgetState, Refused, Reservation, SharedBudget, SQLiteBudgets
 from monitor.testing import CapturedEvents, FakeClock, Pause, ScriptedModel, Stall, call
 
 pytestmark = pytest.mark.anyio
@@ -41,7 +41,7 @@ class Store(SQLiteBudgets):
         finally:
             self.at_work -= 1
 
-    async def extend(self, hold: Hold, more: Amount, *, used: Amount, lease_s: float) -> Hold | Refused:
+    async def extend(self, hold: Reservation, more: Amount, *, used: Amount, lease_s: float) -> Reservation | Refused:
         self.leases.append(lease_s)
         return await super().extend(hold, more, used=used, lease_s=lease_s)
 
@@ -265,7 +265,7 @@ async def test_a_run_that_goes_on_under_its_id_takes_up_its_hold():
     """As after a crash: the same key, a hold with usage of its own."""
     store = Store()
     hold = await store.reserve("team", Amount(500), key="run-1", lease_s=60)
-    assert isinstance(hold, Hold)
+    assert isinstance(hold, Reservation)
     await store.extend(hold, Amount(), used=Amount(120), lease_s=60)
     outcome = await runs_of(store, ["done", reported(30, 10)]).run("task", run_id="run-1")
     found = await state(store)

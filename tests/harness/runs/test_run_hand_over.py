@@ -11,7 +11,7 @@ from monitor.chunks import ToolCall, UsageReport
 from monitor.errors import ConfigError
 from monitor.events import CompactionFinished, CompactionStarted, JudgeAnswered, JudgeAsked, Nudged, TurnStarted
 from monitor.models import ModelRequest
-from monitor.sessions import InMemorySession, RunState, SessionStore
+from monitor.sessions import InMemorySession, RunStage, SessionStore
 from monitor.testing import ScriptedModel
 from tests.harness.context.test_run_context_compaction import SUMMARY, WINDOW, read, reads
 from tests.harness.driving import Reason
@@ -72,10 +72,10 @@ async def test_a_run_is_left_at_the_next_boundary_and_goes_on_with_resume():
             if isinstance(event, TurnStarted) and event.turn == 2:
                 run.hand_over()
     assert (run.outcome.reason, run.outcome.ok, run.outcome.turns) == (Reason.WORKER_STOPPING, False, 2)
-    assert [one.state for one in await session.runs()] == [RunState.RUNNING]
+    assert [one.state for one in await session.runs()] == [RunStage.RUNNING]
     outcome = await supervisor.resume(session)
     assert (outcome.ok, outcome.turns) == (True, 4)
-    assert [one.state for one in await session.runs()] == [RunState.ENDED]
+    assert [one.state for one in await session.runs()] == [RunStage.ENDED]
 
 
 async def test_a_run_that_ends_before_has_its_own_reason():

@@ -17,7 +17,7 @@ from monitor.context.reduce.prune import PruneResults
 from monitor.errors import StoreError
 from monitor.harness.runs.run_session import GO_ON
 from monitor.messages import AssistantMessage, Text, UserMessage
-from monitor.sessions import Changes, Committed, InMemorySession, NodeKind, RunState, SessionStore, SQLiteSession
+from monitor.sessions import Changes, Committed, InMemorySession, NodeKind, RunStage, SessionStore, SQLiteSession
 from monitor.sessions.nodes import said_of
 from monitor.testing import Pause, ScriptedModel, call
 from monitor.testing.scripted import Do
@@ -103,7 +103,7 @@ async def test_a_run_stores_its_conversation_its_calls_its_events_and_its_end():
     (run,) = await store.runs()
     assert (run.id, run.state, run.purpose, run.data["reason"], run.data["task"]) == (
         "r",
-        RunState.ENDED,
+        RunStage.ENDED,
         "main",
         "goal",
         "find x",
@@ -226,7 +226,7 @@ async def test_a_subagent_is_a_run_of_the_same_session_on_a_branch_of_its_own():
         "outer",
         "subagent",
         "research",
-        RunState.ENDED,
+        RunStage.ENDED,
     )
     assert words((await store.context()).messages) == ["do it", "", "Done."]
     assert words((await store.context(f"run-{child.id}")).messages) == ["go deep", "", "Found deep."]
@@ -242,7 +242,7 @@ async def test_a_compaction_is_a_hidden_run_and_a_node_that_shows_the_summary():
     assert outcome.compaction_usage.input_tokens > 0
     assert [run.id for run in await store.runs()] == ["r"]
     hidden = [run for run in await store.runs(hidden=True) if run.purpose == "compact"]
-    assert [(run.parent_run, run.state, run.data["ok"]) for run in hidden] == [("r", RunState.ENDED, True)]
+    assert [(run.parent_run, run.state, run.data["ok"]) for run in hidden] == [("r", RunStage.ENDED, True)]
     summary = model.requests[2]
     assert summary.tools == ()
     assert "read" not in {part.name for one in summary.messages for part in one.content if isinstance(part, ToolCall)}
@@ -274,7 +274,7 @@ async def test_a_compaction_that_came_too_late_keeps_its_run_and_its_failed_even
     run = d.run
     await d.go()
     late, again = [one for one in await store.runs(hidden=True) if one.purpose == "compact"]
-    assert (late.state, late.data["ok"], late.data["failure"]) == (RunState.ENDED, False, "stale")
+    assert (late.state, late.data["ok"], late.data["failure"]) == (RunStage.ENDED, False, "stale")
     assert again.data["ok"]
     kinds = [type(one.event).__name__ for one in await store.events()]
     assert (kinds.count("CompactionStarted"), kinds.count("CompactionFailed")) == (2, 1)
@@ -335,7 +335,7 @@ async def test_a_run_that_dies_at_any_step_goes_on_and_makes_no_effect_twice(ste
         outcome = await supervisor(*SCRIPT, session=Mortal(store, steps, after=after), **options).run("go", run_id="r")
     except Died:
         runs = await store.runs()
-        if not runs or runs[0].state is RunState.ENDED:
+        if not runs or runs[0].state is RunStage.ENDED:
             return  # nothing is stored, or everything: there is nothing to go on with
         goes_on = supervisor(*SCRIPT[await replies_in(store) :], "Nothing is left.", session=store, **options)
         outcome = await goes_on.resume()
@@ -349,7 +349,7 @@ async def test_a_run_that_dies_at_any_step_goes_on_and_makes_no_effect_twice(ste
     assert not [one for one in unknown if one.idempotent]
     assert [one.open for one in await store.calls("r")] == [False] * 5
     assert (await store.context()).messages == outcome.history
-    assert (await store.runs())[0].state is RunState.ENDED
+    assert (await store.runs())[0].state is RunStage.ENDED
     assert await store.verify() == ()
 
 
@@ -455,7 +455,7 @@ async def test_a_run_that_waits_for_an_approval_survives_its_process(tmp_path: P
         first = supervisor([call("look", q="x"), call("delete", name="x")], approver=PendingApprovals(), **options)
         paused = await first.run("go", session=store)
         assert paused.reason is Reason.PAUSED
-        assert (await store.runs())[0].state is RunState.WAITING
+        assert (await store.runs())[0].state is RunStage.WAITING
     async with SQLiteSession(tmp_path / "s") as store:
         (asked,) = await store.approvals(only_open=True)
         assert asked.request == paused.pending[0]

@@ -13,8 +13,8 @@ from monitor.calls import (
     CallRecord,
     CallState,
     answer_codec,
+    call_codec,
     call_key,
-    record_codec,
     request_codec,
 )
 from monitor.tools import InMemoryLedger
@@ -74,7 +74,7 @@ def test_a_key_says_what_the_action_is():
 
 def test_records_questions_and_answers_come_back_from_json():
     record = replace(FIRST, state=CallState.FAILED, text="\ud800", is_error=True, started_at_s=1.5)
-    assert record_codec.loads(record_codec.dumps(record)) == record
+    assert call_codec.loads(call_codec.dumps(record)) == record
     hashes: Any = {"schema_hash": "s", "bound_to": "b"}
     request = ApprovalRequest(id="q", run="r", call_id="c", tool="t", arguments={"a": [1]}, why="rule", **hashes)
     assert request_codec.loads(request_codec.dumps(request)) == request
