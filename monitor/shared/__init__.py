@@ -23,14 +23,14 @@ expires, and the amount comes back.
 
 from monitor.outage import Failure, OutageRule, Trouble
 from monitor.shared.budgets.base import Amount, BudgetState, BudgetStore, Refused, Reservation
-from monitor.shared.budgets.places import budgets_at
+from monitor.shared.budgets.budget_address import budgets_at
 from monitor.shared.budgets.postgres import PostgresBudgets
 from monitor.shared.budgets.redis import RedisBudgets
-from monitor.shared.budgets.shared import SharedBudget
-from monitor.shared.budgets.sqlite import SQLiteBudgets
+from monitor.shared.budgets.shared_budget import SharedBudget
+from monitor.shared.budgets.sqlite_budgets import SQLiteBudgets
 from monitor.shared.outages.base import InMemoryOutages, OutageStore
-from monitor.shared.outages.shared import Outages
-from monitor.shared.outages.sqlite import SQLiteOutages
+from monitor.shared.outages.shared_outages import Outages
+from monitor.shared.outages.sqlite_outages import SQLiteOutages
 
 __all__ = [
     "Amount",

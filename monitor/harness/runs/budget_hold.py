@@ -19,7 +19,7 @@ from monitor.harness.streams.background import Background
 from monitor.harness.streams.clock import Clock
 from monitor.reasons import TerminateReason
 from monitor.shared.budgets.base import Amount, Refused, Reservation, levels
-from monitor.shared.budgets.shared import SharedBudget
+from monitor.shared.budgets.shared_budget import SharedBudget
 from monitor.usage import Price, Usage
 from monitor.verdicts import Stop
 

@@ -27,7 +27,7 @@ from monitor.models import PASSING, ErrorKind
 from monitor.outage import WORDS_CHARS, Failure
 from monitor.outcome import Turn
 from monitor.reasons import ToolErrorKind
-from monitor.shared.outages.shared import Outages
+from monitor.shared.outages.shared_outages import Outages
 from monitor.verdicts import FleetFinding
 
 LOOK_AGAIN_S: Final = 1.0

@@ -29,8 +29,8 @@ from monitor.models import Model, Retries, ToolChoice
 from monitor.outcome import OutputT
 from monitor.policy import Ladder, Policy
 from monitor.sessions.store import SessionStore
-from monitor.shared.budgets.shared import SharedBudget
-from monitor.shared.outages.shared import Outages
+from monitor.shared.budgets.shared_budget import SharedBudget
+from monitor.shared.outages.shared_outages import Outages
 from monitor.sinks.base import Sink, checked_sinks
 from monitor.tools.approvals.approval import Approval, Approver, AskFunction, Mode, approval_of
 from monitor.tools.artifacts.artifact_tools import READ, ArtifactTools

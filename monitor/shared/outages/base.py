@@ -11,7 +11,7 @@ from monitor.outage import OutageRule, Trouble
 
 T = TypeVar("T")
 
-Step = Callable[[Trouble, float], T]
+Change = Callable[[Trouble, float], T]
 """Changes a `Trouble` in place, at a time by the store's clock, and returns what came of it."""
 
 
@@ -27,7 +27,7 @@ class OutageStore(Protocol):
         """Seconds, by the clock that `change` uses."""
         ...
 
-    async def change(self, subject: str, step: Step[T], rule: OutageRule, /) -> T:
+    async def change(self, subject: str, step: Change[T], rule: OutageRule, /) -> T:
         """Apply `step` to the trouble of `subject`, alone: no other change of it comes between. A
         trouble of which nothing counts any more is forgotten.
 
@@ -58,7 +58,7 @@ class InMemoryOutages:
         self._troubles: dict[str, Trouble] = {}
         self._lock = threading.Lock()
 
-    async def change(self, subject: str, step: Step[T], rule: OutageRule) -> T:
+    async def change(self, subject: str, step: Change[T], rule: OutageRule) -> T:
         """See `OutageStore.change`."""
         with self._lock:
             now = self.now()

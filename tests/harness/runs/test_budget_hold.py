@@ -32,12 +32,12 @@ class Store(SQLiteBudgets):
         self.at_work = 0
         self.leases: list[float] = []
 
-    async def _step(self, step: Any) -> Any:
+    async def _step(self, name: str | None, step: Any) -> Any:
         if self.is_gone:
             raise BudgetUnreachable("no route to the store")
         self.at_work += 1
         try:
-            return await super()._step(step)
+            return await super()._step(name, step)
         finally:
             self.at_work -= 1
 

@@ -6,7 +6,7 @@ from monitor.errors import ConfigError
 from monitor.shared.budgets.base import BudgetStore
 from monitor.shared.budgets.postgres import PostgresBudgets
 from monitor.shared.budgets.redis import RedisBudgets
-from monitor.shared.budgets.sqlite import SQLiteBudgets
+from monitor.shared.budgets.sqlite_budgets import SQLiteBudgets
 
 _REDIS = ("redis://", "rediss://", "unix://")
 _POSTGRES = ("postgresql://", "postgres://")

@@ -7,11 +7,23 @@ has locked the first level of the name, so no two steps of one tree run at once.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Final, Protocol
+from typing import Any, Final, TypeVar
 
-from monitor.shared.budgets.base import KEPT_S, NANO, Amount, BudgetState, Refused, Reservation, levels
+from monitor.shared.budgets.base import (
+    KEPT_S,
+    NANO,
+    Amount,
+    BudgetState,
+    Refused,
+    Reservation,
+    check_limits,
+    levels,
+)
+
+T = TypeVar("T")
 
 SCHEMA: Final = (
     """create table if not exists monitor_budgets (
@@ -29,41 +41,68 @@ SCHEMA: Final = (
 _HOLD: Final = "id, key, name, granted_tokens, granted_nano, used_tokens, used_nano"
 
 
-class Connection(Protocol):
-    """What the steps need of a database. `?` stands for a value."""
+class SQLBudgets(ABC):
+    """A store whose every step is one transaction."""
 
-    def rows(self, sql: str, *values: Any) -> Sequence[Sequence[Any]]:
-        """Run a statement, and answer with its rows."""
-        ...
+    async def set_limit(self, name: str, *, tokens: int | None = None, usd: float | None = None) -> None:
+        """See `BudgetStore.set_limit`."""
+        whole, nano = check_limits(tokens, usd)
+        await self._step(name, lambda transaction: transaction.set_limit(name, whole, nano))
 
-    def run(self, sql: str, *values: Any) -> None:
-        """Run a statement."""
-        ...
+    async def reserve(self, name: str, amount: Amount, *, key: str, lease_s: float) -> Reservation | Refused:
+        """See `BudgetStore.reserve`."""
+        return await self._step(name, lambda transaction: transaction.reserve(name, amount, key, lease_s))
+
+    async def extend(self, hold: Reservation, more: Amount, *, used: Amount, lease_s: float) -> Reservation | Refused:
+        """See `BudgetStore.extend`."""
+        return await self._step(hold.name, lambda transaction: transaction.extend(hold, more, used, lease_s))
+
+    async def settle(self, hold: Reservation, used: Amount) -> None:
+        """See `BudgetStore.settle`."""
+        await self._step(hold.name, lambda transaction: transaction.settle(hold, used))
+
+    async def states(self, name: str | None = None) -> Sequence[BudgetState]:
+        """See `BudgetStore.states`."""
+        return await self._step(name, lambda transaction: [*transaction.states(name)])
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """See `BudgetStore.aclose`."""
+
+    @abstractmethod
+    async def _step(self, name: str | None, step: Callable[[BudgetTransaction], T]) -> T:
+        """Do `step` in one transaction, in which no other step changes the tree of `name`.
+
+        `name=None`: it is a transaction over all trees.
+        """
 
 
-class Steps:
-    """All steps, over one open transaction. `now`: seconds since 1970, by the store's clock."""
+class BudgetTransaction:
+    """All steps, over one open transaction."""
 
-    def __init__(self, db: Connection, now: float) -> None:
-        self._db = db
+    def __init__(self, execute: Callable[[str, Sequence[Any]], Any], now: float) -> None:
+        """`execute`: runs a statement, in which `?` stands for a value, and returns a cursor.
+        `now`: seconds since 1970, by the store's clock.
+        """
+        self._execute = execute
         self._now = now
 
     def set_limit(self, name: str, tokens: int | None, nano: int | None) -> None:
         """See `BudgetStore.set_limit`."""
         self._add(name)
-        self._db.run("update monitor_budgets set limit_tokens = ?, limit_nano = ? where name = ?", tokens, nano, name)
+        self._run("update monitor_budgets set limit_tokens = ?, limit_nano = ? where name = ?", tokens, nano, name)
 
     def reserve(self, name: str, amount: Amount, key: str, lease_s: float) -> Reservation | Refused:
         """See `BudgetStore.reserve`."""
         self._add(name)
         self._free(name)
         root = levels(name)[0]
-        known = self._db.rows(
+        known = self._rows(
             f"select {_HOLD} from monitor_holds where root = ? and key = ? and name = ? and is_open", root, key, name
         )
         if known:
             hold = _hold(known[0])
-            self._db.run("update monitor_holds set expires_s = ? where id = ?", self._now + lease_s, hold.id)
+            self._run("update monitor_holds set expires_s = ? where id = ?", self._now + lease_s, hold.id)
             return hold
         return self._hold(Reservation(id=uuid.uuid4().hex, key=key, name=name, granted=amount), lease_s)
 
@@ -75,12 +114,12 @@ class Steps:
             self._spend(hold.name, *_more(hold.used, used))
             return self._hold(replace(hold, granted=_at_least(hold.granted, used) + more, used=used), lease_s)
         self._use(stored, used)
-        self._db.run("update monitor_holds set expires_s = ? where id = ?", self._now + lease_s, hold.id)
+        self._run("update monitor_holds set expires_s = ? where id = ?", self._now + lease_s, hold.id)
         if (refused := self._refused(hold.name, more.tokens, more.nano_usd)) is not None:
             return refused
         self._hold_more(hold.name, more.tokens, more.nano_usd)
         granted = _at_least(stored.granted, used) + more
-        self._db.run(
+        self._run(
             "update monitor_holds set granted_tokens = ?, granted_nano = ? where id = ?",
             granted.tokens,
             granted.nano_usd,
@@ -90,7 +129,7 @@ class Steps:
 
     def settle(self, hold: Reservation, used: Amount) -> None:
         """See `BudgetStore.settle`."""
-        settled = self._db.rows("select is_open from monitor_holds where id = ?", hold.id)
+        settled = self._rows("select is_open from monitor_holds where id = ?", hold.id)
         if settled and not settled[0][0]:
             return
         stored = self._stored(hold)
@@ -102,17 +141,15 @@ class Steps:
         self._use(stored, used)
         held = _held(replace(stored, used=used))
         self._hold_more(hold.name, -held.tokens, -held.nano_usd)
-        self._db.run(
-            "update monitor_holds set is_open = false, expires_s = ? where id = ?", self._now + KEPT_S, hold.id
-        )
+        self._run("update monitor_holds set is_open = false, expires_s = ? where id = ?", self._now + KEPT_S, hold.id)
 
     def states(self, name: str | None) -> Iterator[BudgetState]:
         """See `BudgetStore.states`."""
         where, values = ("", ()) if name is None else (" where root = ?", (levels(name)[0],))
-        for (root,) in self._db.rows(f"select distinct root from monitor_budgets{where}", *values):
+        for (root,) in self._rows(f"select distinct root from monitor_budgets{where}", *values):
             self._free(root)
-        open_ones = [levels(held) for (held,) in self._db.rows("select name from monitor_holds where is_open")]
-        for row in self._db.rows(
+        open_ones = [levels(held) for (held,) in self._rows("select name from monitor_holds where is_open")]
+        for row in self._rows(
             "select name, limit_tokens, limit_nano, spent_tokens, spent_nano, held_tokens, held_nano"
             f" from monitor_budgets{where} order by name",
             *values,
@@ -129,10 +166,17 @@ class Steps:
 
     # ------------------------------------------------------------------ parts of a step
 
+    def _rows(self, sql: str, *values: Any) -> Sequence[Sequence[Any]]:
+        rows: Sequence[Sequence[Any]] = self._execute(sql, values).fetchall()
+        return rows
+
+    def _run(self, sql: str, *values: Any) -> None:
+        self._execute(sql, values)
+
     def _add(self, name: str) -> None:
         """Make the rows of a name and of the levels above it, if they are not there."""
         for level in levels(name):
-            self._db.run(
+            self._run(
                 "insert into monitor_budgets (name, root) values (?, ?) on conflict (name) do nothing",
                 level,
                 levels(name)[0],
@@ -142,13 +186,11 @@ class Steps:
         """Give back what expired holds of this tree have held, and forget old settled ones."""
         root = levels(name)[0]
         late = (root, self._now)
-        for row in self._db.rows(
-            f"select {_HOLD} from monitor_holds where root = ? and expires_s < ? and is_open", *late
-        ):
+        for row in self._rows(f"select {_HOLD} from monitor_holds where root = ? and expires_s < ? and is_open", *late):
             hold = _hold(row)
             held = _held(hold)
             self._hold_more(hold.name, -held.tokens, -held.nano_usd)
-        self._db.run("delete from monitor_holds where root = ? and expires_s < ?", *late)
+        self._run("delete from monitor_holds where root = ? and expires_s < ?", *late)
 
     def _hold(self, hold: Reservation, lease_s: float) -> Reservation | Refused:
         held = _held(hold)
@@ -159,7 +201,7 @@ class Steps:
         return hold
 
     def _insert(self, hold: Reservation, lasts_s: float, *, is_open: bool) -> None:
-        self._db.run(
+        self._run(
             f"insert into monitor_holds ({_HOLD}, root, is_open, expires_s) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             *_row(hold),
             levels(hold.name)[0],
@@ -169,7 +211,7 @@ class Steps:
 
     def _refused(self, name: str, tokens: int, nano: int) -> Refused | None:
         for level in levels(name):
-            ((most, most_nano, spent, spent_nano, held, held_nano),) = self._db.rows(
+            ((most, most_nano, spent, spent_nano, held, held_nano),) = self._rows(
                 "select limit_tokens, limit_nano, spent_tokens, spent_nano, held_tokens, held_nano"
                 " from monitor_budgets where name = ?",
                 level,
@@ -183,7 +225,7 @@ class Steps:
 
     def _hold_more(self, name: str, tokens: int, nano: int) -> None:
         for level in levels(name):
-            self._db.run(
+            self._run(
                 "update monitor_budgets set held_tokens = held_tokens + ?, held_nano = held_nano + ? where name = ?",
                 tokens,
                 nano,
@@ -192,7 +234,7 @@ class Steps:
 
     def _spend(self, name: str, tokens: int, nano: int) -> None:
         for level in levels(name):
-            self._db.run(
+            self._run(
                 "update monitor_budgets set spent_tokens = spent_tokens + ?, spent_nano = spent_nano + ?"
                 " where name = ?",
                 tokens,
@@ -205,7 +247,7 @@ class Steps:
         before, after = _held(stored), _held(replace(stored, used=used))
         self._spend(stored.name, *_more(stored.used, used))
         self._hold_more(stored.name, after.tokens - before.tokens, after.nano_usd - before.nano_usd)
-        self._db.run(
+        self._run(
             "update monitor_holds set used_tokens = ?, used_nano = ? where id = ?",
             used.tokens,
             used.nano_usd,
@@ -213,7 +255,7 @@ class Steps:
         )
 
     def _stored(self, hold: Reservation) -> Reservation | None:
-        rows = self._db.rows(f"select {_HOLD} from monitor_holds where id = ? and is_open", hold.id)
+        rows = self._rows(f"select {_HOLD} from monitor_holds where id = ? and is_open", hold.id)
         return _hold(rows[0]) if rows else None
 
 

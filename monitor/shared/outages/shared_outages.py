@@ -19,7 +19,7 @@ WORKED_KEPT: Final = 10_000
 """How many things are remembered to have worked."""
 
 
-class Counted(NamedTuple):
+class FailureResult(NamedTuple):
     """What came of a failure."""
 
     finding: FleetFinding | None = None
@@ -33,7 +33,7 @@ class Counted(NamedTuple):
         return self.outage is not None
 
 
-class Asked(NamedTuple):
+class OutageAnswer(NamedTuple):
     """Whether a run may use something."""
 
     outage: FleetFinding | None = None
@@ -76,7 +76,7 @@ class Outages:
         """Whether a run of this process has had a success of `subject`."""
         return subject in self._worked
 
-    async def failed(self, failures: Sequence[Failure], run: str) -> Counted:
+    async def failed(self, failures: Sequence[Failure], run: str) -> FailureResult:
         """Count a failure of `run`, given as the things that it may be a failure of, the widest
         first.
 
@@ -87,7 +87,7 @@ class Outages:
             self._looked_s = None
             if counted.is_outage:  # the narrower things are a part of it
                 return counted
-        return Counted()
+        return FailureResult()
 
     async def succeeded(self, subjects: Sequence[str], began_s: float) -> list[FleetFinding]:
         """Count a success of `subjects`, of a call that began at `began_s`. The outages that this
@@ -107,15 +107,15 @@ class Outages:
                     ended.append(found)
         return ended
 
-    async def ask(self, subjects: Sequence[str], run: str) -> Asked:
+    async def ask(self, subjects: Sequence[str], run: str) -> OutageAnswer:
         """Whether `run` may use `subjects` now."""
-        known, probes = await self._look(), Asked()
+        known, probes = await self._look(), OutageAnswer()
         for subject in subjects:
             outage = trouble.outage if (trouble := known.get(subject)) is not None else None
             if outage is None:
                 continue
             if self.rule.waits(outage, run, self.store.now()):  # most looks need not change anything
-                return Asked(outage.finding(), may_go=False)
+                return OutageAnswer(outage.finding(), may_go=False)
             asked = await self.store.change(subject, partial(self._asked, run), self.rule)
             self._looked_s = None
             if not asked.may_go:
@@ -132,15 +132,15 @@ class Outages:
         """Leave the store."""
         await self.store.aclose()
 
-    def _failed(self, failure: Failure, run: str, trouble: Trouble, now: float) -> Counted:
-        return Counted(self.rule.failed(trouble, failure, run, now), trouble.outage)
+    def _failed(self, failure: Failure, run: str, trouble: Trouble, now: float) -> FailureResult:
+        return FailureResult(self.rule.failed(trouble, failure, run, now), trouble.outage)
 
     def _succeeded(self, began_s: float, trouble: Trouble, now: float) -> FleetFinding | None:
         return self.rule.succeeded(trouble, began_s, now)
 
-    def _asked(self, run: str, trouble: Trouble, now: float) -> Asked:
+    def _asked(self, run: str, trouble: Trouble, now: float) -> OutageAnswer:
         may_go = self.rule.may_go(trouble, run, now)
-        return Asked(None if trouble.outage is None else trouble.outage.finding(), may_go=may_go)
+        return OutageAnswer(None if trouble.outage is None else trouble.outage.finding(), may_go=may_go)
 
     async def _look(self) -> Mapping[str, Trouble]:
         """The troubles of the store, as they were `look_s` seconds ago at most."""
