@@ -28,7 +28,7 @@ from rich.table import Table
 
 from bench import _report
 from bench.fleets import base
-from monitor.fleet import Job, NextTurn, Receipt, decide, enter, session_id, take_turn
+from monitor.fleet import FleetJob, NextTurn, Receipt, decide, enter, session_id, take_turn
 from monitor.fleet.jobs import ATTEMPT, marked, receipts_of
 from monitor.sessions import RunStage, SessionReader
 from monitor.shared import SQLiteBudgets
@@ -148,7 +148,7 @@ async def undisturbed(folder: Path) -> tuple[list[tuple[Any, ...]], int]:
     """The facts of the receipts of a run without any engine, and the tokens that it needs."""
     (folder / "sessions").mkdir(parents=True)
     known, sessions, id = base.supervisors(folder), base.sessions(folder), session_id("undisturbed")
-    await enter(sessions, id, Job(supervisor=base.NAME, version="1", task=base.task("undisturbed")))
+    await enter(sessions, id, FleetJob(supervisor=base.NAME, version="1", task=base.task("undisturbed")))
     receipts = [await take_turn(known, sessions, id, 1)]
     while isinstance(following := decide(receipts[-1]), NextTurn):
         receipts.append(await take_turn(known, sessions, id, following.turn))

@@ -9,8 +9,8 @@ from monitor.fleet.decisions import NextTurn as NextTurn
 from monitor.fleet.decisions import Park as Park
 from monitor.fleet.decisions import Wait as Wait
 from monitor.fleet.decisions import decide as decide
+from monitor.fleet.jobs import FleetJob as FleetJob
 from monitor.fleet.jobs import FolderSessions as FolderSessions
-from monitor.fleet.jobs import Job as Job
 from monitor.fleet.jobs import Sessions as Sessions
 from monitor.fleet.jobs import enter as enter
 from monitor.fleet.jobs import receipts_in as receipts_in
@@ -25,9 +25,9 @@ __all__ = [
     "Control",
     "Decision",
     "End",
+    "FleetJob",
     "FolderControl",
     "FolderSessions",
-    "Job",
     "NextTurn",
     "Park",
     "Receipt",

@@ -37,7 +37,7 @@ ENTER_AGAIN_S: Final = 0.05
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
-class Job:
+class FleetJob:
     """What a session is to do, and who does it."""
 
     supervisor: str
@@ -112,12 +112,12 @@ def session_id(key: str | None = None) -> str:
     return uuid.uuid4().hex if key is None else fingerprint(key.encode("utf-8", "surrogatepass"))
 
 
-async def enter(sessions: Sessions, id: str, job: Job) -> bool:
+async def enter(sessions: Sessions, id: str, job: FleetJob) -> bool:
     """Store what the session `id` is to do. False: that was stored before. Raises `ConfigError` if
     the session has another job, also while a worker has the session. Raises `SessionBusy` if
     somebody has it who stores no job in it.
     """
-    known: Job | None = None
+    known: FleetJob | None = None
     for attempts_left in reversed(range(ENTER_ATTEMPTS)):
         try:
             async with sessions.open(id, create=True) as store:
@@ -138,12 +138,12 @@ async def enter(sessions: Sessions, id: str, job: Job) -> bool:
     return False
 
 
-def job_of(path: Sequence[Node]) -> Job | None:
+def job_of(path: Sequence[Node]) -> FleetJob | None:
     """What the session with this path is to do. `None`: it is no session of a fleet."""
     for node in path:
         if (data := marked(node, JOB)) is not None:
             try:
-                return Job(**data)
+                return FleetJob(**data)
             except (TypeError, ConfigError) as error:
                 raise SessionDamaged(f"the job in node {node.id} cannot be read: {error}") from None
     return None

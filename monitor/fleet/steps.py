@@ -21,7 +21,7 @@ from monitor.calls import ApprovalAnswer, ApprovalRequest
 from monitor.errors import ConfigError, StoreError
 from monitor.fleet.control import Control
 from monitor.fleet.decisions import MAX_LOSSES
-from monitor.fleet.jobs import Job, Sessions, attempt, job_of, losses_of, receipts_of
+from monitor.fleet.jobs import FleetJob, Sessions, attempt, job_of, losses_of, receipts_of
 from monitor.fleet.receipts import STUCK_WORKER, UNKNOWN_HEAD, Receipt
 from monitor.fleet.registry import Supervisors
 from monitor.fleet.storing import StepStore
@@ -94,7 +94,7 @@ class _Step:
     store: SessionStore
     id: str
     turn: int
-    job: Job
+    job: FleetJob
     path: Sequence[Node]
     before: Receipt | None
     control: Control | None

@@ -26,12 +26,10 @@ import anyio
 from anyio import to_thread
 
 from monitor._util.checks import is_whole
-from monitor.calls import ApprovalAnswer
 from monitor.errors import ConfigError, MissingExtra, SessionDamaged, StoreError
 from monitor.fleet import (
     MAX_LOSSES,
     Control,
-    Job,
     NextTurn,
     Park,
     Receipt,
@@ -39,10 +37,9 @@ from monitor.fleet import (
     Supervisors,
     Wait,
     decide,
-    enter,
-    session_id,
     take_turn,
 )
+from monitor.fleet.client import RUN, TURN, FleetClient
 
 try:
     from dbos import DBOS, DBOSClient
@@ -54,9 +51,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Fleet"]
 
-RUN: Final = "agent_monitor.run"
-TURN: Final = "agent_monitor.turn"
-"""The names under which DBOS stores runs and turns. A database knows them for years."""
 APP_VERSION: Final = "1"
 """Of the workflow below. DBOS lets no other version go on with a run, so it changes only with the
 order of the steps. The version of a supervisor is a part of the name of its queue.
@@ -71,9 +65,11 @@ WAKE_S: Final = 5.0
 _FAILED: Final = frozenset({"ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"})
 
 
-class Fleet:
+class Fleet(FleetClient):
     """Runs in the queue of one DBOS database. Submit to it, abort and wait in any process; `work`
     makes this process a worker.
+
+    After an answer and an abort, it waits at most 5 seconds for the turn that is being made.
     """
 
     def __init__(
@@ -96,9 +92,8 @@ class Fleet:
         Raises `ConfigError` where DBOS cannot run: on SQLite, Python 3.12 needs SQLite 3.42.
         """
         _check_sqlite(database)
+        super().__init__(sessions, control)
         self._database = database
-        self._sessions = sessions
-        self._control = control
         self._name = name
         self._partitions = partition_concurrency
         self._poll_s = poll_s
@@ -123,37 +118,23 @@ class Fleet:
             raise ConfigError(
                 "a partition is given for each run of a fleet with partition_concurrency, and for no other"
             )
-        job = Job(supervisor=supervisor, version=version, task=task)
-        id = session_id(key)
-        await enter(self._sessions, id, job)
+        id = await self._enter(supervisor, task, version=version, key=key)
         await self._enqueue(id, 1, queue_of(supervisor, version), partition=partition, priority=priority)
         return id
 
-    async def abort(self, session: str, why: str = "aborted") -> None:
-        """End a run. A worker that carries it out sees this within a second; this call waits for
-        that, 5 seconds at most. Any other worker sees it before the next call of the model.
-        """
-        await to_thread.run_sync(self._control.abort, session, why)
-        await self._wake(session)
-
-    async def answer(self, session: str, answer: ApprovalAnswer) -> None:
-        """Answer a question of a run that waits, and let the run go on."""
-        await to_thread.run_sync(self._control.answer, session, answer)
-        await self._wake(session)
-
-    async def _wake(self, session: str) -> None:
+    async def _wake(self, id: str) -> None:
         """Let the run go on. A turn that ends after the answer was stored sees it by itself. One
         that is just ending may not, so a workflow that is being carried out is looked at again.
         """
         until = anyio.current_time() + WAKE_S
-        while await self._goes_on(session) == "PENDING" and anyio.current_time() < until:  # noqa: ASYNC110 - a database
+        while await self._goes_on(id) == "PENDING" and anyio.current_time() < until:  # noqa: ASYNC110 - a database
             await anyio.sleep(self._poll_s)
 
-    async def go_on(self, session: str) -> None:
+    async def go_on(self, id: str) -> None:
         """Let a run go on that waits, that is parked, or whose workflow has failed. Nothing happens
         to any other run.
         """
-        await self._goes_on(session)
+        await self._goes_on(id)
 
     async def _goes_on(self, session: str) -> str:
         """See `go_on`. Returns the state that the run's newest workflow had."""
@@ -171,10 +152,10 @@ class Fleet:
             await client.rewind_workflow_async(workflow, queue_name=queue, queue_partition_key=partition)
         return str(status.status)
 
-    async def result(self, session: str) -> Receipt:
+    async def result(self, id: str) -> Receipt:
         """The receipt with which the run ended, waits or was parked, as soon as there is one."""
         client = await self._connected()
-        workflow, receipt = await self._newest(session)
+        workflow, receipt = await self._newest(id)
         if receipt is not None:
             return receipt
         running: WorkflowHandleAsync[Any] = await client.retrieve_workflow_async(workflow)

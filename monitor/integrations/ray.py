@@ -14,28 +14,25 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
 
 import anyio
-from anyio import to_thread
 
 from monitor._util.checks import is_whole
-from monitor.calls import ApprovalAnswer
 from monitor.errors import ConfigError, MissingExtra, SessionBusy
 from monitor.fleet import (
     MAX_LOSSES,
     Control,
-    Job,
     NextTurn,
     Receipt,
     Sessions,
     Supervisors,
     decide,
-    enter,
-    session_id,
     take_turn,
 )
+from monitor.fleet.client import FleetClient
 from monitor.harness.runs.run import Run
 
 try:
@@ -59,10 +56,7 @@ class FleetWorker:
     def __init__(
         self, setup: Callable[[], Supervisors], sessions: Sessions, control: Control, max_losses: int = MAX_LOSSES
     ) -> None:
-        self._supervisors = setup()
-        self._sessions = sessions
-        self._control = control
-        self._max_losses = max_losses
+        self._take = partial(take_turn, setup(), sessions, control=control, max_losses=max_losses)
         self._running: dict[str, Run[Any]] = {}
 
     @ray.method(concurrency_group="turns")
@@ -73,18 +67,9 @@ class FleetWorker:
             self._running[session] = run
 
         try:
-            receipt = await take_turn(
-                self._supervisors,
-                self._sessions,
-                session,
-                turn,
-                control=self._control,
-                max_losses=self._max_losses,
-                began=began,
-            )
+            return (await self._take(session, turn, began=began)).to_json()
         finally:
             self._running.pop(session, None)
-        return receipt.to_json()
 
     @ray.method(concurrency_group="talk")
     async def snapshots(self, session: str) -> dict[str, Any] | None:
@@ -100,7 +85,7 @@ class FleetWorker:
         return os.getpid()
 
 
-class Fleet:
+class Fleet(FleetClient):
     """A fleet whose workers are actors of Ray. `ray.init()` comes first.
 
     `setup`: makes the supervisors, in each worker. `sessions`, `control`: where the sessions are,
@@ -108,6 +93,9 @@ class Fleet:
     many turns an actor makes at once. `options`: passed to each actor as they are, such as
     `{"num_cpus": 0.5}`. `max_losses`: a run is parked when this number of workers have died in one
     turn without any progress.
+
+    `drive` goes on with an answer. Abort a run with `abort`: `ray.cancel` would leave its turn
+    open.
     """
 
     def __init__(
@@ -123,9 +111,8 @@ class Fleet:
     ) -> None:
         if not is_whole(workers) or workers < 1 or not is_whole(streams) or streams < 1:
             raise ConfigError(f"workers and streams are whole numbers from 1, not {workers!r} and {streams!r}")
+        super().__init__(sessions, control)
         self._made = (setup, sessions, control, max_losses)
-        self._sessions = sessions
-        self._control = control
         self._number = workers
         # A turn that was lost is made anew by `drive`, on an actor that lives. Ray would make it on
         # the same actor, which takes seconds to start again.
@@ -153,9 +140,7 @@ class Fleet:
 
     async def submit(self, supervisor: str, task: str, *, key: str | None = None, version: str = "1") -> str:
         """Store what is to be done. Returns the id of the run. The same `key` is the same run."""
-        id = session_id(key)
-        await enter(self._sessions, id, Job(supervisor=supervisor, version=version, task=task))
-        return id
+        return await self._enter(supervisor, task, version=version, key=key)
 
     async def drive(self, id: str, *, turn: int = 1) -> Receipt:
         """Make turns until the run ends, waits for an answer, or is parked. Returns the last
@@ -215,16 +200,6 @@ class Fleet:
             with suppress(RayActorError):
                 found.append(await worker.actor.process.remote())
         return found
-
-    async def answer(self, id: str, answer: ApprovalAnswer) -> None:
-        """Answer a question of a run that waits. `drive` goes on with it."""
-        await to_thread.run_sync(self._control.answer, id, answer)
-
-    async def abort(self, id: str, why: str = "aborted") -> None:
-        """Abort a run: a turn that is under way ends within a second or so, with its reason.
-        `ray.cancel` would leave that open.
-        """
-        await to_thread.run_sync(self._control.abort, id, why)
 
 
 class _Placed:

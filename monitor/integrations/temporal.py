@@ -25,13 +25,11 @@ from typing import Any, Final
 import anyio
 from anyio import to_thread
 
-from monitor.calls import ApprovalAnswer
 from monitor.errors import ConfigError, MissingExtra, SessionBusy, SessionDamaged
 from monitor.fleet import (
     MAX_LOSSES,
     Control,
     End,
-    Job,
     Park,
     Receipt,
     Sessions,
@@ -39,10 +37,9 @@ from monitor.fleet import (
     UnknownSupervisor,
     Wait,
     decide,
-    enter,
-    session_id,
     take_turn,
 )
+from monitor.fleet.client import RUN, TURN, FleetClient
 from monitor.harness.runs.run import Run
 from monitor.harness.streams.background import Background
 
@@ -58,14 +55,10 @@ except ImportError:
 
 __all__ = ["ABORT", "GO_ON", "RECEIPT", "RUN", "TURN", "Fleet", "FleetPlugin", "FleetWorkflow"]
 
-RUN: Final = "agent_monitor.run"
-"""The name of the workflow. This and the names below are compatibility data: runs that are under
-way know them.
-"""
-TURN: Final = "agent_monitor.turn"
-"""The name of the activity that makes one turn."""
 ABORT: Final = "agent_monitor.abort"
-"""The name of the activity that stores an abort."""
+"""The name of the activity that stores an abort. The workflow is called `RUN`, and the activity of
+one turn `TURN`. Runs that are under way know these names, `GO_ON` and `RECEIPT`.
+"""
 GO_ON: Final = "agent_monitor.go_on"
 """The name of the signal: an answer or an abort is stored, or a parked run is to go on."""
 RECEIPT: Final = "agent_monitor.receipt"
@@ -173,10 +166,8 @@ class _Steps:
     """The activities of a worker."""
 
     def __init__(self, supervisors: Supervisors, sessions: Sessions, control: Control, max_losses: int) -> None:
-        self._supervisors = supervisors
-        self._sessions = sessions
+        self._take = partial(take_turn, supervisors, sessions, control=control, max_losses=max_losses)
         self._control = control
-        self._max_losses = max_losses
 
     @activity.defn(name=TURN)
     async def turn(self, order: dict[str, Any]) -> dict[str, Any]:
@@ -184,15 +175,7 @@ class _Steps:
         running: list[Run[Any]] = []
         beating = Background(partial(_beat, running), "agent-monitor heartbeat")
         try:
-            receipt = await take_turn(
-                self._supervisors,
-                self._sessions,
-                order["session"],
-                order["turn"],
-                control=self._control,
-                max_losses=self._max_losses,
-                began=running.append,
-            )
+            receipt = await self._take(order["session"], order["turn"], began=running.append)
         except SessionBusy as error:  # by a worker that has lost its heartbeat, and not its life
             raise _failure(error, next_retry_delay=_BUSY) from error
         except UnknownSupervisor as error:
@@ -237,7 +220,7 @@ class FleetPlugin(SimplePlugin):
         super().__init__("agent-monitor", workflows=[FleetWorkflow], activities=[steps.turn, steps.abort])
 
 
-class Fleet:
+class Fleet(FleetClient):
     """Submits runs to the workers of a task queue, and talks to them.
 
     It needs the folder, or whatever else `sessions` and `control` stand for, as the workers do: a
@@ -245,9 +228,8 @@ class Fleet:
     """
 
     def __init__(self, client: Client, sessions: Sessions, control: Control, *, task_queue: str) -> None:
+        super().__init__(sessions, control)
         self._client = client
-        self._sessions = sessions
-        self._control = control
         self._task_queue = task_queue
 
     async def submit(
@@ -272,8 +254,7 @@ class Fleet:
         `heartbeat_timeout_s`: a worker that is silent for so long is taken for dead. A run whose
         workflow failed, or was terminated, goes on where it was.
         """
-        id = session_id(key)
-        await enter(self._sessions, id, Job(supervisor=supervisor, version=version, task=task))
+        id = await self._enter(supervisor, task, version=version, key=key)
         order = {
             "version": _VERSION,
             "session": id,
@@ -323,16 +304,6 @@ class Fleet:
                 found[one.id.rpartition("/")[2]] = why
         return found
 
-    async def answer(self, id: str, answer: ApprovalAnswer) -> None:
-        """Answer a question of a run that waits."""
-        await to_thread.run_sync(self._control.answer, id, answer)
-        await self.go_on(id)
-
-    async def abort(self, id: str, why: str = "aborted") -> None:
-        """Abort a run: a turn that is under way ends within a second or so, with its reason."""
-        await to_thread.run_sync(self._control.abort, id, why)
-        await self.go_on(id)
-
     async def go_on(self, id: str) -> None:
         """Let a run that is held make another turn. Raises `ConfigError` if no run of this id is
         under way.
@@ -343,6 +314,9 @@ class Fleet:
             if error.status is RPCStatusCode.NOT_FOUND:
                 raise ConfigError(f"no run {id} is under way: it has ended, or was never submitted") from None
             raise
+
+    async def _wake(self, id: str) -> None:
+        await self.go_on(id)
 
 
 def _data(receipt: Receipt) -> dict[str, Any]:

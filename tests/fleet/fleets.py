@@ -13,7 +13,7 @@ import monitor
 from monitor.calls import CallRecord
 from monitor.chunks import ToolCall
 from monitor.errors import StoreError
-from monitor.fleet import Job, NextTurn, Receipt, Supervisors, decide, enter, take_turn
+from monitor.fleet import FleetJob, NextTurn, Receipt, Supervisors, decide, enter, take_turn
 from monitor.messages import AssistantMessage
 from monitor.models import ModelRequest
 from monitor.sessions import Changes, Committed, InMemorySession, Node, SessionStore
@@ -24,7 +24,7 @@ G = TypeVar("G")
 T = TypeVar("T")
 
 ID = "s" * 32
-JOB = Job(supervisor="writer", version="1", task="Write to Ada and Bob, then report.")
+JOB = FleetJob(supervisor="writer", version="1", task="Write to Ada and Bob, then report.")
 
 
 class Died(BaseException):

@@ -15,7 +15,7 @@ from monitor.errors import ConfigError, SessionBusy, StoreError
 from monitor.fleet import (
     FolderControl,
     FolderSessions,
-    Job,
+    FleetJob,
     Receipt,
     Supervisors,
     UnknownSupervisor,
@@ -139,7 +139,7 @@ async def test_nothing_follows_the_end():
 
 async def test_a_run_of_another_version_is_left_as_it_is():
     sessions = MemorySessions()
-    await enter(sessions, ID, Job(supervisor="writer", version="2", task="x"))
+    await enter(sessions, ID, FleetJob(supervisor="writer", version="2", task="x"))
     before = await sessions.stores[ID].nodes()
     with pytest.raises(UnknownSupervisor):
         await take_turn(supervisors(Effects()), sessions, ID, 1)
@@ -151,7 +151,7 @@ async def test_one_key_is_one_run():
     assert await enter(sessions, ID, JOB)
     assert not await enter(sessions, ID, JOB)
     with pytest.raises(ConfigError, match="another job"):
-        await enter(sessions, ID, Job(supervisor="writer", version="1", task="something else"))
+        await enter(sessions, ID, FleetJob(supervisor="writer", version="1", task="something else"))
     assert session_id("a") == session_id("a") != session_id("b")
     assert session_id() != session_id()
 
@@ -162,7 +162,7 @@ async def test_one_key_is_one_run_also_while_a_worker_has_it(tmp_path: Any, monk
     async with sessions.open(ID):
         assert not await enter(sessions, ID, JOB)
         with pytest.raises(ConfigError, match="another job"):
-            await enter(sessions, ID, Job(supervisor="writer", version="1", task="something else"))
+            await enter(sessions, ID, FleetJob(supervisor="writer", version="1", task="something else"))
     monkeypatch.setattr(jobs, "ENTER_AGAIN_S", 0.0)
     async with sessions.open("of-others", create=True):
         with pytest.raises(SessionBusy):
