@@ -37,9 +37,9 @@ from monitor.calls import CallRecord, CallState
 from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import ToolError
 from monitor.tools import InMemoryLedger, Registry, Scheduler, ShellTools, ToolContext, Workspace, tool
-from monitor.tools.processes.table import living
-from monitor.tools.protocols import Admission, Listener
-from monitor.tools.results.errors import arguments_of
+from monitor.tools.processes.process_table import living
+from monitor.tools.protocols import Admission, CallListener
+from monitor.tools.results.call_results import arguments_of
 
 _console = Console(width=120)
 SEED = 20261122
@@ -91,7 +91,7 @@ class Soak:
     states: dict[str, int]
 
 
-class _Ends(Listener):
+class _Ends(CallListener):
     """Counts the ends of each call."""
 
     def __init__(self) -> None:

@@ -15,12 +15,12 @@ import pytest
 
 from monitor.chunks import ToolCall
 from monitor.tools.base import Tool, ToolContext
-from monitor.tools.processes.table import Entry, living
-from monitor.tools.protocols import Listener
+from monitor.tools.processes.process_table import ProcessInfo, living
+from monitor.tools.protocols import CallListener
 from monitor.tools.results.tool_answer import ToolAnswer
 
 
-def commands_left() -> list[Entry]:
+def commands_left() -> list[ProcessInfo]:
     """The living processes that a command of this process has started."""
     return [entry for entry in living() if any(token.startswith(f"{os.getpid()}-") for token in entry.tokens)]
 
@@ -48,7 +48,7 @@ def is_gone(pid: int, within_s: float = 1.0) -> bool:
     return False
 
 
-class Heard(Listener):
+class Heard(CallListener):
     """Takes the live output of a call that a scheduler carries out."""
 
     def __init__(self) -> None:

@@ -45,10 +45,10 @@ ONLY_IN = {
         "harness.streams",
         "integrations.dbos",
         "integrations.temporal",
-        "tools.background",
+        "tools.background_task",
         "testing",
     ),
-    "trio": ("harness.streams", "tools.background"),
+    "trio": ("harness.streams", "tools.background_task"),
     "sniffio": ("harness.streams",),
     "google": ("adapters", "cli", "integrations.adk"),  # the demo is a client of the SDK
     "openai": ("adapters", "integrations.openai_agents"),

@@ -16,9 +16,9 @@ from monitor.fleet.jobs import enter as enter
 from monitor.fleet.jobs import receipts_in as receipts_in
 from monitor.fleet.jobs import session_id as session_id
 from monitor.fleet.receipts import Receipt as Receipt
-from monitor.fleet.registry import Supervisors as Supervisors
-from monitor.fleet.registry import UnknownSupervisor as UnknownSupervisor
 from monitor.fleet.steps import take_turn as take_turn
+from monitor.fleet.supervisors import Supervisors as Supervisors
+from monitor.fleet.supervisors import UnknownSupervisor as UnknownSupervisor
 
 __all__ = [
     "MAX_LOSSES",

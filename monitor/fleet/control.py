@@ -18,7 +18,7 @@ from typing import Final, Protocol
 from monitor._util.codec import to_plain
 from monitor.calls import ApprovalAnswer, answer_codec
 from monitor.errors import StoreError
-from monitor.fleet.registry import check_name
+from monitor.fleet.supervisors import check_name
 from monitor.sessions.nodes import canonical
 from monitor.sessions.tables.blobs import sync_folder
 

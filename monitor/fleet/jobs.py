@@ -17,7 +17,7 @@ from anyio import to_thread
 from monitor._util.hashing import fingerprint
 from monitor.errors import ConfigError, SessionBusy, SessionDamaged
 from monitor.fleet.receipts import Receipt
-from monitor.fleet.registry import check_name
+from monitor.fleet.supervisors import check_name
 from monitor.sessions.files import ENDING
 from monitor.sessions.nodes import Node, NodeKind, marker
 from monitor.sessions.reader import SessionReader

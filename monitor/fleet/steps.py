@@ -23,8 +23,8 @@ from monitor.fleet.control import Control
 from monitor.fleet.decisions import MAX_LOSSES
 from monitor.fleet.jobs import FleetJob, Sessions, attempt, job_of, losses_of, receipts_of
 from monitor.fleet.receipts import STUCK_WORKER, UNKNOWN_HEAD, Receipt
-from monitor.fleet.registry import Supervisors
-from monitor.fleet.storing import StepStore
+from monitor.fleet.step_store import StepStore
+from monitor.fleet.supervisors import Supervisors
 from monitor.harness.record.resumed import outcome_in
 from monitor.harness.runs.run import Run
 from monitor.harness.runs.supervisor import Supervisor
@@ -72,7 +72,7 @@ async def take_turn(
         if job is None:
             raise ConfigError(f"the session {id} has no job: enter one first")
         supervisor = supervisors.find(job.supervisor, job.version)
-        step = _Step(
+        step = _TurnAttempt(
             supervisor=supervisor,
             store=store,
             id=id,
@@ -87,7 +87,7 @@ async def take_turn(
 
 
 @dataclass(slots=True, kw_only=True)
-class _Step:
+class _TurnAttempt:
     """One attempt at one turn."""
 
     supervisor: Supervisor[Any]

@@ -11,16 +11,16 @@ if TYPE_CHECKING:
     from monitor.tools.approvals.approvers import TerminalApprover as TerminalApprover
     from monitor.tools.approvals.rules import Rule as Rule
     from monitor.tools.approvals.rules import Rules as Rules
+    from monitor.tools.artifacts.artifact_store import Artifact as Artifact
+    from monitor.tools.artifacts.artifact_store import ArtifactGone as ArtifactGone
+    from monitor.tools.artifacts.artifact_store import ArtifactsFull as ArtifactsFull
+    from monitor.tools.artifacts.artifact_store import ArtifactStore as ArtifactStore
+    from monitor.tools.artifacts.artifact_store import InMemoryArtifacts as InMemoryArtifacts
+    from monitor.tools.artifacts.artifact_store import Reference as Reference
     from monitor.tools.artifacts.artifact_tools import ArtifactTools as ArtifactTools
     from monitor.tools.artifacts.artifact_tools import Fetched as Fetched
     from monitor.tools.artifacts.artifact_tools import Recent as Recent
-    from monitor.tools.artifacts.folder import FolderArtifacts as FolderArtifacts
-    from monitor.tools.artifacts.store import Artifact as Artifact
-    from monitor.tools.artifacts.store import ArtifactGone as ArtifactGone
-    from monitor.tools.artifacts.store import ArtifactsFull as ArtifactsFull
-    from monitor.tools.artifacts.store import ArtifactStore as ArtifactStore
-    from monitor.tools.artifacts.store import InMemoryArtifacts as InMemoryArtifacts
-    from monitor.tools.artifacts.store import Reference as Reference
+    from monitor.tools.artifacts.folder_artifacts import FolderArtifacts as FolderArtifacts
     from monitor.tools.base import Tool as Tool
     from monitor.tools.base import ToolContext as ToolContext
     from monitor.tools.base import ToolTraits as ToolTraits
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from monitor.tools.calls.scheduler import carry_out_all as carry_out_all
     from monitor.tools.calls.special_tools import checkpoint_tool as checkpoint_tool
     from monitor.tools.calls.special_tools import pause_tool as pause_tool
+    from monitor.tools.files.file_memory import FileMemory as FileMemory
+    from monitor.tools.files.file_memory import NotesFile as NotesFile
     from monitor.tools.files.file_tools import FileTools as FileTools
-    from monitor.tools.files.notes import FileMemory as FileMemory
-    from monitor.tools.files.notes import NotesFile as NotesFile
     from monitor.tools.functions import FunctionTool as FunctionTool
     from monitor.tools.functions import as_tools as as_tools
     from monitor.tools.functions import tool as tool
-    from monitor.tools.processes.table import end_leftovers as end_leftovers
+    from monitor.tools.processes.process_table import end_leftovers as end_leftovers
     from monitor.tools.registry import Registry as Registry
     from monitor.tools.registry import ToolGroup as ToolGroup
     from monitor.tools.registry import Toolset as Toolset
@@ -103,25 +103,25 @@ if not TYPE_CHECKING:  # a type checker would believe that every name is there
         {
             "Approval": "monitor.tools.approvals.approval",
             "Approver": "monitor.tools.approvals.approval",
-            "Artifact": "monitor.tools.artifacts.store",
-            "ArtifactGone": "monitor.tools.artifacts.store",
-            "ArtifactStore": "monitor.tools.artifacts.store",
+            "Artifact": "monitor.tools.artifacts.artifact_store",
+            "ArtifactGone": "monitor.tools.artifacts.artifact_store",
+            "ArtifactStore": "monitor.tools.artifacts.artifact_store",
             "ArtifactTools": "monitor.tools.artifacts.artifact_tools",
-            "ArtifactsFull": "monitor.tools.artifacts.store",
+            "ArtifactsFull": "monitor.tools.artifacts.artifact_store",
             "Bound": "monitor.tools.results.truncation",
             "DiscoveredTools": "monitor.tools.remote.discovery",
             "Fetched": "monitor.tools.artifacts.artifact_tools",
-            "FileMemory": "monitor.tools.files.notes",
+            "FileMemory": "monitor.tools.files.file_memory",
             "FileTools": "monitor.tools.files.file_tools",
-            "FolderArtifacts": "monitor.tools.artifacts.folder",
+            "FolderArtifacts": "monitor.tools.artifacts.folder_artifacts",
             "FunctionTool": "monitor.tools.functions",
-            "InMemoryArtifacts": "monitor.tools.artifacts.store",
+            "InMemoryArtifacts": "monitor.tools.artifacts.artifact_store",
             "InMemoryLedger": "monitor.tools.calls.ledger",
             "McpServer": "monitor.tools.remote.mcp_server",
-            "NotesFile": "monitor.tools.files.notes",
+            "NotesFile": "monitor.tools.files.file_memory",
             "PendingApprovals": "monitor.tools.approvals.approvers",
             "Recent": "monitor.tools.artifacts.artifact_tools",
-            "Reference": "monitor.tools.artifacts.store",
+            "Reference": "monitor.tools.artifacts.artifact_store",
             "Registry": "monitor.tools.registry",
             "Rule": "monitor.tools.approvals.rules",
             "Rules": "monitor.tools.approvals.rules",
@@ -140,7 +140,7 @@ if not TYPE_CHECKING:  # a type checker would believe that every name is there
             "carry_out": "monitor.tools.calls.scheduler",
             "carry_out_all": "monitor.tools.calls.scheduler",
             "checkpoint_tool": "monitor.tools.calls.special_tools",
-            "end_leftovers": "monitor.tools.processes.table",
+            "end_leftovers": "monitor.tools.processes.process_table",
             "failing_tests": "monitor.tools.shell.failing_tests",
             "pause_tool": "monitor.tools.calls.special_tools",
             "tool": "monitor.tools.functions",

@@ -21,7 +21,7 @@ EXCERPT_CHARS = 100
 """The most characters of wrong arguments that are shown to the model."""
 
 
-class Compacted(Protocol):
+class CompactedHistory(Protocol):
     """The result of a compaction; a `monitor.compaction.CompactionResult` is one."""
 
     @property
@@ -56,7 +56,7 @@ class CallingRun(Protocol):
         """End the run now. May be called from any task, thread or signal handler."""
         ...
 
-    async def compact(self) -> Compacted:
+    async def compact(self) -> CompactedHistory:
         """Make the history smaller now."""
         ...
 
@@ -75,7 +75,7 @@ class NoRun:
     def abort(self, why: str = "aborted") -> None:
         """Does nothing: there is no run to end."""
 
-    async def compact(self) -> Compacted:
+    async def compact(self) -> CompactedHistory:
         """Raises `ConfigError`: there is no history to compact."""
         raise ConfigError("this call is made by no run, so there is no history to compact")
 

@@ -103,7 +103,7 @@ class FunctionTool(Generic[P, R]):
         self.needs_approval, self.loop_key, self.guidance = said.needs_approval, said.loop_key, said.guidance
         self.timeout_s, self.hard_timeout_s, self.keep = said.timeout_s, said.hard_timeout_s, said.keep
         name = check_name(_name_of(self.fn) if name is None else name)
-        self._arguments = _Arguments(name, self.fn, function)
+        self._arguments = _FunctionArguments(name, self.fn, function)
         self._is_async = _is_async(self.fn)
         self._checked: tuple[Mapping[str, Any], BaseModel] | None = None
         """The arguments that were checked last, so that the call need not check them again."""
@@ -172,7 +172,7 @@ async def _in_thread(work: Callable[[], list[Any]], reporter: CallReporter | Non
         raise
 
 
-class _Arguments:
+class _FunctionArguments:
     """The parameters of a function: their schema, and reading what a model sent for them."""
 
     __slots__ = ("_context", "_fields", "_model", "answers_nothing", "schema")

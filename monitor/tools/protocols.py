@@ -11,7 +11,7 @@ import anyio.lowlevel
 from monitor.calls import CallRecord, CallState
 from monitor.chunks import ToolCall
 from monitor.tools.base import ToolContext
-from monitor.tools.registry import Entry
+from monitor.tools.registry import ToolEntry
 
 
 class Alarm(Protocol):
@@ -34,7 +34,7 @@ class Clock(Protocol):
         ...
 
 
-class Listener:
+class CallListener:
     """Is called with each step of a call while it is carried out. This class ignores them all."""
 
     listens = True
@@ -54,11 +54,11 @@ class Listener:
         """A tool has answered after its call had got another result."""
 
 
-class _Nobody(Listener):
+class _NoListener(CallListener):
     listens = False
 
 
-NOBODY = _Nobody()
+NO_LISTENER = _NoListener()
 
 
 @dataclass(slots=True, frozen=True)
@@ -80,13 +80,13 @@ class Admission:
 ADMITTED: Final = Admission()
 
 
-class Gate(Protocol):
+class AdmissionControl(Protocol):
     """Decides whether calls may be made; `monitor.tools.approvals.approval.Approvals` is one."""
 
-    def may_ask(self, entry: Entry, arguments: Mapping[str, Any], context: ToolContext) -> Admission | None:
+    def may_ask(self, entry: ToolEntry, arguments: Mapping[str, Any], context: ToolContext) -> Admission | None:
         """The decision, if no question is needed. `None`: `ask` has to be awaited."""
         ...
 
-    async def ask(self, entry: Entry, arguments: Mapping[str, Any], context: ToolContext) -> Admission:
+    async def ask(self, entry: ToolEntry, arguments: Mapping[str, Any], context: ToolContext) -> Admission:
         """The decision of a person."""
         ...

@@ -62,7 +62,7 @@ class ToolGroup:
             if unknown := set(filter) - set(kept):
                 raise ConfigError(f"filter names tools that are not there: {', '.join(sorted(unknown))}")
             kept = {name: tool for name, tool in kept.items() if name in filter}
-        self._tools = tuple(Renamed(tool, prefix + name) if prefix else tool for name, tool in kept.items())
+        self._tools = tuple(RenamedTool(tool, prefix + name) if prefix else tool for name, tool in kept.items())
 
     def tools(self) -> Sequence[Tool]:
         """The tools of the group."""
@@ -77,7 +77,7 @@ class ToolGroup:
         """Does nothing: there is nothing to close."""
 
 
-class Renamed:
+class RenamedTool:
     """A tool under another name. Everything else is that of the tool."""
 
     def __init__(self, tool: Tool, name: str) -> None:
@@ -103,7 +103,7 @@ class ToolWarning(UserWarning):
 
 
 @dataclass(slots=True, frozen=True)
-class Entry:
+class ToolEntry:
     """A tool, and its attributes, which are read once."""
 
     tool: Tool | None
@@ -113,7 +113,7 @@ class Entry:
     """Raises `ToolError` if the arguments do not fit. `None`: the tool checks them itself."""
 
 
-NO_TOOL: Final = Entry(None, ToolSpec("", "", {}), ToolTraits(), None)
+NO_TOOL: Final = ToolEntry(None, ToolSpec("", "", {}), ToolTraits(), None)
 """The entry of a name that no tool has."""
 
 
@@ -131,7 +131,7 @@ class Registry(Mapping[str, Tool]):
         given: list[Any] = list(what.values()) if isinstance(what, Mapping) else list(what)
         self.toolsets: tuple[Toolset, ...] = tuple(item for item in given if is_toolset(item))
         self._own = as_tools(item for item in given if not is_toolset(item))
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, ToolEntry] = {}
         self._seen: tuple[int, ...] | None = None
         self._said: set[str] = set()
 
@@ -149,13 +149,13 @@ class Registry(Mapping[str, Tool]):
         made.toolsets, made._own, made._said = self.toolsets, dict(self._own), self._said
         return made
 
-    def entry(self, name: str) -> Entry:
+    def entry(self, name: str) -> ToolEntry:
         """The tool that has the name `name` now. `NO_TOOL`: there is none."""
         if self._seen is None or self.toolsets:
             self._refresh()
         return self._entries.get(name, NO_TOOL)
 
-    def entries(self) -> Mapping[str, Entry]:
+    def entries(self) -> Mapping[str, ToolEntry]:
         """All tools as they are now."""
         if self._seen is None or self.toolsets:
             self._refresh()
@@ -222,6 +222,6 @@ def is_toolset(item: object) -> TypeGuard[Toolset]:
     return not isinstance(item, type) and callable(getattr(item, "tools", None)) and hasattr(item, "__aenter__")
 
 
-def _entry(tool: Tool) -> Entry:
+def _entry(tool: Tool) -> ToolEntry:
     check = getattr(tool, "check", None)
-    return Entry(tool, tool.spec, traits_of(tool), check if callable(check) else None)
+    return ToolEntry(tool, tool.spec, traits_of(tool), check if callable(check) else None)

@@ -12,8 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor import ConfigError
-from monitor.tools.artifacts.folder import FolderArtifacts
-from monitor.tools.artifacts.store import ArtifactGone, ArtifactsFull, ArtifactStore, InMemoryArtifacts, Reference
+from monitor.tools.artifacts.artifact_store import (
+    ArtifactGone,
+    ArtifactsFull,
+    ArtifactStore,
+    InMemoryArtifacts,
+    Reference,
+)
+from monitor.tools.artifacts.folder_artifacts import FolderArtifacts
 
 pytestmark = pytest.mark.anyio
 

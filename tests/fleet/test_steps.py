@@ -13,9 +13,9 @@ import monitor
 from monitor.calls import ApprovalAnswer
 from monitor.errors import ConfigError, SessionBusy, StoreError
 from monitor.fleet import (
+    FleetJob,
     FolderControl,
     FolderSessions,
-    FleetJob,
     Receipt,
     Supervisors,
     UnknownSupervisor,

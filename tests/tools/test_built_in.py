@@ -7,7 +7,7 @@ import pytest
 import monitor
 from monitor.testing import ScriptedModel
 from monitor.tools import FileTools, ShellTools, ToolGroup, Workspace
-from monitor.tools.files.notes import FileMemory
+from monitor.tools.files.file_memory import FileMemory
 from monitor.tools.registry import Toolset
 from monitor.tools.remote.web import SearchResult, WebTools
 

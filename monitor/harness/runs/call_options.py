@@ -10,9 +10,9 @@ from monitor._util.checks import check_part, is_whole
 from monitor.calls import CallLedger
 from monitor.errors import ConfigError
 from monitor.tools.approvals.approval import Approval, Approver, AskFunction, approver_of
-from monitor.tools.artifacts.store import ArtifactStore
+from monitor.tools.artifacts.artifact_store import ArtifactStore
 from monitor.tools.results.guidance import GuidanceFlag, check_flag
-from monitor.tools.results.result_store import Keeper
+from monitor.tools.results.result_store import ResultStore
 from monitor.tools.results.truncation import Bound
 
 Offer: TypeAlias = Callable[[int, Sequence[str]], Collection[str]]
@@ -32,11 +32,11 @@ class CallOptions:
     bound: Bound | None
     guidance: GuidanceFlag
 
-    def keeper(self, run_id: str) -> Keeper | None:
+    def keeper(self, run_id: str) -> ResultStore | None:
         """What bounds the results of the run, if anything does."""
         if self.artifacts is None and self.bound is None:
             return None
-        return Keeper(self.artifacts, self.bound or Bound(), run=run_id)
+        return ResultStore(self.artifacts, self.bound or Bound(), run=run_id)
 
     def __post_init__(self) -> None:
         if self.artifacts is not None:

@@ -68,7 +68,7 @@ from monitor.reasons import RESUMABLE, TerminateReason
 from monitor.sessions.records import SUBAGENT, RunRecord
 from monitor.sessions.store import SessionStore
 from monitor.shared.budgets.shared_budget import SharedBudget
-from monitor.tools.files.notes import with_notes
+from monitor.tools.files.file_memory import with_notes
 from monitor.usage import AskCost, Price, Usage, price_of
 from monitor.verdicts import Stop
 from monitor.wires.raw import RawMessage

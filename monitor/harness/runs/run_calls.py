@@ -44,13 +44,13 @@ from monitor.reasons import TerminateReason, ToolErrorKind
 from monitor.tools.approvals.approval import Approvals, approver_of
 from monitor.tools.base import CallingRun
 from monitor.tools.calls.scheduler import Scheduler
-from monitor.tools.protocols import Listener
+from monitor.tools.protocols import CallListener
 from monitor.tools.registry import Registry, Toolset
 from monitor.tools.results.guidance import GuidanceBook
 from monitor.verdicts import VETO, Detection, Stop
 
 
-class Calls(Listener):
+class Calls(CallListener):
     """Carries out the calls of one run. The core answers calls of the run's own tools, the
     scheduler the others; its news become events.
     """

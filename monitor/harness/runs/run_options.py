@@ -33,11 +33,11 @@ from monitor.shared.budgets.shared_budget import SharedBudget
 from monitor.shared.outages.shared_outages import Outages
 from monitor.sinks.base import Sink, checked_sinks
 from monitor.tools.approvals.approval import Approval, Approver, AskFunction, Mode, approval_of
+from monitor.tools.artifacts.artifact_store import ArtifactStore
 from monitor.tools.artifacts.artifact_tools import READ, ArtifactTools
-from monitor.tools.artifacts.store import ArtifactStore
 from monitor.tools.base import Tool
 from monitor.tools.calls.scheduler import MAX_PARALLEL
-from monitor.tools.files.notes import Notes
+from monitor.tools.files.file_memory import Notes
 from monitor.tools.registry import Registry, Toolset
 from monitor.tools.results.guidance import GuidanceFlag
 from monitor.tools.results.truncation import Bound

@@ -25,7 +25,7 @@ from monitor.tools.approvals.rules import Rules
 from monitor.tools.approvals.scopes import Grants, schema_hash, scopes_of
 from monitor.tools.base import CallingRun, ToolContext
 from monitor.tools.protocols import ADMITTED, Admission, Clock
-from monitor.tools.registry import Entry
+from monitor.tools.registry import ToolEntry
 from monitor.tools.secrets.masking import masked, restored
 from monitor.verdicts import VETO, Detection
 
@@ -102,7 +102,7 @@ EXPIRED: Final = (
 
 
 class Approvals:
-    """Decides about the calls of one run. It is a `Gate` of the scheduler."""
+    """Decides about the calls of one run. It is the `AdmissionControl` of the scheduler."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class Approvals:
 
     # ------------------------------------------------------------------ the gate
 
-    def may_ask(self, entry: Entry, arguments: Mapping[str, Any], context: ToolContext) -> Admission | None:
+    def may_ask(self, entry: ToolEntry, arguments: Mapping[str, Any], context: ToolContext) -> Admission | None:
         """The decision, where no question is needed. `None`: `ask` has to be awaited."""
         if self._mode is None and not self._rules.rules and not entry.traits.needs_approval:
             return ADMITTED
@@ -147,7 +147,7 @@ class Approvals:
             return _denied(f"nobody can approve it here, and it has to be approved ({why})")
         return None
 
-    async def ask(self, entry: Entry, arguments: Mapping[str, Any], context: ToolContext) -> Admission:
+    async def ask(self, entry: ToolEntry, arguments: Mapping[str, Any], context: ToolContext) -> Admission:
         """The decision of a person."""
         why = self._asks(entry, arguments, context)
         request = self._request(entry, arguments, context, str(why))
@@ -167,7 +167,7 @@ class Approvals:
         return Admission(CallState.DENIED, text, approval=request.id)
 
     def _approved(
-        self, entry: Entry, arguments: Mapping[str, Any], answer: ApprovalAnswer, request: ApprovalRequest
+        self, entry: ToolEntry, arguments: Mapping[str, Any], answer: ApprovalAnswer, request: ApprovalRequest
     ) -> Admission:
         """The admission of a call that was approved, perhaps with other arguments. A rule that
         refuses those holds for a person too.
@@ -205,7 +205,7 @@ class Approvals:
 
     # ------------------------------------------------------------------ what asks
 
-    def _asks(self, entry: Entry, arguments: Mapping[str, Any], context: ToolContext) -> Admission | str:
+    def _asks(self, entry: ToolEntry, arguments: Mapping[str, Any], context: ToolContext) -> Admission | str:
         """A decision; or, if a person has to be asked, the reason in words."""
         kind = entry.traits.kind
         ruling = self._rules.judge(entry.spec.name, arguments, self._grants.commands(entry))
@@ -227,7 +227,9 @@ class Approvals:
 
     # ------------------------------------------------------------------ the question
 
-    def _request(self, entry: Entry, arguments: Mapping[str, Any], context: ToolContext, why: str) -> ApprovalRequest:
+    def _request(
+        self, entry: ToolEntry, arguments: Mapping[str, Any], context: ToolContext, why: str
+    ) -> ApprovalRequest:
         schema = schema_hash(entry)
         return ApprovalRequest(
             id=uuid.uuid4().hex,
@@ -303,7 +305,7 @@ def _denied(why: str) -> Admission:
     return Admission(CallState.DENIED, f"{VETO} This call was not made: {why}.")
 
 
-def _needs_approval(entry: Entry, arguments: Mapping[str, Any], context: ToolContext) -> str | None:
+def _needs_approval(entry: ToolEntry, arguments: Mapping[str, Any], context: ToolContext) -> str | None:
     needs = entry.traits.needs_approval
     if callable(needs):
         try:
@@ -313,7 +315,7 @@ def _needs_approval(entry: Entry, arguments: Mapping[str, Any], context: ToolCon
     return f"the tool {entry.spec.name} asks to be approved" if needs else None
 
 
-def _preview(entry: Entry, arguments: Mapping[str, Any]) -> str:
+def _preview(entry: ToolEntry, arguments: Mapping[str, Any]) -> str:
     """The change that the call would make, as its tool describes it. If `preview` fails, this is
     empty: the call will then say what is wrong.
     """

@@ -10,7 +10,7 @@ from typing import Any, Final
 from monitor.calls import bound_hash
 from monitor.tools.approvals.command_line import read_line
 from monitor.tools.approvals.rules import COMMAND
-from monitor.tools.registry import Entry
+from monitor.tools.registry import ToolEntry
 
 ARITY: Final[Mapping[str, int]] = {
     **dict.fromkeys(("git", "npm", "pnpm", "yarn", "pip", "pip3", "uv", "poetry", "cargo", "go", "gh", "brew"), 2),
@@ -55,7 +55,7 @@ class Grants:
         self._beginnings: dict[str, list[_Beginning]] = {}
         """By the hash of a tool: the beginnings of its commands that are allowed."""
 
-    def add(self, entry: Entry, arguments: Mapping[str, Any], scope: str) -> None:
+    def add(self, entry: ToolEntry, arguments: Mapping[str, Any], scope: str) -> None:
         """Allow `scope`, one of `scopes_of` the call that was shown."""
         if scope not in scopes_of(entry, arguments):
             return
@@ -64,7 +64,7 @@ class Grants:
         else:
             self._tools.add(schema_hash(entry))
 
-    def cover(self, entry: Entry, arguments: Mapping[str, Any]) -> bool:
+    def cover(self, entry: ToolEntry, arguments: Mapping[str, Any]) -> bool:
         """Whether this very call was allowed."""
         if not self._tools and not self._beginnings:
             return False
@@ -76,7 +76,7 @@ class Grants:
         line = read_line(str(arguments[COMMAND]))
         return line is not None and not line.writes and bool(line.commands) and all(map(allowed, line.commands))
 
-    def commands(self, entry: Entry) -> Callable[[Sequence[str]], bool] | None:
+    def commands(self, entry: ToolEntry) -> Callable[[Sequence[str]], bool] | None:
         """Whether a command of this tool was allowed. `None`: no command was."""
         beginnings = self._beginnings.get(schema_hash(entry)) if self._beginnings else None
         if not beginnings:
@@ -84,7 +84,7 @@ class Grants:
         return lambda words: any(one.covers(words) for one in beginnings)
 
 
-def scopes_of(entry: Entry, arguments: Mapping[str, Any]) -> tuple[str, ...]:
+def scopes_of(entry: ToolEntry, arguments: Mapping[str, Any]) -> tuple[str, ...]:
     """The choices for "always": the beginnings of the commands of this call, or its tool. A tool
     that runs lines for a shell is never allowed as a whole.
     """
@@ -94,11 +94,11 @@ def scopes_of(entry: Entry, arguments: Mapping[str, Any]) -> tuple[str, ...]:
     return (" ; ".join(dict.fromkeys(shlex.join(one.words) for one in beginnings)),) if beginnings else ()
 
 
-def _is_shell(entry: Entry, arguments: Mapping[str, Any]) -> bool:
+def _is_shell(entry: ToolEntry, arguments: Mapping[str, Any]) -> bool:
     return COMMAND in arguments and entry.traits.kind == "execute"
 
 
-def schema_hash(entry: Entry) -> str:
+def schema_hash(entry: ToolEntry) -> str:
     """Names a tool as it was described to the model."""
     return bound_hash(entry.spec.name, entry.spec.description, entry.spec.parameters)
 

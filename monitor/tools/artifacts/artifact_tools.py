@@ -14,7 +14,7 @@ from pydantic import Field
 from monitor._util.cuts import cut_before
 from monitor.errors import ConfigError, StoreError, ToolError, message_of
 from monitor.reasons import ToolErrorKind
-from monitor.tools.artifacts.store import Artifact, ArtifactGone, ArtifactStore, Reference
+from monitor.tools.artifacts.artifact_store import Artifact, ArtifactGone, ArtifactStore, Reference
 from monitor.tools.functions import FunctionTool
 from monitor.tools.registry import ToolGroup
 
@@ -37,14 +37,16 @@ def restored_by(artifact: str) -> str:
 
 
 @dataclass(slots=True, frozen=True)
-class Page:
+class ArtifactPage:
     """A part of a text, and where the next part begins: line and character, both from 1."""
 
     text: str
     next: tuple[int, int] | None
 
 
-def page(text: str, line: int = 1, char: int = 1, *, lines: int = PAGE_LINES, max_chars: int = PAGE_CHARS) -> Page:
+def page(
+    text: str, line: int = 1, char: int = 1, *, lines: int = PAGE_LINES, max_chars: int = PAGE_CHARS
+) -> ArtifactPage:
     """The part of `text` from the `char`-th character of the `line`-th line on.
 
     Parts that each begin where the one before ends make up the whole text, whatever the bounds.
@@ -53,7 +55,7 @@ def page(text: str, line: int = 1, char: int = 1, *, lines: int = PAGE_LINES, ma
     for _ in range(line - 1):
         newline = text.find("\n", start)
         if newline < 0:
-            return Page("", None)
+            return ArtifactPage("", None)
         start = newline + 1
     start = min(start + char - 1, len(text))
     end, number = start, line
@@ -63,14 +65,14 @@ def page(text: str, line: int = 1, char: int = 1, *, lines: int = PAGE_LINES, ma
             break
         end, number = newline + 1, number + 1
     else:
-        return Page(text[start:end], (number, 1) if end < len(text) else None)
+        return ArtifactPage(text[start:end], (number, 1) if end < len(text) else None)
     if len(text) - start <= max_chars:
-        return Page(text[start:], None)
+        return ArtifactPage(text[start:], None)
     if end > start:  # whole lines
-        return Page(text[start:end], (number, 1))
+        return ArtifactPage(text[start:end], (number, 1))
     end = cut_before(text, start + max_chars)
     end = end if end > start else start + max_chars
-    return Page(text[start:end], (line, char + end - start))
+    return ArtifactPage(text[start:end], (line, char + end - start))
 
 
 class ArtifactTools(ToolGroup):

@@ -12,19 +12,19 @@ import anyio
 
 from monitor.calls import CallRecord, CallState
 from monitor.chunks import ToolCall, ToolResult
-from monitor.tools.protocols import Alarm, Listener
-from monitor.tools.registry import Entry
+from monitor.tools.protocols import Alarm, CallListener
+from monitor.tools.registry import ToolEntry
 
 WRITES = ("edit", "execute")
 """Kinds of tools whose calls run one after the other, in their order."""
 
 
-class Desk(Protocol):
+class CallRuntime(Protocol):
     """The parts of a scheduler that a call uses while its tool runs."""
 
-    listener: Listener
+    listener: CallListener
     now: Callable[[], float]
-    late: deque[Job]
+    late: deque[CallJob]
 
     def in_loop(self, do: Callable[[], None]) -> None:
         """Call `do` in the event loop's thread."""
@@ -32,12 +32,12 @@ class Desk(Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class Job:
+class CallJob:
     """One call on its way to its result. It is the `CallReporter` of its tool."""
 
-    desk: Desk
+    desk: CallRuntime
     call: ToolCall
-    entry: Entry
+    entry: ToolEntry
     run_id: str
     key: str
     """The identity of the action, see `monitor.calls.call_key`."""
@@ -55,7 +55,7 @@ class Job:
     or has done so.
     """
     scope: anyio.CancelScope | None = None
-    after: Sequence[Job] = ()
+    after: Sequence[CallJob] = ()
     """The calls before it that it waits for."""
     ended: anyio.Event | None = None
     why: str | None = None
@@ -112,10 +112,10 @@ class Job:
 
 
 @dataclass(slots=True, eq=False)
-class Batch:
+class CallBatch:
     """The calls of one response."""
 
-    jobs: list[Job]
+    jobs: list[CallJob]
     finished: Callable[[ToolResult, float], object] | None
     scope: anyio.CancelScope | None = None
     """The scope of its task group, or of the wait for its turn. `None`: it has not begun to wait.
@@ -126,14 +126,14 @@ class Batch:
     why: str = "it was interrupted"
 
 
-def set_order(jobs: Sequence[Job]) -> None:
+def set_order(jobs: Sequence[CallJob]) -> None:
     """Set for each call the calls that it waits for. Calls that have their end already wait for
     none.
     """
-    barrier: list[Job] = []
-    writer: list[Job] = []
-    readers: list[Job] = []
-    since: list[Job] = []
+    barrier: list[CallJob] = []
+    writer: list[CallJob] = []
+    readers: list[CallJob] = []
+    since: list[CallJob] = []
     for job in jobs:
         if job.outcome is not None:
             continue

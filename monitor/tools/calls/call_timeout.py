@@ -13,15 +13,15 @@ from monitor.chunks import ToolResult
 from monitor.errors import ToolError
 from monitor.reasons import ToolErrorKind
 from monitor.tools.base import ToolContext
-from monitor.tools.calls.call_job import Job
-from monitor.tools.calls.final_states import state_of
+from monitor.tools.calls.call_endings import state_of
+from monitor.tools.calls.call_job import CallJob
 from monitor.tools.protocols import Clock
-from monitor.tools.results.errors import failed, failed_by, leaves_of, result_of
+from monitor.tools.results.call_results import failed, failed_by, leaves_of, result_of
 from monitor.tools.results.tool_answer import ToolAnswer
 
 
 async def enter(
-    job: Job, context: ToolContext, clock: Clock | None, group: TaskGroup | None
+    job: CallJob, context: ToolContext, clock: Clock | None, group: TaskGroup | None
 ) -> tuple[CallState, ToolResult]:
     """Run the tool of a call. Raises the exceptions that are no results: a cancellation from
     outside, and an exception that ends programs.
@@ -50,7 +50,7 @@ async def enter(
     return _timed_out(job, result, last_words=last_words)
 
 
-async def _call(job: Job, context: ToolContext) -> tuple[ToolResult, bool]:
+async def _call(job: CallJob, context: ToolContext) -> tuple[ToolResult, bool]:
     """The answer of the tool, and whether the tool itself has worded it. A cancelled tool may word
     an answer too.
     """
@@ -73,7 +73,7 @@ async def _call(job: Job, context: ToolContext) -> tuple[ToolResult, bool]:
         return failed_by(job.call, error, cancelled), False
 
 
-def _timed_out(job: Job, said: ToolResult | None, *, last_words: bool) -> tuple[CallState, ToolResult]:
+def _timed_out(job: CallJob, said: ToolResult | None, *, last_words: bool) -> tuple[CallState, ToolResult]:
     """The end of a call that took too long. `said`: the tool's answer to its cancellation.
     `last_words`: the tool itself has worded that answer, so the model reads it.
     """
@@ -86,7 +86,7 @@ def _timed_out(job: Job, said: ToolResult | None, *, last_words: bool) -> tuple[
     return state, failed(job.call, text, ToolErrorKind.TIMEOUT)
 
 
-def _arm(job: Job, scope: anyio.CancelScope, clock: Clock | None, group: TaskGroup | None) -> None:
+def _arm(job: CallJob, scope: anyio.CancelScope, clock: Clock | None, group: TaskGroup | None) -> None:
     """Cancel `scope` when a deadline of the call is reached. If the deadline has moved when the
     alarm rings, the alarm is set again.
     """
@@ -107,7 +107,7 @@ def _arm(job: Job, scope: anyio.CancelScope, clock: Clock | None, group: TaskGro
         group.start_soon(sleeper.sleep, name="deadline of a tool")
 
 
-def _too_late(job: Job) -> str:
+def _too_late(job: CallJob) -> str:
     """For the model: the deadline that was reached, and the limits."""
     name, traits = job.call.name, job.entry.traits
     if traits.hard_timeout_s is None:

@@ -35,13 +35,13 @@ from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import ConfigError, ToolError
 from monitor.reasons import ToolErrorKind
 from monitor.tools.base import NO_RUN, CallingRun, Tool, ToolContext
-from monitor.tools.calls.call_job import Batch, Job, set_order
+from monitor.tools.calls.call_endings import cut_off, ended, made_before, taken
+from monitor.tools.calls.call_job import CallBatch, CallJob, set_order
 from monitor.tools.calls.call_timeout import enter
-from monitor.tools.calls.final_states import cut_off, ended, made_before, taken
-from monitor.tools.protocols import NOBODY, Clock, Gate, Listener
+from monitor.tools.protocols import NO_LISTENER, AdmissionControl, CallListener, Clock
 from monitor.tools.registry import NO_TOOL, Registry
-from monitor.tools.results.errors import arguments_of, failed, failed_by, unknown_tool
-from monitor.tools.results.result_store import Keeper
+from monitor.tools.results.call_results import arguments_of, failed, failed_by, unknown_tool
+from monitor.tools.results.result_store import ResultStore
 
 MAX_PARALLEL: Final = 16
 """The most calls that run at once. Plain functions need worker threads, of which anyio has 40."""
@@ -61,13 +61,13 @@ class Scheduler:
         run: CallingRun | None = None,
         run_id: str = "",
         ledger: CallLedger | None = None,
-        gate: Gate | None = None,
-        listener: Listener = NOBODY,
+        gate: AdmissionControl | None = None,
+        listener: CallListener = NO_LISTENER,
         clock: Clock | None = None,
         at: Callable[[float], float] = lambda now: now,
         limit: int = MAX_PARALLEL,
         retries: int = 1,
-        keeper: Keeper | None = None,
+        keeper: ResultStore | None = None,
         others: Collection[str] = (),
     ) -> None:
         """`ledger`: `None` keeps no records. `keeper`: bounds the results, and keeps their full
@@ -82,7 +82,7 @@ class Scheduler:
         self.listener = listener
         self.resumes = False
         """The run goes on in its session, and so do its calls of tools that resume."""
-        self.late: deque[Job] = deque()
+        self.late: deque[CallJob] = deque()
         """Calls whose abandoned threads have ended since `say_late` was called."""
         self._run = run if run is not None else NO_RUN
         self._run_id = run_id
@@ -98,7 +98,7 @@ class Scheduler:
         self._others = others
         self._made: Counter[tuple[str, str]] = Counter()
         self._lock = anyio.Lock(fast_acquire=True)
-        self._batches: list[Batch] = []
+        self._batches: list[CallBatch] = []
         self._thread = 0
         self._token: Any = None
         self._slots: anyio.Semaphore | None = None
@@ -120,7 +120,7 @@ class Scheduler:
         took.
         """
         self.say_late()
-        batch = Batch([self._job(call, index, turn) for index, call in enumerate(calls)], finished)
+        batch = CallBatch([self._job(call, index, turn) for index, call in enumerate(calls)], finished)
         self._batches.append(batch)
         destroyed = False
         try:
@@ -148,7 +148,7 @@ class Scheduler:
                 raise batch.fatal[0]
         return [job.result for job in batch.jobs if job.result is not None]
 
-    async def _turn_of(self, batch: Batch) -> bool:
+    async def _turn_of(self, batch: CallBatch) -> bool:
         """Wait until no other batch runs. False: `batch` was removed from the queue."""
         with anyio.CancelScope() as batch.scope:
             await self._lock.acquire()
@@ -213,14 +213,14 @@ class Scheduler:
 
     # ------------------------------------------------------------------ a batch
 
-    def _job(self, call: ToolCall, index: int, turn: int) -> Job:
+    def _job(self, call: ToolCall, index: int, turn: int) -> CallJob:
         entry = self.tools.entry(call.name)
         action = _action(call)
         made = self._made.get(action, 0)
         self._made[action] = made + 1
-        return Job(self, call, entry, self._run_id, key_of(self._run_id, *action, made), turn, index)
+        return CallJob(self, call, entry, self._run_id, key_of(self._run_id, *action, made), turn, index)
 
-    async def _perform(self, batch: Batch) -> None:
+    async def _perform(self, batch: CallBatch) -> None:
         jobs = batch.jobs
         batch.begun = True
         if self._token is None:
@@ -246,7 +246,7 @@ class Scheduler:
             for job in jobs:
                 group.start_soon(self._go, job, batch, name=f"tool {job.call.name}")
 
-    def _meet(self, job: Job, known: CallRecord) -> None:
+    def _meet(self, job: CallJob, known: CallRecord) -> None:
         """Compare a call with `known`, its record in the ledger. It may be there already, from a
         run that was interrupted or from another process.
         """
@@ -263,12 +263,12 @@ class Scheduler:
         else:
             job.outcome = made_before(job, known)
 
-    def _intended(self, job: Job) -> None:
+    def _intended(self, job: CallJob) -> None:
         job.stored = CallState.INTENDED
         if self.listener.listens:
             self.listener.changed(job.record)
 
-    def _check(self, job: Job) -> None:
+    def _check(self, job: CallJob) -> None:
         """Check the arguments. If they do not fit, the call is answered without its tool."""
         try:
             if job.entry is NO_TOOL:
@@ -281,7 +281,7 @@ class Scheduler:
 
     # ------------------------------------------------------------------ a call
 
-    async def _go(self, job: Job, batch: Batch) -> None:
+    async def _go(self, job: CallJob, batch: CallBatch) -> None:
         """Carry out one call. Raises a cancellation from outside, and nothing else."""
         try:
             # a batch of one call is cancelled with its call
@@ -305,7 +305,7 @@ class Scheduler:
             if job.ended is not None:
                 job.ended.set()
 
-    async def _bound(self, job: Job) -> None:
+    async def _bound(self, job: CallJob) -> None:
         """Cut the result if it is too long, and keep its full text, before it is stored."""
         if self._keeper is None or job.outcome is None or job.outcome[1].vetoed:
             return
@@ -317,7 +317,7 @@ class Scheduler:
             job.outcome = state, self._keeper.cut(whole, keep=keep, status=job.status)
             raise
 
-    async def _answer(self, job: Job) -> tuple[CallState, ToolResult]:
+    async def _answer(self, job: CallJob) -> tuple[CallState, ToolResult]:
         context = ToolContext(job.call, self._run, job.key, self._artifacts, job)
         if self._gate is not None and (refused := await self._refused(job, self._gate, context)) is not None:
             return refused
@@ -329,7 +329,9 @@ class Scheduler:
         async with self._slots:
             return await self._attempts(job, context)
 
-    async def _refused(self, job: Job, gate: Gate, context: ToolContext) -> tuple[CallState, ToolResult] | None:
+    async def _refused(
+        self, job: CallJob, gate: AdmissionControl, context: ToolContext
+    ) -> tuple[CallState, ToolResult] | None:
         """The end of the call, if it may not be made. `None`: it may be made."""
         admission = gate.may_ask(job.entry, job.arguments, context)
         if admission is None:
@@ -348,7 +350,7 @@ class Scheduler:
                 return CallState.FAILED, failed_by(job.call, error, anyio.get_cancelled_exc_class())
         return None
 
-    async def _attempts(self, job: Job, context: ToolContext) -> tuple[CallState, ToolResult]:
+    async def _attempts(self, job: CallJob, context: ToolContext) -> tuple[CallState, ToolResult]:
         tries = 1 + (self._retries if job.entry.traits.idempotent else 0)
         while True:
             tries -= 1
@@ -368,7 +370,7 @@ class Scheduler:
 
     # ------------------------------------------------------------------ the ends of calls
 
-    def _settle(self, job: Job, batch: Batch) -> None:
+    def _settle(self, job: CallJob, batch: CallBatch) -> None:
         """The one place where a call gets its result."""
         assert job.outcome is not None  # noqa: S101 - the callers see to it
         state, result = job.outcome
@@ -383,7 +385,7 @@ class Scheduler:
         if batch.finished is not None:
             batch.finished(result, seconds)
 
-    def _settle_rest(self, batch: Batch) -> None:
+    def _settle_rest(self, batch: CallBatch) -> None:
         """After an interruption: every call that has no result yet gets one."""
         for job in batch.jobs:
             if job.result is None:
@@ -394,7 +396,7 @@ class Scheduler:
                 except BaseException as error:  # noqa: BLE001 - raised when all calls have their results
                     batch.fatal.append(error)
 
-    async def _store(self, job: Job) -> None:
+    async def _store(self, job: CallJob) -> None:
         """Put the end of a call into the ledger."""
         assert job.outcome is not None  # noqa: S101 - the callers see to it
         state, result = job.outcome
@@ -405,7 +407,7 @@ class Scheduler:
             await self._ledger.advance(job.record)
             job.stored = state
 
-    async def _store_rest(self, batch: Batch) -> None:
+    async def _store_rest(self, batch: CallBatch) -> None:
         if all(job.outcome is None or not job.owned or job.stored is job.outcome[0] for job in batch.jobs):
             return
         with anyio.move_on_after(LEDGER_GRACE_S, shield=True):

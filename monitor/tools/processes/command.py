@@ -4,7 +4,7 @@
   hold the pipe for hours. A thread reads the pipe, so that such a child can go on writing, and no
   event loop has to keep a task for it.
 - **Ending** is TERM to all members, a grace, KILL, and a sweep for processes that left the group;
-  see `monitor.tools.processes.table`.
+  see `monitor.tools.processes.process_table`.
 - Output is one stream, as a terminal shows it: stdout and stderr in the order of writing.
 """
 
@@ -28,7 +28,16 @@ import anyio
 
 from monitor.errors import ConfigError, ToolError
 from monitor.tools.processes.environment import environment
-from monitor.tools.processes.table import HAS_TABLE, MARKER, Entry, marked, members, owner_token, send, sweep
+from monitor.tools.processes.process_table import (
+    HAS_TABLE,
+    MARKER,
+    ProcessInfo,
+    marked,
+    members,
+    owner_token,
+    send,
+    sweep,
+)
 
 READ_BYTES: Final = 65_536
 READERS_S: Final = 0.1
@@ -77,7 +86,7 @@ class Command:
         self.pid = self._process.pid
         self.ended_s: float | None = None
         self._known: set[tuple[int, int]] = set()
-        self._reader = _Reader(reading, self._process, self._output)
+        self._reader = _OutputReader(reading, self._process, self._output)
 
     @property
     def returncode(self) -> int | None:
@@ -109,7 +118,7 @@ class Command:
         """From now on nobody reads regularly: keep only the newest `bound` bytes of output."""
         self._output.detach(bound)
 
-    def others(self) -> list[Entry]:
+    def others(self) -> list[ProcessInfo]:
         """Its living processes without the first one. They are remembered, and the first process is
         reaped.
         """
@@ -187,7 +196,7 @@ class Command:
     def _all_gone(self) -> bool:
         return self._reader.ended and not self.others() and (HAS_TABLE or not self._group_lives())
 
-    def _members(self) -> list[Entry]:
+    def _members(self) -> list[ProcessInfo]:
         # The first process is a zombie until it is reaped, so until then nobody else gets its id.
         session = self.pid if self._process.returncode is None else None
         return members(self._token, session, self._known)
@@ -282,7 +291,7 @@ class _Output:
             self._bound = bound
 
 
-class _Reader:
+class _OutputReader:
     """The thread that reads the pipe of a command and sees its first process end."""
 
     def __init__(self, pipe: int, process: subprocess.Popen[bytes], output: _Output) -> None:

@@ -36,7 +36,7 @@ from monitor.reasons import ToolErrorKind
 from monitor.schemas import portable
 from monitor.tools.base import NeedsApproval, ToolContext, ToolTraits, check_name
 from monitor.tools.processes.environment import environment
-from monitor.tools.processes.table import MARKER, marked, members, owner_token, sweep
+from monitor.tools.processes.process_table import MARKER, marked, members, owner_token, sweep
 from monitor.tools.results.tool_answer import ToolAnswer
 
 MAX_BYTES: Final = 16 * 1024 * 1024
@@ -80,7 +80,7 @@ class DiscoveredTools:
             raise ConfigError(f"max_bytes is {max_bytes!r}; it is a whole number, at least 1")
         self._discover, self._call = _words(discover), _words(call)
         self._prefix = prefix
-        self._surroundings = _Surroundings(Path(directory or "."), dict(environment or {}), max_bytes)
+        self._surroundings = _CommandOptions(Path(directory or "."), dict(environment or {}), max_bytes)
         self._traits = ToolTraits(timeout_s=timeout_s, needs_approval=needs_approval)
         self._tools: tuple[DiscoveredTool, ...] = ()
         self.changed = 0
@@ -124,7 +124,7 @@ class DiscoveredTool:
     """One declared tool."""
 
     def __init__(
-        self, spec: ToolSpec, name: str, command: Sequence[str], surroundings: _Surroundings, traits: ToolTraits
+        self, spec: ToolSpec, name: str, command: Sequence[str], surroundings: _CommandOptions, traits: ToolTraits
     ) -> None:
         self.spec = spec
         self.timeout_s = traits.timeout_s
@@ -196,14 +196,14 @@ def _flat(entry: Any) -> Sequence[Any]:
 
 
 @dataclass(slots=True, frozen=True)
-class _Surroundings:
+class _CommandOptions:
     directory: Path
     environment: Mapping[str, str]
     max_bytes: int
 
 
 @dataclass(slots=True)
-class Ended:
+class CommandResult:
     """What a command wrote, and how it ended."""
 
     code: int
@@ -225,7 +225,7 @@ class _Written:
     data: bytearray = field(default_factory=bytearray)
 
 
-async def exchange(command: Sequence[str], given: bytes, surroundings: _Surroundings) -> Ended:
+async def exchange(command: Sequence[str], given: bytes, surroundings: _CommandOptions) -> CommandResult:
     """Run `command` with `given` on its stdin. However this ends, no process of it is left.
 
     `ToolError`: it cannot be started, or it wrote too much.
@@ -271,7 +271,7 @@ async def exchange(command: Sequence[str], given: bytes, surroundings: _Surround
     if over:
         raise ToolError(f"the command wrote more than {surroundings.max_bytes:,} bytes, and was ended")
     text, said = (one.data.decode("utf-8", "replace") for one in (output, errors))
-    return Ended(process.returncode if process.returncode is not None else -signal.SIGKILL, text, said)
+    return CommandResult(process.returncode if process.returncode is not None else -signal.SIGKILL, text, said)
 
 
 async def _end(process: Process, token: str) -> None:

@@ -24,8 +24,8 @@ import anyio
 from monitor._util.quoting import printable
 from monitor.errors import ConfigError, MissingExtra, ToolError, describe, message_of, without_keys
 from monitor.reasons import ToolErrorKind
-from monitor.tools.background import Background
-from monitor.tools.processes.table import MARKER, marked, members, owner_token, sweep
+from monitor.tools.background_task import Background
+from monitor.tools.processes.process_table import MARKER, marked, members, owner_token, sweep
 
 FLOOR: Final = (2, 3)
 """The oldest `mcp` whose client closes its server within bounds."""
@@ -62,7 +62,7 @@ class Endpoint:
 
 
 @dataclass(slots=True, eq=False)
-class Call:
+class McpCall:
     """One call on its way: made by the caller, carried out by the owner."""
 
     tool: str
@@ -87,7 +87,7 @@ class Call:
             self.scope.cancel()
 
 
-class Connection:
+class McpConnection:
     """One server, from the first connection to the close; it connects again when it is needed.
 
     `listed` is called with the server's tools whenever they have changed.
@@ -100,8 +100,8 @@ class Connection:
         self._sdk = sdk()
         self._token = owner_token(secrets.token_hex(8))
         self._stderr: IO[str] | None = None
-        self._queue: deque[Call] = deque()
-        self._open: set[Call] = set()
+        self._queue: deque[McpCall] = deque()
+        self._open: set[McpCall] = set()
         self._news = anyio.Event()
         self._lost = anyio.Event()
         self._stale = anyio.Event()
@@ -128,7 +128,7 @@ class Connection:
         if not self.connects:
             raise ConfigError(f"the MCP server {self._name!r} cannot be used: {self._why}")
 
-    async def call(self, call: Call) -> Any:
+    async def call(self, call: McpCall) -> Any:
         """The server's result. Raises `ToolError` where there is none."""
         if self._closing or self._owner.ended:
             raise self._no_answer("it was closed")
@@ -181,7 +181,7 @@ class Connection:
             self._first.set()
             self._settle_all()
 
-    async def _connect(self, calls: list[Call]) -> None:
+    async def _connect(self, calls: list[McpCall]) -> None:
         """Connect, and serve calls until the connection ends or is closed."""
         self._lost, self._stale = anyio.Event(), anyio.Event()
         had = self.connects
@@ -213,7 +213,7 @@ class Connection:
         for call in calls:
             call.settle(error=self._no_answer(self._why))
 
-    async def _serve(self, client: Any, calls: list[Call]) -> None:
+    async def _serve(self, client: Any, calls: list[McpCall]) -> None:
         async with anyio.create_task_group() as group:
             group.start_soon(self._until_lost, group.cancel_scope)
             group.start_soon(self._keep_listed, client)
@@ -229,7 +229,7 @@ class Connection:
         await self._lost.wait()
         scope.cancel()
 
-    async def _carry_out(self, client: Any, call: Call) -> None:
+    async def _carry_out(self, client: Any, call: McpCall) -> None:
         if call.abandoned:
             return
         try:
@@ -263,7 +263,7 @@ class Connection:
             self._news = anyio.Event()
         return not self._closing
 
-    def _taken(self) -> list[Call]:
+    def _taken(self) -> list[McpCall]:
         calls = list(self._queue)
         self._queue.clear()
         return calls
@@ -356,7 +356,7 @@ class Connection:
     @asynccontextmanager
     async def _watched(self, transport: Any) -> AsyncIterator[Any]:
         async with transport as (reading, writing):
-            yield _Watched(reading, self._lost), writing
+            yield _WatchedStream(reading, self._lost), writing
 
     def _sweep(self) -> None:
         """End processes that have left the process group of the server."""
@@ -378,7 +378,7 @@ class Connection:
         return ToolError(f"the MCP server {self._name!r} gave no answer: {why}", kind=ToolErrorKind.EXECUTION_FAILED)
 
 
-class _Watched:
+class _WatchedStream:
     """A stream of messages that says when it has ended."""
 
     def __init__(self, stream: Any, ended: anyio.Event) -> None:
@@ -388,7 +388,7 @@ class _Watched:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
-    def __aiter__(self) -> _Watched:
+    def __aiter__(self) -> _WatchedStream:
         return self
 
     async def __anext__(self) -> Any:

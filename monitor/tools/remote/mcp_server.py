@@ -30,7 +30,7 @@ from monitor.errors import ConfigError, describe
 from monitor.models import ToolSpec
 from monitor.schemas import portable
 from monitor.tools.base import NeedsApproval, Tool, ToolContext, ToolTraits
-from monitor.tools.remote.mcp_connection import MAX_PAGES, Call, Connection, Endpoint
+from monitor.tools.remote.mcp_connection import MAX_PAGES, Endpoint, McpCall, McpConnection
 from monitor.tools.results.tool_answer import ToolAnswer
 
 DESCRIPTION_CHARS: Final = 4_000
@@ -120,7 +120,7 @@ class McpServer:
         )
         self._tools: tuple[McpTool, ...] = ()
         self._opened = 0
-        self._connection: Connection | None = None
+        self._connection: McpConnection | None = None
         self.changed = 0
         """Counts the changes of `tools()`."""
         self.problems: tuple[str, ...] = ()
@@ -134,7 +134,7 @@ class McpServer:
         return self._tools
 
     @property
-    def connection(self) -> Connection:
+    def connection(self) -> McpConnection:
         """The connection, while it is open."""
         if self._connection is None:
             raise ConfigError(f"the MCP server {self.name!r} is not open: `async with` it, or give it to a supervisor")
@@ -145,7 +145,7 @@ class McpServer:
         if self._opened > 1:
             return self
         try:
-            self._connection = Connection(self.name, self._endpoint, self._listed)
+            self._connection = McpConnection(self.name, self._endpoint, self._listed)
             await self._connection.started()
         except ConfigError as error:
             if self._required or self._connection is None:
@@ -247,7 +247,7 @@ class McpTool:
         async def progress(done: float, total: float | None, note: str | None) -> None:
             context.progress(done, total, printable(note or ""))
 
-        return _answer(await self._server.connection.call(Call(self.original, _sendable(arguments), progress)))
+        return _answer(await self._server.connection.call(McpCall(self.original, _sendable(arguments), progress)))
 
 
 def endpoint_of(target: str | Sequence[str], **options: Any) -> Endpoint:

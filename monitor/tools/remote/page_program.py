@@ -26,7 +26,7 @@ LINK_CHARS = 500
 """A longer address, such as an image in the address itself, is left out."""
 
 
-class Text(HTMLParser):
+class PageText(HTMLParser):
     """Collects the text: headings with `#`, items with `-`, links as `[text](address)`."""
 
     def __init__(self, address: str) -> None:
@@ -110,7 +110,7 @@ def _ends(data: str) -> tuple[str, str]:
 
 def text_of_page(page: str, address: str) -> str:
     """The text of `page`."""
-    parser = Text(address)
+    parser = PageText(address)
     parser.feed(page)
     parser.close()
     return parser.text()

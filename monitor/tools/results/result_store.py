@@ -9,8 +9,8 @@ import anyio
 
 from monitor.chunks import ToolResult
 from monitor.errors import StoreError, message_of
+from monitor.tools.artifacts.artifact_store import ArtifactStore
 from monitor.tools.artifacts.artifact_tools import READ, SEARCH, restored_by
-from monitor.tools.artifacts.store import ArtifactStore
 from monitor.tools.base import Keep
 from monitor.tools.results.truncation import Bound, shown
 
@@ -23,7 +23,7 @@ _OF_ARTIFACTS: Final = frozenset({READ, SEARCH})
 
 
 @dataclass(slots=True, frozen=True)
-class Keeper:
+class ResultStore:
     """Bounds the results of one run, and keeps their full texts in `store`.
 
     A result above `bound` is cut, and says how to read the rest. A result above 2,000 characters is

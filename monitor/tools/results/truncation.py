@@ -86,7 +86,7 @@ class Bound:
 
 
 @dataclass(slots=True, frozen=True)
-class Shown:
+class TruncatedText:
     """The part of a result that a model reads."""
 
     text: str
@@ -104,7 +104,7 @@ def shown(
     status: str | None = None,
     more: str | None = None,
     first_line: int = 1,
-) -> Shown:
+) -> TruncatedText:
     """`text` as the model reads it: whole if it is within `bound`, else cut as `keep` says.
 
     `status`: the status of the tool, on one line before the text, never cut. `more`: says how the
@@ -115,7 +115,7 @@ def shown(
     bound = bound or Bound()
     said = printable(status.strip()) if status else ""
     if bound.holds(text):
-        return Shown(f"{said}\n{text}" if said else text)
+        return TruncatedText(f"{said}\n{text}" if said else text)
     body, next_line = _head(text, bound, first_line) if keep == "head" else (_CUTS[keep](text, bound), None)
     lines = text.count("\n") + (not text.endswith("\n"))
     size = f"{lines:,} {'line' if lines == 1 else 'lines'}, {len(text):,} characters"
@@ -124,7 +124,7 @@ def shown(
         rest = f"continue at line {next_line}" + (f"; {more}" if more else "")
     first = f"[{said}; {size}]" if said else f"[{size}]"
     last = f"[this result was cut when it came; {rest}]"
-    return Shown(f"{first}\n{body}\n{last}", truncated=True, next_line=next_line)
+    return TruncatedText(f"{first}\n{body}\n{last}", truncated=True, next_line=next_line)
 
 
 # --- the kinds of cuts

@@ -33,8 +33,8 @@ class MaskedChunks:
         self._secrets = secrets
         self._last: TextDelta | ReasoningDelta | ToolCallDelta | None = None
         """The chunk whose end may be held back."""
-        self._filter = _Text(secrets)
-        self._arguments: dict[str, _Arguments] = {}
+        self._filter = _MaskedText(secrets)
+        self._arguments: dict[str, _MaskedArguments] = {}
 
     def feed(self, chunk: Chunk) -> Iterator[Chunk]:
         """The chunks to show after `chunk` has come."""
@@ -47,7 +47,7 @@ class MaskedChunks:
             yield from self.flush()
         self._last = chunk
         if isinstance(chunk, ToolCallDelta):
-            read = self._arguments.setdefault(chunk.id, _Arguments())
+            read = self._arguments.setdefault(chunk.id, _MaskedArguments())
             shown = self._filter.feed(read.feed(chunk.arguments_text))
             if shown or not chunk.arguments_text or chunk.name:
                 yield chunk if shown == chunk.arguments_text else replace(chunk, arguments_text=shown)
@@ -65,7 +65,7 @@ def _channel(chunk: TextDelta | ReasoningDelta | ToolCallDelta) -> object:
     return chunk.id if isinstance(chunk, ToolCallDelta) else type(chunk)
 
 
-class _Text:
+class _MaskedText:
     """One text that comes in pieces."""
 
     def __init__(self, secrets: Secrets) -> None:
@@ -144,7 +144,7 @@ def _may_begin_a_key(run: str, before: str) -> bool:
     return False
 
 
-class _Arguments:
+class _MaskedArguments:
     """The JSON of one call, as it comes: values under names of secrets become the mask."""
 
     def __init__(self) -> None:

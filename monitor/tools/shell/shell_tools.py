@@ -28,8 +28,8 @@ from monitor.tools.base import Tool, ToolContext
 from monitor.tools.functions import FunctionTool
 from monitor.tools.processes.command import Command, check_platform
 from monitor.tools.processes.environment import environment
-from monitor.tools.processes.screen import screen_pieces
-from monitor.tools.processes.table import Entry, command_of
+from monitor.tools.processes.process_table import ProcessInfo, command_of
+from monitor.tools.processes.screen_text import screen_pieces
 from monitor.tools.registry import ToolGroup
 from monitor.tools.results.tool_answer import ToolAnswer
 from monitor.tools.shell.failing_tests import failing_tests
@@ -50,7 +50,7 @@ _Why: TypeAlias = Literal["ended", "timeout", "idle", "overflow"]
 
 
 @dataclass(slots=True, eq=False)
-class _Job:
+class _ShellJob:
     """A command, and the state of its output."""
 
     command: Command
@@ -115,7 +115,7 @@ class ShellTools(ToolGroup):
         self._idle_s, self._grace_s, self._bound = idle_s, grace_s, output_bytes
         self._environment = environment(env, passed=pass_env, columns=columns)
         self._shell = tuple(shell or (shutil.which("bash") or "/bin/sh", "-c"))
-        self._jobs: list[_Job] = []
+        self._jobs: list[_ShellJob] = []
         self._users = 0
         """The number of runs that have it open: several runs may share it."""
         run = FunctionTool(
@@ -231,7 +231,7 @@ class ShellTools(ToolGroup):
 
     # --- the steps of the tools
 
-    def _start(self, command: str, directory: str) -> _Job:
+    def _start(self, command: str, directory: str) -> _ShellJob:
         place = self._workspace.directory(directory)
         for job in [job for job in self._jobs if len(self._jobs) >= BACKGROUND_MOST and self._is_over(job)]:
             self._forget(job)
@@ -242,13 +242,13 @@ class ShellTools(ToolGroup):
         own = {**self._environment, "PWD": str(place)}
         try:
             argv = [*self._shell, command]
-            return _Job(Command(argv, directory=place, environment=own, bound=self._bound))
+            return _ShellJob(Command(argv, directory=place, environment=own, bound=self._bound))
         except ValueError as error:  # a NUL, a lone surrogate
             raise ToolError(f"the command cannot be run: {error}", kind=ToolErrorKind.INVALID_ARGUMENTS) from None
         except OSError as error:  # too long; no shell; no process left
             raise ToolError(f"the command cannot be started: {error.strerror or error}") from None
 
-    async def _attend(self, job: _Job, context: ToolContext, parts: list[str], timeout_s: float) -> _Why:
+    async def _attend(self, job: _ShellJob, context: ToolContext, parts: list[str], timeout_s: float) -> _Why:
         """Read the command until it ends, takes too long, writes too much or is silent too long."""
         command = job.command
         deadline = time.monotonic() + timeout_s
@@ -268,7 +268,7 @@ class ShellTools(ToolGroup):
                 return "timeout" if time.monotonic() >= deadline else "idle"
             await command.changed(left)
 
-    async def _finished(self, job: _Job, parts: list[str], why: _Why) -> tuple[ToolAnswer, bool]:
+    async def _finished(self, job: _ShellJob, parts: list[str], why: _Why) -> tuple[ToolAnswer, bool]:
         """The answer, and whether the job is kept."""
         command = job.command
         if why == "idle":
@@ -301,25 +301,25 @@ class ShellTools(ToolGroup):
         status = f"ended after {self._bound:,} bytes of output, which is the most; this is its beginning"
         return _answer(job, text, status, kind=ToolErrorKind.EXECUTION_FAILED), False
 
-    async def _ended(self, job: _Job) -> None:
+    async def _ended(self, job: _ShellJob) -> None:
         try:
             await job.command.end(self._grace_s)
         finally:
             job.command.close()
 
-    def _keep(self, job: _Job) -> None:
+    def _keep(self, job: _ShellJob) -> None:
         job.command.detach(BACKGROUND_BYTES)
         self._jobs.append(job)
 
-    def _forget(self, job: _Job) -> None:
+    def _forget(self, job: _ShellJob) -> None:
         if job in self._jobs:
             self._jobs.remove(job)
         job.command.close()
 
-    def _is_over(self, job: _Job) -> bool:
+    def _is_over(self, job: _ShellJob) -> bool:
         return job.command.first_ended and not job.command.others()
 
-    def _job_of(self, pid: int) -> _Job:
+    def _job_of(self, pid: int) -> _ShellJob:
         for job in self._jobs:
             if job.command.pid == pid or any(entry.pid == pid for entry in job.command.others()):
                 return job
@@ -341,7 +341,7 @@ def _loop_key(arguments: Mapping[str, Any]) -> Any:
 
 
 def _answer(
-    job: _Job, text: str, status: str, others: Sequence[Entry] = (), kind: ToolErrorKind | None = None
+    job: _ShellJob, text: str, status: str, others: Sequence[ProcessInfo] = (), kind: ToolErrorKind | None = None
 ) -> ToolAnswer:
     code = job.command.returncode
     data = {
@@ -374,13 +374,13 @@ def _signal_name(number: int) -> str:
         return ""
 
 
-def _roots(entries: Sequence[Entry]) -> list[Entry]:
+def _roots(entries: Sequence[ProcessInfo]) -> list[ProcessInfo]:
     """The entries whose parent is not one of `entries`."""
     pids = {entry.pid for entry in entries}
     return [entry for entry in entries if entry.parent not in pids]
 
 
-def _background(others: Sequence[Entry], *, kept: bool) -> str:
+def _background(others: Sequence[ProcessInfo], *, kept: bool) -> str:
     if not others:
         return ""
     named = ", ".join(f"pid {entry.pid} ({command_of(entry.pid)})" for entry in others[:SHOWN])
@@ -397,6 +397,6 @@ async def _screen(text: str) -> str:
     return "".join(pieces)
 
 
-def _with_dropped(job: _Job, text: str) -> str:
+def _with_dropped(job: _ShellJob, text: str) -> str:
     dropped = job.command.dropped_bytes
     return f"[the first {dropped:,} bytes were dropped: nobody read them]\n{text}" if dropped else text

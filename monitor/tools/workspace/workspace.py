@@ -32,7 +32,7 @@ READ_BYTES = 65_536
 
 
 @dataclass(slots=True, frozen=True)
-class Place:
+class WorkspacePath:
     """A path within a workspace: the path of its directory, and its name."""
 
     parts: tuple[str, ...]
@@ -61,7 +61,7 @@ class Workspace:
     def __repr__(self) -> str:
         return f"Workspace({str(self.root)!r})"
 
-    def place(self, path: str) -> Place:
+    def place(self, path: str) -> WorkspacePath:
         """The real place of `path`. Raises `ToolError` (`outside_workspace`) if that is not in this
         workspace.
         """
@@ -73,7 +73,7 @@ class Workspace:
         except (OSError, RuntimeError) as error:
             raise failed(path, error) from None
         try:
-            return Place(Path(real).relative_to(self.root).parts)
+            return WorkspacePath(Path(real).relative_to(self.root).parts)
         except ValueError:
             raise ToolError(
                 f"{excerpt(path)} is outside the workspace; give a path relative to it",
@@ -89,13 +89,13 @@ class Workspace:
             return self.root.joinpath(*place.parts)
 
     @contextmanager
-    def listed(self, path: str) -> Iterator[tuple[Place, int]]:
+    def listed(self, path: str) -> Iterator[tuple[WorkspacePath, int]]:
         """Open the directory `path`. Gives its place and its descriptor."""
         place = self.place(path)
         with errors_of(path), self._opened(place.parts) as descriptor:
             yield place, descriptor
 
-    def read(self, path: str, limit: int) -> tuple[Place, bytes, int]:
+    def read(self, path: str, limit: int) -> tuple[WorkspacePath, bytes, int]:
         """The place of the file, at most `limit` bytes of its beginning, and its size in bytes."""
         place = self.place(path)
         with errors_of(path), self._opened(place.parts[:-1]) as parent:
@@ -113,7 +113,7 @@ class Workspace:
             finally:
                 os.close(descriptor)
 
-    def write(self, path: str, content: bytes) -> Place:
+    def write(self, path: str, content: bytes) -> WorkspacePath:
         """Replace the file by `content`, whole or not at all. Its mode stays, and missing
         directories are made.
         """

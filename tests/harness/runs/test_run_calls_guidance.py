@@ -11,7 +11,7 @@ import pytest
 import monitor
 from monitor.messages import AssistantMessage
 from monitor.testing import call
-from monitor.tools.files.notes import FileMemory, NotesFile
+from monitor.tools.files.file_memory import FileMemory, NotesFile
 from monitor.verdicts import VETO
 from tests.harness.context.test_run_context_compaction import SUMMARY
 from tests.harness.driving import Drive, drive, look

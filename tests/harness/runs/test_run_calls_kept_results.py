@@ -14,8 +14,8 @@ from monitor.events import ToolFinished
 from monitor.messages import AssistantMessage
 from monitor.testing import call
 from monitor.tools import InMemoryLedger, ToolAnswer
-from monitor.tools.artifacts.folder import FolderArtifacts
-from monitor.tools.artifacts.store import ArtifactsFull, InMemoryArtifacts, Reference
+from monitor.tools.artifacts.artifact_store import ArtifactsFull, InMemoryArtifacts, Reference
+from monitor.tools.artifacts.folder_artifacts import FolderArtifacts
 from monitor.tools.results.truncation import Bound
 from tests.harness.driving import Drive, drive, look
 from tests.tools.results.test_truncation import log

@@ -13,7 +13,7 @@ from monitor.detectors import NoProgress
 from monitor.events import Event, ToolFinished, ToolOutput
 from monitor.testing import ScriptedModel, call, capture_events
 from monitor.tools import ShellTools, ToolAnswer, Workspace
-from monitor.tools.artifacts.store import InMemoryArtifacts
+from monitor.tools.artifacts.artifact_store import InMemoryArtifacts
 from tests.processes import is_gone, nothing_left  # noqa: F401 - a fixture
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("nothing_left")]

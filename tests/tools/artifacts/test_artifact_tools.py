@@ -15,8 +15,8 @@ from monitor.chunks import ToolCall
 from monitor.errors import StoreError, ToolError
 from monitor.reasons import ToolErrorKind
 from monitor.tools import ToolContext, carry_out
+from monitor.tools.artifacts.artifact_store import InMemoryArtifacts, Reference
 from monitor.tools.artifacts.artifact_tools import PAGE_CHARS, ArtifactTools, Fetched, Recent, page, restored_by
-from monitor.tools.artifacts.store import InMemoryArtifacts, Reference
 from monitor.tools.results.truncation import Bound
 
 pytestmark = pytest.mark.anyio

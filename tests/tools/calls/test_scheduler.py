@@ -18,13 +18,13 @@ from monitor.errors import StoreError, ToolError
 from monitor.testing import FakeClock
 from monitor.tools import InMemoryLedger, Scheduler, ToolAnswer, ToolContext, tool
 from monitor.tools.base import Tool, ToolKind
-from monitor.tools.protocols import Admission, Listener
+from monitor.tools.protocols import Admission, CallListener
 from monitor.tools.registry import Registry
 
 pytestmark = pytest.mark.anyio
 
 
-class Heard(Listener):
+class Heard(CallListener):
     """What the scheduler told, in order."""
 
     def __init__(self) -> None:

@@ -21,8 +21,8 @@ from monitor.errors import ConfigError, ToolError
 from monitor.reasons import ToolErrorKind
 from monitor.tools.base import Tool, traits_of
 from monitor.tools.calls.scheduler import Scheduler
-from monitor.tools.processes import command, table
-from monitor.tools.processes.table import MARKER, command_of, end_leftovers, leftovers, living
+from monitor.tools.processes import command, process_table
+from monitor.tools.processes.process_table import MARKER, command_of, end_leftovers, leftovers, living
 from monitor.tools.results.tool_answer import ToolAnswer
 from monitor.tools.shell import shell_tools as shell_module
 from monitor.tools.shell.shell_tools import ShellTools
@@ -242,7 +242,7 @@ async def test_an_agent_within_a_command_is_ended_with_its_commands(tmp_path: Pa
 def test_commands_of_a_dead_owner_are_found_and_ended():
     wait = f"sleep 100.{os.getpid()}"  # a test in another process may leave commands too
     code = (
-        "import os, subprocess, sys; from monitor.tools.processes.table import *\n"
+        "import os, subprocess, sys; from monitor.tools.processes.process_table import *\n"
         f"subprocess.Popen({wait.split()!r}, env={{MARKER: marked(owner_token('x'))}}, start_new_session=True,\n"
         " stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)\n"
         "print('ready', flush=True); os.kill(os.getpid(), 9)"
@@ -268,7 +268,7 @@ async def test_without_a_process_table_the_group_is_ended(tmp_path: Path, monkey
     with monkeypatch.context() as patched:
         patched.setattr(command, "_pidfd", lambda pid: -1)
         patched.setattr(command, "HAS_TABLE", False)
-        patched.setattr(table, "living", lambda: iter(()))
+        patched.setattr(process_table, "living", lambda: iter(()))
         assert (await run(shell(tmp_path), "echo hi; exit 3")).data["exit_code"] == 3
         async with shell(tmp_path) as tools:
             answer = await run(tools, "sleep 100 > /dev/null & echo $!")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from monitor.errors import ConfigError, ToolError
 from monitor.reasons import ToolErrorKind
-from monitor.tools.workspace.workspace import Place, Workspace
+from monitor.tools.workspace.workspace import Workspace, WorkspacePath
 
 pytestmark = pytest.mark.feature("GT-09")
 
@@ -85,7 +85,7 @@ def test_a_folder_that_is_replaced_by_a_link_meanwhile_is_no_way_out(
     (tmp_path / "other" / "deep" / "secret").write_text("secret")
     resolve = workspace.place
 
-    def swap(path: str) -> Place:
+    def swap(path: str) -> WorkspacePath:
         place = resolve(path)
         (workspace.root / at).rename(workspace.root / "away")
         (workspace.root / at).symlink_to(tmp_path / "other" / at.removeprefix("sub").strip("/"))

@@ -21,7 +21,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 import anyio.to_thread
 
 from monitor.errors import StoreError, describe
-from monitor.tools.artifacts.store import (
+from monitor.tools.artifacts.artifact_store import (
     MAX_BYTES,
     Artifact,
     ArtifactGone,

@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 
 from monitor.errors import StoreError
-from monitor.tools.artifacts.folder import FolderArtifacts
-from monitor.tools.artifacts.store import ArtifactGone, ArtifactsFull, Reference
+from monitor.tools.artifacts.artifact_store import ArtifactGone, ArtifactsFull, Reference
+from monitor.tools.artifacts.folder_artifacts import FolderArtifacts
 
 pytestmark = pytest.mark.anyio
 
 
 OWNER = """
 import anyio, sys
-from monitor.tools.artifacts.folder import FolderArtifacts
+from monitor.tools.artifacts.folder_artifacts import FolderArtifacts
 async def main():
     print((await FolderArtifacts(sys.argv[1]).put("a" * 600, pin="run")).ref, flush=True)
     sys.stdin.read()

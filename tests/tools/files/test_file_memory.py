@@ -12,7 +12,7 @@ from monitor import ConfigError
 from monitor.chunks import ToolCall
 from monitor.reasons import ToolErrorKind
 from monitor.tools import carry_out
-from monitor.tools.files.notes import FILE_CHARS, FileMemory, NotesFile, with_notes
+from monitor.tools.files.file_memory import FILE_CHARS, FileMemory, NotesFile, with_notes
 
 pytestmark = pytest.mark.anyio
 
@@ -62,7 +62,7 @@ async def test_a_file_that_is_not_there_is_an_error_with_the_index(tmp_path: Pat
 
 async def test_a_memory_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     memory = FileMemory(tmp_path)
-    monkeypatch.setattr("monitor.tools.files.notes.MOST_FILES", 2)
+    monkeypatch.setattr("monitor.tools.files.file_memory.MOST_FILES", 2)
     for name in ("a", "b"):
         assert not (await ask(memory, "remember", kind="plans", name=name, text="x" * FILE_CHARS)).is_error
     assert "has 2 files" in (await ask(memory, "remember", kind="plans", name="c", text="x")).text

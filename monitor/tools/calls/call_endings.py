@@ -10,8 +10,8 @@ from typing import Final
 from monitor.calls import CallRecord, CallState, stepped
 from monitor.chunks import ToolResult
 from monitor.reasons import ToolErrorKind
-from monitor.tools.calls.call_job import Job
-from monitor.tools.results.errors import failed
+from monitor.tools.calls.call_job import CallJob
+from monitor.tools.results.call_results import failed
 from monitor.verdicts import VETO
 
 UNKNOWN: Final = (
@@ -47,12 +47,12 @@ def ended(record: CallRecord, state: CallState, result: ToolResult, at_s: float)
     )
 
 
-def taken(job: Job) -> tuple[CallState, ToolResult]:
+def taken(job: CallJob) -> tuple[CallState, ToolResult]:
     """The end of a call that another process carries out."""
     return CallState.UNKNOWN, failed(job.call, TAKEN, ToolErrorKind.CANCELLED, vetoed=True)
 
 
-def made_before(job: Job, known: CallRecord) -> tuple[CallState, ToolResult]:
+def made_before(job: CallJob, known: CallRecord) -> tuple[CallState, ToolResult]:
     """The end of a call that the ledger has already: it is not made again."""
     if known.state is CallState.RUNNING:
         return taken(job)
@@ -62,7 +62,7 @@ def made_before(job: Job, known: CallRecord) -> tuple[CallState, ToolResult]:
     return known.state, replace(result, error_kind=known.error_kind, artifact=known.artifact)
 
 
-def cut_off(job: Job, why: str) -> tuple[CallState, ToolResult]:
+def cut_off(job: CallJob, why: str) -> tuple[CallState, ToolResult]:
     """The end of a call that was interrupted, before its tool was entered or while it ran."""
     if job.stored is not CallState.RUNNING:
         text = f"{VETO} This call was not made: {why}."

@@ -29,7 +29,7 @@ NAME_CHARS = 80
 
 
 @dataclass(slots=True, frozen=True)
-class Entry:
+class ProcessInfo:
     """One living process. `pid` alone is reused later, but `pid` and `started` together are not."""
 
     pid: int
@@ -55,7 +55,7 @@ def marked(token: str) -> str:
     return f"{around}:{token}" if around else token
 
 
-def living() -> Iterator[Entry]:
+def living() -> Iterator[ProcessInfo]:
     """All processes that this user may look at. Empty where there is no `/proc`."""
     with suppress(OSError):
         for place in Path(_PROC).iterdir():
@@ -63,7 +63,7 @@ def living() -> Iterator[Entry]:
                 yield entry
 
 
-def members(token: str, session: int | None, known: Collection[tuple[int, int]] = ()) -> list[Entry]:
+def members(token: str, session: int | None, known: Collection[tuple[int, int]] = ()) -> list[ProcessInfo]:
     """The living processes of the command `token`, without zombies.
 
     `session`: the id of its session, while that id cannot have been reused. `known`: pid and start
@@ -86,7 +86,7 @@ def members(token: str, session: int | None, known: Collection[tuple[int, int]] 
     return [entries[pid] for pid in sorted(mine)]
 
 
-def leftovers() -> list[Entry]:
+def leftovers() -> list[ProcessInfo]:
     """Processes of commands whose owner has ended without ending them, e.g. by `kill -9`."""
     entries = list(living())
     owners = {(entry.pid, entry.started) for entry in entries}
@@ -98,7 +98,7 @@ def end_leftovers() -> int:
     return sweep(leftovers)
 
 
-def sweep(find: Callable[[], list[Entry]]) -> int:
+def sweep(find: Callable[[], list[ProcessInfo]]) -> int:
     """Kill all processes that `find` finds, until it finds none. Returns how many there were."""
     killed: set[tuple[int, int]] = set()
     for _ in range(SWEEPS):
@@ -111,7 +111,7 @@ def sweep(find: Callable[[], list[Entry]]) -> int:
     return len(killed)
 
 
-def send(entry: Entry, number: signal.Signals) -> bool:
+def send(entry: ProcessInfo, number: signal.Signals) -> bool:
     """Send a signal to this process, and to no other one that got its pid later."""
     try:
         descriptor = os.pidfd_open(entry.pid)
@@ -146,7 +146,7 @@ def _owner(token: str) -> tuple[int, int] | None:
     return (int(pid), int(started)) if pid.isdecimal() and started.isdecimal() else None
 
 
-def _entry(pid: int) -> Entry | None:
+def _entry(pid: int) -> ProcessInfo | None:
     try:
         environment = Path(_PROC, str(pid), "environ").read_bytes()
     except OSError:
@@ -157,7 +157,7 @@ def _entry(pid: int) -> Entry | None:
     start = b"\0" + MARKER.encode() + b"="
     _, found, rest = (b"\0" + environment).partition(start)
     value = rest.partition(b"\0")[0].decode("ascii", "replace") if found else ""
-    return Entry(pid, *stat, tuple(value.split(":")) if value else ())
+    return ProcessInfo(pid, *stat, tuple(value.split(":")) if value else ())
 
 
 def _stat(pid: int) -> tuple[int, int, int, int] | None:
