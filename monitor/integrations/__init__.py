@@ -9,6 +9,6 @@ A module of a framework imports that framework, so none of them is imported here
 `docs/integrations.md` says what each can do and what it cannot.
 """
 
-from monitor.integrations.sessions import AgentsSession as AgentsSession
+from monitor.integrations.openai_agents_session import AgentsSession as AgentsSession
 
 __all__ = ["AgentsSession"]

@@ -18,11 +18,11 @@ from monitor.adapters.google.stream import GoogleAdapter
 from monitor.chunks import Chunk
 from monitor.errors import AdapterError, MissingExtra
 from monitor.harness.guards.guard import Guard
-from monitor.integrations._between import Answered, Between, Request
-from monitor.integrations._events import GuardedEvents
-from monitor.integrations._failures import classify
-from monitor.integrations.stopped import StoppedByGuard
+from monitor.integrations._common.failures import classify
+from monitor.integrations._common.guarded_events import GuardedEvents
+from monitor.integrations._common.guarded_requests import Answered, GuardedRequests, RequestChange
 from monitor.models import ModelError
+from monitor.outcome import StoppedByGuard
 
 try:
     from google.adk.models import BaseLlm, LlmRequest, LlmResponse
@@ -49,7 +49,7 @@ class GuardedModel(BaseLlm):
 
     _wrapped: BaseLlm = PrivateAttr()
     _guard: Guard = PrivateAttr()
-    _between: Between = PrivateAttr()
+    _requests: GuardedRequests = PrivateAttr()
     _called: Callable[[], None] | None = PrivateAttr()
 
     def __init__(
@@ -57,13 +57,13 @@ class GuardedModel(BaseLlm):
         wrapped: BaseLlm,
         guard: Guard,
         *,
-        _between: Between | None = None,
+        _requests: GuardedRequests | None = None,
         _called: Callable[[], None] | None = None,
     ) -> None:
         super().__init__(model=wrapped.model)
         self._wrapped = wrapped
         self._guard = guard
-        self._between = _between or Between(guard)
+        self._requests = _requests or GuardedRequests(guard)
         self._called = _called
 
     @property
@@ -78,15 +78,15 @@ class GuardedModel(BaseLlm):
         """The response. `stream`: whether its pieces are wanted too."""
         if self._called is not None:
             self._called()
-        change = self._between.next_request(_results(llm_request.contents))
-        if not isinstance(change, Request):
+        change = self._requests.next_request(_results(llm_request.contents))
+        if not isinstance(change, RequestChange):
             raise Stopped(change)
         request = _changed(llm_request, change)
 
         def opened() -> AsyncIterator[LlmResponse]:
             return self._wrapped.generate_content_async(request, stream=True)
 
-        events = GuardedEvents(self._guard.watch(opened, adapter=ADKAdapter), self._between, Stopped)
+        events = GuardedEvents(self._guard.watch(opened, adapter=ADKAdapter), self._requests, Stopped)
         try:
             async for response in events:
                 if stream or not response.partial:
@@ -107,7 +107,7 @@ class GuardPlugin(BasePlugin):
     def __init__(self, guard: Guard, *, name: str = "agent_monitor") -> None:
         super().__init__(name=name)
         self._guard = guard
-        self._between = Between(guard)
+        self._requests = GuardedRequests(guard)
 
     async def before_model_callback(self, *, callback_context: Any, llm_request: LlmRequest) -> None:
         """Put a guarded model in the place of the agent's, for this call only.
@@ -123,14 +123,14 @@ class GuardPlugin(BasePlugin):
         def put_back() -> None:
             context.agent = agent
 
-        guarded = GuardedModel(model, self._guard, _between=self._between, _called=put_back)
+        guarded = GuardedModel(model, self._guard, _requests=self._requests, _called=put_back)
         context.agent = agent.model_copy(update={"model": guarded})
 
     async def after_tool_callback(
         self, *, tool: Any, tool_args: dict[str, Any], tool_context: Any, result: Any
     ) -> None:
         """Pass on the result at once: after a transfer, the next agent's history lacks it."""
-        self._between.take([_answered(tool_context.function_call_id, tool.name, result)])
+        self._requests.take([_answered(tool_context.function_call_id, tool.name, result)])
 
 
 class ADKAdapter(SdkAdapter):
@@ -191,7 +191,7 @@ def _as_response(item: LlmResponse, parts: Sequence[types.Part]) -> Any:
     )
 
 
-def _changed(request: LlmRequest, change: Request) -> LlmRequest:
+def _changed(request: LlmRequest, change: RequestChange) -> LlmRequest:
     """A copy of the request with the guard's text, and without the tools that it withdraws."""
     update: dict[str, Any] = {}
     if change.text is not None:
@@ -204,7 +204,7 @@ def _changed(request: LlmRequest, change: Request) -> LlmRequest:
     return request.model_copy(update=update)
 
 
-def _offered(tool: Any, change: Request) -> Any:
+def _offered(tool: Any, change: RequestChange) -> Any:
     """The tool with the declarations that are still offered. `None`: none is left."""
     declared = getattr(tool, "function_declarations", None)
     if not declared:

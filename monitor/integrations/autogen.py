@@ -19,11 +19,11 @@ from monitor.adapters.openai.parts import arguments_of
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, TurnFinished, UsageReport
 from monitor.errors import AdapterError, ConfigError, MissingExtra, SourceFailed
 from monitor.harness.guards.guard import Guard
-from monitor.integrations._between import Answered, Between, Request
-from monitor.integrations._events import GuardedEvents
-from monitor.integrations._failures import classify
-from monitor.integrations.stopped import StoppedByGuard
+from monitor.integrations._common.failures import classify
+from monitor.integrations._common.guarded_events import GuardedEvents
+from monitor.integrations._common.guarded_requests import Answered, GuardedRequests, RequestChange
 from monitor.models import ModelError
+from monitor.outcome import StoppedByGuard
 from monitor.reasons import FinishReason
 from monitor.verdicts import Stop
 
@@ -64,16 +64,18 @@ class GuardedClient(ChatCompletionClient):
     team. If the call failed, the provider's own exception is raised.
     """
 
-    def __init__(self, wrapped: ChatCompletionClient, guard: Guard, *, _between: Between | None = None) -> None:
+    def __init__(
+        self, wrapped: ChatCompletionClient, guard: Guard, *, _requests: GuardedRequests | None = None
+    ) -> None:
         self.wrapped = wrapped
         self._guard = guard
-        self._between = _between or Between(guard)
+        self._requests = _requests or GuardedRequests(guard)
         self._condition: GuardTermination | None = None
         self._asks_usage = "include_usage" in inspect.signature(wrapped.create_stream).parameters
 
     def also(self, wrapped: ChatCompletionClient) -> GuardedClient:
         """Another model in the same run, for another agent of the team."""
-        other = GuardedClient(wrapped, self._guard, _between=self._between)
+        other = GuardedClient(wrapped, self._guard, _requests=self._requests)
         other._condition = self._condition
         return other
 
@@ -114,8 +116,8 @@ class GuardedClient(ChatCompletionClient):
         cancellation_token: CancellationToken | None = None,
     ) -> AsyncGenerator[str | CreateResult, None]:
         """The response as a stream."""
-        change = self._between.next_request(_results(messages))
-        if not isinstance(change, Request):
+        change = self._requests.next_request(_results(messages))
+        if not isinstance(change, RequestChange):
             yield self._last_result(Stopped(change), json_output)
             return
         if change.text is not None:
@@ -133,7 +135,7 @@ class GuardedClient(ChatCompletionClient):
         def opened() -> AsyncIterator[str | CreateResult]:
             return self.wrapped.create_stream(messages, **options)
 
-        events = GuardedEvents(self._guard.watch(opened, adapter=AutoGenAdapter), self._between, Stopped)
+        events = GuardedEvents(self._guard.watch(opened, adapter=AutoGenAdapter), self._requests, Stopped)
         try:
             async for item in events:
                 yield item
@@ -169,7 +171,7 @@ class GuardedClient(ChatCompletionClient):
 
     def take(self, results: Sequence[FunctionExecutionResult]) -> None:
         """Pass on results that the agent shows before its next request. Called by the condition."""
-        self._between.take(map(_answered, results))
+        self._requests.take(map(_answered, results))
 
     async def close(self) -> None:
         await self.wrapped.close()

@@ -16,11 +16,11 @@ from monitor.adapters.openai.parts import PendingCall
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, TurnFinished, UsageReport
 from monitor.errors import AdapterError, ConfigError, MissingExtra
 from monitor.harness.guards.guard import Guard
-from monitor.integrations._between import Answered, Between, Request
-from monitor.integrations._events import GuardedEvents
-from monitor.integrations._failures import classify
-from monitor.integrations.stopped import StoppedByGuard
+from monitor.integrations._common.failures import classify
+from monitor.integrations._common.guarded_events import GuardedEvents
+from monitor.integrations._common.guarded_requests import Answered, GuardedRequests, RequestChange
 from monitor.models import ModelError
+from monitor.outcome import StoppedByGuard
 from monitor.reasons import REPETITION_WORDS, FinishReason
 
 try:
@@ -54,13 +54,15 @@ class GuardedChatModel(BaseChatModel):
     wrapped: BaseChatModel
     guard: Any = Field(exclude=True, repr=False)
     cache: Any = False  # a response from a cache is no model call
-    _between: Between = PrivateAttr()
+    _requests: GuardedRequests = PrivateAttr()
 
-    def __init__(self, wrapped: BaseChatModel, guard: Guard, *, between: Between | None = None, **options: Any) -> None:
+    def __init__(
+        self, wrapped: BaseChatModel, guard: Guard, *, between: GuardedRequests | None = None, **options: Any
+    ) -> None:
         """`between`: the state of the run, shared with other wrappers of the same run."""
         fields: dict[str, Any] = {"wrapped": wrapped, "guard": guard, "profile": wrapped.profile}
         super().__init__(**fields, **options)
-        self._between = between or Between(guard)
+        self._requests = between or GuardedRequests(guard)
 
     @property
     def _llm_type(self) -> str:
@@ -75,7 +77,7 @@ class GuardedChatModel(BaseChatModel):
         if isinstance(bound, RunnableBinding):
             return self.bind(**bound.kwargs)
         if isinstance(bound, BaseChatModel):
-            return type(self)(bound, self.guard, between=self._between)
+            return type(self)(bound, self.guard, between=self._requests)
         raise ConfigError(f"cannot guard {name_of(self.wrapped)}: its bind_tools returns {name_of(bound)}")
 
     def _generate(self, *args: Any, **options: Any) -> ChatResult:
@@ -89,8 +91,8 @@ class GuardedChatModel(BaseChatModel):
     async def _astream(
         self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **options: Any
     ) -> AsyncIterator[ChatGenerationChunk]:
-        change = self._between.next_request(_results(messages))
-        if not isinstance(change, Request):
+        change = self._requests.next_request(_results(messages))
+        if not isinstance(change, RequestChange):
             raise Stopped(change)
         if change.text is not None:
             messages = [*messages, HumanMessage(change.text)]
@@ -100,7 +102,7 @@ class GuardedChatModel(BaseChatModel):
         def opened() -> AsyncIterator[ChatGenerationChunk]:
             return self.wrapped._astream(messages, stop, run_manager, **options)  # noqa: SLF001 - a model's own stream
 
-        events = GuardedEvents(self.guard.watch(opened, adapter=LangChainAdapter), self._between, Stopped)
+        events = GuardedEvents(self.guard.watch(opened, adapter=LangChainAdapter), self._requests, Stopped)
         try:
             async for chunk in events:
                 yield chunk
@@ -121,7 +123,7 @@ class GuardMiddleware(AgentMiddleware):  # without parameters: langchain 1.0 has
         if exit_behavior not in {"end", "error"}:
             raise ConfigError(f"exit_behavior is 'end' or 'error', not {exit_behavior!r}")
         self._guard = guard
-        self._between = Between(guard)
+        self._requests = GuardedRequests(guard)
         self._exit_behavior = exit_behavior
 
     def wrap_model_call(self, request: ModelRequest[Any], handler: Any) -> Any:
@@ -133,7 +135,7 @@ class GuardMiddleware(AgentMiddleware):  # without parameters: langchain 1.0 has
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any] | AIMessage:
         """Call the model through the guard."""
-        model = GuardedChatModel(request.model, self._guard, between=self._between)
+        model = GuardedChatModel(request.model, self._guard, between=self._requests)
         try:
             return await handler(request.override(model=model))
         except Stopped as stopped:

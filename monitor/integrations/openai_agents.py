@@ -13,11 +13,11 @@ from typing import Any
 from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.errors import MissingExtra
 from monitor.harness.guards.guard import Guard
-from monitor.integrations._between import Answered, Between, Request
-from monitor.integrations._events import GuardedEvents
-from monitor.integrations._failures import classify
-from monitor.integrations.stopped import StoppedByGuard
+from monitor.integrations._common.failures import classify
+from monitor.integrations._common.guarded_events import GuardedEvents
+from monitor.integrations._common.guarded_requests import Answered, GuardedRequests, RequestChange
 from monitor.models import ModelError
+from monitor.outcome import StoppedByGuard
 
 try:
     from agents import AgentsException, Handoff, ModelBehaviorError, Tool, Usage
@@ -46,7 +46,7 @@ class GuardedModel(Model):
     def __init__(self, wrapped: Model, guard: Guard) -> None:
         self.wrapped = wrapped
         self._guard = guard
-        self._between = Between(guard)
+        self._requests = GuardedRequests(guard)
 
     async def get_response(self, *args: Any, **options: Any) -> ModelResponse:
         """The whole response, read as a stream."""
@@ -78,8 +78,8 @@ class GuardedModel(Model):
         **options: Any,
     ) -> AsyncIterator[TResponseStreamEvent]:
         """The response as a stream. It ends with an exception if the guard ends the run."""
-        change = self._between.next_request(_results(input))
-        if not isinstance(change, Request):
+        change = self._requests.next_request(_results(input))
+        if not isinstance(change, RequestChange):
             raise Stopped(change)
         if change.text is not None:
             before: list[Any] = [{"role": "user", "content": input}] if isinstance(input, str) else [*input]
@@ -92,7 +92,7 @@ class GuardedModel(Model):
                 system_instructions, input, model_settings, offered, output_schema, handoffs, tracing, **options
             )
 
-        return GuardedEvents(self._guard.watch(opened, adapter=AgentsAdapter), self._between, Stopped)
+        return GuardedEvents(self._guard.watch(opened, adapter=AgentsAdapter), self._requests, Stopped)
 
     async def close(self) -> None:
         await self.wrapped.close()

@@ -19,11 +19,11 @@ from monitor.adapters.openai.parts import arguments_of
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, TurnFinished, UsageReport
 from monitor.errors import AdapterError, MissingExtra
 from monitor.harness.guards.guard import Guard
-from monitor.integrations._between import Answered, Between, Request
-from monitor.integrations._events import GuardedEvents
-from monitor.integrations._failures import classify
-from monitor.integrations.stopped import StoppedByGuard
+from monitor.integrations._common.failures import classify
+from monitor.integrations._common.guarded_events import GuardedEvents
+from monitor.integrations._common.guarded_requests import Answered, GuardedRequests, RequestChange
 from monitor.models import ModelError
+from monitor.outcome import StoppedByGuard
 from monitor.reasons import FinishReason
 
 try:
@@ -69,7 +69,7 @@ class GuardedModel(WrapperModel):
     def __init__(self, wrapped: Model | KnownModelName | str, guard: Guard) -> None:
         super().__init__(wrapped)
         self._guard = guard
-        self._between = Between(guard)
+        self._requests = GuardedRequests(guard)
 
     async def request(
         self,
@@ -92,8 +92,8 @@ class GuardedModel(WrapperModel):
         run_context: RunContext[Any] | None = None,
     ) -> AsyncGenerator[StreamedResponse]:
         """The response as a stream. It ends with an exception if the guard ends the run."""
-        change = self._between.next_request(_results(messages))
-        if not isinstance(change, Request):
+        change = self._requests.next_request(_results(messages))
+        if not isinstance(change, RequestChange):
             raise Stopped(change)
         if change.text is not None:
             messages = [*messages, said.ModelRequest(parts=[said.UserPromptPart(change.text)])]
@@ -101,9 +101,9 @@ class GuardedModel(WrapperModel):
             model_request_parameters,
             function_tools=[one for one in model_request_parameters.function_tools if change.offers(one.name)],
         )
-        source = _Source(self.wrapped, (messages, model_settings, parameters, run_context))
+        source = _StreamSource(self.wrapped, (messages, model_settings, parameters, run_context))
         watched = self._guard.watch(source.events, adapter=source.adapter)
-        events = GuardedEvents(watched, self._between, Stopped)
+        events = GuardedEvents(watched, self._requests, Stopped)
         try:
             await events.begin()
             response = source.response
@@ -114,7 +114,7 @@ class GuardedModel(WrapperModel):
             await events.aclose()
 
 
-class _Source:
+class _StreamSource:
     """The framework's own stream. The guard opens, reads and closes it."""
 
     def __init__(self, model: Model, request: tuple[Any, ...]) -> None:

@@ -18,11 +18,11 @@ from monitor.adapters.openai.parts import PendingCall
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, TurnFinished, UsageReport
 from monitor.errors import AdapterError, ConfigError, MissingExtra
 from monitor.harness.guards.guard import Guard
-from monitor.integrations._between import Answered, Between, Request
-from monitor.integrations._events import GuardedEvents
-from monitor.integrations._failures import classify
-from monitor.integrations.stopped import StoppedByGuard
+from monitor.integrations._common.failures import classify
+from monitor.integrations._common.guarded_events import GuardedEvents
+from monitor.integrations._common.guarded_requests import Answered, GuardedRequests, RequestChange
 from monitor.models import ModelError
+from monitor.outcome import StoppedByGuard
 from monitor.reasons import REPETITION_WORDS, FinishReason
 
 try:
@@ -62,7 +62,7 @@ class GuardPlugin(Plugin):
         if exit_behavior not in {"end", "error"}:
             raise ConfigError(f"exit_behavior is 'end' or 'error', not {exit_behavior!r}")
         self._guard = guard
-        self._between = Between(guard)
+        self._requests = GuardedRequests(guard)
         self._exit_behavior = exit_behavior
 
     def init_agent(self, agent: Agent) -> None:
@@ -72,7 +72,7 @@ class GuardPlugin(Plugin):
         self, context: InvokeModelContext, next_fn: Callable[[InvokeModelContext], AsyncIterator[TypedEvent]]
     ) -> AsyncGenerator[TypedEvent, None]:
         """Call the model through the guard. The agent's own model stays as it is."""
-        model = _GuardedModel(context.model, self._guard, self._between)
+        model = _GuardedStrandsModel(context.model, self._guard, self._requests)
         try:
             async for event in next_fn(context.replace(model=model)):
                 yield event
@@ -87,13 +87,13 @@ class GuardPlugin(Plugin):
             await model.aclose()
 
 
-class _GuardedModel(Model):
+class _GuardedStrandsModel(Model):
     """The model of one call. It opens its stream through the guard."""
 
-    def __init__(self, wrapped: Model, guard: Guard, between: Between) -> None:
+    def __init__(self, wrapped: Model, guard: Guard, requests: GuardedRequests) -> None:
         self.wrapped = wrapped
         self._guard = guard
-        self._between = between
+        self._requests = requests
         self._events: GuardedEvents[Any] | None = None
         self._signal: _Signal | None = None
 
@@ -121,8 +121,8 @@ class _GuardedModel(Model):
         self, messages: Any, tool_specs: Any = None, system_prompt: str | None = None, **options: Any
     ) -> AsyncGenerator[Any, None]:
         """The response as a stream."""
-        change = self._between.next_request(_results(messages))
-        if not isinstance(change, Request):
+        change = self._requests.next_request(_results(messages))
+        if not isinstance(change, RequestChange):
             raise Stopped(change)
         if change.text is not None:
             messages = _with_text(messages, change.text)
@@ -133,7 +133,7 @@ class _GuardedModel(Model):
         def opened() -> AsyncIterator[Any]:
             return aiter(self.wrapped.stream(messages, tool_specs, system_prompt, **options))
 
-        self._events = GuardedEvents(self._guard.watch(opened, adapter=StrandsAdapter), self._between, Stopped)
+        self._events = GuardedEvents(self._guard.watch(opened, adapter=StrandsAdapter), self._requests, Stopped)
         async for event in self._events:
             yield event
 

@@ -162,7 +162,7 @@ class FleetWorkflow:
         )
 
 
-class _Steps:
+class _Activities:
     """The activities of a worker."""
 
     def __init__(self, supervisors: Supervisors, sessions: Sessions, control: Control, max_losses: int) -> None:
@@ -216,7 +216,7 @@ class FleetPlugin(SimplePlugin):
     def __init__(
         self, supervisors: Supervisors, sessions: Sessions, control: Control, *, max_losses: int = MAX_LOSSES
     ) -> None:
-        steps = _Steps(supervisors, sessions, control, max_losses)
+        steps = _Activities(supervisors, sessions, control, max_losses)
         super().__init__("agent-monitor", workflows=[FleetWorkflow], activities=[steps.turn, steps.abort])
 
 

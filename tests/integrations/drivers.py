@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from monitor.harness.guards.guard import Guard
-from monitor.integrations.stopped import StoppedByGuard
+from monitor.outcome import StoppedByGuard
 from tests.integrations.wires import ANTHROPIC, GEMINI, OPENAI, Wire
 
 Tool: TypeAlias = Callable[[str], str]

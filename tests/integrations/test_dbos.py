@@ -16,6 +16,7 @@ from monitor.calls import ApprovalAnswer
 from monitor.chunks import ToolCall
 from monitor.errors import ConfigError, StoreError
 from monitor.fleet import FolderControl, FolderSessions, Receipt, Supervisors, receipts_in
+from monitor.fleet.client import RUN, TURN
 from monitor.messages import AssistantMessage
 from monitor.models import ModelRequest
 from monitor.testing import Pause, Stall
@@ -218,7 +219,7 @@ async def test_what_cannot_work_is_refused(fleet: Fleet, monkeypatch: pytest.Mon
 
 
 async def test_the_names_in_the_database_stay_as_they_are():
-    assert (integration.RUN, integration.TURN, integration.APP_VERSION) == (
+    assert (RUN, TURN, integration.APP_VERSION) == (
         "agent_monitor.run",
         "agent_monitor.turn",
         "1",

@@ -16,7 +16,7 @@ from pydantic import PrivateAttr
 
 from monitor.harness.guards.guard import Guard
 from monitor.integrations.adk import GuardedModel, GuardPlugin
-from monitor.integrations.stopped import StoppedByGuard
+from monitor.outcome import StoppedByGuard
 from tests.integrations.drivers import Ending, Tool, stopped
 
 GO = types.Content(role="user", parts=[types.Part(text="go")])

@@ -16,7 +16,7 @@ from autogen_ext.models.openai import OpenAIChatCompletionClient
 
 from monitor.harness.guards.guard import Guard
 from monitor.integrations.autogen import GuardedClient, GuardTermination
-from monitor.integrations.stopped import StoppedByGuard
+from monitor.outcome import StoppedByGuard
 from tests.integrations.drivers import Ending, Tool, stopped
 
 INFO = ModelInfo(vision=False, function_calling=True, json_output=True, family="unknown", structured_output=False)

@@ -9,7 +9,7 @@ from agents import Agent, AgentsException, OpenAIChatCompletionsModel, RunConfig
 
 from monitor.harness.guards.guard import Guard
 from monitor.integrations.openai_agents import GuardedModel
-from monitor.integrations.stopped import StoppedByGuard
+from monitor.outcome import StoppedByGuard
 from tests.integrations.drivers import Ending, Tool, stopped
 from tests.integrations.programs.openai_client import client_of, client_of_sync
 

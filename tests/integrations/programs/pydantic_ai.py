@@ -12,7 +12,7 @@ from pydantic_ai.providers.openai import OpenAIProvider
 
 from monitor.harness.guards.guard import Guard
 from monitor.integrations.pydantic_ai import GuardedModel
-from monitor.integrations.stopped import StoppedByGuard
+from monitor.outcome import StoppedByGuard
 from tests.integrations.drivers import Ending, Tool, stopped
 from tests.integrations.programs.openai_client import client_of, client_of_sync
 

@@ -8,8 +8,8 @@ import strands
 from strands.models import Model
 
 from monitor.harness.guards.guard import Guard
-from monitor.integrations.stopped import StoppedByGuard
 from monitor.integrations.strands import GuardPlugin
+from monitor.outcome import StoppedByGuard
 from tests.integrations.drivers import Ending, Tool, stopped
 
 

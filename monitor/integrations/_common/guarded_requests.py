@@ -27,7 +27,7 @@ class Answered:
 
 
 @dataclass(slots=True, frozen=True)
-class Request:
+class RequestChange:
     """How the next request differs from the framework's own."""
 
     text: str | None = None
@@ -42,7 +42,7 @@ class Request:
         return tool not in self.withdrawn and (not self.only or tool in self.only)
 
 
-class Between:
+class GuardedRequests:
     """The state of one run between its model calls. `ended` follows each response, `next_request`
     comes before each request.
     """
@@ -53,7 +53,7 @@ class Between:
         self._withdrawn: frozenset[str] = frozenset()
         self._begun = False
 
-    def next_request(self, results: Iterable[Answered]) -> Request | Stop:
+    def next_request(self, results: Iterable[Answered]) -> RequestChange | Stop:
         """Pass on the results of the last response's calls. Returns the changes of the next
         request, or why there must be none.
 
@@ -63,7 +63,7 @@ class Between:
         self.take(results)
         if not self._begun:
             self._begun = True
-            return Request()
+            return RequestChange()
         match self._guard.check():
             case Stop() as stop if is_final(stop):
                 return stop
@@ -72,14 +72,14 @@ class Between:
                 self._guard.abort(detail)
                 return Stop(TerminateReason.ABORTED, detail, "abort", evidence=detection)
             case Nudge(text):
-                return Request(text, self._withdrawn)
+                return RequestChange(text, self._withdrawn)
             case WithdrawTool(name, text):
                 self._withdrawn |= {name}
-                return Request(text, self._withdrawn)
+                return RequestChange(text, self._withdrawn)
             case LastTurn() as last:
-                return Request(last.text, self._withdrawn, frozenset(last.tools))
+                return RequestChange(last.text, self._withdrawn, frozenset(last.tools))
             case _:  # go on; the framework tries a failed call again; `Compact` is the framework's own business
-                return Request(withdrawn=self._withdrawn)
+                return RequestChange(withdrawn=self._withdrawn)
 
     def take(self, results: Iterable[Answered]) -> None:
         """Pass on the results of the last response's calls, each once. For frameworks that show a

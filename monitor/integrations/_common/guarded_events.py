@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from typing import Self, TypeVar
 
 from monitor.harness.guards.guard_streams import Watched
-from monitor.integrations._between import Between
-from monitor.integrations.stopped import StoppedByGuard
+from monitor.integrations._common.guarded_requests import GuardedRequests
+from monitor.outcome import StoppedByGuard
 
 T = TypeVar("T")
 
@@ -21,9 +21,9 @@ class GuardedEvents(AsyncIterator[T]):
     drops it: the guard closes the source when its own block is left.
     """
 
-    def __init__(self, watched: Watched[T], between: Between, stopped: type[StoppedByGuard]) -> None:
+    def __init__(self, watched: Watched[T], requests: GuardedRequests, stopped: type[StoppedByGuard]) -> None:
         self._watched = watched
-        self._between = between
+        self._requests = requests
         self._stopped = stopped
         self._entered = False
         self._first: list[T] = []
@@ -47,7 +47,7 @@ class GuardedEvents(AsyncIterator[T]):
         except StopAsyncIteration:
             await self.aclose()
             turn = self._watched.turn
-            stop = self._between.ended(turn)
+            stop = self._requests.ended(turn)
             if stop is not None:
                 raise self._stopped(stop, turn) from None
             raise

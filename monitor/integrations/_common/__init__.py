@@ -1,0 +1,1 @@
+"""The parts that the integrations of several frameworks use."""
