@@ -1,4 +1,4 @@
-"""What people say to runs that other processes carry out: aborts, and answers to questions.
+"""Aborts and answers that people give to runs which other processes carry out.
 
 A session has one owner, who writes to it. So what is said from outside stands beside it, until the
 owner reads it there.
@@ -55,24 +55,21 @@ class FolderControl:
         self._folder = Path(folder)
 
     def abort(self, session: str, why: str) -> None:
-        """See `Control.abort`. The first reason stays."""
+        """Store the abort. The first reason stays."""
         path = self._path(session, _ABORT)
         if not path.exists():
             self._write(path, {"why": why})
 
     def aborted(self, session: str) -> str | None:
-        """See `Control.aborted`."""
         path = self._path(session, _ABORT)
         return str(_read(path).get("why", "")) if path.exists() else None
 
     def answer(self, session: str, answer: ApprovalAnswer) -> None:
-        """See `Control.answer`."""
         folder = self._path(session, _ANSWERS)
         name = f"{time.time_ns():020}-{secrets.token_hex(4)}.json"
         self._write(folder / name, to_plain(answer_codec.to_dict(answer)))
 
     def answers(self, session: str) -> Sequence[ApprovalAnswer]:
-        """See `Control.answers`."""
         folder = self._path(session, _ANSWERS)
         if not folder.is_dir():
             return ()

@@ -1,4 +1,4 @@
-"""What follows a receipt. Pure: it may run inside a workflow, which must be deterministic."""
+"""Decides what follows a receipt. It is pure, so it may run inside a deterministic workflow."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ next would probably die as well.
 
 @dataclass(slots=True, frozen=True)
 class NextTurn:
-    """Make this turn."""
+    """The engine makes this turn next."""
 
     turn: int
 
@@ -31,7 +31,7 @@ class Wait:
 
 @dataclass(slots=True, frozen=True)
 class End:
-    """The run has ended."""
+    """The run has ended: nothing follows."""
 
     ok: bool
     reason: str
@@ -46,11 +46,11 @@ class Park:
 
 
 Decision: TypeAlias = NextTurn | Wait | End | Park
-"""What an engine does after a receipt."""
+"""The next step of an engine after a receipt."""
 
 
 def decide(receipt: Receipt) -> Decision:
-    """What the engine does after this receipt."""
+    """The next step of the engine after `receipt`."""
     following = receipt.turn + 1
     match receipt.next:
         case "turn":

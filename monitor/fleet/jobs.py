@@ -38,7 +38,7 @@ ENTER_AGAIN_S: Final = 0.05
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class FleetJob:
-    """What a session is to do, and who does it."""
+    """The task of a session, and the supervisor for it."""
 
     supervisor: str
     version: str
@@ -81,13 +81,12 @@ class FolderSessions:
         self._takeover = takeover
 
     def path(self, id: str) -> Path:
-        """The file of a session."""
+        """The file that holds the session `id`."""
         check_name(id)
         return self.folder / f"{id}{ENDING}"
 
     @asynccontextmanager
     async def open(self, id: str, *, create: bool = False) -> AsyncIterator[SessionStore]:
-        """See `Sessions.open`."""
         if create:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         session = SQLiteSession(self.path(id), create=create, wait_s=self._wait_s, takeover=self._takeover)
@@ -95,7 +94,6 @@ class FolderSessions:
             yield session
 
     async def look(self, id: str) -> Sequence[Node]:
-        """See `Sessions.look`."""
         path = self.path(id)
 
         def read() -> Sequence[Node]:
@@ -139,7 +137,7 @@ async def enter(sessions: Sessions, id: str, job: FleetJob) -> bool:
 
 
 def job_of(path: Sequence[Node]) -> FleetJob | None:
-    """What the session with this path is to do. `None`: it is no session of a fleet."""
+    """The job of the session with this path. `None`: it is no session of a fleet."""
     for node in path:
         if (data := marked(node, JOB)) is not None:
             try:
@@ -161,13 +159,13 @@ def receipt_of(node: Node) -> Receipt | None:
 
 
 async def receipts_in(sessions: Sessions, id: str) -> list[Receipt]:
-    """The same, of a session that no worker has at the moment."""
+    """The receipts of a session that no worker has at the moment."""
     async with sessions.open(id) as store:
         return receipts_of(await store.active_path())
 
 
 def attempt(turn: int, ended_calls: int) -> dict[str, int]:
-    """What the marker of an attempt says: its turn, and how many calls had ended before."""
+    """The data of the marker of an attempt: its turn, and how many calls had ended before."""
     return {"turn": turn, "ended_calls": ended_calls}
 
 

@@ -17,7 +17,7 @@ from monitor.errors import ConfigError, StoreError
 from monitor.usage import NO_USAGE, Usage
 
 VERSION: Final = 1
-"""The version of the form."""
+"""The version of the form of a receipt."""
 MAX_BYTES: Final = 2_048
 """A receipt in JSON is never longer."""
 MAX_NAME_CHARS: Final = 128
@@ -31,14 +31,14 @@ UNKNOWN_HEAD: Final = "0" * 32
 """Stands in a receipt that is not stored yet: its newest node is known when it is."""
 
 Next: TypeAlias = Literal["turn", "wait", "end", "park"]
-"""What follows a turn: another one, a person's answer, nothing because the run has ended, or
+"""The next step after a turn: another one, a person's answer, nothing because the run has ended, or
 nothing until a person looks at it.
 """
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Receipt:
-    """What one turn has come to. Everything else stands in the session.
+    """The outcome of one turn. Everything else stands in the session.
 
     Ids and the reason are refused if they are too long. `detail` is cut to what fits.
     """
@@ -55,13 +55,13 @@ class Receipt:
     reason: str
     """Why this step ended: a `TerminateReason`, or `stuck_worker`."""
     detail: str = ""
-    """One sentence for people."""
+    """The reason as a sentence for people."""
     ok: bool = False
-    """The run has ended well."""
+    """Whether the run has ended, and ended well."""
     usage: Usage = NO_USAGE
-    """Of the run so far."""
+    """The tokens that the run has used so far."""
     cost_usd: float = 0.0
-    """Of the run so far."""
+    """The costs of the run so far, in US dollars."""
     evidence: str = ""
     """A digest of what the detectors have seen."""
     wake_at_s: float | None = None

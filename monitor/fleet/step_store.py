@@ -52,7 +52,6 @@ class StepStore:
         return stored
 
     async def commit(self, changes: Changes) -> Committed:
-        """See `SessionStore.commit`."""
         if changes.branch != ACTIVE:  # of a nested run
             return await self._store.commit(changes)
         own: list[Draft] = []

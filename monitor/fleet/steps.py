@@ -88,7 +88,7 @@ async def take_turn(
 
 @dataclass(slots=True, kw_only=True)
 class _TurnAttempt:
-    """One attempt at one turn."""
+    """One attempt of a worker to make one turn."""
 
     supervisor: Supervisor[Any]
     store: SessionStore
@@ -101,7 +101,7 @@ class _TurnAttempt:
     began: Callable[[Run[Any]], object]
 
     async def take(self, max_losses: int) -> Receipt:
-        """See `take_turn`."""
+        """Make the turn, as `take_turn` describes it."""
         before = self.before
         ended = sum(not one.open for one in await self.store.calls())
         storing = StepStore(self.store, attempt(self.turn, ended))

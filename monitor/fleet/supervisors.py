@@ -12,7 +12,7 @@ from monitor.harness.runs.supervisor import Supervisor
 
 
 class UnknownSupervisor(ConfigError):
-    """This worker has no supervisor for the run. The run waits for a worker that has it."""
+    """The worker has no supervisor for the run. The run waits for a worker that has it."""
 
     def __init__(self, name: str, version: str) -> None:
         super().__init__(f"no supervisor {name!r} of version {version!r} here: the run waits for a worker that has it")

@@ -52,7 +52,7 @@ _SOURCE = "agent-monitor"
 
 
 class Stopped(StoppedByGuard):
-    """The guard has ended the run."""
+    """The guard has ended the run of the team."""
 
 
 class GuardedClient(ChatCompletionClient):
@@ -115,7 +115,7 @@ class GuardedClient(ChatCompletionClient):
         extra_create_args: Mapping[str, Any] | None = None,
         cancellation_token: CancellationToken | None = None,
     ) -> AsyncGenerator[str | CreateResult, None]:
-        """The response as a stream."""
+        """The response as a stream that the guard watches."""
         change = self._requests.next_request(_results(messages))
         if not isinstance(change, RequestChange):
             yield self._last_result(Stopped(change), json_output)
@@ -150,8 +150,8 @@ class GuardedClient(ChatCompletionClient):
             await events.aclose()
 
     def _last_result(self, stopped: Stopped, json_output: object) -> CreateResult:
-        """What an agent of the team gets when the guard has ended the run. Half a text is no JSON,
-        so an agent with a declared output gets the exception.
+        """The result that an agent of the team gets when the guard has ended the run. Half a text
+        is no JSON, so an agent with a declared output gets the exception.
         """
         if self._condition is None or isinstance(json_output, type):
             raise stopped

@@ -52,8 +52,8 @@ if TYPE_CHECKING:
 __all__ = ["Fleet"]
 
 APP_VERSION: Final = "1"
-"""Of the workflow below. DBOS lets no other version go on with a run, so it changes only with the
-order of the steps. The version of a supervisor is a part of the name of its queue.
+"""The version of the workflow below. DBOS lets no other version go on with a run, so it changes
+only with the order of the steps. The version of a supervisor is a part of the name of its queue.
 """
 CONCURRENCY: Final = 200
 """Runs of one queue at once in one worker, by default."""
@@ -267,7 +267,9 @@ class Fleet(FleetClient):
 
 
 class _Worker:
-    """What the workflows of this process need. DBOS calls them by name, so they find it here."""
+    """The state that the workflows of this process need. DBOS calls them by name, so they find it
+    here.
+    """
 
     here: _Worker | None = None
 

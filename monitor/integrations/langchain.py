@@ -40,7 +40,7 @@ _ASYNC = "the guard watches asynchronous streams: use ainvoke, astream or astrea
 
 
 class Stopped(StoppedByGuard):
-    """The guard has ended the run."""
+    """The guard has ended the run of the agent."""
 
 
 class GuardedChatModel(BaseChatModel):

@@ -74,8 +74,8 @@ class LiteLLMAdapter(OpenAIAdapter):
 
 
 def _open_in(stream: object) -> Iterator[Any]:
-    """What a synchronous stream of LiteLLM holds open: the SDK's stream, or the response that the
-    generators of its provider's iterator read.
+    """The objects that a synchronous stream of LiteLLM holds open: the SDK's stream, or the
+    response that the generators of its provider's iterator read.
     """
     inner = getattr(stream, "completion_stream", None)
     if inner is not None and closable(inner):

@@ -56,7 +56,7 @@ class AgentsSession:
         return None
 
     async def clear_session(self) -> None:
-        """Begin the conversation anew."""
+        """Begin the conversation anew, on the same branch."""
         await self._store.switch_node(None, branch=self._branch)
 
 

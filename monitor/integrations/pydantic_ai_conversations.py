@@ -68,7 +68,6 @@ class StoredConversations(ConversationStore):
         self._lock = anyio.Lock()
 
     async def read_record(self, conversation_id: str) -> ConversationRecord | None:
-        """See `ConversationStore`."""
         head = (await self._session.heads()).get(_branch(conversation_id))
         return None if head is None else await self._record_at(head)
 
@@ -80,7 +79,6 @@ class StoredConversations(ConversationStore):
         return record
 
     async def read_records(self, *, scope: str | None = None, limit: int | None = None) -> Sequence[ConversationRecord]:
-        """See `ConversationStore`."""
         heads = (await self._session.heads()).items()
         found = [await self._record_at(head) for name, head in heads if name.startswith(BRANCH) and head is not None]
         found = [record for record in found if scope is None or record.scope == scope]
@@ -117,7 +115,6 @@ class StoredConversations(ConversationStore):
             raise ConversationConflict(conversation_id)
 
     async def read_entry(self, entry_id: str) -> ConversationEntry:
-        """See `ConversationStore`."""
         node = await self._session.find_node((await self._known())[entry_id])
         if node is None:
             raise LookupError(entry_id)

@@ -73,7 +73,7 @@ class FleetWorker:
 
     @ray.method(concurrency_group="talk")
     async def snapshots(self, session: str) -> dict[str, Any] | None:
-        """What the detectors of a run have seen, by their names. `None`: this worker makes no turn
+        """The snapshots of a run's detectors, by their names. `None`: this worker makes no turn
         of it at the moment.
         """
         run = self._running.get(session)
@@ -183,7 +183,7 @@ class Fleet(FleetClient):
             await anyio.sleep(min(one.down_until for one in self._workers) - now)
 
     async def snapshots(self, id: str) -> dict[str, Any] | None:
-        """What the detectors of a running turn have seen, by their names, from the worker that
+        """The snapshots of a running turn's detectors, by their names, from the worker that
         makes it. `None`: none makes a turn of this run now.
         """
         for worker in [one for one in self._workers if id in one.turns]:

@@ -38,7 +38,7 @@ __all__ = ["GuardPlugin", "Stopped", "StrandsAdapter"]
 
 
 class Stopped(StoppedByGuard, EventLoopException):
-    """The guard has ended the run."""
+    """The guard has ended the run of the agent."""
 
     def __init__(self, stop: Any, turn: Any = None) -> None:
         StoppedByGuard.__init__(self, stop, turn)
@@ -120,7 +120,7 @@ class _GuardedStrandsModel(Model):
     async def stream(
         self, messages: Any, tool_specs: Any = None, system_prompt: str | None = None, **options: Any
     ) -> AsyncGenerator[Any, None]:
-        """The response as a stream."""
+        """The response as a stream that the guard watches."""
         change = self._requests.next_request(_results(messages))
         if not isinstance(change, RequestChange):
             raise Stopped(change)

@@ -116,7 +116,7 @@ class FleetWorkflow:
 
     @workflow.query(name=RECEIPT)
     def receipt(self) -> dict[str, Any] | None:
-        """The newest receipt."""
+        """The receipt of the newest turn."""
         return self._receipt
 
     async def _turn(self, order: Mapping[str, Any]) -> dict[str, Any]:
@@ -163,7 +163,7 @@ class FleetWorkflow:
 
 
 class _Activities:
-    """The activities of a worker."""
+    """The activities that a worker of Temporal offers."""
 
     def __init__(self, supervisors: Supervisors, sessions: Sessions, control: Control, max_losses: int) -> None:
         self._take = partial(take_turn, supervisors, sessions, control=control, max_losses=max_losses)

@@ -1,4 +1,4 @@
-"""What many processes count together: budgets, and outages.
+"""Budgets and outages, which many processes count together.
 
     from monitor.shared import SharedBudget, SQLiteBudgets
 

@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from monitor.tools.approvals.approval import Approver as Approver
     from monitor.tools.approvals.approvers import PendingApprovals as PendingApprovals
     from monitor.tools.approvals.approvers import TerminalApprover as TerminalApprover
-    from monitor.tools.approvals.rules import Rule as Rule
     from monitor.tools.approvals.rules import Rules as Rules
     from monitor.tools.artifacts.artifact_store import Artifact as Artifact
     from monitor.tools.artifacts.artifact_store import ArtifactGone as ArtifactGone
@@ -17,25 +16,21 @@ if TYPE_CHECKING:
     from monitor.tools.artifacts.artifact_store import ArtifactStore as ArtifactStore
     from monitor.tools.artifacts.artifact_store import InMemoryArtifacts as InMemoryArtifacts
     from monitor.tools.artifacts.artifact_store import Reference as Reference
-    from monitor.tools.artifacts.artifact_tools import ArtifactTools as ArtifactTools
     from monitor.tools.artifacts.artifact_tools import Fetched as Fetched
     from monitor.tools.artifacts.artifact_tools import Recent as Recent
     from monitor.tools.artifacts.folder_artifacts import FolderArtifacts as FolderArtifacts
     from monitor.tools.base import Tool as Tool
     from monitor.tools.base import ToolContext as ToolContext
     from monitor.tools.base import ToolTraits as ToolTraits
-    from monitor.tools.base import traits_of as traits_of
     from monitor.tools.calls.ledger import InMemoryLedger as InMemoryLedger
     from monitor.tools.calls.scheduler import Scheduler as Scheduler
     from monitor.tools.calls.scheduler import carry_out as carry_out
-    from monitor.tools.calls.scheduler import carry_out_all as carry_out_all
     from monitor.tools.calls.special_tools import checkpoint_tool as checkpoint_tool
     from monitor.tools.calls.special_tools import pause_tool as pause_tool
     from monitor.tools.files.file_memory import FileMemory as FileMemory
     from monitor.tools.files.file_memory import NotesFile as NotesFile
     from monitor.tools.files.file_tools import FileTools as FileTools
     from monitor.tools.functions import FunctionTool as FunctionTool
-    from monitor.tools.functions import as_tools as as_tools
     from monitor.tools.functions import tool as tool
     from monitor.tools.processes.process_table import end_leftovers as end_leftovers
     from monitor.tools.registry import Registry as Registry
@@ -56,7 +51,6 @@ __all__ = [
     "Artifact",
     "ArtifactGone",
     "ArtifactStore",
-    "ArtifactTools",
     "ArtifactsFull",
     "Bound",
     "DiscoveredTools",
@@ -73,7 +67,6 @@ __all__ = [
     "Recent",
     "Reference",
     "Registry",
-    "Rule",
     "Rules",
     "Scheduler",
     "ShellTools",
@@ -86,15 +79,12 @@ __all__ = [
     "ToolWarning",
     "Toolset",
     "Workspace",
-    "as_tools",
     "carry_out",
-    "carry_out_all",
     "checkpoint_tool",
     "end_leftovers",
     "failing_tests",
     "pause_tool",
     "tool",
-    "traits_of",
 ]
 
 if not TYPE_CHECKING:  # a type checker would believe that every name is there
@@ -106,7 +96,6 @@ if not TYPE_CHECKING:  # a type checker would believe that every name is there
             "Artifact": "monitor.tools.artifacts.artifact_store",
             "ArtifactGone": "monitor.tools.artifacts.artifact_store",
             "ArtifactStore": "monitor.tools.artifacts.artifact_store",
-            "ArtifactTools": "monitor.tools.artifacts.artifact_tools",
             "ArtifactsFull": "monitor.tools.artifacts.artifact_store",
             "Bound": "monitor.tools.results.truncation",
             "DiscoveredTools": "monitor.tools.remote.discovery",
@@ -123,7 +112,6 @@ if not TYPE_CHECKING:  # a type checker would believe that every name is there
             "Recent": "monitor.tools.artifacts.artifact_tools",
             "Reference": "monitor.tools.artifacts.artifact_store",
             "Registry": "monitor.tools.registry",
-            "Rule": "monitor.tools.approvals.rules",
             "Rules": "monitor.tools.approvals.rules",
             "Scheduler": "monitor.tools.calls.scheduler",
             "ShellTools": "monitor.tools.shell.shell_tools",
@@ -136,14 +124,11 @@ if not TYPE_CHECKING:  # a type checker would believe that every name is there
             "ToolWarning": "monitor.tools.registry",
             "Toolset": "monitor.tools.registry",
             "Workspace": "monitor.tools.workspace.workspace",
-            "as_tools": "monitor.tools.functions",
             "carry_out": "monitor.tools.calls.scheduler",
-            "carry_out_all": "monitor.tools.calls.scheduler",
             "checkpoint_tool": "monitor.tools.calls.special_tools",
             "end_leftovers": "monitor.tools.processes.process_table",
             "failing_tests": "monitor.tools.shell.failing_tests",
             "pause_tool": "monitor.tools.calls.special_tools",
             "tool": "monitor.tools.functions",
-            "traits_of": "monitor.tools.base",
         },
     )

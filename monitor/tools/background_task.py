@@ -74,7 +74,7 @@ class Background:
 
     @property
     def ended(self) -> bool:
-        """Whether the task has ended."""
+        """Whether the task has come to its end."""
         return self._done.is_set()
 
     async def wait(self) -> None:

@@ -57,7 +57,7 @@ class CallingRun(Protocol):
         ...
 
     async def compact(self) -> CompactedHistory:
-        """Make the history smaller now."""
+        """Make the history of the run smaller now."""
         ...
 
 
@@ -99,7 +99,7 @@ class CallReporter(Protocol):
         ...
 
     def thread_ended(self) -> None:
-        """That thread has ended now. Called from that thread."""
+        """The abandoned thread has ended now. Called from that thread."""
         ...
 
 
@@ -111,7 +111,7 @@ class ToolContext:
     run: CallingRun = NO_RUN
     """The run that makes the call. A nested run shares its limits, and ends when it is aborted."""
     idempotency_key: str = field(default="", compare=False)
-    """The same for the same action in every process, also when the call is made again after a
+    """The key of the action, equal in every process, also when the call is made again after a
     crash. Send it to services that take one. See `monitor.calls.call_key`.
     """
     artifacts: Any = field(default=None, compare=False)
@@ -135,7 +135,7 @@ class ToolContext:
 ToolKind: TypeAlias = Literal["read", "edit", "execute", "other"]
 """The effect of a tool on the world. Reads run beside reads; edits and executions run in order."""
 Keep: TypeAlias = Literal["ends", "head", "tail", "matches"]
-"""Which part of a result that is too long the model gets."""
+"""The part of a result that the model gets, if the result is too long."""
 NeedsApproval: TypeAlias = bool | Callable[[Mapping[str, Any], ToolContext], bool]
 LoopKey: TypeAlias = Callable[[Mapping[str, Any]], Any]
 Guidance: TypeAlias = str | Callable[[Mapping[str, Any]], str | None]
@@ -150,7 +150,9 @@ class ToolTraits:
     alone: bool = False
     """No other call is carried out at the same time."""
     kind: ToolKind = "other"
-    """Its effect on the world. An `other` tool runs beside all tools that are not alone."""
+    """The effect of the tool on the world. An `other` tool runs beside all tools that are not
+    alone.
+    """
     idempotent: bool = False
     """Another call with the same idempotency key has no second effect, so the call may be made
     again after a failure.
@@ -162,7 +164,7 @@ class ToolTraits:
     needs_approval: NeedsApproval = False
     """A person is asked before each call, or before those for which the function says so."""
     loop_key: LoopKey | None = None
-    """What identifies a call for the detectors of loops, made of its arguments. `None`: all of
+    """The part of the arguments that identifies a call for the detectors of loops. `None`: all of
     them.
     """
     timeout_s: float | None = None
@@ -174,7 +176,7 @@ class ToolTraits:
     guidance: Guidance | None = None
     """A text for the model, which stands beside the result."""
     keep: Keep = "ends"
-    """Which part of a result that is too long the model gets."""
+    """The part of a result that the model gets, if the result is too long."""
 
 
 TRAITS = tuple(field.name for field in fields(ToolTraits))

@@ -41,14 +41,14 @@ class CallListener:
     """Whether `changed` has to be called for each step."""
 
     def changed(self, record: CallRecord) -> None:
-        """A call has taken a step."""
+        """A call has taken a step, which is stored."""
 
     async def output(self, call: ToolCall, stream: str, text: str) -> None:
         """A tool has written live output. This may wait until somebody has read it."""
         await anyio.lowlevel.checkpoint()
 
     def progressed(self, call: ToolCall, done: float | None, total: float | None, note: str) -> None:
-        """A tool has reported progress."""
+        """A tool has reported how far its call is."""
 
     def dropped(self, call: ToolCall, why: str) -> None:
         """A tool has answered after its call had got another result."""
@@ -63,7 +63,7 @@ NO_LISTENER = _NoListener()
 
 @dataclass(slots=True, frozen=True)
 class Admission:
-    """Whether a call may be made."""
+    """Says whether a call may be made, and why not."""
 
     state: CallState | None = None
     """`None`: the call may be made. `DENIED`, `EXPIRED`: it ends in this state. `INTENDED`: it
@@ -74,7 +74,7 @@ class Admission:
     arguments: Mapping[str, Any] | None = None
     """The arguments to use instead of the model's."""
     approval: str | None = None
-    """Id of the question."""
+    """The id of the question that was asked."""
 
 
 ADMITTED: Final = Admission()
@@ -88,5 +88,5 @@ class AdmissionControl(Protocol):
         ...
 
     async def ask(self, entry: ToolEntry, arguments: Mapping[str, Any], context: ToolContext) -> Admission:
-        """The decision of a person."""
+        """The decision that a person has made."""
         ...

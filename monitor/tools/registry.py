@@ -27,7 +27,7 @@ class Toolset(Protocol):
         ...
 
     def tools(self) -> Sequence[Tool]:
-        """The tools as they are now."""
+        """The tools of the group as they are now."""
         ...
 
     async def __aenter__(self) -> Self: ...
@@ -65,7 +65,7 @@ class ToolGroup:
         self._tools = tuple(RenamedTool(tool, prefix + name) if prefix else tool for name, tool in kept.items())
 
     def tools(self) -> Sequence[Tool]:
-        """The tools of the group."""
+        """The tools of the group, which never change."""
         return self._tools
 
     async def __aenter__(self) -> Self:
@@ -88,7 +88,7 @@ class RenamedTool:
         return getattr(self._tool, name)
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> object:
-        """The answer of the tool."""
+        """The answer of the tool that is renamed."""
         return await self._tool.call(arguments, context)
 
 
@@ -144,7 +144,7 @@ class Registry(Mapping[str, Tool]):
         self._seen = None
 
     def copy(self) -> Registry:
-        """The same tools in a registry of its own."""
+        """A copy of the tools in a registry of its own."""
         made = Registry()
         made.toolsets, made._own, made._said = self.toolsets, dict(self._own), self._said
         return made
@@ -156,7 +156,7 @@ class Registry(Mapping[str, Tool]):
         return self._entries.get(name, NO_TOOL)
 
     def entries(self) -> Mapping[str, ToolEntry]:
-        """All tools as they are now."""
+        """All tools as they are now, by name."""
         if self._seen is None or self.toolsets:
             self._refresh()
         return self._entries

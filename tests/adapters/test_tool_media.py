@@ -19,6 +19,7 @@ from monitor.context import ClipResults, DropMedia, Form, PruneResults, read_his
 from monitor.context.measure.tokens import message_tokens
 from monitor.testing.gemini_steps import events_of
 from monitor.testing.servers.gemini_server import LocalGemini
+from monitor.tools.functions import as_tools
 from tests.adapters.google.sdk import sdk, sdk_warnings, stream
 from tests.adapters.test_every_wire import Wire, on_every_wire, sdk_test, served
 from tests.context.wire import FORMS, sdk_takes
@@ -62,9 +63,7 @@ def everything_in(value: Any) -> Any:
 
 
 async def answer(value: Any) -> ToolResult:
-    return await monitor.tools.carry_out(
-        ToolCall("c", "it", {}), monitor.tools.as_tools([monitor.tool(name="it")(lambda: value)])
-    )
+    return await monitor.tools.carry_out(ToolCall("c", "it", {}), as_tools([monitor.tool(name="it")(lambda: value)]))
 
 
 @pytest.mark.anyio

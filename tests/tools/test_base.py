@@ -11,7 +11,9 @@ from monitor.chunks import ToolCall, ToolResult
 from monitor.detectors import UnknownTool
 from monitor.errors import ToolError
 from monitor.messages import CUT_OFF
-from monitor.tools import ToolContext, as_tools, carry_out, carry_out_all, tool
+from monitor.tools import ToolContext, carry_out, tool
+from monitor.tools.calls.scheduler import carry_out_all
+from monitor.tools.functions import as_tools
 
 pytestmark = pytest.mark.anyio
 

@@ -15,7 +15,8 @@ from trio.testing import MockClock
 from monitor.chunks import ToolCall
 from monitor.errors import ConfigError, ToolError
 from monitor.models import ToolSpec
-from monitor.tools import FunctionTool, Tool, ToolContext, as_tools, tool
+from monitor.tools import FunctionTool, Tool, ToolContext, tool
+from monitor.tools.functions import as_tools
 
 RUN: Any = object()
 CONTEXT = ToolContext(ToolCall("c1", "f", {}), run=RUN)

@@ -8,7 +8,8 @@ from typing import Any, Self
 import pytest
 
 from monitor.errors import ConfigError
-from monitor.tools import Registry, Tool, ToolGroup, Toolset, ToolTraits, ToolWarning, tool, traits_of
+from monitor.tools import Registry, Tool, ToolGroup, Toolset, ToolTraits, ToolWarning, tool
+from monitor.tools.base import traits_of
 from monitor.tools.registry import NO_TOOL
 
 

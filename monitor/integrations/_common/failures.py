@@ -1,4 +1,4 @@
-"""What kind of failure a framework's exception is: the SDK's exception behind it decides."""
+"""The kind of failure that a framework's exception is: the SDK's exception behind it decides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens between two model calls of a framework's loop: results go to the guard, its verdict
+"""Between two model calls of a framework's loop, results go to the guard, and the guard's verdict
 goes into the next request.
 """
 

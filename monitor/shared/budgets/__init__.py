@@ -1,1 +1,1 @@
-"""Stores of shared budgets."""
+"""Stores of budgets that many processes share."""

@@ -1,4 +1,4 @@
-"""What a store of shared budgets does, and the words for it."""
+"""The protocol of a store of shared budgets, and the words for it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NANO: Final = 1_000_000_000
 KEPT_S: Final = 3_600.0
 """Seconds for which a store remembers a settled hold, so that settling it again changes nothing."""
 LONGEST_NAME: Final = 200
-"""Characters of a name."""
+"""The most characters of a name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Amount:
 
     @property
     def nano_usd(self) -> int:
-        """Billionths of a US dollar."""
+        """The costs in billionths of a US dollar."""
         return round(self.usd * NANO)
 
     def __add__(self, other: Amount) -> Amount:
@@ -52,7 +52,7 @@ class Reservation:
 
     id: str
     key: str
-    """Who holds it, e.g. the id of the run. The same key gets the same hold."""
+    """The holder, e.g. the id of the run. The same key gets the same hold."""
     name: str
     """The budget. A hold counts in each level of it: `a/b` also in `a`."""
     granted: Amount
@@ -84,7 +84,7 @@ class BudgetState:
     usd: float | None
     spent: Amount
     held: Amount
-    """What running processes have reserved beside what they have spent."""
+    """The amount that running processes have reserved beside what they have spent."""
     holds: int
     """Holds that are open here and in the budgets below."""
 

@@ -34,7 +34,6 @@ class PostgresBudgets(SQLBudgets):
         self._db: psycopg.Connection[tuple[Any, ...]] | None = None
 
     async def aclose(self) -> None:
-        """See `BudgetStore.aclose`."""
         with self._lock:
             self._leave()
 

@@ -173,35 +173,29 @@ class RedisBudgets:
         self._prefix = prefix
 
     async def set_limit(self, name: str, *, tokens: int | None = None, usd: float | None = None) -> None:
-        """See `BudgetStore.set_limit`."""
         whole, nano = check_limits(tokens, usd)
         await self._step("limit", name, tokens=whole, nano=nano)
 
     async def reserve(self, name: str, amount: Amount, *, key: str, lease_s: float) -> Reservation | Refused:
-        """See `BudgetStore.reserve`."""
         granted = _pair(amount)
         return _answer(
             await self._step("reserve", name, id=uuid.uuid4().hex, key=key, granted=granted, lease_s=lease_s)
         )
 
     async def extend(self, hold: Reservation, more: Amount, *, used: Amount, lease_s: float) -> Reservation | Refused:
-        """See `BudgetStore.extend`."""
         given = {**_given(hold), "more": _pair(more), "now_used": _pair(used), "lease_s": lease_s}
         return _answer(await self._step("extend", hold.name, **given))
 
     async def settle(self, hold: Reservation, used: Amount) -> None:
-        """See `BudgetStore.settle`."""
         await self._step("settle", hold.name, **_given(hold), now_used=_pair(used), kept_s=KEPT_S)
 
     async def states(self, name: str | None = None) -> Sequence[BudgetState]:
-        """See `BudgetStore.states`."""
         roots = [levels(name)[0]] if name is not None else await to_thread.run_sync(self._roots)
         found = [_state(row) for root in roots for row in await self._step("states", root, adds=False)]
         kept = (one for one in found if name is None or one.name == name or one.name.startswith(f"{name}/"))
         return sorted(kept, key=lambda one: one.name)
 
     async def aclose(self) -> None:
-        """See `BudgetStore.aclose`."""
         await to_thread.run_sync(self._client.close)
 
     async def _step(self, op: str, name: str, *, adds: bool = True, **given: Any) -> Any:

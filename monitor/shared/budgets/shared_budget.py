@@ -37,8 +37,9 @@ class SharedBudget:
     lease_s: float = field(default=LEASE_S, kw_only=True)
     """The lease is renewed while the run lives."""
     fail: Literal["closed", "open"] = field(default="closed", kw_only=True)
-    """What follows if the store does not answer. `closed`: a running answer may use what it holds,
-    and no further call is made. `open`: the run goes on without the budget."""
+    """The consequence if the store does not answer. `closed`: a running answer may use what it
+    holds, and no further call is made. `open`: the run goes on without the budget.
+    """
 
     def __post_init__(self) -> None:
         check_part("store", self.store, "reserve")

@@ -42,32 +42,27 @@ _HOLD: Final = "id, key, name, granted_tokens, granted_nano, used_tokens, used_n
 
 
 class SQLBudgets(ABC):
-    """A store whose every step is one transaction."""
+    """A `BudgetStore` whose every step is one transaction."""
 
     async def set_limit(self, name: str, *, tokens: int | None = None, usd: float | None = None) -> None:
-        """See `BudgetStore.set_limit`."""
         whole, nano = check_limits(tokens, usd)
         await self._step(name, lambda transaction: transaction.set_limit(name, whole, nano))
 
     async def reserve(self, name: str, amount: Amount, *, key: str, lease_s: float) -> Reservation | Refused:
-        """See `BudgetStore.reserve`."""
         return await self._step(name, lambda transaction: transaction.reserve(name, amount, key, lease_s))
 
     async def extend(self, hold: Reservation, more: Amount, *, used: Amount, lease_s: float) -> Reservation | Refused:
-        """See `BudgetStore.extend`."""
         return await self._step(hold.name, lambda transaction: transaction.extend(hold, more, used, lease_s))
 
     async def settle(self, hold: Reservation, used: Amount) -> None:
-        """See `BudgetStore.settle`."""
         await self._step(hold.name, lambda transaction: transaction.settle(hold, used))
 
     async def states(self, name: str | None = None) -> Sequence[BudgetState]:
-        """See `BudgetStore.states`."""
         return await self._step(name, lambda transaction: [*transaction.states(name)])
 
     @abstractmethod
     async def aclose(self) -> None:
-        """See `BudgetStore.aclose`."""
+        """Close the connection to the store."""
 
     @abstractmethod
     async def _step(self, name: str | None, step: Callable[[BudgetTransaction], T]) -> T:
@@ -78,7 +73,7 @@ class SQLBudgets(ABC):
 
 
 class BudgetTransaction:
-    """All steps, over one open transaction."""
+    """The steps of a `BudgetStore`, over one open transaction."""
 
     def __init__(self, execute: Callable[[str, Sequence[Any]], Any], now: float) -> None:
         """`execute`: runs a statement, in which `?` stands for a value, and returns a cursor.
@@ -88,12 +83,10 @@ class BudgetTransaction:
         self._now = now
 
     def set_limit(self, name: str, tokens: int | None, nano: int | None) -> None:
-        """See `BudgetStore.set_limit`."""
         self._add(name)
         self._run("update monitor_budgets set limit_tokens = ?, limit_nano = ? where name = ?", tokens, nano, name)
 
     def reserve(self, name: str, amount: Amount, key: str, lease_s: float) -> Reservation | Refused:
-        """See `BudgetStore.reserve`."""
         self._add(name)
         self._free(name)
         root = levels(name)[0]
@@ -107,7 +100,6 @@ class BudgetTransaction:
         return self._hold(Reservation(id=uuid.uuid4().hex, key=key, name=name, granted=amount), lease_s)
 
     def extend(self, hold: Reservation, more: Amount, used: Amount, lease_s: float) -> Reservation | Refused:
-        """See `BudgetStore.extend`."""
         self._free(hold.name)
         stored = self._stored(hold)
         if stored is None:  # it had expired: what was used since the last step is spent, the rest is held anew
@@ -128,7 +120,6 @@ class BudgetTransaction:
         return replace(stored, granted=granted, used=used)
 
     def settle(self, hold: Reservation, used: Amount) -> None:
-        """See `BudgetStore.settle`."""
         settled = self._rows("select is_open from monitor_holds where id = ?", hold.id)
         if settled and not settled[0][0]:
             return
@@ -144,7 +135,6 @@ class BudgetTransaction:
         self._run("update monitor_holds set is_open = false, expires_s = ? where id = ?", self._now + KEPT_S, hold.id)
 
     def states(self, name: str | None) -> Iterator[BudgetState]:
-        """See `BudgetStore.states`."""
         where, values = ("", ()) if name is None else (" where root = ?", (levels(name)[0],))
         for (root,) in self._rows(f"select distinct root from monitor_budgets{where}", *values):
             self._free(root)
@@ -272,12 +262,12 @@ def _row(hold: Reservation) -> tuple[Any, ...]:
 
 
 def _held(hold: Reservation) -> Amount:
-    """What a hold takes from its budget beside what is spent."""
+    """The amount that a hold takes from its budget beside what is spent."""
     return hold.granted - hold.used
 
 
 def _at_least(granted: Amount, used: Amount) -> Amount:
-    """What counts as granted, after more may have been used."""
+    """The amount that counts as granted, after more may have been used."""
     return Amount(max(granted.tokens, used.tokens), max(granted.usd, used.usd))
 
 

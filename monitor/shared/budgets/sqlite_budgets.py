@@ -27,7 +27,6 @@ class SQLiteBudgets(SQLBudgets):
         self._clock = clock
 
     async def aclose(self) -> None:
-        """See `BudgetStore.aclose`."""
         self._file.close()
 
     async def _step(self, name: str | None, step: Callable[[BudgetTransaction], T]) -> T:

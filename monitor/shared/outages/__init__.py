@@ -1,1 +1,1 @@
-"""Stores of shared outages."""
+"""Stores of outages that many processes share."""

@@ -1,4 +1,4 @@
-"""What a store of outages is, and the one for the runs of one process."""
+"""The protocol of a store of outages, and the store for the runs of one process."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class OutageStore(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Leave the store."""
+        """Close the connection to the store."""
         ...
 
 
@@ -59,7 +59,6 @@ class InMemoryOutages:
         self._lock = threading.Lock()
 
     async def change(self, subject: str, step: Change[T], rule: OutageRule) -> T:
-        """See `OutageStore.change`."""
         with self._lock:
             now = self.now()
             trouble = self._troubles.get(subject) or Trouble()
@@ -73,8 +72,7 @@ class InMemoryOutages:
         return answer
 
     async def known(self) -> Mapping[str, Trouble]:
-        """See `OutageStore.known`."""
         return self._troubles
 
     async def aclose(self) -> None:
-        """See `OutageStore.aclose`. The counts stay."""
+        """Do nothing: the counts stay in this process."""

@@ -16,11 +16,11 @@ HOLD_S: Final = 900.0
 """How long one outage may hold a run. A run that must not wait so long has a `Timeout` of its own.
 """
 WORKED_KEPT: Final = 10_000
-"""How many things are remembered to have worked."""
+"""At most this many things are remembered to have worked."""
 
 
 class FailureResult(NamedTuple):
-    """What came of a failure."""
+    """The outage that a failure begins or belongs to."""
 
     finding: FleetFinding | None = None
     """With this failure it is an outage. Each outage has one finding."""
@@ -34,10 +34,10 @@ class FailureResult(NamedTuple):
 
 
 class OutageAnswer(NamedTuple):
-    """Whether a run may use something."""
+    """Says whether a run may use something."""
 
     outage: FleetFinding | None = None
-    """An outage of it."""
+    """An outage of what the run wants to use."""
     may_go: bool = True
     """True during an outage: the run is its probe."""
 
@@ -124,12 +124,12 @@ class Outages:
         return probes
 
     async def outages(self) -> list[FleetFinding]:
-        """All outages that go on."""
+        """All outages that have not ended."""
         self._looked_s = None
         return [one.outage.finding() for one in (await self._look()).values() if one.outage is not None]
 
     async def aclose(self) -> None:
-        """Leave the store."""
+        """Close the connection to the store."""
         await self.store.aclose()
 
     def _failed(self, failure: Failure, run: str, trouble: Trouble, now: float) -> FailureResult:

@@ -36,7 +36,6 @@ class SQLiteOutages:
         self.now = clock
 
     async def change(self, subject: str, step: Change[T], rule: OutageRule) -> T:
-        """See `OutageStore.change`."""
 
         def work(db: sqlite3.Connection) -> T:
             now = self.now()
@@ -55,7 +54,6 @@ class SQLiteOutages:
         return await self._file.transaction(work)
 
     async def known(self) -> Mapping[str, Trouble]:
-        """See `OutageStore.known`."""
 
         def work(db: sqlite3.Connection) -> Mapping[str, Trouble]:
             rows = db.execute("select subject, trouble from monitor_outages").fetchall()
@@ -64,5 +62,4 @@ class SQLiteOutages:
         return await self._file.transaction(work)
 
     async def aclose(self) -> None:
-        """See `OutageStore.aclose`."""
         self._file.close()

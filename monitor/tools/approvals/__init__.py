@@ -1,1 +1,1 @@
-"""Which calls may be made: by rules, and by the answer of a person."""
+"""Rules and persons decide which calls may be made."""

@@ -36,7 +36,7 @@ calls that a rule denies. `plan`: reads run, all else is refused.
 
 
 class Approver(Protocol):
-    """Asks a person."""
+    """Asks a person whether a call may be made."""
 
     async def ask(self, request: ApprovalRequest, /) -> ApprovalAnswer | None:
         """The answer. `None`: not now; the run ends as paused, and the question stays open."""
@@ -92,7 +92,7 @@ class ApprovalListener(Protocol):
         """A person is about to be asked: when this returns, the question is on record."""
 
     def answered(self, answer: ApprovalAnswer) -> None:
-        """The question has its answer."""
+        """The question has got its answer."""
 
 
 WAITS: Final = f"{VETO} This call waits for an approval. It was not made yet; do not repeat it."
@@ -128,7 +128,7 @@ class Approvals:
         self.pending: list[ApprovalRequest] = []
         """Questions that stay open when the run ends."""
         self.asked_before: dict[tuple[str, str], str] = {}
-        """By the call and the hash of an open question, its id: another process of this run has
+        """The id of an open question by its call and its hash: another process of this run has
         asked it.
         """
 
@@ -148,7 +148,7 @@ class Approvals:
         return None
 
     async def ask(self, entry: ToolEntry, arguments: Mapping[str, Any], context: ToolContext) -> Admission:
-        """The decision of a person."""
+        """The decision that a person has made."""
         why = self._asks(entry, arguments, context)
         request = self._request(entry, arguments, context, str(why))
         request, answer = await self._answer(request)

@@ -34,7 +34,7 @@ class TerminalApprover:
         self._lock = anyio.Lock()
 
     async def ask(self, request: ApprovalRequest) -> ApprovalAnswer:
-        """The person's answer."""
+        """The answer that the person types."""
         async with self._lock:
             for line in shown(request):
                 self._write(line)
@@ -111,7 +111,7 @@ class PendingApprovals:
         wall: Callable[[], float] = time.time,
     ) -> None:
         self.requests: dict[str, ApprovalRequest] = {request.id: request for request in requests}
-        """The open questions, by id."""
+        """The questions that are open, by their ids."""
         self._answers: dict[str, ApprovalAnswer] = {}
         """The answers, by `bound_to` of their requests."""
         self._wall = wall

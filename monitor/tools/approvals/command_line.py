@@ -46,7 +46,7 @@ class _Word(NamedTuple):
 
     text: str
     known: bool
-    """It has no substitution: the text is what the shell starts from."""
+    """The command has no substitution: the text is what the shell starts from."""
     fixed: bool
     """The command gets this very text: it is known, and no pattern of file names."""
 
@@ -62,7 +62,7 @@ class Line:
     writes: bool
     """Something is redirected into a file, or to the network."""
     fixed: tuple[int, ...] = ()
-    """Of each command, how many of its first words are known before it runs."""
+    """The number of first words of each command that are known before it runs."""
 
 
 def command_prefixes(text: str) -> list[list[str]] | None:
@@ -178,7 +178,7 @@ def _nodes(root: Node) -> Iterator[Node]:
 
 
 def _words(command: Node) -> list[_Word]:
-    """The words of a command."""
+    """The words of a command, without its redirections."""
     words: list[_Word] = []
     given = False
     for child in command.named_children:
@@ -260,7 +260,7 @@ def _lines_of(name: str, words: Sequence[_Word]) -> list[str]:
 
 
 def _literal(node: Node) -> _Word:
-    """A word as the shell reads it."""
+    """A word as the shell reads it, without quotes."""
     text = _text(node)
     if node.type not in _LITERAL:
         return _Word(text, known=False, fixed=False)

@@ -82,7 +82,7 @@ class Ruling:
 
     decision: Decision
     rule: str
-    """Name of the rule that decided."""
+    """The name of the rule that has decided."""
     reason: str = ""
     unsure: bool = False
     """The rule refuses calls, and may mean this one: so a person is asked in every mode."""
@@ -108,7 +108,7 @@ class Rules:
 
     @classmethod
     def load(cls, source: str | Path) -> Rules:
-        """The rules of a TOML file."""
+        """The rules that stand in a TOML file."""
         path = Path(source)
         try:
             return cls.parse(path.read_text(encoding="utf-8"))
@@ -119,7 +119,7 @@ class Rules:
 
     @classmethod
     def parse(cls, text: str) -> Rules:
-        """The rules of a text in TOML."""
+        """The rules that stand in a text of TOML."""
         try:
             data = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:

@@ -1,4 +1,4 @@
-"""What "always" means in an answer to a question: a tool, or the beginnings of its commands."""
+"""The meanings of "always" in an answer to a question: a tool, or the beginnings of commands."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ class _Beginning:
 
 
 class Grants:
-    """What a person has allowed for the rest of a run. A tool whose description or schema has
-    changed is another tool.
+    """The calls that a person has allowed for the rest of a run. A tool whose description or schema
+    has changed is another tool.
     """
 
     def __init__(self) -> None:
         self._tools: set[str] = set()
         """Hashes of the tools that are allowed as a whole."""
         self._beginnings: dict[str, list[_Beginning]] = {}
-        """By the hash of a tool: the beginnings of its commands that are allowed."""
+        """The allowed beginnings of commands, by the hash of their tool."""
 
     def add(self, entry: ToolEntry, arguments: Mapping[str, Any], scope: str) -> None:
         """Allow `scope`, one of `scopes_of` the call that was shown."""

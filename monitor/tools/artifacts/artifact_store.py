@@ -104,7 +104,7 @@ class Artifact:
     """The facts about a kept text that are known without loading it."""
 
     digest: str
-    """Its SHA-256, as 64 hexadecimal digits."""
+    """The SHA-256 of the text, as 64 hexadecimal digits."""
     chars: int
     lines: int
     references: tuple[Reference, ...] = ()
@@ -168,7 +168,7 @@ def digest_of(data: bytes) -> str:
 
 
 def described(text: str, digest: str, references: tuple[Reference, ...]) -> Artifact:
-    """The description of `text`."""
+    """The artifact that describes `text`."""
     lines = text.count("\n") + (not text.endswith("\n")) if text else 0
     return Artifact(digest=digest, chars=len(text), lines=lines, references=references)
 
@@ -232,7 +232,7 @@ class InMemoryArtifacts:
     _: KW_ONLY
     max_bytes: int = 100_000_000
     loads: int = field(default=0, init=False)
-    """How often a text was loaded."""
+    """The number of texts that were loaded."""
     _kept: OrderedDict[str, _Kept] = field(default_factory=OrderedDict, init=False, repr=False)
     _pins: dict[str, set[str]] = field(default_factory=dict, init=False, repr=False)
 
@@ -240,7 +240,6 @@ class InMemoryArtifacts:
         check_max_bytes(self.max_bytes)
 
     async def put(self, text: str, *, reference: Reference | None = None, pin: str | None = None) -> Artifact:
-        """See `ArtifactStore`."""
         data = encoded(text)
         digest = digest_of(data)
         known = self._kept.pop(digest, None)
@@ -256,30 +255,25 @@ class InMemoryArtifacts:
         return kept.artifact
 
     async def pin(self, refs: Iterable[str], owner: str) -> None:
-        """See `ArtifactStore`."""
         digests = {resolved(ref, self._kept) for ref in refs}
         self._pins.setdefault(owner, set()).update(digests)
 
     async def unpin(self, owner: str) -> None:
-        """See `ArtifactStore`."""
         self._pins.pop(owner, None)
 
     async def find(self, ref: str) -> Artifact | None:
-        """See `ArtifactStore`."""
         try:
             return self._kept[resolved(ref, self._kept)].artifact
         except ArtifactGone:
             return None
 
     async def read(self, ref: str) -> str:
-        """See `ArtifactStore`."""
         digest = resolved(ref, self._kept)
         self._kept.move_to_end(digest)
         self.loads += 1
         return self._kept[digest].text
 
     async def artifacts(self) -> Sequence[Artifact]:
-        """See `ArtifactStore`."""
         return [kept.artifact for kept in self._kept.values()]
 
 

@@ -70,34 +70,28 @@ class FolderArtifacts:
         self.path = Path(path)
         self.max_bytes = max_bytes
         self.loads = 0
-        """How often a text was loaded."""
+        """The number of texts that were loaded."""
         self._pins: dict[str, _Pin] = {}
 
     def __repr__(self) -> str:
         return f"FolderArtifacts({str(self.path)!r})"
 
     async def put(self, text: str, *, reference: Reference | None = None, pin: str | None = None) -> Artifact:
-        """See `ArtifactStore`."""
         return await _in_thread(self._put, text, reference, pin)
 
     async def pin(self, refs: Iterable[str], owner: str) -> None:
-        """See `ArtifactStore`."""
         await _in_thread(self._pin, tuple(refs), owner)
 
     async def unpin(self, owner: str) -> None:
-        """See `ArtifactStore`."""
         await _in_thread(self._unpin, owner)
 
     async def find(self, ref: str) -> Artifact | None:
-        """See `ArtifactStore`."""
         return await _in_thread(self._find, ref)
 
     async def read(self, ref: str) -> str:
-        """See `ArtifactStore`."""
         return await _in_thread(self._read, ref)
 
     async def artifacts(self) -> Sequence[Artifact]:
-        """See `ArtifactStore`."""
         return await _in_thread(self._all)
 
     # ------------------------------------------------------------------ in a thread

@@ -72,7 +72,9 @@ class CallJob:
 
     @property
     def record(self) -> CallRecord:
-        """Its record, made when it is first needed: most runs have no ledger and no listener."""
+        """The record of the call, made when it is first needed: most runs have no ledger and no
+        listener.
+        """
         if self.kept_record is None:
             self.kept_record = CallRecord(
                 run=self.run_id,
@@ -113,7 +115,7 @@ class CallJob:
 
 @dataclass(slots=True, eq=False)
 class CallBatch:
-    """The calls of one response."""
+    """The calls of one response of the model."""
 
     jobs: list[CallJob]
     finished: Callable[[ToolResult, float], object] | None

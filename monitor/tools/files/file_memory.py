@@ -62,7 +62,6 @@ class NotesFile:
         self._required = required
 
     def text(self) -> str:
-        """See `Notes`."""
         try:
             text = self.path.read_text(encoding="utf-8-sig")
         except FileNotFoundError:

@@ -26,7 +26,7 @@ IGNORED = (
 ALTERNATIVES = 64
 """The most patterns that braces may stand for."""
 FILE_BYTES = 8 * 1024 * 1024
-"""A larger file is not searched."""
+"""A file with more bytes is not searched."""
 LINE_CHARS = 400
 """If a line is longer, only the part around the match is shown."""
 _FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)

@@ -119,8 +119,8 @@ class Command:
         self._output.detach(bound)
 
     def others(self) -> list[ProcessInfo]:
-        """Its living processes without the first one. They are remembered, and the first process is
-        reaped.
+        """The living processes of the command without the first one. They are remembered, and the
+        first process is reaped.
         """
         ended = self._reader.ended
         found = [entry for entry in self._members() if entry.pid != self.pid]

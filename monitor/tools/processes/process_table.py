@@ -39,7 +39,7 @@ class ProcessInfo:
     started: int
     """Clock ticks since the machine was booted."""
     tokens: tuple[str, ...]
-    """The tokens of its marker."""
+    """The tokens in the marker of the process."""
 
 
 def owner_token(random: str) -> str:

@@ -121,7 +121,7 @@ class DiscoveredTools:
 
 
 class DiscoveredTool:
-    """One declared tool."""
+    """One of the tools that the command has declared."""
 
     def __init__(
         self, spec: ToolSpec, name: str, command: Sequence[str], surroundings: _CommandOptions, traits: ToolTraits
@@ -204,7 +204,7 @@ class _CommandOptions:
 
 @dataclass(slots=True)
 class CommandResult:
-    """What a command wrote, and how it ended."""
+    """The output of a command, and how it ended."""
 
     code: int
     output: str

@@ -109,7 +109,7 @@ def _ends(data: str) -> tuple[str, str]:
 
 
 def text_of_page(page: str, address: str) -> str:
-    """The text of `page`."""
+    """The text of `page`, which is HTML."""
     parser = PageText(address)
     parser.feed(page)
     parser.close()

@@ -50,7 +50,7 @@ _PAGES: Final = ("text/html", "application/xhtml+xml")
 
 @dataclass(slots=True, frozen=True)
 class SearchResult:
-    """One hit of a search."""
+    """One page that a search has found."""
 
     title: str
     url: str

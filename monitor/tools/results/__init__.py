@@ -1,1 +1,1 @@
-"""What a tool answers, as the result that the model reads."""
+"""The results that the model reads, made of the answers of tools."""

@@ -37,7 +37,7 @@ class ResultStore:
     run: str = ""
 
     def cut(self, result: ToolResult, *, keep: Keep, status: str | None = None, more: str | None = None) -> ToolResult:
-        """`result` within the bound."""
+        """`result`, cut where it exceeds the bound."""
         if self.bound.holds(result.text):
             return result
         cut = shown(_without(status, result.text), keep=keep, bound=self.bound, status=status, more=more)

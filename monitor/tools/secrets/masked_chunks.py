@@ -55,7 +55,7 @@ class MaskedChunks:
             yield chunk if shown == chunk.text else replace(chunk, text=shown)
 
     def flush(self) -> Iterator[Chunk]:
-        """What is held back: nothing more belongs to it."""
+        """The chunks that are held back: nothing more belongs to them."""
         last, self._last = self._last, None
         if last is not None and (left := self._filter.flush()):
             yield replace(last, arguments_text=left) if isinstance(last, ToolCallDelta) else replace(last, text=left)
@@ -66,7 +66,7 @@ def _channel(chunk: TextDelta | ReasoningDelta | ToolCallDelta) -> object:
 
 
 class _MaskedText:
-    """One text that comes in pieces."""
+    """Masks one text that comes in pieces."""
 
     def __init__(self, secrets: Secrets) -> None:
         self._secrets = secrets
@@ -93,7 +93,7 @@ class _MaskedText:
         return shown
 
     def flush(self) -> str:
-        """The rest."""
+        """The rest of the text, which was held back."""
         left = self._masked(self._held)
         self._held, self._before, self._dropped = "", "", ""
         return left
@@ -149,7 +149,7 @@ class _MaskedArguments:
 
     def __init__(self) -> None:
         self._open: list[str] = []
-        """The brackets that are open."""
+        """The brackets that are not closed yet."""
         self._in_text = self._escaped = self._key_is_next = False
         self._key: list[str] | None = None
         """The characters of the key that is being read."""

@@ -48,7 +48,7 @@ _NAMES: Final = frozenset(
 )
 """Names of keys in small letters, without anything that is no letter or digit."""
 _PARTS: Final = ("pass", "pin", "secret", "credential", "token", "key", "authorization", "cookie")
-"""Every name has one of them."""
+"""Every name of a secret has one of these parts."""
 _NOT_LETTERS: Final = re.compile("[^a-z0-9]")
 _IN_JSON: Final = re.compile(r'"([A-Za-z][\w-]{1,30})" {0,3}: {0,3}"((?:[^"\\]|\\.)*+)', re.DOTALL)
 _IN_QUOTED_JSON: Final = re.compile(r'\\"([A-Za-z][\w-]{1,30})\\" {0,3}: {0,3}\\"([^"\\]*+)')
@@ -68,7 +68,7 @@ _LEAST_OF_KEYS: Final = 15
 
 
 def is_secret(key: object) -> bool:
-    """Whether `key` names a secret."""
+    """Whether `key` is the name of a secret."""
     return isinstance(key, str) and _NOT_LETTERS.sub("", key.lower()) in _NAMES
 
 
@@ -101,7 +101,7 @@ def restored(edited: Mapping[str, Any], original: Mapping[str, Any]) -> dict[str
 
 
 class Secrets:
-    """Masks what leaves one run."""
+    """Masks secrets in everything that leaves one run."""
 
     def __init__(self) -> None:
         self.known: dict[str, None] = {}

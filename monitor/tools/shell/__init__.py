@@ -1,1 +1,1 @@
-"""The shell as a tool."""
+"""The shell as a tool, and reports of tests."""

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from monitor.errors import ConfigError
-from monitor.tools import Rule, Rules
+from monitor.tools import Rules
+from monitor.tools.approvals.rules import Rule
 
 GIT = Rules.parse("""
 [[rules]]

@@ -23,7 +23,8 @@ from monitor.chunks import ToolCall
 from monitor.errors import ToolError
 from monitor.reasons import ToolErrorKind
 from monitor.testing import call
-from monitor.tools import ToolContext, carry_out, traits_of
+from monitor.tools import ToolContext, carry_out
+from monitor.tools.base import traits_of
 from monitor.tools.processes.process_table import living
 from monitor.tools.remote.mcp_connection import check_version
 from monitor.tools.remote.mcp_server import McpServer, endpoint_of, legal_name, readable
