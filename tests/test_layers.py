@@ -45,10 +45,10 @@ ONLY_IN = {
         "harness.streams",
         "integrations.dbos",
         "integrations.temporal",
-        "tools.background_task",
+        "tools.event_loop",
         "testing",
     ),
-    "trio": ("harness.streams", "tools.background_task"),
+    "trio": ("harness.streams", "tools.event_loop"),
     "sniffio": ("harness.streams",),
     "google": ("adapters", "cli", "integrations.adk"),  # the demo is a client of the SDK
     "openai": ("adapters", "integrations.openai_agents"),

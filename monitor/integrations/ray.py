@@ -32,7 +32,7 @@ from monitor.fleet import (
     decide,
     take_turn,
 )
-from monitor.fleet.client import FleetClient
+from monitor.fleet.fleet_client import FleetClient
 from monitor.harness.runs.run import Run
 
 try:

@@ -39,7 +39,7 @@ from monitor.fleet import (
     decide,
     take_turn,
 )
-from monitor.fleet.client import RUN, TURN, FleetClient
+from monitor.fleet.fleet_client import RUN, TURN, FleetClient
 from monitor.harness.runs.run import Run
 from monitor.harness.streams.background import Background
 

@@ -1,8 +1,8 @@
-"""The parts around a scheduler of calls: its clock, its listener, and the gate before each call."""
+"""The parts around a scheduler of calls: its listener, and the admission of each call."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -12,26 +12,6 @@ from monitor.calls import CallRecord, CallState
 from monitor.chunks import ToolCall
 from monitor.tools.base import ToolContext
 from monitor.tools.registry import ToolEntry
-
-
-class Alarm(Protocol):
-    """A callback that a clock will call."""
-
-    def cancel(self) -> object:
-        """Do not call the callback."""
-        ...
-
-
-class Clock(Protocol):
-    """The clock of the run, which times its calls."""
-
-    def now(self) -> float:
-        """Seconds; never goes back."""
-        ...
-
-    def call_at(self, when: float, callback: Callable[[], object], /) -> Alarm:
-        """Call `callback` in the event loop's thread when `now()` has reached `when`."""
-        ...
 
 
 class CallListener:

@@ -16,7 +16,7 @@ from monitor.calls import ApprovalAnswer
 from monitor.chunks import ToolCall
 from monitor.errors import ConfigError, StoreError
 from monitor.fleet import FolderControl, FolderSessions, Receipt, Supervisors, receipts_in
-from monitor.fleet.client import RUN, TURN
+from monitor.fleet.fleet_client import RUN, TURN
 from monitor.messages import AssistantMessage
 from monitor.models import ModelRequest
 from monitor.testing import Pause, Stall

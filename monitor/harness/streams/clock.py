@@ -5,27 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Protocol
 
+from monitor.tools.event_loop import Alarm, Clock
 
-class Alarm(Protocol):
-    """A call that `Clock.call_at` has scheduled."""
-
-    def cancel(self) -> object:
-        """Do not make the call."""
-        ...
-
-
-class Clock(Protocol):
-    """Where a run's time comes from."""
-
-    def now(self) -> float:
-        """Seconds; never goes back."""
-        ...
-
-    def call_at(self, when: float, callback: Callable[[], object], /) -> Alarm:
-        """Call `callback` in the event loop's thread when `now()` has reached `when`."""
-        ...
+__all__ = ["Alarm", "Clock", "SystemClock"]
 
 
 class SystemClock:

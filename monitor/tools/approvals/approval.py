@@ -24,7 +24,8 @@ from monitor.errors import ConfigError, describe
 from monitor.tools.approvals.rules import Rules
 from monitor.tools.approvals.scopes import Grants, schema_hash, scopes_of
 from monitor.tools.base import CallingRun, ToolContext
-from monitor.tools.protocols import ADMITTED, Admission, Clock
+from monitor.tools.event_loop import Clock
+from monitor.tools.protocols import ADMITTED, Admission
 from monitor.tools.registry import ToolEntry
 from monitor.tools.secrets.masking import masked, restored
 from monitor.verdicts import VETO, Detection

@@ -12,7 +12,8 @@ import anyio
 
 from monitor.calls import CallRecord, CallState
 from monitor.chunks import ToolCall, ToolResult
-from monitor.tools.protocols import Alarm, CallListener
+from monitor.tools.event_loop import Alarm
+from monitor.tools.protocols import CallListener
 from monitor.tools.registry import ToolEntry
 
 WRITES = ("edit", "execute")

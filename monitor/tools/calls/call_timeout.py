@@ -15,7 +15,7 @@ from monitor.reasons import ToolErrorKind
 from monitor.tools.base import ToolContext
 from monitor.tools.calls.call_endings import state_of
 from monitor.tools.calls.call_job import CallJob
-from monitor.tools.protocols import Clock
+from monitor.tools.event_loop import Clock
 from monitor.tools.results.call_results import failed, failed_by, leaves_of, result_of
 from monitor.tools.results.tool_answer import ToolAnswer
 

@@ -38,7 +38,8 @@ from monitor.tools.base import NO_RUN, CallingRun, Tool, ToolContext
 from monitor.tools.calls.call_endings import cut_off, ended, made_before, taken
 from monitor.tools.calls.call_job import CallBatch, CallJob, set_order
 from monitor.tools.calls.call_timeout import enter
-from monitor.tools.protocols import NO_LISTENER, AdmissionControl, CallListener, Clock
+from monitor.tools.event_loop import Clock
+from monitor.tools.protocols import NO_LISTENER, AdmissionControl, CallListener
 from monitor.tools.registry import NO_TOOL, Registry
 from monitor.tools.results.call_results import arguments_of, failed, failed_by, unknown_tool
 from monitor.tools.results.result_store import ResultStore

@@ -24,7 +24,7 @@ import anyio
 from monitor._util.quoting import printable
 from monitor.errors import ConfigError, MissingExtra, ToolError, describe, message_of, without_keys
 from monitor.reasons import ToolErrorKind
-from monitor.tools.background_task import Background
+from monitor.tools.event_loop import Background
 from monitor.tools.processes.process_table import MARKER, marked, members, owner_token, sweep
 
 FLOOR: Final = (2, 3)

@@ -1,4 +1,4 @@
-"""Tasks beside the caller, in the same event loop. Tools need them, and so does the harness."""
+"""The clock of a run, and tasks beside the caller. Tools need them, and so does the harness."""
 
 from __future__ import annotations
 
@@ -6,9 +6,29 @@ import asyncio
 import contextvars
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import anyio
+
+
+class Alarm(Protocol):
+    """A callback that `Clock.call_at` has scheduled."""
+
+    def cancel(self) -> object:
+        """Do not call the callback."""
+        ...
+
+
+class Clock(Protocol):
+    """The clock of a run, which times its streams and its calls."""
+
+    def now(self) -> float:
+        """The time in seconds, which never goes back."""
+        ...
+
+    def call_at(self, when: float, callback: Callable[[], object], /) -> Alarm:
+        """Call `callback` in the event loop's thread when `now()` has reached `when`."""
+        ...
 
 
 class Background:
