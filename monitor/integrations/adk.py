@@ -19,7 +19,6 @@ from monitor.chunks import Chunk
 from monitor.errors import AdapterError, MissingExtra
 from monitor.harness.guards.guard import Guard
 from monitor.integrations._common.failures import classify
-from monitor.integrations._common.guarded_events import GuardedEvents
 from monitor.integrations._common.guarded_requests import Answered, GuardedRequests, RequestChange
 from monitor.models import ModelError
 from monitor.outcome import StoppedByGuard
@@ -48,7 +47,6 @@ class GuardedModel(BaseLlm):
     """
 
     _wrapped: BaseLlm = PrivateAttr()
-    _guard: Guard = PrivateAttr()
     _requests: GuardedRequests = PrivateAttr()
     _called: Callable[[], None] | None = PrivateAttr()
 
@@ -62,8 +60,7 @@ class GuardedModel(BaseLlm):
     ) -> None:
         super().__init__(model=wrapped.model)
         self._wrapped = wrapped
-        self._guard = guard
-        self._requests = _requests or GuardedRequests(guard)
+        self._requests = _requests or GuardedRequests(guard, Stopped)
         self._called = _called
 
     @property
@@ -79,14 +76,12 @@ class GuardedModel(BaseLlm):
         if self._called is not None:
             self._called()
         change = self._requests.next_request(_results(llm_request.contents))
-        if not isinstance(change, RequestChange):
-            raise Stopped(change)
         request = _changed(llm_request, change)
 
         def opened() -> AsyncIterator[LlmResponse]:
             return self._wrapped.generate_content_async(request, stream=True)
 
-        events = GuardedEvents(self._guard.watch(opened, adapter=ADKAdapter), self._requests, Stopped)
+        events = self._requests.watched(opened, ADKAdapter)
         try:
             async for response in events:
                 if stream or not response.partial:
@@ -107,7 +102,7 @@ class GuardPlugin(BasePlugin):
     def __init__(self, guard: Guard, *, name: str = "agent_monitor") -> None:
         super().__init__(name=name)
         self._guard = guard
-        self._requests = GuardedRequests(guard)
+        self._requests = GuardedRequests(guard, Stopped)
 
     async def before_model_callback(self, *, callback_context: Any, llm_request: LlmRequest) -> None:
         """Put a guarded model in the place of the agent's, for this call only.

@@ -20,8 +20,8 @@ from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, TurnFinis
 from monitor.errors import AdapterError, ConfigError, MissingExtra, SourceFailed
 from monitor.harness.guards.guard import Guard
 from monitor.integrations._common.failures import classify
-from monitor.integrations._common.guarded_events import GuardedEvents
-from monitor.integrations._common.guarded_requests import Answered, GuardedRequests, RequestChange
+from monitor.integrations._common.guarded_requests import Answered, GuardedRequests
+from monitor.integrations._common.stopped import partial_text
 from monitor.models import ModelError
 from monitor.outcome import StoppedByGuard
 from monitor.reasons import FinishReason
@@ -69,7 +69,7 @@ class GuardedClient(ChatCompletionClient):
     ) -> None:
         self.wrapped = wrapped
         self._guard = guard
-        self._requests = _requests or GuardedRequests(guard)
+        self._requests = _requests or GuardedRequests(guard, Stopped)
         self._condition: GuardTermination | None = None
         self._asks_usage = "include_usage" in inspect.signature(wrapped.create_stream).parameters
 
@@ -116,9 +116,10 @@ class GuardedClient(ChatCompletionClient):
         cancellation_token: CancellationToken | None = None,
     ) -> AsyncGenerator[str | CreateResult, None]:
         """The response as a stream that the guard watches."""
-        change = self._requests.next_request(_results(messages))
-        if not isinstance(change, RequestChange):
-            yield self._last_result(Stopped(change), json_output)
+        try:
+            change = self._requests.next_request(_results(messages))
+        except Stopped as stopped:
+            yield self._last_result(stopped, json_output)
             return
         if change.text is not None:
             messages = [*messages, UserMessage(content=change.text, source=_SOURCE)]
@@ -135,7 +136,7 @@ class GuardedClient(ChatCompletionClient):
         def opened() -> AsyncIterator[str | CreateResult]:
             return self.wrapped.create_stream(messages, **options)
 
-        events = GuardedEvents(self._guard.watch(opened, adapter=AutoGenAdapter), self._requests, Stopped)
+        events = self._requests.watched(opened, AutoGenAdapter)
         try:
             async for item in events:
                 yield item
@@ -159,7 +160,7 @@ class GuardedClient(ChatCompletionClient):
         turn = stopped.turn
         usage = turn.usage if turn is not None else None
         return CreateResult(
-            content=turn.text[: turn.loop_offset] if turn is not None else "",
+            content=partial_text(stopped),
             finish_reason="unknown",
             usage=RequestUsage(usage.input_tokens or 0, usage.output_tokens or 0) if usage else RequestUsage(0, 0),
             cached=False,

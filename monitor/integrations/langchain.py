@@ -17,8 +17,8 @@ from monitor.chunks import Chunk, ReasoningDelta, TextDelta, TurnFinished, Usage
 from monitor.errors import AdapterError, ConfigError, MissingExtra
 from monitor.harness.guards.guard import Guard
 from monitor.integrations._common.failures import classify
-from monitor.integrations._common.guarded_events import GuardedEvents
-from monitor.integrations._common.guarded_requests import Answered, GuardedRequests, RequestChange
+from monitor.integrations._common.guarded_requests import Answered, GuardedRequests
+from monitor.integrations._common.stopped import check_exit_behavior, partial_text, reason_of
 from monitor.models import ModelError
 from monitor.outcome import StoppedByGuard
 from monitor.reasons import REPETITION_WORDS, FinishReason
@@ -62,7 +62,7 @@ class GuardedChatModel(BaseChatModel):
         """`between`: the state of the run, shared with other wrappers of the same run."""
         fields: dict[str, Any] = {"wrapped": wrapped, "guard": guard, "profile": wrapped.profile}
         super().__init__(**fields, **options)
-        self._requests = between or GuardedRequests(guard)
+        self._requests = between or GuardedRequests(guard, Stopped)
 
     @property
     def _llm_type(self) -> str:
@@ -92,8 +92,6 @@ class GuardedChatModel(BaseChatModel):
         self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **options: Any
     ) -> AsyncIterator[ChatGenerationChunk]:
         change = self._requests.next_request(_results(messages))
-        if not isinstance(change, RequestChange):
-            raise Stopped(change)
         if change.text is not None:
             messages = [*messages, HumanMessage(change.text)]
         if options.get("tools"):
@@ -102,7 +100,7 @@ class GuardedChatModel(BaseChatModel):
         def opened() -> AsyncIterator[ChatGenerationChunk]:
             return self.wrapped._astream(messages, stop, run_manager, **options)  # noqa: SLF001 - a model's own stream
 
-        events = GuardedEvents(self.guard.watch(opened, adapter=LangChainAdapter), self._requests, Stopped)
+        events = self._requests.watched(opened, LangChainAdapter)
         try:
             async for chunk in events:
                 yield chunk
@@ -120,10 +118,9 @@ class GuardMiddleware(AgentMiddleware):  # without parameters: langchain 1.0 has
 
     def __init__(self, guard: Guard, *, exit_behavior: Literal["end", "error"] = "end") -> None:
         super().__init__()
-        if exit_behavior not in {"end", "error"}:
-            raise ConfigError(f"exit_behavior is 'end' or 'error', not {exit_behavior!r}")
+        check_exit_behavior(exit_behavior)
         self._guard = guard
-        self._requests = GuardedRequests(guard)
+        self._requests = GuardedRequests(guard, Stopped)
         self._exit_behavior = exit_behavior
 
     def wrap_model_call(self, request: ModelRequest[Any], handler: Any) -> Any:
@@ -146,12 +143,11 @@ class GuardMiddleware(AgentMiddleware):  # without parameters: langchain 1.0 has
 
 def _last_message(stopped: Stopped) -> AIMessage:
     stop, turn = stopped.stop, stopped.turn
-    words = turn.text[: turn.loop_offset] if turn is not None else ""
-    reason = {"reason": stop.reason.value, "detail": stop.detail, "source": stop.source}
+    words = partial_text(stopped)
     usage = turn.usage if turn is not None else None
     return AIMessage(
         content=words,
-        response_metadata={"finish_reason": stop.reason.value, "agent_monitor": reason},
+        response_metadata={"finish_reason": stop.reason.value, "agent_monitor": reason_of(stopped)},
         usage_metadata=None
         if usage is None
         else {

@@ -14,8 +14,7 @@ from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.errors import MissingExtra
 from monitor.harness.guards.guard import Guard
 from monitor.integrations._common.failures import classify
-from monitor.integrations._common.guarded_events import GuardedEvents
-from monitor.integrations._common.guarded_requests import Answered, GuardedRequests, RequestChange
+from monitor.integrations._common.guarded_requests import Answered, GuardedRequests
 from monitor.models import ModelError
 from monitor.outcome import StoppedByGuard
 
@@ -45,8 +44,7 @@ class GuardedModel(Model):
 
     def __init__(self, wrapped: Model, guard: Guard) -> None:
         self.wrapped = wrapped
-        self._guard = guard
-        self._requests = GuardedRequests(guard)
+        self._requests = GuardedRequests(guard, Stopped)
 
     async def get_response(self, *args: Any, **options: Any) -> ModelResponse:
         """The whole response, read as a stream."""
@@ -79,8 +77,6 @@ class GuardedModel(Model):
     ) -> AsyncIterator[TResponseStreamEvent]:
         """The response as a stream. It ends with an exception if the guard ends the run."""
         change = self._requests.next_request(_results(input))
-        if not isinstance(change, RequestChange):
-            raise Stopped(change)
         if change.text is not None:
             before: list[Any] = [{"role": "user", "content": input}] if isinstance(input, str) else [*input]
             input = [*before, {"role": "user", "content": change.text}]  # noqa: A001 - see above
@@ -92,7 +88,7 @@ class GuardedModel(Model):
                 system_instructions, input, model_settings, offered, output_schema, handoffs, tracing, **options
             )
 
-        return GuardedEvents(self._guard.watch(opened, adapter=AgentsAdapter), self._requests, Stopped)
+        return self._requests.watched(opened, AgentsAdapter)
 
     async def close(self) -> None:
         await self.wrapped.close()

@@ -20,8 +20,7 @@ from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolCallD
 from monitor.errors import AdapterError, MissingExtra
 from monitor.harness.guards.guard import Guard
 from monitor.integrations._common.failures import classify
-from monitor.integrations._common.guarded_events import GuardedEvents
-from monitor.integrations._common.guarded_requests import Answered, GuardedRequests, RequestChange
+from monitor.integrations._common.guarded_requests import Answered, GuardedRequests
 from monitor.models import ModelError
 from monitor.outcome import StoppedByGuard
 from monitor.reasons import FinishReason
@@ -68,8 +67,7 @@ class GuardedModel(WrapperModel):
 
     def __init__(self, wrapped: Model | KnownModelName | str, guard: Guard) -> None:
         super().__init__(wrapped)
-        self._guard = guard
-        self._requests = GuardedRequests(guard)
+        self._requests = GuardedRequests(guard, Stopped)
 
     async def request(
         self,
@@ -93,8 +91,6 @@ class GuardedModel(WrapperModel):
     ) -> AsyncGenerator[StreamedResponse]:
         """The response as a stream. It ends with an exception if the guard ends the run."""
         change = self._requests.next_request(_results(messages))
-        if not isinstance(change, RequestChange):
-            raise Stopped(change)
         if change.text is not None:
             messages = [*messages, said.ModelRequest(parts=[said.UserPromptPart(change.text)])]
         parameters = replace(
@@ -102,8 +98,7 @@ class GuardedModel(WrapperModel):
             function_tools=[one for one in model_request_parameters.function_tools if change.offers(one.name)],
         )
         source = _StreamSource(self.wrapped, (messages, model_settings, parameters, run_context))
-        watched = self._guard.watch(source.events, adapter=source.adapter)
-        events = GuardedEvents(watched, self._requests, Stopped)
+        events = self._requests.watched(source.events, source.adapter)
         try:
             await events.begin()
             response = source.response

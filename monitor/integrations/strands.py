@@ -16,11 +16,11 @@ from typing import Any, Literal
 from monitor.adapters.decoding import SdkAdapter, name_of
 from monitor.adapters.openai.parts import PendingCall
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, TurnFinished, UsageReport
-from monitor.errors import AdapterError, ConfigError, MissingExtra
+from monitor.errors import AdapterError, MissingExtra
 from monitor.harness.guards.guard import Guard
 from monitor.integrations._common.failures import classify
-from monitor.integrations._common.guarded_events import GuardedEvents
-from monitor.integrations._common.guarded_requests import Answered, GuardedRequests, RequestChange
+from monitor.integrations._common.guarded_requests import Answered, GuardedEvents, GuardedRequests
+from monitor.integrations._common.stopped import check_exit_behavior, partial_text, reason_of
 from monitor.models import ModelError
 from monitor.outcome import StoppedByGuard
 from monitor.reasons import REPETITION_WORDS, FinishReason
@@ -59,10 +59,8 @@ class GuardPlugin(Plugin):
 
     def __init__(self, guard: Guard, *, exit_behavior: Literal["end", "error"] = "end") -> None:
         super().__init__()
-        if exit_behavior not in {"end", "error"}:
-            raise ConfigError(f"exit_behavior is 'end' or 'error', not {exit_behavior!r}")
-        self._guard = guard
-        self._requests = GuardedRequests(guard)
+        check_exit_behavior(exit_behavior)
+        self._requests = GuardedRequests(guard, Stopped)
         self._exit_behavior = exit_behavior
 
     def init_agent(self, agent: Agent) -> None:
@@ -72,16 +70,15 @@ class GuardPlugin(Plugin):
         self, context: InvokeModelContext, next_fn: Callable[[InvokeModelContext], AsyncIterator[TypedEvent]]
     ) -> AsyncGenerator[TypedEvent, None]:
         """Call the model through the guard. The agent's own model stays as it is."""
-        model = _GuardedStrandsModel(context.model, self._guard, self._requests)
+        model = _GuardedStrandsModel(context.model, self._requests)
         try:
             async for event in next_fn(context.replace(model=model)):
                 yield event
         except Stopped as stopped:
             if self._exit_behavior == "error":
                 raise
-            stop = stopped.stop
             state = context.invocation_state.setdefault("request_state", {})
-            state["agent_monitor"] = {"reason": stop.reason.value, "detail": stop.detail, "source": stop.source}
+            state["agent_monitor"] = reason_of(stopped)
             yield _last_event(stopped)
         finally:
             await model.aclose()
@@ -90,9 +87,8 @@ class GuardPlugin(Plugin):
 class _GuardedStrandsModel(Model):
     """The model of one call. It opens its stream through the guard."""
 
-    def __init__(self, wrapped: Model, guard: Guard, requests: GuardedRequests) -> None:
+    def __init__(self, wrapped: Model, requests: GuardedRequests) -> None:
         self.wrapped = wrapped
-        self._guard = guard
         self._requests = requests
         self._events: GuardedEvents[Any] | None = None
         self._signal: _Signal | None = None
@@ -122,8 +118,6 @@ class _GuardedStrandsModel(Model):
     ) -> AsyncGenerator[Any, None]:
         """The response as a stream that the guard watches."""
         change = self._requests.next_request(_results(messages))
-        if not isinstance(change, RequestChange):
-            raise Stopped(change)
         if change.text is not None:
             messages = _with_text(messages, change.text)
         options["cancel_signal"] = self._signal = _Signal(options.get("cancel_signal"))
@@ -133,7 +127,7 @@ class _GuardedStrandsModel(Model):
         def opened() -> AsyncIterator[Any]:
             return aiter(self.wrapped.stream(messages, tool_specs, system_prompt, **options))
 
-        self._events = GuardedEvents(self._guard.watch(opened, adapter=StrandsAdapter), self._requests, Stopped)
+        self._events = self._requests.watched(opened, StrandsAdapter)
         async for event in self._events:
             yield event
 
@@ -172,7 +166,7 @@ _STEP_S = 0.05
 
 def _last_event(stopped: Stopped) -> ModelStopReason:
     turn = stopped.turn
-    words = turn.text[: turn.loop_offset] if turn is not None else ""
+    words = partial_text(stopped)
     usage = turn.usage if turn is not None else None
     counts = (usage.input_tokens or 0, usage.output_tokens or 0) if usage is not None else (0, 0)
     return ModelStopReason(

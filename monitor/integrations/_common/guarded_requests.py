@@ -4,13 +4,18 @@ goes into the next request.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
+from typing import Any, Self, TypeVar
 
 from monitor.harness.guards.guard import Guard
-from monitor.outcome import Turn
+from monitor.harness.guards.guard_streams import Watched
+from monitor.outcome import StoppedByGuard, Turn
 from monitor.reasons import TerminateReason
 from monitor.verdicts import Hold, LastTurn, Nudge, Stop, WithdrawTool
+
+T = TypeVar("T")
 
 _BY_PROVIDER = "provider"
 
@@ -47,15 +52,17 @@ class GuardedRequests:
     comes before each request.
     """
 
-    def __init__(self, guard: Guard) -> None:
+    def __init__(self, guard: Guard, stopped: type[StoppedByGuard]) -> None:
+        """`stopped`: the exception that leaves the framework's loop when the guard ends the run."""
+        self.stopped = stopped
         self._guard = guard
         self._waiting: dict[str, str] = {}  # the calls of the last response without a result: id and tool
         self._withdrawn: frozenset[str] = frozenset()
         self._begun = False
 
-    def next_request(self, results: Iterable[Answered]) -> RequestChange | Stop:
+    def next_request(self, results: Iterable[Answered]) -> RequestChange:
         """Pass on the results of the last response's calls. Returns the changes of the next
-        request, or why there must be none.
+        request. Raises `stopped` if there must be none.
 
         `results`: those after the last response in the framework's history. A result that was
         passed on before is left out, so a repeated request counts nothing twice.
@@ -66,11 +73,11 @@ class GuardedRequests:
             return RequestChange()
         match self._guard.check():
             case Stop() as stop if is_final(stop):
-                return stop
+                raise self.stopped(stop)
             case Hold(detection):
                 detail = f"a person was to decide, and a framework's loop cannot wait: {detection.message}"
                 self._guard.abort(detail)
-                return Stop(TerminateReason.ABORTED, detail, "abort", evidence=detection)
+                raise self.stopped(Stop(TerminateReason.ABORTED, detail, "abort", evidence=detection))
             case Nudge(text):
                 return RequestChange(text, self._withdrawn)
             case WithdrawTool(name, text):
@@ -95,6 +102,10 @@ class GuardedRequests:
         """The oldest call of this tool that has no result yet."""
         return next((call for call, name in self._waiting.items() if name == tool), None)
 
+    def watched(self, source: Callable[[], AsyncIterator[T]], adapter: Any) -> GuardedEvents[T]:
+        """The stream of the next response behind the guard. `source`: opens it."""
+        return GuardedEvents(self._guard.watch(source, adapter=adapter), self)
+
     def ended(self, turn: Turn) -> Stop | None:
         """A response has ended. Returns why the run is over, if the guard has ended it.
 
@@ -107,6 +118,53 @@ class GuardedRequests:
         if turn.error is not None:
             raise turn.error
         return None
+
+
+class GuardedEvents(AsyncIterator[T]):
+    """The objects of one stream, unchanged. At the end it raises `stopped` of `requests` if the
+    guard has ended the run, or the SDK's own exception if the model call failed.
+
+    It is a class and not an async generator, so that nothing is left half open if the framework
+    drops it: the guard closes the source when its own block is left.
+    """
+
+    def __init__(self, watched: Watched[T], requests: GuardedRequests) -> None:
+        self._watched = watched
+        self._requests = requests
+        self._entered = False
+        self._first: list[T] = []
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def begin(self) -> None:
+        """Open the stream and wait for its first object. A failed opening is raised here."""
+        with contextlib.suppress(StopAsyncIteration):
+            self._first.append(await self.__anext__())
+
+    async def __anext__(self) -> T:
+        if self._first:
+            return self._first.pop()
+        if not self._entered:
+            self._entered = True
+            await self._watched.__aenter__()
+        try:
+            return await anext(self._watched)
+        except StopAsyncIteration:
+            await self.aclose()
+            turn = self._watched.turn
+            stop = self._requests.ended(turn)
+            if stop is not None:
+                raise self._requests.stopped(stop, turn) from None
+            raise
+        except BaseException:
+            await self.aclose()
+            raise
+
+    async def aclose(self) -> None:
+        """Close the source, if the framework leaves the stream before its end."""
+        if self._entered:
+            await self._watched.__aexit__(None, None, None)
 
 
 def is_final(stop: Stop) -> bool:
