@@ -40,5 +40,5 @@ def test_what_a_newcomer_is_sent_to_is_there(id: str):
     for command in re.findall(r"agent-monitor ([a-z-]+)(?: ([a-z-]+))?", "\n".join(code)):
         assert command[0] in COMMANDS
         if command[1]:
-            group: Any = typer.main.get_command(app).get_command(None, command[0])  # type: ignore[attr-defined, arg-type]
+            group: Any = typer.main.get_command(app).get_command(None, command[0])  # type: ignore[attr-defined]
             assert command[1] in group.commands
