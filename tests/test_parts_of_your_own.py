@@ -35,7 +35,7 @@ from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.adapters.replay.model import ReplayAdapter
 from monitor.policy import Policy
 
-PUBLIC = [monitor, *(getattr(monitor, room) for room in monitor._ROOMS)]
+PUBLIC = [monitor, *(getattr(monitor, room) for room in monitor._ROOMS.split())]
 PROTOCOLS = sorted(
     {
         getattr(module, name)

@@ -9,15 +9,10 @@ from monitor._util.lazy import lazy_names
 
 if TYPE_CHECKING:
     from monitor.adapters.forms import to_form as to_form
-
-__all__ = [
-    "to_form",
-]
-
-if not TYPE_CHECKING:  # a type checker would believe that every name is there
-    __getattr__, __dir__ = lazy_names(
+else:  # a type checker that read this would believe that every name is there
+    __all__, __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "to_form": "monitor.adapters.forms",
+            "monitor.adapters.forms": "to_form",
         },
     )

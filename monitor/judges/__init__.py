@@ -13,29 +13,13 @@ if TYPE_CHECKING:
     from monitor.judges.digest import Digest as Digest
     from monitor.judges.done import DoneJudge as DoneJudge
     from monitor.judges.loop import LoopJudge as LoopJudge
-
-__all__ = [
-    "Ask",
-    "Digest",
-    "DoneJudge",
-    "Judge",
-    "JudgeInput",
-    "JudgeSchedule",
-    "LoopJudge",
-    "as_judges",
-]
-
-if not TYPE_CHECKING:  # a type checker would believe that every name is there
-    __getattr__, __dir__ = lazy_names(
+else:  # a type checker that read this would believe that every name is there
+    __all__, __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "Ask": "monitor.judges.base",
-            "Digest": "monitor.judges.digest",
-            "DoneJudge": "monitor.judges.done",
-            "Judge": "monitor.judges.base",
-            "JudgeInput": "monitor.judges.base",
-            "JudgeSchedule": "monitor.judges.base",
-            "LoopJudge": "monitor.judges.loop",
-            "as_judges": "monitor.judges.base",
+            "monitor.judges.base": "Ask Judge JudgeInput JudgeSchedule as_judges",
+            "monitor.judges.digest": "Digest",
+            "monitor.judges.done": "DoneJudge",
+            "monitor.judges.loop": "LoopJudge",
         },
     )

@@ -25,7 +25,6 @@ from monitor.context.measure.fullness import Full, Fullness
 from monitor.context.measure.window import UNKNOWN, Window, window_of
 from monitor.core.run import RunCore
 from monitor.detectors.base import Detector
-from monitor.detectors.defaults import OF_CALLS, of_text
 from monitor.errors import ConfigError, describe
 from monitor.events import AttemptRetried, Event, RunIdentity, RunStarted, StreamClosed, TurnEnded, TurnStarted
 from monitor.goal.goal import MAX_NUDGES, Goal
@@ -160,10 +159,15 @@ class Guard(Generic[OutputT]):
         self._weighed: Turn | None = None
         self._tried_inside = False  # the provider's count covers several attempts
         judges = as_judges(judge)
+        of_calls = None
+        if detectors is _DEFAULT:
+            from monitor.detectors.defaults import OF_CALLS, of_text  # noqa: PLC0415 - for guards that have them only
+
+            detectors, of_calls = of_text(), OF_CALLS
         self._core = RunCore(
             stop_when=stop_when,
-            detectors=of_text() if detectors is _DEFAULT else check_parts("detectors", detectors or (), "observe"),
-            of_calls=OF_CALLS if detectors is _DEFAULT else None,
+            detectors=check_parts("detectors", detectors or (), "observe"),
+            of_calls=of_calls,
             policy=policy or _STOP_AT_FIRST_LOOP,
             emit=self._emit,
             keep_text_chars=keep_text_chars,
