@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from monitor import usage as usage
     from monitor import verdicts as verdicts
     from monitor import view as view
-    from monitor.adapters.models import model as model
+    from monitor.adapters.model_names import model as model
     from monitor.budget import Budget as Budget
     from monitor.conditions import Condition as Condition
     from monitor.conditions import CostLimit as CostLimit
@@ -131,7 +131,7 @@ else:  # a type checker that read this would believe that every name is there
         __name__,
         {
             "monitor": _ROOMS,
-            "monitor.adapters.models": "model",
+            "monitor.adapters.model_names": "model",
             "monitor.budget": "Budget",
             "monitor.conditions": (
                 "Condition CostLimit FirstChunkTimeout IdleTimeout MaxConsecutiveErrors MaxModelCalls MaxToolCalls"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from monitor._util.checks import ROUNDING_USD, is_finite, is_whole
+from monitor._util.argument_checks import ROUNDING_USD, is_finite, is_whole
 from monitor.errors import ConfigError
 from monitor.reasons import TerminateReason
 from monitor.verdicts import Met, Stop

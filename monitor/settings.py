@@ -51,7 +51,7 @@ from typing import Any, TypeAlias, TypeVar, Union, cast, get_args, get_origin
 from pydantic import TypeAdapter, ValidationError
 
 import monitor.detectors
-from monitor._util.checks import is_whole
+from monitor._util.argument_checks import is_whole
 from monitor.compaction.preset import PRESETS, Preset
 from monitor.detectors import Detector, ToolPolicy, default_detectors
 from monitor.errors import ConfigError

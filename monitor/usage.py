@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from monitor._util.checks import is_finite
+from monitor._util.argument_checks import is_finite
 from monitor.chunks import UsageReport
 from monitor.errors import ConfigError
 

@@ -28,8 +28,8 @@ from monitor import (
     tools,
     verdicts,
 )
+from monitor.adapters.adapter import AdapterFactory
 from monitor.adapters.anthropic.stream import AnthropicAdapter
-from monitor.adapters.base import AdapterFactory
 from monitor.adapters.google.stream import GoogleAdapter
 from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.adapters.replay.model import ReplayAdapter

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from monitor._util.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from monitor.adapters.forms import to_form as to_form
+    from monitor.adapters.provider_forms import to_form as to_form
 else:  # a type checker that read this would believe that every name is there
     __all__, __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "monitor.adapters.forms": "to_form",
+            "monitor.adapters.provider_forms": "to_form",
         },
     )

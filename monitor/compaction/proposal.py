@@ -35,7 +35,7 @@ from monitor.compaction.pinned import (
     with_known,
 )
 from monitor.compaction.preset import Preset
-from monitor.compaction.records import (
+from monitor.compaction.results import (
     AskTurn,
     CompactionError,
     CompactionIneffective,

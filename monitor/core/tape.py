@@ -22,7 +22,7 @@ from monitor.core.run import RunCore
 from monitor.errors import AdapterError, describe
 from monitor.events import Event
 from monitor.goal.goal import Goal
-from monitor.judges.base import Judge, JudgeInput
+from monitor.judges.judge import Judge, JudgeInput
 from monitor.messages import Message
 from monitor.models import ModelError
 from monitor.outcome import Outcome, Turn

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 from monitor._util.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from monitor.detectors.base import NOTHING as NOTHING
-    from monitor.detectors.base import ChannelDetector as ChannelDetector
-    from monitor.detectors.base import Detector as Detector
-    from monitor.detectors.base import FactDetector as FactDetector
-    from monitor.detectors.base import TextFeed as TextFeed
     from monitor.detectors.calls.no_progress import NoProgress as NoProgress
-    from monitor.detectors.calls.progress import ProgressRule as ProgressRule
+    from monitor.detectors.calls.progress_rule import ProgressRule as ProgressRule
     from monitor.detectors.calls.tool_cycle import ToolCallCycle as ToolCallCycle
     from monitor.detectors.calls.tool_policy import ToolPolicy as ToolPolicy
     from monitor.detectors.calls.tool_repetition import ToolCallRepetition as ToolCallRepetition
     from monitor.detectors.calls.unknown_tool import UnknownTool as UnknownTool
     from monitor.detectors.defaults import default_detectors as default_detectors
+    from monitor.detectors.detector import NOTHING as NOTHING
+    from monitor.detectors.detector import ChannelDetector as ChannelDetector
+    from monitor.detectors.detector import Detector as Detector
+    from monitor.detectors.detector import FactDetector as FactDetector
+    from monitor.detectors.detector import TextFeed as TextFeed
     from monitor.detectors.similar_messages import SimilarMessages as SimilarMessages
     from monitor.detectors.text import ContentRepetition as ContentRepetition
     from monitor.detectors.text import CountedRule as CountedRule
@@ -29,9 +29,9 @@ else:  # a type checker that read this would believe that every name is there
     __all__, __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "monitor.detectors.base": "NOTHING ChannelDetector Detector FactDetector TextFeed",
+            "monitor.detectors.detector": "NOTHING ChannelDetector Detector FactDetector TextFeed",
             "monitor.detectors.calls.no_progress": "NoProgress",
-            "monitor.detectors.calls.progress": "ProgressRule",
+            "monitor.detectors.calls.progress_rule": "ProgressRule",
             "monitor.detectors.calls.tool_cycle": "ToolCallCycle",
             "monitor.detectors.calls.tool_policy": "ToolPolicy",
             "monitor.detectors.calls.tool_repetition": "ToolCallRepetition",

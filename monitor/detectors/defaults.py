@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from monitor.detectors.base import Detector, MadeLate
 from monitor.detectors.calls.no_progress import NoProgress
 from monitor.detectors.calls.tool_cycle import ToolCallCycle
 from monitor.detectors.calls.tool_policy import ToolPolicy
 from monitor.detectors.calls.tool_repetition import ToolCallRepetition
 from monitor.detectors.calls.unknown_tool import UnknownTool
+from monitor.detectors.detector import Detector, MadeLate
 from monitor.detectors.similar_messages import SimilarMessages
 from monitor.detectors.text import ContentRepetition
 

@@ -37,8 +37,8 @@ from typing import Any
 
 from monitor._util.hashing import chained, identity
 from monitor.chunks import Chunk, StreamRetried, TextDelta, ToolCall, ToolResult, TurnFinished
-from monitor.detectors.base import NOTHING, TextFeed
 from monitor.detectors.calls.call_detector import told_of
+from monitor.detectors.detector import NOTHING, TextFeed
 from monitor.detectors.text.markdown import words_percent
 from monitor.errors import ConfigError
 from monitor.verdicts import Channel, Detection, Evidence, Level

@@ -14,7 +14,7 @@ from monitor.outcome import Outcome
 from monitor.reasons import TerminateReason
 from monitor.sessions.nodes import Draft, marker
 from monitor.sessions.records import Changes, Committed
-from monitor.sessions.store import SessionStore
+from monitor.sessions.session_store import SessionStore
 from monitor.sessions.tree import ACTIVE
 from monitor.sessions.writer import committed_in, note_committed
 

@@ -8,8 +8,8 @@ from typing import Final
 from monitor._util.hashing import identity
 from monitor.chunks import ToolResult
 from monitor.errors import ConfigError
-from monitor.judges.base import Judge, JudgeInput, JudgeSchedule
 from monitor.judges.digest import Digest
+from monitor.judges.judge import Judge, JudgeInput, JudgeSchedule
 from monitor.judges.suspicion import Suspicion
 from monitor.outcome import Turn
 from monitor.verdicts import Detection, Evidence, Judgement

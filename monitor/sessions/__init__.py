@@ -9,8 +9,8 @@ from monitor.sessions.files import remove as remove
 from monitor.sessions.files import retain as retain
 from monitor.sessions.files import sessions_in as sessions_in
 from monitor.sessions.in_memory import InMemorySession as InMemorySession
-from monitor.sessions.jsonl import exported as exported
-from monitor.sessions.jsonl import imported as imported
+from monitor.sessions.json_lines import exported as exported
+from monitor.sessions.json_lines import imported as imported
 from monitor.sessions.nodes import FOLLOW as FOLLOW
 from monitor.sessions.nodes import Compacted as Compacted
 from monitor.sessions.nodes import ContextEdit as ContextEdit
@@ -33,8 +33,8 @@ from monitor.sessions.records import RunRecord as RunRecord
 from monitor.sessions.records import RunStage as RunStage
 from monitor.sessions.records import StoredEvent as StoredEvent
 from monitor.sessions.records import TurnChunks as TurnChunks
-from monitor.sessions.sqlite import SQLiteSession as SQLiteSession
-from monitor.sessions.store import SessionStore as SessionStore
+from monitor.sessions.session_store import SessionStore as SessionStore
+from monitor.sessions.sqlite_session import SQLiteSession as SQLiteSession
 from monitor.sessions.tables.blobs import Blobs as Blobs
 from monitor.sessions.tree import ACTIVE as ACTIVE
 from monitor.sessions.tree import Context as Context

@@ -4,7 +4,7 @@ models, a clock, and local servers.
 
 from monitor.testing import anthropic_steps, gemini_steps, openai_steps
 from monitor.testing.capture import CapturedEvents, capture_events
-from monitor.testing.clock import FakeAlarm, FakeClock
+from monitor.testing.fake_clock import FakeAlarm, FakeClock
 from monitor.testing.rechunk import cut, rechunk
 from monitor.testing.scripted import Do, Pause, ScriptedStream, Stall
 from monitor.testing.scripted_model import ScriptedModel, call

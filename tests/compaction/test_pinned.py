@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor._util.quoting import foreign
-from monitor.adapters.forms import to_form
+from monitor.adapters.provider_forms import to_form
 from monitor.chunks import ToolCall, ToolResult
 from monitor.compaction.pinned import (
     ACKNOWLEDGEMENT,
@@ -31,7 +31,7 @@ from monitor.compaction.pinned import (
     shortened,
 )
 from monitor.compaction.pinned import text as composed_text
-from monitor.compaction.records import CompactionDetails
+from monitor.compaction.results import CompactionDetails
 from monitor.context.measure.tokens import size_of_text
 from monitor.context.repairs.repair import repair
 from monitor.errors import ConfigError

@@ -32,7 +32,7 @@ from monitor.chunks import (
     UsageReport,
 )
 from monitor.detectors import Detector, default_detectors
-from monitor.detectors.base import is_channel_detector
+from monitor.detectors.detector import is_channel_detector
 from monitor.reasons import FinishReason
 from monitor.testing import rechunk
 from monitor.verdicts import Detection, detection_codec

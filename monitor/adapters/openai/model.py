@@ -17,10 +17,10 @@ from typing import Any, ClassVar, Final
 from anyio.lowlevel import RunVar
 
 from monitor._util.codec import to_plain
-from monitor.adapters.base import AdapterFactory
-from monitor.adapters.openai.history import joined, to_input, to_messages
+from monitor.adapters.adapter import AdapterFactory
+from monitor.adapters.openai.request_messages import joined, to_input, to_messages
 from monitor.adapters.openai.stream import OpenAIAdapter
-from monitor.adapters.requests import Opening, suggested, valid
+from monitor.adapters.request_writing import Opening, suggested, valid
 from monitor.errors import ConfigError, MissingExtra, describe
 from monitor.models import ModelRequest, ToolSpec
 from monitor.wires.forms import Form

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 import monitor
-from monitor.adapters.base import adapter_of
+from monitor.adapters.adapter import adapter_of
 from monitor.cli.inputs.conversation import Conversation, read_conversation, tokens_by_source, written
 from monitor.cli.options.clients import Closing
 from monitor.cli.options.supervisor_arguments import model_of, nothing_to_close
@@ -23,7 +23,7 @@ from monitor.cli.render.out_file import check_out, write_out
 from monitor.cli.render.output import STDIN
 from monitor.compaction.pinned import gathered, read_back, recognised
 from monitor.compaction.preset import PRESETS
-from monitor.compaction.records import compaction_codec
+from monitor.compaction.results import compaction_codec
 from monitor.context import Window, repair, window_of
 from monitor.context.reduce.reduction import difference
 from monitor.errors import ConfigError

@@ -17,9 +17,9 @@ from dataclasses import dataclass, fields, replace
 from typing import Final
 
 from monitor._util.quoting import escaped, unescaped
-from monitor._util.tokens import weigh
-from monitor.compaction.pinned.facts import PinnedFacts
-from monitor.compaction.records import CompactionDetails
+from monitor._util.token_estimate import weigh
+from monitor.compaction.pinned.pinned_facts import PinnedFacts
+from monitor.compaction.results import CompactionDetails
 from monitor.context.reduce.media import placeholder
 from monitor.errors import ConfigError
 from monitor.messages import AssistantMessage, Media, Message, Text, UserMessage

@@ -17,10 +17,8 @@ from itertools import accumulate
 from typing import Any, Final, Literal
 
 from monitor._util.hashing import canonical_json, identity
-from monitor.compaction.records import AskTurn, CompactionError
-from monitor.compaction.summaries.summarizer import Checkpoint, CompactionProgress, Summary
-from monitor.compaction.summaries.templates import BEGIN, END, SummaryTask
-from monitor.compaction.summaries.transcript import (
+from monitor.compaction.results import AskTurn, CompactionError
+from monitor.compaction.summaries.excerpts import (
     LEAST_WINDOW_TOKENS,
     Excerpt,
     beside,
@@ -30,6 +28,8 @@ from monitor.compaction.summaries.transcript import (
     next_window,
     with_error,
 )
+from monitor.compaction.summaries.summarizer import Checkpoint, CompactionProgress, Summary
+from monitor.compaction.summaries.templates import BEGIN, END, SummaryTask
 from monitor.context.measure.tokens import Size, message_tokens, size_of_text, sizes_by_source
 from monitor.context.measure.window import Window, window_of
 from monitor.context.reduce.media import has_media

@@ -30,8 +30,8 @@ from monitor.chunks import (
     ToolResult,
     TurnFinished,
 )
-from monitor.detectors.base import NOTHING
 from monitor.detectors.calls.tool_policy import ToolPolicy, action_of, checked, is_veto, policy_of
+from monitor.detectors.detector import NOTHING
 from monitor.verdicts import Detection
 
 EXCERPT_CHARS = 200

@@ -18,7 +18,7 @@ Rules:
 - One question in other words with the same answer, however short, is a suspicion at three and a
   loop at five (`reworded`).
 - A call with a number that is to be lowered (failing tests) stands still if that number does not
-  become lower (`monitor.detectors.calls.progress`).
+  become lower (`monitor.detectors.calls.progress_rule`).
 - An answer is an error if it is marked as one, or begins like one. An exit code without a message
   is not an error: five greps that find nothing are a search (three of 20 hard good runs have such a
   streak).
@@ -32,12 +32,12 @@ from typing import Any, NamedTuple
 
 from monitor._util.hashing import identity
 from monitor.chunks import ToolResult
-from monitor.detectors.base import NOTHING
 from monitor.detectors.calls.answers import is_error
 from monitor.detectors.calls.call_detector import EXCERPT_CHARS, OFFSETS_SHOWN, Asked, CallDetector, Called, plain
-from monitor.detectors.calls.progress import ProgressRule, Standstill, reported
+from monitor.detectors.calls.progress_rule import ProgressRule, Standstill, reported
 from monitor.detectors.calls.reworded import NOTHING_FOUND, Rewording, answer_to, question_of
 from monitor.detectors.calls.tool_policy import ToolPolicy, error_identity
+from monitor.detectors.detector import NOTHING
 from monitor.errors import ConfigError
 from monitor.verdicts import Detection, Evidence, Level
 

@@ -36,7 +36,6 @@ from typing import Any, TypeAlias
 
 from monitor._util.hashing import identity
 from monitor.chunks import ToolResult
-from monitor.detectors.base import NOTHING
 from monitor.detectors.calls.answers import is_error
 from monitor.detectors.calls.call_detector import (
     EXCERPT_CHARS,
@@ -50,6 +49,7 @@ from monitor.detectors.calls.call_detector import (
 from monitor.detectors.calls.tool_batches import EqualBatches, Response
 from monitor.detectors.calls.tool_policy import ToolPolicy
 from monitor.detectors.calls.tool_repetition import SAMPLING_TIMES
+from monitor.detectors.detector import NOTHING
 from monitor.errors import ConfigError
 from monitor.verdicts import Detection, Evidence, Level
 

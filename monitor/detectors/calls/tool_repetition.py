@@ -30,7 +30,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from monitor.chunks import ToolResult
-from monitor.detectors.base import NOTHING
 from monitor.detectors.calls.call_detector import (
     CALLS_KEPT,
     EXCERPT_CHARS,
@@ -42,6 +41,7 @@ from monitor.detectors.calls.call_detector import (
     plain,
 )
 from monitor.detectors.calls.tool_policy import ToolPolicy
+from monitor.detectors.detector import NOTHING
 from monitor.errors import ConfigError
 from monitor.verdicts import Detection, Evidence, Level
 

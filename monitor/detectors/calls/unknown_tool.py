@@ -23,7 +23,6 @@ from typing import Any
 
 from monitor._util.hashing import identity
 from monitor.chunks import ToolResult
-from monitor.detectors.base import NOTHING
 from monitor.detectors.calls.call_detector import (
     EXCERPT_CHARS,
     OFFSETS_SHOWN,
@@ -34,6 +33,7 @@ from monitor.detectors.calls.call_detector import (
     remember,
 )
 from monitor.detectors.calls.tool_policy import ToolPolicy
+from monitor.detectors.detector import NOTHING
 from monitor.errors import ConfigError
 from monitor.verdicts import Detection, Evidence, Level
 

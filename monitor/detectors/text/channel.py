@@ -19,7 +19,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from monitor.detectors.base import NOTHING
+from monitor.detectors.detector import NOTHING
+from monitor.detectors.text.chant import CHANT_KIND, WindowRule, WindowScanner
 from monitor.detectors.text.copies import CopyScanner
 from monitor.detectors.text.counted import CountedRule, CountedScanner
 from monitor.detectors.text.hit import Hit
@@ -27,7 +28,6 @@ from monitor.detectors.text.markdown import Fences
 from monitor.detectors.text.recurrence import RecurrenceRule, RecurrenceScanner
 from monitor.detectors.text.tail import TailRule, TailScanner
 from monitor.detectors.text.vocabulary import WORDS_STEP, Vocabulary
-from monitor.detectors.text.window import CHANT_KIND, WindowRule, WindowScanner
 from monitor.verdicts import Channel, Detection
 
 SLICE_CHARS = 8_192

@@ -47,10 +47,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from monitor.detectors.text.chant import is_one_line
 from monitor.detectors.text.hit import Hit
 from monitor.detectors.text.markdown import is_code, only_counts, speaks, words_percent
 from monitor.detectors.text.structure import is_frame
-from monitor.detectors.text.window import is_one_line
 from monitor.errors import ConfigError
 
 BLOCK_CHARS = 64

@@ -6,7 +6,7 @@ from monitor.core.past import Past, past_of
 from monitor.events import RunTerminated
 from monitor.outcome import Outcome
 from monitor.sessions.records import SUBAGENT, RunRecord, RunStage
-from monitor.sessions.store import SessionStore
+from monitor.sessions.session_store import SessionStore
 
 CALL = "call"
 """The key, in the data of a nested run's record, of the call that began it."""

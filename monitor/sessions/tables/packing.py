@@ -13,7 +13,7 @@ from monitor.calls import CallRecord, call_codec
 from monitor.errors import SessionDamaged
 from monitor.events import Event, event_codec
 from monitor.sessions.nodes import canonical
-from monitor.sessions.tables.memory import MOST_NODES, Memory
+from monitor.sessions.tables.owner_memory import MOST_NODES, Memory
 from monitor.sessions.tables.schema import Connection
 from monitor.sessions.tables.sharing import Pointers, can_be_shared, has_pointer, whole
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from monitor.errors import SessionDamaged, StoreError
 from monitor.sessions.nodes import Node, NodeKind
 from monitor.sessions.tables.blobs import Blobs
-from monitor.sessions.tables.memory import Memory
+from monitor.sessions.tables.owner_memory import Memory
 from monitor.sessions.tables.pacing import aside
 from monitor.sessions.tables.schema import Connection, is_inline
 from monitor.sessions.tree import Tip

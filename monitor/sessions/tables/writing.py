@@ -20,9 +20,9 @@ from monitor.errors import SessionDamaged, StoreError
 from monitor.events import Event
 from monitor.sessions.records import Changes, Committed, RunRecord, TurnChunks, run_codec
 from monitor.sessions.tables.blobs import Blobs
-from monitor.sessions.tables.memory import Memory
+from monitor.sessions.tables.owner_memory import Memory
 from monitor.sessions.tables.packing import Packing, escaped
-from monitor.sessions.tables.reading import find_call
+from monitor.sessions.tables.read_records import find_call
 from monitor.sessions.tables.rows import SqlView, run_number, write_head, write_node
 from monitor.sessions.tables.schema import Connection
 from monitor.sessions.tree import Planned, plan

@@ -19,11 +19,11 @@ from monitor.sessions import faults
 from monitor.sessions.faults import blobs_path, lock_path
 from monitor.sessions.lock import OwnerLock, owner_of
 from monitor.sessions.reader import check_file, check_pages
-from monitor.sessions.sql import SqlSession, id_at
+from monitor.sessions.sql_session import SqlSession, id_at
 from monitor.sessions.tables import rows
 from monitor.sessions.tables.blobs import BlobFolder, Blobs, sync_file, sync_folder
-from monitor.sessions.tables.memory import Memory
 from monitor.sessions.tables.migrations import STEPS, Steps, migrate
+from monitor.sessions.tables.owner_memory import Memory
 from monitor.sessions.tables.schema import Connection, check_sqlite, prepare_writer
 from monitor.sessions.writer import Work, Writer
 

@@ -22,12 +22,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from monitor.chunks import Chunk, ReasoningDelta, StreamRetried, TextDelta, ToolCall, ToolCallDelta, TurnFinished
-from monitor.detectors.base import NOTHING, TextFeed
+from monitor.detectors.detector import NOTHING, TextFeed
 from monitor.detectors.text.channel import Rules, TextChannel
+from monitor.detectors.text.chant import WindowRule
 from monitor.detectors.text.counted import CountedRule
 from monitor.detectors.text.recurrence import RecurrenceRule
 from monitor.detectors.text.tail import TailRule
-from monitor.detectors.text.window import WindowRule
 from monitor.errors import ConfigError
 from monitor.verdicts import Channel, Detection
 

@@ -22,9 +22,9 @@ from monitor.sessions.records import (
     StoredEvent,
     TurnChunks,
 )
-from monitor.sessions.tables import reading, rows, writing
+from monitor.sessions.tables import read_records, rows, writing
 from monitor.sessions.tables.blobs import Blobs
-from monitor.sessions.tables.memory import Memory
+from monitor.sessions.tables.owner_memory import Memory
 from monitor.sessions.tables.schema import Connection
 from monitor.sessions.tree import ACTIVE, Context, TreeProblem, context_of
 from monitor.sessions.writer import Work
@@ -135,24 +135,24 @@ class SqlSession(ABC):
 
     async def runs(self, *, hidden: bool = False) -> tuple[RunRecord, ...]:
         """The runs. `hidden`: also those that serve another run, such as compactions."""
-        found: Sequence[RunRecord] = await self._read(reading.runs)
+        found: Sequence[RunRecord] = await self._read(read_records.runs)
         return tuple(run for run in found if hidden or not run.hidden)
 
     async def calls(self, run: str | None = None) -> tuple[CallRecord, ...]:
         """The calls of a run, or of all."""
-        return tuple(await self._read(lambda one: reading.calls(one, run)))
+        return tuple(await self._read(lambda one: read_records.calls(one, run)))
 
     async def approvals(self, *, only_open: bool = False) -> tuple[ApprovalState, ...]:
         """The questions and their answers."""
-        return tuple(await self._read(lambda one: reading.approvals(one, only_open=only_open)))
+        return tuple(await self._read(lambda one: read_records.approvals(one, only_open=only_open)))
 
     async def events(self, run: str | None = None) -> tuple[StoredEvent, ...]:
         """The events of a run, or of all."""
-        return tuple(await self._read(lambda one: reading.events(one, run)))
+        return tuple(await self._read(lambda one: read_records.events(one, run)))
 
     async def chunks(self, run: str | None = None) -> tuple[TurnChunks, ...]:
         """The chunks of a run, or of all."""
-        return tuple(await self._read(lambda one: reading.chunks(one, run)))
+        return tuple(await self._read(lambda one: read_records.chunks(one, run)))
 
     async def intend(self, records: Sequence[CallRecord]) -> Sequence[CallRecord]:
         """See `CallLedger.intend`."""
@@ -170,12 +170,12 @@ class SqlSession(ABC):
 
     async def find(self, key: str) -> CallRecord | None:
         """See `CallLedger.find`."""
-        found: CallRecord | None = await self._read(lambda one: reading.find_call(one, key))
+        found: CallRecord | None = await self._read(lambda one: read_records.find_call(one, key))
         return found
 
     async def open_calls(self, run: str) -> Sequence[CallRecord]:
         """See `CallLedger.open_calls`."""
-        found: list[CallRecord] = await self._read(lambda one: reading.open_calls(one, run))
+        found: list[CallRecord] = await self._read(lambda one: read_records.open_calls(one, run))
         return found
 
     async def verify(self) -> tuple[TreeProblem, ...]:

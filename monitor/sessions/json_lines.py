@@ -21,7 +21,7 @@ from monitor.sessions.reader import SessionReader
 from monitor.sessions.records import TurnChunks, run_codec
 from monitor.sessions.tables import rows, writing
 from monitor.sessions.tables.blobs import Blobs
-from monitor.sessions.tables.memory import Memory
+from monitor.sessions.tables.owner_memory import Memory
 from monitor.sessions.tables.schema import Connection
 from monitor.sessions.tree import verify
 

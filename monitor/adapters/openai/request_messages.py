@@ -16,7 +16,7 @@ from typing import Any, Final
 from monitor._util.codec import to_plain
 from monitor._util.hashing import identity
 from monitor._util.signatures import CUSTOM, goes_to, read_mark
-from monitor.adapters.requests import valid, valid_data
+from monitor.adapters.request_writing import valid, valid_data
 from monitor.chunks import ToolCall
 from monitor.errors import ConfigError
 from monitor.messages import CUT_OFF, NOT_CARRIED_OUT, AssistantMessage, Media, Message, Reasoning, Text, UserMessage

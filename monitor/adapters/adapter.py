@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol, cast
 
 from monitor.adapters.decoding import AdapterBase
 from monitor.adapters.decoding import ReportedFailure as ReportedFailure  # noqa: PLC0414 - its public place
-from monitor.adapters.plain import ChunkAdapter, TextAdapter
+from monitor.adapters.plain_streams import ChunkAdapter, TextAdapter
 from monitor.chunks import CHUNK_TYPES, Chunk
 from monitor.models import ModelError
 
