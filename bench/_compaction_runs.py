@@ -16,7 +16,7 @@ import monitor
 from bench._compaction_script import WINDOW_TOKENS, Model, Seen
 from monitor.chunks import TextDelta, ToolCall
 from monitor.compaction.pinned import PinnedFacts, read_back, text_of_user
-from monitor.compaction.results import AskTurn
+from monitor.compaction.records import AskTurn
 from monitor.compaction.summaries.summarizer import Checkpoint, CompactionProgress, Summary
 from monitor.compaction.summaries.templates import SummaryTask
 from monitor.goal.declared import EMIT

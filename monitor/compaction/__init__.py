@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from monitor.compaction.hooks import CompactionHook as CompactionHook
     from monitor.compaction.pinned import PinnedFacts as PinnedFacts
     from monitor.compaction.preset import PRESETS as PRESETS
-    from monitor.compaction.results import AskTurn as AskTurn
-    from monitor.compaction.results import CompactionDetails as CompactionDetails
-    from monitor.compaction.results import CompactionError as CompactionError
-    from monitor.compaction.results import CompactionIneffective as CompactionIneffective
-    from monitor.compaction.results import CompactionRecord as CompactionRecord
-    from monitor.compaction.results import CompactionResult as CompactionResult
-    from monitor.compaction.results import CompactionStore as CompactionStore
-    from monitor.compaction.results import InMemoryCompactions as InMemoryCompactions
-    from monitor.compaction.results import compaction_codec as compaction_codec
-    from monitor.compaction.results import shown as shown
+    from monitor.compaction.records import AskTurn as AskTurn
+    from monitor.compaction.records import CompactionDetails as CompactionDetails
+    from monitor.compaction.records import CompactionError as CompactionError
+    from monitor.compaction.records import CompactionIneffective as CompactionIneffective
+    from monitor.compaction.records import CompactionRecord as CompactionRecord
+    from monitor.compaction.records import CompactionResult as CompactionResult
+    from monitor.compaction.records import CompactionStore as CompactionStore
+    from monitor.compaction.records import InMemoryCompactions as InMemoryCompactions
+    from monitor.compaction.records import compaction_codec as compaction_codec
+    from monitor.compaction.records import shown as shown
     from monitor.compaction.summaries.extractive import Extractive as Extractive
     from monitor.compaction.summaries.summarize import ModelSummarizer as ModelSummarizer
     from monitor.compaction.summaries.summarizer import Checkpoint as Checkpoint
@@ -50,7 +50,7 @@ else:  # a type checker that read this would believe that every name is there
             "monitor.compaction.hooks": "BeforeCompaction CompactionAsked CompactionHook",
             "monitor.compaction.pinned": "PinnedFacts",
             "monitor.compaction.preset": "PRESETS",
-            "monitor.compaction.results": (
+            "monitor.compaction.records": (
                 "AskTurn CompactionDetails CompactionError CompactionIneffective CompactionRecord CompactionResult"
                 " CompactionStore InMemoryCompactions compaction_codec shown"
             ),

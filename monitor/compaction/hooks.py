@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from monitor._util.argument_checks import check_kind
-from monitor.compaction.results import CompactionError, CompactionResult
+from monitor.compaction.records import CompactionError, CompactionResult
 from monitor.errors import ConfigError, describe
 from monitor.messages import Message
 from monitor.reasons import CompactionFailure, CompactionReason

@@ -10,7 +10,7 @@ from typing import Any, Literal, Self, TypeAlias, TypedDict, Unpack, get_args
 
 from monitor._util.argument_checks import check_part, check_parts, is_finite
 from monitor.compaction.hooks import CompactionHook
-from monitor.compaction.results import CompactionStore
+from monitor.compaction.records import CompactionStore
 from monitor.compaction.summaries.summarizer import Summarizer
 from monitor.compaction.summaries.templates import CHECKPOINT, EIGHT_SECTIONS, FIVE_SECTIONS, MARKDOWN, Template
 from monitor.compaction.watermarks import LOW_WATER

@@ -35,7 +35,7 @@ from monitor.compaction.pinned import (
     with_known,
 )
 from monitor.compaction.preset import Preset
-from monitor.compaction.results import (
+from monitor.compaction.records import (
     AskTurn,
     CompactionError,
     CompactionIneffective,

@@ -14,7 +14,7 @@ from typing import Final
 
 from monitor.compaction.measure import LEAST_TOKENS, Situation, Sizes
 from monitor.compaction.preset import Preset
-from monitor.compaction.results import CompactionError
+from monitor.compaction.records import CompactionError
 from monitor.compaction.summaries.extractive import Extractive
 from monitor.compaction.summaries.summarize import ModelSummarizer
 from monitor.compaction.summaries.summarizer import Summarizer

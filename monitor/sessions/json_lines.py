@@ -18,7 +18,7 @@ from monitor.events import event_codec
 from monitor.sessions.files import made
 from monitor.sessions.nodes import Node, NodeKind, canonical
 from monitor.sessions.reader import SessionReader
-from monitor.sessions.records import TurnChunks, run_codec
+from monitor.sessions.run_records import TurnChunks, run_codec
 from monitor.sessions.tables import rows, writing
 from monitor.sessions.tables.blobs import Blobs
 from monitor.sessions.tables.owner_memory import Memory

@@ -16,7 +16,7 @@ from monitor.calls import CallRecord
 from monitor.errors import MonitorError, SessionDamaged, StoreError
 from monitor.sessions.faults import blobs_path, not_text, typed
 from monitor.sessions.nodes import Node
-from monitor.sessions.records import ApprovalState, RunRecord, StoredEvent, TurnChunks
+from monitor.sessions.run_records import ApprovalState, RunRecord, StoredEvent, TurnChunks
 from monitor.sessions.tables import read_records, rows
 from monitor.sessions.tables.blobs import BlobFolder, Blobs
 from monitor.sessions.tables.migrations import STEPS, Steps, check_format, format_of

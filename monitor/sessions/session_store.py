@@ -7,7 +7,7 @@ from typing import Protocol
 
 from monitor.calls import CallRecord
 from monitor.sessions.nodes import Draft, Node
-from monitor.sessions.records import (
+from monitor.sessions.run_records import (
     ApprovalState,
     Changes,
     Committed,

@@ -14,7 +14,7 @@ from monitor.errors import StoreError
 from monitor.sessions.faults import not_text
 from monitor.sessions.nodes import ID_CHANCE_BYTES, Draft, Node, new_id
 from monitor.sessions.reader import problems
-from monitor.sessions.records import (
+from monitor.sessions.run_records import (
     ApprovalState,
     Changes,
     Committed,

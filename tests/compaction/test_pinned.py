@@ -31,7 +31,7 @@ from monitor.compaction.pinned import (
     shortened,
 )
 from monitor.compaction.pinned import text as composed_text
-from monitor.compaction.results import CompactionDetails
+from monitor.compaction.records import CompactionDetails
 from monitor.context.measure.tokens import size_of_text
 from monitor.context.repairs.repair import repair
 from monitor.errors import ConfigError

@@ -27,7 +27,7 @@ from monitor.compaction.measure import FRAME_TOKENS, LEAST_TOKENS, Situation
 from monitor.compaction.pinned import CONTINUE, CONTINUE_WITHOUT_MEDIA, PinnedFacts, acknowledgement, head_of_messages
 from monitor.compaction.preset import PRESETS, Preset
 from monitor.compaction.proposal import Proposal, continue_message
-from monitor.compaction.results import shown
+from monitor.compaction.records import shown
 from monitor.compaction.rungs import CUT
 from monitor.compaction.summaries.summarizer import Summary
 from monitor.compaction.summaries.templates import CHECKPOINT, SummaryTask

@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 import monitor
-from monitor.compaction.results import CompactionRecord, CompactionStore, compaction_codec, shown
+from monitor.compaction.records import CompactionRecord, CompactionStore, compaction_codec, shown
 from monitor.messages import Text, UserMessage
 from monitor.reasons import CompactionFailure, CompactionReason
 from tests.harness.context.test_run_context_compaction import CEILING, driven, reads

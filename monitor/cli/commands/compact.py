@@ -23,7 +23,7 @@ from monitor.cli.render.out_file import check_out, write_out
 from monitor.cli.render.output import STDIN
 from monitor.compaction.pinned import gathered, read_back, recognised
 from monitor.compaction.preset import PRESETS
-from monitor.compaction.results import compaction_codec
+from monitor.compaction.records import compaction_codec
 from monitor.context import Window, repair, window_of
 from monitor.context.reduce.reduction import difference
 from monitor.errors import ConfigError

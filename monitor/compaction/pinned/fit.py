@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 
 from monitor.compaction.pinned.pinned_facts import PinnedFacts
 from monitor.compaction.pinned.text import left_out_piece, pieces, user_piece, weight, weights
-from monitor.compaction.results import CompactionDetails
+from monitor.compaction.records import CompactionDetails
 
 SHORTEST_CHARS: Final = 60
 """One line: the length of each old user message where hundreds of them do not fit otherwise."""

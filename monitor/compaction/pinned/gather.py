@@ -13,7 +13,7 @@ from monitor._util.codec import to_plain
 from monitor.compaction.pinned.fit import SHORT_CHARS
 from monitor.compaction.pinned.pinned_facts import PinnedFacts
 from monitor.compaction.pinned.text import head_of_messages, read_back, text_of_user
-from monitor.compaction.results import CompactionDetails
+from monitor.compaction.records import CompactionDetails
 from monitor.compaction.summaries.identifiers import (
     Named,
     answered_calls,

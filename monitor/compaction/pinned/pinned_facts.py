@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from monitor.compaction.results import CompactionDetails
+from monitor.compaction.records import CompactionDetails
 from monitor.errors import ConfigError
 
 

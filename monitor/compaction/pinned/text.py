@@ -19,7 +19,7 @@ from typing import Final
 from monitor._util.quoting import escaped, unescaped
 from monitor._util.token_estimate import weigh
 from monitor.compaction.pinned.pinned_facts import PinnedFacts
-from monitor.compaction.results import CompactionDetails
+from monitor.compaction.records import CompactionDetails
 from monitor.context.reduce.media import placeholder
 from monitor.errors import ConfigError
 from monitor.messages import AssistantMessage, Media, Message, Text, UserMessage

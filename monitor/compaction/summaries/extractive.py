@@ -19,7 +19,7 @@ from monitor._util.arguments import arguments_in
 from monitor.chunks import ToolCall
 from monitor.compaction.pinned import text_of_user
 from monitor.compaction.pinned.text import weight
-from monitor.compaction.results import AskTurn, CompactionDetails
+from monitor.compaction.records import AskTurn, CompactionDetails
 from monitor.compaction.summaries.identifiers import MOST_CHARS, MOST_LISTED, identifiers, named_in, names_of, note_of
 from monitor.compaction.summaries.summarizer import Checkpoint, CompactionProgress, Summary
 from monitor.compaction.summaries.templates import CLEAREST, NOTHING, SummaryTask, heading_of, section_key

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from monitor._util.arguments import arguments_in
 from monitor.chunks import ToolCall, ToolResult
-from monitor.compaction.results import CompactionDetails
+from monitor.compaction.records import CompactionDetails
 from monitor.messages import AssistantMessage, Message, Text
 from monitor.verdicts import VETO
 

@@ -17,7 +17,7 @@ from itertools import accumulate
 from typing import Any, Final, Literal
 
 from monitor._util.hashing import canonical_json, identity
-from monitor.compaction.results import AskTurn, CompactionError
+from monitor.compaction.records import AskTurn, CompactionError
 from monitor.compaction.summaries.excerpts import (
     LEAST_WINDOW_TOKENS,
     Excerpt,

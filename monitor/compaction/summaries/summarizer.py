@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from monitor.compaction.results import AskTurn, CompactionError
+from monitor.compaction.records import AskTurn, CompactionError
 from monitor.compaction.summaries.templates import SummaryTask
 from monitor.errors import describe
 from monitor.reasons import CompactionFailure

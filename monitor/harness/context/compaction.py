@@ -12,7 +12,7 @@ from monitor._util.argument_checks import check_kind, check_part, is_whole
 from monitor.adapters.provider_forms import to_form
 from monitor.compaction.pinned import PinnedFacts, recognised
 from monitor.compaction.preset import Preset
-from monitor.compaction.results import CompactionResult
+from monitor.compaction.records import CompactionResult
 from monitor.compaction.watermarks import Hysteresis, Marks
 from monitor.context.history import History
 from monitor.context.measure.tokens import ContextMeter

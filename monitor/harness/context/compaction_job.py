@@ -17,7 +17,7 @@ from monitor import events
 from monitor.compaction.measure import Situation
 from monitor.compaction.pinned import PinnedFacts
 from monitor.compaction.preset import Preset
-from monitor.compaction.results import CompactionError, CompactionResult
+from monitor.compaction.records import CompactionError, CompactionResult
 from monitor.compaction.summaries.summarizer import CompactionProgress
 from monitor.events import Event
 from monitor.harness.streams.background import Background

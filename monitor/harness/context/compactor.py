@@ -21,9 +21,9 @@ from monitor.compaction.measure import Situation
 from monitor.compaction.pinned import acknowledgement, head_of_messages
 from monitor.compaction.preset import Preset
 from monitor.compaction.proposal import Proposal, continue_message, propose
+from monitor.compaction.records import CompactionError, CompactionRecord, CompactionResult, of_one_run
 from monitor.compaction.refill import Snapshot, attributed, snapshot
 from monitor.compaction.repeats import RepeatsAfterCompaction
-from monitor.compaction.results import CompactionError, CompactionRecord, CompactionResult, of_one_run
 from monitor.compaction.rungs import CUT
 from monitor.compaction.summaries.extractive import Extractive
 from monitor.compaction.summaries.summarizer import Checkpoint, CompactionProgress

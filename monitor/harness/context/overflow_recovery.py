@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Final
 
-from monitor.compaction.results import CompactionError
+from monitor.compaction.records import CompactionError
 from monitor.context.history import CommittedEdit
 from monitor.context.measure.overflow import TOO_LONG, Overflow, OverflowKind, read_failure
 from monitor.context.reduce.media import DropMedia

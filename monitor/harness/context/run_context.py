@@ -12,7 +12,7 @@ from monitor._util.codec import to_plain
 from monitor.chunks import ToolCall, ToolResult
 from monitor.compaction.pinned import PinnedFacts
 from monitor.compaction.preset import Preset
-from monitor.compaction.results import CompactionError, CompactionResult
+from monitor.compaction.records import CompactionError, CompactionResult
 from monitor.context.history import History
 from monitor.context.measure.fullness import Full, Fullness
 from monitor.context.measure.overflow import Overflow

@@ -27,7 +27,7 @@ from monitor.outcome import Outcome
 from monitor.policy import Policy
 from monitor.sessions.nodes import Node, NodeKind, said_of
 from monitor.sessions.reader import SessionReader
-from monitor.sessions.records import MAIN, RunRecord, TurnChunks
+from monitor.sessions.run_records import MAIN, RunRecord, TurnChunks
 from monitor.sessions.session_store import SessionStore
 from monitor.tools.secrets.masked_chunks import MaskedChunks
 from monitor.tools.secrets.masking import Secrets

@@ -35,7 +35,7 @@ from monitor._util.argument_checks import is_whole
 from monitor._util.hashing import canonical_json, fingerprint
 from monitor._util.quoting import foreign
 from monitor.budget import Budget
-from monitor.compaction.results import CompactionResult
+from monitor.compaction.records import CompactionResult
 from monitor.conditions import Condition, MaxTurns, Timeout
 from monitor.conditions.usage_limits import DefaultLimits
 from monitor.context.history import History
@@ -65,7 +65,7 @@ from monitor.harness.streams.wait import current_task
 from monitor.messages import AssistantMessage, Message, Repair, Text, UserMessage
 from monitor.outcome import Outcome, OutputT
 from monitor.reasons import RESUMABLE, TerminateReason
-from monitor.sessions.records import SUBAGENT, RunRecord
+from monitor.sessions.run_records import SUBAGENT, RunRecord
 from monitor.sessions.session_store import SessionStore
 from monitor.shared.budgets.shared import SharedBudget
 from monitor.tools.files.notes import with_notes

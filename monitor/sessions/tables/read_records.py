@@ -7,7 +7,7 @@ from typing import Any
 
 from monitor.calls import CallRecord, answer_codec, request_codec
 from monitor.chunks import TextDelta, chunk_codec
-from monitor.sessions.records import ApprovalState, RunRecord, StoredEvent, TurnChunks, run_codec
+from monitor.sessions.run_records import ApprovalState, RunRecord, StoredEvent, TurnChunks, run_codec
 from monitor.sessions.tables.packing import CALL, call_of, event_of, unpacked
 from monitor.sessions.tables.schema import Connection
 

@@ -18,7 +18,7 @@ from monitor.calls import (
 from monitor.chunks import Chunk, TextDelta, chunk_codec
 from monitor.errors import SessionDamaged, StoreError
 from monitor.events import Event
-from monitor.sessions.records import Changes, Committed, RunRecord, TurnChunks, run_codec
+from monitor.sessions.run_records import Changes, Committed, RunRecord, TurnChunks, run_codec
 from monitor.sessions.tables.blobs import Blobs
 from monitor.sessions.tables.owner_memory import Memory
 from monitor.sessions.tables.packing import Packing, escaped

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from monitor import UserMessage
 from monitor.cli.app import app
 from monitor.compaction.preset import PRESETS
-from monitor.compaction.results import compaction_codec
+from monitor.compaction.records import compaction_codec
 from monitor.compaction.summaries.templates import CHECKPOINT
 from monitor.context import Form, read_history, repair, validate
 from monitor.messages import Message, message_codec

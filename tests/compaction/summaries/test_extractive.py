@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from monitor.chunks import ToolCall, ToolResult
 from monitor.compaction.pinned import compose, gathered
-from monitor.compaction.results import CompactionDetails
+from monitor.compaction.records import CompactionDetails
 from monitor.compaction.summaries.extractive import Extractive, extracted
 from monitor.compaction.summaries.identifiers import files_of
 from monitor.compaction.summaries.summarizer import CompactionProgress, Summarizer

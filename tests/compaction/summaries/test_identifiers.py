@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.chunks import ToolCall, ToolResult
-from monitor.compaction.results import CompactionDetails
+from monitor.compaction.records import CompactionDetails
 from monitor.compaction.summaries.identifiers import (
     MOST_CHARS,
     MOST_FILES,

@@ -13,7 +13,7 @@ import pytest
 
 from monitor.adapters.plain_streams import ChunkAdapter
 from monitor.chunks import ReasoningDelta, ToolCall, ToolResult, TurnFinished, UsageReport
-from monitor.compaction.results import CompactionDetails, CompactionError
+from monitor.compaction.records import CompactionDetails, CompactionError
 from monitor.compaction.summaries.excerpts import with_error
 from monitor.compaction.summaries.summarize import ModelSummarizer
 from monitor.compaction.summaries.summarizer import Checkpoint, CompactionProgress, Summary

@@ -25,7 +25,7 @@ from monitor.compaction import (
 )
 from monitor.compaction.hooks import CompactionAsked
 from monitor.compaction.pinned import CONTINUE, acknowledgement, head_of_messages
-from monitor.compaction.results import shown
+from monitor.compaction.records import shown
 from monitor.compaction.summaries.templates import CHECKPOINT
 from monitor.context.cut import KeepMessages, KeepTokens
 from monitor.errors import StoreError

@@ -11,7 +11,7 @@ import pytest
 
 import monitor
 from monitor.compaction.pinned import ACKNOWLEDGEMENT
-from monitor.compaction.results import CompactionError, CompactionResult
+from monitor.compaction.records import CompactionError, CompactionResult
 from monitor.compaction.summaries.templates import CHECKPOINT
 from monitor.context.cut import KeepTokens
 from monitor.context.history import History, HistoryEdit

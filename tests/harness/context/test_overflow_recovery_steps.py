@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.compaction.results import CompactionError
+from monitor.compaction.records import CompactionError
 from monitor.compaction.watermarks import Marks
 from monitor.context.history import History, HistoryEdit
 from monitor.context.measure.overflow import Overflow, OverflowKind, read_failure

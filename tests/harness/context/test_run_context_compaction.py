@@ -1152,7 +1152,7 @@ async def test_what_the_model_is_shown_can_be_made_again_from_the_originals_and_
     async with d.run as run:
         async for event in run:
             d.events.append(event)
-            shown.append(monitor.compaction.results.shown(run.originals, store.records()) == run.history)
+            shown.append(monitor.compaction.records.shown(run.originals, store.records()) == run.history)
     assert d.outcome.ok
     assert all(shown)
     assert len(store.kept) == len(d.of(monitor.events.CompactionFinished)) == 2

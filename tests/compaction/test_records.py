@@ -20,7 +20,7 @@ from monitor.compaction import (
     CompactionRecord,
 )
 from monitor.compaction.pinned import acknowledgement
-from monitor.compaction.results import CompactionDetails, compaction_codec, shown
+from monitor.compaction.records import CompactionDetails, compaction_codec, shown
 from monitor.context.history import CommittedEdit, History, HistoryEdit
 from monitor.context.turns import COMPACTION, head_of
 from monitor.messages import Message
