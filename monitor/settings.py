@@ -90,7 +90,7 @@ program can give.
 def detector_types() -> Mapping[str, type[Detector]]:
     """Every detector of the library by its name, the default ones first."""
     found: dict[str, type[Detector]] = {type(detector).__name__: type(detector) for detector in default_detectors()}
-    for name in monitor.detectors.__all__:
+    for name in dir(monitor.detectors):
         thing = getattr(monitor.detectors, name)
         if inspect.isclass(thing) and hasattr(thing, "observe") and not getattr(thing, "_is_protocol", False):
             found.setdefault(name, cast("type[Detector]", thing))

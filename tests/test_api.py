@@ -83,5 +83,5 @@ def test_the_names_of_a_page_are_there_and_public(page: Path):
         elif first in ROOM_NAMES and rest:
             wrong += [dotted] * (rest[0] not in PUBLIC[f"monitor.{first}"].__all__)
         elif first not in ROOM_NAMES:
-            wrong += [dotted] * (first not in monitor.__all__)
+            wrong += [dotted] * (first not in PUBLIC["monitor"].__all__)
     assert wrong == []

@@ -117,10 +117,9 @@ def test_the_page_of_the_whole_run_names_every_event_and_condition() -> None:
     page = (ROOT / "docs" / "supervisor.md").read_text()
     named = set(re.findall(r"`([A-Z]\w+)`", page))
     events = {kind.__name__ for kind in get_args(monitor.events.Event)}
+    things = {name: getattr(monitor, name) for name in dir(monitor)}
     conditions = {
-        name
-        for name, thing in vars(monitor).items()
-        if isinstance(thing, type) and issubclass(thing, monitor.Condition)
+        name for name, thing in things.items() if isinstance(thing, type) and issubclass(thing, monitor.Condition)
     }
     assert events - named == set()
     assert conditions - named == {"Condition"}

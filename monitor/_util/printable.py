@@ -18,7 +18,7 @@ def printable(text: str) -> str:
     return text if text.isprintable() else text.translate(_SHOWN)
 
 
-class _Shown(dict[int, str]):
+class _Escapes(dict[int, str]):
     """How each character is shown; a cache that fills on demand."""
 
     def __missing__(self, code: int) -> str:
@@ -27,7 +27,7 @@ class _Shown(dict[int, str]):
         return shown
 
 
-_SHOWN = _Shown({ord("\n"): "\n", ord("\t"): "    "})
+_SHOWN = _Escapes({ord("\n"): "\n", ord("\t"): "    "})
 
 
 def printable_json(text: str) -> str:

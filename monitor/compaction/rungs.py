@@ -67,7 +67,7 @@ class Rung:
 
 
 @dataclass(slots=True)
-class Ladder:
+class CompactionLadder:
     """The rungs of one compaction."""
 
     preset: Preset

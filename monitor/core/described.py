@@ -63,7 +63,7 @@ def _part(part: object, name: str) -> dict[str, Any]:
 
 
 def _detectors() -> dict[str, Any]:
-    return {name: getattr(monitor.detectors, name) for name in monitor.detectors.__all__}
+    return {name: getattr(monitor.detectors, name) for name in dir(monitor.detectors)}
 
 
 def _budgets(budgets: Sequence[Budget]) -> dict[str, Any]:

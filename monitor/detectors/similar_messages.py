@@ -37,7 +37,7 @@ from typing import Any
 
 from monitor._util.hashing import chained, identity
 from monitor.chunks import Chunk, StreamRetried, TextDelta, ToolCall, ToolResult, TurnFinished
-from monitor.detectors.calls.call_detector import told_of
+from monitor.detectors.calls.call_detector import read_call
 from monitor.detectors.detector import NOTHING, TextFeed
 from monitor.detectors.text.markdown import words_percent
 from monitor.errors import ConfigError
@@ -193,7 +193,7 @@ class SimilarMessages:
             case TextDelta():
                 return self.feed(chunk.text)
             case ToolCall():
-                if _remember(self._deeds, chunk.id, told_of(chunk).text):
+                if _remember(self._deeds, chunk.id, read_call(chunk).text):
                     self._expect(chunk.id, answered=False)
             case ToolResult() if (self._deeds or self._done) and not self._answered.get(chunk.id):
                 self._expect(chunk.id, answered=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from monitor._util.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from monitor._util.arguments import Answer as Answer
+    from monitor._util.arguments import GoalAnswer as GoalAnswer
     from monitor.goal.outputs import Outputs as Outputs
     from monitor.goal.outputs import Terminate as Terminate
     from monitor.goal.plan import Plan as Plan
@@ -18,7 +18,7 @@ else:  # a type checker that read this would believe that every name is there
     __all__, __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "monitor._util.arguments": "Answer",
+            "monitor._util.arguments": "GoalAnswer",
             "monitor.goal.outputs": "Outputs Terminate",
             "monitor.goal.plan": "Plan PlanState Step StepStatus",
         },

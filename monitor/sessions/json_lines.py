@@ -22,7 +22,7 @@ from monitor.sessions.run_records import TurnChunks, run_codec
 from monitor.sessions.tables import rows, writing
 from monitor.sessions.tables.blobs import Blobs
 from monitor.sessions.tables.owner_memory import Memory
-from monitor.sessions.tables.schema import Connection
+from monitor.sessions.tables.schema import SqlConnection
 from monitor.sessions.tree import verify
 
 FORMAT: Final = 1
@@ -68,7 +68,7 @@ def imported(lines: Iterable[str], path: Path) -> None:
     digests shows. Then no file is made. Raises `StoreError` if `path` exists already.
     """
     with made(path) as (connection, blobs):
-        reading = _Reading(connection, blobs)
+        reading = _Import(connection, blobs)
         for number, line in enumerate(lines, 1):
             if line.strip():
                 try:
@@ -78,10 +78,10 @@ def imported(lines: Iterable[str], path: Path) -> None:
         reading.end()
 
 
-class _Reading:
+class _Import:
     """Writes each line as a row."""
 
-    def __init__(self, connection: Connection, blobs: Blobs) -> None:
+    def __init__(self, connection: SqlConnection, blobs: Blobs) -> None:
         self._connection = connection
         self._blobs = blobs
         self._memory = Memory()

@@ -20,7 +20,7 @@ from monitor.sessions.run_records import ApprovalState, RunRecord, StoredEvent, 
 from monitor.sessions.tables import read_records, rows
 from monitor.sessions.tables.blobs import BlobFolder, Blobs
 from monitor.sessions.tables.migrations import STEPS, Steps, check_format, format_of
-from monitor.sessions.tables.schema import APPLICATION_ID, Connection, check_sqlite, prepare_reader
+from monitor.sessions.tables.schema import APPLICATION_ID, SqlConnection, check_sqlite, prepare_reader
 from monitor.sessions.tree import ACTIVE, Context, TreeProblem, context_of, verify
 
 
@@ -73,7 +73,7 @@ def check_file(path: Path, steps: Steps = STEPS) -> int | None:
         raise typed(error, path) from error
 
 
-def _checked(connection: Connection, path: Path, steps: Steps) -> int:
+def _checked(connection: SqlConnection, path: Path, steps: Steps) -> int:
     found = format_of(connection)
     if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
         raise SessionDamaged(f"{path.name} is no session of agent-monitor. It was not changed.")
@@ -105,7 +105,7 @@ def check_pages(path: Path) -> None:
         )
 
 
-def problems(connection: Connection, blobs: Blobs) -> Iterator[TreeProblem]:
+def problems(connection: SqlConnection, blobs: Blobs) -> Iterator[TreeProblem]:
     """The faults of a file: of its pages, of the chain of its nodes, of the bodies beside it."""
     try:
         for (said,) in connection.execute("PRAGMA integrity_check(20)"):
@@ -119,7 +119,7 @@ def problems(connection: Connection, blobs: Blobs) -> Iterator[TreeProblem]:
         yield TreeProblem(f"the file cannot be read to its end: {error}")
 
 
-def _unreadable(connection: Connection) -> Iterator[TreeProblem]:
+def _unreadable(connection: SqlConnection) -> Iterator[TreeProblem]:
     for what, read in {
         "runs": read_records.runs,
         "calls": read_records.calls,

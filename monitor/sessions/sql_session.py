@@ -25,7 +25,7 @@ from monitor.sessions.run_records import (
 from monitor.sessions.tables import read_records, rows, writing
 from monitor.sessions.tables.blobs import Blobs
 from monitor.sessions.tables.owner_memory import Memory
-from monitor.sessions.tables.schema import Connection
+from monitor.sessions.tables.schema import SqlConnection
 from monitor.sessions.tree import ACTIVE, Context, TreeProblem, context_of
 from monitor.sessions.writer import Work
 
@@ -51,7 +51,7 @@ class SqlSession(ABC):
         return await self._typed(work, writes=False)
 
     async def _write(self, work: Work[Any]) -> Any:
-        def write(connection: Connection) -> Any:
+        def write(connection: SqlConnection) -> Any:
             try:
                 return work(connection)
             except BaseException:
@@ -71,7 +71,7 @@ class SqlSession(ABC):
     async def commit(self, changes: Changes) -> Committed:
         """Write one step: all of it, or nothing. Returns when it is on the disk."""
 
-        def write(connection: Connection) -> Committed:
+        def write(connection: SqlConnection) -> Committed:
             at_ms = round(self._clock() * 1000)
             return writing.commit(
                 connection, changes, self._blobs, at_ms=at_ms, new_id=partial(id_at, at_ms), memory=self._memory
@@ -87,13 +87,13 @@ class SqlSession(ABC):
     async def context(self, branch: str = ACTIVE) -> Context:
         """The messages that the model gets of a branch."""
 
-        def read(connection: Connection) -> Context:
+        def read(connection: SqlConnection) -> Context:
             return context_of(self._upwards(connection, branch))
 
         found: Context = await self._read(read)
         return found
 
-    def _upwards(self, connection: Connection, branch: str) -> Any:
+    def _upwards(self, connection: SqlConnection, branch: str) -> Any:
         view = rows.SqlView(connection, self._blobs)
         head = view.head(branch)
         return view.upwards(head.id if head else None)
@@ -125,7 +125,7 @@ class SqlSession(ABC):
         With a new name as `branch`, this makes a branch of that name.
         """
 
-        def write(connection: Connection) -> None:
+        def write(connection: SqlConnection) -> None:
             self._memory.heads.pop(branch, None)
             rows.write_head(connection, branch, node)
 
@@ -157,7 +157,7 @@ class SqlSession(ABC):
     async def intend(self, records: Sequence[CallRecord]) -> Sequence[CallRecord]:
         """See `CallLedger.intend`."""
 
-        def write(connection: Connection) -> list[CallRecord]:
+        def write(connection: SqlConnection) -> list[CallRecord]:
             return [writing.intend(connection, record, self._memory) for record in records]
 
         found: list[CallRecord] = await self._write(write)

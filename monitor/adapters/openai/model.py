@@ -47,7 +47,7 @@ for it."""
 _ENCRYPTED: Final = "reasoning.encrypted_content"
 
 
-class _Model:
+class _OpenAIBase:
     """The common part of both models: the client, and the names of settings."""
 
     adapter: ClassVar[AdapterFactory] = OpenAIAdapter
@@ -81,7 +81,7 @@ class _Model:
         return client
 
 
-class OpenAIModel(_Model):
+class OpenAIModel(_OpenAIBase):
     """A model by chat completions, of OpenAI or of a compatible server. Each call is one request.
 
     `client`: an `openai.AsyncOpenAI`, with the `base_url` of a compatible server if it is one. It
@@ -121,7 +121,7 @@ class OpenAIModel(_Model):
         return stream
 
 
-class OpenAIResponsesModel(_Model):
+class OpenAIResponsesModel(_OpenAIBase):
     """A model by OpenAI's responses API. Each call is one request, with the whole history: nothing
     is stored by the service.
 

@@ -137,11 +137,11 @@ def to_input(messages: Iterable[Message], *, stored: bool = False, model: str | 
                 if content:
                     items.append({"type": "message", "role": "user", "content": content})
             case AssistantMessage():
-                items += _Turn(message, stored=stored, model=model).items()
+                items += _TurnItems(message, stored=stored, model=model).items()
     return items
 
 
-class _Turn:
+class _TurnItems:
     """One assistant message as items."""
 
     def __init__(self, message: AssistantMessage, *, stored: bool, model: str | None) -> None:

@@ -29,7 +29,7 @@ _WORDS: Final = frozenset({"role", "content"})
 """Fields of a delta that is text and nothing else."""
 
 
-class _Reader(Protocol):
+class _ApiReader(Protocol):
     gave: list[str]
 
     def read(self, item: object, /) -> Iterator[Chunk]: ...
@@ -54,7 +54,7 @@ class OpenAIAdapter(SdkAdapter):
 
     def __init__(self, stream: int = 0) -> None:
         self._stream = stream
-        self._reader: _Reader | None = None
+        self._reader: _ApiReader | None = None
         self._responses = ResponsesReader(stream)
         self._chat = ChatReader(stream)
 

@@ -113,7 +113,7 @@ class ModelSummarizer:
 
 
 @dataclass(slots=True)
-class _Draft:
+class _SummaryDraft:
     """A summary before its check."""
 
     text: str
@@ -143,7 +143,7 @@ class _Work:
 
     # --- the two ways to a draft
 
-    async def on_top_of(self, prefix: ModelRequest) -> _Draft | None:
+    async def on_top_of(self, prefix: ModelRequest) -> _SummaryDraft | None:
         """Ask with the run's own request and a question behind it. `None`: that does not fit, or it
         would be about other messages.
         """
@@ -172,9 +172,9 @@ class _Work:
                 raise
             return None
         self._step(len(self.task.messages), text)
-        return _Draft(text, again)
+        return _SummaryDraft(text, again)
 
-    async def folded(self, checkpoint: Checkpoint | None) -> _Draft:
+    async def folded(self, checkpoint: Checkpoint | None) -> _SummaryDraft:
         """Summarise piece by piece. Each piece brings the summary of those before up to date."""
         messages, chain = self.task.messages, self._chain
         earlier, done = self.task.previous, 0
@@ -202,11 +202,11 @@ class _Work:
             done = last.stop
             self._step(done, earlier)
         assert earlier is not None  # noqa: S101 - there was a message, or a checkpoint
-        return _Draft(earlier, lambda draft, wrong: self._again(draft, wrong, last, room))
+        return _SummaryDraft(earlier, lambda draft, wrong: self._again(draft, wrong, last, room))
 
     # --- what a draft must have
 
-    async def checked(self, draft: _Draft) -> Summary:
+    async def checked(self, draft: _SummaryDraft) -> Summary:
         """The summary, if nothing is wrong with it. Else it is sent back once."""
         text = draft.text
         wrong = self._wrong(text)

@@ -2,8 +2,9 @@
 is written, before any of them has run. Also a model that reads the same twelve files at once in
 every turn, which is longer than any cycle of single calls.
 
-Two counters for `ToolCallCycle`. `Response` reads the calls of one response in the order in which
-they are written. `EqualBatches` compares whole batches and their results, without regard to order.
+Two counters for `ToolCallCycle`. `ResponseRepeats` reads the calls of one response in the order in
+which they are written. `EqualBatches` compares whole batches and their results, without regard to
+order.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ ROUNDS_KEPT = 64
 """The most equal batches that are counted."""
 
 
-class Response:
+class ResponseRepeats:
     """Counts how often the newest calls of one response repeat the ones before them. It checks
     every period up to `max_period`, and reports from `rounds` rounds on.
     """
@@ -67,7 +68,7 @@ class Response:
 
 
 @dataclass(slots=True)
-class _Batch:
+class _SiblingCalls:
     number: int = -1
     calls: list[str] = field(default_factory=list[str])
     """The hashes of its calls, sorted."""
@@ -80,7 +81,7 @@ class EqualBatches:
     """
 
     __slots__ = ("_answers", "_batch", "_calls", "_length", "_starts")
-    _batch: _Batch
+    _batch: _SiblingCalls
     """The present batch."""
     _calls: str
     """Identity of the batch before it."""
@@ -92,7 +93,9 @@ class EqualBatches:
 
     def __init__(self, state: Mapping[str, Any] | None = None) -> None:
         """`state`: what `save` returned; `None`: nothing yet."""
-        self._batch = _Batch(state["batch"][0], list(state["batch"][1]), state["batch"][2]) if state else _Batch()
+        self._batch = (
+            _SiblingCalls(state["batch"][0], list(state["batch"][1]), state["batch"][2]) if state else _SiblingCalls()
+        )
         self._calls, self._length = state["before"] if state else ("", 0)
         self._starts = list(state["starts"]) if state else []
         self._answers = dict(state["answers"]) if state else {}
@@ -103,7 +106,7 @@ class EqualBatches:
         """
         if batch != self._batch.number:
             self._close()
-            self._batch = _Batch(batch, [], index)
+            self._batch = _SiblingCalls(batch, [], index)
         calls = self._batch.calls
         if len(calls) >= CALLS_KEPT:
             return []

@@ -30,7 +30,7 @@ from typing import Any
 
 from monitor._util.hashing import canonical_json, identity
 from monitor.chunks import ToolResult
-from monitor.detectors.calls.patterns import Form, outline
+from monitor.detectors.calls.patterns import FilteredPattern, outline
 from monitor.detectors.calls.volatile import READ_CHARS, at_ends, without_fields, without_forms, without_what_changes
 from monitor.errors import ConfigError
 
@@ -74,9 +74,9 @@ ACTION_CHARS = 64
 """A longer `action` is a text and not the name of an action."""
 COMMAND_CHARS = 1_000
 """A longer command is a program, and does more than wait."""
-_SLEEPS = Form(re.compile(r"\bsleep[\s(]+\d", re.IGNORECASE), ("sleep",))
+_SLEEPS = FilteredPattern(re.compile(r"\bsleep[\s(]+\d", re.IGNORECASE), ("sleep",))
 """A command that waits by itself: `sleep 30 && kubectl get pods` or `time.sleep(30)`."""
-_CHANGES_BY_ITSELF = Form(
+_CHANGES_BY_ITSELF = FilteredPattern(
     re.compile(
         r"\b\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d)?(\.\d+)?Z?)?|\b\d\d:\d\d:\d\d\b"  # dates and times
         r"|\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b0x[0-9a-f]+\b"  # ids and addresses
@@ -98,7 +98,7 @@ _FAILED = re.compile(
 its letter and looks behind it, so that other letters are skipped quickly.
 """
 _DURATION_FORM = r"\d(?<!\w.)\d{0,99}(?:\.\d+ ?(?:s|secs?|seconds|ms)| ?ms)\b"
-_DURATION = Form(
+_DURATION = FilteredPattern(
     re.compile(_DURATION_FORM, re.IGNORECASE), around=re.compile(_DURATION_FORM.replace(r"\d", "0")).search
 )
 TIMING = re.compile(
@@ -205,7 +205,7 @@ class ToolPolicy:
         return text.replace(result.id, "") if len(result.id) >= ID_CHARS else text
 
 
-class _Reading:
+class _ResultReading:
     """A result as one policy reads it."""
 
     def __init__(self, policy: ToolPolicy, result: ToolResult) -> None:
@@ -240,16 +240,16 @@ class _Reading:
         return self._answers[text]
 
 
-_latest: _Reading | None = None
+_latest: _ResultReading | None = None
 """Of the latest result. Each detector of a run reads the same result in turn."""
 
 
-def _reading(policy: ToolPolicy, result: ToolResult) -> _Reading:
+def _reading(policy: ToolPolicy, result: ToolResult) -> _ResultReading:
     global _latest  # noqa: PLW0603 - one object, put in its place whole
     known = _latest
     if known is not None and known.result is result and known.policy is policy:
         return known
-    reading = _Reading(policy, result)
+    reading = _ResultReading(policy, result)
     if len(result.text) <= KEPT_CHARS:
         _latest = reading
     return reading

@@ -26,9 +26,9 @@ from monitor.chunks import ToolResult
 from monitor.detectors.calls.call_detector import (
     EXCERPT_CHARS,
     OFFSETS_SHOWN,
-    Asked,
     CallDetector,
     Called,
+    DetectorCall,
     plain,
     remember,
 )
@@ -103,7 +103,7 @@ class UnknownTool(CallDetector):
             return NOTHING
         return self._failed(call.index, call.batch, call.name, call.text)
 
-    def _answered(self, asked: Asked, policy: ToolPolicy, result: ToolResult) -> Sequence[Detection]:
+    def _answered(self, asked: DetectorCall, policy: ToolPolicy, result: ToolResult) -> Sequence[Detection]:
         if self._known is not None or policy.exempt:
             return NOTHING
         if _UNKNOWN.search(result.text[:PHRASE_CHARS]):

@@ -66,7 +66,7 @@ class Off:
         """Nothing to take back."""
 
 
-Rules: TypeAlias = tuple[WindowRule | None, TailRule | None, RecurrenceRule | None, CountedRule | None]
+TextRules: TypeAlias = tuple[WindowRule | None, TailRule | None, RecurrenceRule | None, CountedRule | None]
 """Chant, tail, recurrence and counter; `None`: not wanted."""
 
 
@@ -105,7 +105,7 @@ class TextChannel:
     _scanning: bool
     """The scanners are set to the text from `_base` on."""
 
-    def __init__(self, rules: Rules, channel: Channel, *, detector: str) -> None:
+    def __init__(self, rules: TextRules, channel: Channel, *, detector: str) -> None:
         """`detector`: its name, for the findings."""
         self._rules = rules
         self._channel: Channel = channel

@@ -14,7 +14,7 @@ from monitor.errors import SessionDamaged
 from monitor.events import Event, event_codec
 from monitor.sessions.nodes import canonical
 from monitor.sessions.tables.owner_memory import MOST_NODES, Memory
-from monitor.sessions.tables.schema import Connection
+from monitor.sessions.tables.schema import SqlConnection
 from monitor.sessions.tables.sharing import Pointers, can_be_shared, has_pointer, whole
 
 T = TypeVar("T")
@@ -30,7 +30,7 @@ _NO_POINTERS: Final = Pointers()
 class Packing:
     """Writes the bodies of rows, with pointers in the place of texts that the turn's nodes hold."""
 
-    def __init__(self, connection: Connection, memory: Memory) -> None:
+    def __init__(self, connection: SqlConnection, memory: Memory) -> None:
         self._connection = connection
         self._memory = memory
 
@@ -74,7 +74,7 @@ def escaped(data: Any) -> str:
     return canonical(_NO_POINTERS.shared(data)) if has_pointer(body) else body
 
 
-def unpacked(connection: Connection, decode: Callable[[Any], T], body: str) -> T:
+def unpacked(connection: SqlConnection, decode: Callable[[Any], T], body: str) -> T:
     """What the body of a row says. Raises `SessionDamaged` if it cannot be read."""
 
     def of_node(seq: int) -> str:
@@ -95,7 +95,7 @@ CALL: Final = "SELECT run, call_id, key, state, body FROM call"
 """The columns of `call_of`."""
 
 
-def call_of(connection: Connection, row: Sequence[Any]) -> CallRecord:
+def call_of(connection: SqlConnection, row: Sequence[Any]) -> CallRecord:
     """The call of a row."""
     run, call_id, key, state, body = row
 
@@ -106,6 +106,6 @@ def call_of(connection: Connection, row: Sequence[Any]) -> CallRecord:
     return unpacked(connection, decode, body)
 
 
-def event_of(connection: Connection, kind: str, body: str) -> Event:
+def event_of(connection: SqlConnection, kind: str, body: str) -> Event:
     """The event of a row."""
     return unpacked(connection, lambda data: event_codec.from_dict({**data, "type": kind}), body)
