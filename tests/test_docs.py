@@ -173,8 +173,8 @@ def test_the_page_of_compaction_names_every_option_reason_failure_and_field_of_a
     page = COMPACTION.read_text()
     named = set(re.findall(r"`(\w+)`", page))
     wanted: set[str] = {
-        *(one.value for one in monitor.compaction.CompactionReason),
-        *(one.value for one in monitor.compaction.CompactionFailure),
+        *(one.value for one in monitor.reasons.CompactionReason),
+        *(one.value for one in monitor.reasons.CompactionFailure),
     }
     wanted |= {option.name for option in fields(monitor.Compaction)}
     wanted |= {

@@ -12,11 +12,8 @@ if TYPE_CHECKING:
     from monitor.compaction.hooks import CompactionAsked as CompactionAsked
     from monitor.compaction.hooks import CompactionHook as CompactionHook
     from monitor.compaction.pinned import PinnedFacts as PinnedFacts
-    from monitor.compaction.preset import PRESETS as PRESETS
     from monitor.compaction.records import AskTurn as AskTurn
-    from monitor.compaction.records import CompactionDetails as CompactionDetails
     from monitor.compaction.records import CompactionError as CompactionError
-    from monitor.compaction.records import CompactionIneffective as CompactionIneffective
     from monitor.compaction.records import CompactionRecord as CompactionRecord
     from monitor.compaction.records import CompactionResult as CompactionResult
     from monitor.compaction.records import CompactionStore as CompactionStore
@@ -24,7 +21,6 @@ if TYPE_CHECKING:
     from monitor.compaction.records import compaction_codec as compaction_codec
     from monitor.compaction.records import shown as shown
     from monitor.compaction.summaries.extractive import Extractive as Extractive
-    from monitor.compaction.summaries.summarize import ModelSummarizer as ModelSummarizer
     from monitor.compaction.summaries.summarizer import Checkpoint as Checkpoint
     from monitor.compaction.summaries.summarizer import CompactionProgress as CompactionProgress
     from monitor.compaction.summaries.summarizer import Summarizer as Summarizer
@@ -40,8 +36,6 @@ if TYPE_CHECKING:
     from monitor.context.cut import KeepNewTurns as KeepNewTurns
     from monitor.context.cut import KeepShare as KeepShare
     from monitor.context.cut import KeepTokens as KeepTokens
-    from monitor.reasons import CompactionFailure as CompactionFailure
-    from monitor.reasons import CompactionReason as CompactionReason
 else:  # a type checker that read this would believe that every name is there
     __all__, __getattr__, __dir__ = lazy_names(
         __name__,
@@ -49,18 +43,15 @@ else:  # a type checker that read this would believe that every name is there
             "monitor._util.quoting": "foreign",
             "monitor.compaction.hooks": "BeforeCompaction CompactionAsked CompactionHook",
             "monitor.compaction.pinned": "PinnedFacts",
-            "monitor.compaction.preset": "PRESETS",
             "monitor.compaction.records": (
-                "AskTurn CompactionDetails CompactionError CompactionIneffective CompactionRecord CompactionResult"
+                "AskTurn CompactionError CompactionRecord CompactionResult"
                 " CompactionStore InMemoryCompactions compaction_codec shown"
             ),
             "monitor.compaction.summaries.extractive": "Extractive",
-            "monitor.compaction.summaries.summarize": "ModelSummarizer",
             "monitor.compaction.summaries.summarizer": "Checkpoint CompactionProgress Summarizer Summary",
             "monitor.compaction.summaries.templates": (
                 "CHECKPOINT EIGHT_SECTIONS FIVE_SECTIONS MARKDOWN SummaryTask Template"
             ),
             "monitor.context.cut": "Keep KeepMessages KeepNewTurns KeepShare KeepTokens",
-            "monitor.reasons": "CompactionFailure CompactionReason",
         },
     )
