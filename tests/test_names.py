@@ -14,19 +14,15 @@ EQUAL_FOLDERS = (
     *(f"monitor/wires/{form}" for form in ("anthropic", "chat", "gemini", "responses")),
     *("monitor/cli/hooks", "monitor/integrations", "monitor/proxy/formats", "monitor/transcripts/readers"),
 )
-"""Folders of one provider each, or with a module for each provider, program or framework. The folder
-or the module says whose a like name is.
+"""Folders of one provider each, or with a module for each provider, program or framework. The
+folder or the module says whose a like name is.
 """
 COMMANDS = ("monitor/cli/commands",)
 """A module of a command has the name that the user types."""
 
 PLAIN = {"__init__", "__main__", "base"}
 """Modules that are told apart by their folder alone."""
-EQUAL_MODULES = {
-    "app",  # the command line, and the proxy as an ASGI application
-    "check",  # of any form, beside the check of each form
-    "read",  # of any form, beside the reader of each form
-}
+EQUAL_MODULES = {"app"}  # the command line, and the proxy as an ASGI application
 EQUAL_CLASSES = {
     *("Cut", "Pause", "Reply", "Stall"),  # steps of a local server's answer, named in its module only
 }
@@ -41,7 +37,7 @@ OWED_CLASSES: set[str] = {
     *("Message", "Open", "Outcome", "Page", "Part", "Place", "Progress", "Reader", "Recent", "RecordedCall"),
     *("RecordedMessage", "Repair", "Request", "Row", "Rows", "Rule", "Run", "RunState", "Runs", "Screen"),
     *("Shown", "Source", "Step", "Steps", "Stopped", "Surroundings", "Text", "Told", "Tool", "Wait", "Watched"),
-    *("Whole"),
+    "Whole",
 }
 """Names that still stand for several things."""
 
