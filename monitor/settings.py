@@ -158,11 +158,11 @@ class Settings:
         return self._compaction
 
     def approval(self) -> Approval | None:
-        """Which calls of a supervised run need a yes. `None`: the file does not say."""
+        """The rules for calls of a run that need a yes. `None`: the file does not say."""
         return self._approval
 
     def updated(self, *settings: Mapping[str, Any]) -> Settings:
-        """The same settings with `settings` applied in order: tables are merged, other values are
+        """These settings with `settings` applied in order: tables are merged, other values are
         replaced. Another type of policy, or another preset of compaction, drops the options of the
         old one. Only the final result must be valid.
         """

@@ -1,4 +1,4 @@
-"""What an adapter is, and how the right one is found from the object that a stream yields.
+"""The protocol of adapters, and how the right one is found from the object that a stream yields.
 
 An adapter turns one SDK's stream objects into chunks; one instance reads one stream. It knows the
 SDK's shapes by their attributes, so that neither finding nor using it imports the SDK.

@@ -137,8 +137,8 @@ class Preset:
 
     @classmethod
     def default(cls, **options: Unpack[PresetOptions]) -> Self:
-        """This library's own: old long arguments and media go first. Then a checkpoint is made
-        in the background, with the newest 20,000 tokens kept.
+        """The preset of this library: old long arguments and media go first. Then a checkpoint is
+        made in the background, with the newest 20,000 tokens kept.
         """
         return cls(**options)
 
@@ -208,4 +208,4 @@ class Preset:
 
 
 PRESETS = ("default", "gemini_cli", "claude_code", "opencode", "openclaw", "pi")
-"""By name; each is a class method."""
+"""The names of the presets; each is a class method."""

@@ -1,4 +1,4 @@
-"""The default detectors."""
+"""The detectors that a run has by default."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def default_detectors(*, tools: Mapping[str, ToolPolicy] | None = None) -> list[
 
 
 def of_text() -> list[Detector]:
-    """Those of the default detectors that read text."""
+    """The default detectors that read text."""
     return [ContentRepetition(), SimilarMessages()]
 
 
@@ -37,4 +37,4 @@ def _of_calls(tools: Mapping[str, ToolPolicy] | None = None) -> list[Detector]:
 
 
 OF_CALLS: Final = MadeLate(_of_calls)
-"""The other default detectors."""
+"""The default detectors of calls, made with the first call."""

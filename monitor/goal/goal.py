@@ -154,7 +154,7 @@ class Goal:
         return f"This is your last turn, because {stop.detail}. {self.how_to_end()}"
 
     def how_to_end(self) -> str:
-        """What the model can still do in a last turn, in words for the model."""
+        """The steps that are left to the model in a last turn, in words for the model."""
         if self.outputs is not None and self.outputs.missing:
             still = f"emit what you have for {', '.join(self.outputs.missing)} now, with {self.outputs.spec.name}"
         else:

@@ -69,7 +69,7 @@ class Outputs:
         self._last: Emitted | None = None
 
     def fresh(self) -> Outputs:
-        """The same declaration with nothing emitted."""
+        """A copy of the declaration with nothing emitted."""
         return Outputs(self._declared)
 
     @property
@@ -114,7 +114,7 @@ class Outputs:
 
     @property
     def last(self) -> Emitted | None:
-        """What the latest `call` accepted; `None`: the call was refused."""
+        """The output that the latest `call` accepted; `None`: the call was refused."""
         return self._last
 
     def describe(self, name: str) -> str:

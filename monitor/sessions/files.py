@@ -127,7 +127,7 @@ class SessionFile:
 
     @property
     def name(self) -> str:
-        """Its name in the folder, without the ending."""
+        """The name of the file in its folder, without the ending."""
         return self.path.name.removesuffix(ENDING)
 
 
@@ -166,7 +166,7 @@ def remove(path: Path) -> None:
 
 @dataclass(slots=True, frozen=True)
 class Retained:
-    """The result of a clean-up."""
+    """The sessions that a clean-up has removed, and those that it had to keep."""
 
     removed: tuple[SessionFile, ...]
     busy: tuple[SessionFile, ...]

@@ -79,7 +79,7 @@ def imported(lines: Iterable[str], path: Path) -> None:
 
 
 class _Import:
-    """Writes each line as a row."""
+    """Writes each line of an export as a row of a new session."""
 
     def __init__(self, connection: SqlConnection, blobs: Blobs) -> None:
         self._connection = connection
@@ -88,7 +88,7 @@ class _Import:
         self._begun = False
 
     def take(self, data: Any) -> None:
-        """Write the next line."""
+        """Write the next line of the export as a row."""
         kind = data["type"]
         if self._begun is (kind == "session"):
             raise ValueError("a session has one line of type session, and it is the first")

@@ -160,7 +160,7 @@ class SessionReader:
         return found
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file of the session."""
         self._connection.close()
 
     def __enter__(self) -> Self:
@@ -200,7 +200,7 @@ class SessionReader:
         return found
 
     def count(self) -> int:
-        """The number of nodes."""
+        """The number of nodes in the file."""
         found: int = self._typed(lambda: rows.SqlView(self._connection, self._blobs).last_seq())
         return found
 
@@ -220,7 +220,7 @@ class SessionReader:
         return tuple(run for run in found if hidden or not run.hidden)
 
     def calls(self, run: str | None = None) -> tuple[CallRecord, ...]:
-        """The calls of a run, or of all."""
+        """The calls of a run, or of all runs."""
         return tuple(self._typed(lambda: read_records.calls(self._connection, run)))
 
     def approvals(self) -> tuple[ApprovalState, ...]:

@@ -109,7 +109,7 @@ class SqlSession(ABC):
         return found
 
     async def find_node(self, id: str) -> Node | None:
-        """The node with this id."""
+        """The node with the id `id`, or `None`."""
         found: Node | None = await self._read(lambda one: rows.find_node(one, id, self._blobs))
         return found
 
@@ -139,7 +139,7 @@ class SqlSession(ABC):
         return tuple(run for run in found if hidden or not run.hidden)
 
     async def calls(self, run: str | None = None) -> tuple[CallRecord, ...]:
-        """The calls of a run, or of all."""
+        """The calls of a run, or of all runs."""
         return tuple(await self._read(lambda one: read_records.calls(one, run)))
 
     async def approvals(self, *, only_open: bool = False) -> tuple[ApprovalState, ...]:
@@ -196,5 +196,5 @@ class SqlSession(ABC):
 
 
 def id_at(at_ms: int) -> str:
-    """A new id."""
+    """A new id, in the order of time."""
     return new_id(at_ms, secrets.token_bytes(ID_CHANCE_BYTES))

@@ -1,4 +1,4 @@
-"""A session in one SQLite file."""
+"""A session that is kept in one SQLite file."""
 
 from __future__ import annotations
 

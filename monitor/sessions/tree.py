@@ -93,11 +93,11 @@ class Context:
     compaction: Node | None = None
     """The compaction that is in force."""
     head: str | None = None
-    """The newest node of the path."""
+    """The id of the newest node of the path."""
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The messages alone."""
+        """The messages of the path, without their nodes."""
         return tuple(entry.message for entry in self.entries)
 
 
@@ -210,7 +210,7 @@ def _check_replacement(target: Said, shown: Said | None) -> None:
 
 
 def _as_node(draft: Draft) -> Node:
-    """The draft, to be read."""
+    """The draft as a node that can be read."""
     return Node(
         seq=0,
         id="(new)",

@@ -68,7 +68,7 @@ class TransactionRules(Protocol):
 
 
 class _Ticket:
-    """A step that a task waits for."""
+    """A step that a task waits for until it is stored."""
 
     __slots__ = ("done", "ends", "error", "result", "soon", "work", "writes")
 
@@ -95,7 +95,7 @@ class Writer:
         self._pid = os.getpid()
         self._open = True
         self.commits = 0
-        """Transactions so far."""
+        """Transactions that were committed so far."""
         self._thread.start()
 
     async def run(self, work: Work[T], *, writes: bool = True) -> T:
@@ -190,7 +190,7 @@ class Writer:
         return following
 
     def _transact(self, connection: SqlConnection, group: list[_Ticket]) -> _Ticket | None:
-        """The transaction of `_write`."""
+        """Carry out the transaction of `_write`."""
         self._rules.check_file()
         connection.execute("BEGIN IMMEDIATE")
         try:

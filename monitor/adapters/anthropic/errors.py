@@ -28,7 +28,7 @@ _KINDS: Final = {
     "request_too_large": ErrorKind.OVERFLOW,
     "invalid_request_error": ErrorKind.REQUEST,
 }
-"""By `error.type` of the body: https://docs.claude.com/en/api/errors"""
+"""The kind of each `error.type` of a body: https://docs.claude.com/en/api/errors"""
 
 _NO_STATUS: Final = 0
 _TOO_LARGE: Final = 413

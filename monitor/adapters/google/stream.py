@@ -85,8 +85,8 @@ class GoogleAdapter(SdkAdapter):
         changed the response id.
         """
         self.gave: Sequence[str] = ()
-        """What came besides text, thinking and calls: media by their type, all else by the name of
-        its field.
+        """Parts that came besides text, thinking and calls: media by their type, all else by the
+        name of its field.
         """
         self._stream = stream
         self._calls = 0

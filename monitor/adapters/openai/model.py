@@ -176,7 +176,7 @@ def to_chat(request: ModelRequest, *, send_reasoning: bool = False, model: str |
 
 
 def to_response(request: ModelRequest, *, encrypted: bool = True, model: str | None = None) -> dict[str, Any]:
-    """The same as the parameters of `responses.create`. `encrypted`: reasoning is asked for in a
+    """The request as the parameters of `responses.create`. `encrypted`: reasoning is asked for in a
     form that can be sent back.
     """
     stored = request.settings.get("store") is True
@@ -194,7 +194,9 @@ def to_response(request: ModelRequest, *, encrypted: bool = True, model: str | N
 
 
 def _reasons(model: str) -> bool:
-    """By the last part of its name (`openai/gpt-5`). Those that only chat do not."""
+    """Whether a model reasons, by the last part of its name (`openai/gpt-5`). Models that only chat
+    do not.
+    """
     name = model.rpartition("/")[2]
     found = _REASONS.match(name)
     return found is not None and not (found[1] and "chat" in name)

@@ -66,7 +66,7 @@ class OpenAIAdapter(SdkAdapter):
         return self._reader.gave if self._reader is not None else ()
 
     def _plain_in(self, chunk: dict[str, Any]) -> str | None:
-        """The same for a chunk of a chat as it stands on the wire."""
+        """The plain text of a chunk of a chat as it stands on the wire."""
         choices = chunk.get("choices")
         if self._reader is not self._chat or type(choices) is not list or len(choices) != 1:
             return None

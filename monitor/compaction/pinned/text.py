@@ -242,7 +242,7 @@ class _FormReader:
         self._at = 0
 
     def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        """What `pattern` finds next. The reader goes past it."""
+        """The match of `pattern` at the reader's place. The reader goes past it."""
         found = pattern.match(self._text, self._at)
         if found is not None:
             self._at = found.end()

@@ -127,7 +127,7 @@ class MessageNames:
     asked: tuple[str, ...] = ()
     """Names in arguments of calls."""
     answered: tuple[str, ...] = ()
-    """Names in results."""
+    """Names in the results of calls."""
     listed: tuple[str, ...] = ()
     """Names in arguments and results that are not listings, three of each family."""
 
@@ -345,7 +345,7 @@ def merged(old: CompactionDetails, new: CompactionDetails) -> CompactionDetails:
 
 
 def note_of(result: ToolResult) -> str:
-    """What became of a call that failed or was refused, on one line."""
+    """The end of a call that failed or was refused, on one line."""
     lines = [line.strip() for line in result.text.splitlines() if line.strip()]
     if result.vetoed:
         note = f"{result.name} was refused: {(lines or [''])[0].removeprefix(VETO).strip()}"

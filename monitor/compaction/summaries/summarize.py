@@ -50,9 +50,11 @@ MOST_LENGTH: Final = 1.5
 EARLIER_SHARE: Final = 0.5
 """The most of the room for reading that the earlier summary gets; the messages get the rest."""
 BESIDE_SHARE: Final = 0.2
-"""The same for what stands beside the messages: pinned facts, identifiers, files."""
+"""The most of the room for reading that is given to what stands beside the messages: pinned facts,
+identifiers, files.
+"""
 BESIDE_TOKENS: Final = 8_000
-"""The most tokens for it."""
+"""The most tokens for what stands beside the messages."""
 LEAST_ROOM_TOKENS: Final = 2_000
 """The least room for what is read: in less, an earlier summary leaves no room for messages."""
 
@@ -123,7 +125,7 @@ class _SummaryDraft:
 
 @dataclass(slots=True)
 class _Work:
-    """One task under way."""
+    """The work on one summary, from its first request on."""
 
     model: Model
     window: int

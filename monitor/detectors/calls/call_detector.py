@@ -127,14 +127,14 @@ class CallDetector:
 
     @abstractmethod
     def _called(self, call: Called) -> Sequence[Detection]:
-        """A call was made."""
+        """Take in a call that was made."""
 
     def _answered(self, asked: DetectorCall, policy: ToolPolicy, result: ToolResult) -> Sequence[Detection]:
-        """A call has its result."""
+        """Take in the result of a call."""
         return NOTHING
 
     def _turn_ended(self) -> Sequence[Detection]:
-        """The model closed its turn."""
+        """Take in the end of the model's turn."""
         return NOTHING
 
     @abstractmethod
@@ -296,9 +296,9 @@ class ReadCall(NamedTuple):
     """A call, read once for all detectors."""
 
     action: str
-    """As `action_of` has it."""
+    """The action of the call, as `action_of` reads it."""
     text: str
-    """Its name and its canonical arguments."""
+    """The name and the canonical arguments of the call."""
     xxhash: str
 
 

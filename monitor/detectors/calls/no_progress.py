@@ -1,6 +1,6 @@
-"""The same answer to different calls. Failure answered: ten different SELECTs on a table that does
-not exist; a shell whose working directory is gone. No two calls are equal, so only the results show
-the loop.
+"""A detector of one answer to different calls. Failure answered: ten different SELECTs on a table
+that does not exist; a shell whose working directory is gone. No two calls are equal, so only the
+results show the loop.
 
 Rules:
 
@@ -96,7 +96,7 @@ class _CountedCalls(NamedTuple):
 
 
 class NoProgress(CallDetector):
-    """The same answer to different calls, or one question in other words with the same answer.
+    """Finds one answer to different calls, or one question in other words with the same answer.
 
     The options are the numbers of calls that make a loop. `errors_at`: different calls with the
     same error. `results_at`: with the same long success. `short_results_at`: with the same short

@@ -32,7 +32,8 @@ class ResponseRepeats:
     _newest: list[str]
     """The newest calls, by hash."""
     _repeats: list[int]
-    """By period, from 1: how many of the newest calls equal the call one period before."""
+    """The repeats by period, from 1: how many of the newest calls equal the call one period before.
+    """
 
     def __init__(self, max_period: int, rounds: int, state: Mapping[str, Any] | None = None) -> None:
         """`state`: what `save` returned; `None`: nothing yet."""
@@ -63,7 +64,7 @@ class ResponseRepeats:
         return None
 
     def save(self) -> dict[str, Any]:
-        """As JSON data."""
+        """The state as JSON data."""
         return {"batch": self._batch, "newest": self._newest[:], "repeats": self._repeats[:], "calls": self.calls[:]}
 
 
@@ -152,7 +153,7 @@ class EqualBatches:
         self._starts = [*self._starts, batch.start][-ROUNDS_KEPT:]
 
     def save(self) -> dict[str, Any]:
-        """As JSON data."""
+        """The state as JSON data."""
         batch = self._batch
         return {
             "batch": [batch.number, batch.calls[:], batch.start],

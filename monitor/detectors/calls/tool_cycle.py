@@ -1,4 +1,4 @@
-"""The same few tool calls in turn: A-B-A-B-A-B, or longer. Failure answered: an agent that
+"""A detector of a few tool calls in turn: A-B-A-B-A-B, or longer. Failure answered: an agent that
 alternates between calls, which a counter of consecutive calls never sees (DeepSeek-V2.5: one run of
 50 with a repeated call, 17 with a cycle).
 
@@ -79,7 +79,7 @@ class _CycleCall:
     compared: bool
     """Whether its results can show progress."""
     looks: bool
-    """Whether it only reads."""
+    """Whether the call only reads."""
     batch: int = 0
     """The batch number: the same for calls that were made together."""
     sampling: bool = False
@@ -95,7 +95,7 @@ class _Reported:
 
     xxhash: str
     last: int
-    """The call it ended with."""
+    """The index of the call that ended the cycle."""
     count: int
     start: int
 
@@ -316,7 +316,7 @@ class ToolCallCycle(CallDetector):
         )
 
     def _report_batches(self, together: list[_CycleCall], starts: list[int], rounds: int) -> Sequence[Detection]:
-        """The same batch again."""
+        """Report a batch that was made again."""
         calls, seen = self._batches.calls, _GAVE_THE_SAME if self._batches.was_answered else _NOT_SEEN
         xxhash, last = identity(" ".join(sorted(set(calls)))), max(item.index for item in together)
         self._reported = _Reported(xxhash, last, len(starts), starts[0])

@@ -1,4 +1,4 @@
-"""What a tool does when it is called again: the difference between polling a build and booking
+"""The rules for a tool that is called again: the difference between polling a build and booking
 eight meetings. Failure answered: with one rule for all tools, a waiting agent is stopped, and an
 agent that sends the same mail eight times is not.
 
@@ -128,7 +128,8 @@ class ToolPolicy:
     exempt: bool = False
     """Never reported. It still stands between the calls of other tools."""
     idempotent: bool = False
-    """It only reads: a repeated short answer is not a receipt, and shows that nothing is learned.
+    """The tool only reads: a repeated short answer is not a receipt, and shows that nothing is
+    learned.
     """
     polling: bool = False
     """Called again on purpose: a cycle with it needs `loop_at` rounds, not three. A changed result
@@ -241,7 +242,7 @@ class _ResultReading:
 
 
 _latest: _ResultReading | None = None
-"""Of the latest result. Each detector of a run reads the same result in turn."""
+"""The reading of the latest result. Each detector of a run reads the same result in turn."""
 
 
 def _reading(policy: ToolPolicy, result: ToolResult) -> _ResultReading:
@@ -291,7 +292,7 @@ def words_of(name: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=GUESSES_KEPT)
 def guess(name: str) -> ToolPolicy:
-    """What the name of a tool says about it."""
+    """The policy that the name of a tool suggests."""
     words = words_of(name)
     first, last, whole = words[0], words[-1], "".join(words)
     if whole in DOES_NOTHING:

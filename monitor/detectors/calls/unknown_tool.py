@@ -1,6 +1,6 @@
-"""The same invented tool again and again, with any arguments. Failure answered: a model
-calls a tool that does not exist ("X is not a valid tool", nine times). It varies the arguments, and
-makes real calls in between.
+"""A detector of an invented tool that is called again and again, with any arguments. Failure
+answered: a model calls a tool that does not exist ("X is not a valid tool", nine times). It varies
+the arguments, and makes real calls in between.
 
 Rules:
 

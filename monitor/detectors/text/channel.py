@@ -56,14 +56,14 @@ class Off:
         """Never called, because never due."""
 
     def restart(self, offset: int) -> None:
-        """Nothing to forget."""
+        """A rule that is switched off has nothing to forget."""
 
     def snapshot(self) -> dict[str, Any]:
-        """Nothing to keep."""
+        """A rule that is switched off has nothing to keep."""
         return {}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Nothing to take back."""
+        """A rule that is switched off has nothing to take back."""
 
 
 TextRules: TypeAlias = tuple[WindowRule | None, TailRule | None, RecurrenceRule | None, CountedRule | None]

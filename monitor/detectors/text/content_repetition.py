@@ -38,7 +38,7 @@ TAIL = TailRule()
 RECURRENCE = RecurrenceRule()
 COUNTED = CountedRule()
 DEFAULT_RULES: TextRules = (CHANT, TAIL, RECURRENCE, COUNTED)
-"""Shared by all streams."""
+"""The rules that all streams share by default."""
 
 
 class ContentRepetition:

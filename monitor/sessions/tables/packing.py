@@ -41,7 +41,7 @@ class Packing:
         return escaped(data)
 
     def call(self, record: CallRecord) -> str:
-        """The body of a call."""
+        """The body of a call's row, packed."""
         data = call_codec.to_brief(record)
         kept = {name: value for name, value in data.items() if name not in _CALL_COLUMNS}
         return self.packed(kept, record.run, record.turn)
@@ -75,7 +75,7 @@ def escaped(data: Any) -> str:
 
 
 def unpacked(connection: SqlConnection, decode: Callable[[Any], T], body: str) -> T:
-    """What the body of a row says. Raises `SessionDamaged` if it cannot be read."""
+    """The data in the body of a row. Raises `SessionDamaged` if it cannot be read."""
 
     def of_node(seq: int) -> str:
         found = connection.execute("SELECT body FROM node WHERE seq = ?", (seq,)).fetchone()
@@ -92,11 +92,11 @@ def unpacked(connection: SqlConnection, decode: Callable[[Any], T], body: str) -
 
 
 CALL: Final = "SELECT run, call_id, key, state, body FROM call"
-"""The columns of `call_of`."""
+"""The columns that `call_of` reads, in order."""
 
 
 def call_of(connection: SqlConnection, row: Sequence[Any]) -> CallRecord:
-    """The call of a row."""
+    """The record of a call, read from its row."""
     run, call_id, key, state, body = row
 
     def decode(data: Any) -> CallRecord:
@@ -107,5 +107,5 @@ def call_of(connection: SqlConnection, row: Sequence[Any]) -> CallRecord:
 
 
 def event_of(connection: SqlConnection, kind: str, body: str) -> Event:
-    """The event of a row."""
+    """The stored event, read from its row."""
     return unpacked(connection, lambda data: event_codec.from_dict({**data, "type": kind}), body)

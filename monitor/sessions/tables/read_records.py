@@ -19,7 +19,7 @@ def runs(connection: SqlConnection) -> list[RunRecord]:
 
 
 def find_call(connection: SqlConnection, key: str) -> CallRecord | None:
-    """The call under this key."""
+    """The call that was recorded under `key`."""
     found = connection.execute(f"{CALL} WHERE key = ?", (key,)).fetchone()
     return call_of(connection, found) if found else None
 

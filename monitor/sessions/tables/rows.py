@@ -181,7 +181,7 @@ def nodes(connection: SqlConnection, blobs: Blobs) -> Iterator[Node]:
 
 
 def find_node(connection: SqlConnection, id: str, blobs: Blobs) -> Node | None:
-    """The node with this id."""
+    """The node with the id `id`, or `None`."""
     found = connection.execute(f"{_ALL} WHERE n.id = ?", (_id(id),)).fetchone()
     return _node(found, blobs) if found else None
 
@@ -198,7 +198,7 @@ def meta(connection: SqlConnection) -> dict[str, Any]:
 
 
 def write_meta(connection: SqlConnection, key: str, value: Any) -> None:
-    """Set a fact about the file."""
+    """Write a fact about the file, such as its format."""
     connection.execute(
         "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
         (key, value),

@@ -144,7 +144,7 @@ FIRST: Final = (
 
 
 def prepare_reader(connection: SqlConnection) -> None:
-    """Settings of every connection."""
+    """Set what every connection needs, of readers too."""
     connection.execute("PRAGMA trusted_schema=OFF")
     connection.execute("PRAGMA cell_size_check=ON")
     connection.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
