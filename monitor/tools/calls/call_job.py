@@ -36,7 +36,7 @@ class CallRuntime(Protocol):
 class CallJob:
     """One call on its way to its result. It is the `CallReporter` of its tool."""
 
-    desk: CallRuntime
+    runtime: CallRuntime
     call: ToolCall
     entry: ToolEntry
     run_id: str
@@ -95,23 +95,23 @@ class CallJob:
 
     async def output(self, text: str, stream: str) -> None:
         if self.result is None:
-            await self.desk.listener.output(self.call, stream, text)
+            await self.runtime.listener.output(self.call, stream, text)
 
     def progress(self, done: float | None, total: float | None, note: str) -> None:
         def note_it() -> None:
             if self.result is None:
                 timeout_s = self.entry.traits.timeout_s
                 if timeout_s is not None and self.hard_due < math.inf:
-                    self.idle_due = self.desk.now() + timeout_s
-                self.desk.listener.progressed(self.call, done, total, note)
+                    self.idle_due = self.runtime.now() + timeout_s
+                self.runtime.listener.progressed(self.call, done, total, note)
 
-        self.desk.in_loop(note_it)
+        self.runtime.in_loop(note_it)
 
     def thread_left(self) -> None:
         self.left_thread = True
 
     def thread_ended(self) -> None:
-        self.desk.late.append(self)
+        self.runtime.late.append(self)
 
 
 @dataclass(slots=True, eq=False)

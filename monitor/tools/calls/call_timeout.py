@@ -20,7 +20,7 @@ from monitor.tools.results.call_results import failed, failed_by, leaves_of, res
 from monitor.tools.results.tool_answer import ToolAnswer
 
 
-async def enter(
+async def run_tool(
     job: CallJob, context: ToolContext, clock: Clock | None, group: TaskGroup | None
 ) -> tuple[CallState, ToolResult]:
     """Run the tool of a call. Raises the exceptions that are no results: a cancellation from
@@ -81,7 +81,7 @@ def _timed_out(job: CallJob, said: ToolResult | None, *, last_words: bool) -> tu
     if said is not None and last_words:
         text = f"{text}\n{said.text}"
     elif said is not None and not said.is_error:
-        job.desk.listener.dropped(job.call, text)
+        job.runtime.listener.dropped(job.call, text)
     state = CallState.UNKNOWN if job.left_thread else CallState.FAILED
     return state, failed(job.call, text, ToolErrorKind.TIMEOUT)
 
@@ -93,7 +93,7 @@ def _arm(job: CallJob, scope: anyio.CancelScope, clock: Clock | None, group: Tas
     due = min(job.idle_due, job.hard_due)
 
     def ring() -> None:
-        if job.desk.now() < min(job.idle_due, job.hard_due):
+        if job.runtime.now() < min(job.idle_due, job.hard_due):
             _arm(job, scope, clock, group)
         else:
             job.timed_out = True

@@ -37,7 +37,7 @@ from monitor.reasons import ToolErrorKind
 from monitor.tools.base import NO_RUN, CallingRun, Tool, ToolContext
 from monitor.tools.calls.call_endings import cut_off, ended, made_before, taken
 from monitor.tools.calls.call_job import CallBatch, CallJob, set_order
-from monitor.tools.calls.call_timeout import enter
+from monitor.tools.calls.call_timeout import run_tool
 from monitor.tools.event_loop import Clock
 from monitor.tools.protocols import NO_LISTENER, AdmissionControl, CallListener
 from monitor.tools.registry import NO_TOOL, Registry
@@ -365,7 +365,7 @@ class Scheduler:
                 job.record = running
                 self.listener.changed(running)
             job.stored, job.begun_at, job.entered = CallState.RUNNING, now, True
-            state, result = await enter(job, context, self._clock, self._group)
+            state, result = await run_tool(job, context, self._clock, self._group)
             if not tries or result.error_kind not in RETRIED or job.why is not None:
                 return state, result
 
