@@ -25,7 +25,7 @@ from monitor.fleet.jobs import Job, Sessions, attempt, job_of, losses_of, receip
 from monitor.fleet.receipts import STUCK_WORKER, UNKNOWN_HEAD, Receipt
 from monitor.fleet.registry import Supervisors
 from monitor.fleet.storing import StepStore
-from monitor.harness.record.resumed import outcome_in
+from monitor.harness.record.stored_runs import outcome_in
 from monitor.harness.runs.run import Run
 from monitor.harness.runs.supervisor import Supervisor
 from monitor.harness.streams.background import Background

@@ -325,7 +325,7 @@ class Guard(Generic[OutputT]):
         known = next(
             (open_call for open_call in self._core.open_calls if wanted is None or open_call.id == wanted), None
         )
-        answer = self._core.answer(known, self._clock.now()) if known is not None else None
+        answer = self._core.answer_call(known, self._clock.now()) if known is not None else None
         self._seen.results += answer is not None
         return answer
 

@@ -15,7 +15,8 @@ from typing import TypeAlias
 import anyio
 
 from monitor.calls import ApprovalAnswer, ApprovalRequest, CallRecord, CallState, comes_after
-from monitor.core.tape import Tape, split
+from monitor.core.inputs import split
+from monitor.core.recording import InputLog
 from monitor.events import ApprovalAnswered, ApprovalRequested, Event
 from monitor.messages import Message
 from monitor.sessions.nodes import Draft
@@ -66,16 +67,16 @@ class Journal:
     """Gathers the steps of one run and writes them into `store`."""
 
     def __init__(
-        self, store: SessionStore, *, run: str, branch: str, turn: Callable[[], int], tape: Tape | None = None
+        self, store: SessionStore, *, run: str, branch: str, turn: Callable[[], int], log: InputLog | None = None
     ) -> None:
-        """`turn`: the number of the running turn. `tape`: of the run's core, if it is stored."""
+        """`turn`: the number of the running turn. `log`: of the run's core, if it is stored."""
         self.store = store
         self.run = run
         self.branch = branch
         self.told: Callable[[int], object] | None = None
         """Is called with the number of events that are stored by now."""
         self._turn = turn
-        self._tape = tape
+        self._log = log
         self._step = _Step()
         self._added = 0
         self._stored = 0
@@ -195,7 +196,7 @@ class Journal:
     async def _commit(self) -> None:
         step, self._step = self._step, _Step()
         added, events = self._added, self._events
-        inputs = self._tape.take() if self._tape is not None else []
+        inputs = self._log.take() if self._log is not None else []
         changes = Changes(
             nodes=[draft for draft, _ in step.nodes],
             branch=self.branch,
@@ -213,8 +214,8 @@ class Journal:
             done = committed_in(error)
             if done is None:
                 self._step = step.before(self._step)
-                if self._tape is not None:
-                    self._tape.put_back(inputs)
+                if self._log is not None:
+                    self._log.put_back(inputs)
             else:  # the task was cancelled while it waited for a step that is stored
                 self._is_stored(step, done, added, events)
             raise

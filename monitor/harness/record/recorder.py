@@ -20,7 +20,7 @@ from monitor.calls import CallRecord
 from monitor.compaction.pinned import head_of_messages
 from monitor.context.history import CommittedEdit, History
 from monitor.context.turns import COMPACTION
-from monitor.core.tape import Tape
+from monitor.core.recording import InputLog
 from monitor.events import (
     ApprovalAnswered,
     ApprovalRequested,
@@ -89,9 +89,9 @@ class Recorder:
         *,
         reply: Callable[[], AssistantMessage | None],
         turn: Callable[[], int],
-        tape: Tape | None = None,
+        log: InputLog | None = None,
     ) -> None:
-        """`reply`: the message that the model has just made, without results, or `None`. `tape`: of
+        """`reply`: the message that the model has just made, without results, or `None`. `log`: of
         the run's core, if its chunks are stored.
         """
         self.store = store
@@ -100,7 +100,7 @@ class Recorder:
         self._record = record
         self._reply = reply
         self._turn = turn
-        self._tape = tape
+        self._log = log
         self._stored: list[Stored] = []
         self._written: Stored | None = None
         """The reply that was stored before its calls were made, until the history has it."""
@@ -108,7 +108,7 @@ class Recorder:
         self._compacted: CompactionFinished | None = None
         self._children: dict[int, RunRecord] = {}
         """The runs of compactions that are under way."""
-        self.journal: Journal = Journal(store, run=record.id, branch=self.branch, turn=turn, tape=tape)
+        self.journal: Journal = Journal(store, run=record.id, branch=self.branch, turn=turn, log=log)
 
     @property
     def run(self) -> str:
@@ -123,8 +123,8 @@ class Recorder:
             self._compacted = event
         if isinstance(event, NOT_STORED):
             return 0
-        if self._tape is not None:
-            self._tape.stores()
+        if self._log is not None:
+            self._log.stores()
         return self.journal.add_event(event)
 
     def is_early(self, event: Event) -> bool:

@@ -39,8 +39,8 @@ from monitor.compaction.records import CompactionResult
 from monitor.conditions import Condition, MaxTurns, Timeout
 from monitor.conditions.limits import DefaultLimits
 from monitor.context.history import History
+from monitor.core.recording import InputLog, RecordingCore, RecordingGoal
 from monitor.core.run import RunCore
-from monitor.core.tape import Tape, TapedCore, TapedGoal
 from monitor.detectors import default_detectors
 from monitor.errors import ConfigError, StoreError, describe
 from monitor.events import Envelope, Event, HistoryRepaired, RunIdentity
@@ -52,7 +52,7 @@ from monitor.harness.context.run_context import RunContext, frontier, interrupte
 from monitor.harness.events.delivery import Delivery
 from monitor.harness.judge_tasks import JudgeTasks
 from monitor.harness.record.recorder import TASK
-from monitor.harness.record.resumed import CALL
+from monitor.harness.record.stored_runs import CALL
 from monitor.harness.runs.budget_hold import Holding
 from monitor.harness.runs.outage_gate import Gate
 from monitor.harness.runs.run_calls import Calls
@@ -161,10 +161,10 @@ class Run(Generic[OutputT]):
         self._agent, self._as_call = supervisor.agent or as_tool, as_call
         self._emit = self._delivery.emit
         store = _store_of(session, supervisor, caller)
-        tape = Tape() if store is not None and store.keeps_chunks else None
+        log = InputLog() if store is not None and store.keeps_chunks else None
         plan = supervisor.plan.fresh() if supervisor.plan is not None else None
         outputs = supervisor.outputs.fresh() if supervisor.outputs is not None else None
-        self._goal: Goal = (Goal if tape is None else partial(TapedGoal, tape))(
+        self._goal: Goal = (Goal if log is None else partial(RecordingGoal, log))(
             outputs, plan, max_nudges=supervisor.max_nudges
         )
         tools = supervisor.tools.copy()
@@ -172,7 +172,7 @@ class Run(Generic[OutputT]):
         price = supervisor.price if caller is None else _price_known_to(supervisors)
         self._holding = self._held(supervisor.shared_budget, price)
         budgets = _budgets(supervisor, self._holding, caller)
-        self._core: RunCore = (RunCore if tape is None else partial(TapedCore, tape))(
+        self._core: RunCore = (RunCore if log is None else partial(RecordingCore, log))(
             stop_when=_limits_of(supervisor, as_tool=bool(as_tool)),
             detectors=default_detectors() if supervisor.detectors is None else copy.deepcopy(supervisor.detectors),
             policy=copy.deepcopy(supervisor.policy),
@@ -217,7 +217,7 @@ class Run(Generic[OutputT]):
                 first=first,
                 may_go_on=history is None,
                 resumed=resumed is not None,
-                tape=tape,
+                log=log,
             )
             options = replace(options, ledger=self._session.recorder)
             self._delivery.write_to(self._session.recorder)

@@ -402,7 +402,7 @@ class Calls(Listener):
     def _answer(self, call: ToolCall) -> ToolResult | None:
         """The result of a call that needs no tool of the caller's."""
         if self._may_call(call.name):
-            result = self._core.answer(call, self._now())
+            result = self._core.answer_call(call, self._now())
         else:
             text = f"{VETO} This call was not made: {call.name} is not available {self._since(call.name)}."
             self._core.tool_result(call.id, text, self._now(), is_error=True, vetoed=True)

@@ -10,15 +10,16 @@ from weakref import WeakSet
 
 from monitor.chunks import ToolCall, ToolResult
 from monitor.context.history import History
-from monitor.core.past import Past
-from monitor.core.tape import LIFE, Tape
+from monitor.core.inputs import LifeNote
+from monitor.core.recording import InputLog
+from monitor.core.resumed import ResumedRun
 from monitor.errors import ConfigError
 from monitor.events import RunStarted
 from monitor.goal.goal import Goal
 from monitor.harness.context.requests import Given, Outgoing
 from monitor.harness.record.journal import Stored
 from monitor.harness.record.recorder import Recorder, same_reply
-from monitor.harness.record.resumed import past_in
+from monitor.harness.record.stored_runs import past_in
 from monitor.harness.runs.run_calls import Calls, last_reply
 from monitor.messages import AssistantMessage, Message, Text, UserMessage
 from monitor.outcome import Outcome
@@ -50,14 +51,14 @@ class RunSession:
         first: Sequence[UserMessage],
         may_go_on: bool,
         resumed: bool,
-        tape: Tape | None = None,
+        log: InputLog | None = None,
     ) -> None:
-        """`reply`, `turn`, `tape`: see `Recorder`. `given`: what the history begins with, if the
+        """`reply`, `turn`, `log`: see `Recorder`. `given`: what the history begins with, if the
         session is empty. `take_in`: repairs the messages of a session. `first`: what is said then.
         `may_go_on`: the session may hold messages.
         """
-        self.recorder: Recorder = Recorder(store, history, record, reply=reply, turn=turn, tape=tape)
-        self._tape = tape
+        self.recorder: Recorder = Recorder(store, history, record, reply=reply, turn=turn, log=log)
+        self._log = log
         self._history = history
         self._outgoing = outgoing
         self._given = given
@@ -69,7 +70,7 @@ class RunSession:
         """A run that had ended, e.g. by a limit, is wanted to go on: its limits count anew."""
         self._writes = False
 
-    async def begin(self, goal: Goal, calls: Calls) -> Past | None:
+    async def begin(self, goal: Goal, calls: Calls) -> ResumedRun | None:
         """Fill the history, and store that the run begins. Returns what a run that goes on had done
         before. Raises `ConfigError` for a session that holds messages beside another history, and
         while another run writes to it.
@@ -116,9 +117,9 @@ class RunSession:
     async def _take_up(self, goal: Goal, calls: Calls) -> Sequence[UserMessage]:
         """Bring the goal and the calls to where the run was. Answers with what is to be said."""
         store, run = self.recorder.store, self.recorder.run
-        if self._tape is not None:
+        if self._log is not None:
             lives = sum(isinstance(one.event, RunStarted) for one in await store.events(run))
-            self._tape.note(LIFE, number=lives)
+            self._log.note(LifeNote(lives))
         path = await store.active_path(self.recorder.branch)
         said = _said_in([node for node in path if node.run == run])
         results = {one.id: one for one in _results_in(said)}

@@ -18,7 +18,7 @@ from typing import Any
 
 from monitor._util.codec import to_plain
 from monitor.errors import ConfigError, ToolError
-from monitor.harness.record.resumed import nested_in, outcome_in
+from monitor.harness.record.stored_runs import nested_in, outcome_in
 from monitor.harness.runs.run import Caller, Run
 from monitor.harness.runs.run_options import RunOptions, checked_session
 from monitor.harness.streams.own_loop import run_in_own_loop
