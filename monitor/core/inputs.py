@@ -32,7 +32,7 @@ class CoreInput:
     what: ClassVar[str]
     """The kind, as it is stored: `EndTurnInput` is `end_turn`."""
     names: ClassVar[tuple[str, ...]]
-    """The names of the fields."""
+    """The names of the fields, in their order."""
     kinds: ClassVar[dict[str, type[CoreInput]]] = {}
     """All kinds of inputs and notes, by what is stored."""
 
@@ -53,7 +53,7 @@ LoggedInput: TypeAlias = tuple[float, Chunk | CoreInput]
 
 @dataclass(slots=True, frozen=True)
 class RecordedJudge:
-    """What a core needs to know of a judge."""
+    """The facts that a core needs of a judge."""
 
     name: str
     fact: str
@@ -65,7 +65,7 @@ class RecordedJudge:
 
 
 class BeginInput(CoreInput):
-    """The run starts."""
+    """The run starts, with these parts."""
 
     parts: Mapping[str, Any]
     """The parts of the core, as `parts_to_json` writes them."""
@@ -105,7 +105,7 @@ class CatchUpInput(CoreInput):
 
 
 class ToolResultInput(CoreInput):
-    """A tool answered."""
+    """A tool has answered a call of the model."""
 
     call: str | None
     text: str
@@ -115,7 +115,7 @@ class ToolResultInput(CoreInput):
 
 
 class EndTurnInput(CoreInput):
-    """The stream is over."""
+    """The stream is over, well or by an error."""
 
     finished: bool
     must_finish: bool
@@ -157,7 +157,7 @@ class CheckInput(CoreInput):
 
 
 class MustStopInput(CoreInput):
-    """The deadline has passed."""
+    """The deadline of the core has passed."""
 
     waiting_since: Number
 
@@ -169,18 +169,18 @@ class RefreshInput(CoreInput):
 
 
 class PauseInput(CoreInput):
-    """A person is being asked."""
+    """A person is asked, and deadlines stand still."""
 
 
 class ResumeInput(CoreInput):
-    """The person has answered."""
+    """The person has answered, and deadlines go on."""
 
 
 # ---------------------------------------------------------------------- what is beside the run
 
 
 class JudgeAnswerInput(CoreInput):
-    """A judge has answered."""
+    """A judge has answered a question about the run."""
 
     judge: RecordedJudge
     turn: int
@@ -189,7 +189,7 @@ class JudgeAnswerInput(CoreInput):
 
 
 class JudgeFailedInput(CoreInput):
-    """A judge gave no answer."""
+    """A judge was asked, and gave no answer."""
 
     judge: RecordedJudge
     turn: int
@@ -213,13 +213,13 @@ class NestedInput(CoreInput):
     """A nested run has used this much so far."""
 
     child: int
-    """The number of the nested run."""
+    """The number of the nested run in this log."""
     usage: Usage
     usd: Number
 
 
 class NestedEndedInput(NestedInput):
-    """A nested run has ended."""
+    """A nested run has ended, and used this much."""
 
 
 class SpentInput(CoreInput):
@@ -253,7 +253,7 @@ class LeaveInput(CoreInput):
 
 
 class TerminateInput(CoreInput):
-    """The run ends."""
+    """The run ends, whatever was decided."""
 
     fallback: Stop | None
     error: RecordableError
@@ -264,7 +264,7 @@ class TerminateInput(CoreInput):
 
 
 class EventNote(InputNote):
-    """The harness emitted an event."""
+    """The harness emitted an event at this place."""
 
     number: int
     """The place of the event among the stored ones."""
@@ -302,7 +302,7 @@ class AboveNote(InputNote):
 
 
 class AnswerNote(RecordedAnswer, InputNote):
-    """The goal answered a call."""
+    """The goal of the run answered a call."""
 
 
 class AskedNote(InputNote):
@@ -371,7 +371,7 @@ def split(entries: Iterable[LoggedInput]) -> tuple[tuple[tuple[float, Chunk], ..
 
 
 def joined(chunks: tuple[tuple[float, Chunk], ...], others: Iterable[Mapping[str, Any]]) -> Iterator[LoggedInput]:
-    """The inverse of `split`."""
+    """The entries of which `split` made these two."""
     done = 0
     for other in others:
         yield from chunks[done : other["behind"]]

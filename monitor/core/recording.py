@@ -28,7 +28,7 @@ from monitor.verdicts import Stop
 
 
 class InputLog:
-    """The inputs of one run."""
+    """The inputs of one run, in their order."""
 
     def __init__(self) -> None:
         self._entries: list[LoggedInput] = []
@@ -43,7 +43,7 @@ class InputLog:
         return taken
 
     def put_back(self, entries: Sequence[LoggedInput]) -> None:
-        """Undo a `take`."""
+        """Undo a `take`: the entries come first again."""
         self._entries = [*entries, *self._entries]
 
     @property

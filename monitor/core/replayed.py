@@ -47,12 +47,12 @@ class ReplayStep:
     notes: list[InputNote] = field(default_factory=list)
 
     def noted(self, kind: type[T]) -> Iterator[T]:
-        """The notes of this kind."""
+        """The notes of this kind, in their order."""
         return (note for note in self.notes if isinstance(note, kind))
 
 
 def steps_of(entries: Iterable[LoggedInput]) -> Iterator[ReplayStep]:
-    """The steps of a log."""
+    """The steps of a log, each with its notes."""
     step: ReplayStep | None = None
     early: list[InputNote] = []  # an abort may come before the run begins
     for at, one in entries:
@@ -121,7 +121,7 @@ class ReplayedCore(RunCore):
         self.before: Sequence[Event] = ()
         """The stored events of the processes that had the run before."""
         self.verdict: Verdict = Continue()
-        """The answer to the last check."""
+        """The core's answer to the last check."""
 
     # ------------------------------------------------------------------ as a companion of itself
 
@@ -132,16 +132,16 @@ class ReplayedCore(RunCore):
                 self._emit(JudgeAsked(self.at(self.step.at), turn, name))
 
     def busy_with(self) -> str | None:
-        """What the companions were busy with then."""
+        """The work of the companions at that time."""
         return "; ".join(work for note in self.step.noted(inputs.BusyNote) for work in note.work) or None
 
     def cancel(self) -> None:
-        """Nothing is at work."""
+        """A replay has no work that could be cancelled."""
 
     # ------------------------------------------------------------------ its inputs
 
     def take(self, step: ReplayStep) -> None:
-        """Take the input of this step."""
+        """Take the input of this step, with its notes."""
         self.step = step
         self._keys = (note.key for note in step.noted(inputs.KeyNote))
         if self._recorded_goal is not None:
@@ -308,7 +308,7 @@ class ReplayedRun:
         return False
 
     def _said(self, now: float) -> Event | None:
-        """What the harness would say to the model."""
+        """The words that the harness would say to the model."""
         at_s, turns = self.core.at(now), self.core.turns
         match self.core.verdict:
             case Nudge(text):

@@ -1,4 +1,4 @@
-"""What a run had done before its process ended, read from its events. A run that goes on begins
+"""The past of a run whose process ended, read from its events. A run that goes on begins
 with it, so that its limits, its budgets and its detectors are as they were.
 """
 
@@ -67,7 +67,7 @@ class ResumedRun:
     tools_called: tuple[str, ...] = ()
     errors: ErrorStreak = field(default_factory=ErrorStreak)
     usage: Usage = NO_USAGE
-    """Of the model calls of the run itself."""
+    """The tokens of the run's own model calls."""
     estimated: bool = False
     judge_costs: tuple[tuple[str, AskCost], ...] = ()
     """For each answer of a judge, the judge's name and the cost."""

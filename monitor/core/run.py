@@ -188,7 +188,7 @@ class RunCore:
         self.ends_stream: bool = False
         """The running stream must be left: the run ends, or the turn is cut."""
         self.turn: Turn | None = None
-        """The last turn that ended."""
+        """The newest of the turns that have ended."""
         self.replanned: Callable[[], None] = _nothing
         """Called when `deadline` may have come closer. A harness that waits sets it, to move its
         alarm.
@@ -315,7 +315,7 @@ class RunCore:
         self._running = self._another_turn({"text": said, "reasoning": 0}, 0.0)
 
     def snapshots(self) -> dict[str, Any]:
-        """What the detectors have seen, by their names."""
+        """The snapshots of the detectors, by their names."""
         return self._bank.snapshots()
 
     def part(self, run: str, *, goes_on: bool) -> None:
@@ -603,7 +603,7 @@ class RunCore:
 
     @property
     def turns(self) -> int:
-        """Turns started."""
+        """The number of turns that have started."""
         return self._counters.turns
 
     @property
@@ -638,7 +638,7 @@ class RunCore:
         )
 
     def at(self, now: float) -> float:
-        """Seconds since the run began."""
+        """The number of seconds since the run began."""
         return self._counters.at(now)
 
     def reply(self, looped: LoopedText = "trim") -> tuple[Part, ...]:
@@ -663,7 +663,7 @@ class RunCore:
             self._look(now, waiting=False)
 
     def resume(self, now: float) -> None:
-        """The person has answered."""
+        """The person has answered: deadlines go on."""
         if self._parent is not None:
             self._parent.resume(now)
         paused_s = self._counters.pauses.end(now)
@@ -741,8 +741,8 @@ class RunCore:
         self._tell(lambda: self._take(detection, now), now)
 
     def check(self, now: float) -> Verdict:
-        """What to do now, between turns. A `Stop` of a failed stream is not final: the turn may be
-        tried again. Any other `Stop` is.
+        """The verdict for now, between turns. A `Stop` of a failed stream is not final: the turn
+        may be tried again. Any other `Stop` is.
         """
         if self._outcome is not None:
             return self._ending(None)
@@ -980,7 +980,7 @@ class RunCore:
                 companion.cancel()
 
     def _busy(self) -> list[str]:
-        """What the companions are busy with."""
+        """The work that the companions are busy with."""
         return [work for companion in self.companions if (work := companion.busy_with()) is not None]
 
     # ------------------------------------------------------------------ chunks

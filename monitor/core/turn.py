@@ -37,7 +37,7 @@ class KeptText:
         """Code points that came, whether kept or not."""
 
     def add(self, piece: str) -> None:
-        """Add the next piece."""
+        """Add the next piece of the stream."""
         room = self._most - self.chars
         self.chars += len(piece)
         if room <= 0 or not piece:
@@ -50,7 +50,7 @@ class KeptText:
             pieces.clear()
 
     def clear(self) -> None:
-        """Start again with no text."""
+        """Forget all text, and start again."""
         self._blocks = None
         self._pieces.clear()
         self.chars = 0

@@ -46,10 +46,10 @@ FROM_TURNS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """A run as it was decided again."""
+    """A stored run that was decided again."""
 
     run: RunRecord
-    """The run, as it is stored."""
+    """The record of the run in its session."""
     events: tuple[Event, ...]
     outcome: Outcome | None
     """How the run ended. `None`: its record ends before the run does, because its process died."""
@@ -125,7 +125,7 @@ def chosen(runs: Sequence[RunRecord], id: str | None) -> RunRecord:
 
 @dataclass(slots=True)
 class _Life:
-    """What one process has stored of a run, from its start to its end, or to that of the
+    """The part of a run that one process has stored, from its start to its end, or to that of the
     process.
     """
 
@@ -244,7 +244,7 @@ def _logs(chunks: Iterable[TurnChunks]) -> Iterator[tuple[int, list[LoggedInput]
 
 
 def _replies(nodes: Iterable[Node], run: str) -> dict[int, AssistantMessage]:
-    """What the model said in each turn of a run."""
+    """The message of the model in each turn of a run."""
     replies: dict[int, AssistantMessage] = {}
     for node in nodes:
         if node.run == run and node.turn is not None and node.kind is NodeKind.MESSAGE:

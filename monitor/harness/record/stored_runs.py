@@ -1,4 +1,4 @@
-"""What a session says of a run that goes on: its past, and its nested runs."""
+"""The past and the nested runs of a run that goes on, read from its session."""
 
 from __future__ import annotations
 

@@ -389,12 +389,12 @@ class Calls(Listener):
         self._emit(ToolResultDropped(self._at(), self._core.turns, call.id, call.name, why))
 
     async def requested(self, request: ApprovalRequest) -> None:
-        """A person is about to be asked."""
+        """A person will be asked about a call."""
         self._emit(ApprovalRequested(self._at(), self._core.turns, request))
         await self._delivery.announced()
 
     def answered(self, answer: ApprovalAnswer) -> None:
-        """The question has its answer."""
+        """The question to a person has its answer."""
         self._emit(ApprovalAnswered(self._at(), self._core.turns, answer))
 
     # ------------------------------------------------------------------ helpers

@@ -16,8 +16,8 @@ from monitor.core.resumed import ResumedRun
 from monitor.errors import ConfigError
 from monitor.events import RunStarted
 from monitor.goal.goal import Goal
-from monitor.harness.context.requests import Given, Outgoing
-from monitor.harness.record.journal import Stored
+from monitor.harness.context.requests import InitialHistory, ValidHistory
+from monitor.harness.record.journal import StoredMessage
 from monitor.harness.record.recorder import Recorder, same_reply
 from monitor.harness.record.stored_runs import past_in
 from monitor.harness.runs.run_calls import Calls, last_reply
@@ -42,12 +42,12 @@ class RunSession:
         store: SessionStore,
         record: RunRecord,
         history: History,
-        outgoing: Outgoing,
+        valid_history: ValidHistory,
         *,
         reply: Callable[[], AssistantMessage | None],
         turn: Callable[[], int],
-        given: Given,
-        take_in: Callable[[Sequence[Message]], Given],
+        given: InitialHistory,
+        take_in: Callable[[Sequence[Message]], InitialHistory],
         first: Sequence[UserMessage],
         may_go_on: bool,
         resumed: bool,
@@ -60,7 +60,7 @@ class RunSession:
         self.recorder: Recorder = Recorder(store, history, record, reply=reply, turn=turn, log=log)
         self._log = log
         self._history = history
-        self._outgoing = outgoing
+        self._valid_history = valid_history
         self._given = given
         self._take_in = take_in
         self._first = first
@@ -96,15 +96,15 @@ class RunSession:
         context = await self.recorder.store.context(self.recorder.branch)
         if context.entries and not self._may_go_on:
             raise ConfigError("this session holds a conversation: give it without history=, or give an empty one")
-        self._outgoing.begin(self._take_in(context.messages) if context.entries else self._given)
+        self._valid_history.begin(self._take_in(context.messages) if context.entries else self._given)
         known = _known(context, self._history.messages)
         first = self._first if not self._resumed else await self._take_up(goal, calls)
         for message in first:
-            self._outgoing.append(message)
+            self._valid_history.append(message)
         await self.recorder.begin(known, with_results=not calls.left_open)
 
     async def end(self, outcome: Outcome) -> None:
-        """Store how the run ended."""
+        """Store the outcome with which the run ended."""
         try:
             await self.recorder.end(outcome)
         finally:
@@ -146,11 +146,11 @@ class RunSession:
         return [UserMessage((Text(GO_ON),), synthetic=True)] if answered else []
 
 
-def _known(context: Context, messages: Sequence[Message]) -> list[Stored]:
+def _known(context: Context, messages: Sequence[Message]) -> list[StoredMessage]:
     """For each message of a history that was read from `context`, its node."""
     entries = context.entries
     compaction = context.compaction.id if context.compaction is not None else None
-    known: list[Stored] = []
+    known: list[StoredMessage] = []
     at = 0
     for message in messages if entries else ():
         found = next(
@@ -158,12 +158,12 @@ def _known(context: Context, messages: Sequence[Message]) -> list[Stored]:
             None,
         )
         if found is None:
-            known.append(Stored(message, None))
+            known.append(StoredMessage(message, None))
             continue
         at = found + 1
         entry = entries[found]
         results = entry.message.results if isinstance(entry.message, AssistantMessage) else ()
-        known.append(Stored(message, entry.node if entry.node != compaction else None, len(results)))
+        known.append(StoredMessage(message, entry.node if entry.node != compaction else None, len(results)))
     return known
 
 
@@ -180,7 +180,7 @@ def _action(call: ToolCall) -> tuple[str, object]:
 
 
 def _said_in(nodes: Sequence[Node]) -> list[Said]:
-    """What the nodes of a run say, as it is shown now."""
+    """The messages in the nodes of a run, as they are shown now."""
     edits = {
         edit.target: edit.replacement for edit in (edit_of(one) for one in nodes if one.kind is NodeKind.CONTEXT_EDIT)
     }

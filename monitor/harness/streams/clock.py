@@ -12,7 +12,7 @@ class Alarm(Protocol):
     """A call that `Clock.call_at` has scheduled."""
 
     def cancel(self) -> object:
-        """Do not make the call."""
+        """Do not make the call at that time."""
         ...
 
 
@@ -20,7 +20,7 @@ class Clock(Protocol):
     """Where a run's time comes from."""
 
     def now(self) -> float:
-        """Seconds; never goes back."""
+        """The time in seconds, which never goes back."""
         ...
 
     def call_at(self, when: float, callback: Callable[[], object], /) -> Alarm:

@@ -8,7 +8,7 @@ import anyio
 
 from monitor.core.run import RunCore
 from monitor.harness.streams.clock import Clock
-from monitor.harness.streams.wait import Wait, Whose, make_wait
+from monitor.harness.streams.wait import ErrorOrigin, Wait, make_wait
 
 
 class Interruptible:
@@ -76,7 +76,7 @@ class Interruptible:
             try:
                 await work()
             except BaseException as error:
-                if wait.leave(error) is not Whose.OURS:
+                if wait.leave(error) is not ErrorOrigin.OURS:
                     raise
             else:
                 wait.leave(None)
