@@ -38,7 +38,7 @@ from monitor.errors import ConfigError, SourceFailed
 from monitor.harness.streams.clock import Clock
 from monitor.harness.streams.closing import Closing, Isolated, close_all, close_source
 from monitor.harness.streams.one import OneStream
-from monitor.harness.streams.wait import ErrorOrigin, PendingCancel, Wait, cancelled_types, current_task, make_wait
+from monitor.harness.streams.wait import ErrorOrigin, PendingCancel, ReadWait, cancelled_types, current_task, make_wait
 
 T = TypeVar("T")
 
@@ -109,7 +109,7 @@ class SourceStream(OneStream[T]):
         self._plain_text: Callable[[object], str | None]  # of the adapter
         self._listener = listener
         self._close_grace_s = close_grace_s
-        self._wait: Wait | None = None  # made with the first read, in the loop that reads
+        self._wait: ReadWait | None = None  # made with the first read, in the loop that reads
         self._burst = BURST  # reads that are left until other tasks get their turn
         self._next: Callable[[], Awaitable[T]] | None = None  # the source's own `__anext__`
         self._isolated = Isolated(self._read_apart, self._close_here) if isolate else None
@@ -233,7 +233,7 @@ class SourceStream(OneStream[T]):
 
     # ------------------------------------------------------------------ opening and decoding
 
-    def _start(self) -> Wait:
+    def _start(self) -> ReadWait:
         if not self._entered:
             raise ConfigError(
                 "enter the stream before reading it: async with ... as watched: async for chunk in watched"

@@ -335,7 +335,7 @@ class Deadlined(Protocol):
         ...
 
 
-class Wait(Protocol):
+class ReadWait(Protocol):
     """Makes one stream's reads interruptible."""
 
     pending: Any
@@ -380,7 +380,7 @@ def _nothing() -> None:
     """Nothing is to be done before an interruption."""
 
 
-def make_wait(run: Deadlined, clock: Clock, before: Callable[[], object] = _nothing) -> Wait:
+def make_wait(run: Deadlined, clock: Clock, before: Callable[[], object] = _nothing) -> ReadWait:
     """The wait for the running event loop. `before`: called just before a pending read is
     interrupted.
 
