@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Any
 
-from monitor._util.arguments import Answer
+from monitor._util.arguments import GoalAnswer
 from monitor._util.codec import to_plain
 from monitor.chunks import Chunk, TextDelta, ToolCall
 from monitor.core import inputs
@@ -22,7 +22,7 @@ from monitor.core.recorded_parts import members_of, parts_to_json
 from monitor.core.run import RunCore
 from monitor.events import Event
 from monitor.goal.goal import Goal
-from monitor.judges.base import Judge, JudgeInput
+from monitor.judges.judge import Judge, JudgeInput
 from monitor.usage import Usage
 from monitor.verdicts import Stop
 
@@ -100,7 +100,7 @@ class RecordingGoal(Goal):
         super().__init__(*options, **more)
         self._log = log
 
-    def answer(self, call: ToolCall) -> Answer | None:
+    def answer(self, call: ToolCall) -> GoalAnswer | None:
         answer = super().answer(call)
         if answer is None:
             return None
@@ -111,7 +111,7 @@ class RecordingGoal(Goal):
             self._note(answer)
         return answer
 
-    def _note(self, answer: Answer) -> None:
+    def _note(self, answer: GoalAnswer) -> None:
         values: dict[str, Any] = {}
         if self.outputs is not None and not answer.is_error:
             values = {name: to_plain(getattr(self.outputs, name)) for name in ("emitted", "output", "last")}

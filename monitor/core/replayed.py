@@ -24,7 +24,7 @@ from monitor.core.resumed import resumed_run
 from monitor.core.run import RunCore
 from monitor.events import ChunkReceived, Event, JudgeAsked, Nudged, StopDecided, ToolWithdrawn
 from monitor.goal.recorded import RecordedGoal
-from monitor.judges.base import Judge, JudgeInput
+from monitor.judges.judge import Judge, JudgeInput
 from monitor.judges.panel import Panel
 from monitor.outcome import Outcome
 from monitor.reasons import TerminateReason

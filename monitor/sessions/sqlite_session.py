@@ -1,0 +1,287 @@
+"""A session that is kept in one SQLite file."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import sqlite3
+import time
+from collections.abc import Callable
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final, Self
+
+import anyio
+
+from monitor.errors import SessionBusy, SessionLost, SessionUnavailable, StoreError
+from monitor.sessions import faults
+from monitor.sessions.faults import blobs_path, lock_path
+from monitor.sessions.lock import OwnerLock, owner_of
+from monitor.sessions.reader import check_file, check_pages
+from monitor.sessions.sql_session import SqlSession, id_at
+from monitor.sessions.tables import rows
+from monitor.sessions.tables.blobs import BlobFolder, Blobs, sync_file, sync_folder
+from monitor.sessions.tables.migrations import STEPS, Steps, migrate
+from monitor.sessions.tables.owner_memory import Memory
+from monitor.sessions.tables.schema import SqlConnection, check_sqlite, prepare_writer
+from monitor.sessions.writer import Work, Writer
+
+_POLL_S: Final = 0.02
+"""Seconds between two attempts to get the lock. The lock of a dead owner is taken within 100 ms."""
+
+
+class SQLiteSession(SqlSession):
+    """A session in one file. Everything that was acknowledged survives a power cut.
+
+        async with SQLiteSession("work.session") as session:
+            await session.append(message(UserMessage((Text("hello"),))))
+            print((await session.context()).messages)
+
+    One owner writes; any number of readers may look at the file meanwhile. A second owner gets
+    `SessionBusy`. When an awaited write returns, it is committed and synced to the disk.
+    """
+
+    def __init__(
+        self,
+        path: str | PathLike[str],
+        *,
+        create: bool = True,
+        wait_s: float | None = None,
+        takeover: bool = False,
+        chunks: bool = False,
+        blobs: Blobs | None = None,
+        clock: Callable[[], float] = time.time,
+        connect: Callable[[Path], SqlConnection] | None = None,
+        steps: Steps = STEPS,
+    ) -> None:
+        """`create`: make the file if it is not there. `wait_s`: how long to wait for an owner that
+        is alive. `takeover`: take the session from a live owner, which then loses it. `chunks`:
+        runs store their chunks as well, so that they can be replayed.
+
+        `blobs`: keeps bodies above 64 KiB; by default a folder beside the file. `clock`: returns
+        seconds since 1970. `connect`: opens another SQLite. `steps`: the formats of the file.
+        """
+        check_sqlite()
+        self.path = Path(path)
+        self.keeps_chunks: bool = chunks
+        self._wait_s = wait_s
+        self._lock = OwnerLock(lock_path(self.path), self.path.stem)
+        self._rules = _OwnerRules(
+            self.path, connect=connect or _connect, steps=steps, create=create, takeover=takeover, clock=clock
+        )
+        super().__init__(
+            blobs=blobs if blobs is not None else BlobFolder(blobs_path(self.path)),
+            clock=clock,
+            memory=self._rules.memory,
+        )
+        self._writer: Writer | None = None
+        self.id = ""
+        """128 bits as 32 hexadecimal digits, once the session is open."""
+
+    async def __aenter__(self) -> Self:
+        if self._writer is not None:
+            raise StoreError("the session is open already")
+        await self._own()
+        self._writer = Writer(self._rules, self.path.stem)
+        try:
+            self.id = (await self._writer.run(rows.meta, writes=False))["id"]
+        except BaseException:
+            await self.aclose()
+            raise
+        return self
+
+    async def aclose(self) -> None:
+        """Write the steps that wait, copy the log into the file, and release the lock."""
+        writer, self._writer = self._writer, None
+        try:
+            if writer is not None:
+                await writer.close()
+        finally:
+            self._lock.release()
+
+    async def _own(self) -> None:
+        until = anyio.current_time() + (self._wait_s or 0)
+        while True:
+            try:
+                self._lock.acquire(takeover=self._rules.takeover)
+            except SessionBusy:
+                if anyio.current_time() >= until:
+                    raise
+                await anyio.sleep(_POLL_S)
+            else:
+                return
+
+    async def _run(self, work: Work[Any], *, writes: bool) -> Any:
+        if self._writer is None:
+            raise StoreError("the session is not open: use it as `async with`")
+        return await self._writer.run(work, writes=writes)
+
+    # -------------------------------------------------------------- the file
+
+    @property
+    def commits(self) -> int:
+        """Transactions of this owner so far. Several steps may share one."""
+        return self._writer.commits if self._writer else 0
+
+    @property
+    def pending_migration(self) -> tuple[int, int] | None:
+        """The format of the file, and the format that it gets with the first write. `None`: it has
+        the newest format.
+        """
+        return self._rules.pending
+
+
+def _connect(path: Path) -> SqlConnection:
+    return sqlite3.connect(path, isolation_level=None, timeout=0)
+
+
+def _unlink(path: Path) -> None:
+    """Remove a file that was not finished, with everything that SQLite keeps beside it."""
+    for ending in ("", "-journal", "-wal", "-shm"):
+        path.with_name(f"{path.name}{ending}").unlink(missing_ok=True)
+
+
+class _OwnerRules:
+    """The checks before and after each transaction of an owner; see `writer.Rules`."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        connect: Callable[[Path], SqlConnection],
+        steps: Steps,
+        create: bool,
+        takeover: bool,
+        clock: Callable[[], float],
+    ) -> None:
+        self._path = path
+        self._name = str(path)
+        self._connect = connect
+        self._steps = steps
+        self._create = create
+        self._clock = clock
+        self.takeover = takeover
+        self._epoch: int | None = None
+        self._raised: int | None = None
+        self._file: os.stat_result | None = None
+        self._format = 0
+        self._lost = False
+        self.memory = Memory()
+        """The facts that the thread of the writer knows of the file."""
+        self._unsettled = False
+
+    def connect(self) -> SqlConnection:
+        found = check_file(self._path, self._steps)
+        if found is None:
+            if not self._create:
+                raise StoreError(f"there is no session {self._path}")
+            self._make()
+        else:
+            check_pages(self._path)
+        connection = self._connect(self._path)
+        try:
+            prepare_writer(connection)
+            self._file = self._path.stat()
+            self._format = max(self._steps) if found is None else found
+            if self.takeover:  # now, and not at the first write: the old owner may wake up before that
+                self._transaction(connection, self.begin)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _make(self) -> None:
+        """Make the file under another name, and rename it when it is whole: a power cut leaves no
+        half-made session.
+        """
+        new = self._path.with_name(f"{self._path.name}.new")
+        try:
+            _unlink(new)  # of a process that died here
+            os.close(os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))  # what models said is in it
+            with contextlib.closing(self._connect(new)) as connection:
+                prepare_writer(connection)
+                self._transaction(connection, self._new)
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            sync_file(new)
+            new.replace(self._path)
+            sync_folder(self._path.parent)
+        except (OSError, sqlite3.Error) as error:
+            with contextlib.suppress(OSError):
+                _unlink(new)
+            why = error.strerror if isinstance(error, OSError) else error
+            raise SessionUnavailable(f"{self._path} cannot be made ({why}); nothing was written") from error
+
+    def _transaction(self, connection: SqlConnection, work: Callable[[SqlConnection], None]) -> None:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            work(connection)
+            connection.execute("COMMIT")
+        except BaseException:
+            with contextlib.suppress(Exception):
+                connection.execute("ROLLBACK")
+            raise
+        self.committed()
+
+    def _new(self, connection: SqlConnection) -> None:
+        at_ms = round(self._clock() * 1000)
+        migrate(connection, self._steps)
+        rows.write_meta(connection, "id", id_at(at_ms))
+        rows.write_meta(connection, "created_ms", at_ms)
+        rows.write_meta(connection, "epoch", 1)
+        self._raised = 1
+
+    def begin(self, connection: SqlConnection) -> None:
+        if self._unsettled:  # the transaction before this one has failed
+            self.memory.forget()
+        self._unsettled = True
+        found = connection.execute("SELECT value FROM meta WHERE key = 'epoch'").fetchone()[0]
+        if self._epoch is None:
+            migrate(connection, self._steps)
+            self._raised = found + 1
+            rows.write_meta(connection, "epoch", self._raised)
+        elif found != self._epoch:
+            self._lost = True
+            raise SessionLost(
+                f"the session {self._path.stem} was taken over by {owner_of(lock_path(self._path)) or 'another owner'}."
+                " This owner has written nothing since; what was acknowledged before is stored."
+            )
+
+    def committed(self) -> None:
+        self._unsettled = False
+        if self._raised is not None:
+            self._epoch, self._raised = self._raised, None
+            self._format = max(self._steps)
+
+    def check_file(self) -> None:
+        try:
+            same = self._file is not None and os.path.samestat(self._file, os.stat(self._name))  # noqa: PTH116 - quicker
+        except OSError:
+            same = False
+        if not same:
+            self._lost = True
+            raise SessionLost(
+                f"the file {self._path.name} was replaced or removed while it was open. This step is not stored in it;"
+                " what was acknowledged before is in the file that was replaced."
+            )
+
+    def close(self, connection: SqlConnection) -> None:
+        if self._lost:
+            # Closing the connection would copy its log into a file that another owner writes, and
+            # remove that owner's log, which has the same name. So it stays open until the end.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+            return
+        with contextlib.suppress(Exception):  # then the next owner copies the log into the file
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        connection.close()
+
+    def typed(self, error: BaseException) -> StoreError:
+        return faults.typed(error, self._path)
+
+    def is_lasting(self, error: BaseException) -> bool:
+        return faults.is_lasting(error)
+
+    @property
+    def pending(self) -> tuple[int, int] | None:
+        newest = max(self._steps)
+        return (self._format, newest) if self._format < newest else None
