@@ -24,19 +24,19 @@ PLAIN = {"__init__", "__main__", "base"}
 """Modules that are told apart by their folder alone."""
 EQUAL_MODULES = {"app"}  # the command line, and the proxy as an ASGI application
 EQUAL_CLASSES = {
-    *("Cut", "Pause", "Reply", "Stall"),  # steps of a local server's answer, named in its module only
+    *("Cut", "Pause", "Stall"),  # steps of a local server's answer, named in its module only
 }
 
 OWED_MODULES: set[str] = {
     *("background", "ending", "errors", "events", "history", "live", "metrics", "notes", "page", "places"),
-    *("registry", "reply", "run", "run_options", "screen", "shared", "source", "sqlite", "survey", "table"),
+    *("registry", "run", "screen", "shared", "sqlite", "survey", "table"),
 }
 OWED_CLASSES: set[str] = {
-    *("Alarm", "Amount", "Answer", "Arguments", "Asked", "Awaited", "Call", "ClientLeft", "Clock", "Compacted"),
-    *("Connection", "Conversation", "Counted", "Desk", "Ended", "Entry", "Gate", "Given", "Job", "Listener"),
+    *("Alarm", "Amount", "Answer", "Arguments", "Asked", "Call", "ClientLeft", "Clock", "Compacted"),
+    *("Connection", "Conversation", "Counted", "Desk", "Ended", "Entry", "Job", "Listener"),
     *("Message", "Open", "Outcome", "Page", "Part", "Place", "Progress", "Reader", "Recent", "RecordedCall"),
     *("RecordedMessage", "Repair", "Request", "Row", "Rows", "Rule", "Run", "RunState", "Runs", "Screen"),
-    *("Shown", "Source", "Step", "Steps", "Stopped", "Surroundings", "Text", "Told", "Tool", "Wait", "Watched"),
+    *("Shown", "Source", "Step", "Steps", "Stopped", "Text", "Told", "Tool", "Watched"),
     "Whole",
 }
 """Names that still stand for several things."""

@@ -52,7 +52,7 @@ from monitor.core.counters import Counters
 from monitor.core.ending import LIMITS, LastChance, StreamEnd, outcome_of, stream_end, undecided_end
 from monitor.core.findings import DetectorBank, PartCrash, VerdictQueue, abridged_arguments, abridged_text
 from monitor.core.limits import Limits
-from monitor.core.reply import LoopedText, Part
+from monitor.core.reply_parts import LoopedText, Part
 from monitor.core.resumed import ResumedRun
 from monitor.core.turn import WRITTEN, RunningTurn, TurnTally, is_written_loop, keep_limit
 from monitor.detectors.detector import Detector, MadeLate

@@ -10,7 +10,7 @@ from monitor._util.codec import text_of
 from monitor._util.drafts import frozen
 from monitor._util.token_estimate import eighths_of_tokens
 from monitor.chunks import ReasoningDelta, ToolCall, ToolCallDelta, TurnFinished, UsageReport
-from monitor.core.reply import LoopedText, MessageBuilder, Part, loop_start
+from monitor.core.reply_parts import LoopedText, MessageBuilder, Part, loop_start
 from monitor.models import ModelError
 from monitor.outcome import Turn, TurnDraft
 from monitor.usage import NO_USAGE, Usage

@@ -26,7 +26,7 @@ from monitor.fleet.receipts import STUCK_WORKER, UNKNOWN_HEAD, Receipt
 from monitor.fleet.registry import Supervisors
 from monitor.fleet.storing import StepStore
 from monitor.harness.record.stored_runs import outcome_in
-from monitor.harness.runs.run import Run
+from monitor.harness.runs.supervised_run import Run
 from monitor.harness.runs.supervisor import Supervisor
 from monitor.harness.streams.background import Background
 from monitor.outcome import Outcome

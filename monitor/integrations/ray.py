@@ -36,7 +36,7 @@ from monitor.fleet import (
     session_id,
     take_turn,
 )
-from monitor.harness.runs.run import Run
+from monitor.harness.runs.supervised_run import Run
 
 try:
     import ray

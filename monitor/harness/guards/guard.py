@@ -36,7 +36,7 @@ from monitor.harness.guards.guard_streams import GuardStreams, Watched, WatchedS
 from monitor.harness.guards.sync_stream import SyncSource
 from monitor.harness.judge_tasks import JudgeTasks
 from monitor.harness.streams.clock import Clock
-from monitor.harness.streams.source import Source
+from monitor.harness.streams.source_stream import Source
 from monitor.judges.judge import Judge, as_judges
 from monitor.outcome import Outcome, OutputT, Turn
 from monitor.policy import Policy, StopAtFirstLoop

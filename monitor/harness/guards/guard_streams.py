@@ -15,7 +15,7 @@ from monitor.harness.guards.coverage import RunCounts
 from monitor.harness.guards.sync_stream import SyncSource, SyncStream
 from monitor.harness.streams.clock import Clock
 from monitor.harness.streams.one import OneStream
-from monitor.harness.streams.source import Source, SourceStream
+from monitor.harness.streams.source_stream import Source, SourceStream
 from monitor.outcome import Outcome
 from monitor.wires.forms import Form
 

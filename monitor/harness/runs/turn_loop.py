@@ -22,10 +22,10 @@ from monitor.harness.judge_tasks import JudgeTasks
 from monitor.harness.runs.budget_hold import BudgetHold
 from monitor.harness.runs.outage_gate import LOOK_AGAIN_S, OutageGate
 from monitor.harness.runs.run_calls import Calls, shown
-from monitor.harness.runs.run_options import RunOptions
+from monitor.harness.runs.supervisor_options import RunOptions
 from monitor.harness.streams.clock import Clock
 from monitor.harness.streams.interrupt import Interruptible
-from monitor.harness.streams.source import SourceStream
+from monitor.harness.streams.source_stream import SourceStream
 from monitor.messages import AssistantMessage, Text, UserMessage
 from monitor.models import ModelRequest
 from monitor.outcome import Turn

@@ -20,7 +20,7 @@ from monitor.core.run import RunCore
 from monitor.errors import BudgetUnreachable, ConfigError
 from monitor.events import BudgetLost, DetectionRaised, Event, StreamClosed
 from monitor.harness.runs.budget_hold import BudgetHold
-from monitor.harness.streams.source import SourceStream
+from monitor.harness.streams.source_stream import SourceStream
 from monitor.policy import nudge_text, stop_for
 from monitor.proxy.accounts import Accounts
 from monitor.proxy.exchange.judging import LARGE_BYTES, Judged, LoopPolicy

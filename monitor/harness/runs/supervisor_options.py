@@ -11,7 +11,7 @@ from monitor.budget import Budget
 from monitor.calls import CallLedger
 from monitor.conditions import Condition
 from monitor.context.measure.window import Window, window_of
-from monitor.core.reply import LoopedText
+from monitor.core.reply_parts import LoopedText
 from monitor.detectors.detector import Detector
 from monitor.errors import ConfigError
 from monitor.goal.goal import MAX_NUDGES, preflight

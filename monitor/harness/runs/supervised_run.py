@@ -56,8 +56,8 @@ from monitor.harness.record.stored_runs import CALL
 from monitor.harness.runs.budget_hold import BudgetHold
 from monitor.harness.runs.outage_gate import OutageGate
 from monitor.harness.runs.run_calls import Calls
-from monitor.harness.runs.run_options import RunOptions, checked_session
 from monitor.harness.runs.run_session import RunSession
+from monitor.harness.runs.supervisor_options import RunOptions, checked_session
 from monitor.harness.runs.turn_loop import TurnLoop
 from monitor.harness.streams.clock import Clock
 from monitor.harness.streams.interrupt import Interruptible
