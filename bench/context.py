@@ -47,7 +47,7 @@ from monitor.context import (
     validate,
 )
 from monitor.context.measure.tokens import message_tokens
-from monitor.harness.context.requests import Outgoing
+from monitor.harness.context.requests import ValidHistory
 from monitor.messages import AssistantMessage, Message, Text
 
 Job: TypeAlias = Callable[[], object]
@@ -209,7 +209,7 @@ def _step_ms(load: Load, turns: int, rounds: int) -> float:
         history = History(load.messages)
         meter = ContextMeter(history)
         meter.count()
-        outgoing = Outgoing(history, "openai-chat", (), lambda *_: None)
+        outgoing = ValidHistory(history, "openai-chat", (), lambda *_: None)
         outgoing.before_call()
         gc.collect()
         begun = time.process_time()

@@ -94,7 +94,7 @@ if TYPE_CHECKING:
     from monitor.harness.guards.guard import watch as watch
     from monitor.harness.record.replay import Replay as Replay
     from monitor.harness.record.replay import replay as replay
-    from monitor.harness.runs.run import Run as Run
+    from monitor.harness.runs.supervised_run import Run as Run
     from monitor.harness.runs.supervisor import Supervisor as Supervisor
     from monitor.judges import DoneJudge as DoneJudge
     from monitor.judges import LoopJudge as LoopJudge
@@ -147,7 +147,7 @@ else:  # a type checker that read this would believe that every name is there
             "monitor.harness.context.compaction": "Compaction",
             "monitor.harness.guards.guard": "Guard watch",
             "monitor.harness.record.replay": "Replay replay",
-            "monitor.harness.runs.run": "Run",
+            "monitor.harness.runs.supervised_run": "Run",
             "monitor.harness.runs.supervisor": "Supervisor",
             "monitor.judges": "DoneJudge LoopJudge",
             "monitor.messages": "AssistantMessage Media Text UserMessage",

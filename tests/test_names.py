@@ -24,7 +24,7 @@ PLAIN = {"__init__", "__main__", "base"}
 """Modules that are told apart by their folder alone."""
 EQUAL_MODULES = {"app"}  # the command line, and the proxy as an ASGI application
 EQUAL_CLASSES = {
-    *("Cut", "Pause", "Reply", "Stall"),  # steps of a local server's answer, named in its module only
+    *("Cut", "Pause", "Stall"),  # steps of a local server's answer, named in its module only
 }
 
 OWED_MODULES: set[str] = {

@@ -20,7 +20,7 @@ class Pauses:
 
     @property
     def running(self) -> bool:
-        """Whether a pause is open."""
+        """True while a pause of the run is open."""
         return self._count > 0
 
     def begin(self, now: float) -> bool:
@@ -102,7 +102,7 @@ class Counters:
         self.task_done: bool | None = None
 
     def at(self, now: float) -> float:
-        """Seconds since the run began."""
+        """The number of seconds since the run began."""
         return now - self.began
 
     def tool_answered(self, name: str) -> None:

@@ -72,7 +72,7 @@ class DetectorBank:
             self._text_names += (detector.name,)
 
     def reset(self) -> None:
-        """A new run begins."""
+        """A new run begins, of which nothing is known."""
         for detector in self._all:
             try:
                 detector.reset()
@@ -159,7 +159,7 @@ class _DeltaFeed:
 
 
 def _checked(found: Sequence[Detection]) -> Sequence[Detection]:
-    """What a detector returned. Raises `TypeError` if any of it is not a detection."""
+    """The findings that a detector returned. Raises `TypeError` if any of it is not a detection."""
     if not all(isinstance(detection, Detection) for detection in found):
         raise TypeError(f"expected detections, got {found!r}")
     return found
@@ -224,7 +224,7 @@ class VerdictQueue:
         """The stop for the loop behind the latest verdict."""
 
     def reset(self) -> None:
-        """A new run begins."""
+        """A new run begins, of which nothing is known."""
         try:
             self._policy.reset()
         except Exception as error:
@@ -271,7 +271,7 @@ class VerdictQueue:
         return verdict
 
     def clear(self) -> None:
-        """Drop all waiting verdicts."""
+        """Drop all verdicts that still wait."""
         self._waiting = ()
 
     def take_back(self) -> None:

@@ -52,8 +52,8 @@ from monitor.core.counters import Counters
 from monitor.core.ending import LIMITS, LastChance, StreamEnd, outcome_of, stream_end, undecided_end
 from monitor.core.findings import DetectorBank, PartCrash, VerdictQueue, abridged_arguments, abridged_text
 from monitor.core.limits import Limits
-from monitor.core.past import Past
-from monitor.core.reply import LoopedText, Part
+from monitor.core.reply_parts import LoopedText, Part
+from monitor.core.resumed import ResumedRun
 from monitor.core.turn import WRITTEN, RunningTurn, TurnTally, is_written_loop, keep_limit
 from monitor.detectors.detector import Detector, MadeLate
 from monitor.errors import AdapterError, describe
@@ -188,7 +188,7 @@ class RunCore:
         self.ends_stream: bool = False
         """The running stream must be left: the run ends, or the turn is cut."""
         self.turn: Turn | None = None
-        """The last turn that ended."""
+        """The newest of the turns that have ended."""
         self.replanned: Callable[[], None] = _nothing
         """Called when `deadline` may have come closer. A harness that waits sets it, to move its
         alarm.
@@ -244,7 +244,7 @@ class RunCore:
         self._tell(self._bank.reset, now)
         self._measure(now)
 
-    def take_up(self, past: Past, run: str, now: float, *, in_calls: bool = False) -> None:
+    def take_up(self, past: ResumedRun, run: str, now: float, *, in_calls: bool = False) -> None:
         """The run `run` goes on where it was when its process ended. Nothing is emitted.
 
         `in_calls`: the process ended while calls of the last turn were made, so their results come
@@ -262,19 +262,19 @@ class RunCore:
         )
         if self._goal is not None:
             self._goal.take_up(past.nudges)
-        self._tell(lambda: self._see_again(past.story, now), now)
+        self._tell(lambda: self._see_again(past.seen, now), now)
         if in_calls and past.turn is not None:
             self.turn = self._unweighed = past.turn
             self._last = StreamEnd()
             self._running.open_calls = [call for call in past.turn.tool_calls if call.id not in past.answered]
         self._look(now, waiting=False)
 
-    def _see_again(self, story: Sequence[Event], now: float) -> None:
+    def _see_again(self, seen: Sequence[Event], now: float) -> None:
         """Show the detectors and the policy what they have seen before. What they find again was
         answered then, but for the last verdicts.
         """
         said, stop = 0, None
-        for event in story:
+        for event in seen:
             match event:
                 case events.TurnStarted():
                     self._verdicts.turn_started()
@@ -315,7 +315,7 @@ class RunCore:
         self._running = self._another_turn({"text": said, "reasoning": 0}, 0.0)
 
     def snapshots(self) -> dict[str, Any]:
-        """What the detectors have seen, by their names."""
+        """The snapshots of the detectors, by their names."""
         return self._bank.snapshots()
 
     def part(self, run: str, *, goes_on: bool) -> None:
@@ -587,7 +587,7 @@ class RunCore:
         )
         self._emit(self._closing)
 
-    def answer(self, call: ToolCall, now: float) -> ToolResult | None:
+    def answer_call(self, call: ToolCall, now: float) -> ToolResult | None:
         """Carry out a call of one of the run's own tools, and take in its result. `None`: the tool
         is not one of them.
         """
@@ -603,7 +603,7 @@ class RunCore:
 
     @property
     def turns(self) -> int:
-        """Turns started."""
+        """The number of turns that have started."""
         return self._counters.turns
 
     @property
@@ -638,7 +638,7 @@ class RunCore:
         )
 
     def at(self, now: float) -> float:
-        """Seconds since the run began."""
+        """The number of seconds since the run began."""
         return self._counters.at(now)
 
     def reply(self, looped: LoopedText = "trim") -> tuple[Part, ...]:
@@ -663,7 +663,7 @@ class RunCore:
             self._look(now, waiting=False)
 
     def resume(self, now: float) -> None:
-        """The person has answered."""
+        """The person has answered: deadlines go on."""
         if self._parent is not None:
             self._parent.resume(now)
         paused_s = self._counters.pauses.end(now)
@@ -741,8 +741,8 @@ class RunCore:
         self._tell(lambda: self._take(detection, now), now)
 
     def check(self, now: float) -> Verdict:
-        """What to do now, between turns. A `Stop` of a failed stream is not final: the turn may be
-        tried again. Any other `Stop` is.
+        """The verdict for now, between turns. A `Stop` of a failed stream is not final: the turn
+        may be tried again. Any other `Stop` is.
         """
         if self._outcome is not None:
             return self._ending(None)
@@ -792,10 +792,8 @@ class RunCore:
         """A part of the monitor or of the caller crashed: the run can no longer be watched, so it
         ends.
         """
-        if self.stop is None:
-            self._stop_error = error
         reason = TerminateReason.INVALID_STREAM if isinstance(error, AdapterError) else TerminateReason.ERROR
-        self._decide(Stop(reason, f"{source} raised {describe(error)}", source), now)
+        self.leave(Stop(reason, f"{source} raised {describe(error)}", source), error, now)
 
     def leave(self, ending: Stop, error: BaseException | None, now: float) -> None:
         """The caller leaves the run, perhaps by `error`, while another task of theirs still works
@@ -982,7 +980,7 @@ class RunCore:
                 companion.cancel()
 
     def _busy(self) -> list[str]:
-        """What the companions are busy with."""
+        """The work that the companions are busy with."""
         return [work for companion in self.companions if (work := companion.busy_with()) is not None]
 
     # ------------------------------------------------------------------ chunks

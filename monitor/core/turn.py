@@ -10,7 +10,7 @@ from monitor._util.codec import text_of
 from monitor._util.drafts import frozen
 from monitor._util.token_estimate import eighths_of_tokens
 from monitor.chunks import ReasoningDelta, ToolCall, ToolCallDelta, TurnFinished, UsageReport
-from monitor.core.reply import LoopedText, MessageBuilder, Part, loop_start
+from monitor.core.reply_parts import LoopedText, MessageBuilder, Part, loop_start
 from monitor.models import ModelError
 from monitor.outcome import Turn, TurnDraft
 from monitor.usage import NO_USAGE, Usage
@@ -37,7 +37,7 @@ class KeptText:
         """Code points that came, whether kept or not."""
 
     def add(self, piece: str) -> None:
-        """Add the next piece."""
+        """Add the next piece of the stream."""
         room = self._most - self.chars
         self.chars += len(piece)
         if room <= 0 or not piece:
@@ -50,7 +50,7 @@ class KeptText:
             pieces.clear()
 
     def clear(self) -> None:
-        """Start again with no text."""
+        """Forget all text, and start again."""
         self._blocks = None
         self._pieces.clear()
         self.chars = 0

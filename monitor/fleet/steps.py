@@ -25,8 +25,8 @@ from monitor.fleet.jobs import FleetJob, Sessions, attempt, job_of, losses_of, r
 from monitor.fleet.receipts import STUCK_WORKER, UNKNOWN_HEAD, Receipt
 from monitor.fleet.step_store import StepStore
 from monitor.fleet.supervisors import Supervisors
-from monitor.harness.record.resumed import outcome_in
-from monitor.harness.runs.run import Run
+from monitor.harness.record.stored_runs import outcome_in
+from monitor.harness.runs.supervised_run import Run
 from monitor.harness.runs.supervisor import Supervisor
 from monitor.harness.streams.background import Background
 from monitor.outcome import Outcome

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
 from monitor._util.arguments import GoalAnswer
 from monitor.chunks import ToolCall
@@ -15,13 +16,26 @@ from monitor.goal.goal import Goal
 from monitor.goal.outputs import Emitted, Outputs
 from monitor.goal.plan import Plan, PlanState
 
+NOT_RECORDED: Final[Any] = object()
+"""Stands for a field that the record of an answer does not have."""
+
+
+@dataclass(slots=True, frozen=True)
+class RecordedAnswer:
+    """What a goal answered to a call. With declared outputs, a good answer has their values too."""
+
+    text: str
+    is_error: bool
+    emitted: Any = NOT_RECORDED
+    output: Any = NOT_RECORDED
+    last: Any = NOT_RECORDED
+
 
 def described_goal(goal: Goal) -> dict[str, Any]:
     """`goal` at the beginning of a run, as JSON data."""
     declared = goal.outputs and goal.outputs._declared  # noqa: SLF001 - of the same room
     return {
-        "outputs": declared
-        and {"schemas": [*map(list, declared.schemas.items())], "required": list(declared.required)},
+        "outputs": declared and _described(declared),
         "plan": goal.plan and goal.plan.snapshot(),
         "first_step": goal._driven is not None,  # noqa: SLF001
         "max_nudges": goal._max_nudges,  # noqa: SLF001
@@ -42,7 +56,7 @@ class RecordedGoal(Goal):
         """`data`: of `described_goal`. Raises `KeyError` or `ValueError` for anything else."""
         outputs = RecordedOutputs(data["outputs"]) if data["outputs"] else None
         super().__init__(outputs, _plan(data["plan"]), max_nudges=data["max_nudges"])
-        self.answers: deque[Mapping[str, Any]] = deque()
+        self.answers: deque[RecordedAnswer] = deque()
         """The recorded answers that come next, oldest first."""
         if data["first_step"]:
             self.first_step()
@@ -54,7 +68,7 @@ class RecordedGoal(Goal):
         if recorded is None:
             return None
         self.outputs.take(recorded)
-        return GoalAnswer(recorded["text"], is_error=recorded["is_error"])
+        return GoalAnswer(recorded.text, is_error=recorded.is_error)
 
 
 def _plan(state: Mapping[str, Any] | None) -> PlanState | None:
@@ -71,13 +85,13 @@ class RecordedOutputs(Outputs):
     def __init__(self, data: Mapping[str, Any]) -> None:
         super().__init__(_Recorded(data))
 
-    def take(self, recorded: Mapping[str, Any]) -> None:
+    def take(self, recorded: RecordedAnswer) -> None:
         """A call was answered as `recorded` says."""
         self._last = None
-        if not recorded["is_error"]:
-            self._values = self._json = dict(recorded["emitted"])
-            self._output = recorded["output"]
-            self._last = Emitted(**recorded["last"])
+        if not recorded.is_error:
+            self._values = self._json = dict(recorded.emitted)
+            self._output = recorded.output
+            self._last = Emitted(**recorded.last)
 
 
 class _Recorded(ByTypes):

@@ -67,7 +67,7 @@ class JudgeTasks:
             await task.wait()
 
     def turn_began(self) -> None:
-        """Ask the judges that are due."""
+        """Ask all judges that are due in this turn."""
         for judge, told in self._core.judges_due(self._clock.now()):
             question = _Question(judge, told)
             self._open[question] = Background(partial(self._put, question), f"agent-monitor {judge.name}")
@@ -77,7 +77,7 @@ class JudgeTasks:
         return None
 
     def cancel(self) -> None:
-        """Cancel all questions."""
+        """Cancel all questions that are open."""
         for task in self._open.values():
             task.cancel()
 

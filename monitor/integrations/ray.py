@@ -33,7 +33,7 @@ from monitor.fleet import (
     take_turn,
 )
 from monitor.fleet.fleet_client import FleetClient
-from monitor.harness.runs.run import Run
+from monitor.harness.runs.supervised_run import Run
 
 try:
     import ray

@@ -40,7 +40,7 @@ from monitor.fleet import (
     take_turn,
 )
 from monitor.fleet.fleet_client import RUN, TURN, FleetClient
-from monitor.harness.runs.run import Run
+from monitor.harness.runs.supervised_run import Run
 from monitor.harness.streams.background import Background
 
 try:

@@ -14,7 +14,7 @@ from typing import Final
 
 from monitor.errors import BudgetUnreachable
 from monitor.events import Event
-from monitor.harness.runs.budget_hold import Holding
+from monitor.harness.runs.budget_hold import BudgetHold
 from monitor.harness.streams.clock import Clock
 from monitor.shared import BudgetStore, SharedBudget
 from monitor.usage import Price
@@ -38,14 +38,14 @@ class Accounts:
 
     async def open(
         self, key: str, run: str, *, price: Price | None, clock: Clock, emit: Callable[[Event], None], began: float
-    ) -> Holding:
+    ) -> BudgetHold:
         """The part of the budget that one request may use. Raises `BudgetUnreachable`."""
         name = f"{self.root}/{key}"
         await self._limit(name, self.key_tokens)
         if self.run_tokens is not None:
             name = f"{name}/{run}"
             await self._limit(name, self.run_tokens)
-        return Holding(
+        return BudgetHold(
             SharedBudget(self.store, name, slice_tokens=self.slice_tokens),
             run_id=uuid.uuid4().hex,
             price=price,

@@ -78,7 +78,7 @@ class TurnChunks:
     turn: int
     chunks: tuple[tuple[float, Chunk], ...]
     inputs: tuple[Mapping[str, Any], ...] = ()
-    """The other inputs of the run, as JSON data: see `monitor.core.tape`."""
+    """The other inputs of the run, as JSON data: see `monitor.core.inputs`."""
 
 
 @dataclass(slots=True, frozen=True)

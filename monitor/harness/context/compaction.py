@@ -20,7 +20,7 @@ from monitor.context.measure.window import NEVER_FULL, Window, window_of
 from monitor.context.repairs.repair import repair
 from monitor.errors import ConfigError
 from monitor.harness.checks import CLOSE_GRACE_S
-from monitor.harness.context.compaction_job import Surroundings
+from monitor.harness.context.compaction_job import RunServices
 from monitor.harness.context.compactor import Compactor
 from monitor.harness.events.async_sinks import fan_out
 from monitor.harness.streams.clock import Clock, SystemClock
@@ -104,7 +104,7 @@ class Compaction(Preset):
             model=writes,
             window=window_of(model.name if model is not None else None, config=window),
             meter=ContextMeter(history, instructions=instructions, tools=tools),
-            run=Surroundings(
+            run=RunServices(
                 clock=time,
                 emit=lambda event: fan.emit(secrets.event(event)),
                 close_grace_s=CLOSE_GRACE_S,

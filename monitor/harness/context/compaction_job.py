@@ -32,8 +32,8 @@ OVER: Final = "the run ended before it was done"
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
-class Surroundings:
-    """What a compactor needs of the run that it works for. The defaults are for no run."""
+class RunServices:
+    """The parts of a run that its compactor uses. The defaults are for no run."""
 
     clock: Clock
     emit: Callable[[Event], None]
@@ -45,13 +45,13 @@ class Surroundings:
     facts: Callable[[], PinnedFacts] = PinnedFacts
     """The outputs and the plan, which a summary must not lose."""
     charge: Callable[[AskCost], None] = lambda _: None
-    """Charge the run for a summary."""
+    """Charge the run for the cost of a summary."""
     numbers: Iterator[int] = field(default_factory=lambda: count(1))
     """The numbers of the run's compactions."""
 
     @property
     def at_s(self) -> float:
-        """Seconds since the run began."""
+        """The number of seconds since the run began."""
         return self.at(self.clock.now())
 
     def tell(self, event: Callable[..., Event], **fields: Any) -> None:
@@ -59,7 +59,7 @@ class Surroundings:
         self.emit(event(at_s=self.at_s, turn=self.turns(), **fields))
 
 
-class Job:
+class CompactionJob:
     """One compaction, which may have two tasks: a job that ran out of time is done again `instead`,
     without a model.
     """
@@ -69,13 +69,13 @@ class Job:
         preset: Preset,
         model: Model | None,
         situation: Situation,
-        run: Surroundings,
+        run: RunServices,
         *,
         waited_for: bool,
     ) -> None:
         self.preset = preset
         self.model = model
-        """`None`: no model is asked."""
+        """The model that writes the summary. `None`: no model is asked."""
         self.reason = situation.reason
         self.situation = situation
         self.started_at = run.clock.now()
@@ -87,17 +87,17 @@ class Job:
         self.model_calls = 0
         self.refill: str | None = None
         self.open = True
-        """Neither finished nor failed."""
+        """The job has neither finished nor failed."""
         self.cancelled = False
         self.crashed = False
         """The caller's code raised an error that nothing else has caught, or made messages that no
         provider takes.
         """
         self.expired = False
-        """The job ran out of time."""
+        """The job ran out of time and is cancelled."""
         self.deadline = self.started_at
         self.task: Background | None = None
-        self.instead: Job | None = None
+        self.instead: CompactionJob | None = None
         """The job that replaces this one. Its outcome is the outcome of this job, too."""
         self._run = run
         self._alarm: Alarm | None = None
@@ -187,7 +187,7 @@ class Job:
         )
 
     def progressed(self, progress: CompactionProgress) -> None:
-        """A part of the summary is done."""
+        """The summary has grown by a part that is done."""
         self.begun()
         self._run.tell(
             events.CompactionProgressed,
@@ -221,7 +221,7 @@ class Job:
         self._run.tell(events.CompactionSkipped, reason=self.reason, why=error.failure, detail=str(error))
 
     def failed(self, error: CompactionError) -> None:
-        """The history is as it was."""
+        """The job has failed, and the history is as it was."""
         self.begun()
         self._run.tell(
             events.CompactionFailed,
@@ -256,7 +256,7 @@ class Job:
         else:
             self._told.append(heard)
 
-    def take_over(self, job: Job) -> None:
+    def take_over(self, job: CompactionJob) -> None:
         """Replace `job`: all who wait for `job` now wait for this one. A crashed job has been
         reported as failed, so its number and cost are not taken over.
         """

@@ -35,8 +35,8 @@ from monitor.context.reduce.reduction import Reduction
 from monitor.context.turns import head_of, unread_from
 from monitor.errors import describe
 from monitor.events import ContextNearlyFull, HistoryReduced
-from monitor.harness.context.compaction_due import Due
-from monitor.harness.context.compaction_job import OVER, Job, Surroundings
+from monitor.harness.context.compaction_job import OVER, CompactionJob, RunServices
+from monitor.harness.context.compaction_trigger import CompactionTrigger
 from monitor.harness.context.pruning import Pruning
 from monitor.harness.streams.ask import ask_turn
 from monitor.harness.streams.background import Background
@@ -72,7 +72,7 @@ class Compactor:
         model: Model | None,
         window: Window,
         meter: ContextMeter,
-        run: Surroundings,
+        run: RunServices,
         form: Form | None = None,
         driven: bool = False,
     ) -> None:
@@ -86,9 +86,9 @@ class Compactor:
         self._run = run
         self._form: Form | None = form
         self._driven = driven
-        self.when = Due(preset, history, meter, window)
-        self.job: Job | None = None
-        """The job that is under way."""
+        self.when = CompactionTrigger(preset, history, meter, window)
+        self.job: CompactionJob | None = None
+        """The job that is under way, if there is one."""
         self._checkpoint: Checkpoint | None = None
         self._late_warnings: list[str] = []
         self._closed = False
@@ -124,7 +124,7 @@ class Compactor:
 
     # --- one compaction
 
-    def start(self, reason: CompactionReason, *, harder: int = 0, waited_for: bool = True) -> Job | None:
+    def start(self, reason: CompactionReason, *, harder: int = 0, waited_for: bool = True) -> CompactionJob | None:
         """Begin a compaction, and return its job; the job under way, if there is one. `None`: the
         run is over.
 
@@ -139,13 +139,13 @@ class Compactor:
         if self.when.marks.high is None:
             self.when.recount()
         model = self._model if self.when.may_ask_model(reason) else None
-        job = Job(self.preset, model, self._situation(reason, harder), self._run, waited_for=waited_for)
+        job = CompactionJob(self.preset, model, self._situation(reason, harder), self._run, waited_for=waited_for)
         if self._after is not None and reason in BY_ITSELF:
             job.refill = attributed(self._after, self._snapshot())
         self._set_to_work(job)
         return job
 
-    def _set_to_work(self, job: Job) -> None:
+    def _set_to_work(self, job: CompactionJob) -> None:
         self.job = job
         job.begin(
             partial(self._work, job),
@@ -187,7 +187,7 @@ class Compactor:
     def _head(self) -> int:
         return max(head_of(self.history), head_of_messages(self.history.messages))
 
-    async def outcome(self, job: Job) -> CompactionResult | CompactionError:
+    async def outcome(self, job: CompactionJob) -> CompactionResult | CompactionError:
         """The outcome of `job`, as soon as it is known."""
         if not job.over:
             over = anyio.Event()
@@ -209,7 +209,7 @@ class Compactor:
             raise outcome
         return outcome
 
-    async def _work(self, job: Job) -> None:
+    async def _work(self, job: CompactionJob) -> None:
         result = None
         try:
             result = await self._compacted(job)
@@ -226,7 +226,7 @@ class Compactor:
             job.crashed = True
             self._failed(job, CompactionError(CompactionFailure.CRASHED, describe(error)))
 
-    async def _compacted(self, job: Job) -> CompactionResult:
+    async def _compacted(self, job: CompactionJob) -> CompactionResult:
         preset = job.preset
         proposal = await propose(
             preset,
@@ -241,7 +241,7 @@ class Compactor:
             goes_on = None
         return self._commit(job, proposal, goes_on)
 
-    async def _ask(self, job: Job, model: Model, request: ModelRequest) -> Turn:
+    async def _ask(self, job: CompactionJob, model: Model, request: ModelRequest) -> Turn:
         job.raise_unless_wanted()
         job.begun()
         left = job.deadline - self._run.clock.now()
@@ -257,11 +257,11 @@ class Compactor:
             charge=partial(self._charge, job),
         )
 
-    def _charge(self, job: Job, cost: AskCost) -> None:
+    def _charge(self, job: CompactionJob, cost: AskCost) -> None:
         job.cost += cost
         self._run.charge(cost)
 
-    def _progressed(self, job: Job, progress: CompactionProgress) -> None:
+    def _progressed(self, job: CompactionJob, progress: CompactionProgress) -> None:
         """A part is done. The first part gives the job as much time again."""
         job.raise_unless_wanted()
         job.extend(self.preset.timeout_s)
@@ -269,7 +269,7 @@ class Compactor:
             self._checkpoint = progress.checkpoint
         job.progressed(progress)
 
-    def _commit(self, job: Job, proposal: Proposal, goes_on: UserMessage | None) -> CompactionResult:
+    def _commit(self, job: CompactionJob, proposal: Proposal, goes_on: UserMessage | None) -> CompactionResult:
         """Put all of `proposal` into the history, or nothing. Nothing is awaited here."""
         job.raise_unless_wanted()
         record, edits = self._placed(proposal, goes_on)
@@ -330,7 +330,7 @@ class Compactor:
         wanted = self.preset.summarizer.name if self.preset.summarizer is not None else None
         return record.summarised_by in {Extractive.name, CUT} and record.summarised_by != wanted
 
-    def _failed(self, job: Job, error: CompactionError) -> None:
+    def _failed(self, job: CompactionJob, error: CompactionError) -> None:
         if not job.open:
             return
         job.open = False
@@ -343,7 +343,7 @@ class Compactor:
         else:
             job.failed(error)
 
-    def _ended(self, job: Job) -> None:
+    def _ended(self, job: CompactionJob) -> None:
         """The task of `job` has ended, perhaps before it began, or it is given up."""
         unfinished = job.crashed or (job.open and job.expired)
         if (
@@ -357,7 +357,7 @@ class Compactor:
         else:
             self._settle(job)
 
-    def _without_others(self, job: Job) -> None:
+    def _without_others(self, job: CompactionJob) -> None:
         """Compact without a model and without parts of the caller: the run cannot go on otherwise.
 
         For a job that took too long, this is the same compaction. A job that has crashed has
@@ -368,11 +368,11 @@ class Compactor:
         job.open = False
         job.disarm()
         alone = replace(self.preset, hooks=(), summarizer=None, steps=(), keep=KeepTokens())
-        job.instead = Job(alone, None, job.situation, self._run, waited_for=job.waited_for)
+        job.instead = CompactionJob(alone, None, job.situation, self._run, waited_for=job.waited_for)
         job.instead.take_over(job)
         self._set_to_work(job.instead)
 
-    def _settle(self, job: Job) -> None:
+    def _settle(self, job: CompactionJob) -> None:
         failure, why = (CompactionFailure.TIMEOUT, self._too_slow) if job.expired else (CompactionFailure.ABORTED, OVER)
         self._failed(job, CompactionError(failure, why))
         job.disarm()
@@ -384,7 +384,7 @@ class Compactor:
     def _too_slow(self) -> str:
         return f"it took longer than {self.preset.timeout_s:g} s"
 
-    def _give_up(self, job: Job, task: Background) -> None:
+    def _give_up(self, job: CompactionJob, task: Background) -> None:
         """Wait for `task` no longer. Its result is thrown away."""
         self._given_up.append(task)
         self._ended(job)
@@ -406,7 +406,7 @@ class Compactor:
         return self._repeats.observe(call, result)
 
     def turn_ended(self) -> None:
-        """A turn is part of the history."""
+        """A turn has become part of the history."""
         if not self._closed and self.job is None:
             self._pruning.turn_ended()
 
@@ -441,6 +441,6 @@ class Compactor:
                     task.give_up()
 
     def _tasks(self) -> list[Background]:
-        """The tasks that have not ended."""
+        """The tasks of the compactor that have not ended."""
         tasks = (self.job.task if self.job is not None else None, self._pruning.task, *self._given_up)
         return [task for task in tasks if task is not None and not task.ended]

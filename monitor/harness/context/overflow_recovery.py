@@ -19,7 +19,7 @@ from monitor.context.measure.overflow import TOO_LONG, Overflow, OverflowKind, r
 from monitor.context.reduce.media import DropMedia
 from monitor.context.reduce.reduction import Reducer, propose_edit
 from monitor.context.reduce.truncate import ClipResults
-from monitor.harness.context.compaction_job import Job
+from monitor.harness.context.compaction_job import CompactionJob
 from monitor.harness.context.compactor import Compactor
 from monitor.models import ErrorKind, ModelError
 from monitor.reasons import CompactionFailure, CompactionReason
@@ -31,7 +31,7 @@ _DONE: Final = {ClipResults.name: "a truncation of tool results", DropMedia.name
 
 
 def overflow_of(error: ModelError | None) -> Overflow | None:
-    """What a failed call says of its request's size; `None`: the call failed for another reason."""
+    """The overflow that a failed call tells of; `None`: the call failed for another reason."""
     if error is None:
         return None
     found = read_failure(error.message, status=error.status, code=error.code)
@@ -42,7 +42,7 @@ def overflow_of(error: ModelError | None) -> Overflow | None:
     return Overflow(OverflowKind.OVERFLOW, "any") if error.kind is ErrorKind.OVERFLOW else None
 
 
-class Rescue:
+class OverflowRecovery:
     """Makes the refused requests of one run smaller. The preset's `attempts` is the most
     compactions of one episode.
     """
@@ -68,7 +68,7 @@ class Rescue:
         self._useless = False
         """A compaction has failed in a way that another one would fail as well."""
 
-    def make_smaller(self, overflow: Overflow) -> Generator[Job, None, str | None]:
+    def make_smaller(self, overflow: Overflow) -> Generator[CompactionJob, None, str | None]:
         """The newest request was refused. Yields each compaction that the run has to wait for. If
         the compaction is not over afterwards, the run is.
 

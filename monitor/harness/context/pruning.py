@@ -1,4 +1,4 @@
-"""What a preset takes out after a turn goes in the background."""
+"""The pruning of a history after a turn, in the background."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def form_of(model: object) -> Form | None:
 
 
 @dataclass(slots=True, frozen=True)
-class Given:
+class InitialHistory:
     """A given history after its repair."""
 
     messages: tuple[Message, ...]
@@ -44,7 +44,7 @@ class Given:
     repairs: tuple[Repair, ...]
 
 
-def take_in(history: object, form: Form | None, instructions: str | None) -> Given:
+def take_in(history: object, form: Form | None, instructions: str | None) -> InitialHistory:
     """`history`, of messages and raw messages in any state, repaired for `form`. `instructions`:
     the run's own, which replace those of the history.
 
@@ -66,10 +66,10 @@ def take_in(history: object, form: Form | None, instructions: str | None) -> Giv
             RepairKind.PART_DROPPED, 0, "the system message at the head: the run has instructions of its own"
         )
         repairs = (dropped, *repairs)
-    return Given(recognised(messages), instructions, repairs)
+    return InitialHistory(recognised(messages), instructions, repairs)
 
 
-class Outgoing:
+class ValidHistory:
     """Keeps the history of one run valid. `given`: the repairs of the messages at its beginning.
 
     An appended message is checked alone. The whole history is checked only before the first call
@@ -92,7 +92,7 @@ class Outgoing:
         self._looked_at: int | None = None
         """How many edits the history had at its last full check."""
 
-    def begin(self, given: Given) -> None:
+    def begin(self, given: InitialHistory) -> None:
         """Begin an empty history with the messages of `given`."""
         for message in given.messages:
             self._history.append(message)

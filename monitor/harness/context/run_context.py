@@ -22,9 +22,9 @@ from monitor.errors import ConfigError
 from monitor.events import ContextFull, WindowWarning
 from monitor.goal.goal import Goal
 from monitor.harness.context.compaction import DEFAULT
-from monitor.harness.context.compaction_job import OVER, Job, Surroundings
+from monitor.harness.context.compaction_job import OVER, CompactionJob, RunServices
 from monitor.harness.context.compactor import Compactor
-from monitor.harness.context.overflow_recovery import Rescue, overflow_of
+from monitor.harness.context.overflow_recovery import OverflowRecovery, overflow_of
 from monitor.models import Model, ToolSpec
 from monitor.outcome import Turn
 from monitor.reasons import CompactionFailure, CompactionReason, TerminateReason
@@ -33,7 +33,7 @@ from monitor.wires.forms import Form
 
 
 def frontier(goal: Goal) -> PinnedFacts:
-    """What a compaction must not forget of `goal`: the outputs and the plan."""
+    """The outputs and the plan of `goal`, which a compaction must not forget."""
     result = goal.result()
     emitted = {
         name: json.dumps(to_plain(value), ensure_ascii=False, sort_keys=True)
@@ -49,7 +49,7 @@ MOST_COMPACTIONS = 3
 """At most this many compactions are made before one request."""
 
 Fixed: TypeAlias = tuple[str | None, Sequence[ToolSpec]]
-"""Instructions and tools."""
+"""The instructions and the tools of a request."""
 
 
 class RunContext:
@@ -67,7 +67,7 @@ class RunContext:
         *,
         model: Model,
         window: Window,
-        run: Surroundings,
+        run: RunServices,
         fixed: Callable[[], Fixed],
         form: Form | None,
     ) -> None:
@@ -79,7 +79,7 @@ class RunContext:
         self._compactor = Compactor(
             preset, history, model=model, window=window, meter=self._fullness.meter, run=run, form=form, driven=True
         )
-        self._rescue = Rescue(self._compactor)
+        self._recovery = OverflowRecovery(self._compactor)
         self._warning: str | None = None
         """Emitted as a `WindowWarning` before the first request."""
         if preset is not DEFAULT and window.tokens is None:
@@ -88,7 +88,7 @@ class RunContext:
 
     # --- a request, and its answer
 
-    def make(self) -> Iterator[Job | Stop]:
+    def make(self) -> Iterator[CompactionJob | Stop]:
         """Compact the history before the next request, if that is due.
 
         Yields each compaction that the run has to wait for. If the compaction is not over
@@ -123,7 +123,7 @@ class RunContext:
                 TerminateReason.COMPACTION_INEFFECTIVE, detail, "compaction", limit=compactor.when.marks.window.tokens
             )
 
-    def under_way(self) -> Iterator[Job]:
+    def under_way(self) -> Iterator[CompactionJob]:
         """The compaction that goes on beside the run, if there is one."""
         if self._compactor.job is not None:
             yield self._compactor.job
@@ -131,7 +131,7 @@ class RunContext:
     def before_call(self) -> None:
         """The history as it stands is sent to the model."""
         self._report(self._fullness.before_call(*self._fixed()))
-        self._rescue.sent()
+        self._recovery.sent()
 
     def request_tokens(self) -> int:
         """About how many tokens the next request has: rather too many than too few."""
@@ -155,21 +155,21 @@ class RunContext:
                 return True
             self._compactor.when.pressed = CompactionReason.SILENT_OVERFLOW
         elif turn.stopped is None:
-            self._rescue.went_well()
+            self._recovery.went_well()
             self._compactor.when.answered()
             if turn.tool_calls and not several:
                 self._compactor.stream_finished(total_tokens(turn.usage) or 0)
         return False
 
     def refusal(self, turn: Turn) -> Overflow | None:
-        """What the failed call says of its request's size; `None`: nothing that `recover` could
+        """The overflow that the failed call tells of; `None`: nothing that `recover` could
         answer.
         """
         return None if self._off else overflow_of(turn.model_error) or self._cut_off
 
-    def recover(self, refusal: Overflow) -> Iterator[Job | Stop]:
+    def recover(self, refusal: Overflow) -> Iterator[CompactionJob | Stop]:
         """Make the refused request smaller. Yields as `make` does; afterwards it may be sent."""
-        why = yield from self._rescue.make_smaller(refusal)
+        why = yield from self._recovery.make_smaller(refusal)
         if why is not None:
             yield Stop(TerminateReason.PROMPT_TOO_LONG, why, "compaction")
 
@@ -202,15 +202,15 @@ class RunContext:
         return None if self._off else self._compactor.observe(call, result)
 
     def turn_ended(self) -> None:
-        """A turn is part of the history."""
+        """A turn has become part of the history."""
         self._compactor.turn_ended()
 
     def turn_began(self) -> None:
         """A turn begins. A summary that is being made goes on beside it."""
 
     def busy_with(self) -> str | None:
-        """What the context is busy with, e.g. "a compaction was at work"; added to the detail of a
-        timeout.
+        """The work that the context is busy with, e.g. "a compaction was at work"; added to the
+        detail of a timeout.
         """
         job = self._compactor.job
         return "a compaction was at work" if job is not None and job.open else None

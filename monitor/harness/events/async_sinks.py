@@ -23,7 +23,7 @@ MOST_WAITING: Final = 256
 """Events that wait for a sink before the run waits as well."""
 
 
-class _Awaited:
+class _AwaitedSink:
     """A sink to the run, which hands everything on to the asynchronous sink `behind`."""
 
     def __init__(self, behind: Any, grace_s: float) -> None:
@@ -43,9 +43,9 @@ class _Awaited:
         self._dead = False
 
     @staticmethod
-    def of(sink: Any, grace_s: float) -> _Awaited:
-        """`sink` for a run."""
-        return (_AwaitedEnvelopes if method_of(sink)[1] else _AwaitedEvents)(sink, grace_s)
+    def of(sink: Any, grace_s: float) -> _AwaitedSink:
+        """`sink` as the sink of one run."""
+        return (_AwaitedEnvelopeSink if method_of(sink)[1] else _AwaitedEventSink)(sink, grace_s)
 
     def hear(self, told: Any) -> None:
         """Queue the next event or envelope."""
@@ -106,22 +106,22 @@ class _Awaited:
             self._taken.set()
 
 
-class _AwaitedEvents(_Awaited):
+class _AwaitedEventSink(_AwaitedSink):
     def emit(self, event: Event) -> None:
         self.hear(event)
 
 
-class _AwaitedEnvelopes(_Awaited):
+class _AwaitedEnvelopeSink(_AwaitedSink):
     def receive(self, envelope: Envelope) -> None:
         self.hear(envelope)
 
 
-class Awaited:
+class AsyncSinks:
     """The asynchronous sinks of one run."""
 
     __slots__ = ("sinks",)
 
-    def __init__(self, sinks: Sequence[_Awaited]) -> None:
+    def __init__(self, sinks: Sequence[_AwaitedSink]) -> None:
         self.sinks = sinks
 
     async def room(self) -> None:
@@ -135,7 +135,7 @@ class Awaited:
             await sink.close()
 
 
-_NONE: Final = Awaited(())
+_NONE: Final = AsyncSinks(())
 
 
 def fan_out(
@@ -144,8 +144,8 @@ def fan_out(
     *,
     above: Sequence[Any] = (),
     emit: Callable[[Event], None] | None = None,
-) -> tuple[FanOut, Awaited]:
-    """What passes events to `sinks`, and those of them that are awaited.
+) -> tuple[FanOut, AsyncSinks]:
+    """The fan that passes events to `sinks`, and those of them that are awaited.
 
     `above`: the sinks that a nested run has from its caller, as the caller's `FanOut` has them.
     `emit`: passes on a `SinkFailed`; by default to the sinks alone.
@@ -154,12 +154,12 @@ def fan_out(
         return FanOut((), emit=emit), _NONE
     known = [getattr(sink, "behind", sink) for sink in above]
     made = [
-        _Awaited.of(sink, grace_s) if is_async(sink) else sink
+        _AwaitedSink.of(sink, grace_s) if is_async(sink) else sink
         for sink in sinks
         if all(sink is not one for one in known)
     ]
     fan = FanOut((*made, *above), emit=emit)
-    awaited = [sink for sink in made if isinstance(sink, _Awaited)]
+    awaited = [sink for sink in made if isinstance(sink, _AwaitedSink)]
     for sink in awaited:
         sink.failed = fan.drop
-    return fan, Awaited(awaited)
+    return fan, AsyncSinks(awaited)

@@ -56,7 +56,7 @@ class Delivery:
         self.queue: deque[Event | Envelope] = deque()
         """Events of this run, and envelopes of nested runs."""
         self.nested = False
-        """The reader takes envelopes."""
+        """Whether the reader takes envelopes."""
         self._read = 0
         """The number of the newest event that was read."""
         self.retried_inside = False
@@ -75,7 +75,7 @@ class Delivery:
         self._news: anyio.Event | None = None
         self._room: anyio.Event | None = None
         self.listened = streams or bool(self._sinks) or self._is_read_above
-        """Somebody gets the events."""
+        """Whether any sink or reader gets the events."""
         self._ended = False
         self.secrets = Secrets()
         self._chunks = MaskedChunks(self.secrets)
@@ -179,7 +179,7 @@ class Delivery:
 
     @property
     def identity(self) -> RunIdentity:
-        """Whose events these are."""
+        """Set the run to which the events belong."""
         return self._sinks.identity
 
     @identity.setter
@@ -249,7 +249,7 @@ class Delivery:
         return event
 
     def enveloped(self, taken: Event | Envelope) -> Envelope:
-        """What `take` has just returned, and whose it is."""
+        """The event that `take` has just returned, with its run."""
         return taken if isinstance(taken, Envelope) else Envelope(self.identity, self._read, taken)
 
     @contextmanager

@@ -1,4 +1,6 @@
-"""What a guard has seen of its run, and what it has not: a detector without data finds nothing."""
+"""The parts of its run that a guard has seen, and those that it has not: a detector without data
+finds nothing.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ class Covered:
 
 
 @dataclass(slots=True)
-class Seen:
+class RunCounts:
     """Counts of one run, for `Guard.coverage`."""
 
     turns: int = 0
@@ -31,7 +33,7 @@ class Seen:
     synchronous: int = 0
 
     def hear(self, event: Event) -> None:
-        """Count `event`."""
+        """Count an event of the run."""
         if isinstance(event, TurnEnded):
             self.turns += 1
             if event.turn.stopped is None:  # the calls of a turn that ends the run need no result

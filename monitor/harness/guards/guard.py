@@ -31,12 +31,12 @@ from monitor.goal.goal import MAX_NUDGES, Goal
 from monitor.goal.outputs import Outputs
 from monitor.harness.checks import CLOSE_GRACE_S, KEEP_TEXT_CHARS, check_bounds, clock_of, ending_by, must_know_price
 from monitor.harness.events.async_sinks import fan_out
-from monitor.harness.guards.coverage import Covered, Seen
-from monitor.harness.guards.guard_streams import Streams, Watched, WatchedSync
+from monitor.harness.guards.coverage import Covered, RunCounts
+from monitor.harness.guards.guard_streams import GuardStreams, Watched, WatchedSync
 from monitor.harness.guards.sync_stream import SyncSource
 from monitor.harness.judge_tasks import JudgeTasks
 from monitor.harness.streams.clock import Clock
-from monitor.harness.streams.source import Source
+from monitor.harness.streams.source_stream import Source
 from monitor.judges.judge import Judge, as_judges
 from monitor.outcome import Outcome, OutputT, Turn
 from monitor.policy import Policy, StopAtFirstLoop
@@ -182,12 +182,12 @@ class Guard(Generic[OutputT]):
         self._judges: JudgeTasks | None = None
         if judges:
             self._judges = JudgeTasks(self._core, clock=self._clock, close_grace_s=grace_s, wake=self._wake)
-        self._seen = Seen()
+        self._seen = RunCounts()
         self._limited = stop_when is not None or budget is not None
         self._started: tuple[str, ...] = ()
         self._entered = False
         self._secrets = Secrets()
-        self._streams = Streams(
+        self._streams = GuardStreams(
             self._core,
             clock=self._clock,
             close_grace_s=grace_s,
@@ -329,13 +329,14 @@ class Guard(Generic[OutputT]):
         known = next(
             (open_call for open_call in self._core.open_calls if wanted is None or open_call.id == wanted), None
         )
-        answer = self._core.answer(known, self._clock.now()) if known is not None else None
+        answer = self._core.answer_call(known, self._clock.now()) if known is not None else None
         self._seen.results += answer is not None
         return answer
 
     def coverage(self) -> tuple[Covered, ...]:
-        """What this guard has of the things that it needs, so far: a result that is never passed on
-        or a usage that is never reported makes detectors and limits blind. Read it after a run.
+        """The things that this guard needs, and whether it has them so far: a result that is never
+        passed on or a usage that is never reported makes detectors and limits blind. Read it after
+        a run.
         """
         return self._seen.covered(limits=self._limited, detectors=self._started)
 
@@ -350,7 +351,7 @@ class Guard(Generic[OutputT]):
             self._core.resume(self._clock.now())
 
     def check(self) -> Verdict:
-        """What to do before the next turn: go on, or the verdict of the policy or of a limit. Call
+        """The verdict before the next turn: go on, or the verdict of the policy or of a limit. Call
         it once a turn, after the tool results.
 
         `Stop` is also returned for a failed model call. Such a call may be tried again by watching

@@ -10,12 +10,12 @@ from monitor._util.lazy import LazyModule
 from monitor.adapters.adapter import AdapterFactory
 from monitor.core.run import RunCore
 from monitor.errors import ConfigError
-from monitor.harness.events.async_sinks import Awaited
-from monitor.harness.guards.coverage import Seen
+from monitor.harness.events.async_sinks import AsyncSinks
+from monitor.harness.guards.coverage import RunCounts
 from monitor.harness.guards.sync_stream import SyncSource, SyncStream
 from monitor.harness.streams.clock import Clock
 from monitor.harness.streams.one import OneStream
-from monitor.harness.streams.source import Source, SourceStream
+from monitor.harness.streams.source_stream import Source, SourceStream
 from monitor.outcome import Outcome
 from monitor.wires.forms import Form
 
@@ -27,7 +27,7 @@ else:  # it writes the forms of providers, which few programs ask for
 T = TypeVar("T")
 
 
-class Streams:
+class GuardStreams:
     """The streams of one guard, one after the other, and what they need of it."""
 
     __slots__ = ("awaited", "clock", "close_grace_s", "core", "number", "open", "outcome", "seen", "watched")
@@ -38,8 +38,8 @@ class Streams:
         *,
         clock: Clock,
         close_grace_s: float,
-        awaited: Awaited,
-        seen: Seen,
+        awaited: AsyncSinks,
+        seen: RunCounts,
     ) -> None:
         self.core = core
         self.clock = clock
@@ -65,7 +65,7 @@ class Streams:
         return self.number - 1
 
     def detach(self) -> None:
-        """The running stream is over."""
+        """The stream that was running is over."""
         self.watched = None
 
     def ended(self) -> Outcome:
@@ -85,8 +85,8 @@ class Streams:
         self.wake()
 
 
-class _Reply(OneStream[T]):
-    """What a stream that is over gives to the caller's own loop."""
+class _WatchedReply(OneStream[T]):
+    """The results of a stream that is over, for the caller's own loop."""
 
     __slots__ = ()
 
@@ -97,14 +97,14 @@ class _Reply(OneStream[T]):
         return reply.reply_of(self.turn, form)
 
 
-class WatchedSync(_Reply[T], SyncStream[T]):
+class WatchedSync(_WatchedReply[T], SyncStream[T]):
     """One synchronous stream of a guard. Iterating it gives the SDK's own objects, unchanged, until
     the stream ends or the run stops.
     """
 
     __slots__ = ("_streams",)
 
-    def __init__(self, source: object, streams: Streams, *, adapter: AdapterFactory | None) -> None:
+    def __init__(self, source: object, streams: GuardStreams, *, adapter: AdapterFactory | None) -> None:
         super().__init__(source, streams.core, clock=streams.clock, adapter=adapter)
         self._streams = streams
 
@@ -138,7 +138,7 @@ class WatchedSync(_Reply[T], SyncStream[T]):
         self.close()
 
 
-class Watched(_Reply[T], SourceStream[T]):
+class Watched(_WatchedReply[T], SourceStream[T]):
     """One stream of a guard. Iterating it gives the SDK's own objects, unchanged, until the stream
     ends or the run stops.
     """
@@ -148,7 +148,7 @@ class Watched(_Reply[T], SourceStream[T]):
     def __init__(
         self,
         source: Source[T] | SyncSource[T],
-        streams: Streams,
+        streams: GuardStreams,
         *,
         adapter: AdapterFactory | None,
         isolate: bool = False,

@@ -20,7 +20,7 @@ from monitor.harness.streams.one import OneStream
 T = TypeVar("T")
 
 SyncSource: TypeAlias = Iterable[T] | Callable[[], Iterable[T]]
-"""What can be watched without an event loop: a stream, or a function that opens one."""
+"""The sources that can be watched without an event loop: a stream, or a function that opens one."""
 
 _NOTHING: Any = object()
 

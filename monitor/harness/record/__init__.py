@@ -1,1 +1,1 @@
-"""What a run writes into its session, and the run that is decided again from it."""
+"""The records that a run writes into its session, and the run that is decided again from it."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, TurnFinished, UsageReport
-from monitor.core.described import described
-from monitor.core.tape import EVENT, Entry, Input, error_plain, plain
+from monitor.core import inputs
+from monitor.core.inputs import CoreInput, LoggedInput
+from monitor.core.recorded_parts import parts_to_json
 from monitor.detectors import default_detectors
 from monitor.events import (
     AttemptRetried,
@@ -44,13 +44,13 @@ _DECIDED_AGAIN = (
 """Events of the core. All others are shown as they are."""
 
 
-def inputs_of_events(events: Sequence[Event], replies: Mapping[int, AssistantMessage]) -> list[Entry]:
-    """A tape of one life of a run. `replies`: the message of each turn."""
-    entries: list[Entry] = []
+def inputs_of_events(events: Sequence[Event], replies: Mapping[int, AssistantMessage]) -> list[LoggedInput]:
+    """The inputs of one life of a run. `replies`: the message of each turn."""
+    entries: list[LoggedInput] = []
     for number, event in enumerate(events):
-        entries += _inputs(event, replies)
+        entries += ((event.at_s, one) for one in _inputs(event, replies))
         if not isinstance(event, _DECIDED_AGAIN):
-            entries.append(Input(EVENT, 0.0, {"number": number, "behind": sys.maxsize, "fact": True}))
+            entries.append((0.0, inputs.FactNote(number, sys.maxsize)))
     return entries
 
 
@@ -63,37 +63,38 @@ def with_pieces(events: Sequence[Event], replies: Mapping[int, AssistantMessage]
         yield event
 
 
-def _inputs(event: Event, replies: Mapping[int, AssistantMessage]) -> Iterator[Entry]:
-    at = event.at_s
+def _inputs(event: Event, replies: Mapping[int, AssistantMessage]) -> Iterator[Chunk | CoreInput]:
     match event:
         case RunStarted():
-            parts = {"detectors": default_detectors(), "policy": Ladder(), "cuts": True, "supervised": True}
-            yield Input("begin", at, {"parts": described(parts)})
+            yield inputs.BeginInput(
+                parts_to_json({"detectors": default_detectors(), "policy": Ladder(), "cuts": True, "supervised": True})
+            )
         case TurnStarted():
-            yield Input("check", at)
-            yield Input("begin_turn", at)
+            yield inputs.CheckInput()
+            yield inputs.BeginTurnInput()
         case FirstChunk():
-            yield Input("first_chunk", at)
+            yield inputs.FirstChunkInput()
         case StreamContinued():
-            yield Input("continued", at)
+            yield inputs.ContinuedInput()
         case TurnEnded(turn=turn):
-            yield from ((at, chunk) for chunk in _chunks(turn, replies.get(turn.number)))
-            yield Input("end_turn", at, _end_of(turn))
+            yield from _chunks(turn, replies.get(turn.number))
+            whole = turn.model_error is None and turn.error is None and turn.stopped is None
+            yield inputs.EndTurnInput(
+                whole, must_finish=False, gave=turn.gave, error=turn.error, model_error=turn.model_error
+            )
         case StreamClosed():
-            facts = {"closed": event.closed, "chunks_dropped": event.chunks_dropped, "note": event.note}
-            yield Input("source_closed", at, {"since": at - event.after_s, **facts})
+            yield inputs.SourceClosedInput(event.at_s - event.after_s, event.closed, event.chunks_dropped, event.note)
         case ToolFinished(result=result):
-            names = ("text", "is_error", "vetoed", "progress")
-            yield Input("tool_result", at, {"call": result.id, **{name: getattr(result, name) for name in names}})
+            yield inputs.ToolResultInput(result.id, result.text, result.is_error, result.vetoed, result.progress)
         case CompactionFinished(cost=cost) | CompactionFailed(cost=cost):
-            yield Input("charge_compaction", at, {"cost": plain(cost)})
+            yield inputs.ChargeCompactionInput(cost)
         case Paused():
-            yield Input("pause", at)
+            yield inputs.PauseInput()
         case Resumed():
-            yield Input("resume", at)
+            yield inputs.ResumeInput()
         case RunTerminated(outcome=one):
             stop = Stop(one.reason, one.detail, one.source, one.limit, one.value, one.evidence)
-            yield Input("terminate", at, {"fallback": plain(stop), "error": error_plain(one.error), "pending": []})
+            yield inputs.TerminateInput(stop, one.error, pending=())
 
 
 def _chunks(turn: Turn, reply: AssistantMessage | None) -> Iterator[Chunk]:
@@ -117,14 +118,3 @@ def _chunks(turn: Turn, reply: AssistantMessage | None) -> Iterator[Chunk]:
         )
     if turn.finish_reason is not None:
         yield TurnFinished(turn.finish_reason, turn.raw_finish_reason)
-
-
-def _end_of(turn: Turn) -> dict[str, Any]:
-    failed = turn.model_error is not None or turn.error is not None
-    return {
-        "finished": not failed and turn.stopped is None,
-        "must_finish": False,
-        "gave": list(turn.gave),
-        "error": error_plain(turn.error),
-        "model_error": plain(turn.model_error),
-    }

@@ -15,7 +15,8 @@ from typing import TypeAlias
 import anyio
 
 from monitor.calls import ApprovalAnswer, ApprovalRequest, CallRecord, CallState, comes_after
-from monitor.core.tape import Tape, split
+from monitor.core.inputs import split
+from monitor.core.recording import InputLog
 from monitor.events import ApprovalAnswered, ApprovalRequested, Event
 from monitor.messages import Message
 from monitor.sessions.nodes import Draft
@@ -25,7 +26,7 @@ from monitor.sessions.writer import committed_in
 
 
 @dataclass(slots=True)
-class Stored:
+class StoredMessage:
     """An original message of the history, and where it stands in the session."""
 
     message: Message
@@ -35,13 +36,13 @@ class Stored:
     """How many of its results are stored."""
 
 
-NewNode: TypeAlias = tuple[Draft, Stored | None]
+NewNode: TypeAlias = tuple[Draft, StoredMessage | None]
 """A node to be written, and the message that learns its id."""
 
 
 @dataclass(slots=True)
-class _Step:
-    """What the next commit writes."""
+class _PendingChanges:
+    """The changes that the next commit writes."""
 
     nodes: list[NewNode] = field(default_factory=list)
     runs: dict[str, RunRecord] = field(default_factory=dict)
@@ -50,9 +51,9 @@ class _Step:
     answers: list[ApprovalAnswer] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
 
-    def before(self, later: _Step) -> _Step:
-        """Both as one step."""
-        return _Step(
+    def before(self, later: _PendingChanges) -> _PendingChanges:
+        """These changes and the later ones as one step."""
+        return _PendingChanges(
             [*self.nodes, *later.nodes],
             self.runs | later.runs,
             [*self.calls, *later.calls],
@@ -66,28 +67,28 @@ class Journal:
     """Gathers the steps of one run and writes them into `store`."""
 
     def __init__(
-        self, store: SessionStore, *, run: str, branch: str, turn: Callable[[], int], tape: Tape | None = None
+        self, store: SessionStore, *, run: str, branch: str, turn: Callable[[], int], log: InputLog | None = None
     ) -> None:
-        """`turn`: the number of the running turn. `tape`: of the run's core, if it is stored."""
+        """`turn`: the number of the running turn. `log`: of the run's core, if it is stored."""
         self.store = store
         self.run = run
         self.branch = branch
         self.told: Callable[[int], object] | None = None
         """Is called with the number of events that are stored by now."""
         self._turn = turn
-        self._tape = tape
-        self._step = _Step()
+        self._log = log
+        self._step = _PendingChanges()
         self._added = 0
         self._stored = 0
         """How many additions are gathered, and how many of them are stored."""
         self._events = 0
-        """How many events were added."""
+        """The number of events that were added."""
         self._open: dict[str, CallRecord] = {}
-        """By key: the calls of the run that have not ended."""
+        """The calls of the run that have not ended, by key."""
         self._ended: dict[str, CallRecord] = {}
-        """By key: the calls of the run that have ended."""
+        """The calls of the run that have ended, by key."""
         self._sure: dict[str, CallState] = {}
-        """By key: the stored state of each open call."""
+        """The stored state of each open call, by key."""
         self._lock = anyio.Lock()
 
     async def open(self) -> None:
@@ -98,28 +99,28 @@ class Journal:
     # ------------------------------------------------------------------ what is gathered
 
     def add_nodes(self, nodes: Sequence[NewNode]) -> None:
-        """Nodes behind the others."""
+        """Add nodes behind those that are gathered."""
         if nodes:
             self._step.nodes += nodes
             self._added += 1
 
-    def drop(self, said: Stored) -> None:
+    def drop(self, said: StoredMessage) -> None:
         """`said` is written in another way, if it is not stored yet."""
         self._step.nodes = [(draft, stored) for draft, stored in self._step.nodes if stored is not said]
 
     def add_run(self, run: RunRecord) -> None:
-        """A run, or its new state."""
+        """Add a run, or the new state of a run."""
         self._step.runs[run.id] = run
         self._added += 1
 
     def add_requests(self, requests: Sequence[ApprovalRequest]) -> None:
-        """Questions that stay open."""
+        """Add questions that stay open."""
         if requests:
             self._step.requests += requests
             self._added += 1
 
     def add_event(self, event: Event) -> int:
-        """An event. Returns its number."""
+        """Add an event, and return its number."""
         self._step.events.append(event)
         if isinstance(event, ApprovalRequested):
             self._step.requests.append(event.request)
@@ -193,9 +194,9 @@ class Journal:
                 await self._commit()
 
     async def _commit(self) -> None:
-        step, self._step = self._step, _Step()
+        step, self._step = self._step, _PendingChanges()
         added, events = self._added, self._events
-        inputs = self._tape.take() if self._tape is not None else []
+        inputs = self._log.take() if self._log is not None else []
         changes = Changes(
             nodes=[draft for draft, _ in step.nodes],
             branch=self.branch,
@@ -213,14 +214,14 @@ class Journal:
             done = committed_in(error)
             if done is None:
                 self._step = step.before(self._step)
-                if self._tape is not None:
-                    self._tape.put_back(inputs)
+                if self._log is not None:
+                    self._log.put_back(inputs)
             else:  # the task was cancelled while it waited for a step that is stored
                 self._is_stored(step, done, added, events)
             raise
         self._is_stored(step, committed, added, events)
 
-    def _is_stored(self, step: _Step, committed: Committed, added: int, events: int) -> None:
+    def _is_stored(self, step: _PendingChanges, committed: Committed, added: int, events: int) -> None:
         self._stored = added
         for node, (_, said) in zip(committed.nodes, step.nodes, strict=True):
             if said is not None:

@@ -20,7 +20,7 @@ from monitor.calls import CallRecord
 from monitor.compaction.pinned import head_of_messages
 from monitor.context.history import CommittedEdit, History
 from monitor.context.turns import COMPACTION
-from monitor.core.tape import Tape
+from monitor.core.recording import InputLog
 from monitor.events import (
     ApprovalAnswered,
     ApprovalRequested,
@@ -40,7 +40,7 @@ from monitor.events import (
     ToolStarted,
     TurnEnded,
 )
-from monitor.harness.record.journal import Journal, NewNode, Stored
+from monitor.harness.record.journal import Journal, NewNode, StoredMessage
 from monitor.messages import AssistantMessage, Message, Text
 from monitor.outcome import Outcome
 from monitor.reasons import RESUMABLE, TerminateReason
@@ -89,9 +89,9 @@ class Recorder:
         *,
         reply: Callable[[], AssistantMessage | None],
         turn: Callable[[], int],
-        tape: Tape | None = None,
+        log: InputLog | None = None,
     ) -> None:
-        """`reply`: the message that the model has just made, without results, or `None`. `tape`: of
+        """`reply`: the message that the model has just made, without results, or `None`. `log`: of
         the run's core, if its chunks are stored.
         """
         self.store = store
@@ -100,19 +100,19 @@ class Recorder:
         self._record = record
         self._reply = reply
         self._turn = turn
-        self._tape = tape
-        self._stored: list[Stored] = []
-        self._written: Stored | None = None
+        self._log = log
+        self._stored: list[StoredMessage] = []
+        self._written: StoredMessage | None = None
         """The reply that was stored before its calls were made, until the history has it."""
         self._edits = 0
         self._compacted: CompactionFinished | None = None
         self._children: dict[int, RunRecord] = {}
         """The runs of compactions that are under way."""
-        self.journal: Journal = Journal(store, run=record.id, branch=self.branch, turn=turn, tape=tape)
+        self.journal: Journal = Journal(store, run=record.id, branch=self.branch, turn=turn, log=log)
 
     @property
     def run(self) -> str:
-        """The id of the run."""
+        """The id of the run that is recorded."""
         return self._record.id
 
     def emit(self, event: Event) -> int:
@@ -123,8 +123,8 @@ class Recorder:
             self._compacted = event
         if isinstance(event, NOT_STORED):
             return 0
-        if self._tape is not None:
-            self._tape.stores()
+        if self._log is not None:
+            self._log.stores()
         return self.journal.add_event(event)
 
     def is_early(self, event: Event) -> bool:
@@ -137,7 +137,7 @@ class Recorder:
 
     # ------------------------------------------------------------------ the run
 
-    async def begin(self, known: Sequence[Stored], *, with_results: bool) -> None:
+    async def begin(self, known: Sequence[StoredMessage], *, with_results: bool) -> None:
         """Store the run and its first messages. `known`: the messages at the beginning of the
         history that the session has already. `with_results`: the last of them may have results that
         are not stored, and gets them now.
@@ -163,7 +163,7 @@ class Recorder:
         await self.journal.flush()
 
     async def end(self, outcome: Outcome) -> None:
-        """Store how the run ended."""
+        """Store the outcome with which the run ended."""
         goes_on = outcome.reason in RESUMABLE
         ended = replace(
             self._record,
@@ -183,7 +183,7 @@ class Recorder:
         """
         if self._written is None and (reply := self._reply()) is not None:
             self.journal.add_nodes(self._new())
-            self._written = Stored(reply, None)
+            self._written = StoredMessage(reply, None)
             self.journal.add_nodes([(self._draft(reply), self._written)])
         return self.journal.intend(records)
 
@@ -209,7 +209,7 @@ class Recorder:
         drafts: list[NewNode] = []
         for said in self._history.originals[len(self._stored) :]:
             before, self._written = self._written, None
-            stored = Stored(said, None)
+            stored = StoredMessage(said, None)
             if before is None or before.node is None:
                 if before is not None:
                     self.journal.drop(before)  # it is written with its results
@@ -227,7 +227,7 @@ class Recorder:
             self._stored.append(stored)
         return drafts
 
-    def _results_of(self, stored: Stored) -> list[NewNode]:
+    def _results_of(self, stored: StoredMessage) -> list[NewNode]:
         """A draft for each result of a message that is stored without them."""
         said = stored.message
         results = said.results if isinstance(said, AssistantMessage) else ()

@@ -10,14 +10,16 @@ taken from the record: chunks, results of tools, answers of judges and people, s
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
 from monitor._util.argument_checks import check_kind, check_part, check_parts
 from monitor.conditions.condition import Condition
-from monitor.core.again import Again
-from monitor.core.described import NotRecorded
-from monitor.core.tape import LIFE, Entry, Input, joined
+from monitor.core import inputs
+from monitor.core.inputs import LoggedInput, joined
+from monitor.core.recorded_parts import NotRecorded
+from monitor.core.replayed import ReplayedRun
 from monitor.detectors.detector import Detector
 from monitor.errors import ConfigError, SessionDamaged
 from monitor.events import ChunkReceived, Event, RunStarted, RunTerminated, event_codec
@@ -44,10 +46,10 @@ FROM_TURNS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """A run as it was decided again."""
+    """A stored run that was decided again."""
 
     run: RunRecord
-    """The run, as it is stored."""
+    """The record of the run in its session."""
     events: tuple[Event, ...]
     outcome: Outcome | None
     """How the run ended. `None`: its record ends before the run does, because its process died."""
@@ -123,12 +125,12 @@ def chosen(runs: Sequence[RunRecord], id: str | None) -> RunRecord:
 
 @dataclass(slots=True)
 class _Life:
-    """What one process has stored of a run, from its start to its end, or to that of the
+    """The part of a run that one process has stored, from its start to its end, or to that of the
     process.
     """
 
     events: list[Event]
-    tape: list[Entry]
+    inputs: list[LoggedInput]
 
 
 def _replayed(
@@ -140,16 +142,17 @@ def _replayed(
     given: Mapping[str, Any],
     pieces: bool,
 ) -> Replay:
-    lives = _lives(events, chunks)
+    with _damage_named():
+        lives = _lives(events, chunks)
     if not lives:
         raise ConfigError(f"nothing of the run {record.id} is stored, so there is nothing to replay")
-    exact = all(life.tape for life in lives)
+    exact = all(life.inputs for life in lives)
     replies = {} if exact or not (given or pieces) else _replies(nodes, record.id)
     again: list[Event] = []
     departed = None
     before: list[Event] = []
     for life in lives:
-        if not life.tape and not given:
+        if not life.inputs and not given:
             again += with_pieces(life.events, replies) if pieces else life.events
             before += life.events
             continue
@@ -180,10 +183,17 @@ def _decided_again(
     pieces: bool,
 ) -> tuple[list[Event], str | None]:
     """The events, and why the run departs from its record."""
-    tape = life.tape or inputs_of_events(life.events, replies)
-    try:
-        again = Again(tape, life.events, given, before=before, pieces=pieces)
+    with _damage_named():
+        entries = life.inputs or inputs_of_events(life.events, replies)
+        again = ReplayedRun(entries, life.events, given, before=before, pieces=pieces)
         return list(again), again.departed
+
+
+@contextmanager
+def _damage_named() -> Iterator[None]:
+    """Raises `SessionDamaged` for inputs that cannot be read."""
+    try:
+        yield
     except NotRecorded:
         raise
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
@@ -212,29 +222,29 @@ def _lives(events: Sequence[Event], chunks: Iterable[TurnChunks]) -> list[_Life]
             lives.append(_Life([], []))
         if lives:
             lives[-1].events.append(event)
-    for number, tape in _tapes(chunks):
+    for number, log in _logs(chunks):
         if number < len(lives):
-            lives[number].tape = tape
+            lives[number].inputs = log
     return lives
 
 
-def _tapes(chunks: Iterable[TurnChunks]) -> Iterator[tuple[int, list[Entry]]]:
-    """Each tape with the number of its life."""
-    tapes: list[list[Entry]] = []
-    early: list[Entry] = []  # an abort may come before the run begins
+def _logs(chunks: Iterable[TurnChunks]) -> Iterator[tuple[int, list[LoggedInput]]]:
+    """The inputs of each life, with the number of the life."""
+    logs: list[list[LoggedInput]] = []
+    early: list[LoggedInput] = []  # an abort may come before the run begins
     for some in chunks:
         for entry in joined(some.chunks, some.inputs):
-            if isinstance(entry, Input) and entry.what == "begin":
-                tapes.append(early)
+            if isinstance(entry[1], inputs.BeginInput):
+                logs.append(early)
                 early = []
-            (tapes[-1] if tapes else early).append(entry)
-    for tape in tapes:
-        lives = [entry.facts["number"] for entry in tape if isinstance(entry, Input) and entry.what == LIFE]
-        yield (lives[0] if lives else 0), tape
+            (logs[-1] if logs else early).append(entry)
+    for log in logs:
+        lives = [one.number for _, one in log if isinstance(one, inputs.LifeNote)]
+        yield (lives[0] if lives else 0), log
 
 
 def _replies(nodes: Iterable[Node], run: str) -> dict[int, AssistantMessage]:
-    """What the model said in each turn of a run."""
+    """The message of the model in each turn of a run."""
     replies: dict[int, AssistantMessage] = {}
     for node in nodes:
         if node.run == run and node.turn is not None and node.kind is NodeKind.MESSAGE:

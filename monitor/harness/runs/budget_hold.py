@@ -30,7 +30,7 @@ _SETTLE_S: Final = 10.0
 """Seconds that settling may take at the end of a run. A hold that is not settled expires."""
 
 
-class Holding:
+class BudgetHold:
     """Keeps the hold of one run in its store."""
 
     def __init__(
@@ -55,9 +55,9 @@ class Holding:
         self._at = at
         self._hold: Reservation | None = None
         self._before = Amount()
-        """What the hold had used when this process took it up."""
+        """The use of the hold when this process took it up."""
         self._then = Amount()
-        """What this run had spent by then: a run that is resumed knows what it has used before."""
+        """The spending of this run by then: a run that is resumed knows what it has used before."""
         self._lost = False
         self._news = anyio.Event()
         self._keeper: Background | None = None
@@ -169,7 +169,7 @@ class Holding:
 
     @property
     def _spent(self) -> Amount:
-        """What this run has spent, by estimate or by report."""
+        """The spending of this run, by estimate or by report."""
         return Amount(self.grant.spent_tokens, max(0.0, self.grant.spent_usd) if self._slice.usd else 0.0)
 
     def _unreachable(self, error: BudgetUnreachable) -> None:

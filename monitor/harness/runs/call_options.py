@@ -16,7 +16,7 @@ from monitor.tools.results.result_store import ResultStore
 from monitor.tools.results.truncation import Bound
 
 Offer: TypeAlias = Callable[[int, Sequence[str]], Collection[str]]
-"""Which tools the model is offered, by the number of the turn and the names of the tools."""
+"""The tools that the model is offered, by the number of the turn and the names of the tools."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -33,7 +33,7 @@ class CallOptions:
     guidance: GuidanceFlag
 
     def keeper(self, run_id: str) -> ResultStore | None:
-        """What bounds the results of the run, if anything does."""
+        """The bound of the results of the run, if there is one."""
         if self.artifacts is None and self.bound is None:
             return None
         return ResultStore(self.artifacts, self.bound or Bound(), run=run_id)

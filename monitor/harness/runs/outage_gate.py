@@ -44,7 +44,7 @@ _SAYS_DOWN: Final = re.compile(
 )
 
 
-class Gate:
+class OutageGate:
     """The outages as one run meets them."""
 
     def __init__(
@@ -100,7 +100,7 @@ class Gate:
             self._release("run_ended")
 
     async def model_ended(self, turn: Turn) -> None:
-        """A model call has ended."""
+        """A model call of the run has ended."""
         error = turn.model_error
         if error is not None and error.kind in _MODEL_KINDS:
             failure = Failure(self._model, self._model, error.kind.value, f"{error.kind.value}: {error.message}")
@@ -189,7 +189,7 @@ def _subjects(call: ToolCall) -> tuple[str, str]:
 
 
 def _failures(call: ToolCall, result: ToolResult) -> Iterator[Failure]:
-    """What a failed call may be a failure of, the widest first."""
+    """The services to which a failed call may point, the widest first."""
     text = result.text.replace(call.id, "") if call.id else result.text
     values = call.arguments.values() if isinstance(call.arguments, Mapping) else ()
     given = [value for value in values if isinstance(value, str) and len(value) >= ARGUMENT_CHARS]

@@ -389,12 +389,12 @@ class Calls(CallListener):
         self._emit(ToolResultDropped(self._at(), self._core.turns, call.id, call.name, why))
 
     async def requested(self, request: ApprovalRequest) -> None:
-        """A person is about to be asked."""
+        """A person will be asked about a call."""
         self._emit(ApprovalRequested(self._at(), self._core.turns, request))
         await self._delivery.announced()
 
     def answered(self, answer: ApprovalAnswer) -> None:
-        """The question has its answer."""
+        """The question to a person has its answer."""
         self._emit(ApprovalAnswered(self._at(), self._core.turns, answer))
 
     # ------------------------------------------------------------------ helpers
@@ -402,7 +402,7 @@ class Calls(CallListener):
     def _answer(self, call: ToolCall) -> ToolResult | None:
         """The result of a call that needs no tool of the caller's."""
         if self._may_call(call.name):
-            result = self._core.answer(call, self._now())
+            result = self._core.answer_call(call, self._now())
         else:
             text = f"{VETO} This call was not made: {call.name} is not available {self._since(call.name)}."
             self._core.tool_result(call.id, text, self._now(), is_error=True, vetoed=True)

@@ -10,15 +10,16 @@ from weakref import WeakSet
 
 from monitor.chunks import ToolCall, ToolResult
 from monitor.context.history import History
-from monitor.core.past import Past
-from monitor.core.tape import LIFE, Tape
+from monitor.core.inputs import LifeNote
+from monitor.core.recording import InputLog
+from monitor.core.resumed import ResumedRun
 from monitor.errors import ConfigError
 from monitor.events import RunStarted
 from monitor.goal.goal import Goal
-from monitor.harness.context.requests import Given, Outgoing
-from monitor.harness.record.journal import Stored
+from monitor.harness.context.requests import InitialHistory, ValidHistory
+from monitor.harness.record.journal import StoredMessage
 from monitor.harness.record.recorder import Recorder, same_reply
-from monitor.harness.record.resumed import past_in
+from monitor.harness.record.stored_runs import past_in
 from monitor.harness.runs.run_calls import Calls, last_reply
 from monitor.messages import AssistantMessage, Message, Text, UserMessage
 from monitor.outcome import Outcome
@@ -41,25 +42,25 @@ class RunSession:
         store: SessionStore,
         record: RunRecord,
         history: History,
-        outgoing: Outgoing,
+        valid_history: ValidHistory,
         *,
         reply: Callable[[], AssistantMessage | None],
         turn: Callable[[], int],
-        given: Given,
-        take_in: Callable[[Sequence[Message]], Given],
+        given: InitialHistory,
+        take_in: Callable[[Sequence[Message]], InitialHistory],
         first: Sequence[UserMessage],
         may_go_on: bool,
         resumed: bool,
-        tape: Tape | None = None,
+        log: InputLog | None = None,
     ) -> None:
-        """`reply`, `turn`, `tape`: see `Recorder`. `given`: what the history begins with, if the
+        """`reply`, `turn`, `log`: see `Recorder`. `given`: what the history begins with, if the
         session is empty. `take_in`: repairs the messages of a session. `first`: what is said then.
         `may_go_on`: the session may hold messages.
         """
-        self.recorder: Recorder = Recorder(store, history, record, reply=reply, turn=turn, tape=tape)
-        self._tape = tape
+        self.recorder: Recorder = Recorder(store, history, record, reply=reply, turn=turn, log=log)
+        self._log = log
         self._history = history
-        self._outgoing = outgoing
+        self._valid_history = valid_history
         self._given = given
         self._take_in = take_in
         self._first = first
@@ -69,7 +70,7 @@ class RunSession:
         """A run that had ended, e.g. by a limit, is wanted to go on: its limits count anew."""
         self._writes = False
 
-    async def begin(self, goal: Goal, calls: Calls) -> Past | None:
+    async def begin(self, goal: Goal, calls: Calls) -> ResumedRun | None:
         """Fill the history, and store that the run begins. Returns what a run that goes on had done
         before. Raises `ConfigError` for a session that holds messages beside another history, and
         while another run writes to it.
@@ -95,15 +96,15 @@ class RunSession:
         context = await self.recorder.store.context(self.recorder.branch)
         if context.entries and not self._may_go_on:
             raise ConfigError("this session holds a conversation: give it without history=, or give an empty one")
-        self._outgoing.begin(self._take_in(context.messages) if context.entries else self._given)
+        self._valid_history.begin(self._take_in(context.messages) if context.entries else self._given)
         known = _known(context, self._history.messages)
         first = self._first if not self._resumed else await self._take_up(goal, calls)
         for message in first:
-            self._outgoing.append(message)
+            self._valid_history.append(message)
         await self.recorder.begin(known, with_results=not calls.left_open)
 
     async def end(self, outcome: Outcome) -> None:
-        """Store how the run ended."""
+        """Store the outcome with which the run ended."""
         try:
             await self.recorder.end(outcome)
         finally:
@@ -116,9 +117,9 @@ class RunSession:
     async def _take_up(self, goal: Goal, calls: Calls) -> Sequence[UserMessage]:
         """Bring the goal and the calls to where the run was. Answers with what is to be said."""
         store, run = self.recorder.store, self.recorder.run
-        if self._tape is not None:
+        if self._log is not None:
             lives = sum(isinstance(one.event, RunStarted) for one in await store.events(run))
-            self._tape.note(LIFE, number=lives)
+            self._log.note(LifeNote(lives))
         path = await store.active_path(self.recorder.branch)
         said = _said_in([node for node in path if node.run == run])
         results = {one.id: one for one in _results_in(said)}
@@ -145,11 +146,11 @@ class RunSession:
         return [UserMessage((Text(GO_ON),), synthetic=True)] if answered else []
 
 
-def _known(context: Context, messages: Sequence[Message]) -> list[Stored]:
+def _known(context: Context, messages: Sequence[Message]) -> list[StoredMessage]:
     """For each message of a history that was read from `context`, its node."""
     entries = context.entries
     compaction = context.compaction.id if context.compaction is not None else None
-    known: list[Stored] = []
+    known: list[StoredMessage] = []
     at = 0
     for message in messages if entries else ():
         found = next(
@@ -157,12 +158,12 @@ def _known(context: Context, messages: Sequence[Message]) -> list[Stored]:
             None,
         )
         if found is None:
-            known.append(Stored(message, None))
+            known.append(StoredMessage(message, None))
             continue
         at = found + 1
         entry = entries[found]
         results = entry.message.results if isinstance(entry.message, AssistantMessage) else ()
-        known.append(Stored(message, entry.node if entry.node != compaction else None, len(results)))
+        known.append(StoredMessage(message, entry.node if entry.node != compaction else None, len(results)))
     return known
 
 
@@ -179,7 +180,7 @@ def _action(call: ToolCall) -> tuple[str, object]:
 
 
 def _said_in(nodes: Sequence[Node]) -> list[Said]:
-    """What the nodes of a run say, as it is shown now."""
+    """The messages in the nodes of a run, as they are shown now."""
     edits = {
         edit.target: edit.replacement for edit in (edit_of(one) for one in nodes if one.kind is NodeKind.CONTEXT_EDIT)
     }

@@ -18,9 +18,9 @@ from typing import Any
 
 from monitor._util.codec import to_plain
 from monitor.errors import ConfigError, ToolError
-from monitor.harness.record.resumed import nested_in, outcome_in
-from monitor.harness.runs.run import Caller, Run
-from monitor.harness.runs.run_options import RunOptions, checked_session
+from monitor.harness.record.stored_runs import nested_in, outcome_in
+from monitor.harness.runs.supervised_run import Caller, Run
+from monitor.harness.runs.supervisor_options import RunOptions, checked_session
 from monitor.harness.streams.own_loop import run_in_own_loop
 from monitor.harness.streams.wait import current_task
 from monitor.messages import Message, UserMessage
@@ -183,7 +183,7 @@ class Supervisor(RunOptions[OutputT]):
         return Run(self, task, streams=True, history=history, session=session, run_id=run_id)
 
     def as_tool(self, *, name: str, description: str) -> Tool:
-        """This supervisor as a tool of another one: a call is a run, bound by the caller's abort,
+        """The supervisor as a tool of another one: a call is a run, bound by the caller's abort,
         limits and budget.
 
         Without a `stop_when` of its own the run has 30 turns and 10 minutes; with `stop_when=None`,
@@ -195,7 +195,7 @@ class Supervisor(RunOptions[OutputT]):
 
 
 class _Subagent:
-    """A supervisor as a tool."""
+    """A supervisor that is a tool of another one."""
 
     resumes = True
 
@@ -242,7 +242,7 @@ class _Subagent:
 
 
 async def _ended(run: Run[OutputT]) -> Outcome[OutputT]:
-    """Drive `run` to its end."""
+    """Drive a run to its end, in a task."""
     async with run:
         async for _ in run:
             pass

@@ -14,18 +14,18 @@ from monitor.chunks import Chunk, ToolCall, ToolResult
 from monitor.context.history import History
 from monitor.core.run import RunCore
 from monitor.events import Nudged, RetryScheduled, ToolWithdrawn
-from monitor.harness.context.compaction_job import Job
-from monitor.harness.context.requests import Outgoing
+from monitor.harness.context.compaction_job import CompactionJob
+from monitor.harness.context.requests import ValidHistory
 from monitor.harness.context.run_context import RunContext
 from monitor.harness.events.delivery import Delivery
 from monitor.harness.judge_tasks import JudgeTasks
-from monitor.harness.runs.budget_hold import Holding
-from monitor.harness.runs.outage_gate import LOOK_AGAIN_S, Gate
+from monitor.harness.runs.budget_hold import BudgetHold
+from monitor.harness.runs.outage_gate import LOOK_AGAIN_S, OutageGate
 from monitor.harness.runs.run_calls import Calls, shown
-from monitor.harness.runs.run_options import RunOptions
+from monitor.harness.runs.supervisor_options import RunOptions
 from monitor.harness.streams.clock import Clock
 from monitor.harness.streams.interrupt import Interruptible
-from monitor.harness.streams.source import SourceStream
+from monitor.harness.streams.source_stream import SourceStream
 from monitor.messages import AssistantMessage, Text, UserMessage
 from monitor.models import ModelRequest
 from monitor.outcome import Turn
@@ -48,17 +48,17 @@ class TurnLoop:
         clock: Clock,
         history: History,
         instructions: str | None,
-        outgoing: Outgoing,
+        valid_history: ValidHistory,
         context: RunContext,
         judges: JudgeTasks,
         calls: Calls,
         work: Interruptible,
         delivery: Delivery,
-        holding: Holding | None = None,
-        gate: Gate | None = None,
+        budget_hold: BudgetHold | None = None,
+        gate: OutageGate | None = None,
     ) -> None:
-        """`holding`: the part of a shared budget that this run may spend. `gate`: where it waits
-        for outages.
+        """`budget_hold`: the part of a shared budget that this run may spend. `gate`: where the run
+        waits for outages.
         """
         self._supervisor = supervisor
         self._core = core
@@ -66,13 +66,13 @@ class TurnLoop:
         self._now = clock.now
         self._history = history
         self._instructions = instructions
-        self._outgoing = outgoing
+        self._valid_history = valid_history
         self._context = context
         self._judges = judges
         self._calls = calls
         self._work = work
         self._delivery = delivery
-        self._holding = holding
+        self._budget_hold = budget_hold
         self._gate = gate
         self._emit = delivery.emit
         self._streams_opened = 0
@@ -80,7 +80,7 @@ class TurnLoop:
         """The number of edits of the history that were seen."""
         self._reading: SourceStream[Any] | None = None
         self.leave_at: int | None = None
-        """This process leaves the run at the first boundary behind this number of turns."""
+        """The process leaves the run at the first boundary behind this number of turns."""
 
     async def drive(self) -> AsyncGenerator[None, None]:
         """Check, call, read the stream, carry out the calls, report to the core, perform its
@@ -93,7 +93,7 @@ class TurnLoop:
             await self._calls.carry_out_answered(self._history)
             await self._delivery.stored()
             while await self._perform(core.check(self._now())):
-                tries = _Tries()
+                tries = _TurnAttempts()
                 while tries.again:
                     # Room for the request comes first: it may need a compaction, or end the run.
                     async with aclosing(self._made_ready(tries)) as waiting:
@@ -138,7 +138,7 @@ class TurnLoop:
                 finally:
                     await self._context.close()
 
-    def _is_left_here(self, tries: _Tries) -> bool:
+    def _is_left_here(self, tries: _TurnAttempts) -> bool:
         """Whether this process leaves the run now, before another turn."""
         core = self._core
         if self.leave_at is None or core.turns < self.leave_at:
@@ -199,7 +199,7 @@ class TurnLoop:
         """The next model call, as a stream that is opened by its first read."""
         supervisor = self._supervisor
         self._calls.choose(self._core.turns + (not self._core.void))
-        self._outgoing.before_call()
+        self._valid_history.before_call()
         request = ModelRequest(
             messages=self._history.messages,
             instructions=self._instructions,
@@ -225,7 +225,7 @@ class TurnLoop:
     def _heard(self, chunk: Chunk) -> None:
         self._delivery.chunk(chunk, self._at(), self._core.turns)
 
-    async def _before_call(self, tries: _Tries) -> None:
+    async def _before_call(self, tries: _TurnAttempts) -> None:
         """Reserve what the next call may use, and store what has happened. A shared budget that
         cannot pay the call ends the run. A process that hands the run over leaves it here.
         """
@@ -236,18 +236,18 @@ class TurnLoop:
             if self._is_left_here(tries):  # what a judge has said may begin a last turn
                 self._core.leave(_HANDED_OVER, None, self._now())
                 return
-        if self._core.stop is None and self._holding is not None:
-            holding, refused = self._holding, []
+        if self._core.stop is None and self._budget_hold is not None:
+            budget_hold, refused = self._budget_hold, []
 
             async def ask() -> None:
-                refused.append(await holding.before_call(self._context.request_tokens()))
+                refused.append(await budget_hold.before_call(self._context.request_tokens()))
 
             if await self._work.under_deadlines(ask) and refused[0] is not None:
                 self._core.leave(refused[0], None, self._now())
         await self._delivery.stored()
 
     async def _passed(
-        self, calls: Sequence[ToolCall] | None, tries: _Tries | None = None
+        self, calls: Sequence[ToolCall] | None, tries: _TurnAttempts | None = None
     ) -> AsyncGenerator[None, None]:
         """Wait while the tools of `calls`, or the model (`None`), have an outage. Deadlines and
         aborts end the wait, and so does a hand-over before an attempt. Yields whenever there are
@@ -298,12 +298,12 @@ class TurnLoop:
                 for call in content
                 if isinstance(call, ToolCall)
             )
-            self._outgoing.append(AssistantMessage(content, tuple(answered), turn.finish_reason))
+            self._valid_history.append(AssistantMessage(content, tuple(answered), turn.finish_reason))
             self._context.turn_ended()
 
     # ------------------------------------------------------------------ between two calls
 
-    async def _made_ready(self, tries: _Tries) -> AsyncGenerator[None, None]:
+    async def _made_ready(self, tries: _TurnAttempts) -> AsyncGenerator[None, None]:
         """Wait for the compactions that the next request needs, and for the model's outage. A run
         that is left here makes no request, so no outage is in its way.
         """
@@ -327,7 +327,7 @@ class TurnLoop:
         if self._gate is not None:
             await self._gate.calls_ended(calls, results)
 
-    def _needs(self, tries: _Tries) -> Iterator[Job | Stop]:
+    def _needs(self, tries: _TurnAttempts) -> Iterator[CompactionJob | Stop]:
         """The compactions that the next request needs. A run that is left here waits for one beside
         it as well, because its task ends with this process.
         """
@@ -336,7 +336,7 @@ class TurnLoop:
             yield from self._context.under_way()
 
     async def _served(
-        self, needs: Iterator[Job | Stop], error: BaseException | None = None
+        self, needs: Iterator[CompactionJob | Stop], error: BaseException | None = None
     ) -> AsyncGenerator[None, None]:
         """Wait for the compactions that the next request needs. If no compaction helps, the run
         ends, with `error`.
@@ -358,7 +358,7 @@ class TurnLoop:
                     if not await self._work.under_deadlines(news.wait):
                         return
 
-    async def _before_another(self, turn: Turn, tries: _Tries) -> AsyncGenerator[None, None]:
+    async def _before_another(self, turn: Turn, tries: _TurnAttempts) -> AsyncGenerator[None, None]:
         """After a failed attempt at a turn: make the request smaller, or wait, before the next
         attempt. `tries.again` says whether there is one.
         """
@@ -393,8 +393,8 @@ class TurnLoop:
 
 
 @dataclass(slots=True)
-class _Tries:
-    """The attempts at one turn."""
+class _TurnAttempts:
+    """The attempts at one turn, with their delays."""
 
     number: int = 1
     failures: int = 0

@@ -15,7 +15,7 @@ from monitor.core.run import RunCore
 from monitor.errors import AdapterError
 from monitor.events import Event
 from monitor.harness.streams.clock import Clock
-from monitor.harness.streams.source import SourceStream
+from monitor.harness.streams.source_stream import SourceStream
 from monitor.models import Model, ModelRequest
 from monitor.outcome import Turn
 from monitor.policy import ObserveOnly

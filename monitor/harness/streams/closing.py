@@ -20,7 +20,15 @@ import anyio.lowlevel
 from monitor.adapters.adapter import FullAdapter, responses_behind
 from monitor.errors import describe
 from monitor.harness.streams.background import Background
-from monitor.harness.streams.wait import AGAIN_S, Asked, LeftBehind, Whose, cancelled_types, current_task, within
+from monitor.harness.streams.wait import (
+    AGAIN_S,
+    AbandonedError,
+    ErrorOrigin,
+    PendingCancel,
+    cancelled_types,
+    current_task,
+    within,
+)
 
 DRAIN_CHUNKS = 256
 """How many already buffered chunks are read and dropped while a stream is drained. Only a flooding
@@ -53,7 +61,7 @@ async def close_source(closing: Closing, close: Callable[[Closing], Coroutine[An
     try:
         with anyio.CancelScope(shield=True):
             await within(grace_s, partial(close, closing), "agent-monitor closing")
-    except LeftBehind:
+    except AbandonedError:
         closing.note = not_ended(grace_s)
     except RuntimeError as error:  # the abandoned close has left a scope open in this task
         closing.note = f"closing did not end: {describe(error)}"
@@ -73,7 +81,7 @@ async def close_all(
     `left`: open responses that were found when a read was interrupted or failed. Exceptions of the
     SDK are noted and not raised, so that they do not hide how the run ended.
     """
-    asked = Asked()
+    asked = PendingCancel()
     note: str | None = None
     try:
         if not hasattr(source, "__anext__"):
@@ -91,7 +99,7 @@ async def close_all(
         if holders or responses:
             await anyio.lowlevel.checkpoint()  # asyncio's transports close their socket in the next pass of the loop
     except BaseException as error:
-        if asked.whose(error) is Whose.OUTSIDE:
+        if asked.whose(error) is ErrorOrigin.OUTSIDE:
             raise
         note = f"closing raised {describe(error)}"
     closing.note = note

@@ -8,7 +8,7 @@ import anyio
 
 from monitor.core.run import RunCore
 from monitor.harness.streams.clock import Clock
-from monitor.harness.streams.wait import Wait, Whose, make_wait
+from monitor.harness.streams.wait import ErrorOrigin, ReadWait, make_wait
 
 
 class Interruptible:
@@ -17,8 +17,8 @@ class Interruptible:
     def __init__(self, core: RunCore, clock: Clock) -> None:
         self._core = core
         self._clock = clock
-        self._waiting: Wait | None = None
-        self._asides: set[Wait] = set()
+        self._waiting: ReadWait | None = None
+        self._asides: set[ReadWait] = set()
         """Waits in the caller's block, while no task drives the run."""
 
     async def under_deadlines(self, work: Callable[[], Awaitable[object]]) -> bool:
@@ -67,7 +67,7 @@ class Interruptible:
             if pending is not None:
                 pending.wake()
 
-    async def _await(self, wait: Wait, work: Callable[[], Awaitable[object]]) -> None:
+    async def _await(self, wait: ReadWait, work: Callable[[], Awaitable[object]]) -> None:
         try:
             if self.is_over():
                 return
@@ -76,7 +76,7 @@ class Interruptible:
             try:
                 await work()
             except BaseException as error:
-                if wait.leave(error) is not Whose.OURS:
+                if wait.leave(error) is not ErrorOrigin.OURS:
                     raise
             else:
                 wait.leave(None)

@@ -1,4 +1,4 @@
-"""What one SDK stream is, however it is read: its source, its adapter, its turn."""
+"""The parts of one SDK stream, however it is read: its source, its adapter, its turn."""
 
 from __future__ import annotations
 

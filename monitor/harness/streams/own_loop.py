@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-class _OfThread(threading.local):
+class _ThreadLoop(threading.local):
     """The loop of the current thread. It is closed when the thread or the program ends."""
 
     runner: asyncio.Runner | None = None
@@ -27,11 +27,11 @@ class _OfThread(threading.local):
     def of_this_process(self) -> asyncio.Runner:
         if self.runner is None or self.process != os.getpid():  # a loop does not survive a fork
             self.runner, self.process = asyncio.Runner(), os.getpid()
-            self.closes = _Closes(self.runner)  # dropped with the thread
+            self.closes = _LoopCloser(self.runner)  # dropped with the thread
         return self.runner
 
 
-class _Closes:
+class _LoopCloser:
     """Closes the loop of a thread that ends, and that of the main thread with the program."""
 
     def __init__(self, runner: asyncio.Runner) -> None:
@@ -47,7 +47,7 @@ class _Closes:
     __del__ = close
 
 
-_OWN = _OfThread()
+_OWN = _ThreadLoop()
 
 
 def run_in_own_loop(work: Callable[[], Coroutine[Any, Any, T]]) -> T:

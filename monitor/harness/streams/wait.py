@@ -42,8 +42,8 @@ _current_task = asyncio.current_task
 """Called with the loop, it need not look the loop up, which is half of its cost."""
 
 
-class Whose(Enum):
-    """Who caused an exception that foreign code raised while it was awaited."""
+class ErrorOrigin(Enum):
+    """The cause of an exception that foreign code raised while it was awaited."""
 
     OURS = "we have interrupted it"
     OUTSIDE = "it is meant for the caller: a cancellation of the task, the end of the program"
@@ -77,7 +77,7 @@ def loop_runs() -> bool:
     return True
 
 
-class Asked:
+class PendingCancel:
     """The cancellations of the current task before it awaits foreign code. They show afterwards who
     cancelled the task.
     """
@@ -102,8 +102,8 @@ class Asked:
         """
         return asyncio.CancelledError() if isinstance(self._task, asyncio.Task) and self.cancelled else None
 
-    def whose(self, error: BaseException) -> Whose:
-        """Who caused `error`, if the monitor did not."""
+    def whose(self, error: BaseException) -> ErrorOrigin:
+        """The cause of `error`, if it is not the monitor."""
         return whose(error, cancelled=self.cancelled, destroyed=current_task() is not self._task)
 
 
@@ -115,11 +115,15 @@ def _delivered(task: asyncio.Task[Any]) -> int:
     return asked - 1 if asked and getattr(task, "_must_cancel", False) else asked
 
 
-def whose(error: BaseException, *, cancelled: bool, destroyed: bool) -> Whose:
-    """Who caused `error`. `cancelled`: the task's cancellation was requested. `destroyed`: the task
-    does not run any more.
+def whose(error: BaseException, *, cancelled: bool, destroyed: bool) -> ErrorOrigin:
+    """The cause of `error`. `cancelled`: the task's cancellation was requested. `destroyed`: the
+    task does not run any more.
     """
-    return Whose.OUTSIDE if any(_is_outside(leaf, cancelled, destroyed) for leaf in _leaves(error)) else Whose.SOURCE
+    return (
+        ErrorOrigin.OUTSIDE
+        if any(_is_outside(leaf, cancelled, destroyed) for leaf in _leaves(error))
+        else ErrorOrigin.SOURCE
+    )
 
 
 def _is_outside(error: BaseException, cancelled: bool, destroyed: bool) -> bool:  # noqa: FBT001 - a helper of the one above
@@ -143,13 +147,13 @@ STRIKES = 3
 """
 
 
-class LeftBehind(Exception):
+class AbandonedError(Exception):
     """The work did not end in time, nor after its cancellation. It goes on, abandoned."""
 
 
 async def within(limit_s: float, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
     """Await `work` for at most `limit_s` seconds, even if it ignores its cancellation. Raises
-    `LeftBehind` after that.
+    `AbandonedError` after that.
 
     On asyncio `work` runs in the caller's own task, to which a generator's scopes and context
     variables belong; that costs no pass of the event loop. On trio `work` runs in its own task,
@@ -191,7 +195,7 @@ async def _beside(limit_s: float, work: Callable[[], Coroutine[Any, Any, None]],
         raise raised[0]
     if not over:
         task.forget()
-        raise LeftBehind
+        raise AbandonedError
 
 
 class _Leavable:
@@ -224,7 +228,7 @@ class _Leavable:
                 yield from self._wait()
         except asyncio.CancelledError:
             if self._strikes:
-                raise LeftBehind from None
+                raise AbandonedError from None
             raise
         finally:
             if self._timer is not None:
@@ -282,7 +286,7 @@ class _Leavable:
         if self._strikes >= STRIKES:
             self._task = None
             Background(self._rest, self._name).forget()
-            raise LeftBehind
+            raise AbandonedError
 
     async def _rest(self) -> None:
         with contextlib.suppress(asyncio.CancelledError, Exception):  # the result is not needed any more
@@ -331,7 +335,7 @@ class Deadlined(Protocol):
         ...
 
 
-class Wait(Protocol):
+class ReadWait(Protocol):
     """Makes one stream's reads interruptible."""
 
     pending: Any
@@ -345,7 +349,7 @@ class Wait(Protocol):
         """Begin a read. No other may be pending."""
         ...
 
-    def leave(self, error: BaseException | None) -> Whose:
+    def leave(self, error: BaseException | None) -> ErrorOrigin:
         """End the read, perhaps after `error`. Returns who caused it."""
         ...
 
@@ -354,7 +358,7 @@ class Wait(Protocol):
         ...
 
     def interrupt(self) -> None:
-        """End the pending read."""
+        """End the read that is pending."""
         ...
 
     def wake(self) -> None:
@@ -376,7 +380,7 @@ def _nothing() -> None:
     """Nothing is to be done before an interruption."""
 
 
-def make_wait(run: Deadlined, clock: Clock, before: Callable[[], object] = _nothing) -> Wait:
+def make_wait(run: Deadlined, clock: Clock, before: Callable[[], object] = _nothing) -> ReadWait:
     """The wait for the running event loop. `before`: called just before a pending read is
     interrupted.
 
@@ -467,7 +471,7 @@ class AsyncioWait(_Alarmed):
         if self._base:
             self._base = _delivered(task)  # type: ignore[arg-type]
 
-    def leave(self, error: BaseException | None) -> Whose:
+    def leave(self, error: BaseException | None) -> ErrorOrigin:
         task, self.pending = self.pending, None
         ours = self._cancels > 0
         self.unsettled = self._insists = False
@@ -478,11 +482,11 @@ class AsyncioWait(_Alarmed):
             self._cancels -= 1
             task.uncancel()
         if error is None or isinstance(error, Exception):
-            return Whose.SOURCE
+            return ErrorOrigin.SOURCE
         # A cancellation beyond those before the read comes from outside, and is raised further.
         cancelled = task.cancelling() > self._base
         if ours and not cancelled and isinstance(error, asyncio.CancelledError):
-            return Whose.OURS
+            return ErrorOrigin.OURS
         return whose(error, cancelled=cancelled, destroyed=current_task() is not task)
 
     def interrupt(self) -> None:
@@ -512,7 +516,7 @@ class AsyncioWait(_Alarmed):
 
 
 class TrioWait(_Alarmed):
-    """One cancel scope a read."""
+    """A wait with one cancel scope for each read."""
 
     __slots__ = ("_checkpoint", "_finished", "_scope_type", "_token")
 
@@ -536,17 +540,17 @@ class TrioWait(_Alarmed):
         self.pending = scope = self._scope_type()
         scope.__enter__()
 
-    def leave(self, error: BaseException | None) -> Whose:
+    def leave(self, error: BaseException | None) -> ErrorOrigin:
         scope, self.pending = self.pending, None
         destroyed = current_task() is None
         if not destroyed:
             try:
                 if scope.__exit__(type(error) if error else None, error, error.__traceback__ if error else None):
-                    return Whose.OURS
+                    return ErrorOrigin.OURS
             except BaseException as rest:  # noqa: BLE001 - the rest of a group that contained our interruption
                 error = rest
         if error is None:
-            return Whose.SOURCE
+            return ErrorOrigin.SOURCE
         cancelled = not destroyed and anyio.current_effective_deadline() == -math.inf
         return whose(error, cancelled=cancelled, destroyed=destroyed)
 

@@ -19,8 +19,8 @@ from monitor.context.measure.tokens import message_tokens, size_of_text
 from monitor.core.run import RunCore
 from monitor.errors import BudgetUnreachable, ConfigError
 from monitor.events import BudgetLost, DetectionRaised, Event, StreamClosed
-from monitor.harness.runs.budget_hold import Holding
-from monitor.harness.streams.source import SourceStream
+from monitor.harness.runs.budget_hold import BudgetHold
+from monitor.harness.streams.source_stream import SourceStream
 from monitor.policy import nudge_text, stop_for
 from monitor.proxy.accounts import Accounts
 from monitor.proxy.exchange.judging import LARGE_BYTES, Judged, LoopPolicy
@@ -92,7 +92,7 @@ class Exchange:
         self._clock = house.options.clock
         self._began = house.options.clock.now()
         self._on_loop = house.options.on_loop
-        self._holding: Holding | None = None
+        self._holding: BudgetHold | None = None
         self._opened: Opened | None = None
         self._passing: Passing | None = None
         self._lost = ""

@@ -21,7 +21,7 @@ from monitor.budget import Budget
 from monitor.chunks import ReasoningDelta, TurnFinished
 from monitor.conditions import Condition
 from monitor.core.findings import DetectorBank, PartCrash, abridged_arguments, abridged_text
-from monitor.core.past import Past
+from monitor.core.resumed import ResumedRun
 from monitor.core.run import RunCore
 from monitor.detectors.detector import Detector
 from monitor.events import Event
@@ -123,7 +123,7 @@ class Judged:
         """
         turns = task_turns(messages)
         self.turns = len(turns)
-        past = Past(turns=len(turns), model_calls=len(turns))
+        past = ResumedRun(turns=len(turns), model_calls=len(turns))
         crash: PartCrash | None = None
         try:
             self._bank.reset()
@@ -141,7 +141,7 @@ class Judged:
             self._policy.loop = self._policy.suspicion = None
         return self._policy.loop
 
-    def _count(self, past: Past, turn: AssistantMessage) -> None:
+    def _count(self, past: ResumedRun, turn: AssistantMessage) -> None:
         past.errors.turn_started()
         past.tool_calls += len(calls_of(turn))
         for result in turn.results:

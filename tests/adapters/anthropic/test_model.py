@@ -22,7 +22,7 @@ import monitor
 from monitor._util.signatures import REDACTED
 from monitor.adapters.anthropic.model import MAX_TOKENS, AnthropicModel, to_messages, to_parameters
 from monitor.chunks import ToolCall, ToolResult
-from monitor.core.reply import MessageBuilder
+from monitor.core.reply_parts import MessageBuilder
 from monitor.errors import ConfigError, MissingExtra
 from monitor.messages import CUT_OFF, NOT_CARRIED_OUT, AssistantMessage, Media, Message, Reasoning, Text, UserMessage
 from monitor.models import ErrorKind, Model, ModelRequest, ToolSpec

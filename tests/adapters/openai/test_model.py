@@ -23,7 +23,7 @@ from monitor.adapters.openai.model import OpenAIModel, OpenAIResponsesModel, to_
 from monitor.adapters.openai.request_messages import to_input, to_messages
 from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.chunks import ReasoningDelta, TextDelta, ToolCall, ToolResult
-from monitor.core.reply import MessageBuilder
+from monitor.core.reply_parts import MessageBuilder
 from monitor.errors import ConfigError, MissingExtra
 from monitor.messages import CUT_OFF, NOT_CARRIED_OUT, AssistantMessage, Media, Message, Reasoning, Text, UserMessage
 from monitor.models import ErrorKind, Model, ModelRequest, ToolSpec

@@ -26,7 +26,7 @@ from monitor.chunks import (
     TurnFinished,
     UsageReport,
 )
-from monitor.core.reply import MessageBuilder
+from monitor.core.reply_parts import MessageBuilder
 from monitor.errors import AdapterError
 from monitor.messages import AssistantMessage
 from monitor.models import ErrorKind

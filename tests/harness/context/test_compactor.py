@@ -17,7 +17,7 @@ from monitor.context.cut import KeepTokens
 from monitor.context.history import History, HistoryEdit
 from monitor.context.measure.tokens import ContextMeter
 from monitor.context.measure.window import Window
-from monitor.harness.context.compaction_job import LATE_S, Surroundings
+from monitor.harness.context.compaction_job import LATE_S, RunServices
 from monitor.harness.context.compactor import Compactor
 from monitor.messages import AssistantMessage, Message
 from monitor.reasons import CompactionFailure, CompactionReason
@@ -49,7 +49,7 @@ class Bench:
             model=self.model,
             window=Window(100_000),
             meter=ContextMeter(self.history),
-            run=Surroundings(
+            run=RunServices(
                 clock=self.clock,
                 emit=self.events.append,
                 close_grace_s=2.0,

@@ -9,7 +9,7 @@ import pytest
 import monitor
 from monitor.context.history import HistoryEdit
 from monitor.context.measure.overflow import Overflow, OverflowKind
-from monitor.harness.context.overflow_recovery import Rescue, overflow_of
+from monitor.harness.context.overflow_recovery import OverflowRecovery, overflow_of
 from monitor.messages import Media
 from monitor.models import ErrorKind, ModelError
 from monitor.reasons import CompactionReason
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.feature("CL-07")]
 TOO_LONG = Overflow(OverflowKind.OVERFLOW, "any")
 
 
-async def carried_out(refused: Rescue, bench: Bench, overflow: Overflow) -> str | None:
+async def carried_out(refused: OverflowRecovery, bench: Bench, overflow: Overflow) -> str | None:
     """What comes of it where the run waits for each compaction."""
     steps = refused.make_smaller(overflow)
     while True:
@@ -33,8 +33,8 @@ async def carried_out(refused: Rescue, bench: Bench, overflow: Overflow) -> str 
         await bench.compactor.outcome(job)
 
 
-def rescue(bench: Bench) -> Rescue:
-    made = Rescue(bench.compactor)
+def rescue(bench: Bench) -> OverflowRecovery:
+    made = OverflowRecovery(bench.compactor)
     made.sent()
     return made
 

@@ -17,7 +17,7 @@ from monitor.context.reduce.reduction import Reduction
 from monitor.errors import ConfigError
 from monitor.harness.context.compaction import Compaction
 from monitor.harness.context.compactor import Compactor
-from monitor.harness.context.overflow_recovery import Rescue
+from monitor.harness.context.overflow_recovery import OverflowRecovery
 from monitor.reasons import CompactionFailure
 from tests.context.talk import IMAGE, ran, said, tokens, user
 
@@ -69,7 +69,7 @@ class Refused:
     def __init__(self, attempts: int = 3) -> None:
         self.compactor = Compacting(attempts)
         self.history = self.compactor.history
-        self.rescue = Rescue(cast("Compactor", self.compactor))
+        self.rescue = OverflowRecovery(cast("Compactor", self.compactor))
 
     def by(
         self,

@@ -17,7 +17,7 @@ from monitor.adapters import to_form
 from monitor.chunks import ToolCall, ToolResult
 from monitor.context import Form, HistoryEdit, RawMessage, read_history, repair, validate
 from monitor.events import HistoryRepaired
-from monitor.harness.context.requests import Outgoing, form_of, take_in
+from monitor.harness.context.requests import ValidHistory, form_of, take_in
 from monitor.messages import Reasoning, RepairKind
 from monitor.testing import ScriptedModel, call
 from tests.context.dirty import ARGUMENTS, IDS, NAMES, SIGNATURES, TEXTS, histories
@@ -224,9 +224,9 @@ def test_whatever_was_given_and_whatever_the_model_says_every_request_is_valid(
 
 def outgoing(
     form: Form | None, *messages: monitor.messages.Message
-) -> tuple[monitor.context.History, Outgoing, list[Any]]:
+) -> tuple[monitor.context.History, ValidHistory, list[Any]]:
     history, told = monitor.context.History(messages), []
-    keeper = Outgoing(
+    keeper = ValidHistory(
         history, form, (), lambda repairs, problems: told.append(([one.kind for one in repairs], problems))
     )
     keeper.before_call()

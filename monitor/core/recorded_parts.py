@@ -28,7 +28,7 @@ def members_of(budgets: Sequence[Budget]) -> tuple[Budget, ...]:
     return tuple(dict.fromkeys(member for budget in budgets for member in budget.chain))
 
 
-def described(options: Mapping[str, Any]) -> dict[str, Any]:
+def parts_to_json(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a `RunCore` that decide, as JSON data."""
     goal, last = options.get("goal"), options.get("last_turn")
     return {
@@ -79,7 +79,7 @@ def _member(budget: Budget) -> dict[str, Any]:
     return {"tokens": budget.tokens, "usd": budget.usd, "state": budget.state(), **granted}
 
 
-def _member_again(data: Mapping[str, Any]) -> Budget:
+def _member_from_json(data: Mapping[str, Any]) -> Budget:
     budget = Grant(*data["slice"]) if "slice" in data else Budget(tokens=data["tokens"], usd=data["usd"])
     budget.set_state(data["state"])
     return budget
@@ -89,7 +89,7 @@ class NotRecorded(ConfigError):
     """A part of a recorded run can be made only by a program."""
 
 
-def condition_again(data: Mapping[str, Any] | None) -> Condition | None:
+def condition_from_json(data: Mapping[str, Any] | None) -> Condition | None:
     """The condition. Raises `NotRecorded`."""
     if data is None:
         return None
@@ -98,18 +98,18 @@ def condition_again(data: Mapping[str, Any] | None) -> Condition | None:
     return condition_from_dict(data)
 
 
-def detectors_again(data: Sequence[Mapping[str, Any]]) -> list[Detector]:
+def detectors_from_json(data: Sequence[Mapping[str, Any]]) -> list[Detector]:
     """The detectors. Raises `NotRecorded`."""
-    return [_again(one, _detectors(), "detector", "detectors=") for one in data]
+    return [_made_from_json(one, _detectors(), "detector", "detectors=") for one in data]
 
 
-def policy_again(data: Mapping[str, Any]) -> Policy:
+def policy_from_json(data: Mapping[str, Any]) -> Policy:
     """The policy. Raises `NotRecorded`."""
-    policy: Policy = _again(data, _POLICIES, "policy", "policy=")
+    policy: Policy = _made_from_json(data, _POLICIES, "policy", "policy=")
     return policy
 
 
-def _again(data: Mapping[str, Any], known: Mapping[str, Callable[..., Any]], what: str, option: str) -> Any:
+def _made_from_json(data: Mapping[str, Any], known: Mapping[str, Callable[..., Any]], what: str, option: str) -> Any:
     if (name := data.get("unknown")) is not None:
         raise NotRecorded(f"the {what} {name} is Python code, which is not on record: give {option}")
     cls: Any = known.get(data["class"])
@@ -118,11 +118,11 @@ def _again(data: Mapping[str, Any], known: Mapping[str, Callable[..., Any]], wha
     return made_again(cls, data["options"])
 
 
-def others_again(data: Mapping[str, Any]) -> dict[str, Any]:
+def others_from_json(data: Mapping[str, Any]) -> dict[str, Any]:
     """The other options of a `RunCore`."""
     price, window, last = data["price"], data["window"], data["last_turn"]
     return {
-        "budgets": _budgets_again(data["budgets"]),
+        "budgets": _budgets_from_json(data["budgets"]),
         "price": price and made_again(Price, price),
         "window": window and made_again(Window, window),
         "last_turn": last and LastTurn(last["text"], last["tools"], seconds=last["seconds"], after=last["after"]),
@@ -133,8 +133,8 @@ def others_again(data: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _budgets_again(data: Mapping[str, Any]) -> list[Budget]:
-    members = [_member_again(one) for one in data["members"]]
+def _budgets_from_json(data: Mapping[str, Any]) -> list[Budget]:
+    members = [_member_from_json(one) for one in data["members"]]
     budgets = [members[chain[0]] for chain in data["chains"]]
     for budget, chain in zip(budgets, data["chains"], strict=True):
         budget.chain = tuple(members[one] for one in chain)

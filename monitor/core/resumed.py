@@ -1,4 +1,4 @@
-"""What a run had done before its process ended, read from its events. A run that goes on begins
+"""The past of a run whose process ended, read from its events. A run that goes on begins
 with it, so that its limits, its budgets and its detectors are as they were.
 """
 
@@ -37,7 +37,7 @@ SEEN_AGAIN: Final = 200
 """The detectors are shown this many of the newest turns again. No default detector looks further
 back.
 """
-STORY: Final = (
+SEEN_EVENTS: Final = (
     AttemptRetried,
     DetectionRaised,
     JudgeAnswered,
@@ -55,7 +55,7 @@ STORY: Final = (
 
 
 @dataclass(slots=True, kw_only=True)
-class Past:
+class ResumedRun:
     """The numbers of a run so far, and what its detectors and its policy have to see again."""
 
     elapsed_s: float = 0.0
@@ -67,7 +67,7 @@ class Past:
     tools_called: tuple[str, ...] = ()
     errors: ErrorStreak = field(default_factory=ErrorStreak)
     usage: Usage = NO_USAGE
-    """Of the model calls of the run itself."""
+    """The tokens of the run's own model calls."""
     estimated: bool = False
     judge_costs: tuple[tuple[str, AskCost], ...] = ()
     """For each answer of a judge, the judge's name and the cost."""
@@ -78,16 +78,16 @@ class Past:
     """How often the model was asked for the rest of its goal."""
     withdrawn: tuple[str, ...] = ()
     """Tools that the model may not call any more."""
-    story: Sequence[Event] = ()
+    seen: Sequence[Event] = ()
     turn: Turn | None = None
     """The last turn that was no failed attempt."""
     answered: frozenset[str] = frozenset()
     """The ids of its calls that were made to their end."""
 
 
-def past_of(events: Sequence[Event]) -> Past:
+def resumed_run(events: Sequence[Event]) -> ResumedRun:
     """The past of a run, from its events in their order."""
-    past = Past()
+    past = ResumedRun()
     for event in events:
         past.elapsed_s = max(past.elapsed_s, event.at_s)
         _count(past, event)
@@ -95,11 +95,11 @@ def past_of(events: Sequence[Event]) -> Past:
         past.pauses.end(past.elapsed_s)
     warned = {event.turn for event in events if isinstance(event, DetectionRaised)}
     past.nudges = sum(isinstance(event, Nudged) and event.turn not in warned for event in events)
-    past.story = _newest([event for event in events if isinstance(event, STORY)], past.turns)
+    past.seen = _newest([event for event in events if isinstance(event, SEEN_EVENTS)], past.turns)
     return past
 
 
-def _count(past: Past, event: Event) -> None:
+def _count(past: ResumedRun, event: Event) -> None:
     match event:
         case TurnStarted():
             past.turns, past.model_calls = event.turn, event.model_call
@@ -136,10 +136,10 @@ def _count(past: Past, event: Event) -> None:
             pass
 
 
-def _newest(story: Sequence[Event], turns: int) -> Sequence[Event]:
-    """The part of the story that belongs to the newest turns."""
+def _newest(seen: Sequence[Event], turns: int) -> Sequence[Event]:
+    """The part of `seen` that belongs to the newest turns."""
     first = turns - SEEN_AGAIN
-    for at, event in enumerate(story):
+    for at, event in enumerate(seen):
         if isinstance(event, TurnStarted) and event.turn > first:
-            return story[at:]
+            return seen[at:]
     return ()

@@ -38,15 +38,15 @@ from monitor.errors import ConfigError, SourceFailed
 from monitor.harness.streams.clock import Clock
 from monitor.harness.streams.closing import Closing, Isolated, close_all, close_source
 from monitor.harness.streams.one import OneStream
-from monitor.harness.streams.wait import Asked, Wait, Whose, cancelled_types, current_task, make_wait
+from monitor.harness.streams.wait import ErrorOrigin, PendingCancel, ReadWait, cancelled_types, current_task, make_wait
 
 T = TypeVar("T")
 
 Source: TypeAlias = (
     AsyncIterator[T] | Awaitable[AsyncIterator[T]] | Callable[[], AsyncIterator[T] | Awaitable[AsyncIterator[T]]]
 )
-"""What can be watched: a stream, an awaitable of one, or a function without arguments that returns
-either.
+"""The sources that can be watched: a stream, an awaitable of one, or a function without arguments
+that returns either.
 """
 
 CLOSE_ATTEMPTS = 3
@@ -109,7 +109,7 @@ class SourceStream(OneStream[T]):
         self._plain_text: Callable[[object], str | None]  # of the adapter
         self._listener = listener
         self._close_grace_s = close_grace_s
-        self._wait: Wait | None = None  # made with the first read, in the loop that reads
+        self._wait: ReadWait | None = None  # made with the first read, in the loop that reads
         self._burst = BURST  # reads that are left until other tasks get their turn
         self._next: Callable[[], Awaitable[T]] | None = None  # the source's own `__anext__`
         self._isolated = Isolated(self._read_apart, self._close_here) if isolate else None
@@ -215,13 +215,13 @@ class SourceStream(OneStream[T]):
         self._cut = True
         raise StopAsyncIteration
 
-    def _ended_by(self, error: BaseException, whose: Whose) -> bool:
+    def _ended_by(self, error: BaseException, whose: ErrorOrigin) -> bool:
         """True: the monitor, or the end or failure of the source, ended the read. False: `error` is
         meant for the caller, and must be raised further.
         """
-        if whose is Whose.OURS:
+        if whose is ErrorOrigin.OURS:
             return True
-        if whose is Whose.OUTSIDE or isinstance(error, ConfigError):
+        if whose is ErrorOrigin.OUTSIDE or isinstance(error, ConfigError):
             self._cut = True
             self._destroyed = current_task() is None or isinstance(error, GeneratorExit)
             return False
@@ -233,7 +233,7 @@ class SourceStream(OneStream[T]):
 
     # ------------------------------------------------------------------ opening and decoding
 
-    def _start(self) -> Wait:
+    def _start(self) -> ReadWait:
         if not self._entered:
             raise ConfigError(
                 "enter the stream before reading it: async with ... as watched: async for chunk in watched"
@@ -450,7 +450,7 @@ class SourceStream(OneStream[T]):
         if self._destroyed:
             closing.note = "the task that read it was destroyed, so nobody could close it"
             return None
-        asked, struck = Asked(), None
+        asked, struck = PendingCancel(), None
         for _ in range(CLOSE_ATTEMPTS):
             try:
                 if self._isolated is not None:

@@ -11,7 +11,7 @@ from monitor.messages import UserMessage
 from monitor.reasons import PRESSING, CompactionFailure, CompactionReason
 
 
-class Due(Hysteresis):
+class CompactionTrigger(Hysteresis):
     """Measures a run's history against the watermarks of its model, and remembers what came of the
     compactions before.
     """
@@ -35,7 +35,7 @@ class Due(Hysteresis):
         """There was nothing because of results that the model had not read."""
 
     def recount(self) -> None:
-        """Count the next request anew."""
+        """Count the tokens of the next request anew."""
         self.count = self._meter.count()
 
     def before_request(self) -> CompactionReason | None:

@@ -39,25 +39,25 @@ from monitor.compaction.records import CompactionResult
 from monitor.conditions import Condition, MaxTurns, Timeout
 from monitor.conditions.usage_limits import DefaultLimits
 from monitor.context.history import History
+from monitor.core.recording import InputLog, RecordingCore, RecordingGoal
 from monitor.core.run import RunCore
-from monitor.core.tape import Tape, TapedCore, TapedGoal
 from monitor.detectors import default_detectors
 from monitor.errors import ConfigError, StoreError, describe
 from monitor.events import Envelope, Event, HistoryRepaired, RunIdentity
 from monitor.goal.goal import Goal
 from monitor.harness.checks import ending_by, must_know_price
-from monitor.harness.context.compaction_job import Surroundings
-from monitor.harness.context.requests import Outgoing
+from monitor.harness.context.compaction_job import RunServices
+from monitor.harness.context.requests import ValidHistory
 from monitor.harness.context.run_context import RunContext, frontier, interrupted
 from monitor.harness.events.delivery import Delivery
 from monitor.harness.judge_tasks import JudgeTasks
 from monitor.harness.record.recorder import TASK
-from monitor.harness.record.resumed import CALL
-from monitor.harness.runs.budget_hold import Holding
-from monitor.harness.runs.outage_gate import Gate
+from monitor.harness.record.stored_runs import CALL
+from monitor.harness.runs.budget_hold import BudgetHold
+from monitor.harness.runs.outage_gate import OutageGate
 from monitor.harness.runs.run_calls import Calls
-from monitor.harness.runs.run_options import RunOptions, checked_session
 from monitor.harness.runs.run_session import RunSession
+from monitor.harness.runs.supervisor_options import RunOptions, checked_session
 from monitor.harness.runs.turn_loop import TurnLoop
 from monitor.harness.streams.clock import Clock
 from monitor.harness.streams.interrupt import Interruptible
@@ -99,7 +99,7 @@ def _limits_of(supervisor: RunOptions, *, as_tool: bool) -> Condition | None:
 
 @dataclass(slots=True, eq=False)
 class Caller:
-    """What a nested run needs to know of the run that calls it."""
+    """The run that calls a nested run, as the nested run sees it."""
 
     core: RunCore
     clock: Clock
@@ -109,7 +109,7 @@ class Caller:
     wake: Callable[[], None]
     """Makes the calling run check at once whether it must end."""
     delivery: Delivery
-    """Its sinks and its reader, who get the events of the nested run as well."""
+    """The sinks and the reader of the caller, who get the events of the nested run as well."""
     run_id: str = ""
     session: SessionStore | None = None
     resumed: bool = False
@@ -161,18 +161,18 @@ class Run(Generic[OutputT]):
         self._agent, self._as_call = supervisor.agent or as_tool, as_call
         self._emit = self._delivery.emit
         store = _store_of(session, supervisor, caller)
-        tape = Tape() if store is not None and store.keeps_chunks else None
+        log = InputLog() if store is not None and store.keeps_chunks else None
         plan = supervisor.plan.fresh() if supervisor.plan is not None else None
         outputs = supervisor.outputs.fresh() if supervisor.outputs is not None else None
-        self._goal: Goal = (Goal if tape is None else partial(TapedGoal, tape))(
+        self._goal: Goal = (Goal if log is None else partial(RecordingGoal, log))(
             outputs, plan, max_nudges=supervisor.max_nudges
         )
         tools = supervisor.tools.copy()
         supervisors = (supervisor, *(caller.supervisors if caller is not None else ()))
         price = supervisor.price if caller is None else _price_known_to(supervisors)
-        self._holding = self._held(supervisor.shared_budget, price)
-        budgets = _budgets(supervisor, self._holding, caller)
-        self._core: RunCore = (RunCore if tape is None else partial(TapedCore, tape))(
+        self._budget_hold = self._held(supervisor.shared_budget, price)
+        budgets = _budgets(supervisor, self._budget_hold, caller)
+        self._core: RunCore = (RunCore if log is None else partial(RecordingCore, log))(
             stop_when=_limits_of(supervisor, as_tool=bool(as_tool)),
             detectors=default_detectors() if supervisor.detectors is None else copy.deepcopy(supervisor.detectors),
             policy=copy.deepcopy(supervisor.policy),
@@ -201,7 +201,7 @@ class Run(Generic[OutputT]):
         given = supervisor.given if history is None else supervisor.taken_in(history)
         given = replace(given, instructions=with_notes(given.instructions, supervisor.notes))
         self._history = History(() if store is not None else (*given.messages, *first))
-        outgoing = Outgoing(self._history, supervisor.form, given.repairs, self._repaired)
+        valid_history = ValidHistory(self._history, supervisor.form, given.repairs, self._repaired)
         options = supervisor.calls
         self._session: RunSession | None = None
         if store is not None:
@@ -209,7 +209,7 @@ class Run(Generic[OutputT]):
                 store,
                 resumed or _record_of(self.id, said, caller, self._agent, call),
                 self._history,
-                outgoing,
+                valid_history,
                 reply=self._reply,
                 turn=lambda: self._core.turns,
                 given=given,
@@ -217,7 +217,7 @@ class Run(Generic[OutputT]):
                 first=first,
                 may_go_on=history is None,
                 resumed=resumed is not None,
-                tape=tape,
+                log=log,
             )
             options = replace(options, ledger=self._session.recorder)
             self._delivery.write_to(self._session.recorder)
@@ -226,7 +226,7 @@ class Run(Generic[OutputT]):
             self._history,
             model=supervisor.model,
             window=supervisor.window,
-            run=Surroundings(
+            run=RunServices(
                 clock=self._clock,
                 emit=self._emit,
                 close_grace_s=supervisor.close_grace_s,
@@ -257,13 +257,13 @@ class Run(Generic[OutputT]):
             clock=self._clock,
             history=self._history,
             instructions=given.instructions,
-            outgoing=outgoing,
+            valid_history=valid_history,
             context=self._context,
             judges=judges,
             calls=calls,
             work=self._work,
             delivery=self._delivery,
-            holding=self._holding,
+            budget_hold=self._budget_hold,
             gate=self._gate_of(supervisors),
         )
         self._phase: RunPhase = "idle"
@@ -357,7 +357,7 @@ class Run(Generic[OutputT]):
         return self._core.state(self._now(), waiting=False).usage
 
     def snapshots(self) -> dict[str, Any]:
-        """What the detectors have seen so far: their snapshots, by name, as JSON data."""
+        """The snapshots of the detectors so far, by name, as JSON data."""
         return self._core.snapshots()
 
     def evidence(self) -> str:
@@ -518,9 +518,9 @@ class Run(Generic[OutputT]):
         """Settle what the run holds of a shared budget, write its end into its session, and let
         the sinks that wait catch up.
         """
-        holding, self._holding = self._holding, None
-        if holding is not None:
-            await holding.close()
+        budget_hold, self._budget_hold = self._budget_hold, None
+        if budget_hold is not None:
+            await budget_hold.close()
         session, self._session = self._session, None
         try:
             if session is not None:
@@ -552,20 +552,20 @@ class Run(Generic[OutputT]):
         self._core.part(self.id, goes_on=fault is not None or self.outcome.reason in RESUMABLE)
         self._delivery.hand_out_end(self.outcome)
 
-    def _held(self, shared: SharedBudget | None, price: Price | None) -> Holding | None:
+    def _held(self, shared: SharedBudget | None, price: Price | None) -> BudgetHold | None:
         if shared is None:
             return None
         at = lambda: self._core.at(self._now())  # noqa: E731 - the core is made later
-        return Holding(shared, run_id=self.id, price=price, clock=self._clock, emit=self._emit, at=at)
+        return BudgetHold(shared, run_id=self.id, price=price, clock=self._clock, emit=self._emit, at=at)
 
-    def _gate_of(self, supervisors: Sequence[RunOptions]) -> Gate | None:
+    def _gate_of(self, supervisors: Sequence[RunOptions]) -> OutageGate | None:
         """Where the run waits for outages: by its own supervisor's, else by those of a run above.
         A nested run counts as a part of the outermost run.
         """
         outages = next((one.outages for one in supervisors if one.outages is not None), None)
         if outages is None:
             return None
-        return Gate(
+        return OutageGate(
             outages,
             run=lambda: self._delivery.identity.root,
             model=self._supervisor.model.name,
@@ -581,7 +581,7 @@ class Run(Generic[OutputT]):
         return [UserMessage((Text(step),), synthetic=True)] if step is not None else []
 
     def _identity(self) -> RunIdentity:
-        """Who this run is, from now on."""
+        """Set the identity that this run has from now on."""
         caller, began_s = self._caller, time.time()
         above = caller.delivery.identity if caller is not None else None
         return RunIdentity(
@@ -622,9 +622,11 @@ def _store_of(session: SessionStore | None, supervisor: RunOptions, caller: Call
     return checked_session(session, ledger) or supervisor.session or above
 
 
-def _budgets(supervisor: RunOptions, holding: Holding | None, caller: Caller | None) -> tuple[Budget, ...]:
-    """Its own, what it holds of a shared one, and a share of each of its caller's."""
-    own = (supervisor.budget, holding.grant if holding is not None else None)
+def _budgets(supervisor: RunOptions, budget_hold: BudgetHold | None, caller: Caller | None) -> tuple[Budget, ...]:
+    """The budgets of a run: its own, what it holds of a shared one, and a share of each of its
+    caller's.
+    """
+    own = (supervisor.budget, budget_hold.grant if budget_hold is not None else None)
     above = caller.budgets if caller is not None else ()
     return (*(budget for budget in own if budget is not None), *(budget.share() for budget in above))
 

@@ -13,7 +13,7 @@ from monitor.messages import Reasoning, Text
 from monitor.verdicts import Channel, Detection
 
 LoopedText: TypeAlias = Literal["keep", "trim", "discard"]
-"""What happens to repeated text before it goes back into the history. A model that reads its own
+"""The treatment of repeated text before it goes back into the history. A model that reads its own
 loop continues it.
 """
 
@@ -69,7 +69,7 @@ class MessageBuilder:
             self._close()
 
     def add_call(self, call: ToolCall) -> None:
-        """Add a complete call."""
+        """Add a complete call of a tool."""
         self._close()
         self._parts.append(call)
 

@@ -1,8 +1,8 @@
-"""What a session says of a run that goes on: its past, and its nested runs."""
+"""The past and the nested runs of a run that goes on, read from its session."""
 
 from __future__ import annotations
 
-from monitor.core.past import Past, past_of
+from monitor.core.resumed import ResumedRun, resumed_run
 from monitor.events import RunTerminated
 from monitor.outcome import Outcome
 from monitor.sessions.run_records import SUBAGENT, RunRecord, RunStage
@@ -12,9 +12,9 @@ CALL = "call"
 """The key, in the data of a nested run's record, of the call that began it."""
 
 
-async def past_in(store: SessionStore, run: str) -> Past:
+async def past_in(store: SessionStore, run: str) -> ResumedRun:
     """The past of a run. A nested run that has not ended goes on by itself, and counts then."""
-    past = past_of([stored.event for stored in await store.events(run)])
+    past = resumed_run([stored.event for stored in await store.events(run)])
     ended = [one for one in await store.runs() if one.parent_run == run and one.state is RunStage.ENDED]
     outcomes = [await outcome_in(store, one.id) for one in ended]
     past.nested = [(one.usage, one.cost_usd or 0.0) for one in outcomes if one is not None]

@@ -11,7 +11,7 @@ from monitor.budget import Budget
 from monitor.calls import CallLedger
 from monitor.conditions import Condition
 from monitor.context.measure.window import Window, window_of
-from monitor.core.reply import LoopedText
+from monitor.core.reply_parts import LoopedText
 from monitor.detectors.detector import Detector
 from monitor.errors import ConfigError
 from monitor.goal.goal import MAX_NUDGES, preflight
@@ -20,7 +20,7 @@ from monitor.goal.outputs import Outputs
 from monitor.goal.plan import Plan
 from monitor.harness.checks import CLOSE_GRACE_S, KEEP_TEXT_CHARS, check_bounds, clock_of, must_know_price
 from monitor.harness.context.compaction import DEFAULT, Compaction
-from monitor.harness.context.requests import Given, form_of, take_in
+from monitor.harness.context.requests import InitialHistory, form_of, take_in
 from monitor.harness.runs.call_options import CallOptions, Offer
 from monitor.harness.streams.clock import Clock
 from monitor.judges.judge import Judge, as_judges
@@ -134,7 +134,7 @@ class RunOptions(Generic[OutputT]):
         )
         self.tool_choice: ToolChoice = tool_choice
         self._said = render(instructions, variables or {}) if instructions is not None else None
-        self.given: Given = self.taken_in(history)
+        self.given: InitialHistory = self.taken_in(history)
         self.detectors: Sequence[Detector] | None = (
             None if detectors is _DEFAULT else check_parts("detectors", detectors or (), "observe")
         )
@@ -152,7 +152,7 @@ class RunOptions(Generic[OutputT]):
         self.keep_text_chars = keep_text_chars
         self.close_grace_s: float = float("inf") if close_grace_s is None else close_grace_s
 
-    def taken_in(self, history: Sequence[RawMessage | Message]) -> Given:
+    def taken_in(self, history: Sequence[RawMessage | Message]) -> InitialHistory:
         """`history`, repaired, and the instructions of a run that begins with it. Raises
         `ConfigError` for anything but a history.
         """
