@@ -30,7 +30,6 @@ def test_a_seed_writes_the_same_text_again(words: Wording):
         assert make(random.Random(3), words) == make(random.Random(3), words)
 
 
-@pytest.mark.feature("GL-03")
 @pytest.mark.parametrize("words", WORDINGS, ids=lambda words: words.name)
 def test_structure_raises_the_threshold_and_does_not_blind(words: Wording, capsys: pytest.CaptureFixture[str]):
     (part,) = structure.measure(1, [words])
