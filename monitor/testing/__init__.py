@@ -1,9 +1,10 @@
 """For tests of programs that use agent-monitor, and of agent-monitor itself: scripted streams and
-models, a clock, and local servers.
+models, a clock, local servers, and made loops.
 """
 
 from monitor.testing import anthropic_steps as anthropic_steps
 from monitor.testing import gemini_steps as gemini_steps
+from monitor.testing import loops as loops
 from monitor.testing import openai_steps as openai_steps
 from monitor.testing.capture import CapturedEvents as CapturedEvents
 from monitor.testing.capture import capture_events as capture_events
@@ -42,6 +43,7 @@ __all__ = [
     "capture_events",
     "cut",
     "gemini_steps",
+    "loops",
     "openai_steps",
     "rechunk",
 ]
