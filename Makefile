@@ -71,7 +71,7 @@ check-words: $(READY)
 
 check-bench: $(READY)
 	@$(BIN)/mypy --config-file bench/pyproject.toml
-	@$(BENCH_TESTS)/test_imports.py
+	@$(BENCH_TESTS)/test_imports.py bench/tests/test_quality.py
 
 format: $(READY) ## format the code and mend what can be mended
 	@$(BIN)/ruff check --quiet --fix . || true

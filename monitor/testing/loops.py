@@ -1,10 +1,11 @@
 """Makes loops, and repetitive work that is no loop: texts and runs of calls, from templates.
 
-A kind is a description in JSON: what stands in it say `text_of`, `rounds_of` and `run_of`. The
-strings in it are templates: format strings whose fields are drawn anew wherever they stand.
+A kind is a JSON object; `text_of`, `rounds_of` and `run_of` say what its keys mean. Its strings are
+templates: format strings whose fields are drawn anew wherever they stand.
 
 - `{noun}` draws from the list of this name, `{Noun}` and `{NOUN}` write the word in capitals.
-- `{3-9}` draws a number, `{red|green}` one of these words; `_MADE` has fields such as `{hex8}`.
+- `{3-9}` draws a number, `{red|green}` one of these words.
+- `{hex8}`, `{uuid4}`, `{page3}`, `{prose600}` and others are made; the number is a size.
 - `{i}` is the number of the round; `{i+1}`, `{50i}` and `{300-20i}` are computed from it.
 
 The same seed makes the same text and the same run. `agent-monitor doctor`, the tests of the
@@ -31,6 +32,7 @@ from monitor.reasons import FinishReason
 Lists: TypeAlias = Mapping[str, Any]
 """Words by the name of their list. A string in the place of a list is a template."""
 Kind: TypeAlias = Mapping[str, Any]
+"""The JSON object that describes texts or runs of one kind."""
 Part: TypeAlias = str | list[Any] | dict[str, Any]
 """A template, several parts in a row, or a dictionary of rows: see `written`."""
 
@@ -63,7 +65,8 @@ _PLAN |= {"unseen_because", "choices", "first", "down", "sep", "same"}
 
 def read_kinds(file: Path) -> dict[str, Kind]:
     """The kinds of a file of JSON lines, by their names."""
-    return {kind["kind"]: kind for kind in map(json.loads, file.read_text("utf-8").splitlines())}
+    with file.open(encoding="utf-8") as lines:
+        return {kind["kind"]: kind for kind in map(json.loads, lines)}
 
 
 # ------------------------------------------------------------------ fields of templates
