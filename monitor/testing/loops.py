@@ -33,7 +33,7 @@ Lists: TypeAlias = Mapping[str, Any]
 """Words by the name of their list. A string in the place of a list is a template."""
 Kind: TypeAlias = Mapping[str, Any]
 """The JSON object that describes texts or runs of one kind."""
-Part: TypeAlias = str | list[Any] | dict[str, Any]
+TextPart: TypeAlias = str | list[Any] | dict[str, Any]
 """A template, several parts in a row, or a dictionary of rows: see `written`."""
 
 OPENINGS = {
@@ -200,7 +200,7 @@ _MADE: dict[str, Callable[[Fields, int], Any]] = {
 # ------------------------------------------------------------------ texts
 
 
-def written(part: Part, fields: Fields) -> str:
+def written(part: TextPart, fields: Fields) -> str:
     """The text of `part`. A dictionary stands for rows:
 
     - `row`: the part that is written `times` times; with `same` it is filled only once
@@ -290,7 +290,7 @@ def flood_of(
 # ------------------------------------------------------------------ runs of calls
 
 
-class Step(NamedTuple):
+class MadeCall(NamedTuple):
     """A call, and its result."""
 
     tool: str
@@ -300,11 +300,11 @@ class Step(NamedTuple):
     is_error: bool = False
 
 
-Turn: TypeAlias = Sequence[Step | str]
+MadeTurn: TypeAlias = Sequence[MadeCall | str]
 """What the model says in a turn, and its calls."""
 
 
-def run_of(kind: Kind, rng: random.Random, lists: Lists) -> Iterator[Turn]:
+def run_of(kind: Kind, rng: random.Random, lists: Lists) -> Iterator[MadeTurn]:
     """A run of calls, turn by turn: the `turns` of `kind`, `times` times, then those of `then`.
 
     A turn is a list of texts, which the model says, and of calls. A call is a list of a tool, its
@@ -322,17 +322,17 @@ def run_of(kind: Kind, rng: random.Random, lists: Lists) -> Iterator[Turn]:
         yield [_said_or_called(fields, what) for what in turn]
 
 
-def _said_or_called(fields: Fields, what: str | list[Any]) -> Step | str:
-    return what.format_map(fields) if isinstance(what, str) else _step(fields, *what)
+def _said_or_called(fields: Fields, what: str | list[Any]) -> MadeCall | str:
+    return what.format_map(fields) if isinstance(what, str) else _made_call(fields, *what)
 
 
-def _step(fields: Fields, tool: str, arguments: Any, result: Any = "ok", error: Any = None) -> Step:
+def _made_call(fields: Fields, tool: str, arguments: Any, result: Any = "ok", error: Any = None) -> MadeCall:
     given, said = fields.filled(arguments), fields.filled(result)
     text = said if said is None or isinstance(said, str) else json.dumps(said)
-    return Step(tool, given, text, bool(fields.filled(error)))
+    return MadeCall(tool, given, text, bool(fields.filled(error)))
 
 
-def chunks_of(turns: Iterable[Turn]) -> Iterator[tuple[int, Chunk]]:
+def chunks_of(turns: Iterable[MadeTurn]) -> Iterator[tuple[int, Chunk]]:
     """The chunks of a run, each with the number of its message."""
     calls = 0
     for number, steps in enumerate(turns):

@@ -11,7 +11,17 @@ from typing import Any
 import pytest
 
 from monitor.chunks import TextDelta, ToolCall, ToolResult, TurnFinished
-from monitor.testing.loops import Fields, Part, Step, chunks_of, flood_of, read_kinds, rounds_of, run_of, text_of
+from monitor.testing.loops import (
+    Fields,
+    MadeCall,
+    TextPart,
+    chunks_of,
+    flood_of,
+    read_kinds,
+    rounds_of,
+    run_of,
+    text_of,
+)
 
 LISTS = {
     "noun": ["river", "garden", "letter"],
@@ -26,7 +36,7 @@ def fields(**fixed: object) -> Fields:
     return Fields(random.Random(7), LISTS, **fixed)
 
 
-def text(part: Part, **kind: Any) -> str:
+def text(part: TextPart, **kind: Any) -> str:
     return text_of({"text": part, **kind}, random.Random(7), LISTS)
 
 
@@ -123,8 +133,12 @@ def test_a_run_has_turns_of_texts_and_calls():
         "then": [[["stop", {}, None, True]]],
     }
     turns = [list(turn) for turn in run_of(kind, random.Random(7), LISTS)]
-    assert turns[1] == ["Round 1.", Step("read", {"path": "1.py", "line": 10}, '{"at": [1]}'), Step("look", {}, "ok")]
-    assert turns[2] == [Step("stop", {}, None, is_error=True)]
+    assert turns[1] == [
+        "Round 1.",
+        MadeCall("read", {"path": "1.py", "line": 10}, '{"at": [1]}'),
+        MadeCall("look", {}, "ok"),
+    ]
+    assert turns[2] == [MadeCall("stop", {}, None, is_error=True)]
     assert [(number, type(chunk)) for number, chunk in chunks_of(turns[1:])] == [
         *((0, TextDelta), (0, ToolCall), (0, ToolCall), (0, TurnFinished), (1, ToolResult), (1, ToolResult)),
         *((2, ToolCall), (2, TurnFinished)),
@@ -134,7 +148,7 @@ def test_a_run_has_turns_of_texts_and_calls():
 def test_a_run_takes_each_word_in_order_or_in_any_order():
     call = [["find", {"name": "{each}"}, "none"]]
     in_order = [turn[0] for turn in run_of({"each": "noun", "turns": [call]}, random.Random(7), LISTS)]
-    assert [step.arguments["name"] for step in in_order if isinstance(step, Step)] == LISTS["noun"]
+    assert [step.arguments["name"] for step in in_order if isinstance(step, MadeCall)] == LISTS["noun"]
     mixed = {"each": "noun", "sample": True, "times": 2, "turns": [call]}
     assert len(list(run_of(mixed, random.Random(7), LISTS))) == 2
 
