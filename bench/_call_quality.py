@@ -11,10 +11,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from bench.call_kinds import GOOD, LOOPS, Make
-from monitor.chunks import ToolCall, ToolResult, TurnFinished
+from bench.made import LISTS, RUNS
 from monitor.detectors import default_detectors
-from monitor.reasons import FinishReason
+from monitor.testing.loops import chunks_of, run_of
 from monitor.verdicts import Detection
 
 SEEDS = 5
@@ -58,34 +57,25 @@ def _share(kinds: dict[str, Kind]) -> float:
     return sum(kind.stops for kind in kinds.values()) / max(sum(kind.runs for kind in kinds.values()), 1)
 
 
-def watch(make: Make, rng: random.Random) -> list[Detection]:
+def watch(kind: str, rng: random.Random) -> list[Detection]:
     """What the default detectors find in one run."""
-    detectors, found, calls = default_detectors(), list[Detection](), 0
-    for steps in make(rng):
-        results: list[ToolResult] = []
-        chunks: list[Any] = []
-        for step in steps:
-            calls += 1
-            chunks.append(ToolCall(f"call_{calls:06}", step.tool, dict(step.arguments)))
-            if step.result is not None:
-                results.append(ToolResult(f"call_{calls:06}", step.tool, step.result, step.is_error))
-        for chunk in [*chunks, TurnFinished(FinishReason.DONE), *results]:
-            found += [finding for detector in detectors for finding in detector.observe(chunk)]
-    return found
+    detectors = default_detectors()
+    chunks = chunks_of(run_of(RUNS[kind], rng, LISTS))
+    return [found for _, chunk in chunks for detector in detectors for found in detector.observe(chunk)]
 
 
 def measure(seeds: int = SEEDS) -> MadeCalls:
     """Every kind, with `seeds` runs each."""
     results = MadeCalls({}, {})
-    for makers, rows in ((LOOPS, results.loops), (GOOD, results.good)):
-        for kind, make in makers.items():
-            row = rows[kind] = Kind()
-            for seed in range(seeds):
-                found = watch(make, random.Random(f"bench calls {kind} {seed}"))
-                stopped = any(finding.level == "loop" for finding in found)
-                row.runs += 1
-                row.stops += stopped
-                row.nudges += bool(found) and not stopped
+    for kind, made in RUNS.items():
+        rows = results.loops if made["group"] == "loop" else results.good
+        row = rows[kind] = Kind()
+        for seed in range(seeds):
+            found = watch(kind, random.Random(f"bench calls {kind} {seed}"))
+            stopped = any(finding.level == "loop" for finding in found)
+            row.runs += 1
+            row.stops += stopped
+            row.nudges += bool(found) and not stopped
     return results
 
 

@@ -16,10 +16,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from bench.benign_kinds import BENIGN, BORDERLINE
-from bench.loop_kinds import DATA, LOOPS, OPENINGS, looping
+from bench.made import FLOODS, LISTS, TEXTS
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCallDelta
 from monitor.detectors import ContentRepetition
+from monitor.testing.loops import OPENINGS, flood_of, text_of
 from monitor.verdicts import Detection
 
 SEEDS = 5
@@ -114,21 +114,21 @@ def watch(channel: str, text: str, rng: random.Random | None = None) -> list[Det
 def measure(seeds: int = SEEDS) -> Kinds:
     """Every kind, with `seeds` texts each."""
     results = Kinds({}, {}, {}, [])
-    for makers, rows in ((BENIGN, results.good), (BORDERLINE, results.borderline)):
-        for kind, make in makers.items():
-            row = rows[kind] = Good()
-            for seed in range(seeds):
-                rng = random.Random(f"bench {kind} {seed}")
-                text = make(rng)
-                for place in PLACES:
-                    _count(row, _watched(results, f"{kind} {seed} {place}", place, text, rng))
-    for kind in LOOPS:
+    for kind, made in TEXTS.items():
+        rows = results.good if made["group"] == "good" else results.borderline
+        row = rows[kind] = Good()
+        for seed in range(seeds):
+            rng = random.Random(f"bench {kind} {seed}")
+            text = text_of(made, rng, LISTS)
+            for place in PLACES:
+                _count(row, _watched(results, f"{kind} {seed} {place}", place, text, rng))
+    for kind, made in FLOODS.items():
         flood = results.floods[kind] = Flood()
         for seed in range(seeds):
-            for channel in CHANNELS if kind in DATA else CHANNELS[:2]:
+            for channel in CHANNELS if made["group"] == "data" else CHANNELS[:2]:
                 rng = random.Random(f"bench {kind} {channel} {seed}")
                 opening = list(OPENINGS.values())[seed % len(OPENINGS)]
-                text, ends = looping(kind, rng, chars=FLOOD_CHARS, opening=opening)
+                text, ends = flood_of(made, rng, LISTS, chars=FLOOD_CHARS, opening=opening)
                 found = watch(channel, text)
                 if found != watch(channel, text, rng):
                     results.differing.append(f"{kind} {seed} {channel}")

@@ -30,12 +30,11 @@ from rich.table import Table
 
 import monitor
 from bench import _report
-from bench._outage_runs import Fleet
 from monitor.events import OutageFound, RunReleased
 from monitor.models import ModelRequest
 from monitor.outage import Failure, OutageRule, Trouble
 from monitor.shared import InMemoryOutages, Outages
-from monitor.testing import call
+from monitor.testing import CapturedEvents, FakeClock, ScriptedModel, call
 
 QUESTIONS: Final = 12
 DOWN: Final = (60.0, 660.0)
@@ -77,15 +76,13 @@ class _Model:
 
     name = "scripted:agent"
 
-    def __init__(self, fleet: Fleet, *, rewords: bool) -> None:
-        self._fleet = fleet
+    def __init__(self, clock: FakeClock, *, rewords: bool) -> None:
+        self._clock = clock
         self._rewords = rewords
         self._chance = random.Random(19)
 
     async def stream(self, request: ModelRequest) -> Any:
-        from monitor.testing import ScriptedModel  # noqa: PLC0415 - a script for each answer
-
-        await self._fleet.sleep(5.0)
+        await self._clock.sleep(5.0)
         asked = sum("all about" in str(message) for message in request.messages)
         words = " ".join(f"{self._chance.randrange(10**6):x}" for _ in range(20))
         question = f"part {asked}: {words[:30]}" if self._rewords else f"part {asked}"
@@ -94,24 +91,32 @@ class _Model:
 
 
 async def _fleet(runs: int, *, rewords: bool, outages: bool) -> Row:
-    fleet = Fleet()
+    clock, events = FakeClock(), CapturedEvents()
+    outcomes: list[monitor.Outcome[Any]] = []
     failed = 0
 
     async def search(q: str) -> str:
         """Search."""
         nonlocal failed
-        await fleet.sleep(1.0)
-        if DOWN[0] <= fleet.clock.now() < DOWN[1]:
+        await clock.sleep(1.0)
+        if DOWN[0] <= clock.now() < DOWN[1]:
             failed += 1
             raise ConnectionError(f"the index answered 503 to {q}")
         return f"all about {q}"
 
-    shared = Outages(InMemoryOutages(clock=fleet.clock.now)) if outages else None
+    shared = Outages(InMemoryOutages(clock=clock.now)) if outages else None
     supervisor = monitor.Supervisor(
-        _Model(fleet, rewords=rewords), tools=[search], outages=shared, clock=fleet.clock, sinks=[fleet.events]
+        _Model(clock, rewords=rewords), tools=[search], outages=shared, clock=clock, sinks=[events]
     )
-    outcomes = await fleet.run(supervisor, runs, 1.0)
-    found, released = fleet.events.of(OutageFound), fleet.events.of(RunReleased)
+
+    async def one(after_s: float) -> None:
+        await clock.sleep(after_s)
+        outcomes.append(await supervisor.run("task"))
+
+    async with clock.autojump(), anyio.create_task_group() as group:
+        for number in range(runs):
+            group.start_soon(one, number + 1.0)
+    found, released = events.of(OutageFound), events.of(RunReleased)
     reasons = Counter(outcome.reason.value for outcome in outcomes)
     return Row(
         "reword" if rewords else "repeat",

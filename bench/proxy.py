@@ -190,7 +190,9 @@ def _said(p99_ms: float | None, unseen: int) -> str:
 
 def main() -> int:
     """Measure, print, write."""
-    parser = argparse.ArgumentParser(description="What the proxy costs, and how soon it closes.")
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.proxy", description="What the proxy costs, and how soon it closes."
+    )
     parser.add_argument("--litellm", metavar="PYTHON", default=".venvs/litellm/bin/python")
     parser.add_argument("--quick", action="store_true", help="a tenth of the work, and nothing is written")
     given = parser.parse_args()

@@ -6,9 +6,9 @@ other systems do on the same runs.
 Every run of `fixtures/transcripts` is fed to the default detectors through the core that guards
 live ones, its text cut in several ways. Two rows: `stops` counts what ends a run (a sure loop),
 `nudges` the first finding of any kind, which the ladder answers with a nudge. Then come texts and
-sequences of calls of kinds that no recorded run holds, made from seeds (`bench.kinds`,
-`bench.call_kinds`), loops with structure (`bench.structure`), and the answers of a real small model
-that `make live` has recorded (`bench.live`).
+runs of calls of kinds that no recorded run holds, made from seeds (`bench.made`), loops with
+structure (`bench.structure`), and the answers of a real small model that `make live` has recorded
+(`bench.live`).
 
 How it is counted (the same for the other systems, whose rows are cited and not run again):
 

@@ -12,20 +12,18 @@ from __future__ import annotations
 import argparse
 import random
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from bench import structure_format_kinds, structure_kinds, structure_quiet_kinds
-from bench.structure_kinds import WORDINGS, Wording, looping
+from bench.structure_kinds import LOOPS, QUIET, WORDINGS, looping
 from monitor.detectors import ContentRepetition
+from monitor.testing.loops import Lists
 from monitor.verdicts import Detection
 
-LOOPS = {**structure_kinds.LOOPS, **structure_format_kinds.LOOPS}
-QUIET = {**structure_quiet_kinds.QUIET, **structure_format_kinds.QUIET}
 SEEDS = 5
 LEAST_CAUGHT = 0.95
 MOST_STOPPED = 0.01
@@ -81,17 +79,17 @@ def watch(text: str, rng: random.Random | None = None) -> list[Detection]:
     return found
 
 
-def measure(seeds: int = SEEDS, wordings: Sequence[Wording] = WORDINGS) -> list[Part]:
+def measure(seeds: int = SEEDS, wordings: Mapping[str, Lists] = WORDINGS) -> list[Part]:
     """Every kind, with `seeds` texts of each wording."""
-    return [_measure(words, seeds) for words in wordings]
+    return [_measure(name, lists, seeds) for name, lists in wordings.items()]
 
 
-def _measure(words: Wording, seeds: int) -> Part:
-    part = Part(words.name)
+def _measure(name: str, lists: Lists, seeds: int) -> Part:
+    part = Part(name)
     for seed in range(seeds):
         for kind, loop in LOOPS.items():
-            rng = random.Random(f"{words.name} {kind} {seed}")
-            text, start = looping(loop, rng, words)
+            rng = random.Random(f"{name} {kind} {seed}")
+            text, start = looping(loop, rng, lists)
             found = _watched(part, f"{kind} {seed}", text, rng)
             ended = any(one.level == "loop" and one.offset > start for one in found)
             part.loops += 1
@@ -99,8 +97,8 @@ def _measure(words: Wording, seeds: int) -> Part:
             if not ended or found[0].offset <= start:
                 part.odd.append(f"{'early' if ended else 'missed'} {kind} {seed}")
         for kind, make in QUIET.items():
-            rng = random.Random(f"{words.name} {kind} {seed}")
-            text = make(rng, words)
+            rng = random.Random(f"{name} {kind} {seed}")
+            text = make(rng, lists)
             for place, frame in PLACES.items():
                 found = _watched(part, f"{kind} {seed} {place}", frame.format(text), rng)
                 stopped = any(one.level == "loop" for one in found)

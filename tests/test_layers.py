@@ -214,3 +214,15 @@ def test_each_room_and_word_stands_in_one_layer():
 )
 def test_imports_are_found_wherever_they_stand(source: str, expected: list[Import]):
     assert list(imports(source, "monitor.detectors")) == expected
+
+
+def test_nothing_outside_the_benches_imports_them():
+    files = [file for folder in ("monitor", "tests", "examples", "scripts") for file in (ROOT / folder).rglob("*.py")]
+    assert len(files) > 800
+    found = {
+        str(file.relative_to(ROOT)): one.name
+        for file in files
+        for one in imports(file.read_text(encoding="utf-8"), package_of(file))
+        if one.name.split(".")[0] == "bench"
+    }
+    assert found == {}

@@ -88,8 +88,9 @@ def test_both_checkers_read_the_package_the_examples_and_the_snippets():
     folder = re.search(r"^SNIPPETS := (\S+)$", make, re.MULTILINE)
     assert folder is not None
     assert {"monitor", "examples", folder[1]} <= set(tools["pyright"]["include"])
-    assert tools["mypy"]["files"] == ["."]
+    assert {"monitor", "examples", "tests"} <= set(tools["mypy"]["files"])
     assert tools["mypy"]["strict"]
     commands = [line.split()[0] for line in recipe.splitlines()[1:]]
-    assert commands == ["@$(BIN)/python", "@$(BIN)/mypy", "@$(BIN)/basedpyright"]
+    assert commands == ["@$(BIN)/python", "@$(BIN)/mypy", "@$(BIN)/mypy", "@$(BIN)/basedpyright"]
     assert "scripts/snippets.py $(SNIPPETS)" in recipe
+    assert "mypy $(SNIPPETS)" in recipe

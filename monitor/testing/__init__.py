@@ -1,8 +1,8 @@
 """For tests of programs that use agent-monitor, and of agent-monitor itself: scripted streams and
-models, a clock, and local servers.
+models, a clock, local servers, and made loops.
 """
 
-from monitor.testing import anthropic_steps, gemini_steps, openai_steps
+from monitor.testing import anthropic_steps, gemini_steps, loops, openai_steps
 from monitor.testing.capture import CapturedEvents, capture_events
 from monitor.testing.fake_clock import FakeAlarm, FakeClock
 from monitor.testing.rechunk import cut, rechunk
@@ -33,6 +33,7 @@ __all__ = [
     "capture_events",
     "cut",
     "gemini_steps",
+    "loops",
     "openai_steps",
     "rechunk",
 ]

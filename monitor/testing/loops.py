@@ -1,241 +1,393 @@
-"""Runs for `doctor`: one loop of each kind, and repetitive work that is not a loop. They are made,
-not recorded, and always the same.
+"""Makes loops, and repetitive work that is no loop: texts and runs of calls, from templates.
 
-Each loop is much longer than any sensible threshold, so a loop that is not seen here is never seen.
+A kind is a JSON object; `text_of`, `rounds_of` and `run_of` say what its keys mean. Its strings are
+templates: format strings whose fields are drawn anew wherever they stand.
+
+- `{noun}` draws from the list of this name, `{Noun}` and `{NOUN}` write the word in capitals.
+- `{3-9}` draws a number, `{red|green}` one of these words.
+- `{hex8}`, `{uuid4}`, `{page3}`, `{prose600}` and others are made; the number is a size.
+- `{i}` is the number of the round; `{i+1}`, `{50i}` and `{300-20i}` are computed from it.
+
+The same seed makes the same text and the same run. `agent-monitor doctor`, the tests of the
+detectors and the benches are fed from here.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
+import itertools
 import json
-from collections.abc import Callable, Iterator, Mapping
+import random
+import re
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
 
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, ToolResult, TurnFinished
 from monitor.detectors import ToolPolicy
 from monitor.reasons import FinishReason
 
-T = TypeVar("T")
+Lists: TypeAlias = Mapping[str, Any]
+"""Words by the name of their list. A string in the place of a list is a template."""
+Kind: TypeAlias = Mapping[str, Any]
+"""The JSON object that describes texts or runs of one kind."""
+TextPart: TypeAlias = str | list[Any] | dict[str, Any]
+"""A template, several parts in a row, or a dictionary of rows: see `written`."""
 
-CALLS = 60
-"""Turns of a loop of calls; the default thresholds are 3 to 16."""
-ANSWERS = 30
+OPENINGS = {
+    "text": "\n\n",
+    "line": " ",
+    "fence": "\n\nHere is the file:\n\n```python\nimport os\n\n",
+    "string": '\n\n{"answer": "',
+    "list": "\n\n- The first point.\n- The second point: ",
+    "heading": "\n\n## The answer\n",
+    "table": "\n\n| a | b |\n|---|---|\n| 1 | 2 |\n",
+}
+"""The places of a text where a loop may begin, and what stands before it there."""
+
 CHARS = 24_000
-"""Length of a loop of text; the slowest rule reads 5,000 characters."""
+"""A loop of text that doctor makes is this long; the slowest rule reads 5,000 characters."""
 PIECE_CHARS = 1_000
+"""Doctor sends texts in pieces of this many characters or a few more."""
 
-Chunks: TypeAlias = Iterator[tuple[int, Chunk]]
-Answer: TypeAlias = str | tuple[str, bool]
-"""A tool's answer, and whether it is an error."""
+_CASES = Path(__file__).with_suffix(".json")
+_RANGE = re.compile(r"(\d+)-(\d+)")
+_LINEAR = re.compile(r"(?:(\d+)([+-]))?(\d*)i(?:([+-]\d+))?")
+_SIZED = re.compile(r"([a-z]+?)(\d*)")
+_ONE_FIELD = re.compile(r"\{[^{}:\[]+\}")
+_SAFE = "ABCDEFGHJKMNPQRSTVWXYZabcdefghjkmnpqrstvwxyz23456789"
+_PLAN = {"kind", "group", "once", "row", "turns", "then", "times", "each", "sample"}
+_PLAN |= {"unseen_because", "choices", "first", "down", "sep", "same"}
+"""The keys of a kind and of a part that are no fields of its own."""
+
+
+def read_kinds(file: Path) -> dict[str, Kind]:
+    """The kinds of a file of JSON lines, by their names."""
+    with file.open(encoding="utf-8") as lines:
+        return {kind["kind"]: kind for kind in map(json.loads, lines)}
+
+
+# ------------------------------------------------------------------ fields of templates
+
+
+class Fields(dict[str, Any]):
+    """What the fields of a template stand for: fixed values, the words of `lists`, and draws."""
+
+    def __init__(self, rng: random.Random, lists: Lists, **fixed: object) -> None:
+        super().__init__(fixed)
+        self.rng = rng
+        self.lists = lists
+
+    def __getitem__(self, field: str) -> Any:
+        """The value of `field`, drawn anew unless it is fixed. A fixed list is drawn from."""
+        if field in self:
+            value = super().__getitem__(field)
+            return self.rng.choice(value) if isinstance(value, list) else value
+        lower = field.lower()
+        if lower != field and (lower in self or lower in self.lists):
+            word: str = self[lower]
+            return word.title() if field.istitle() else word.upper()
+        if field in self.lists:
+            return self.word(field)
+        if "|" in field:
+            return self.rng.choice([self._number(one) for one in field.split("|")])
+        if (number := self._number(field)) != field:
+            return number
+        if linear := _LINEAR.fullmatch(field):
+            start, sign, times, more = linear.groups()
+            product = int(times or 1) * self["i"]
+            return int(start or 0) + (-product if sign == "-" else product) + int(more or 0)
+        sized = _SIZED.fullmatch(field)
+        if sized is None or sized[1] not in _MADE:
+            raise KeyError(field)
+        return _MADE[sized[1]](self, int(sized[2] or 0))
+
+    def _number(self, field: str) -> int | str:
+        """The number that `field` stands for, or `field` itself."""
+        if found := _RANGE.fullmatch(field):
+            return self.rng.randint(int(found[1]), int(found[2]))
+        return int(field) if field.isdigit() else field
+
+    def word(self, name: str) -> str:
+        """A word of the list `name`."""
+        words = self.lists[name]
+        word: str = words if isinstance(words, str) else self.rng.choice(words)
+        return word.format_map(self) if "{" in word else word
+
+    def listed(self, words: str | Sequence[Any]) -> Sequence[Any]:
+        """The words themselves, or those of the list of this name."""
+        named: Mapping[str, Any] = {**self.lists, **self}
+        return named.get(words, words) if isinstance(words, str) else words
+
+    def sentence(self) -> str:
+        """A sentence of the list `sentences`. Its nouns, its adjective and its verb are drawn
+        before the rest.
+        """
+        noun, other = self.rng.sample(self.lists["noun"], 2)
+        shape: str = self.rng.choice(self.lists["sentences"])
+        words = {"noun": noun, "other": other, "kind": self.word("kind"), "verb": self.word("verb")}
+        return shape.format_map(Fields(self.rng, self.lists, **words))
+
+    def prose(self, chars: int) -> str:
+        """Paragraphs of sentences, of `chars` characters or a few more."""
+        paragraphs, size = list[str](), 0
+        while size < chars:
+            paragraphs.append(" ".join(self.sentence() for _ in range(self.rng.randint(2, 6))))
+            size += len(paragraphs[-1]) + 2
+        return "\n\n".join(paragraphs)
+
+    def filled(self, value: Any) -> Any:
+        """`value` with all of its templates filled. A string that is one field only becomes what
+        the field stands for, such as a number.
+        """
+        if isinstance(value, dict):
+            return {key: self.filled(one) for key, one in value.items()}
+        if isinstance(value, list):
+            return [self.filled(one) for one in value]
+        if not isinstance(value, str):
+            return value
+        return self[value[1:-1]] if _ONE_FIELD.fullmatch(value) else value.format_map(self)
+
+    def fix(self, once: Mapping[str, Any]) -> None:
+        """Draw the fields of `once` now, so that they stay the same. The words of a list are filled
+        now and drawn later.
+        """
+        for name, value in once.items():
+            if isinstance(value, dict) and "sample" in value:
+                self[name] = tuple(self.rng.sample(self.listed(value["sample"]), value["times"]))
+            elif isinstance(value, list):
+                self[name] = [written(one, self) for one in value]
+            else:
+                self[name] = written(value, self)
+
+    def per_round(self, plan: Mapping[str, Any], times: int) -> Iterator[Fields]:
+        """The fields of `times` rounds: `i`, `each`, and those of which `plan` has a value for
+        each round.
+        """
+        each = [written(one, self) for one in self.listed(plan.get("each", ()))]
+        if plan.get("sample"):
+            each = self.rng.sample(each, times)
+        values = {name: value for name, value in plan.items() if name not in _PLAN}
+        for number in range(times):
+            fixed = {name: value[number] for name, value in values.items()}
+            if each:
+                fixed["each"] = each[number]
+            fixed["i"] = times - number if plan.get("down") else plan.get("first", 0) + number
+            yield Fields(self.rng, self.lists, **{**self, **fixed})
+
+
+_MADE: dict[str, Callable[[Fields, int], Any]] = {
+    "real": lambda fields, size: (size or 1) * fields.rng.random(),
+    "gauss": lambda fields, _: fields.rng.gauss(0, 1),
+    "uuid": lambda fields, version: str(uuid.UUID(int=fields.rng.getrandbits(128), version=version or None)),
+    "hex": lambda fields, size: f"{fields.rng.randrange(16**size):0{size}x}",
+    "digest": lambda fields, size: "".join(fields.rng.choice("0123456789abcdef") for _ in range(size - 2)) + "a1",
+    "token": lambda fields, size: "".join(fields.rng.choice(_SAFE) for _ in range(size - 1)) + "7",
+    "nouns": lambda fields, size: " ".join(fields.rng.sample(fields.lists["noun"], size)),
+    "names": lambda fields, size: ", ".join(fields.rng.sample(fields.lists["noun"], size)),
+    "page": lambda fields, lines: "\n".join(
+        " ".join(fields.rng.choices(fields.lists["noun"], k=9)) for _ in range(lines)
+    ),
+    "sentence": lambda fields, _: fields.sentence(),
+    "clause": lambda fields, _: fields.sentence()[:-1],
+    "prose": Fields.prose,
+}
+"""Fields that are made, by their names. A number behind the name is a size."""
+
+
+# ------------------------------------------------------------------ texts
+
+
+def written(part: TextPart, fields: Fields) -> str:
+    """The text of `part`. A dictionary stands for rows:
+
+    - `row`: the part that is written `times` times; with `same` it is filled only once
+    - `each`: the words of which one is the field `{each}` of a row; with `sample` in any order
+    - `choices`: the words from which the rows are drawn, in the place of `row`
+    - `chance`: the row is written once with this probability, or else the part `else`
+    - `first`: the number `{i}` of the first row; with `down` it counts down to 1
+    - `sep`: what stands between two rows
+
+    Any other key is a field that has a value for each row.
+    """
+    if isinstance(part, str):
+        return part.format_map(fields)
+    if isinstance(part, list):
+        return "".join(written(one, fields) for one in part)
+    if "chance" in part:
+        return written(part["row"] if fields.rng.random() < part["chance"] else part.get("else", ""), fields)
+    separator: str = part.get("sep", "")
+    return separator.join(_rows(part, fields))
+
+
+def _rows(part: dict[str, Any], fields: Fields) -> Iterable[str]:
+    unit = written(part["row"], fields) if part.get("same") else None
+    times = part.get("times") or len(fields.listed(part["each"]))
+    times = times if isinstance(times, int) else int(fields[times])
+    if unit is not None:
+        return [unit] * times
+    if "choices" in part:
+        return fields.rng.choices(fields.listed(part["choices"]), k=times)
+    return [written(part["row"], row) for row in fields.per_round(part, times)]
+
+
+def text_of(kind: Kind, rng: random.Random, lists: Lists) -> str:
+    """A text: the part `text` of `kind`. The fields of `once` are drawn before."""
+    fields = Fields(rng, lists)
+    fields.fix(kind.get("once", {}))
+    return written(kind["text"], fields)
+
+
+def rounds_of(kind: Kind, rng: random.Random, lists: Lists) -> Iterator[str]:
+    """The rounds of an endless loop of text. The fields of `once` are drawn before.
+
+    - `same`: every round is this unit, which is drawn or filled once
+    - `cycle`: the rounds, filled anew, again and again; `{i}` counts from 1
+    - `grow`: what is added to fields before each round
+    - `drift`: the list of which a word takes the place of a word of `{said}`, every third round
+
+    Any other key is a field that has a value for each round.
+    """
+    fields = Fields(rng, lists)
+    fields.fix(kind.get("once", {}))
+    if "same" in kind:
+        same = kind["same"]
+        return itertools.repeat(rng.choice(same) if isinstance(same, list) else written(same, fields))
+    return _changing(kind, fields)
+
+
+def _changing(kind: Kind, fields: Fields) -> Iterator[str]:
+    values = {name: value for name, value in kind.items() if isinstance(value, list) and name != "cycle"}
+    for number, template in enumerate(itertools.cycle(kind["cycle"])):
+        fields.update({name: value[number % len(value)] for name, value in values.items()}, i=number + 1)
+        for name, more in kind.get("grow", {}).items():
+            fields[name] += written(more, fields)
+        if "drift" in kind and number % 3 == 2:  # noqa: PLR2004 - the third round, counted from 0
+            said = fields["said"].split(" ")
+            said[fields.rng.randrange(len(said))] = fields.word(kind["drift"])
+            fields["said"] = " ".join(said)
+        yield written(template, fields)
+
+
+def flood_of(
+    kind: Kind, rng: random.Random, lists: Lists, *, chars: int, opening: str = OPENINGS["text"]
+) -> tuple[str, list[int]]:
+    """Healthy text, then `chars` characters of a loop; and the places where its rounds end."""
+    parts = [Fields(rng, lists).prose(rng.randint(200, 2600)) + opening]
+    start = end = len(parts[0])
+    ends: list[int] = []
+    for one in itertools.islice(rounds_of(kind, rng, lists), chars):
+        parts.append(one)
+        end += len(one)
+        ends.append(end)
+        if end - start >= chars:
+            break
+    return "".join(parts), ends
+
+
+# ------------------------------------------------------------------ runs of calls
+
+
+class MadeCall(NamedTuple):
+    """A call, and its result."""
+
+    tool: str
+    arguments: Mapping[str, Any]
+    result: str | None = "ok"
+    """`None`: the result is not seen."""
+    is_error: bool = False
+
+
+MadeTurn: TypeAlias = Sequence[MadeCall | str]
+"""What the model says in a turn, and its calls."""
+
+
+def run_of(kind: Kind, rng: random.Random, lists: Lists) -> Iterator[MadeTurn]:
+    """A run of calls, turn by turn: the `turns` of `kind`, `times` times, then those of `then`.
+
+    A turn is a list of texts, which the model says, and of calls. A call is a list of a tool, its
+    arguments, the result, and whether the result is an error. All of them hold templates. A result
+    that is no string is written as JSON. The keys `once`, `each`, `sample` and those of fields mean
+    the same as in `written`.
+    """
+    fields = Fields(rng, lists)
+    fields.fix(kind.get("once", {}))
+    times = kind.get("times") or len(fields.listed(kind["each"]))
+    for one in fields.per_round(kind, times):
+        for turn in kind["turns"]:
+            yield [_said_or_called(one, what) for what in turn]
+    for turn in kind.get("then", ()):
+        yield [_said_or_called(fields, what) for what in turn]
+
+
+def _said_or_called(fields: Fields, what: str | list[Any]) -> MadeCall | str:
+    return what.format_map(fields) if isinstance(what, str) else _made_call(fields, *what)
+
+
+def _made_call(fields: Fields, tool: str, arguments: Any, result: Any = "ok", error: Any = None) -> MadeCall:
+    given, said = fields.filled(arguments), fields.filled(result)
+    text = said if said is None or isinstance(said, str) else json.dumps(said)
+    return MadeCall(tool, given, text, bool(fields.filled(error)))
+
+
+def chunks_of(turns: Iterable[MadeTurn]) -> Iterator[tuple[int, Chunk]]:
+    """The chunks of a run, each with the number of its message."""
+    calls = 0
+    for number, steps in enumerate(turns):
+        results: list[ToolResult] = []
+        for step in steps:
+            if isinstance(step, str):
+                yield 2 * number, TextDelta(step)
+                continue
+            yield 2 * number, ToolCall(f"call_{calls}", step.tool, dict(step.arguments))
+            if step.result is not None:
+                results.append(ToolResult(f"call_{calls}", step.tool, step.result, step.is_error))
+            calls += 1
+        yield 2 * number, TurnFinished(FinishReason.DONE)
+        for result in results:
+            yield 2 * number + 1, result
+
+
+# ------------------------------------------------------------------ the cases of doctor
 
 
 @dataclass(slots=True, frozen=True)
 class Case:
-    """A run."""
+    """A run of doctor. It is made, not recorded, and always the same."""
 
     title: str
-    chunks: Callable[[], Chunks]
+    chunks: Callable[[], Iterator[tuple[int, Chunk]]]
     """Its chunks from the start, each with the number of its message."""
     unseen_because: str = ""
     """Why a loop need not be seen."""
 
 
 def loops(tools: Mapping[str, ToolPolicy]) -> list[Case]:
-    """One loop of each kind, and one of each tool that the settings name."""
-    return [
-        Case(
-            "the same call, the same result",
-            _calls(_always(("read_file", {"path": "notes.md"})), _always("1 line: todo")),
-        ),
-        Case(
-            "the same call, only a request id changes",
-            _calls(
-                _always(("lookup_user", {"id": 7})), lambda n: json.dumps({"user": None, "request_id": _hash(n)[:12]})
-            ),
-            unseen_because=(
-                'a changed result counts as progress, unless settings say: [tools.NAME] volatile = ["request_id"]'
-            ),
-        ),
-        Case(
-            "the same call, rejected each time",
-            _calls(_always(("run_shell", {"command": "rm -r build"})), _always(("Error: permission denied", True))),
-        ),
-        Case("an unknown tool, other arguments each time", _calls(_wrong_tool, _wrong_tool_says)),
-        *(Case(f"a cycle of {period} calls", _cycle(period)) for period in (2, 3, 5)),
-        Case(
-            "the same error, other arguments each time",
-            _calls(
-                lambda n: ("query", {"table": "orders", "column": f"{_NOUNS[n % 13]}_{n}"}),
-                _always(("Error: relation 'orders' does not exist", True)),
-            ),
-        ),
-        Case(
-            "a side effect again and again",
-            _calls(
-                _always(("create_event", {"title": "Standup", "at": "09:00"})),
-                lambda n: json.dumps({"created": True, "id": 7 + 13 * n}),
-            ),
-        ),
-        Case("one sentence over and over", _text(_always("Let me check the file again. "))),
-        Case(
-            "one sentence, other words between",
-            _text(lambda n: f"{_NOUNS[_number(n, 13)]} {_number(n, 90)}: {_SENTENCE}"),
-        ),
-        Case("a long passage over and over", _text(_always(_PASSAGE))),
-        Case("a paragraph with small changes", _text(lambda n: f"{_SMALL[n % 4]} {_PARAGRAPH}\n\n")),
-        Case("a plan whose counter advances", _text(lambda n: f"Step {n + 1}: {_STEP}\n\n")),
-        Case("one word over and over", _text(_always("felt "))),
-        Case("one character over and over", _text(_always("1"))),
-        Case(
-            "a sentence in Chinese over and over",
-            _text(_always("\u6211\u518d\u68c0\u67e5\u4e00\u4e0b\u8fd9\u4e2a\u6587\u4ef6\u3002")),
-        ),
-        Case(
-            "a loop in the thinking", _text(_always("Wait, I should look at the file once more. "), channel="reasoning")
-        ),
-        Case(
-            "a loop in the arguments of a call",
-            _text(_always("import os\\nimport sys\\nimport json\\n"), channel="arguments"),
-        ),
-        Case("the same answer turn after turn", _answers(_always(_PROMISE.format("now")))),
-        Case("nearly the same answer turn after turn", _answers(lambda n: _PROMISE.format(_SOON[n % 5]))),
-        *(_of_tool(name, policy) for name, policy in tools.items()),
-    ]
+    """One loop of each kind, and one of each tool that the settings name. Each is much longer than
+    any sensible threshold, so a loop that is not seen here is never seen.
+    """
+    return [*map(_case, _cases()["loops"]), *(_of_tool(name, policy) for name, policy in tools.items())]
 
 
 def healthy() -> list[Case]:
     """Repetitive work that is not a loop."""
-    return [
-        Case(
-            "polling, the result changes",
-            _calls(_always(("get_build", {"id": 7})), lambda n: f"running, {n} of {CALLS} steps done"),
-        ),
-        Case(
-            "reading page after page",
-            _calls(
-                lambda n: ("list_orders", {"page": n + 1}),
-                lambda n: json.dumps([_hash(f"order {n} {i}") for i in range(5)]),
-            ),
-        ),
-        Case("edit and test, the error moves", _calls(_edit_or_test, _error_moves)),
-        Case("a table", _text(_table_row, chars=6_000)),
-        Case("rules and boxes", _once(_BOX * 4 + "-" * 120 + "\n" + "." * 200 + "\n")),
-        Case("base64", _once(base64.b64encode(bytes.fromhex("".join(map(_hash, range(190))))).decode())),
-        Case("code", _once(_code())),
-        Case("a list of log lines", _text(_log_line, chars=8_000)),
-        Case(
-            "data as JSON",
-            _once(
-                json.dumps([{"id": n, "name": _hash(n)[:9], "price": _number(n, 400)} for n in range(120)], indent=2)
-            ),
-        ),
-        Case("answers that differ", _answers(lambda n: f"Part {n + 1} is done: {_words(n)}.")),
-    ]
+    return [*map(_case, _cases()["healthy"])]
 
 
-# ------------------------------------------------------------------ runs
+@cache
+def _cases() -> Any:
+    return json.loads(_CASES.read_text("utf-8"))
 
 
-def _calls(call: Callable[[int], tuple[str, dict[str, Any]]], answer: Callable[[int], Answer]) -> Callable[[], Chunks]:
-    """One call a turn, and its answer."""
-
-    def chunks() -> Chunks:
-        for n in range(CALLS):
-            name, arguments = call(n)
-            said = answer(n)
-            text, is_error = said if isinstance(said, tuple) else (said, False)
-            yield 2 * n, ToolCall(f"call_{n}", name, arguments)
-            yield 2 * n, TurnFinished(FinishReason.DONE)
-            yield 2 * n + 1, ToolResult(f"call_{n}", name, text, is_error)
-
-    return chunks
-
-
-def _cycle(period: int) -> Callable[[], Chunks]:
-    return _calls(lambda n: ("view_page", {"page": n % period}), lambda n: f"page {n % period}: nothing here")
-
-
-def _answers(text: Callable[[int], str]) -> Callable[[], Chunks]:
-    """One answer a turn, nothing done between them."""
-
-    def chunks() -> Chunks:
-        for n in range(ANSWERS):
-            yield n, TextDelta(text(n))
-            yield n, TurnFinished(FinishReason.DONE)
-
-    return chunks
-
-
-def _text(unit: Callable[[int], str], *, channel: str = "text", chars: int = CHARS) -> Callable[[], Chunks]:
-    """One answer made of repeated units, after a beginning that is not repeated."""
-
-    def chunks() -> Chunks:
-        given, n, piece = 0, 0, '{"path": "app.py", "text": "' if channel == "arguments" else "Here is what I found. "
-        while given < chars:
-            while len(piece) < PIECE_CHARS:
-                piece += unit(n)
-                n += 1
-            given += len(piece)
-            yield 0, _delta(channel, piece)
-            piece = ""
-        yield 0, TurnFinished(FinishReason.DONE)
-
-    return chunks
-
-
-def _once(text: str) -> Callable[[], Chunks]:
-    def chunks() -> Chunks:
-        yield 0, TextDelta(text)
-        yield 0, TurnFinished(FinishReason.DONE)
-
-    return chunks
-
-
-def _delta(channel: str, text: str) -> Chunk:
-    match channel:
-        case "reasoning":
-            return ReasoningDelta(text)
-        case "arguments":
-            return ToolCallDelta("call_0", "write_file", text)
-        case _:
-            return TextDelta(text)
-
-
-# ------------------------------------------------------------------ calls
-
-
-def _always(value: T) -> Callable[[int], T]:
-    return lambda _: value
-
-
-def _wrong_tool(n: int) -> tuple[str, dict[str, Any]]:
-    """Every second call is one of a real tool."""
-    return ("google_search", {"q": f"part {n}"}) if n % 2 else ("list_files", {"folder": f"src/{n}"})
-
-
-def _wrong_tool_says(n: int) -> Answer:
-    return ("Error: tool 'google_search' not found", True) if n % 2 else f"file_{n}.py"
-
-
-def _edit_or_test(n: int) -> tuple[str, dict[str, Any]]:
-    return ("run_tests", {}) if n % 2 else ("edit_file", {"path": "app.py", "line": 10 + n, "text": _hash(n)})
-
-
-def _error_moves(n: int) -> Answer:
-    return (f"FAILED at line {40 + n}: {_hash(n)}", True) if n % 2 else "File updated."
+def _case(kind: Kind) -> Case:
+    return Case(kind["kind"], partial(_chunks, kind), kind.get("unseen_because", ""))
 
 
 def _of_tool(name: str, policy: ToolPolicy) -> Case:
     """A loop of one of the user's tools, with the fields that its policy calls volatile."""
-    result = {"status": "nothing new", **dict.fromkeys(policy.volatile, "")}
-
-    def answer(n: int) -> str:
-        return json.dumps(
-            {key: _hash(f"{key} {n}")[:8] if key in policy.volatile else value for key, value in result.items()}
-        )
-
+    result = {"status": "nothing new", **dict.fromkeys(policy.volatile, "{hex8}")}
     why = (
         "the settings exempt it"
         if policy.exempt
@@ -244,103 +396,40 @@ def _of_tool(name: str, policy: ToolPolicy) -> Case:
         else ""
     )
     title = f"{name}: the same call" + (f", only {', '.join(policy.volatile)} changes" if policy.volatile else "")
-    return Case(title, _calls(_always((name, {"of": "x"})), answer), unseen_because=why)
+    return _case({"kind": title, "times": 60, "turns": [[[name, {"of": "x"}, result]]], "unseen_because": why})
 
 
-# ------------------------------------------------------------------ words
-
-_SMALL = ("Hmm.", "Let me see.", "Right.", "So, once more.")
-_SOON = ("now", "soon", "shortly", "just", "next")
-_SENTENCE = "I will look at the configuration once more before I go on. "
-_PASSAGE = (
-    "The first thing to do is to open the configuration and see which of the servers are listed there, because the"
-    " error says that one of them cannot be reached. After that I compare the ports with those in the documentation,"
-    " and where they differ I write down both. If nothing differs, the firewall is the next thing to look at: its rules"
-    " are kept in another file, which only the administrator may change, so I ask for the rules by mail. Once they have"
-    " come I go through them one after the other, from the top to the bottom, and mark those that mention one of the"
-    " servers. When all of this is done I know where the fault is and can start to mend it. "
-)
-_PARAGRAPH = (
-    "I need to understand why the test fails before I change anything. The message says that the value is missing, so"
-    " somewhere between the reader and the writer it gets lost. Let me go through the code from the beginning and look"
-    " at each function that touches it."
-)
-_STEP = (
-    "I move the smallest disk from the first peg to the third peg, then I look at the board again and think about which"
-    " disk has to be moved next, so that no larger disk ever lies on a smaller one."
-)
-_PROMISE = (
-    "I will {} write the report that you asked for, with all of the numbers of the last quarter in it, and send it to"
-    " you as soon as it is done. Thank you for your patience, it will not take long."
-)
-_NOUNS = (
-    "parser",
-    "report",
-    "ledger",
-    "index",
-    "schema",
-    "invoice",
-    "module",
-    "queue",
-    "cache",
-    "router",
-    "worker",
-    "table",
-    "label",
-)
-_VERBS = (
-    "reads",
-    "checks",
-    "builds",
-    "sorts",
-    "stores",
-    "sends",
-    "merges",
-    "splits",
-    "counts",
-    "renders",
-    "drops",
-    "keeps",
-    "finds",
-)
-_BOX = "=" * 78 + "\n|" + " " * 76 + "|\n"
+def _chunks(kind: Kind) -> Iterator[tuple[int, Chunk]]:
+    rng, lists = random.Random(kind["kind"]), _cases()["lists"]  # noqa: S311 - the same run each time
+    if "turns" in kind:
+        yield from chunks_of(run_of(kind, rng, lists))
+    elif "answers" in kind:
+        for number, text in enumerate(itertools.islice(rounds_of(kind, rng, lists), kind["answers"])):
+            yield number, TextDelta(text)
+            yield number, TurnFinished(FinishReason.DONE)
+    else:
+        for piece in [text_of(kind, rng, lists)] if "text" in kind else _pieces(kind, rounds_of(kind, rng, lists)):
+            yield 0, _delta(kind.get("channel"), piece)
+        yield 0, TurnFinished(FinishReason.DONE)
 
 
-def _hash(of: object) -> str:
-    return hashlib.sha256(str(of).encode()).hexdigest()
+def _pieces(kind: Kind, rounds: Iterator[str]) -> Iterator[str]:
+    """One answer made of the rounds, after a beginning that is not repeated."""
+    piece = '{"path": "app.py", "text": "' if kind.get("channel") == "arguments" else "Here is what I found. "
+    given = 0
+    while given < kind.get("chars", CHARS):
+        while len(piece) < PIECE_CHARS:
+            piece += next(rounds)
+        given += len(piece)
+        yield piece
+        piece = ""
 
 
-def _number(n: int, below: int) -> int:
-    """A number below `below` for `n`, without a visible order."""
-    return int(_hash(n), 16) % below
-
-
-def _words(n: int) -> str:
-    return ", ".join(
-        f"the {_NOUNS[_number(17 * n + i, 13)]} {_VERBS[_number(31 * n + i, 13)]} {_number(n * i, 90)} rows"
-        for i in range(5)
-    )
-
-
-def _table_row(n: int) -> str:
-    return (
-        f"| {n + 1} | {_hash(n)[:8]} | {_number(n, 900)} | {_number(n + 1, 50)}.00 EUR | {'yes' if n % 3 else 'no'} |\n"
-    )
-
-
-def _log_line(n: int) -> str:
-    return (
-        f"2026-03-{1 + n % 28:02} {n % 24:02}:{_number(n, 60):02}:{_number(n + 9, 60):02} INFO  worker-{n % 4} "
-        f"job={_hash(n)[:8]} {_VERBS[_number(n, 13)]} {_NOUNS[_number(n + 2, 13)]} in {_number(n + 4, 900)} ms\n"
-    )
-
-
-def _code() -> str:
-    return "\n\n".join(
-        f"def {_VERBS[n % 13]}_{_NOUNS[n % 12]}({_NOUNS[(n + 3) % 13]}: list[int], limit: int = {_number(n, 90)}) ->"
-        " int:\n"
-        f'    """{_words(n).capitalize()}."""\n'
-        f"    if not {_NOUNS[(n + 3) % 13]}:\n        return {n % 3}\n"
-        f"    return sum({_NOUNS[(n + 3) % 13]}[:limit]) // {_number(n + 1, 9) + 1}"
-        for n in range(24)
-    )
+def _delta(channel: str | None, text: str) -> Chunk:
+    match channel:
+        case "reasoning":
+            return ReasoningDelta(text)
+        case "arguments":
+            return ToolCallDelta("call_0", "write_file", text)
+        case _:
+            return TextDelta(text)

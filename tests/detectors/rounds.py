@@ -6,86 +6,24 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from itertools import islice
 
-from bench.structure_kinds import chinese as chinese_number
-from bench.structure_kinds import letters, roman
+from monitor.testing.loops import read_kinds, rounds_of
+from monitor.testing.numerals import chinese as chinese_number
+from monitor.testing.numerals import letters, roman
+from tests.detectors.made import MADE
 
-# --- loops
+LOOPS = read_kinds(MADE / "rounds.jsonl")
+
+
+def loop(kind: str, rounds: int) -> str:
+    """The first `rounds` rounds of a loop."""
+    return "".join(islice(rounds_of(LOOPS[kind], random.Random(2), {}), rounds))
 
 
 def jug_steps(rounds: int) -> str:
-    steps = [
-        "**Fill the 12-liter jug** completely again.",
-        (
-            "**Pour from the 12-liter jug into the 6-liter jug** until the 6-liter jug is full, which leaves 6 liters"
-            " in the large one."
-        ),
-        "**Empty the 6-liter jug**.",
-        (
-            "**Pour the 6 liters from the 12-liter jug into the 6-liter jug**. Now the 6-liter jug is full and the"
-            " other is empty again."
-        ),
-    ]
-    return "".join(f"{number + 1}. {steps[number % 4]}\n" for number in range(4 * rounds))
-
-
-def one_more_time(rounds: int) -> str:
-    again = [
-        "one more time",
-        "once more, carefully",
-        "again from the start",
-        "a last time",
-        "with fresh eyes",
-        "another way",
-    ]
-    plan = (
-        "First I read the configuration file and write down which keys it has. Then I compare them with the keys that"
-        " the parser knows, and add what is missing there. After that I run the tests and look at the first one that"
-        " fails.\n\nThe test still fails, and I do not see why, since the keys are all there and the parser reads every"
-        " one of them.\n\n"
-    )
-    return "".join(f"Let me try {again[turn * turn % 6]}:\n\n{plan}" for turn in range(rounds))
-
-
-def counter_in_prose(rounds: int) -> str:
-    return "".join(
-        f"Attempt number {i}: let me read the config again and see what happens now. " for i in range(rounds)
-    )
-
-
-def counter_in_lines(rounds: int) -> str:
-    return "".join(
-        f"Step {i}: I will now look at the whole configuration once more, since the {i + 1} tries before this one have"
-        " all failed.\n"
-        for i in range(rounds)
-    )
-
-
-def reworded(rounds: int) -> str:
-    rng = random.Random(2)
-
-    def one(*words: str) -> str:
-        return rng.choice(words)
-
-    return "".join(
-        f"{one('Wait', 'Hmm', 'But wait')}, the man has to take the sheep across first, because the wolf would eat it"
-        f" otherwise. {one('So', 'Then', 'Therefore')} he rows the sheep over and comes back alone, which leaves the"
-        f" wolf and the cabbage. {one('Alternatively', 'Or', 'Maybe')} he could take the cabbage and return with the"
-        " sheep, but that is the same again. "
-        for _ in range(rounds)
-    )
-
-
-def chinese(rounds: int) -> str:
-    plan = "我需要再次检查配置文件和所有的测试结果"
-    then = "然后重新运行程序看看问题是不是已经解决"
-    else_ = "如果没有解决就从头开始"
-    return "".join(f"第{i}步先{plan}{then}{else_}\n" for i in range(rounds))
-
-
-LOOPS = {
-    make.__name__: make for make in (jug_steps, one_more_time, counter_in_prose, counter_in_lines, reworded, chinese)
-}
+    """Rounds of four numbered steps."""
+    return loop("jug steps", 4 * rounds)
 
 
 # --- texts on the edge of a rule

@@ -6,14 +6,11 @@ stopped.
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
-from bench._call_quality import watch
-from bench.call_kinds import GOOD, LOOPS
-from monitor.verdicts import Detection
+from tests.detectors.made import RUNS, of_group, watched
 
+LOOPS, GOOD = of_group(RUNS, "loop"), of_group(RUNS, "good")
 NUDGED = {
     "a job that waits",
     "sql rows by name",
@@ -26,26 +23,21 @@ several times at once.
 """
 
 
-def watched(kind: str, seed: int) -> list[Detection]:
-    return watch({**LOOPS, **GOOD}[kind], random.Random(f"{kind} {seed}"))
-
-
 def test_there_are_enough_of_them():
     assert len(LOOPS) >= 30
     assert len(GOOD) >= 60
-    assert not LOOPS.keys() & GOOD.keys()
 
 
 @pytest.mark.feature("ST-07", "ST-08")
 @pytest.mark.parametrize("kind", LOOPS)
 def test_every_kind_of_loop_is_caught(kind: str):
     for seed in range(2):
-        assert any(found.level == "loop" for found in watched(kind, seed))
+        assert any(found.level == "loop" for found in watched(RUNS[kind], f"{kind} {seed}"))
 
 
 @pytest.mark.feature("ST-07", "ST-08")
 @pytest.mark.parametrize("kind", GOOD)
 def test_no_kind_of_good_work_is_stopped(kind: str):
     for seed in range(2):
-        found = watched(kind, seed)
+        found = watched(RUNS[kind], f"{kind} {seed}")
         assert {one.level for one in found} <= ({"suspect"} if kind in NUDGED else set())

@@ -10,11 +10,11 @@ import random
 
 import pytest
 
-from bench.benign_kinds import BENIGN, BORDERLINE
-from bench.loop_kinds import DATA, LOOPS, OPENINGS, looping
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCallDelta
 from monitor.detectors import ContentRepetition
+from monitor.testing.loops import OPENINGS, flood_of, text_of
 from monitor.verdicts import Channel, Detection
+from tests.detectors.made import FLOODS, LISTS, TEXTS, of_group
 
 NUDGED = {"progress", "rosary", "score_sheet", "knitting"}
 """Good texts that look like loops enough for a nudge: counted lines, and twelve times the same
@@ -54,10 +54,10 @@ def levels(found: list[Detection]) -> set[str]:
 
 
 @pytest.mark.feature("GL-03")
-@pytest.mark.parametrize("kind", BENIGN)
+@pytest.mark.parametrize("kind", of_group(TEXTS, "good"))
 def test_good_texts_are_left_alone(kind: str):
     rng = random.Random(f"{kind} 11")
-    text = BENIGN[kind](rng)
+    text = text_of(TEXTS[kind], rng, LISTS)
     plain = watched("text", f"Here it is:\n\n{text}\nThat was it.\n")
     assert plain == watched("text", f"Here it is:\n\n{text}\nThat was it.\n", rng)
     assert levels(plain) <= ({"suspect"} if kind in NUDGED else set())
@@ -66,30 +66,32 @@ def test_good_texts_are_left_alone(kind: str):
 
 
 @pytest.mark.feature("GL-03")
-@pytest.mark.parametrize("kind", BORDERLINE)
+@pytest.mark.parametrize("kind", of_group(TEXTS, "borderline"))
 def test_what_is_repeated_on_purpose_is_never_stopped(kind: str):
     for seed in range(6):
-        text = BORDERLINE[kind](random.Random(f"{kind} {seed}"))
+        text = text_of(TEXTS[kind], random.Random(f"{kind} {seed}"), LISTS)
         for channel in ("text", "arguments"):
             assert levels(watched(channel, text)) <= {"suspect"}
 
 
 @pytest.mark.feature("GL-02", "ST-09")
-@pytest.mark.parametrize("kind", LOOPS)
+@pytest.mark.parametrize("kind", FLOODS)
 @pytest.mark.parametrize("channel", ["text", "reasoning"])
 def test_every_flood_is_stopped(channel: Channel, kind: str):
     place = list(OPENINGS)[len(kind) % len(OPENINGS)]
     rng = random.Random(f"{kind} {channel} 11")
     chars = 3 * FLOOD_CHARS if kind in RANDOM_ORDER else FLOOD_CHARS
-    text, ends = looping(kind, rng, chars=chars, opening=OPENINGS[place] if channel == "text" else "\n\n")
+    text, ends = flood_of(
+        FLOODS[kind], rng, LISTS, chars=chars, opening=OPENINGS[place] if channel == "text" else "\n\n"
+    )
     found = watched(channel, text, rng)
     assert found == watched(channel, text)
     assert next(finding.offset for finding in found if finding.level == "loop") > ends[0]
 
 
 @pytest.mark.feature("GL-02")
-@pytest.mark.parametrize("kind", DATA)
+@pytest.mark.parametrize("kind", of_group(FLOODS, "data"))
 def test_floods_of_one_unit_are_stopped_in_arguments_as_well(kind: str):
     rng = random.Random(f"{kind} 11")
-    text, _ = looping(kind, rng, chars=FLOOD_CHARS, opening='", "content": "')
+    text, _ = flood_of(FLOODS[kind], rng, LISTS, chars=FLOOD_CHARS, opening='", "content": "')
     assert "loop" in levels(watched("arguments", text, rng))

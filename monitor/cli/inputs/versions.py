@@ -12,7 +12,7 @@ import anyio
 import monitor
 
 DISTRIBUTION = "agent-monitor"
-NOT_FOR_USERS = {"all", "bench", "engines", "frameworks", "live", "test"}
+NOT_FOR_USERS = {"all", "engines", "frameworks", "test"}
 """Extras that only name others, or that users of the library do not need."""
 _EXTRA = re.compile(r"extra\s*==\s*['\"]([^'\"]+)['\"]")
 _NAME = re.compile(r"[A-Za-z0-9._-]+")

@@ -151,7 +151,7 @@ def test_it_says_what_is_installed():
     facts = environment()
     assert facts["agent_monitor"] == monitor.__version__
     assert set(facts["extras"]) >= {"cli", "google"}
-    assert not {"test", "bench", "all", "live"} & set(facts["extras"])
+    assert not {"all", "engines", "frameworks", "test"} & set(facts["extras"])
     assert not [name for name, packages in facts["extras"].items() if "pytest" in packages], "for our own tests"
     assert facts["extras"]["cli"]["typer"] == version_of("typer")
     assert {"anyio", "pydantic"} <= set(facts["needs"])

@@ -19,7 +19,7 @@ from monitor.detectors.text.copies import ANCHOR_CHARS
 from monitor.testing import cut
 from monitor.verdicts import Detection
 from tests.detectors import reference
-from tests.detectors.rounds import ALPHABETS, EDGES, LOOPS, some_text
+from tests.detectors.rounds import ALPHABETS, EDGES, LOOPS, loop, some_text
 from tests.examples import FEWER_EACH
 
 MANY = settings(max_examples=max(200, settings.default.max_examples if settings.default else 0))
@@ -120,8 +120,8 @@ def test_any_cut_gives_the_same_findings(seed: int, kind: str):
 def test_restored_is_never_interrupted(seed: int, kind: str):
     rng = random.Random(seed)
     sizes = [rng.randint(1, 300), rng.randint(0, 20), 1]
-    loop, edge = cut(rng.choice(list(LOOPS.values()))(60), sizes), cut(EDGES[kind](rng)[:4_000], sizes)
-    chunks = [*map(TextDelta, loop), *(rng.choice([TextDelta, ReasoningDelta])(delta) for delta in edge)]
+    repeated, edge = cut(loop(rng.choice(list(LOOPS)), 60), sizes), cut(EDGES[kind](rng)[:4_000], sizes)
+    chunks = [*map(TextDelta, repeated), *(rng.choice([TextDelta, ReasoningDelta])(delta) for delta in edge)]
     interrupted, whole = ContentRepetition(), ContentRepetition()
     findings: list[Detection] = []
     for chunk in chunks:

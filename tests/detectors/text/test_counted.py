@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.structure_kinds import chinese, digits, letters, roman
 from monitor.chunks import ToolCallDelta
 from monitor.detectors import ContentRepetition, CountedRule
 from monitor.detectors.text.counted import NUMBER, value
 from monitor.errors import ConfigError
 from monitor.testing import cut
+from monitor.testing.numerals import NUMERALS, letters
 from tests.detectors import reference
 from tests.detectors.rounds import counting
 from tests.detectors.text.test_content_equivalence import assert_true_to_the_text, earliest_arrivals, pieces, watched
@@ -24,25 +23,9 @@ from tests.detectors.text.test_content_repetition import found, prose
 MANY = settings(max_examples=max(100, settings.default.max_examples if settings.default else 0))
 
 
-def keycaps(number: int) -> str:
-    """As in a chat: each digit on a key."""
-    return "".join(f"{digit}\ufe0f\u20e3" for digit in str(number))
-
-
 SAID = "I look at the whole configuration again, and nothing has changed"
-SCRIPTS: dict[str, Callable[[int], str]] = {
-    "ASCII": str,
-    "Devanagari": digits("\u0966"),
-    "Arabic": digits("\u0660"),
-    "Persian": digits("\u06f0"),
-    "Bengali": digits("\u09e6"),
-    "Thai": digits("\u0e50"),
-    "wide": digits("\uff10"),
-    "Chinese": chinese,
-    "roman": roman,
-    "keycaps": keycaps,
-    "hexadecimal": hex,
-}
+SCRIPTS = {name: write for name, write in NUMERALS.items() if name not in ("hexadecimal", "downwards", "letters")}
+SCRIPTS["hexadecimal"] = hex
 FORMS = (
     "Step @: {}.\n",
     "@. {}.\n",

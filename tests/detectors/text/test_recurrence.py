@@ -13,8 +13,8 @@ from monitor.errors import ConfigError
 from monitor.reasons import FinishReason
 from monitor.testing import cut
 from tests.detectors import reference
-from tests.detectors.benign import BENIGN
-from tests.detectors.rounds import LOOPS, counter_in_lines, jug_steps, nearly_periodic
+from tests.detectors.made import REPETITIVE
+from tests.detectors.rounds import LOOPS, jug_steps, loop, nearly_periodic
 from tests.detectors.text.test_content_equivalence import earliest_arrivals, pieces, watched
 from tests.detectors.text.test_content_repetition import CUTS, found, prose
 
@@ -40,7 +40,7 @@ def kinds(text: str) -> set[str]:
 @pytest.mark.feature("ST-09", "GL-04")
 @pytest.mark.parametrize("kind", LOOPS)
 def test_a_loop_with_something_new_in_every_round_is_seen(kind: str):
-    finding, *_ = found(prose(1000) + "\n\n" + LOOPS[kind](80))
+    finding, *_ = found(prose(1000) + "\n\n" + loop(kind, 320 if kind == "jug steps" else 80))
     assert finding.kind in {"recurrence", "chant", "counted"}
     assert finding.offset < 8000
 
@@ -96,8 +96,8 @@ def test_rows_that_say_something_else_are_no_loop_but_a_counter_alone_says_nothi
     names = [words(900, seed)[800:830] for seed in range(60)]
     rows = "".join(f"The request of the following customer was taken and handled: {name}\n" for name in names)
     assert watched(alone(), [rows]) == []
-    assert watched(alone(), [counter_in_lines(60)])
-    assert watched(alone(), ["".join(f"- {line}\n" for line in counter_in_lines(60).splitlines())]) == []
+    assert watched(alone(), [loop("counter in lines", 60)])
+    assert watched(alone(), ["".join(f"- {line}\n" for line in loop("counter in lines", 60).splitlines())]) == []
 
 
 def test_of_code_everything_has_to_be_old_and_then_it_is_a_suspicion():
@@ -208,15 +208,15 @@ def test_a_retried_stream_takes_its_evidence_back():
 
 
 @pytest.mark.feature("GL-03")
-@pytest.mark.parametrize("kind", BENIGN)
+@pytest.mark.parametrize("kind", REPETITIVE)
 def test_quiet_on(kind: str):
-    assert found(f"Here it is:\n\n{BENIGN[kind]()}\nThat was it.\n") == []
+    assert found(f"Here it is:\n\n{REPETITIVE[kind]}\nThat was it.\n") == []
 
 
 @pytest.mark.feature("GL-03")
-@pytest.mark.parametrize("kind", BENIGN)
+@pytest.mark.parametrize("kind", REPETITIVE)
 def test_quiet_in_a_fence_as_well(kind: str):
-    assert found(f"Here it is:\n\n```\n{BENIGN[kind]()}\n```\nThat was it.\n") == []
+    assert found(f"Here it is:\n\n```\n{REPETITIVE[kind]}\n```\nThat was it.\n") == []
 
 
 # The same as the plain rule, for any cut

@@ -9,7 +9,6 @@ import anyio
 import pytest
 
 import monitor
-from bench._outage_runs import Fleet
 from monitor.calls import CallState
 from monitor.errors import ConfigError, StoreError, ToolError
 from monitor.events import OutageEnded, OutageFound, OutagesLost, RunHeld, RunReleased, RunTerminated
@@ -17,11 +16,41 @@ from monitor.models import ModelRequest
 from monitor.reasons import TerminateReason, ToolErrorKind
 from monitor.sessions import InMemorySession
 from monitor.shared import Failure, InMemoryOutages, OutageRule, Outages
-from monitor.testing import FakeClock, ScriptedModel, call
+from monitor.testing import CapturedEvents, FakeClock, ScriptedModel, call
 
 pytestmark = pytest.mark.anyio
 
 RULE = OutageRule(runs=4, window_s=120.0, probe_every_s=10.0)
+
+
+class Fleet:
+    """Supervisors that share a clock and a list of events."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.events = CapturedEvents()
+
+    def supervisor(self, model: Any, **options: Any) -> monitor.Supervisor[Any]:
+        """A supervisor of this fleet. Its tools are asynchronous, as the clock sees no threads."""
+        given = {"clock": self.clock, "sinks": [self.events], "detectors": None, **options}
+        return monitor.Supervisor(model, **given)
+
+    async def one(self, supervisor: monitor.Supervisor[Any]) -> monitor.Outcome[Any]:
+        """One run."""
+        return await supervisor.run("task")
+
+    async def run(self, supervisor: monitor.Supervisor[Any], runs: int, every_s: float) -> list[monitor.Outcome[Any]]:
+        """`runs` runs, of which one begins each `every_s` seconds."""
+        outcomes: list[monitor.Outcome[Any]] = []
+
+        async def one(after_s: float) -> None:
+            await self.clock.sleep(after_s)
+            outcomes.append(await self.one(supervisor))
+
+        async with self.clock.autojump(), anyio.create_task_group() as group:
+            for number in range(runs):
+                group.start_soon(one, every_s * (number + 1))
+        return outcomes
 
 
 class Service:
@@ -36,7 +65,7 @@ class Service:
     async def search(self, q: str) -> str:
         """Search."""
         self.calls += 1
-        await self._fleet.sleep(2.0)
+        await self._fleet.clock.sleep(2.0)
         if self._fleet.clock.now() < self._until:
             self.failures += 1
             raise self._error()
@@ -222,7 +251,7 @@ async def test_a_tool_that_worked_before_and_says_that_it_fails_now_has_an_outag
 
     async def publish(page: str) -> str:
         """Publish."""
-        await fleet.sleep(2.0)
+        await fleet.clock.sleep(2.0)
         if 10.0 <= fleet.clock.now() < 60.0:
             raise ToolError(f"{page} was not taken")
         return "all about it"
@@ -248,7 +277,7 @@ async def test_runs_of_different_supervisors_and_nested_ones_share_one_outage():
         outages=outages,
     )
     plain = fleet.supervisor(ScriptedModel(asks()), tools=[service.search], outages=outages)
-    async with fleet.time(), anyio.create_task_group() as group:
+    async with fleet.clock.autojump(), anyio.create_task_group() as group:
         for supervisor in (nested, plain) * 3:
             group.start_soon(fleet.one, supervisor)
     assert {ended.outcome.reason for ended in fleet.events.of(RunTerminated)} == {TerminateReason.GOAL}
@@ -278,7 +307,7 @@ async def test_a_run_that_was_held_is_decided_again_without_the_outages():
     fleet, session = Fleet(), InMemorySession(chunks=True)
     service, outages = Service(fleet, until=50.0), outages_of(fleet.clock)
     plain = fleet.supervisor(ScriptedModel(asks()), tools=[service.search], outages=outages)
-    async with fleet.time(), anyio.create_task_group() as group:
+    async with fleet.clock.autojump(), anyio.create_task_group() as group:
         for _ in range(5):
             group.start_soon(fleet.one, plain)
         outcome = await plain.run("task", session=session)

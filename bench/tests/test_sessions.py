@@ -11,8 +11,6 @@ import pytest
 from bench import sessions
 from bench._power import cuts
 
-pytestmark = pytest.mark.feature("AC-01")
-
 
 def test_power_cuts_lose_nothing_that_was_acknowledged():
     found = cuts(40, seed=7, steps=45, logs=2)
