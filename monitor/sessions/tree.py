@@ -233,8 +233,9 @@ def _add_compaction(over: _Overlay, draft: Draft, at: Tip | None, at_ms: int, id
     base = over.tip(done.base) if done.base else at
     if base is None:
         raise StoreError(f"there is no node {done.base} that a compaction could be based on")
-    stale = not _is_current(over, at, base)
-    _check_kept(over, base, done.first_kept_node_id)
+    stale = not _is_current(over, at, base) or (done.base is not None and _has_left(over, at, done.first_kept_node_id))
+    if not stale:
+        _check_kept(over, at, done.first_kept_node_id)
     body = body_of_compaction(replace(done, base=base.id, stale=stale))
     tip = over.add(replace(draft, body=body), base if stale else at, at_ms, id)
     return at if stale else tip
@@ -248,6 +249,13 @@ def _is_current(over: _Overlay, at: Tip, base: Tip) -> bool:
         if node.kind is NodeKind.COMPACTION:
             return False
     return False
+
+
+def _has_left(over: _Overlay, at: Tip, first_kept: str | None) -> bool:
+    """Whether the first kept node is stored, and is not on the path."""
+    if first_kept is None or over.tip(first_kept) is None:
+        return False
+    return all(node.id != first_kept for node in over.upwards(at))
 
 
 def _check_kept(over: _Overlay, base: Tip, first_kept: str | None) -> None:

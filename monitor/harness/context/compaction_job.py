@@ -7,10 +7,9 @@ after a grace period: nobody waits for it, and its result is thrown away.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import count
 from typing import Any, Final
 
 from monitor import events
@@ -20,6 +19,7 @@ from monitor.compaction.preset import Preset
 from monitor.compaction.records import CompactionError, CompactionResult
 from monitor.compaction.summaries.summarizer import CompactionProgress
 from monitor.events import Event
+from monitor.harness.record.compaction_runs import CompactionNumbers
 from monitor.harness.streams.background import Background
 from monitor.harness.streams.clock import Alarm, Clock
 from monitor.models import Model
@@ -46,8 +46,8 @@ class RunServices:
     """The outputs and the plan, which a summary must not lose."""
     charge: Callable[[AskCost], None] = lambda _: None
     """Charge the run for the cost of a summary."""
-    numbers: Iterator[int] = field(default_factory=lambda: count(1))
-    """The numbers of the run's compactions."""
+    record: CompactionNumbers = field(default_factory=CompactionNumbers)
+    """Numbers the run's compactions, and stores them where the run has a session."""
 
     @property
     def at_s(self) -> float:
@@ -175,7 +175,7 @@ class CompactionJob:
         """The first sign of work: from now on the job has a number."""
         if self.number:
             return
-        self.number = next(self._run.numbers)
+        self.number = self._run.record.next_number()
         self._run.tell(
             events.CompactionStarted,
             compaction=self.number,

@@ -1,13 +1,14 @@
 """Carries out the compactions of one run, one at a time.
 
 A compaction is a task beside the run. At the high-water mark the run goes on meanwhile. Where it
-cannot go on, it waits, under its own deadlines and its abort. The proposal of the task is committed
-in one step without an await, so the history is as before or as after. A proposal whose run has
+cannot go on, it waits, under its own deadlines and its abort. The session stores the proposal first,
+or finds it stale. Then one step without an await changes the history, so it is as before or as after. A proposal whose run has
 ended is thrown away.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -45,6 +46,7 @@ from monitor.messages import UserMessage
 from monitor.models import Model, ModelRequest
 from monitor.outcome import Turn
 from monitor.reasons import PRESSING, SKIPPED, CompactionFailure, CompactionReason
+from monitor.sessions.nodes import Node
 from monitor.usage import AskCost
 from monitor.verdicts import Detection
 from monitor.wires.forms import Form
@@ -227,7 +229,7 @@ class Compactor:
             self._failed(job, CompactionError(CompactionFailure.CRASHED, describe(error)))
 
     async def _compacted(self, job: CompactionJob) -> CompactionResult:
-        preset = job.preset
+        preset, place = job.preset, self._run.record.place()
         proposal = await propose(
             preset,
             job.situation,
@@ -239,7 +241,7 @@ class Compactor:
         goes_on = continue_message(preset, proposal, job.reason) if job.waited_for else None
         if goes_on is not None and not await may_continue(preset.hooks, proposal.result, self._late_warnings):
             goes_on = None
-        return self._commit(job, proposal, goes_on)
+        return await self._commit(job, proposal, goes_on, place)
 
     async def _ask(self, job: CompactionJob, model: Model, request: ModelRequest) -> Turn:
         job.raise_unless_wanted()
@@ -248,14 +250,21 @@ class Compactor:
         if left <= 0:
             raise TimeoutError(self._too_slow)
         job.model_calls += 1
-        return await ask_turn(
-            model,
-            request,
-            timeout_s=left,
-            clock=self._run.clock,
-            close_grace_s=self._run.close_grace_s,
-            charge=partial(self._charge, job),
-        )
+        made = self._run.record.exchange(job.number, model.name, request)
+        try:
+            made.turn = await ask_turn(
+                model,
+                request,
+                timeout_s=left,
+                clock=self._run.clock,
+                close_grace_s=self._run.close_grace_s,
+                charge=partial(self._charge, job),
+                emit=made.events.append,
+                log=made.log,
+            )
+        finally:
+            made.over = True
+        return made.turn
 
     def _charge(self, job: CompactionJob, cost: AskCost) -> None:
         job.cost += cost
@@ -269,16 +278,23 @@ class Compactor:
             self._checkpoint = progress.checkpoint
         job.progressed(progress)
 
-    def _commit(self, job: CompactionJob, proposal: Proposal, goes_on: UserMessage | None) -> CompactionResult:
-        """Put all of `proposal` into the history, or nothing. Nothing is awaited here."""
+    async def _commit(
+        self, job: CompactionJob, proposal: Proposal, goes_on: UserMessage | None, place: Node | None
+    ) -> CompactionResult:
+        """Put all of `proposal` into the session and the history, or nothing. The session decides
+        first, and nothing is awaited behind it.
+        """
         job.raise_unless_wanted()
         record, edits = self._placed(proposal, goes_on)
-        for edit in edits:
-            if (stale := self.history.refuses(edit)) is not None:
+        self._refuse_stale(proposal, edits)
+        if record is not None:
+            job.begun()
+            if not await self._run.record.store(job.number, record, place):
                 self.stale.append(proposal)
-                raise CompactionError(
-                    CompactionFailure.STALE, f"what it covers has been changed by: {stale.by.edit.kind}"
-                )
+                raise CompactionError(CompactionFailure.STALE, "the session went on from another node meanwhile")
+            if not job.open:  # nobody waits for it any more
+                raise CompactionError(CompactionFailure.ABORTED, OVER)
+            self._refuse_stale(proposal, edits)
         if record is not None and self._store is not None:
             try:
                 self._store.add(record)
@@ -306,6 +322,14 @@ class Compactor:
         )
         job.finished(result)
         return result
+
+    def _refuse_stale(self, proposal: Proposal, edits: Sequence[HistoryEdit]) -> None:
+        for edit in edits:
+            if (stale := self.history.refuses(edit)) is not None:
+                self.stale.append(proposal)
+                raise CompactionError(
+                    CompactionFailure.STALE, f"what it covers has been changed by: {stale.by.edit.kind}"
+                )
 
     def _placed(
         self, proposal: Proposal, goes_on: UserMessage | None

@@ -19,7 +19,7 @@ from monitor.core.inputs import split
 from monitor.core.recording import InputLog
 from monitor.events import ApprovalAnswered, ApprovalRequested, Event
 from monitor.messages import Message
-from monitor.sessions.nodes import Draft
+from monitor.sessions.nodes import Draft, Node, compacted_of
 from monitor.sessions.run_records import Changes, Committed, RunRecord, TurnChunks
 from monitor.sessions.session_store import SessionStore
 from monitor.sessions.writer import committed_in
@@ -34,10 +34,28 @@ class StoredMessage:
     """`None`: it has no node of its own, because a compaction or a repair shows it."""
     results: int = 0
     """How many of its results are stored."""
+    seq: int = 0
+    """The number of the node. 0: this process did not write it."""
+
+    def written(self, node: Node) -> None:
+        """The message is stored as `node`."""
+        self.node, self.seq = node.id, node.seq
 
 
-NewNode: TypeAlias = tuple[Draft, StoredMessage | None]
-"""A node to be written, and the message that learns its id."""
+@dataclass(slots=True)
+class StoredCompaction:
+    """A compaction, and where it stands in the session."""
+
+    node: str | None = None
+    stale: bool = False
+
+    def written(self, node: Node) -> None:
+        """The compaction is stored as `node`. The session has decided whether it is stale."""
+        self.node, self.stale = node.id, compacted_of(node).stale
+
+
+NewNode: TypeAlias = tuple[Draft, StoredMessage | StoredCompaction | None]
+"""A node to be written, and the message or the compaction that learns its id."""
 
 
 @dataclass(slots=True)
@@ -77,6 +95,8 @@ class Journal:
         """Is called with the number of events that are stored by now."""
         self._turn = turn
         self._log = log
+        self.head: Node | None = None
+        """The newest node of the branch that is known to be stored."""
         self._step = _PendingChanges()
         self._added = 0
         self._stored = 0
@@ -104,9 +124,12 @@ class Journal:
             self._step.nodes += nodes
             self._added += 1
 
-    def drop(self, said: StoredMessage) -> None:
-        """`said` is written in another way, if it is not stored yet."""
-        self._step.nodes = [(draft, stored) for draft, stored in self._step.nodes if stored is not said]
+    def drop(self, said: StoredMessage | StoredCompaction) -> bool:
+        """Take `said` back. False: it is stored, or is written now."""
+        kept = [(draft, stored) for draft, stored in self._step.nodes if stored is not said]
+        dropped = len(kept) < len(self._step.nodes)
+        self._step.nodes = kept
+        return dropped
 
     def add_run(self, run: RunRecord) -> None:
         """Add a run, or the new state of a run."""
@@ -225,7 +248,9 @@ class Journal:
         self._stored = added
         for node, (_, said) in zip(committed.nodes, step.nodes, strict=True):
             if said is not None:
-                said.node = node.id
+                said.written(node)
+            if node.id == committed.head:
+                self.head = node
         for record in step.calls:
             if record.open:
                 self._sure[record.key] = record.state

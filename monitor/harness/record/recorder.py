@@ -13,11 +13,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, replace
-from typing import Any
+from dataclasses import replace
 
 from monitor.calls import CallRecord
-from monitor.compaction.pinned import head_of_messages
 from monitor.context.history import CommittedEdit, History
 from monitor.context.turns import COMPACTION
 from monitor.core.recording import InputLog
@@ -25,9 +23,7 @@ from monitor.events import (
     ApprovalAnswered,
     ApprovalRequested,
     ChunkReceived,
-    CompactionFailed,
     CompactionFinished,
-    CompactionStarted,
     Event,
     HistoryReduced,
     OutputEmitted,
@@ -40,12 +36,13 @@ from monitor.events import (
     ToolStarted,
     TurnEnded,
 )
+from monitor.harness.record.compaction_runs import CompactionRuns
 from monitor.harness.record.journal import Journal, NewNode, StoredMessage
-from monitor.messages import AssistantMessage, Message, Text
+from monitor.messages import AssistantMessage, Message
 from monitor.outcome import Outcome
 from monitor.reasons import RESUMABLE, TerminateReason
-from monitor.sessions.nodes import Compacted, Draft, compaction, context_edit, message
-from monitor.sessions.run_records import COMPACT, MAIN, RunRecord, RunStage
+from monitor.sessions.nodes import Draft, context_edit, message
+from monitor.sessions.run_records import MAIN, RunRecord, RunStage
 from monitor.sessions.session_store import SessionStore
 from monitor.sessions.tree import ACTIVE
 
@@ -67,8 +64,6 @@ EFFECTS = (
 )
 """Events that announce an effect, or a message that stays. They are handed out after their commit.
 """
-NOTHING_SAID = "(nothing was said)"
-"""The summary of a compaction that shows no text: a session stores none without one."""
 _STATES = {TerminateReason.PAUSED: RunStage.WAITING, TerminateReason.WORKER_STOPPING: RunStage.RUNNING}
 """The state of a run that this process leaves, by the reason. Else the run has ended."""
 TASK = "task"
@@ -105,10 +100,10 @@ class Recorder:
         self._written: StoredMessage | None = None
         """The reply that was stored before its calls were made, until the history has it."""
         self._edits = 0
-        self._compacted: CompactionFinished | None = None
-        self._children: dict[int, RunRecord] = {}
-        """The runs of compactions that are under way."""
         self.journal: Journal = Journal(store, run=record.id, branch=self.branch, turn=turn, log=log)
+        self.compactions: CompactionRuns = CompactionRuns(
+            store, record.id, self.journal, turn=turn, sync=self.sync, stored=self._stored_so_far
+        )
 
     @property
     def run(self) -> str:
@@ -117,10 +112,7 @@ class Recorder:
 
     def emit(self, event: Event) -> int:
         """Take an event; the next step writes it. Returns its number; 0: it is not stored."""
-        if isinstance(event, CompactionStarted | CompactionFinished | CompactionFailed):
-            self.journal.add_run(self._child(event))
-        if isinstance(event, CompactionFinished):
-            self._compacted = event
+        self.compactions.heard(event)
         if isinstance(event, NOT_STORED):
             return 0
         if self._log is not None:
@@ -137,11 +129,17 @@ class Recorder:
 
     # ------------------------------------------------------------------ the run
 
-    async def begin(self, known: Sequence[StoredMessage], *, with_results: bool) -> None:
+    async def begin(
+        self, known: Sequence[StoredMessage], *, head: str | None, with_results: bool, resumed: bool
+    ) -> None:
         """Store the run and its first messages. `known`: the messages at the beginning of the
-        history that the session has already. `with_results`: the last of them may have results that
-        are not stored, and gets them now.
+        history that the session has already, and `head` the last node of its branch.
+        `with_results`: the last of them may have results that are not stored, and gets them now.
         """
+        if head is not None:
+            self.journal.head = await self.store.find_node(head)
+        if resumed:
+            await self.compactions.take_up()
         self._record = replace(
             self._record, state=RunStage.RUNNING, started_at_s=self._record.started_at_s or time.time()
         )
@@ -155,6 +153,7 @@ class Recorder:
 
     async def sync(self) -> None:
         """Store what has been added to the history since the last step, and what happened."""
+        await self.compactions.sync()
         self.journal.add_nodes(self._new())
         if edits := self._history.edits[self._edits :]:
             self._edits = len(self._history.edits)
@@ -201,6 +200,10 @@ class Recorder:
 
     # ------------------------------------------------------------------ what is written
 
+    def _stored_so_far(self) -> Sequence[StoredMessage]:
+        """The originals, and the reply that is stored before the history has it."""
+        return self._stored if self._written is None else [*self._stored, self._written]
+
     def _draft(self, said: Message) -> Draft:
         return message(said, run=self.run, turn=self._turn())
 
@@ -235,47 +238,9 @@ class Recorder:
         return [(message(result, run=self.run, turn=self._turn()), None) for result in results]
 
     def _add_edits(self, edits: Sequence[CommittedEdit]) -> None:
-        """A compaction is a node of its own, any other edit an edit of the messages it changed."""
-        if any(one.edit.kind == COMPACTION for one in edits):
-            self._add_compaction()
+        """A compaction has its node already. Any other edit is one of the messages it changed."""
         drafts = [draft for one in edits if one.edit.kind != COMPACTION for draft in self._edited(one)]
         self.journal.add_nodes([(draft, None) for draft in drafts])
-
-    def _add_compaction(self) -> None:
-        """The head of the history stands for everything before the first message that is kept."""
-        messages = self._history.messages
-        head = head_of_messages(messages)
-        if not head:
-            return
-        first = self._history.originals_before(head)
-        kept = next((one.node for one in self._stored[first:] if one.node), None)
-        said = self._compacted
-        summary = "\n\n".join(part.text for one in messages[:head] for part in one.content if isinstance(part, Text))
-        done = Compacted(
-            summary=summary or NOTHING_SAID,
-            shown=messages[:head],
-            first_kept_node_id=kept,
-            tokens_before=said.tokens_before if said is not None else 0,
-            tokens_after=said.tokens_after if said is not None else 0,
-            reason=said.reason.value if said is not None else "",
-            summarised_by=said.summarised_by if said is not None else "",
-        )
-        self.journal.add_nodes([(compaction(done, run=self.run, turn=self._turn()), None)])
-
-    def _child(self, event: CompactionStarted | CompactionFinished | CompactionFailed) -> RunRecord:
-        """The run of a compaction: that of a stale one stays in the session too."""
-        id = f"{self.run}-compact-{event.compaction}"
-        if isinstance(event, CompactionStarted):
-            child = RunRecord(id=id, parent_run=self.run, purpose=COMPACT, started_at_s=time.time())
-            self._children[event.compaction] = child
-            return child
-        data: dict[str, Any] = {"after_s": event.after_s, "usage": asdict(event.cost.usage)}
-        if isinstance(event, CompactionFailed):
-            data |= {"ok": False, "failure": event.failure.value, "detail": event.detail}
-        else:
-            data |= {"ok": True, "tokens_before": event.tokens_before, "tokens_after": event.tokens_after}
-        begun = self._children.pop(event.compaction, None) or RunRecord(id=id, parent_run=self.run, purpose=COMPACT)
-        return replace(begun, state=RunStage.ENDED, ended_at_s=time.time(), data=data)
 
     def _edited(self, edit: CommittedEdit) -> Iterator[Draft]:
         """Drafts for an edit that puts messages in the place of as many others."""

@@ -51,6 +51,7 @@ from monitor.harness.context.requests import ValidHistory
 from monitor.harness.context.run_context import RunContext, frontier, interrupted
 from monitor.harness.events.delivery import Delivery
 from monitor.harness.judge_tasks import JudgeTasks
+from monitor.harness.record.compaction_runs import CompactionNumbers
 from monitor.harness.record.recorder import TASK
 from monitor.harness.record.stored_runs import CALL
 from monitor.harness.runs.budget_hold import BudgetHold
@@ -234,6 +235,7 @@ class Run(Generic[OutputT]):
                 turns=lambda: self._core.turns,
                 facts=lambda: frontier(self._goal),
                 charge=self._charge_compaction,
+                record=self._session.recorder.compactions if self._session is not None else CompactionNumbers(),
             ),
             fixed=lambda: (given.instructions, tuple(calls.offered())),
             form=supervisor.form,
