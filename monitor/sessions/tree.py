@@ -228,34 +228,35 @@ def _as_node(draft: Draft) -> Node:
 def _add_compaction(over: _Overlay, draft: Draft, at: Tip | None, at_ms: int, id: str) -> Tip | None:
     """Add a compaction. A stale one follows the node that it was made from, beside the path."""
     done = compacted_of(_as_node(draft))
-    if at is None:
-        raise StoreError("a compaction needs a path that it covers")
     base = over.tip(done.base) if done.base else at
     if base is None:
-        raise StoreError(f"there is no node {done.base} that a compaction could be based on")
-    stale = not _is_current(over, at, base) or (done.base is not None and _has_left(over, at, done.first_kept_node_id))
+        raise StoreError(
+            f"there is no node {done.base} that a compaction could be based on"
+            if done.base
+            else "a compaction needs a path that it covers"
+        )
+    stale = done.base is not None and not _is_current(over, at, base, done.first_kept_node_id)
     if not stale:
-        _check_kept(over, at, done.first_kept_node_id)
+        _check_kept(over, at or base, done.first_kept_node_id)
     body = body_of_compaction(replace(done, base=base.id, stale=stale))
     tip = over.add(replace(draft, body=body), base if stale else at, at_ms, id)
     return at if stale else tip
 
 
-def _is_current(over: _Overlay, at: Tip, base: Tip) -> bool:
-    """Whether the covered nodes still begin the path, and no newer compaction covers them."""
+def _is_current(over: _Overlay, at: Tip | None, base: Tip, first_kept: str | None) -> bool:
+    """Whether the covered nodes still begin the path, with the first kept node behind them, and no
+    newer compaction covers them.
+    """
+    keeps = first_kept is None or over.tip(first_kept) is None  # such a node never was on the path
+    current = False
     for node in over.upwards(at):
-        if node.id == base.id:
+        keeps = keeps or node.id == first_kept
+        current = current or node.id == base.id
+        if current and keeps:
             return True
-        if node.kind is NodeKind.COMPACTION:
+        if node.kind is NodeKind.COMPACTION and not current:
             return False
     return False
-
-
-def _has_left(over: _Overlay, at: Tip, first_kept: str | None) -> bool:
-    """Whether the first kept node is stored, and is not on the path."""
-    if first_kept is None or over.tip(first_kept) is None:
-        return False
-    return all(node.id != first_kept for node in over.upwards(at))
 
 
 def _check_kept(over: _Overlay, base: Tip, first_kept: str | None) -> None:

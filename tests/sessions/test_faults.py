@@ -246,32 +246,48 @@ async def test_whichever_page_is_garbage_its_owner_gets_no_session_to_append_to(
         assert path.read_bytes() == harmed
 
 
+NEWEST = max(STEPS)
+LATER = {**STEPS, NEWEST + 1: ("CREATE TABLE later (x TEXT) STRICT",)}
+
+
 @pytest.mark.parametrize("opened", [SQLiteSession, SessionReader])
 async def test_a_newer_format_is_too_new_for_an_owner_and_for_a_reader(path: Path, opened: Any):
     await make(path, 2)
-    async with SQLiteSession(path, steps={**STEPS, 2: ("CREATE TABLE later (x TEXT) STRICT",)}) as session:
+    async with SQLiteSession(path, steps=LATER) as session:
         await session.append(says("a"))
     before = path.read_bytes()
     with pytest.raises(SessionTooNew) as refused:
         await try_to_open(opened, path)
-    assert (refused.value.found, refused.value.known) == (2, 1)
+    assert (refused.value.found, refused.value.known) == (NEWEST + 1, NEWEST)
     assert path.read_bytes() == before
 
 
 async def test_an_older_format_is_read_as_it_is_and_brought_forward_by_the_first_write(path: Path):
     await make(path, 2)
-    newer = {**STEPS, 2: ("CREATE TABLE later (x TEXT) STRICT",)}
+    newer = LATER
     before = path.read_bytes()
     async with SQLiteSession(path, steps=newer) as session:
-        assert session.pending_migration == (1, 2)
+        assert session.pending_migration == (NEWEST, NEWEST + 1)
         assert len((await session.context()).messages) == 2
     assert path.read_bytes() == before
     async with SQLiteSession(path, steps=newer) as session:
         await session.append(says("a"))
         assert session.pending_migration is None
     with SessionReader(path, steps=newer) as reader:
-        assert reader.format == 2
+        assert reader.format == NEWEST + 1
         assert len(reader.nodes()) == 3
+
+
+async def test_a_file_of_the_first_format_refuses_to_be_replaced_from_its_first_write_on(path: Path):
+    async with SQLiteSession(path, steps={1: STEPS[1]}) as session:
+        await session.append(says("a"))
+    async with SQLiteSession(path) as session:
+        assert session.pending_migration == (1, NEWEST)
+        await session.append(says("b"))
+    connection = sqlite3.connect(path, isolation_level=None)
+    with pytest.raises(sqlite3.IntegrityError, match="never changed or removed"):
+        connection.execute("INSERT OR REPLACE INTO node SELECT * FROM node WHERE seq = 1")
+    connection.close()
 
 
 async def test_a_session_that_is_not_there_is_made_or_refused(path: Path):
@@ -320,25 +336,46 @@ async def test_an_old_sqlite_is_refused_by_its_version():
         check_sqlite((3, 39, 4))
 
 
-async def test_nodes_and_events_cannot_be_changed_or_removed(path: Path):
+KEPT = ("node", "event", "chunk")
+"""Tables whose rows are never changed or removed."""
+HARMS = {
+    "update": "UPDATE {table} SET body = '{{}}'",
+    "update or replace": "UPDATE OR REPLACE {table} SET seq = 1 WHERE seq = 2",
+    "delete": "DELETE FROM {table}",
+    "replace": "REPLACE INTO {table} SELECT * FROM {table} WHERE seq = 1",
+    "insert or replace": "INSERT OR REPLACE INTO {table} SELECT * FROM {table} WHERE seq = 2",
+    "upsert": "INSERT INTO {table} SELECT * FROM {table} WHERE seq = 1 ON CONFLICT DO UPDATE SET body = '{{}}'",
+}
+
+
+@pytest.mark.feature("AC-01")
+@pytest.mark.parametrize("table", KEPT)
+@pytest.mark.parametrize("harm", HARMS.values(), ids=HARMS)
+async def test_no_statement_changes_or_removes_a_row_that_is_kept(path: Path, table: str, harm: str):
     await make(path, 2)
     connection = sqlite3.connect(path, isolation_level=None)
-    for statement in (
-        "UPDATE node SET body = '{}'",
-        "DELETE FROM node",
-        "UPDATE event SET body = '{}'",
-        "DELETE FROM event",
-        "UPDATE chunk SET body = '{}'",
-        "DELETE FROM chunk",
-    ):
-        table = statement.split()[1 if statement.startswith("UPDATE") else 2]
+    for _ in range(2):
         if table != "node":
             connection.execute(
                 f"INSERT INTO {table} (at_ms, body{', type' if table == 'event' else ''}) VALUES (1, '{{}}'"
                 f"{', 1' if table == 'event' else ''})"
             )
-        with pytest.raises(sqlite3.IntegrityError, match="never changed or removed"):
-            connection.execute(statement)
+    before = connection.execute(f"SELECT * FROM {table} ORDER BY seq").fetchall()
+    with pytest.raises(sqlite3.IntegrityError, match="never changed or removed"):
+        connection.execute(harm.format(table=table))
+    assert connection.execute(f"SELECT * FROM {table} ORDER BY seq").fetchall() == before
+    connection.close()
+
+
+@pytest.mark.feature("AC-01")
+async def test_a_node_with_the_id_of_another_does_not_replace_it(path: Path):
+    await make(path, 2)
+    connection = sqlite3.connect(path, isolation_level=None)
+    with pytest.raises(sqlite3.IntegrityError, match="never changed or removed"):
+        connection.execute(
+            "INSERT OR REPLACE INTO node (id, kind, at_ms, digest, body)"
+            " SELECT id, kind, at_ms, digest, '{}' FROM node WHERE seq = 1"
+        )
     connection.close()
 
 

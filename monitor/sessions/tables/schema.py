@@ -142,6 +142,18 @@ FIRST: Final = (
 )
 """Format 1, statement by statement."""
 
+SECOND: Final = tuple(
+    f"""CREATE TRIGGER {table}_is_kept_from_replace BEFORE INSERT ON {table}
+    WHEN EXISTS (SELECT 1 FROM {table} WHERE {same})
+    BEGIN SELECT RAISE(ABORT, 'a {table} is never changed or removed'); END"""
+    for table, same in (
+        ("node", "seq = NEW.seq OR id = NEW.id"),
+        ("event", "seq = NEW.seq"),
+        ("chunk", "seq = NEW.seq"),
+    )
+)
+"""Format 2: `INSERT OR REPLACE` removes a row without asking the triggers for DELETE."""
+
 
 def prepare_reader(connection: SqlConnection) -> None:
     """Set what every connection needs, of readers too."""
