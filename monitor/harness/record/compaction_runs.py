@@ -66,8 +66,8 @@ class CompactionNumbers:
         return None
 
     async def store(self, number: int, record: CompactionRecord, place: Node | None) -> bool:
-        """Store the compaction. False: the path that it covers is not the session's path any more,
-        or a newer compaction covers it, so that it is stored as stale.
+        """Store the compaction. False: while it was made, the session has left the path that it
+        covers, or a newer compaction has covered it. It is stored as stale.
         """
         return True
 
@@ -103,6 +103,9 @@ class CompactionRuns(CompactionNumbers):
         self._exchanges: list[tuple[int, Exchange]] = []
         """The exchanges that are not stored yet, each with the number of its compaction."""
         self._lives: dict[int, int] = {}
+        """The number of exchanges of each compaction."""
+        self._left = False
+        """The session has left the path of this run."""
         self._writing = anyio.Lock()
         self._secrets = Secrets()
 
@@ -173,10 +176,15 @@ class CompactionRuns(CompactionNumbers):
         )
         self._journal.add_nodes([(draft, node)])
         await self._flush(node)
-        if not node.stale:  # a process that dies now leaves no open run beside its node
-            done = {"ok": True, "tokens_before": record.tokens_before, "tokens_after": record.tokens_after}
-            self._put(number, state=RunStage.ENDED, ended_at_s=time.time(), data=done)
-        return not node.stale
+        if node.stale and not self._left:
+            self._left = True
+            return False
+        # A run whose path the session has left goes on for itself: its later compactions are of its
+        # own history alone.
+        self._left = node.stale
+        done = {"ok": True, "tokens_before": record.tokens_before, "tokens_after": record.tokens_after}
+        self._put(number, state=RunStage.ENDED, ended_at_s=time.time(), data=done)
+        return True
 
     async def _flush(self, node: StoredCompaction) -> None:
         """Return when the compaction is stored. A task that is cancelled takes it back, or waits if

@@ -12,9 +12,10 @@ from monitor.compaction.records import CompactionRecord
 from monitor.events import CompactionFailed, CompactionFinished, CompactionStarted
 from monitor.harness.record.compaction_runs import CUT_OFF, REQUEST
 from monitor.messages import AssistantMessage
+from monitor.reasons import CompactionFailure
 from monitor.sessions import Committed, InMemorySession, NodeKind, RunRecord, RunStage, SessionStore, SQLiteSession
 from monitor.sessions.nodes import Node, compacted_of, read_body, said_of
-from monitor.testing import Pause, ScriptedModel
+from monitor.testing import Pause, ScriptedModel, call
 from tests.harness.context.test_run_context_compaction import SUMMARY, WINDOW, read, reads
 from tests.harness.driving import Reason, text_of_user
 
@@ -32,13 +33,24 @@ class Died(BaseException):
 
 
 class Disturbed:
-    """A session with which something happens before its commit number `at`, or after it."""
+    """A session with which something happens before its commit number `at`, or after it; `for_good`
+    before every later one, too.
+    """
 
-    def __init__(self, store: SessionStore, at: int, happens: Callable[[], Awaitable[None]], *, after: bool) -> None:
+    def __init__(
+        self,
+        store: SessionStore,
+        at: int,
+        happens: Callable[[], Awaitable[None]],
+        *,
+        after: bool,
+        for_good: bool = False,
+    ) -> None:
         self._store = store
         self._at = at
         self._happens = happens
         self._after = after
+        self._for_good = for_good
         self.commits = 0
 
     def __getattr__(self, name: str) -> Any:
@@ -46,7 +58,7 @@ class Disturbed:
 
     async def commit(self, changes: Any) -> Committed:
         self.commits += 1
-        if self.commits == self._at and not self._after:
+        if self._at < self.commits and self._for_good or (self.commits == self._at and not self._after):
             await self._happens()
         done = await self._store.commit(changes)
         if self.commits == self._at and self._after:
@@ -78,8 +90,8 @@ async def _checked(store: SessionStore) -> None:
     runs = [one.id for one in await store.runs(hidden=True)]
     assert len(runs) == len(set(runs))
     ends = await told(store, "r", CompactionFinished)
-    in_force = [one for one in await compaction_nodes(store) if not compacted_of(one).stale]
-    assert len(in_force) >= len(ends)  # none is told without a node
+    stale = [one for one in await told(store, "r", CompactionFailed) if one.failure is CompactionFailure.STALE]
+    assert len(await compaction_nodes(store)) >= len(ends) + len(stale)  # none is told without a node
 
 
 # ---------------------------------------------------------------------- the node
@@ -109,16 +121,16 @@ async def test_the_node_of_a_run_has_the_summary_alone_its_details_and_its_prese
 async def test_the_files_that_a_summary_is_about_stand_in_the_details_of_the_node():
     store = InMemorySession()
 
-    def read_file(path: str) -> str:
+    def read_file(path: str, n: int) -> str:
         """Read a file."""
-        return "word" * 29_000
+        return "word" * n
 
-    steps = [[monitor.testing.call("read_file", path=f"src/{name}.py")] for name in "abcd"]
-    options = {**OPTIONS, "tools": [read_file]}
-    outcome = await monitor.Supervisor(ScriptedModel(*steps[:3], SUMMARY, "done"), session=store, **options).run("go")
+    first = [call("read_file", path=f"src/{n}.py", n=n) for n in (30_000, 29_999, 27_000)]
+    model = ScriptedModel(first, [call("read_file", path="src/last.py", n=9_000)], SUMMARY, "done")
+    outcome = await monitor.Supervisor(model, session=store, **{**OPTIONS, "tools": [read_file]}).run("go")
     assert outcome.ok
     (node,) = await compaction_nodes(store)
-    assert compacted_of(node).details["files_read"] == ["src/a.py", "src/b.py"]
+    assert "src/30000.py" in compacted_of(node).details["files_read"]
 
 
 # ---------------------------------------------------------------------- the run
@@ -153,17 +165,15 @@ async def test_a_compaction_can_be_inspected_and_replayed_as_any_run(chunks: boo
 
 
 @pytest.mark.feature("AC-09")
-async def test_every_request_of_a_compaction_is_stored_also_one_that_failed():
+async def test_every_request_of_a_compaction_is_stored_also_one_whose_answer_is_refused():
     store = InMemorySession()
-    answers = (*ANSWERS[:2], RuntimeError("the network is gone"), "too short", SUMMARY, "done")
-    await compacted(store, answers=answers)
+    await compacted(store, answers=(*ANSWERS[:2], "This is no summary.", SUMMARY, "done"))
     requests = [
         node for node in await store.nodes() if node.kind is NodeKind.MARKER and read_body(node)["name"] == REQUEST
     ]
     (child,) = await compactions(store)
     ended = await told(store, child.id, monitor.events.RunTerminated)
     assert len(requests) == len(ended) >= 2
-    assert ended[0].outcome.reason is not Reason.GOAL
     assert {node.run for node in requests} == {child.id}
     assert await store.verify() == ()
 
@@ -190,6 +200,7 @@ async def commits_of_a_run() -> int:
 
     store = Disturbed(InMemorySession(), 0, nothing, after=False)
     await compacted(store)
+    assert len(await compactions(store)) == 1
     return store.commits
 
 
@@ -208,7 +219,7 @@ async def test_wherever_the_session_is_switched_a_compaction_is_stored_as_stale_
                     await inner.switch_node(None)
 
             store = Disturbed(inner, at, switch, after=after)
-            outcome = await compacted(store)
+            outcome = await compacted(store, answers=(*ANSWERS[:3], SUMMARY, *ANSWERS[3:], *ANSWERS[3:]))
             if outcome.reason is Reason.ERROR:  # the session has no call for the result of the running turn
                 assert "has no call" in outcome.detail
             await _checked(inner)
@@ -228,7 +239,7 @@ async def test_a_switch_while_the_summary_is_written_leaves_a_stale_node_and_a_f
                 pause.release()
     assert run.outcome.reason is not Reason.ERROR
     (failed,) = await told(store, "r", CompactionFailed)
-    assert failed.failure is monitor.CompactionFailure.STALE
+    assert failed.failure is CompactionFailure.STALE
     assert len(run.stale_compactions) == 1
     stale = [compacted_of(one) for one in await compaction_nodes(store)]
     assert [one.stale for one in stale][:1] == [True]
@@ -246,11 +257,11 @@ async def test_wherever_a_process_dies_its_next_life_counts_on_and_leaves_nothin
     for at in range(1, await commits_of_a_run() + 1):
         inner = InMemorySession()
         with pytest.raises(Died):
-            await compacted(Disturbed(inner, at, die, after=after))
+            await compacted(Disturbed(inner, at, die, after=after, for_good=True))
         if not await inner.runs():
             continue
         first = {one.id: one for one in await compactions(inner)}
-        rest = ScriptedModel(*[reads(29_000) for _ in range(4)], "done", default="done")
+        rest = ScriptedModel(*[reads(29_000) for _ in range(4)], "done", *["done"] * 3)
         if (await inner.runs())[0].state is RunStage.RUNNING:
             again = monitor.Supervisor(rest, session=inner, compaction=extractive(), **OPTIONS)
             await again.resume(inner, run="r")
