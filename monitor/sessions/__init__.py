@@ -33,6 +33,8 @@ from monitor.sessions.run_records import RunRecord as RunRecord
 from monitor.sessions.run_records import RunStage as RunStage
 from monitor.sessions.run_records import StoredEvent as StoredEvent
 from monitor.sessions.run_records import TurnChunks as TurnChunks
+from monitor.sessions.salvage import Salvaged as Salvaged
+from monitor.sessions.salvage import salvage as salvage
 from monitor.sessions.session_store import SessionStore as SessionStore
 from monitor.sessions.sqlite_session import SQLiteSession as SQLiteSession
 from monitor.sessions.tables.blobs import Blobs as Blobs
@@ -61,6 +63,7 @@ __all__ = [
     "RunRecord",
     "RunStage",
     "SQLiteSession",
+    "Salvaged",
     "SessionFile",
     "SessionReader",
     "SessionStore",
@@ -81,5 +84,6 @@ __all__ = [
     "remove",
     "retain",
     "said_of",
+    "salvage",
     "sessions_in",
 ]

@@ -35,6 +35,7 @@ from monitor.sessions import (
     imported,
     remove,
     retain,
+    salvage,
     sessions_in,
 )
 from monitor.sessions.tables.migrations import STEPS
@@ -227,6 +228,35 @@ def fork_session(
         path = new_file(name, folder or source.parent) if name else _free(source)
         id = fork(source, path, at=node)
         _done(as_json, f"forked as {path.stem}", {"name": path.stem, "path": str(path), "id": id})
+
+
+@sessions.command("salvage")
+def salvage_session(
+    session: SessionArgument,
+    *,
+    name: Annotated[
+        str | None, typer.Option("--name", help="Name of the new session, otherwise a number is added.")
+    ] = None,
+    folder: FolderOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Save what is readable of a damaged session into a new one, and say what is lost.
+
+    Exit code: 0 nothing is lost; 1 something is.
+    """
+    with output.tidy_exit():
+        source = found_file(session, folder)
+        path = new_file(name, folder or source.parent) if name else _free(source)
+        saved = salvage(source, path)
+        lost = [problem.what for problem in saved.lost]
+        said = f"{count(saved.nodes, 'node')} saved as {path.stem}, {len(lost):,} rows lost"
+        data = {"name": path.stem, "path": str(path), "id": saved.id, "nodes": saved.nodes, "lost": lost}
+        _done(as_json, said if lost else f"{count(saved.nodes, 'node')} saved as {path.stem}, nothing is lost", data)
+        if not as_json:
+            for problem in lost:
+                output.stdout().print(Text(f"  {output.on_one_line(problem)}", "red"), soft_wrap=True)
+        if lost:
+            raise typer.Exit(PROBLEMS)
 
 
 def _free(source: Path) -> Path:

@@ -101,9 +101,7 @@ class RunSession:
         first = self._first if not self._resumed else await self._take_up(goal, calls)
         for message in first:
             self._valid_history.append(message)
-        await self.recorder.begin(
-            known, head=context.head, with_results=not calls.left_open, resumed=self._resumed
-        )
+        await self.recorder.begin(known, head=context.head, with_results=not calls.left_open, resumed=self._resumed)
 
     async def end(self, outcome: Outcome) -> None:
         """Store the outcome with which the run ended."""

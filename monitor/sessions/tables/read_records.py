@@ -66,10 +66,11 @@ def chunks(connection: SqlConnection, run: str | None = None) -> list[TurnChunks
         " WHERE (?1 IS NULL OR r.id = ?1) ORDER BY c.seq",
         (run,),
     )
-    return [unpacked(connection, partial(_chunks, of, turn), body) for of, turn, body in rows]
+    return [unpacked(connection, partial(chunks_of, of, turn), body) for of, turn, body in rows]
 
 
-def _chunks(run: str | None, turn: int, data: Any) -> TurnChunks:
+def chunks_of(run: str | None, turn: int, data: Any) -> TurnChunks:
+    """The chunks in the data of a row."""
     pieces, inputs = (data["chunks"], data["inputs"]) if isinstance(data, dict) else (data, ())
     chunks = ((at_s, TextDelta(one) if isinstance(one, str) else chunk_codec.from_dict(one)) for at_s, one in pieces)
     return TurnChunks(run, turn, tuple(chunks), tuple(inputs))

@@ -186,6 +186,12 @@ def find_node(connection: SqlConnection, id: str, blobs: Blobs) -> Node | None:
     return _node(found, blobs) if found else None
 
 
+def node_at(connection: SqlConnection, seq: int, blobs: Blobs) -> Node | None:
+    """The node with the number `seq`, or `None`."""
+    found = connection.execute(f"{_ALL} WHERE n.seq = ?", (seq,)).fetchone()
+    return _node(found, blobs) if found else None
+
+
 def heads(connection: SqlConnection) -> dict[str, str | None]:
     """The newest node of each branch."""
     rows = connection.execute("SELECT h.name, n.id FROM head h LEFT JOIN node n ON n.seq = h.node ORDER BY h.name")

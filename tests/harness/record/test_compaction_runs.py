@@ -55,7 +55,7 @@ class Disturbed:
 
     async def commit(self, changes: Any) -> Committed:
         self.commits += 1
-        if self._at < self.commits and self._for_good or (self.commits == self._at and not self._after):
+        if (self._at < self.commits and self._for_good) or (self.commits == self._at and not self._after):
             await self._happens()
         done = await self._store.commit(changes)
         if self.commits == self._at and self._after:
