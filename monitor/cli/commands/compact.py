@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,7 @@ import monitor
 from monitor.adapters.adapter import adapter_of
 from monitor.cli.inputs.conversation import Conversation, read_conversation, tokens_by_source, written
 from monitor.cli.options.clients import Closing
+from monitor.cli.options.session_file import complete, found_file
 from monitor.cli.options.supervisor_arguments import model_of, nothing_to_close
 from monitor.cli.render import output, table
 from monitor.cli.render.out_file import check_out, write_out
@@ -31,9 +33,11 @@ from monitor.events import CompactionProgressed, CompactionStarted, Event
 from monitor.messages import Message, message_codec
 from monitor.models import Model, ModelRequest
 from monitor.reasons import CompactionReason
+from monitor.sessions import ENDING, SessionReader, SQLiteSession
 from monitor.settings import known_name
 from monitor.sinks.lines import line_of
 from monitor.view.ending import count
+from monitor.wires.raw import RawMessage
 from monitor.wires.recognise import FORMS, NEUTRAL
 
 NOT_COMPACTED: Final = 1
@@ -125,7 +129,12 @@ class _Compacted:
 
 def compact(
     file: Annotated[
-        str, typer.Argument(metavar="FILE", help="The conversation: JSON or JSON lines, plain or gzipped; - is stdin.")
+        str,
+        typer.Argument(
+            metavar="FILE",
+            help="The conversation: JSON or JSON lines, plain or gzipped; - is stdin. Or the name of a session.",
+            autocompletion=complete,
+        ),
     ],
     *,
     preset: Annotated[str, typer.Option("--preset", metavar="NAME", help=f"How: {', '.join(PRESETS)}.")] = "default",
@@ -171,6 +180,8 @@ def compact(
     \b
     FILE is what `agent-monitor context` reads: messages of OpenAI, Anthropic or
     Gemini, a whole request, or JSON lines. It is repaired first, and not changed.
+    The name or the file of a session compacts that session: its next run goes on
+    from the summary, and its messages stay in the file.
 
     \b
     Examples:
@@ -178,6 +189,7 @@ def compact(
       agent-monitor compact chat.json --preset claude-code --window 200000 --show
       agent-monitor compact chat.json --out shorter.json --preset pi \\
         --model google:gemini-2.5-flash
+      agent-monitor compact work --window 200000
       tail -n 1 requests.jsonl | agent-monitor compact - --reason overflow --json
 
     \b
@@ -194,8 +206,11 @@ def compact(
         if reason not in REASONS:
             raise ConfigError(f"--reason {reason}: it is one of {', '.join(REASONS)}")
         compaction = getattr(monitor.Compaction, known_name(preset, PRESETS, "preset", "--preset"))()
+        session = _session_of(file)
+        if session is not None:
+            _check_session_options(out=out, form=form, run=run)
         _check_out(out, file)
-        given = _read(file, form, run, model, window)
+        given = _read_session(session, model, window) if session is not None else _read(file, form, run, model, window)
         asked, close = (
             (None, nothing_to_close)
             if model in {None, EXTRACTIVE}
@@ -215,6 +230,7 @@ def compact(
                     close=close,
                     reason=CompactionReason(reason),
                     complaints=complaints,
+                    session=session,
                 )
             )
         except monitor.compaction.CompactionError as error:
@@ -225,14 +241,43 @@ def compact(
         if as_json:
             output.write_json(_as_json(done))
         else:
-            _show(console, done, asked_nobody=model is None, show=show, out=out)
+            _show(console, done, asked_nobody=model is None, show=show, out=out, session=session)
 
 
 # ------------------------------------------------------------------ what is given
 
 
+def _session_of(given: str) -> Path | None:
+    """The session that is meant; `None`: a file, or stdin. A file in this folder goes before a name,
+    and a word with another ending is no name of a session.
+    """
+    if given.endswith(ENDING):
+        return found_file(given, None)
+    if given == STDIN or Path(given).exists() or Path(given).suffix or len(Path(given).parts) > 1:
+        return None
+    return found_file(given, None)
+
+
+def _check_session_options(**options: object) -> None:
+    for name, value in options.items():
+        if value is not None:
+            raise ConfigError(f"--{name} is for files; a session is compacted in its own file")
+
+
+def _read_session(path: Path, model: str | None, window: int | None) -> _Given:
+    with SessionReader(path) as session:
+        messages = session.context().messages
+    return _given(Conversation(NEUTRAL, ()), messages, model, window)
+
+
 def _read(file: str, form: str | None, run: str | None, model: str | None, window: int | None) -> _Given:
     conversation, raw = read_conversation(file, form, run)
+    return _given(conversation, raw, model, window)
+
+
+def _given(
+    conversation: Conversation, raw: Sequence[RawMessage | Message], model: str | None, window: int | None
+) -> _Given:
     messages, report = repair(raw, form=None if conversation.form == NEUTRAL else conversation.form)
     names = [name for name in (model if model != EXTRACTIVE else None, conversation.model) if name is not None]
     found = [window_of(name, config=window) for name in names] or [window_of(None, config=window)]
@@ -281,19 +326,27 @@ async def _compacted(
     close: Closing,
     reason: CompactionReason,
     complaints: Console,
+    session: Path | None,
 ) -> _Compacted:
     counted = _Counted(model) if model is not None else None
+    sinks = [_Progress(complaints)] if counted is not None else []
     try:
-        result = await compaction.compact(
-            given.messages,
-            window=given.window,
-            model=counted,
-            instructions=given.instructions,
-            tools=given.conversation.tools,
-            reason=reason,
-            form=None if given.conversation.form == NEUTRAL else given.conversation.form,
-            sinks=[_Progress(complaints)] if counted is not None else [],
-        )
+        if session is not None:
+            async with SQLiteSession(session, create=False) as store:
+                result = await compaction.compact_session(
+                    store, window=given.window, model=counted, reason=reason, sinks=sinks
+                )
+        else:
+            result = await compaction.compact(
+                given.messages,
+                window=given.window,
+                model=counted,
+                instructions=given.instructions,
+                tools=given.conversation.tools,
+                reason=reason,
+                form=None if given.conversation.form == NEUTRAL else given.conversation.form,
+                sinks=sinks,
+            )
     finally:
         with anyio.CancelScope(shield=True):
             await close()
@@ -336,7 +389,9 @@ def _write(out: Path, text: str) -> None:
 # ------------------------------------------------------------------ for people
 
 
-def _show(console: Console, done: _Compacted, *, asked_nobody: bool, show: bool, out: Path | None) -> None:
+def _show(
+    console: Console, done: _Compacted, *, asked_nobody: bool, show: bool, out: Path | None, session: Path | None
+) -> None:
     given, result = done.given, done.result
     saved = result.tokens_before - result.tokens_after
     before, after = given.by_source(given.messages), given.by_source(result.messages)
@@ -377,8 +432,8 @@ def _show(console: Console, done: _Compacted, *, asked_nobody: bool, show: bool,
         ("instead" if number == 0 else "", Text(output.on_one_line(one), style="yellow"))
         for number, one in enumerate(result.warnings)
     ]
-    if out is not None:
-        rows.append(("written", output.on_one_line(str(out))))
+    if (written_to := session or out) is not None:
+        rows.append(("written", output.on_one_line(str(written_to))))
     output.card(console, "compacted", rows, style="green")
     output.heading(console, "tokens by source")
     sources = dict.fromkeys((*before, *after))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import uuid
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, Final, get_args
+
+import anyio
 
 from monitor._util.argument_checks import check_kind, check_part, is_whole
 from monitor.adapters.provider_forms import to_form
@@ -18,15 +22,21 @@ from monitor.context.history import History
 from monitor.context.measure.tokens import ContextMeter
 from monitor.context.measure.window import NEVER_FULL, Window, window_of
 from monitor.context.repairs.repair import repair
-from monitor.errors import ConfigError
+from monitor.errors import ConfigError, StoreError, describe
+from monitor.events import Event
 from monitor.harness.checks import CLOSE_GRACE_S
 from monitor.harness.context.compaction_job import RunServices
 from monitor.harness.context.compactor import Compactor
 from monitor.harness.events.async_sinks import fan_out
+from monitor.harness.record.compaction_runs import CompactionNumbers
+from monitor.harness.record.recorder import Recorder, known_in
 from monitor.harness.streams.clock import Clock, SystemClock
 from monitor.messages import Message
 from monitor.models import Model, ToolSpec
 from monitor.reasons import PRESSING, CompactionReason
+from monitor.sessions.run_records import COMPACT, RunRecord
+from monitor.sessions.session_store import SessionStore
+from monitor.sessions.tree import ACTIVE
 from monitor.sinks.base import Sink, checked_sinks
 from monitor.tools.secrets.masking import Secrets
 from monitor.wires.forms import Form
@@ -83,6 +93,91 @@ class Compaction(Preset):
 
         Raises `CompactionError`, and `ConfigError` for invalid arguments.
         """
+        return await self._compacted(
+            History(recognised(tuple(messages))),
+            CompactionNumbers(),
+            window=window,
+            model=model,
+            instructions=instructions,
+            tools=tools,
+            facts=facts,
+            reason=reason,
+            form=form,
+            sinks=sinks,
+            clock=clock,
+        )
+
+    async def compact_session(
+        self,
+        session: SessionStore,
+        *,
+        branch: str = ACTIVE,
+        window: Window | int | None = None,
+        model: Model | None = None,
+        instructions: str | None = None,
+        tools: Sequence[ToolSpec] = (),
+        facts: PinnedFacts | None = None,
+        reason: CompactionReason | str = CompactionReason.MANUAL,
+        form: Form | None = None,
+        sinks: Sequence[Sink] = (),
+        clock: Clock | None = None,
+    ) -> CompactionResult:
+        """Make the conversation of `session` smaller. The next run of the session goes on from the
+        summary; the messages themselves stay in the session.
+
+            async with SQLiteSession("work.session") as session:
+                await monitor.Compaction.pi().compact_session(session, model=model)
+
+        The conversation is repaired first. The compaction is stored as in a run: a node on the
+        branch, and hidden runs with what the model was asked. The other arguments are those of
+        `compact`.
+
+        Raises `CompactionError`, `ConfigError` for invalid arguments, and `StoreError`.
+        """
+        context = await session.context(branch)
+        history = History(recognised(repair(context.messages, form=form)[0]))
+        run = RunRecord(id=uuid.uuid4().hex, purpose=COMPACT)
+        recorder = Recorder(session, history, run, reply=lambda: None, turn=lambda: 0, branch=branch)
+        await recorder.begin(known_in(context, history.messages), head=context.head, with_results=False, resumed=False)
+        try:
+            result = await self._compacted(
+                history,
+                recorder.compactions,
+                emit=recorder.emit,
+                window=window,
+                model=model,
+                instructions=instructions,
+                tools=tools,
+                facts=facts,
+                reason=reason,
+                form=form,
+                sinks=sinks,
+                clock=clock,
+            )
+        except BaseException as error:
+            with anyio.CancelScope(shield=True), contextlib.suppress(StoreError):
+                await recorder.end_with(ok=False, detail=describe(error))
+            raise
+        await recorder.end_with(ok=True, tokens_before=result.tokens_before, tokens_after=result.tokens_after)
+        return result
+
+    async def _compacted(
+        self,
+        history: History,
+        record: CompactionNumbers,
+        *,
+        window: Window | int | None,
+        model: Model | None,
+        instructions: str | None,
+        tools: Sequence[ToolSpec],
+        facts: PinnedFacts | None,
+        reason: CompactionReason | str,
+        form: Form | None,
+        sinks: Sequence[Sink],
+        clock: Clock | None,
+        emit: Callable[[Event], object] = lambda _: None,
+    ) -> CompactionResult:
+        """Compact `history`. `record` stores the compaction, and `emit` gets its events."""
         if reason not in set(CompactionReason):
             raise ConfigError(f"reason is one of {', '.join(CompactionReason)}, not {reason!r}")
         reason, writes = CompactionReason(reason), model or self.model
@@ -94,10 +189,16 @@ class Compaction(Preset):
         _check(model, instructions, tools, facts)
         if form is not None and form not in get_args(Form):
             raise ConfigError(f"form is one of {', '.join(get_args(Form))}, not {form!r}")
-        history, time = History(recognised(tuple(messages))), clock or SystemClock()
+        time = clock or SystemClock()
         began = time.now()
         fan, awaited = fan_out(checked_sinks(sinks), CLOSE_GRACE_S)
         secrets = Secrets()
+
+        def tell(event: Event) -> None:
+            masked = secrets.event(event)
+            emit(masked)
+            fan.emit(masked)
+
         compactor = Compactor(
             self,
             history,
@@ -106,10 +207,11 @@ class Compaction(Preset):
             meter=ContextMeter(history, instructions=instructions, tools=tools),
             run=RunServices(
                 clock=time,
-                emit=lambda event: fan.emit(secrets.event(event)),
+                emit=tell,
                 close_grace_s=CLOSE_GRACE_S,
                 at=lambda now: now - began,
                 facts=lambda: facts or PinnedFacts(),
+                record=record,
             ),
             form=form,
         )

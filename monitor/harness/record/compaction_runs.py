@@ -1,5 +1,5 @@
-"""A compaction in the session of its run: a node on the branch, and a hidden run with what its model
-was asked.
+"""A compaction in the session of its run: a node on the branch, and a hidden run that has what its
+model was asked.
 
 Failure answered: a summary replaces half a conversation, and nobody can see who wrote it from what.
 """
@@ -91,7 +91,7 @@ class CompactionRuns(CompactionNumbers):
         sync: Callable[[], Awaitable[None]],
         stored: Callable[[], Sequence[StoredMessage]],
     ) -> None:
-        """`sync`: stores what the history holds. `stored`: the original messages and their nodes."""
+        """`sync`: stores what the history holds. `stored`: the original messages and where they are."""
         super().__init__()
         self._store = store
         self._run = run

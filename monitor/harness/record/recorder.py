@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from monitor.calls import CallRecord
 from monitor.context.history import CommittedEdit, History
@@ -44,7 +45,7 @@ from monitor.reasons import RESUMABLE, TerminateReason
 from monitor.sessions.nodes import Draft, context_edit, message
 from monitor.sessions.run_records import MAIN, RunRecord, RunStage
 from monitor.sessions.session_store import SessionStore
-from monitor.sessions.tree import ACTIVE
+from monitor.sessions.tree import ACTIVE, Context
 
 NOT_STORED = (ChunkReceived, ToolOutput)
 """Events that are for the eye. What they show stands in a message or a result as well."""
@@ -85,12 +86,14 @@ class Recorder:
         reply: Callable[[], AssistantMessage | None],
         turn: Callable[[], int],
         log: InputLog | None = None,
+        branch: str | None = None,
     ) -> None:
         """`reply`: the message that the model has just made, without results, or `None`. `log`: of
-        the run's core, if its chunks are stored.
+        the run's core, if its chunks are stored. `branch`: by default the session's own for a run
+        that was started from outside, and another one for a nested run.
         """
         self.store = store
-        self.branch: str = ACTIVE if record.purpose == MAIN else f"run-{record.id}"
+        self.branch: str = branch or (ACTIVE if record.purpose == MAIN else f"run-{record.id}")
         self._history = history
         self._record = record
         self._reply = reply
@@ -160,6 +163,13 @@ class Recorder:
             await self.journal.flush()  # an edit names the nodes that it changes
             self._add_edits(edits)
         await self.journal.flush()
+
+    async def end_with(self, **data: Any) -> None:
+        """Store that the run has ended, with these facts."""
+        self.journal.add_run(
+            replace(self._record, state=RunStage.ENDED, ended_at_s=time.time(), data={**self._record.data, **data})
+        )
+        await self.sync()
 
     async def end(self, outcome: Outcome) -> None:
         """Store the outcome with which the run ended."""
@@ -261,3 +271,28 @@ def same_reply(stored: Message, said: Message) -> bool:
     """Whether `said` is the message that was stored, with its results."""
     both = isinstance(stored, AssistantMessage) and isinstance(said, AssistantMessage)
     return both and stored.content == said.content
+
+
+def known_in(context: Context, messages: Sequence[Message]) -> list[StoredMessage]:
+    """For each message of a history that was read from `context`, its node."""
+    entries = context.entries
+    compaction = context.compaction.id if context.compaction is not None else None
+    known: list[StoredMessage] = []
+    at = 0
+    for said in messages if entries else ():
+        found = next(
+            (n for n in range(at, len(entries)) if _is_or_was(entries[n].message, said)),
+            None,
+        )
+        if found is None:
+            known.append(StoredMessage(said, None))
+            continue
+        at = found + 1
+        entry = entries[found]
+        results = entry.message.results if isinstance(entry.message, AssistantMessage) else ()
+        known.append(StoredMessage(said, entry.node if entry.node != compaction else None, len(results)))
+    return known
+
+
+def _is_or_was(stored: Message, message: Message) -> bool:
+    return stored is message or same_reply(stored, message)

@@ -17,8 +17,7 @@ from monitor.errors import ConfigError
 from monitor.events import RunStarted
 from monitor.goal.goal import Goal
 from monitor.harness.context.requests import InitialHistory, ValidHistory
-from monitor.harness.record.journal import StoredMessage
-from monitor.harness.record.recorder import Recorder, same_reply
+from monitor.harness.record.recorder import Recorder, known_in
 from monitor.harness.record.stored_runs import past_in
 from monitor.harness.runs.run_calls import Calls, last_reply
 from monitor.messages import AssistantMessage, Message, Text, UserMessage
@@ -26,7 +25,7 @@ from monitor.outcome import Outcome
 from monitor.sessions.nodes import Node, NodeKind, Said, edit_of, said_of
 from monitor.sessions.run_records import RunRecord, RunStage
 from monitor.sessions.session_store import SessionStore
-from monitor.sessions.tree import ACTIVE, Context
+from monitor.sessions.tree import ACTIVE
 
 GO_ON = "Go on with the task. If it is finished, say so."
 """The message for a model that had answered before its process died."""
@@ -97,7 +96,7 @@ class RunSession:
         if context.entries and not self._may_go_on:
             raise ConfigError("this session holds a conversation: give it without history=, or give an empty one")
         self._valid_history.begin(self._take_in(context.messages) if context.entries else self._given)
-        known = _known(context, self._history.messages)
+        known = known_in(context, self._history.messages)
         first = self._first if not self._resumed else await self._take_up(goal, calls)
         for message in first:
             self._valid_history.append(message)
@@ -144,31 +143,6 @@ class RunSession:
         messages = self._history.messages
         answered = messages and isinstance(messages[-1], AssistantMessage) and not _calls_of(messages[-1])
         return [UserMessage((Text(GO_ON),), synthetic=True)] if answered else []
-
-
-def _known(context: Context, messages: Sequence[Message]) -> list[StoredMessage]:
-    """For each message of a history that was read from `context`, its node."""
-    entries = context.entries
-    compaction = context.compaction.id if context.compaction is not None else None
-    known: list[StoredMessage] = []
-    at = 0
-    for message in messages if entries else ():
-        found = next(
-            (n for n in range(at, len(entries)) if _is_or_was(entries[n].message, message)),
-            None,
-        )
-        if found is None:
-            known.append(StoredMessage(message, None))
-            continue
-        at = found + 1
-        entry = entries[found]
-        results = entry.message.results if isinstance(entry.message, AssistantMessage) else ()
-        known.append(StoredMessage(message, entry.node if entry.node != compaction else None, len(results)))
-    return known
-
-
-def _is_or_was(stored: Message, message: Message) -> bool:
-    return stored is message or same_reply(stored, message)
 
 
 def _calls_of(message: Message) -> list[ToolCall]:

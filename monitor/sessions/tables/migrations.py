@@ -1,7 +1,7 @@
 """Numbered steps from one format of a session's file to the next.
 
-Step 1 makes the tables, step 2 more triggers. A session is opened in its old format, and brought to the present one in
-the transaction of its first write: looking at a session never changes it.
+Step 1 makes the tables, step 2 more triggers. A session is opened in its old format, and brought to
+the present one in the transaction of its first write: looking at a session never changes it.
 """
 
 from __future__ import annotations

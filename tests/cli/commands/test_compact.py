@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from typer.testing import CliRunner
 
@@ -23,6 +24,7 @@ from monitor.compaction.records import compaction_codec
 from monitor.compaction.summaries.templates import CHECKPOINT
 from monitor.context import Form, read_history, repair, validate
 from monitor.messages import Message, message_codec
+from monitor.sessions import NodeKind, SessionReader, SQLiteSession, message
 from monitor.testing import LocalGemini
 from monitor.testing.gemini_steps import Script, Stall, error_reply, finish, text, usage
 from monitor.testing.servers.gemini_server import ReceivedRequest
@@ -416,3 +418,59 @@ def test_a_place_that_is_no_file_is_not_replaced():
     assert (done.exit_code, done.stdout) == (2, "")
     assert "no regular file" in done.stderr
     assert Path("pipe").is_fifo()
+
+
+@pytest.fixture
+def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The session `work` with the conversation, in the folder for sessions."""
+    monkeypatch.setenv("AGENT_MONITOR_SESSIONS", str(tmp_path / "sessions"))
+    (tmp_path / "sessions").mkdir()
+    path = tmp_path / "sessions" / "work.session"
+
+    async def store() -> None:
+        async with SQLiteSession(path) as session:
+            await session.append(*map(message, TALK))
+
+    anyio.run(store)
+    return path
+
+
+@pytest.mark.feature("CL-12")
+def test_a_session_is_compacted_by_its_name_its_id_or_its_file(stored: Path):
+    with SessionReader(stored) as session:
+        names = ("work", "wor", session.id, str(stored))
+    for number, name in enumerate(names, 1):
+        done = CliRunner().invoke(app, ["compact", name, "--window", "40000", "--preset", "pi", "--json"])
+        with SessionReader(stored) as session:
+            nodes = [node for node in session.nodes() if node.kind is NodeKind.COMPACTION]
+            context = session.context()
+        if done.exit_code == 0:
+            assert json.loads(done.stdout)["record"]["preset"] == "pi"
+        assert len(nodes) == 1, (number, done.output)
+        assert context.compaction == nodes[0]
+    assert done.exit_code == 1  # there is nothing left to compact
+
+
+@pytest.mark.feature("CL-12")
+def test_a_compacted_session_says_where_it_is_and_keeps_its_messages(stored: Path):
+    with SessionReader(stored) as session:
+        before = session.nodes()
+    done = CliRunner().invoke(app, ["compact", "work", "--window", "40000", "--preset", "pi"])
+    assert done.exit_code == 0, done.output
+    assert "work.session" in "".join(done.stdout.split())
+    with SessionReader(stored) as session:
+        assert session.nodes()[: len(before)] == before
+        assert session.verify() == ()
+        assert len(session.context().messages) < len(TALK)
+
+
+@pytest.mark.feature("CL-12")
+def test_options_for_files_do_not_go_with_a_session_and_a_file_goes_before_a_name(stored: Path, tmp_path: Path):
+    done = CliRunner().invoke(app, ["compact", "work", "--out", "short.json"])
+    assert (done.exit_code, "--out is for files" in done.stderr) == (2, True)
+    (tmp_path / "work").write_text(json.dumps([message_codec.to_dict(one) for one in TALK]), "utf-8")
+    before = stored.read_bytes()
+    assert CliRunner().invoke(app, ["compact", "work", "--window", "40000"]).exit_code == 0
+    assert stored.read_bytes() == before
+    done = CliRunner().invoke(app, ["compact", "nothing"])
+    assert (done.exit_code, "there is no session 'nothing'" in done.stderr) == (2, True)

@@ -263,3 +263,18 @@ def test_characters_that_a_terminal_obeys_are_shown_as_escapes(folder: Path, com
     done = run(command, "--folder", str(where))
     assert "\x1b" not in done.stdout
     assert done.exit_code == 0
+
+
+@pytest.mark.feature("CL-12")
+def test_a_damaged_session_is_saved_under_another_name_and_what_is_lost_is_listed(folder: Path):
+    harm(folder / "first.session")
+    before = (folder / "first.session").read_bytes()
+    done = run("salvage", "first")
+    assert done.exit_code == 1
+    assert "saved as first-2" in done.stdout
+    assert "node number 2: it is not as it was written" in done.stdout
+    assert (folder / "first.session").read_bytes() == before
+    assert run("verify", "first-2").exit_code == 0
+    again = run("salvage", "first-2", "--name", "whole", "--json")
+    assert again.exit_code == 0
+    assert json.loads(again.stdout)["lost"] == []
