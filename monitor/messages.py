@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from monitor._util.codec import Codec
 from monitor.chunks import Media, ToolCall, ToolResult
@@ -64,6 +64,11 @@ class UserMessage:
     synthetic: bool = field(default=False, compare=False)
     """The monitor wrote it, not a person: a nudge, a summary, a word to go on. The model receives
     the same in both cases.
+    """
+    metadata: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """JSON data of the caller's, such as the agent, the model or the format that the message is
+    for. It stays with the message, also where it is shortened or sent once more. No provider gets
+    it; a `Model` of your own can read it.
     """
 
 

@@ -45,7 +45,7 @@ from monitor.compaction.records import (
 from monitor.compaction.rungs import CUT, CompactionLadder, Rung, nothing
 from monitor.compaction.summaries.identifiers import named_in
 from monitor.compaction.summaries.summarizer import Checkpoint, CompactionProgress, Summarizer, Summary, ask_for_summary
-from monitor.compaction.summaries.templates import SummaryTask
+from monitor.compaction.summaries.templates import Content, SummaryTask
 from monitor.context.history import HistoryEdit
 from monitor.context.measure.tokens import size_of_text
 from monitor.context.reduce.media import has_media, without_media
@@ -66,6 +66,8 @@ NAMED_AT_ONCE: Final = 50
 """Messages that are searched for names before other tasks may run: 10 ms, if their results are
 long.
 """
+COMPACTION_CONTINUE: Final = "compaction_continue"
+"""The key that marks a message that asks the model to go on, in its metadata. opencode's name."""
 LEFT_OUT: Final = (
     "(What was said and done before this point did not fit and could not be summarised. What follows was recorded as it"
     " happened.)"
@@ -119,7 +121,8 @@ def continue_message(preset: Preset, proposal: Proposal, reason: CompactionReaso
     if preset.continues == "never" or (preset.continues == "when_needed" and result.kept_messages):
         return None
     overflow = reason is CompactionReason.OVERFLOW and proposal.media_removed
-    return UserMessage((Text(CONTINUE_WITHOUT_MEDIA if overflow else CONTINUE),), synthetic=True)
+    text = CONTINUE_WITHOUT_MEDIA if overflow else CONTINUE
+    return UserMessage((Text(text),), synthetic=True, metadata={COMPACTION_CONTINUE: True})
 
 
 _Ask: TypeAlias = Callable[[Summarizer, SummaryTask], Awaitable[Summary]]
@@ -311,7 +314,7 @@ class _Pipeline:
         return SummaryTask(
             messages=self._wishes.messages or covered,
             previous=self._previous,
-            template=self._preset.template,
+            template=self._preset.template.of(_held_in(covered, facts), self._previous),
             pinned=pinned,
             identifiers=facts.identifiers[:MOST_REQUIRED],
             details=facts.details,
@@ -394,3 +397,15 @@ def _reducing(now: Situation, smaller: Messages) -> HistoryEdit:
     """The edit that puts `smaller` in the place of the messages of `now`."""
     note = "old results, arguments and media are shown in short"
     return HistoryEdit(now.version, *difference(now.messages, smaller), "reduction", note)
+
+
+def _held_in(covered: Messages, facts: PinnedFacts) -> set[Content]:
+    """What the covered messages hold, so that a summary has something to say of it."""
+    results = [result for one in covered if isinstance(one, AssistantMessage) for result in one.results]
+    found: dict[Content, bool] = {
+        "calls": bool(results),
+        "errors": any(result.is_error for result in results),
+        "files": bool(facts.details.files_read or facts.details.files_modified),
+        "user_messages": any(isinstance(one, UserMessage) and not one.synthetic for one in covered),
+    }
+    return {content for content, held in found.items() if held}

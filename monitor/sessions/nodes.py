@@ -171,7 +171,12 @@ def message(
 
 
 def compaction(done: Compacted, *, run: str | None = None, turn: int | None = None) -> Draft:
-    """A draft of a compaction. When it is written, the store decides whether it is stale."""
+    """A draft of a compaction. When it is written, the store decides whether it is stale. Raises
+    `ConfigError` if a user's message is not the first that it shows: no provider takes a history
+    that begins with an answer.
+    """
+    if not isinstance(done.shown[0], UserMessage):
+        raise ConfigError("what a compaction shows begins with a user message")
     return Draft(kind=NodeKind.COMPACTION, body=body_of_compaction(done), run=run, turn=turn, tokens=done.tokens_after)
 
 

@@ -22,7 +22,7 @@ from monitor.compaction.proposal import Proposal, continue_message
 from monitor.compaction.records import CompactionIneffective, shown
 from monitor.compaction.rungs import CUT
 from monitor.compaction.summaries.summarizer import Summary
-from monitor.compaction.summaries.templates import CHECKPOINT, SummaryTask
+from monitor.compaction.summaries.templates import CHECKPOINT, EIGHT_SECTIONS, SummaryTask
 from monitor.context import Headroom, History, repair, validate
 from monitor.context.cut import KeepMessages, KeepNewTurns, KeepShare, KeepTokens
 from monitor.context.history import CommittedEdit
@@ -913,3 +913,51 @@ async def test_old_large_arguments_are_clipped_with_a_summary_and_without(summar
     else:
         assert "characters cleared" in str(result.messages[1])
         assert result.messages[4] is messages[4]  # another tool's are whole
+
+
+# --- what a message carries beside its content
+
+
+META = {"agent": "build", "model": "anthropic:claude-sonnet-4-5", "format": "json", "tools": ["read"], "system": "Go."}
+
+
+@pytest.mark.feature("OC-10")
+async def test_a_replayed_message_keeps_its_agent_model_format_tools_and_system():
+    asked = replace(user("What is on it?", IMAGE), metadata=META)
+    messages = (*talk(20), asked)
+    proposal = await proposed(NO_STEPS, situation(messages, window=16_000, reason=R.OVERFLOW), summariser(CHECKPOINT))
+    replayed = proposal.result.messages[-1]
+    assert isinstance(replayed, UserMessage)
+    assert replayed != asked  # its media is named
+    assert (replayed.metadata, replayed.synthetic) == (META, False)
+
+
+@pytest.mark.feature("OC-11")
+async def test_the_message_that_goes_on_is_marked_by_its_field_and_in_its_metadata():
+    messages = (*talk(20), *(ran("word " * 900) for _ in range(3)))
+    proposal = await proposed(NO_STEPS, situation(messages, window=16_000, reason=R.CEILING), summariser(CHECKPOINT))
+    message = continue_message(Compaction(continues="always"), proposal, R.CEILING)
+    assert message is not None
+    assert (message.synthetic, message.metadata) == (True, {"compaction_continue": True})
+    assert all(not one.metadata for one in proposal.result.messages if isinstance(one, UserMessage))
+
+
+@pytest.mark.feature("CC-02")
+@pytest.mark.parametrize(
+    ("held", "section"),
+    [
+        (ran("word " * 900), "Problem Solving"),
+        (ran("word " * 900, name="read_file", arguments={"path": "src/a.py"}), "Files and Code"),
+        (ran("word " * 900, is_error=True), "Errors and Fixes"),
+        (user("Do it."), "All User Messages"),
+    ],
+)
+async def test_a_section_is_asked_for_where_the_conversation_holds_what_it_is_about(held: Message, section: str):
+    thoughts = [replace(user("word " * 900), synthetic=True), said("word " * 900)] * 10
+    asked = []
+    for messages in ((*thoughts, *thoughts), (held, *thoughts[1:], *thoughts)):
+        model = ScriptedModel(*[lambda _: summary_of(EIGHT_SECTIONS)] * 3)
+        await proposed(Compaction.claude_code(), situation(messages, window=16_000), model)
+        asked.append(str(model.requests[0].instructions))
+    assert [f"## {section}" in one for one in asked] == [False, True]
+    assert all("## Current Work" in one for one in asked)

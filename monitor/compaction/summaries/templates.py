@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias
 
 from monitor.compaction.records import CompactionDetails
@@ -18,6 +19,8 @@ from monitor.errors import ConfigError
 from monitor.messages import Message
 
 Style: TypeAlias = Literal["markdown", "xml"]
+Content: TypeAlias = Literal["calls", "errors", "files", "user_messages"]
+"""What a conversation may hold: calls of tools, failed calls, files, messages that a user wrote."""
 
 BEGIN, END = "<<<record", "record>>>"
 """The marks around what a summariser reads. Each line of a quoted text has a mark before it, so it
@@ -45,16 +48,39 @@ class Template:
     style: Style = "markdown"
     guidance: Mapping[str, str] = field(default_factory=dict, hash=False)
     """The contents of a section, in words for the model, by the section's title."""
+    needs: Mapping[str, Content] = field(default_factory=dict, hash=False)
+    """For a section by its title, what the conversation must hold so that the section is asked for.
+    """
 
     def __post_init__(self) -> None:
         if not self.sections or len({section_key(section) for section in self.sections}) < len(self.sections):
             raise ConfigError(
                 f"the template {self.name!r} needs sections, each with a title of its own: {self.sections}"
             )
-        if unknown := set(self.guidance).difference(self.sections):
-            raise ConfigError(
-                f"the template {self.name!r} has guidance for sections that it does not have: {sorted(unknown)}"
-            )
+        for what, given in (("guidance", self.guidance), ("needs", self.needs)):
+            if unknown := set(given).difference(self.sections):
+                raise ConfigError(
+                    f"the template {self.name!r} has {what} for sections that it does not have: {sorted(unknown)}"
+                )
+        if set(self.needs) == set(self.sections):
+            raise ConfigError(f"the template {self.name!r} needs a section that is always asked for")
+
+    def of(self, holds: AbstractSet[Content], previous: str | None = None) -> Template:
+        """The template for a conversation that holds this: sections that would have no content are
+        not asked for. A section that the earlier summary has stays.
+        """
+        known = {heading.key for _, heading in _headings(previous or "", fenced=True)}
+        left_out = {
+            section
+            for section, content in self.needs.items()
+            if content not in holds and section_key(section) not in known
+        }
+        if not left_out:
+            return self
+        sections = tuple(section for section in self.sections if section not in left_out)
+        guidance = {section: text for section, text in self.guidance.items() if section not in left_out}
+        needs = {section: content for section, content in self.needs.items() if section not in left_out}
+        return replace(self, sections=sections, guidance=guidance, needs=needs)
 
     def instructions(self, task: SummaryTask, *, live: bool = False) -> str:
         """The instructions of the summariser. `live`: the summariser is the agent itself, and has
@@ -354,6 +380,12 @@ EIGHT_SECTIONS: Final = Template(
         "All User Messages": "Each thing that the user said, in order and close to its words, also short corrections. Not what tools said.",
         "Pending Tasks": "What was asked for and is not done.",
         "Current Work": "Where it stands now: the last step, its result, the place, the exact error if one is open; the very next step.",
+    },
+    {
+        "Files and Code": "files",
+        "Errors and Fixes": "errors",
+        "Problem Solving": "calls",
+        "All User Messages": "user_messages",
     },
 )
 """As Claude Code's summaries are described. Row CC-02."""

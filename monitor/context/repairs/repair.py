@@ -299,7 +299,7 @@ class _Repair:
             return None
         if one.source is not None and _all_are(content, one.source.content):
             return one.source
-        return UserMessage(content, one.source is not None and one.source.synthetic)
+        return replace(one.source, content=content) if one.source is not None else UserMessage(content)
 
     def _sendable(self, index: int, part: Text | Media) -> Text | Media:
         if (

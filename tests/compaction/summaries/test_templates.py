@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -13,6 +13,7 @@ from monitor.compaction.summaries.templates import (
     END,
     FIVE_SECTIONS,
     MARKDOWN,
+    Content,
     SummaryTask,
     Template,
 )
@@ -267,3 +268,17 @@ def test_a_skeleton_holds_every_section() -> None:
 def test_a_template_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         Template(**{"name": "mine", "sections": ("Goal",), **wrong})
+
+
+@pytest.mark.feature("CC-02")
+@pytest.mark.parametrize("template", [CHECKPOINT, MARKDOWN, FIVE_SECTIONS, EIGHT_SECTIONS], ids=lambda one: one.name)
+def test_a_template_asks_for_exactly_the_sections_that_can_have_content(template: Template):
+    contents = get_args(Content)
+    for number in range(2 ** len(contents)):
+        holds = {one for at, one in enumerate(contents) if number >> at & 1}
+        asked = template.of(holds)
+        needless = {section for section, content in template.needs.items() if content not in holds}
+        assert asked.sections == tuple(section for section in template.sections if section not in needless)
+        assert asked.audit(asked.skeleton(dict.fromkeys(asked.sections, "x"))) == ()
+        assert template.of(holds, template.skeleton()) == template  # the earlier summary has them
+    assert template.of(set(contents)) is template
