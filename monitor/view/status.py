@@ -14,7 +14,7 @@ from monitor import events
 from monitor.chunks import ReasoningDelta, TextDelta, ToolCall
 from monitor.events import Envelope
 from monitor.outcome import Outcome
-from monitor.sinks.lines import call_in_words
+from monitor.sinks.descriptions import call_in_words
 from monitor.usage import Price, Usage
 from monitor.view.ending import count, failed
 from monitor.view.terminal import on_one_line

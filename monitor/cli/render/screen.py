@@ -13,29 +13,19 @@ from rich.console import Console
 from rich.text import Text
 
 import monitor
+from monitor import events
 from monitor.cli.render import output
-from monitor.events import (
-    ApprovalAnswered,
-    ApprovalRequested,
-    ChunkReceived,
-    DetectionRaised,
-    Envelope,
-    LimitWarning,
-    Paused,
-    Resumed,
-    RetryScheduled,
-    StopDecided,
-    ToolFinished,
-    ToolStarted,
-    envelope_codec,
-)
+from monitor.events import ChunkReceived, Envelope, envelope_codec
 from monitor.usage import Price
 from monitor.view import LiveView
 from monitor.view.ending import count
 
-_WAITS = (ToolStarted, ToolFinished, RetryScheduled, ApprovalRequested, ApprovalAnswered, Paused, Resumed)
+_WAITS = (
+    *(events.ToolStarted, events.ToolFinished, events.RetryScheduled, events.ApprovalRequested),
+    *(events.ApprovalAnswered, events.Paused, events.Resumed),
+)
 """Events at which a wait begins or goes on."""
-_FINDINGS = (DetectionRaised, LimitWarning, StopDecided)
+_FINDINGS = (events.DetectionRaised, events.LimitWarning, events.StopDecided)
 """The run yields these events before the piece of the answer that caused them."""
 TASK_LINES = 8
 """How many lines of a task are shown: a task from stdin may be a whole file."""

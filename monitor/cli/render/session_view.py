@@ -31,7 +31,7 @@ from monitor.sessions.faults import lock_path
 from monitor.sessions.lock import owner_of
 from monitor.sessions.records import MAIN, RunStage
 from monitor.sinks import line_of
-from monitor.sinks.lines import call_in_words
+from monitor.sinks.descriptions import call_in_words
 from monitor.view.ending import count
 
 SHORT: Final = 12

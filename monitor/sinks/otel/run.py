@@ -18,7 +18,7 @@ from monitor.events import Envelope, Event
 from monitor.outcome import Outcome, Turn
 from monitor.sinks.otel import content, names, place
 from monitor.sinks.otel.beside import SpansBeside
-from monitor.sinks.otel.notes import NOTES
+from monitor.sinks.otel.notes import note_of
 from monitor.sinks.otel.spans import CALLS, DETAIL_CHARS, OpenCall, OpenSpans, counts
 
 _NS: Final = 1_000_000_000
@@ -73,9 +73,8 @@ class RunSpans(SpansBeside):
         handle = self._HANDLERS.get(type(event))
         if handle is not None:
             handle(self, event)
-        note = NOTES.get(type(event))
-        if note is not None and self._span is not None:
-            self._note(note(event), event.at_s)
+        if self._span is not None and (note := note_of(event)) is not None:
+            self._note(note, event.at_s)
 
     # ------------------------------------------------------------------ the run
 
