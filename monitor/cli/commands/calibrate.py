@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -16,13 +14,12 @@ from rich.text import Text
 
 from monitor._util.hashing import identity
 from monitor.cli.inputs.survey import Chosen
-from monitor.cli.inputs.transcripts import Reading, Wanted, inputs_of, since_when
+from monitor.cli.inputs.transcripts import Reading, Wanted, inputs_of
 from monitor.cli.options.levels import FACTORS, SCALED, Levels, as_toml, levels_of, names_of
-from monitor.cli.options.selection import FormatOption, LimitOption, ProjectOption, SinceOption
-from monitor.cli.options.settings_options import ConfigOption, DetectorsOption, PolicyOption, SetOption, settings_of
+from monitor.cli.options.selection import LimitOption, OneJsonOption, SelectionOptions
+from monitor.cli.options.settings_options import SettingsOptions
 from monitor.cli.render import output, table
 from monitor.cli.render.out_file import check_out, write_out
-from monitor.cli.render.progress import progress
 from monitor.cli.render.scan_report import LABELLED_LOOP, NOT_COUNTED, Report
 from monitor.cli.render.tool_counts import count
 from monitor.errors import ConfigError
@@ -37,7 +34,7 @@ from monitor.transcripts.analysis.calibration import (
     tried,
     usual_length,
 )
-from monitor.transcripts.analysis.scan import scan_run
+from monitor.transcripts.analysis.survey import SurveyedRun
 from monitor.transcripts.analysis.traces import ALL, TracedRun
 
 BAD_INPUT: Final = 2
@@ -48,7 +45,7 @@ CONDITION: Final = (
 
 
 @dataclass(slots=True)
-class _Runs:
+class _GoodRuns:
     """The runs, as far as they count."""
 
     good: list[tuple[str, Mapping[str, Trace]]] = field(default_factory=list[tuple[str, Mapping[str, Trace]]])
@@ -83,15 +80,10 @@ def calibrate(
     finished: Annotated[
         bool, typer.Option("--finished", help="Only runs that ended by themselves, as their recordings say.")
     ] = False,
-    since: SinceOption = None,
-    only: FormatOption = None,
-    project: ProjectOption = None,
+    selection: SelectionOptions,
     limit: LimitOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    detectors: DetectorsOption = None,
-    policy: PolicyOption = None,
-    settings: SetOption = None,
-    config: ConfigOption = None,
+    as_json: OneJsonOption = False,
+    settings: SettingsOptions,
 ) -> None:
     """Fit the limits to your own good runs, with a promise: at most 5% of such runs are stopped.
 
@@ -118,22 +110,20 @@ def calibrate(
         least = needed(share)
         if out is not None:
             check_out(out, "--out")
-        base = settings_of(config, detectors, settings, policy)
+        base = settings.read()
         levels = levels_of(base)
         watcher = Levels(tuple(json.dumps(level) for level in levels)).watcher
         given = Chosen.of(base, watcher)
-        runs, report, wanted = _Runs(), Report(), Wanted(only, project, since_when(since))
+        runs, report, wanted = _GoodRuns(), Report(), Wanted.of(selection)
+
+        def add(run: SurveyedRun) -> None:
+            report.add(run, listed=False)
+            if isinstance(run, TracedRun):
+                runs.add(run, finished=finished)
+
         with inputs_of(paths, complaints, wanted) as inputs:
             report.bad += inputs.missing
-            examine = partial(scan_run, detectors=base.detectors(), policy=base.policy())
-            reading = Reading(given, examine, complaints, inputs, wanted, by_judge=False)
-            with progress(complaints, inputs.bytes, quiet=False) as tick:
-                for run in islice(reading.results(report), limit):
-                    report.add(run, listed=False)
-                    if isinstance(run, TracedRun):
-                        runs.add(run, finished=finished)
-                    tick(reading.done_bytes, report.runs, report.loops, run.file)
-            reading.complain(report, whole=limit is None or report.runs < limit)
+            Reading(given, complaints, inputs, wanted).read_all(report, add, limit=limit, partly=False)
         if len(runs.good) < least:
             raise ConfigError(
                 f"{count(len(runs.good), 'good run')} cannot promise that at most {percent(share)} are stopped:"
@@ -181,7 +171,7 @@ class _Found:
     settings: Mapping[str, Any]
 
     @classmethod
-    def of(cls, runs: _Runs, levels: Sequence[Mapping[str, Any]], names: Sequence[str], share: float) -> _Found:
+    def of(cls, runs: _GoodRuns, levels: Sequence[Mapping[str, Any]], names: Sequence[str], share: float) -> _Found:
         """The lines, and what they do on runs that they were not drawn from."""
         lines = {
             name: int(line([traces[name].evidence for _, traces in runs.good], share)) + 1 for name in (ALL, *names)
@@ -189,14 +179,7 @@ class _Found:
         at = lines[ALL]
         settings = dict(levels[at]) if at < len(levels) else {**levels[-1], "detectors": []}
         return cls(
-            share,
-            len(runs.good),
-            len(runs.bad),
-            runs.left_out,
-            runs.estimated,
-            lines,
-            _held_out(runs, share),
-            settings,
+            share, len(runs.good), len(runs.bad), runs.left_out, runs.estimated, lines, _held_out(runs, share), settings
         )
 
     def show(self, console: Console) -> None:
@@ -279,7 +262,7 @@ class _Found:
         }
 
 
-def _held_out(runs: _Runs, share: float) -> list[Outcome]:
+def _held_out(runs: _GoodRuns, share: float) -> list[Outcome]:
     """Half of the good runs, chosen by their hashes, draws the line; the other half is tried."""
     if not runs.bad:
         return []

@@ -17,6 +17,7 @@ import monitor
 from monitor.adapters.base import adapter_of
 from monitor.cli.inputs.conversation import Conversation, read_conversation, tokens_by_source, written
 from monitor.cli.options.clients import Closing
+from monitor.cli.options.selection import OneJsonOption
 from monitor.cli.options.supervisor_arguments import model_of, nothing_to_close
 from monitor.cli.render import output, table
 from monitor.cli.render.out_file import check_out, write_out
@@ -163,7 +164,7 @@ def compact(
     show: Annotated[
         bool, typer.Option("--show", help="Also print what stands in the place of the old messages.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: OneJsonOption = False,
 ) -> None:
     """Compact a recorded conversation, and show the result: tokens before and after, pinned facts,
     and the cost.

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from monitor.adapters.forms import to_form
 from monitor.cli.inputs.conversation import Conversation, read_conversation, tokens_by_source
+from monitor.cli.options.selection import OneJsonOption
 from monitor.cli.render import output, table
 from monitor.compaction.pinned import recognised
 from monitor.context import (
@@ -125,7 +126,7 @@ def context(
     run: Annotated[
         str | None, typer.Option("--run", metavar="ID", help="Of a transcript with several runs, this one.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: OneJsonOption = False,
 ) -> None:
     """Show a recorded conversation as a model would see it: tokens by source, whether it fits, its
     problems, and what each reduction would save.

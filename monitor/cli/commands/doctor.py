@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -15,14 +15,8 @@ from rich.text import Text
 
 from monitor.chunks import Chunk, ToolResult
 from monitor.cli.inputs.versions import environment
-from monitor.cli.options.settings_options import (
-    ConfigOption,
-    DetectorsOption,
-    PolicyOption,
-    SetOption,
-    described,
-    settings_of,
-)
+from monitor.cli.options.selection import OneJsonOption
+from monitor.cli.options.settings_options import SettingsOptions, described
 from monitor.cli.render import output, table
 from monitor.cli.render.explain import RUNG_STYLES
 from monitor.policy import Policy, StopAtFirstLoop
@@ -52,14 +46,7 @@ class _Row:
         return self.watched.findings[0] if self.watched.findings else None
 
 
-def doctor(
-    *,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    detectors: DetectorsOption = None,
-    policy: PolicyOption = None,
-    settings: SetOption = None,
-    config: ConfigOption = None,
-) -> None:
+def doctor(*, as_json: OneJsonOption = False, settings: SettingsOptions) -> None:
     """Feed your settings a loop of each kind, and healthy work, and say what is seen, how soon, and
     what follows.
 
@@ -81,7 +68,7 @@ def doctor(
     """  # noqa: D301 - \b keeps the lines of an example apart
     console = output.stdout()
     with output.tidy_exit():
-        chosen = settings_of(config, detectors, settings, policy)
+        chosen = settings.read()
         decides = chosen.policy() or StopAtFirstLoop()
         if not as_json:
             _show_environment(console, chosen, decides)

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from monitor.cli.inputs.offline_judge import CacheOption, ConfirmOption, OfflineJudge, offline_judge
 from monitor.cli.inputs.survey import complain_of_report, strange, why_missing
+from monitor.cli.options.selection import OneJsonOption
 from monitor.cli.render import output, table
 from monitor.cli.render.tool_counts import count
 from monitor.errors import AdapterError, MissingExtra
@@ -98,7 +99,7 @@ def judge_eval(
     confirm: ConfirmOption = None,
     cache: CacheOption = None,
     limit: Annotated[int | None, typer.Option(min=1, metavar="N", help="Stop after N questions.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: OneJsonOption = False,
 ) -> None:
     """Ask a judge about labelled runs, and compare.
 

@@ -10,15 +10,20 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
+import typer
 from rich.console import Console
 from rich.text import Text
 
+from monitor.cli.exit_code import INTERRUPTED
 from monitor.cli.inputs.survey import Chosen, complain_of, size_of, strange, surveyed_files, why_missing
+from monitor.cli.options.selection import SelectionOptions
 from monitor.cli.render import output
 from monitor.cli.render.output import STDIN
+from monitor.cli.render.progress import progress
 from monitor.cli.render.scan_report import Report
 from monitor.cli.render.tool_counts import count
 from monitor.errors import ConfigError, MissingExtra
@@ -48,10 +53,13 @@ class Wanted:
     since: float | None
     """Seconds since 1970."""
 
-    def __post_init__(self) -> None:
+    @classmethod
+    def of(cls, options: SelectionOptions) -> Wanted:
+        """The choice that `options` name. Raises `ConfigError` for an unknown format or time."""
         formats = sorted(reader.format for reader in READERS)
-        if self.format is not None and self.format not in formats:
-            raise ConfigError(f"--format takes one of {', '.join(formats)}, not {self.format!r}")
+        if options.only is not None and options.only not in formats:
+            raise ConfigError(f"--format takes one of {', '.join(formats)}, not {options.only!r}")
+        return cls(options.only, options.project, _since(options.since))
 
     def __str__(self) -> str:
         """The options that were given."""
@@ -67,7 +75,7 @@ class Wanted:
         return self.since is None or run.last_at is None or run.last_at >= self.since
 
 
-def since_when(text: str | None) -> float | None:
+def _since(text: str | None) -> float | None:
     """`--since` as seconds since 1970."""
     if text is None:
         return None
@@ -182,22 +190,22 @@ class Reading:
     def __init__(
         self,
         given: Chosen,
-        examine: Callable[[RecordedRun], ScanResult],
         complaints: Console,
         inputs: Inputs,
         wanted: Wanted,
-        *,
-        by_judge: bool,
+        examine: Callable[[RecordedRun], ScanResult] | None = None,
     ) -> None:
+        """`examine`: reads each run whole, as a judge needs it. `None`: files are surveyed."""
         self.read = 0
         """The number of files that were read."""
         self.done_bytes = 0
+        self.interrupted = False
+        """Ctrl-C has ended the reading."""
         self._given = given
         self._examine = examine
         self._complaints = complaints
         self._inputs = inputs
         self._wanted = wanted
-        self._by_judge = by_judge
         self._strangers: list[str] = []
         self._unwanted = 0
         """The number of runs that do not fit `--format`, `--project` or `--since`."""
@@ -212,8 +220,12 @@ class Reading:
         """The runs that were asked for. Unreadable files and lines are reported, and counted in
         `report`.
         """
-        paths = self._inputs.paths
-        found = (self._asked(path) for path in paths) if self._by_judge else surveyed_files(paths, self._given)
+        paths, examine = self._inputs.paths, self._examine
+        found = (
+            surveyed_files(paths, self._given)
+            if examine is None
+            else ([_examined(source, examine) for source in sources_of(path)] for path in paths)
+        )
         for path, transcripts in zip(paths, found, strict=True):
             runs = [run for transcript in transcripts for run in self._runs(path, transcript, report)]
             self.read += 1
@@ -241,28 +253,38 @@ class Reading:
         for run in looked_at:
             yield replace(run, file=name)
 
-    def _asked(self, path: Path) -> list[SurveyedFile]:
-        """The transcripts of a file, where a judge is asked."""
-        return [self._asked_about(source) for source in sources_of(path)]
+    def read_all(
+        self,
+        report: Report,
+        add: Callable[[SurveyedRun], None],
+        *,
+        limit: int | None,
+        quiet: bool = False,
+        partly: bool = True,
+    ) -> None:
+        """Give each run that was asked for to `add`, at most `limit` of them, with a progress bar.
 
-    def _asked_about(self, source: Source) -> SurveyedFile:
-        """A transcript. A judge has to see each run whole."""
-        report, runs = ReadReport(), list[SurveyedRun]()
+        With `partly`, Ctrl-C ends the reading early, and what was read is kept.
+        """
         try:
-            reader = reader_of(source)
-            for run, ended in collected(reader.read(source, report)) if reader is not None else ():
-                try:
-                    seen = surveyed(source.name, self._examine(run))
-                except RunFailed as error:
-                    seen = replace(surveyed(source.name, ScanResult(run=run, total=Amount())), failed=str(error))
-                runs.append(replace(seen, format=reader.format if reader is not None else "", ended=ended))
-        except (OSError, MissingExtra) as error:
-            return SurveyedFile(file=source.name, format=None, report=report, error=why_unread(error))
-        fault = source.fault if reader is None else ""
-        kind = reader.format if reader is not None else None
-        return SurveyedFile(file=source.name, format=kind, runs=tuple(runs), report=report, error=fault)
+            with progress(self._complaints, self._inputs.bytes, quiet=quiet) as tick:
+                for run in islice(self.results(report), limit):
+                    add(run)
+                    tick(self.done_bytes, report.runs, report.loops, run.file)
+        except KeyboardInterrupt:
+            if not (report.runs and partly):
+                raise
+            self.interrupted = True
+        self._complain(report, whole=not self.interrupted and (limit is None or report.runs < limit))
 
-    def complain(self, report: Report, *, whole: bool) -> None:
+    def leave(self, code: int) -> NoReturn:
+        """End the command with `code`, or with that of an interruption."""
+        if self.interrupted:
+            files = count(len(self._inputs.paths), "file")
+            output.complain(self._complaints, f"interrupted: {self.read} of {files} were read")
+        raise typer.Exit(INTERRUPTED if self.interrupted else code)
+
+    def _complain(self, report: Report, *, whole: bool) -> None:
         """Report runs in which there is nothing to look at. `whole`: all was read to its end."""
         by_file: dict[str, list[str]] = {}
         for name, run in self._silent:
@@ -317,3 +339,21 @@ class Reading:
             "copied_records": self._copied,
             "repeated_records": self._repeated,
         }
+
+
+def _examined(source: Source, examine: Callable[[RecordedRun], ScanResult]) -> SurveyedFile:
+    """A transcript whose runs were read whole."""
+    report, runs = ReadReport(), list[SurveyedRun]()
+    try:
+        reader = reader_of(source)
+        for run, ended in collected(reader.read(source, report)) if reader is not None else ():
+            try:
+                seen = surveyed(source.name, examine(run))
+            except RunFailed as error:
+                seen = replace(surveyed(source.name, ScanResult(run=run, total=Amount())), failed=str(error))
+            runs.append(replace(seen, format=reader.format if reader is not None else "", ended=ended))
+    except (OSError, MissingExtra) as error:
+        return SurveyedFile(file=source.name, format=None, report=report, error=why_unread(error))
+    fault = source.fault if reader is None else ""
+    kind = reader.format if reader is not None else None
+    return SurveyedFile(file=source.name, format=kind, runs=tuple(runs), report=report, error=fault)

@@ -32,7 +32,7 @@ TASK_LINES = 8
 
 
 @dataclass(slots=True, frozen=True)
-class Heading:
+class RunHeading:
     """The lines above a run."""
 
     command: str
@@ -43,10 +43,10 @@ class Heading:
     task: str
 
 
-class Screen(Protocol):
+class RunScreen(Protocol):
     """Shows a run."""
 
-    def begin(self, heading: Heading) -> None:
+    def begin(self, heading: RunHeading) -> None:
         """The run is about to begin."""
         ...
 
@@ -59,17 +59,17 @@ class Screen(Protocol):
         ...
 
 
-class Shown:
+class EventFeed:
     """Brings events to the screen, in order and at once.
 
     The run yields its events, with the pieces of the answer, on request. While the run waits, no
-    event is requested. As a sink, `Shown` gets the event that begins a wait at once, and then shows
+    event is requested. As a sink, `EventFeed` gets the event that begins a wait at once, and then
     all events before it.
 
     If the reader of the output has gone (`| head`), the run is aborted.
     """
 
-    def __init__(self, screen: Screen) -> None:
+    def __init__(self, screen: RunScreen) -> None:
         self._screen = screen
         self._heard: deque[Envelope] = deque()
         self._found: deque[Envelope] = deque()  # caused by the piece of the answer that comes next
@@ -124,7 +124,7 @@ class JsonLines:
     def __init__(self, *, chunks: bool) -> None:
         self._chunks = chunks
 
-    def begin(self, heading: Heading) -> None:
+    def begin(self, heading: RunHeading) -> None:
         """Does nothing: the first event has all facts."""
 
     def receive(self, envelope: Envelope) -> None:
@@ -145,7 +145,7 @@ class ForPeople:
         self._session = session
         self._view = LiveView(console, verbose=verbose, price=price, beside=self._stored)
 
-    def begin(self, heading: Heading) -> None:
+    def begin(self, heading: RunHeading) -> None:
         """Print the model, the parts and the task."""
         parts = [output.on_one_line(heading.model)] if heading.model is not None else []
         if heading.tools:
@@ -176,7 +176,7 @@ class ForPeople:
         return [("session", f"{output.on_one_line(self._session)}{output.on_one_line(ways)}")]
 
 
-def screen_of(*, as_json: bool, verbose: bool, price: Price | None, session: str | None = None) -> Screen:
+def screen_of(*, as_json: bool, verbose: bool, price: Price | None, session: str | None = None) -> RunScreen:
     """The screen of a run: JSON lines, or a live view."""
     if as_json:
         return JsonLines(chunks=verbose)
