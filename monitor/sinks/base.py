@@ -94,7 +94,7 @@ def is_async(sink: object) -> bool:
 
 
 @dataclass(slots=True, frozen=True, eq=False)
-class _Told:
+class _WorkingSink:
     """A sink that still works."""
 
     sink: Any
@@ -113,7 +113,7 @@ class FanOut:
         given = tuple(sinks)
         if listening := _listening.get():
             given = (*given, *[sink for sink in listening if all(sink is not one for one in given)])
-        self.told: tuple[_Told, ...] = tuple(_of_one_run(sink) for sink in given) if given else ()
+        self.told: tuple[_WorkingSink, ...] = tuple(_of_one_run(sink) for sink in given) if given else ()
         """The sinks that still work."""
         self._emit = emit if self.told else None
         self._identity: RunIdentity | None = None
@@ -189,7 +189,7 @@ class FanOut:
             (self._emit or self.emit)(SinkFailed(event.at_s, name, why))
 
 
-def _of_one_run(sink: Any) -> _Told:
+def _of_one_run(sink: Any) -> _WorkingSink:
     """What receives the events of this run. A sink that keeps something for each run has a method
     `for_run`, which makes a sink for one.
     """
@@ -197,7 +197,7 @@ def _of_one_run(sink: Any) -> _Told:
     made = sink if for_run is None else for_run()
     if is_async(made):
         raise ConfigError(f"{_name_of(sink)} is asynchronous: only a run in an event loop can await it")
-    return _Told(sink, *method_of(made))
+    return _WorkingSink(sink, *method_of(made))
 
 
 def _name_of(sink: object) -> str:

@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.text import Text
 
 from monitor._util.hashing import identity
-from monitor.cli.inputs.survey import Chosen
-from monitor.cli.inputs.transcripts import Reading, Wanted, inputs_of
+from monitor.cli.inputs.survey import SurveySettings
+from monitor.cli.inputs.transcripts import InputReader, RunSelection, inputs_of
 from monitor.cli.options.levels import FACTORS, SCALED, Levels, as_toml, levels_of, names_of
 from monitor.cli.options.selection import LimitOption, OneJsonOption, SelectionOptions
 from monitor.cli.options.settings_options import SettingsOptions
@@ -113,8 +113,8 @@ def calibrate(
         base = settings.read()
         levels = levels_of(base)
         watcher = Levels(tuple(json.dumps(level) for level in levels)).watcher
-        given = Chosen.of(base, watcher)
-        runs, report, wanted = _GoodRuns(), Report(), Wanted.of(selection)
+        given = SurveySettings.of(base, watcher)
+        runs, report, wanted = _GoodRuns(), Report(), RunSelection.of(selection)
 
         def add(run: SurveyedRun) -> None:
             report.add(run, listed=False)
@@ -123,13 +123,13 @@ def calibrate(
 
         with inputs_of(paths, complaints, wanted) as inputs:
             report.bad += inputs.missing
-            Reading(given, complaints, inputs, wanted).read_all(report, add, limit=limit, partly=False)
+            InputReader(given, complaints, inputs, wanted).read_all(report, add, limit=limit, partly=False)
         if len(runs.good) < least:
             raise ConfigError(
                 f"{count(len(runs.good), 'good run')} cannot promise that at most {percent(share)} are stopped:"
                 f" {least:,} are needed"
             )
-        found = _Found.of(runs, levels, names_of(base), share)
+        found = _Calibration.of(runs, levels, names_of(base), share)
         if as_json:
             output.write_json(found.as_json())
         else:
@@ -157,7 +157,7 @@ def _share(text: str) -> float:
 
 
 @dataclass(slots=True, frozen=True)
-class _Found:
+class _Calibration:
     """What came of it."""
 
     share: float
@@ -171,7 +171,9 @@ class _Found:
     settings: Mapping[str, Any]
 
     @classmethod
-    def of(cls, runs: _GoodRuns, levels: Sequence[Mapping[str, Any]], names: Sequence[str], share: float) -> _Found:
+    def of(
+        cls, runs: _GoodRuns, levels: Sequence[Mapping[str, Any]], names: Sequence[str], share: float
+    ) -> _Calibration:
         """The lines, and what they do on runs that they were not drawn from."""
         lines = {
             name: int(line([traces[name].evidence for _, traces in runs.good], share)) + 1 for name in (ALL, *names)

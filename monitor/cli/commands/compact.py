@@ -49,7 +49,7 @@ REASONS: Final = ("manual", "overflow")
 
 
 @dataclass(slots=True, frozen=True)
-class _Given:
+class _CompactInput:
     """The conversation to compact, with its window and model."""
 
     conversation: Conversation
@@ -71,7 +71,7 @@ class _Given:
 
 
 @dataclass(slots=True, frozen=True)
-class _Pinned:
+class _PinnedCounts:
     """The counted pinned facts beside the summary."""
 
     verbatim: int = 0
@@ -83,10 +83,10 @@ class _Pinned:
 
 
 @dataclass(slots=True, frozen=True)
-class _Compacted:
+class _CompactReport:
     """The result of the compaction, with all numbers to print."""
 
-    given: _Given
+    given: _CompactInput
     compaction: monitor.Compaction
     result: monitor.compaction.CompactionResult
     calls: int
@@ -107,15 +107,15 @@ class _Compacted:
         return "\n".join(part.text for part in self.result.record.shown[0].content if isinstance(part, monitor.Text))
 
     @property
-    def pinned(self) -> _Pinned:
+    def pinned(self) -> _PinnedCounts:
         """The facts for which there was room."""
         found = read_back(self.text)
         if found is None:
-            return _Pinned()
+            return _PinnedCounts()
         facts, said = found[1], set(gathered(self.given.messages[: self.summarised]).user_messages)
         verbatim = sum(text in said for text in facts.user_messages)
         files = {*facts.details.files_read, *facts.details.files_modified}
-        return _Pinned(
+        return _PinnedCounts(
             verbatim,
             len(facts.user_messages) - verbatim,
             facts.left_out,
@@ -232,13 +232,13 @@ def compact(
 # ------------------------------------------------------------------ what is given
 
 
-def _read(file: str, form: str | None, run: str | None, model: str | None, window: int | None) -> _Given:
+def _read(file: str, form: str | None, run: str | None, model: str | None, window: int | None) -> _CompactInput:
     conversation, raw = read_conversation(file, form, run)
     messages, report = repair(raw, form=None if conversation.form == NEUTRAL else conversation.form)
     names = [name for name in (model if model != EXTRACTIVE else None, conversation.model) if name is not None]
     found = [window_of(name, config=window) for name in names] or [window_of(None, config=window)]
     known = next((one for one in found if one.tokens is not None), None)
-    return _Given(
+    return _CompactInput(
         conversation,
         recognised(messages),
         len(report.repairs),
@@ -247,7 +247,7 @@ def _read(file: str, form: str | None, run: str | None, model: str | None, windo
     )
 
 
-class _Counted:
+class _CountedModel:
     """A model whose calls are counted."""
 
     def __init__(self, model: Model) -> None:
@@ -263,7 +263,7 @@ class _Counted:
 
 
 @dataclass(slots=True, frozen=True)
-class _Progress:
+class _ProgressSink:
     """A sink that prints the progress."""
 
     console: Console
@@ -275,15 +275,15 @@ class _Progress:
 
 
 async def _compacted(
-    given: _Given,
+    given: _CompactInput,
     compaction: monitor.Compaction,
     model: Model | None,
     *,
     close: Closing,
     reason: CompactionReason,
     complaints: Console,
-) -> _Compacted:
-    counted = _Counted(model) if model is not None else None
+) -> _CompactReport:
+    counted = _CountedModel(model) if model is not None else None
     try:
         result = await compaction.compact(
             given.messages,
@@ -293,13 +293,13 @@ async def _compacted(
             tools=given.conversation.tools,
             reason=reason,
             form=None if given.conversation.form == NEUTRAL else given.conversation.form,
-            sinks=[_Progress(complaints)] if counted is not None else [],
+            sinks=[_ProgressSink(complaints)] if counted is not None else [],
         )
     finally:
         with anyio.CancelScope(shield=True):
             await close()
     breaks_at, *_ = difference(given.messages, result.messages)
-    return _Compacted(given, compaction, result, counted.calls if counted is not None else 0, reason, breaks_at)
+    return _CompactReport(given, compaction, result, counted.calls if counted is not None else 0, reason, breaks_at)
 
 
 def _say_why_not(error: monitor.compaction.CompactionError, complaints: Console, *, as_json: bool) -> None:
@@ -322,7 +322,7 @@ def _check_out(out: Path | None, file: str) -> None:
         raise ConfigError(f"--out {out}: that is the conversation itself; give the compacted one another name")
 
 
-def _in_its_words(given: _Given, messages: tuple[Message, ...]) -> str:
+def _in_its_words(given: _CompactInput, messages: tuple[Message, ...]) -> str:
     form = given.conversation.form
     if form == NEUTRAL:
         return written(given.conversation, list(map(message_codec.to_dict, messages)))
@@ -337,7 +337,7 @@ def _write(out: Path, text: str) -> None:
 # ------------------------------------------------------------------ for people
 
 
-def _show(console: Console, done: _Compacted, *, asked_nobody: bool, show: bool, out: Path | None) -> None:
+def _show(console: Console, done: _CompactReport, *, asked_nobody: bool, show: bool, out: Path | None) -> None:
     given, result = done.given, done.result
     saved = result.tokens_before - result.tokens_after
     before, after = given.by_source(given.messages), given.by_source(result.messages)
@@ -408,7 +408,7 @@ def _kept_in_cache(breaks_at: int) -> str:
     return f"the cached prefix ends before message {breaks_at:,}"
 
 
-def _messages(done: _Compacted) -> str:
+def _messages(done: _CompactReport) -> str:
     kept = count(done.result.kept_messages, "message")
     if not done.summarised:
         return f"{kept}, all kept; nothing had to be summarised"
@@ -418,7 +418,7 @@ def _messages(done: _Compacted) -> str:
     return f"{gone}, the last {kept if done.result.kept_messages > 1 else 'message'} kept"
 
 
-def _by(done: _Compacted, *, asked_nobody: bool) -> str:
+def _by(done: _CompactReport, *, asked_nobody: bool) -> str:
     by = done.result.summarised_by
     if done.result.record is None:
         return f"no summary: {by} was enough"
@@ -426,7 +426,7 @@ def _by(done: _Compacted, *, asked_nobody: bool) -> str:
     return f"{by}{length}{'; no model was asked, --model names one' if asked_nobody else ''}"
 
 
-def _cost(done: _Compacted) -> str:
+def _cost(done: _CompactReport) -> str:
     usage, estimated = done.result.cost.usage, done.result.cost.estimated
     if not done.calls:
         return "nothing"
@@ -434,7 +434,7 @@ def _cost(done: _Compacted) -> str:
     return f"{count(done.calls, 'model call')}, {tokens}: {usage.input_tokens:,} in, {usage.output_tokens:,} out"
 
 
-def _pinned(pinned: _Pinned) -> str:
+def _pinned(pinned: _PinnedCounts) -> str:
     shortened = f", {pinned.shortened:,} shortened" if pinned.shortened else ""
     left_out = f", {pinned.left_out:,} left out" if pinned.left_out else ""
     names = f"{count(pinned.identifiers, 'identifier')}, {count(pinned.files, 'file')}"
@@ -444,7 +444,7 @@ def _pinned(pinned: _Pinned) -> str:
 # ------------------------------------------------------------------ for programs
 
 
-def _as_json(done: _Compacted) -> dict[str, Any]:
+def _as_json(done: _CompactReport) -> dict[str, Any]:
     given, result, pinned = done.given, done.result, done.pinned
     return {
         "ok": True,

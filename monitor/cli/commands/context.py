@@ -61,7 +61,7 @@ _STYLES: Final[Mapping[Fits, str]] = {"yes": "green", "perhaps": "yellow", "no":
 
 
 @dataclass(slots=True, frozen=True)
-class _Problem:
+class _FormProblem:
     """A broken rule of a form. `index=None`: the problem does not belong to one message."""
 
     form: Form
@@ -71,16 +71,16 @@ class _Problem:
 
 
 @dataclass(slots=True, frozen=True)
-class _Looked:
+class _ContextReport:
     """All results to print."""
 
     conversation: Conversation
     messages: tuple[Message, ...]
     """The repaired messages, as the model would be shown them."""
     report: RepairReport
-    problems: Sequence[_Problem]
+    problems: Sequence[_FormProblem]
     """The problems of the messages as they stand in the file."""
-    left: Sequence[_Problem]
+    left: Sequence[_FormProblem]
     """The problems of the repaired messages, as they would be sent."""
     tokens: Mapping[str, int]
     """Estimated tokens by source."""
@@ -164,7 +164,7 @@ def context(
 
 def _look(
     conversation: Conversation, raw: tuple[RawMessage | Message, ...], model: str | None, window_tokens: int | None
-) -> _Looked:
+) -> _ContextReport:
     own = None if conversation.form == NEUTRAL else conversation.form
     target = _target(model) or own
     window = window_of(model or conversation.model, config=window_tokens)
@@ -173,7 +173,7 @@ def _look(
     messages = recognised(messages)
     history = History(messages)
     ahead = (_NEXT,) if messages and isinstance(messages[-1], AssistantMessage) and not messages[-1].results else ()
-    return _Looked(
+    return _ContextReport(
         conversation,
         messages,
         report,
@@ -192,18 +192,18 @@ def _target(model: str | None) -> Form | None:
     return None if model is None else _TARGETS.get(model.partition(":")[0])
 
 
-def _named(form: Form, problems: Sequence[WireProblem]) -> list[_Problem]:
-    return [_Problem(form, one.index, one.rule, one.message) for one in problems]
+def _named(form: Form, problems: Sequence[WireProblem]) -> list[_FormProblem]:
+    return [_FormProblem(form, one.index, one.rule, one.message) for one in problems]
 
 
-def _left(form: Form, messages: tuple[Message, ...]) -> list[_Problem]:
+def _left(form: Form, messages: tuple[Message, ...]) -> list[_FormProblem]:
     """The reasons for which the service would refuse the messages, in the form that its model
     sends.
     """
     try:
         return _named(form, validate(form, to_form(form, messages)))
     except ConfigError as error:
-        return [_Problem(form, None, "media", str(error))]
+        return [_FormProblem(form, None, "media", str(error))]
 
 
 def _reductions(history: History, window: Window) -> dict[str, Reduction | None]:
@@ -222,7 +222,7 @@ def _reductions(history: History, window: Window) -> dict[str, Reduction | None]
 # ------------------------------------------------------------------ for people
 
 
-def _show(console: Console, looked: _Looked) -> None:
+def _show(console: Console, looked: _ContextReport) -> None:
     conversation = looked.conversation
     turns = count(len(user_turns(looked.messages)), "user turn")
     rows: list[tuple[str, str | Text]] = [
@@ -278,7 +278,7 @@ def _window(window: Window) -> str:
     return f"{window.tokens:,}{answer} ({window.source.value}{': ' if window.note else ''}{window.note})"
 
 
-def _fits(looked: _Looked) -> str:
+def _fits(looked: _ContextReport) -> str:
     most = looked.window.tokens
     if most is None:
         return "unknown"
@@ -291,7 +291,7 @@ def _fits(looked: _Looked) -> str:
     return f"yes: {share}; {most - looked.count.tokens:,} are left"
 
 
-def _lines(problems: Sequence[_Problem]) -> list[str]:
+def _lines(problems: Sequence[_FormProblem]) -> list[str]:
     return [f"{one.form}  {'' if one.index is None else one.index}  {one.rule}  {one.message}" for one in problems]
 
 
@@ -306,7 +306,7 @@ def _show_list(console: Console, title: str, lines: Sequence[str], nothing: str)
 # ------------------------------------------------------------------ for programs
 
 
-def _as_json(looked: _Looked) -> dict[str, Any]:
+def _as_json(looked: _ContextReport) -> dict[str, Any]:
     window = looked.window
     return {
         "ok": looked.ok,
@@ -348,5 +348,5 @@ def _reduction_as_json(one: Reduction) -> dict[str, Any]:
     }
 
 
-def _problem_as_json(one: _Problem) -> dict[str, Any]:
+def _problem_as_json(one: _FormProblem) -> dict[str, Any]:
     return {"form": one.form, "index": one.index, "rule": one.rule, "message": one.message}

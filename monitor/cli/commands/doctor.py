@@ -29,7 +29,7 @@ NOT_SEEN = 1
 
 
 @dataclass(slots=True, frozen=True)
-class _Row:
+class _CaseResult:
     """A case and its result."""
 
     case: Case
@@ -83,17 +83,19 @@ def doctor(*, as_json: OneJsonOption = False, settings: SettingsOptions) -> None
         raise typer.Exit(NOT_SEEN if _not_seen(sick) or _alarms(well) else 0)
 
 
-def _watch(cases: Iterable[Case], chosen: Settings, policy: Policy) -> list[_Row]:
-    return [_Row(case, watch_chunks(case.chunks(), detectors=chosen.detectors(), policy=policy)) for case in cases]
+def _watch(cases: Iterable[Case], chosen: Settings, policy: Policy) -> list[_CaseResult]:
+    return [
+        _CaseResult(case, watch_chunks(case.chunks(), detectors=chosen.detectors(), policy=policy)) for case in cases
+    ]
 
 
-def _blind(chosen: Settings, policy: Policy, sick: Iterable[_Row]) -> list[str]:
+def _blind(chosen: Settings, policy: Policy, sick: Iterable[_CaseResult]) -> list[str]:
     """The kinds of loops that are seen no more where a program never passes on the results of its
     tools.
     """
     seen = [row.case for row in sick if row.loop is not None]
     rows = [
-        _Row(case, watch_chunks(_without_results(case.chunks()), detectors=chosen.detectors(), policy=policy))
+        _CaseResult(case, watch_chunks(_without_results(case.chunks()), detectors=chosen.detectors(), policy=policy))
         for case in seen
     ]
     return [row.case.title for row in rows if row.loop is None]
@@ -116,11 +118,11 @@ def _show_blind(console: Console, blind: list[str]) -> None:
         console.print(Text(line), soft_wrap=True)
 
 
-def _not_seen(rows: Iterable[_Row]) -> list[_Row]:
+def _not_seen(rows: Iterable[_CaseResult]) -> list[_CaseResult]:
     return [row for row in rows if row.loop is None and not row.case.unseen_because]
 
 
-def _alarms(rows: Iterable[_Row]) -> list[_Row]:
+def _alarms(rows: Iterable[_CaseResult]) -> list[_CaseResult]:
     return [row for row in rows if row.loop is not None]
 
 
@@ -152,7 +154,7 @@ def _with_version(name: str, version: str | None) -> str:
     return f"{name} {version or '(not installed)'}"
 
 
-def _show(console: Console, sick: list[_Row], well: list[_Row]) -> None:
+def _show(console: Console, sick: list[_CaseResult], well: list[_CaseResult]) -> None:
     output.heading(console, "loops")
     names = ("a loop of this kind", "is seen by", "after", "and the policy")
     columns = [table.Column(name, "whole" if name == "after" else "fold") for name in names]
@@ -184,7 +186,7 @@ def _show(console: Console, sick: list[_Row], well: list[_Row]) -> None:
         )
 
 
-def _seen(row: _Row) -> tuple[str | Text, str | Text, str | Text]:
+def _seen(row: _CaseResult) -> tuple[str | Text, str | Text, str | Text]:
     if row.loop is None:
         style = "dim" if row.case.unseen_because else "bold red"
         if row.suspicion is None:
@@ -221,7 +223,7 @@ def _steps(watched: RunScanner) -> Text:
     return steps
 
 
-def _left_alone(row: _Row) -> Text:
+def _left_alone(row: _CaseResult) -> Text:
     if row.loop is not None:
         found = row.loop.detection
         return Text(f"taken for a loop by {found.detector} ({found.kind}) after {_after(found)}", style="bold red")
@@ -235,7 +237,7 @@ def _left_alone(row: _Row) -> Text:
 # ------------------------------------------------------------------ for programs
 
 
-def _as_json(chosen: Settings, policy: Policy, sick: list[_Row], well: list[_Row]) -> Mapping[str, Any]:
+def _as_json(chosen: Settings, policy: Policy, sick: list[_CaseResult], well: list[_CaseResult]) -> Mapping[str, Any]:
     not_seen, alarms = _not_seen(sick), _alarms(well)
     return {
         "ok": not (not_seen or alarms),
@@ -253,7 +255,7 @@ def _as_json(chosen: Settings, policy: Policy, sick: list[_Row], well: list[_Row
     }
 
 
-def _row_as_json(row: _Row) -> dict[str, Any]:
+def _row_as_json(row: _CaseResult) -> dict[str, Any]:
     found = row.loop.detection if row.loop else None
     return {
         "kind": row.case.title,

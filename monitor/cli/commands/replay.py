@@ -25,7 +25,7 @@ from monitor.cli.options.session_file import FolderOption, SessionArgument, foun
 from monitor.cli.options.settings_options import DetectorsOption, SetOption, settings_of
 from monitor.cli.options.supervisor_arguments import limits_of
 from monitor.cli.render import output
-from monitor.cli.render.screen import EventFeed, ForPeople, JsonLines, RunHeading
+from monitor.cli.render.screen import EventFeed, JsonScreen, RunHeading, TerminalScreen
 from monitor.errors import ConfigError
 from monitor.events import ChunkReceived, Envelope, Event, RunIdentity, RunStarted
 from monitor.harness.record.recorder import TASK
@@ -173,7 +173,7 @@ def _print_json(replayed: Replay, events: Iterable[Envelope], *, verbose: bool) 
     about = {"run": replayed.run.id, "exact": replayed.exact, "as_stored": replayed.as_stored}
     about |= {"departed": replayed.departed, "remark": replayed.remark}
     output.write_json(json.dumps({"type": "replay", **about}))
-    lines = JsonLines(chunks=verbose)
+    lines = JsonScreen(chunks=verbose)
     for envelope in events:
         lines.receive(envelope)
 
@@ -191,7 +191,7 @@ def _print_events(events: Iterable[Event]) -> None:
 def _print_run(
     session: str, replayed: Replay, arguments: RunArguments | None, events: Iterable[Envelope], *, verbose: bool
 ) -> None:
-    screen = ForPeople(output.stdout(), verbose=verbose, price=arguments.priced if arguments is not None else None)
+    screen = TerminalScreen(output.stdout(), verbose=verbose, price=arguments.priced if arguments is not None else None)
     feed = EventFeed(screen)
     named = arguments or RunArguments(folder="")
     outputs = [one.partition(":")[0].strip() for one in named.outputs]

@@ -8,15 +8,15 @@ from typing import Annotated
 
 import typer
 
-from monitor.cli.inputs.survey import Chosen
-from monitor.cli.inputs.transcripts import Reading, Wanted, inputs_of
+from monitor.cli.inputs.survey import SurveySettings
+from monitor.cli.inputs.transcripts import InputReader, RunSelection, inputs_of
 from monitor.cli.options.selection import LimitOption, SelectionOptions, TranscriptsArgument
 from monitor.cli.options.settings_options import SettingsOptions
 from monitor.cli.render import output
 from monitor.cli.render.out_file import check_out, write_out
 from monitor.cli.render.scan_report import Report
 from monitor.cli.render.tool_counts import count
-from monitor.report import Page, StoryWatcher
+from monitor.report import ReportPage, StoryWatcher
 from monitor.transcripts.analysis.survey import SurveyedRun
 
 BAD_INPUT = 2
@@ -56,8 +56,8 @@ def report(
     console, complaints = output.stdout(), output.stderr()
     with output.tidy_exit():
         check_out(out, "--out")
-        given, wanted = Chosen.of(settings.read(), StoryWatcher), Wanted.of(selection)
-        found, page = Report(), Page(title=title, texts=not no_text)
+        given, wanted = SurveySettings.of(settings.read(), StoryWatcher), RunSelection.of(selection)
+        found, page = Report(), ReportPage(title=title, texts=not no_text)
 
         def add(run: SurveyedRun) -> None:
             found.add(run, listed=False)
@@ -65,7 +65,7 @@ def report(
 
         with inputs_of(paths, complaints, wanted) as inputs:
             found.bad += inputs.missing
-            reading = Reading(given, complaints, inputs, wanted)
+            reading = InputReader(given, complaints, inputs, wanted)
             reading.read_all(found, add, limit=limit)
         if not page.runs:
             raise typer.Exit(BAD_INPUT)

@@ -13,8 +13,8 @@ import typer
 from rich.console import Console
 
 from monitor.cli.inputs.offline_judge import JudgeOptions, OfflineJudge
-from monitor.cli.inputs.survey import Chosen
-from monitor.cli.inputs.transcripts import Inputs, Reading, Wanted, inputs_of
+from monitor.cli.inputs.survey import SurveySettings
+from monitor.cli.inputs.transcripts import InputReader, Inputs, RunSelection, inputs_of
 from monitor.cli.options.selection import LimitOption, SelectionOptions, TranscriptsArgument
 from monitor.cli.options.settings_options import SettingsOptions
 from monitor.cli.render import output
@@ -91,11 +91,11 @@ def scan(
     with output.tidy_exit(), ExitStack() as stack:
         asker = stack.enter_context(judge.opened())
         chosen = settings.read()
-        wanted = Wanted.of(selection)
+        wanted = RunSelection.of(selection)
         inputs = stack.enter_context(inputs_of(paths, complaints, wanted))
         reading = _reading(chosen, asker, complaints, inputs, wanted)
         rows = stack.enter_context(rows_to(csv))
-        shown = _ShownRuns(console, explain=explain, as_json=as_json, every=every, write_row=rows)
+        shown = _RunPrinter(console, explain=explain, as_json=as_json, every=every, write_row=rows)
         report = Report(warns=not isinstance(chosen.policy() or StopAtFirstLoop(), StopAtFirstLoop), bad=inputs.missing)
         began = time.perf_counter()
         quiet = (as_json or explain) and console.is_terminal
@@ -116,7 +116,7 @@ def scan(
 
 
 @dataclass(slots=True)
-class _ShownRuns:
+class _RunPrinter:
     """Shows each run while the others are read."""
 
     console: Console
@@ -137,10 +137,10 @@ class _ShownRuns:
 
 
 def _reading(
-    chosen: Settings, asker: OfflineJudge | None, complaints: Console, inputs: Inputs, wanted: Wanted
-) -> Reading:
+    chosen: Settings, asker: OfflineJudge | None, complaints: Console, inputs: Inputs, wanted: RunSelection
+) -> InputReader:
     if asker is None:
-        return Reading(Chosen.of(chosen), complaints, inputs, wanted)
+        return InputReader(SurveySettings.of(chosen), complaints, inputs, wanted)
     policy = chosen.policy() or StopAtFirstLoop()
     examine = partial(scan_run, detectors=chosen.detectors(), policy=policy, judge=asker.judge, ask_judge=asker)
-    return Reading(Chosen.of(chosen), complaints, inputs, wanted, examine)
+    return InputReader(SurveySettings.of(chosen), complaints, inputs, wanted, examine)

@@ -19,7 +19,7 @@ _TOLD: Final[Mapping[Deed, str]] = {
 }
 
 
-class Codex:
+class CodexHook:
     """Refuses calls."""
 
     agent: ClassVar[str] = "codex"

@@ -36,7 +36,7 @@ fault.
 
 
 @dataclass(slots=True, frozen=True)
-class Chosen:
+class SurveySettings:
     """The settings of a scan, in a form that another process can be given."""
 
     settings: str
@@ -45,7 +45,7 @@ class Chosen:
     """Who watches a run, in place of the usual one."""
 
     @classmethod
-    def of(cls, settings: Settings, watcher: Callable[[Began, RunScanner], Watcher] | None = None) -> Chosen:
+    def of(cls, settings: Settings, watcher: Callable[[Began, RunScanner], Watcher] | None = None) -> SurveySettings:
         """`settings`, as they were read from the file and the command line."""
         return cls(json.dumps(settings.settings), watcher)
 
@@ -62,7 +62,7 @@ def _settings(text: str) -> Settings:
     return Settings(json.loads(text))
 
 
-def surveyed_files(paths: Sequence[Path], chosen: Chosen) -> Iterator[list[SurveyedFile]]:
+def surveyed_files(paths: Sequence[Path], chosen: SurveySettings) -> Iterator[list[SurveyedFile]]:
     """The transcripts of each path, in the order of `paths`."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if cores > 1 and len(paths) > 1 and sum(map(size_of, paths)) >= PAYS_BYTES:

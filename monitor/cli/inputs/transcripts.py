@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.text import Text
 
 from monitor.cli.exit_code import INTERRUPTED
-from monitor.cli.inputs.survey import Chosen, complain_of, size_of, strange, surveyed_files, why_missing
+from monitor.cli.inputs.survey import SurveySettings, complain_of, size_of, strange, surveyed_files, why_missing
 from monitor.cli.options.selection import SelectionOptions
 from monitor.cli.render import output
 from monitor.cli.render.output import STDIN
@@ -45,7 +45,7 @@ _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w":
 
 
 @dataclass(slots=True, frozen=True)
-class Wanted:
+class RunSelection:
     """The choice of runs that a scan looks at."""
 
     format: str | None
@@ -54,7 +54,7 @@ class Wanted:
     """Seconds since 1970."""
 
     @classmethod
-    def of(cls, options: SelectionOptions) -> Wanted:
+    def of(cls, options: SelectionOptions) -> RunSelection:
         """The choice that `options` name. Raises `ConfigError` for an unknown format or time."""
         formats = sorted(reader.format for reader in READERS)
         if options.only is not None and options.only not in formats:
@@ -117,7 +117,7 @@ class Inputs:
 
 
 @contextmanager
-def inputs_of(given: Sequence[str] | None, complaints: Console, wanted: Wanted) -> Iterator[Inputs]:
+def inputs_of(given: Sequence[str] | None, complaints: Console, wanted: RunSelection) -> Iterator[Inputs]:
     """The files that the command line names, or those of the known places."""
     inputs = Inputs()
     with ExitStack() as stack:
@@ -146,7 +146,7 @@ def inputs_of(given: Sequence[str] | None, complaints: Console, wanted: Wanted) 
         yield inputs
 
 
-def _places(wanted: Wanted) -> str:
+def _places(wanted: RunSelection) -> str:
     if wanted.format is not None:
         places = [f"~/{place}" for reader in READERS if reader.format == wanted.format for place in reader.places]
         looked = f"looked for {', '.join(places)}" if places else f"{wanted.format} has no place of its own"
@@ -184,15 +184,15 @@ def _named(files: Sequence[str]) -> str:
     return f" ({', '.join(output.on_one_line(Path(name).name) for name in files)})"
 
 
-class Reading:
+class InputReader:
     """Reads the transcripts of a scan, one file after the other, and reports unreadable ones."""
 
     def __init__(
         self,
-        given: Chosen,
+        given: SurveySettings,
         complaints: Console,
         inputs: Inputs,
-        wanted: Wanted,
+        wanted: RunSelection,
         examine: Callable[[RecordedRun], ScanResult] | None = None,
     ) -> None:
         """`examine`: reads each run whole, as a judge needs it. `None`: files are surveyed."""

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from monitor.cli.render import output, table
 from monitor.cli.render.explain import RUNG_STYLES, finding_as_json, found_at, times
-from monitor.cli.render.tool_counts import OWN_FORMATS, Tools, count
+from monitor.cli.render.tool_counts import OWN_FORMATS, ToolCounts, count
 from monitor.transcripts.analysis.scan import Amount
 from monitor.transcripts.analysis.survey import SurveyedRun
 
@@ -27,7 +27,7 @@ NAMED_OTHERS = 5
 
 
 @dataclass(slots=True, frozen=True)
-class _Row:
+class _ListedRun:
     """A run of the table."""
 
     file: str
@@ -39,7 +39,7 @@ class _Row:
 class Report:
     """Counts of everything, and a line for each run that is listed."""
 
-    tools: Tools = field(default_factory=Tools)
+    tools: ToolCounts = field(default_factory=ToolCounts)
     """Runs of agents and frameworks, by tool and project."""
     own: int = 0
     """Runs in the project's own formats."""
@@ -52,7 +52,7 @@ class Report:
     """Runs with suspicions and no loop."""
     ended: int = 0
     """Runs that the policy would have ended."""
-    rows: list[_Row] = field(default_factory=list[_Row])
+    rows: list[_ListedRun] = field(default_factory=list[_ListedRun])
     by_kind: Counter[str] = field(default_factory=Counter[str])
     saved_by_kind: dict[str, Amount] = field(default_factory=dict[str, Amount])
     labelled: Counter[str] = field(default_factory=Counter[str])
@@ -94,7 +94,7 @@ class Report:
             self.suspected += 1
         self.ended += result.ended_by is not None
         if listed and result.format in OWN_FORMATS:
-            self.rows.append(_Row(result.file, _cells(result)))
+            self.rows.append(_ListedRun(result.file, _cells(result)))
         elif listed and result.loops:
             self.tools.list(result)
         self._compare(result)

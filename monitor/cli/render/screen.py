@@ -118,7 +118,7 @@ class EventFeed:
                 self.abort("nobody reads what is printed")
 
 
-class JsonLines:
+class JsonScreen:
     """Events as JSON lines; the last one holds the outcome."""
 
     def __init__(self, *, chunks: bool) -> None:
@@ -136,7 +136,7 @@ class JsonLines:
         """Does nothing: the last event has all facts."""
 
 
-class ForPeople:
+class TerminalScreen:
     """The task, and a `LiveView` of the run."""
 
     def __init__(self, console: Console, *, verbose: bool, price: Price | None, session: str | None = None) -> None:
@@ -179,5 +179,5 @@ class ForPeople:
 def screen_of(*, as_json: bool, verbose: bool, price: Price | None, session: str | None = None) -> RunScreen:
     """The screen of a run: JSON lines, or a live view."""
     if as_json:
-        return JsonLines(chunks=verbose)
-    return ForPeople(output.stdout(), verbose=verbose, price=price, session=session)
+        return JsonScreen(chunks=verbose)
+    return TerminalScreen(output.stdout(), verbose=verbose, price=price, session=session)

@@ -77,7 +77,7 @@ def tool_message(result: ToolResult) -> dict[str, Any]:
     return {"role": "tool", "parts": [{"type": "tool_call_response", "id": result.id, "response": response}]}
 
 
-class Conversation:
+class MessageLog:
     """The messages of a run: the first, and as many of the newest as fit into four attributes."""
 
     def __init__(self, chars: int) -> None:

@@ -22,7 +22,7 @@ _CALL_OPERATIONS: Final = frozenset({names.CHAT, names.GENERATE, "text_completio
 
 
 @dataclass(slots=True, frozen=True)
-class Place:
+class SpanPlace:
     """Where a run's spans stand."""
 
     parent: Context
@@ -42,19 +42,19 @@ class Place:
     """The same for the run."""
 
 
-def of_run(parent: Context, turns: str, provider: str | None) -> tuple[Place, bool]:
+def of_run(parent: Context, turns: str, provider: str | None) -> tuple[SpanPlace, bool]:
     """The place of a run that begins below `parent`, and whether it is final. If not, the first
     model call decides: a framework may begin its trace between the two.
     """
     outside = trace.get_current_span(parent)
     if turns != "auto":
-        return Place(parent, calls_made=turns == "on"), True
+        return SpanPlace(parent, calls_made=turns == "on"), True
     if _of_agent(outside) or of_call(outside):
-        return Place(parent, outside, calls_made=False, tools_made=False, agent_made=False), True
-    return Place(parent, calls_made=not instrumented(provider)), False
+        return SpanPlace(parent, outside, calls_made=False, tools_made=False, agent_made=False), True
+    return SpanPlace(parent, calls_made=not instrumented(provider)), False
 
 
-def of_first_call(before: Place) -> Place:
+def of_first_call(before: SpanPlace) -> SpanPlace:
     """The place of a run whose first model call begins now."""
     current = trace.get_current_span()
     agent = _of_agent(current)
@@ -63,7 +63,7 @@ def of_first_call(before: Place) -> Place:
     above: SpanContext | None = None if agent else getattr(current, "parent", None)
     beside = trace.NonRecordingSpan(above) if above is not None else current
     parent = trace.set_span_in_context(beside, Context())
-    return Place(parent, inside=True, calls_made=False, tools_made=False, agent_made=False)
+    return SpanPlace(parent, inside=True, calls_made=False, tools_made=False, agent_made=False)
 
 
 def of_call(span: Span) -> bool:

@@ -19,7 +19,7 @@ from monitor.outcome import Outcome, Turn
 from monitor.sinks.otel import content, names, place
 from monitor.sinks.otel.beside import SpansBeside
 from monitor.sinks.otel.notes import note_of
-from monitor.sinks.otel.spans import CALLS, DETAIL_CHARS, OpenCall, OpenSpans, counts
+from monitor.sinks.otel.spans import CALLS, DETAIL_CHARS, OpenCallSpan, OpenSpans, counts
 
 _NS: Final = 1_000_000_000
 _FAILURES: Final = frozenset({"error", "tool_failure"})
@@ -151,7 +151,7 @@ class RunSpans(SpansBeside):
         outer = call.span.get_span_context()
         return current if made.is_valid and made.trace_id == outer.trace_id else call.context
 
-    def place_of(self, call: str | None) -> OpenCall | None:
+    def place_of(self, call: str | None) -> OpenCallSpan | None:
         """The span of an open call. `None`: it has none."""
         return self._open.calls.get(call or "")
 
@@ -338,7 +338,7 @@ class RunSpans(SpansBeside):
             attributes |= self._named(arguments=content.fitted(content.arguments_of(call), shared.content_chars))
         name = f"{names.TOOL} {call.name}"
         span = self._start(name, event.at_s, self._context, attributes, operation=names.TOOL)
-        self._open.calls[call.id] = OpenCall(span, self._child(span), call.name)
+        self._open.calls[call.id] = OpenCallSpan(span, self._child(span), call.name)
 
     def _call_changed(self, event: events.ToolCallChanged) -> None:
         record = event.record
@@ -394,7 +394,7 @@ class RunSpans(SpansBeside):
             call.approval = event.answer.decision
             self._answered(call, event.at_s)
 
-    def _answered(self, call: OpenCall, at_s: float) -> None:
+    def _answered(self, call: OpenCallSpan, at_s: float) -> None:
         if call.wait is not None:
             call.waited_s += at_s - call.waiting_since
             self._end(call.wait, at_s)
