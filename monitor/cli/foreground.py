@@ -32,7 +32,7 @@ Begin: TypeAlias = Callable[[SQLiteSession | None], Awaitable[monitor.Run]]
 
 
 def log_of(file: Path | None) -> AbstractContextManager[list[Any]]:
-    """The sinks of `--log`."""
+    """The sinks that `--log` adds to a run."""
     if file is None:
         return nullcontext([])
 

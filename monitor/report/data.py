@@ -26,7 +26,7 @@ def as_script(data: object) -> str:
 
 
 def key_of(run: SurveyedRun) -> str:
-    """What a link names a run by: the same on every page on which the run stands."""
+    """The name of a run in a link: the same on every page on which the run stands."""
     return identity(f"{run.format}\n{run.id}\n{run.began.project}\n{run.first_at}")[:KEY_CHARS]
 
 

@@ -38,11 +38,11 @@ class ReportPage:
 
     @property
     def runs(self) -> int:
-        """How many there are."""
+        """The number of runs on the page."""
         return len(self._runs)
 
     def add(self, run: SurveyedRun) -> None:
-        """One more run."""
+        """Add a run to the page."""
         key = key_of(run)
         count = self._keys[key] = self._keys.get(key, 0) + 1
         data = as_data(run, key=key if count == 1 else f"{key}-{count}", texts=self._texts)

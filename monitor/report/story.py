@@ -1,5 +1,5 @@
-"""What a page shows of a run: its time line, its first and last steps, and the steps around its
-loop. It is gathered while the run is read, and bounded however long the run is.
+"""The parts of a run that a page shows: its time line, its first and last steps, and the
+steps around its loop. It is gathered while the run is read, and bounded however long the run is.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ BEFORE_LOOP: Final = 36
 """Steps up to the one in which the loop was seen: five rounds of a cycle of three, with results."""
 AFTER_LOOP: Final = 8
 STEP_CHARS: Final = 240
-"""How much of a step is shown."""
+"""The text of a step is shown up to this many characters."""
 PASSAGE_CHARS: Final = 600
 """How much of a text is shown in which a passage is repeated."""
 BEFORE_PASSAGE: Final = 120
 MOST_TOOLS: Final = 50
 """Tools that are counted by name; what comes later counts together."""
 REMEMBERED_CALLS: Final = 512
-"""Of the newest calls it is known where on the time line they stand."""
+"""The places of this many of the newest calls on the time line are remembered."""
 
 StepKind: TypeAlias = Literal["user", "system", "note", "model", "thinking", "call", "result", "error", "compaction"]
 _LETTERS: Final = {"user": "u", "note": "n", "system": "n", "model": "t", "call": "c", "error": "e", "compaction": "k"}
@@ -61,21 +61,21 @@ class StoryStep:
     chars: int = 0
     """Code points of the whole; more than `text` has where that is shortened."""
     repeated: bool = False
-    """It is one of the repeated calls or messages."""
+    """Whether the step is one of the repeated calls or messages."""
     passage: tuple[int, int] | None = None
     """Where in `text` the repeated passage stands."""
     loop: bool = False
-    """The loop was seen here."""
+    """Whether the loop was seen in this step."""
 
 
 @dataclass(slots=True)
 class ToolTotals:
-    """What a run did with one tool."""
+    """The calls that a run has made to one tool."""
 
     calls: int = 0
     errors: int = 0
     chars: int = 0
-    """Code points of its results."""
+    """Code points of all results of the tool."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -83,7 +83,7 @@ class Story:
     """The parts of a run that the page shows beside its numbers."""
 
     steps: list[StoryStep] = field(default_factory=list[StoryStep])
-    """In order, with gaps."""
+    """The steps that are kept, in order and with gaps."""
     number_of_steps: int = 0
     strip: Strip = field(default_factory=Strip)
     marks: list[int] = field(default_factory=list[int])
@@ -91,13 +91,13 @@ class Story:
     tokens: Sums = field(default_factory=Sums)
     """Tokens of the model calls, in order."""
     sources: dict[str, int] = field(default_factory=dict[str, int])
-    """Code points by who wrote them."""
+    """Code points of the run by their author."""
     tools: dict[str, ToolTotals] = field(default_factory=dict[str, ToolTotals])
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class StoryRun(SurveyedRun):
-    """A run with its story."""
+    """A run together with its story."""
 
     story: Story
 

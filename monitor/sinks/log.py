@@ -36,7 +36,7 @@ class LogSink:
         _log(envelope.event, whose)
 
     def emit(self, event: Event) -> None:
-        """Log `event` with its fields."""
+        """Log `event` with its fields, without a run."""
         _log(event, {})
 
 

@@ -79,7 +79,7 @@ class Transcript:
         return self._thinking.begun or self._answer.begun
 
     def emit(self, envelope: Envelope) -> None:
-        """Show the next event."""
+        """Show the event of `envelope` as lines."""
         event = envelope.event
         if self._main is None and envelope.parent is None and isinstance(event, RunStarted):
             self._main = envelope.run
@@ -197,6 +197,6 @@ class Transcript:
             self._console.print(line, no_wrap=True, overflow="ellipsis", width=columns(self._console))
 
     def end_of_text(self) -> None:
-        """End the line that has begun."""
+        """End the line of text that has begun."""
         self._answer.end()
         self._thinking.end()

@@ -158,7 +158,7 @@ def _share(text: str) -> float:
 
 @dataclass(slots=True, frozen=True)
 class _Calibration:
-    """What came of it."""
+    """The fitted limits, and their results on runs that did not draw them."""
 
     share: float
     good: int
@@ -185,7 +185,7 @@ class _Calibration:
         )
 
     def show(self, console: Console) -> None:
-        """For people."""
+        """Print the limits and their results for people."""
         console.print(
             Text(
                 f"{count(self.good, 'good run')}: at most {percent(self.share)} of runs like them are stopped",
@@ -238,7 +238,7 @@ class _Calibration:
         return head + as_toml(self.settings)
 
     def as_json(self) -> dict[str, Any]:
-        """For programs."""
+        """The limits and their results as JSON data."""
         return {
             "at_most": self.share,
             "good": self.good,

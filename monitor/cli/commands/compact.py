@@ -54,7 +54,7 @@ class _CompactInput:
 
     conversation: Conversation
     messages: tuple[Message, ...]
-    """Repaired."""
+    """The messages of the conversation, repaired."""
     repairs: int
     system: str | None
     """The text of a system message among the messages."""
@@ -66,7 +66,7 @@ class _CompactInput:
         return "\n\n".join(filter(None, (self.conversation.instructions, self.system))) or None
 
     def by_source(self, messages: tuple[Message, ...]) -> dict[str, int]:
-        """Estimated tokens."""
+        """The estimated tokens of `messages`, by source."""
         return tokens_by_source(messages, self.instructions, self.conversation.tools)
 
 
@@ -257,7 +257,7 @@ class _CountedModel:
         self._model = model
 
     def stream(self, request: ModelRequest) -> Any:
-        """As the model does."""
+        """Count a call, and stream the answer of the model."""
         self.calls += 1
         return self._model.stream(request)
 
@@ -269,7 +269,7 @@ class _ProgressSink:
     console: Console
 
     def emit(self, event: Event) -> None:
-        """The next event."""
+        """Print `event` if it tells the progress of a compaction."""
         if isinstance(event, CompactionStarted | CompactionProgressed):
             output.complain(self.console, line_of(event, chars=None), style="dim")
 

@@ -72,7 +72,7 @@ class _FormProblem:
 
 @dataclass(slots=True, frozen=True)
 class _ContextReport:
-    """All results to print."""
+    """All results that the command prints."""
 
     conversation: Conversation
     messages: tuple[Message, ...]

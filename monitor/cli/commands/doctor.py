@@ -30,7 +30,7 @@ NOT_SEEN = 1
 
 @dataclass(slots=True, frozen=True)
 class _CaseResult:
-    """A case and its result."""
+    """A made run, and the findings in it."""
 
     case: Case
     watched: RunScanner
@@ -42,7 +42,7 @@ class _CaseResult:
 
     @property
     def suspicion(self) -> Finding | None:
-        """The first finding."""
+        """The first finding, sure or not."""
         return self.watched.findings[0] if self.watched.findings else None
 
 
@@ -212,7 +212,7 @@ def _unit(found: Detection) -> str:
 
 
 def _steps(watched: RunScanner) -> Text:
-    """What the policy did, and when, in the unit of the column before."""
+    """The steps of the policy, each with its place in the unit of the column before."""
     steps = Text()
     for _, findings in groupby(watched.findings, key=lambda finding: finding.rung):
         first = next(findings)

@@ -38,7 +38,7 @@ _SIGNS: Final[Mapping[str, Sequence[str]]] = {
     "anthropic": ("anthropic", "claude"),
     "google": ("google", "gemini"),
 }
-"""What the name or the address of such a service has in it."""
+"""The words by which the name or the address of such a service is recognised."""
 _QUIET: Final = frozenset({"ended", "running"})
 
 

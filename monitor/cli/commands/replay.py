@@ -212,7 +212,7 @@ def _print_run(
 
 
 def _print_remarks(replayed: Replay, *, changed: bool) -> None:
-    """What the reader should know about this replay."""
+    """Print the limitations of this replay to stderr."""
     remarks = [replayed.remark] if replayed.remark is not None else []
     if replayed.departed is not None:
         remarks.append(f"the rest of the record is not shown: {replayed.departed}")

@@ -12,4 +12,4 @@ from monitor.cli.hooks.codex import CodexHook
 from monitor.cli.hooks.gemini_cli import GeminiCliHook
 
 HOOKS: Final[dict[str, Hook]] = {hook.agent: hook for hook in (ClaudeCodeHook(), CodexHook(), GeminiCliHook())}
-"""By the name of the agent."""
+"""The hooks by the names of their agents."""

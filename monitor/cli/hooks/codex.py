@@ -20,7 +20,7 @@ _TOLD: Final[Mapping[Deed, str]] = {
 
 
 class CodexHook:
-    """Refuses calls."""
+    """The hook of Codex, which can refuse a call."""
 
     agent: ClassVar[str] = "codex"
     place: ClassVar[str] = "~/.codex/hooks.json, or .codex/hooks.json of a project"

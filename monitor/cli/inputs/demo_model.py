@@ -37,18 +37,18 @@ LIVE_LIMITS = monitor.Timeout(300) | monitor.IdleTimeout(60)
 
 
 class DemoScreen(Protocol):
-    """Shows a run while it goes on."""
+    """A display for a run of the demo."""
 
     def text(self, words: str) -> None:
-        """A piece of the answer."""
+        """Show a piece of the answer."""
         ...
 
     def call(self, name: str, arguments: Any) -> None:
-        """A tool call of the model's."""
+        """Show a tool call of the model."""
         ...
 
     def result(self, result: RecordedResult) -> None:
-        """A tool's answer."""
+        """Show the result of a tool call."""
         ...
 
 
@@ -59,7 +59,7 @@ class DemoResult:
     outcome: monitor.Outcome
     recorded: Amount
     sent: Amount
-    """What the server had sent when the connection was gone."""
+    """The amount that the server had sent when the connection was gone."""
     seen_closed_after_s: float | None
     """Seconds from the decision to stop until the server saw the connection close. `None`: the
     server did not see it."""

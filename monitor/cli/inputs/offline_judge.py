@@ -105,7 +105,7 @@ class OfflineJudge:
         self.cost += cost
 
     def said(self) -> str:
-        """The cost in a sentence."""
+        """The cost of all questions in a sentence."""
         tokens = f"{self.cost.usage.total_tokens:,} tokens{' (estimated)' if self.cost.estimated else ''}"
         failed = f", {self.failed} without an answer" if self.failed else ""
         return (
@@ -121,7 +121,7 @@ class OfflineJudge:
             console.print(f"judge: and {count(len(self.reasons) - REASONS_SHOWN, 'other reason')}", style="red")
 
     def as_json(self) -> dict[str, Any]:
-        """The cost as JSON data."""
+        """The cost of all questions as JSON data."""
         return {
             "questions": self.questions,
             "model_calls": self.asked,

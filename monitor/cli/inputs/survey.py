@@ -40,9 +40,9 @@ class SurveySettings:
     """The settings of a scan, in a form that another process can be given."""
 
     settings: str
-    """As JSON."""
+    """The settings as a JSON object."""
     watcher: Callable[[Began, RunScanner], Watcher] | None = None
-    """Who watches a run, in place of the usual one."""
+    """The class that watches a run in place of the usual one."""
 
     @classmethod
     def of(cls, settings: Settings, watcher: Callable[[Began, RunScanner], Watcher] | None = None) -> SurveySettings:

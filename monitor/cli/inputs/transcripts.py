@@ -51,7 +51,7 @@ class RunSelection:
     format: str | None
     project: str | None
     since: float | None
-    """Seconds since 1970."""
+    """The earliest time of a run, in seconds since 1970."""
 
     @classmethod
     def of(cls, options: SelectionOptions) -> RunSelection:
@@ -62,7 +62,7 @@ class RunSelection:
         return cls(options.only, options.project, _since(options.since))
 
     def __str__(self) -> str:
-        """The options that were given."""
+        """The options that were given, for a message."""
         given = (("--format", self.format), ("--project", self.project), ("--since", self.since))
         return ", ".join(option for option, value in given if value is not None)
 
@@ -98,7 +98,7 @@ def duration_s(text: str, option: str) -> float:
 
 @dataclass(slots=True)
 class Inputs:
-    """The files to be read."""
+    """The files that a scan reads."""
 
     paths: list[Path] = field(default_factory=list[Path])
     named: set[Path] = field(default_factory=set[Path])
@@ -200,7 +200,7 @@ class InputReader:
         """The number of files that were read."""
         self.done_bytes = 0
         self.interrupted = False
-        """Ctrl-C has ended the reading."""
+        """Whether Ctrl-C has ended the reading."""
         self._given = given
         self._examine = examine
         self._complaints = complaints
@@ -331,7 +331,7 @@ class InputReader:
             console.print(Text(f"Not looked at: {', '.join(left)}."), soft_wrap=not console.is_terminal)
 
     def as_json(self) -> dict[str, Any]:
-        """The same counts, for programs."""
+        """The counts that `show` prints, as JSON data."""
         return {
             "files": self.read,
             "unknown_files": len(self._strangers),

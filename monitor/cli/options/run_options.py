@@ -154,7 +154,7 @@ class RunCommandOptions:
     config: ConfigOption = None
 
     def arguments(self) -> RunArguments:
-        """The same as data. Files that the options name are read, except for rules of approval.
+        """The options as data. Files that the options name are read, except for rules of approval.
 
         A field of `RunArguments` that is not named here is the option of the same name.
         """

@@ -25,7 +25,7 @@ RUNG_STYLES: Mapping[Rung, str] = {
     "last_turn": "red",
     "stop": "bold red",
 }
-"""Styles by the policy's step."""
+"""The styles of the steps that a policy takes."""
 
 
 def found_at(finding: Finding) -> str:

@@ -28,11 +28,11 @@ NAMED_OTHERS = 5
 
 @dataclass(slots=True, frozen=True)
 class _ListedRun:
-    """A run of the table."""
+    """A run that has a line in the table."""
 
     file: str
     cells: tuple[str | Text, ...]
-    """The cells, by column."""
+    """The cells of the line, in the order of the columns."""
 
 
 @dataclass(slots=True)

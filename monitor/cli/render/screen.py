@@ -44,18 +44,18 @@ class RunHeading:
 
 
 class RunScreen(Protocol):
-    """Shows a run."""
+    """A display for the events of a run."""
 
     def begin(self, heading: RunHeading) -> None:
-        """The run is about to begin."""
+        """Show the lines above the run, which is about to begin."""
         ...
 
     def receive(self, envelope: Envelope) -> None:
-        """The next event, in order."""
+        """Show the next event of the run."""
         ...
 
     def close(self) -> None:
-        """Nothing more comes."""
+        """Show nothing more, and leave the terminal as it was."""
         ...
 
 
@@ -128,7 +128,7 @@ class JsonScreen:
         """Does nothing: the first event has all facts."""
 
     def receive(self, envelope: Envelope) -> None:
-        """One line."""
+        """Print the event as one line of JSON."""
         if self._chunks or not isinstance(envelope.event, ChunkReceived):
             output.write_json(envelope_codec.dumps(envelope))
 

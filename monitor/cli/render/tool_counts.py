@@ -54,7 +54,7 @@ class ToolCounts:
 
     @property
     def runs(self) -> int:
-        """The number of runs."""
+        """The number of all counted runs."""
         return sum(counted.runs for counted in self.by_project.values())
 
     @property

@@ -23,7 +23,7 @@ _CALL_OPERATIONS: Final = frozenset({names.CHAT, names.GENERATE, "text_completio
 
 @dataclass(slots=True, frozen=True)
 class SpanPlace:
-    """Where a run's spans stand."""
+    """The place of a run's spans among those of others."""
 
     parent: Context
     joined: Span | None = None
@@ -37,9 +37,9 @@ class SpanPlace:
     calls_made: bool = True
     """Model calls get spans of ours, and count in the metrics of the conventions."""
     tools_made: bool = True
-    """The same for tools."""
+    """Tool calls get spans of ours, and count in the metrics of the conventions."""
     agent_made: bool = True
-    """The same for the run."""
+    """The run gets a span of ours as an agent, and counts in the metrics of the conventions."""
 
 
 def of_run(parent: Context, turns: str, provider: str | None) -> tuple[SpanPlace, bool]:

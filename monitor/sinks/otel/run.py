@@ -307,7 +307,7 @@ class RunSpans(SpansBeside):
         self._end(span, event.at_s, attributes)
 
     def _said(self, turn: Turn, message: dict[str, Any]) -> dict[str, Any]:
-        """The content of a turn."""
+        """The attributes with the content of a turn."""
         chars = self.shared.content_chars
         if self._openinference:
             return content.flat_output(turn, chars)
@@ -445,7 +445,7 @@ class RunSpans(SpansBeside):
 
 
 def _ours(turn: Turn) -> dict[str, Any]:
-    """What no convention has of a turn."""
+    """The attributes of a turn for which no convention has a name."""
     ours: dict[str, Any] = {}
     if turn.usage_estimated:
         ours["monitor.usage.estimated"] = True

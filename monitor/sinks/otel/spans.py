@@ -1,4 +1,4 @@
-"""What every span of a run needs: names, times, parents."""
+"""The names, times and parents that every span of a run needs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DETAIL_CHARS: Final = 500
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class TraceContext:
-    """What all runs of one sink have in common."""
+    """The parts that all runs of one sink share."""
 
     tracer: Tracer
     metrics: Metrics
@@ -36,7 +36,7 @@ class TraceContext:
     records: Records | None
     """`None`: nothing becomes a log record."""
     on_spans: bool
-    """What happens at one moment is shown on the spans."""
+    """Whether moments of a run are shown on its spans."""
     dialect: names.Dialect
     turns: str
     content_chars: int
