@@ -156,6 +156,27 @@ def _share(text: str) -> float:
     return round(share, 9)
 
 
+_TRIED: Final[Sequence[table.Fact[Outcome]]] = (
+    table.Fact("score", table.Column("score", "end"), lambda one: one.rule),
+    table.Fact("good", None, lambda one: one.good),
+    table.Fact("good_stopped", None, lambda one: one.stopped),
+    table.Fact(None, table.Column("good stopped", right=True), lambda one: f"{one.stopped} of {one.good}"),
+    table.Fact("loops", None, lambda one: one.bad),
+    table.Fact("loops_stopped", None, lambda one: one.caught),
+    table.Fact(None, table.Column("loops stopped", right=True), lambda one: f"{one.caught} of {one.bad}"),
+    table.Fact("saved_tokens", None, lambda one: round(one.saved)),
+    table.Fact(None, table.Column("tokens saved", right=True), lambda one: f"{one.saved:,.0f}"),
+    table.Fact(
+        "saved_share",
+        table.Column("of them", right=True),
+        lambda one: one.saved / one.of_bad if one.of_bad else None,
+        lambda share: "" if share is None else f"{share:.0%}",
+    ),
+    table.Fact("lost_tokens", None, lambda one: round(one.lost)),
+)
+"""The facts about a rule that was tried on runs that did not draw its line."""
+
+
 @dataclass(slots=True, frozen=True)
 class _Calibration:
     """The fitted limits, and their results on runs that did not draw them."""
@@ -213,21 +234,7 @@ class _Calibration:
     def _show_tried(self, console: Console) -> None:
         console.print()
         console.print("On the half of the good runs that did not draw the line, and on the labelled loops:")
-        columns = (
-            table.Column("score", "end"),
-            *(table.Column(name, right=True) for name in ("good stopped", "loops stopped", "tokens saved", "of them")),
-        )
-        rows = [
-            (
-                one.rule,
-                f"{one.stopped} of {one.good}",
-                f"{one.caught} of {one.bad}",
-                f"{one.saved:,.0f}",
-                f"{one.saved / one.of_bad:.0%}" if one.of_bad else "",
-            )
-            for one in self.tried
-        ]
-        table.show(console, columns, rows)
+        table.show_facts(console, _TRIED, self.tried)
 
     def as_toml(self) -> str:
         """The settings, with the promise above them."""
@@ -246,19 +253,7 @@ class _Calibration:
             "left_out": self.left_out,
             "estimated": self.estimated,
             "lines": {name or "all": FACTORS[at] if at < len(FACTORS) else None for name, at in self.lines.items()},
-            "held_out": [
-                {
-                    "score": one.rule,
-                    "good": one.good,
-                    "good_stopped": one.stopped,
-                    "loops": one.bad,
-                    "loops_stopped": one.caught,
-                    "saved_tokens": round(one.saved),
-                    "saved_share": one.saved / one.of_bad if one.of_bad else None,
-                    "lost_tokens": round(one.lost),
-                }
-                for one in self.tried
-            ],
+            "held_out": [table.as_json(_TRIED, one) for one in self.tried],
             "settings": self.settings,
             "condition": CONDITION,
         }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
 
 import typer
@@ -58,6 +58,16 @@ _TARGETS: Final[Mapping[str, Form]] = {
 _NEXT: Final = UserMessage((Words("(what the user says next)"),))
 """A conversation that ends with the model's message is sent again with the user's next message."""
 _STYLES: Final[Mapping[Fits, str]] = {"yes": "green", "perhaps": "yellow", "no": "red", "unknown": "yellow"}
+
+
+_REDUCTION: Final[Sequence[table.Fact[Reduction]]] = (
+    table.Fact("kind", None, lambda one: one.edit.kind),
+    table.Fact("saved_tokens", "saves", lambda one: one.saved_tokens, "{:,}".format),
+    table.Fact("changed", "in messages", lambda one: one.changed, "{:,}".format),
+    table.Fact("breaks_at", "cached prefix ends before", lambda one: one.breaks_at, "message {}".format),
+    table.Fact("reread_tokens", "is read again", lambda one: one.reread_tokens, "{:,}".format),
+)
+"""The facts about a reduction of the conversation."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -241,11 +251,10 @@ def _show(console: Console, looked: _ContextReport) -> None:
     shares = [(source, f"{tokens:,}", f"{tokens / total:.0%}") for source, tokens in looked.tokens.items() if tokens]
     table.show(console, ("source", "tokens", "share"), shares)
     output.heading(console, "what could go")
-    table.show(
-        console,
-        (table.Column("reduction", "fold"), "saves", "in messages", "cached prefix ends before", "is read again"),
-        [(name, *_saves(reduction)) for name, reduction in looked.reductions.items()],
-    )
+    columns = [fact.column for fact in _REDUCTION if fact.column is not None]
+    nothing = ("nothing", *[""] * (len(columns) - 1))
+    rows = [(name, *(table.cells(_REDUCTION, one) if one else nothing)) for name, one in looked.reductions.items()]
+    table.show(console, (table.Column("reduction", "fold"), *columns), rows)
     _show_list(
         console,
         "repairs",
@@ -259,12 +268,6 @@ def _show(console: Console, looked: _ContextReport) -> None:
     )
     _show_list(console, "problems as it stands", _lines(looked.problems), own)
     _show_list(console, "problems when repaired", _lines(looked.left), "None.")
-
-
-def _saves(one: Reduction | None) -> tuple[str, str, str, str]:
-    if one is None:
-        return "nothing", "", "", ""
-    return f"{one.saved_tokens:,}", f"{one.changed:,}", f"message {one.breaks_at}", f"{one.reread_tokens:,}"
 
 
 def _not_understood(conversation: Conversation) -> list[tuple[str, str | Text]]:
@@ -330,23 +333,9 @@ def _as_json(looked: _ContextReport) -> dict[str, Any]:
         | {"note": window.note, "problem": window.problem, "warning": window.warning},
         "fits": looked.fits,
         "reductions": {
-            name: None if one is None else _reduction_as_json(one) for name, one in looked.reductions.items()
+            name: None if one is None else table.as_json(_REDUCTION, one) for name, one in looked.reductions.items()
         },
         "repairs": [{"index": one.index, "kind": one.kind.value, "note": one.note} for one in looked.report.repairs],
-        "problems": list(map(_problem_as_json, looked.problems)),
-        "problems_when_repaired": list(map(_problem_as_json, looked.left)),
+        "problems": list(map(asdict, looked.problems)),
+        "problems_when_repaired": list(map(asdict, looked.left)),
     }
-
-
-def _reduction_as_json(one: Reduction) -> dict[str, Any]:
-    return {
-        "kind": one.edit.kind,
-        "saved_tokens": one.saved_tokens,
-        "changed": one.changed,
-        "breaks_at": one.breaks_at,
-        "reread_tokens": one.reread_tokens,
-    }
-
-
-def _problem_as_json(one: _FormProblem) -> dict[str, Any]:
-    return {"form": one.form, "index": one.index, "rule": one.rule, "message": one.message}
