@@ -104,6 +104,6 @@ def ms(seconds: float) -> str:
     return f"{seconds * 1000:.1f} ms"
 
 
-def count(number: int, noun: str) -> str:
-    """The number with its noun: `1 turn`, `2 turns`."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+def count(number: int, noun: str, nouns: str | None = None) -> str:
+    """The number with its noun: `1 turn`, `2 turns`. `nouns`: a plural without a bare `s`."""
+    return f"{number:,} {noun if number == 1 else nouns or noun + 's'}"

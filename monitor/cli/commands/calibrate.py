@@ -21,7 +21,6 @@ from monitor.cli.options.settings_options import SettingsOptions
 from monitor.cli.render import output, table
 from monitor.cli.render.out_file import check_out, write_out
 from monitor.cli.render.scan_report import LABELLED_LOOP, NOT_COUNTED, Report
-from monitor.cli.render.tool_counts import count
 from monitor.errors import ConfigError
 from monitor.transcripts.analysis.calibration import (
     EVIDENCE,
@@ -36,6 +35,7 @@ from monitor.transcripts.analysis.calibration import (
 )
 from monitor.transcripts.analysis.survey import SurveyedRun
 from monitor.transcripts.analysis.traces import ALL, TracedRun
+from monitor.view.ending import count
 
 BAD_INPUT: Final = 2
 CONDITION: Final = (

@@ -393,10 +393,6 @@ def _show(console: Console, done: _CompactReport, *, asked_nobody: bool, show: b
         console.print(output.printable(done.text or "(nothing: no message is gone)"), soft_wrap=True)
 
 
-def _window(window: Window) -> str:
-    return f"{window.tokens or 0:,} ({window.note or window.source.value})"
-
-
 def _how(scaled: bool) -> str:
     """How the numbers of tokens were found."""
     return "what was refused has at least a window; the table has estimates" if scaled else "estimated"

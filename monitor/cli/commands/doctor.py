@@ -24,6 +24,7 @@ from monitor.settings import Settings
 from monitor.testing.loops import Case, healthy, loops
 from monitor.transcripts.analysis.scan import Finding, RunScanner, watch_chunks
 from monitor.verdicts import Detection
+from monitor.view.ending import count
 
 NOT_SEEN = 1
 
@@ -198,8 +199,7 @@ def _seen(row: _CaseResult) -> tuple[str | Text, str | Text, str | Text]:
 
 
 def _after(found: Detection) -> str:
-    number = _number(found)
-    return f"{number:,} {_unit(found)}{'' if number == 1 else 's'}"
+    return count(_number(found), _unit(found))
 
 
 def _number(found: Detection) -> int:

@@ -16,7 +16,6 @@ from monitor.cli.inputs.offline_judge import CacheOption, ConfirmOption, Offline
 from monitor.cli.inputs.survey import complain_of_report, strange, why_missing
 from monitor.cli.options.selection import OneJsonOption
 from monitor.cli.render import output, table
-from monitor.cli.render.tool_counts import count
 from monitor.errors import AdapterError, MissingExtra
 from monitor.transcripts import ReadReport, RecordedRun, runs
 from monitor.transcripts.analysis.judged import is_stuck, question_on
@@ -24,6 +23,7 @@ from monitor.transcripts.analysis.survey import why_unread
 from monitor.transcripts.places import files as files_of
 from monitor.transcripts.places import sources_of
 from monitor.verdicts import Judgement
+from monitor.view.ending import count
 
 NO_VERDICT, BAD_INPUT = 1, 2
 BINS = 10

@@ -15,9 +15,9 @@ from monitor.cli.options.settings_options import SettingsOptions
 from monitor.cli.render import output
 from monitor.cli.render.out_file import check_out, write_out
 from monitor.cli.render.scan_report import Report
-from monitor.cli.render.tool_counts import count
 from monitor.report import ReportPage, StoryWatcher
 from monitor.transcripts.analysis.survey import SurveyedRun
+from monitor.view.ending import count
 
 BAD_INPUT = 2
 

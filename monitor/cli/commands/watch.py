@@ -17,7 +17,7 @@ from monitor.cli.inputs.survey import strange
 from monitor.cli.inputs.transcripts import duration_s
 from monitor.cli.options.settings_options import DetectorOptions
 from monitor.cli.render import output
-from monitor.cli.render.tool_counts import AGENTS, count, project_of
+from monitor.cli.render.tool_counts import AGENTS, project_of
 from monitor.errors import ConfigError
 from monitor.policy import ObserveOnly
 from monitor.transcripts.analysis.following import Follower
@@ -27,6 +27,7 @@ from monitor.transcripts.analysis.survey import SurveyedFile
 from monitor.transcripts.places import files, known_places
 from monitor.transcripts.readers import reader_of
 from monitor.transcripts.source import Source
+from monitor.view.ending import count
 
 LOOPS_FOUND, BAD_INPUT = 1, 2
 ID_CHARS: Final = 20

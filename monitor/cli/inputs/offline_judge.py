@@ -21,7 +21,6 @@ from monitor.cli.inputs.cache_folder import cache_folder
 from monitor.cli.inputs.reply_cache import ReplyCache
 from monitor.cli.options.replay_model import REPLAY, replay_of
 from monitor.cli.render import output
-from monitor.cli.render.tool_counts import count
 from monitor.errors import ConfigError, describe
 from monitor.harness.checks import CLOSE_GRACE_S
 from monitor.harness.streams.ask import ask
@@ -31,6 +30,7 @@ from monitor.judges.base import FIRST_TURN, Judge, JudgeInput
 from monitor.models import Model, ModelRequest
 from monitor.usage import AskCost
 from monitor.verdicts import Judgement
+from monitor.view.ending import count
 
 ConfirmOption: TypeAlias = Annotated[
     str | None,

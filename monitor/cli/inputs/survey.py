@@ -16,7 +16,6 @@ from typing import Final
 from rich.console import Console
 
 from monitor.cli.render import output
-from monitor.cli.render.tool_counts import count
 from monitor.settings import Settings
 from monitor.transcripts.analysis.scan import RunScanner
 from monitor.transcripts.analysis.survey import SurveyedFile, Watched, Watcher, survey_file
@@ -24,6 +23,7 @@ from monitor.transcripts.entries import Began, ReadReport
 from monitor.transcripts.kinds import HEAD_BYTES, kind_of
 from monitor.transcripts.places import sources_of
 from monitor.transcripts.source import Source
+from monitor.view.ending import count
 
 PAYS_BYTES: Final = 8 * 1024 * 1024
 """With fewer bytes a second process takes more time than it saves: it has to import the library."""

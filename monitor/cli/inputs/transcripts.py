@@ -25,7 +25,6 @@ from monitor.cli.render import output
 from monitor.cli.render.output import STDIN
 from monitor.cli.render.progress import progress
 from monitor.cli.render.scan_report import Report
-from monitor.cli.render.tool_counts import count
 from monitor.errors import ConfigError, MissingExtra
 from monitor.outcome import RunFailed
 from monitor.transcripts import RecordedRun
@@ -35,6 +34,7 @@ from monitor.transcripts.entries import ReadReport, collected
 from monitor.transcripts.places import files, known_places, sources_of
 from monitor.transcripts.readers import READERS, reader_of
 from monitor.transcripts.source import Source
+from monitor.view.ending import count
 
 STDIN_NAME: Final = "<stdin>"
 NAMED: Final = 3

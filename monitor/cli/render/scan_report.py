@@ -14,9 +14,10 @@ from rich.text import Text
 
 from monitor.cli.render import output, table
 from monitor.cli.render.explain import RUNG_STYLES, finding_as_json, found_at, times
-from monitor.cli.render.tool_counts import OWN_FORMATS, ToolCounts, count
+from monitor.cli.render.tool_counts import OWN_FORMATS, ToolCounts
 from monitor.transcripts.analysis.scan import Amount
 from monitor.transcripts.analysis.survey import SurveyedRun
+from monitor.view.ending import count
 
 LABELLED_LOOP = "loop"
 NOT_COUNTED = "borderline"

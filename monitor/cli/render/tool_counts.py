@@ -17,6 +17,7 @@ from rich.text import Text
 from monitor.cli.render import output, table
 from monitor.transcripts.analysis.survey import SurveyedRun
 from monitor.transcripts.readers import READERS
+from monitor.view.ending import count
 
 AGENTS: Final = {reader.format: reader.agent for reader in READERS}
 OWN_FORMATS: Final = frozenset({"runs", "events"})
@@ -186,8 +187,3 @@ def _saved(run: SurveyedRun) -> str:
     if run.saved_usd:
         parts.append(f"US$ {run.saved_usd:,.2f}")
     return ", ".join(parts)
-
-
-def count(number: int, noun: str, nouns: str | None = None) -> str:
-    """`1 run`, `2 runs`."""
-    return f"{number:,} {noun if number == 1 else nouns or noun + 's'}"

@@ -25,7 +25,7 @@ from monitor.policy import nudge_text, stop_for
 from monitor.proxy.accounts import Accounts
 from monitor.proxy.exchange.judging import LARGE_BYTES, LoopPolicy, RequestJudge
 from monitor.proxy.exchange.nudging import nudged
-from monitor.proxy.exchange.passing import AnswerRelay, BodyRelay, StreamRelay
+from monitor.proxy.exchange.relays import AnswerRelay, BodyRelay, StreamRelay
 from monitor.proxy.exchange.sources import BodyAdapter
 from monitor.proxy.formats.base import FrameContent, JudgedRequest, Wire, WireAnswer
 from monitor.proxy.holds import HeldRuns

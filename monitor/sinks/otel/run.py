@@ -17,8 +17,8 @@ from monitor.errors import without_keys
 from monitor.events import Envelope, Event
 from monitor.outcome import Outcome, Turn
 from monitor.sinks.otel import content, names, place
-from monitor.sinks.otel.beside import SpansBeside
 from monitor.sinks.otel.notes import note_of
+from monitor.sinks.otel.side_spans import SideSpans
 from monitor.sinks.otel.spans import CALLS, DETAIL_CHARS, OpenCallSpan, OpenSpans, counts
 
 _NS: Final = 1_000_000_000
@@ -32,7 +32,7 @@ _RUNS: Final[WeakValueDictionary[tuple[str, tuple[str, int]], RunSpans]] = WeakV
 """The runs whose spans are made, by their ids and the targets of the spans."""
 
 
-class RunSpans(SpansBeside):
+class RunSpans(SideSpans):
     """A sink for one run: makes its spans and metrics. `OtelSink.for_run` makes one."""
 
     @property
@@ -434,12 +434,12 @@ class RunSpans(SpansBeside):
         events.Resumed: _resumed_again,
         events.Nudged: _nudged,
         events.DetectionRaised: _detected,
-        events.JudgeAsked: SpansBeside.judge_asked,
-        events.JudgeAnswered: SpansBeside.judge_answered,
-        events.JudgeFailed: SpansBeside.judge_failed,
-        events.CompactionStarted: SpansBeside.compaction_started,
-        events.CompactionFinished: SpansBeside.compaction_finished,
-        events.CompactionFailed: SpansBeside.compaction_failed,
+        events.JudgeAsked: SideSpans.judge_asked,
+        events.JudgeAnswered: SideSpans.judge_answered,
+        events.JudgeFailed: SideSpans.judge_failed,
+        events.CompactionStarted: SideSpans.compaction_started,
+        events.CompactionFinished: SideSpans.compaction_finished,
+        events.CompactionFailed: SideSpans.compaction_failed,
         events.RunTerminated: _run_terminated,
     }
 

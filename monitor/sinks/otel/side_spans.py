@@ -12,7 +12,7 @@ from monitor.sinks.otel.notes import Note
 from monitor.sinks.otel.spans import DETAIL_CHARS, SpanMaker, counts
 
 
-class SpansBeside(SpanMaker):
+class SideSpans(SpanMaker):
     """Makes the spans of judges and compactions."""
 
     def judge_asked(self, event: events.JudgeAsked) -> None:
