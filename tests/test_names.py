@@ -32,12 +32,10 @@ OWED_MODULES: set[str] = {
     *("registry", "reply", "run", "run_options", "screen", "shared", "source", "sqlite", "survey", "table"),
 }
 OWED_CLASSES: set[str] = {
-    *("Alarm", "Amount", "Answer", "Arguments", "Asked", "Awaited", "Call", "ClientLeft", "Clock", "Compacted"),
-    *("Connection", "Conversation", "Counted", "Desk", "Ended", "Entry", "Gate", "Given", "Job", "Listener"),
-    *("Message", "Open", "Outcome", "Page", "Part", "Place", "Progress", "Reader", "Recent", "RecordedCall"),
-    *("RecordedMessage", "Repair", "Request", "Row", "Rows", "Rule", "Run", "RunState", "Runs", "Screen"),
-    *("Shown", "Source", "Step", "Steps", "Stopped", "Surroundings", "Text", "Told", "Tool", "Wait", "Watched"),
-    "Whole",
+    *("Alarm", "Amount", "Arguments", "Asked", "Awaited", "Call", "Clock", "Compacted", "Connection"),
+    *("Ended", "Entry", "Gate", "Job", "Listener", "Message", "Open", "Outcome", "Reader"),
+    *("Recent", "RecordedCall", "RecordedMessage", "Repair", "Rows", "Rule", "Run", "RunState", "Source"),
+    *("Step", "Steps", "Stopped", "Surroundings", "Text", "Wait", "Watched"),
 }
 """Names that still stand for several things."""
 
