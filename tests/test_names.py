@@ -32,12 +32,7 @@ OWED_MODULES: set[str] = {
     *("reply", "run", "run_options", "source", "survey"),
 }
 OWED_CLASSES: set[str] = {
-    *("Amount", "Answer", "Asked", "Awaited", "ClientLeft", "Compacted"),
-    *("Conversation", "Counted", "Ended", "Entry", "Given"),
-    *("Message", "Open", "Outcome", "Part", "Progress", "Recent", "RecordedCall"),
-    *("RecordedMessage", "Repair", "Row", "Rule", "Run", "RunState", "Runs", "Screen"),
-    *("Shown", "Step", "Stopped", "Told", "Tool", "Wait", "Watched"),
-    "Whole",
+    *("Amount", "Asked", "Awaited", "Compacted", "Ended", "Entry", "Message", "Open", "Outcome", "Recent", "RecordedCall", "RecordedMessage", "Repair", "Rule", "Run", "RunState", "Step", "Stopped", "Wait", "Watched"),
 }
 """Names that still stand for several things."""
 

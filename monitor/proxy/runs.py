@@ -13,7 +13,7 @@ from monitor.verdicts import Detection, Stop
 
 State: TypeAlias = Literal["running", "held", "ended", "stopped", "failed", "left"]
 """`ended`: the upstream has closed its answer. `stopped`: the proxy has. `left`: the client has."""
-Answer: TypeAlias = Literal["go", "stop"]
+OperatorAnswer: TypeAlias = Literal["go", "stop"]
 """What an operator says."""
 
 EXCERPT_CHARS: Final = 400
@@ -106,7 +106,7 @@ def signature(detection: Detection) -> str:
     return f"{detection.detector}:{detection.kind}:{detection.evidence.xxhash}"
 
 
-class Runs:
+class ProxiedRuns:
     """The newest runs, by their id, and counts of all."""
 
     def __init__(self, most: int, wall: Callable[[], float]) -> None:

@@ -38,7 +38,7 @@ _MESSAGES: Final = ("messages", "contents", "input", "history")
 
 @dataclass(slots=True, frozen=True)
 class Conversation:
-    """The content of the file."""
+    """The content of a file with a conversation."""
 
     form: Kept
     given: Sequence[Mapping[str, Any]]

@@ -15,6 +15,7 @@ from monitor.cli.render import output
 from monitor.transcripts.analysis.scan import Amount, Finding, Rung
 from monitor.transcripts.analysis.survey import SurveyedRun
 from monitor.verdicts import Detection, Level
+from monitor.view.ending import count
 
 LEVELS: Mapping[Level, str] = {"suspect": "a suspicion", "loop": "a loop"}
 RUNG_STYLES: Mapping[Rung, str] = {
@@ -25,7 +26,7 @@ RUNG_STYLES: Mapping[Rung, str] = {
     "last_turn": "red",
     "stop": "bold red",
 }
-"""Styles by the policy's step."""
+"""The styles of the steps that a policy takes."""
 
 
 def found_at(finding: Finding) -> str:
@@ -94,7 +95,7 @@ def _in_short(result: SurveyedRun) -> str:
 def amount(amount: Amount) -> str:
     """An amount in words, without its zeros."""
     parts = [
-        f"{number:,} {noun}{'' if number == 1 else 's'}"
+        count(number, noun)
         for number, noun in ((amount.turns, "turn"), (amount.tool_calls, "call"), (amount.chars, "character"))
         if number
     ]
@@ -123,8 +124,8 @@ def _steps(numbered: Sequence[tuple[int, Finding]]) -> Table:
         (number, first), *others = list(same)
         found = first.detection
         sure = f"{times(found)}: {LEVELS[found.level]} from {found.threshold}{' %' if found.kind == 'judge' else ''}"
-        count = Text(sure, style="red" if found.level == "loop" else "yellow")
-        steps.add_row(f"#{number}", *_when(first), count, Text(first.rung, style=RUNG_STYLES[first.rung]))
+        seen = Text(sure, style="red" if found.level == "loop" else "yellow")
+        steps.add_row(f"#{number}", *_when(first), seen, Text(first.rung, style=RUNG_STYLES[first.rung]))
         if others:
             number, last = others[-1]
             again = Text(f"{len(others):,} more, up to {times(last.detection)}", style="dim")

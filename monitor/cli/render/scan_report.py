@@ -14,9 +14,10 @@ from rich.text import Text
 
 from monitor.cli.render import output, table
 from monitor.cli.render.explain import RUNG_STYLES, finding_as_json, found_at, times
-from monitor.cli.render.tool_counts import OWN_FORMATS, Tools, count
+from monitor.cli.render.tool_counts import OWN_FORMATS, ToolCounts
 from monitor.transcripts.analysis.scan import Amount
 from monitor.transcripts.analysis.survey import SurveyedRun
+from monitor.view.ending import count
 
 LABELLED_LOOP = "loop"
 NOT_COUNTED = "borderline"
@@ -27,19 +28,19 @@ NAMED_OTHERS = 5
 
 
 @dataclass(slots=True, frozen=True)
-class _Row:
-    """A run of the table."""
+class _ListedRun:
+    """A run that has a line in the table."""
 
     file: str
     cells: tuple[str | Text, ...]
-    """The cells, by column."""
+    """The cells of the line, in the order of the columns."""
 
 
 @dataclass(slots=True)
 class Report:
     """Counts of everything, and a line for each run that is listed."""
 
-    tools: Tools = field(default_factory=Tools)
+    tools: ToolCounts = field(default_factory=ToolCounts)
     """Runs of agents and frameworks, by tool and project."""
     own: int = 0
     """Runs in the project's own formats."""
@@ -52,7 +53,7 @@ class Report:
     """Runs with suspicions and no loop."""
     ended: int = 0
     """Runs that the policy would have ended."""
-    rows: list[_Row] = field(default_factory=list[_Row])
+    rows: list[_ListedRun] = field(default_factory=list[_ListedRun])
     by_kind: Counter[str] = field(default_factory=Counter[str])
     saved_by_kind: dict[str, Amount] = field(default_factory=dict[str, Amount])
     labelled: Counter[str] = field(default_factory=Counter[str])
@@ -94,7 +95,7 @@ class Report:
             self.suspected += 1
         self.ended += result.ended_by is not None
         if listed and result.format in OWN_FORMATS:
-            self.rows.append(_Row(result.file, _cells(result)))
+            self.rows.append(_ListedRun(result.file, _cells(result)))
         elif listed and result.loops:
             self.tools.list(result)
         self._compare(result)

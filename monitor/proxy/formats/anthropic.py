@@ -7,7 +7,17 @@ from typing import Any, Final
 
 from monitor.adapters.anthropic.stream import AnthropicAdapter
 from monitor.proxy.formats import sse
-from monitor.proxy.formats.base import Answer, Asked, Frame, Heard, Refusal, Unjudged, decoded, joined, parsed_object
+from monitor.proxy.formats.base import (
+    Frame,
+    FrameContent,
+    JudgedRequest,
+    Refusal,
+    Unjudged,
+    WireAnswer,
+    decoded,
+    joined,
+    parsed_object,
+)
 from monitor.proxy.formats.refusals import ANTHROPIC_TYPES, CODE, refused, type_of
 from monitor.proxy.formats.requests import (
     count_at,
@@ -21,7 +31,7 @@ from monitor.proxy.formats.requests import (
     text_of,
     truth_at,
 )
-from monitor.proxy.formats.view import View
+from monitor.proxy.formats.view import JsonView
 from monitor.usage import Usage
 from monitor.wires.forms import Form
 
@@ -34,13 +44,13 @@ class AnthropicWire:
 
     form: Form = "anthropic"
 
-    def asked(self, path: str, body: bytes) -> Asked | Unjudged:
+    def asked(self, path: str, body: bytes) -> JudgedRequest | Unjudged:
         """See `Wire`."""
         return judged(body, self._asked)
 
-    def _asked(self, request: Mapping[str, Any]) -> Asked:
+    def _asked(self, request: Mapping[str, Any]) -> JudgedRequest:
         messages, instructions = history(self.form, records_at(request, "messages"))
-        return Asked(
+        return JudgedRequest(
             form=self.form,
             model=model_at(request),
             streams=truth_at(request, "stream"),
@@ -50,30 +60,30 @@ class AnthropicWire:
             max_output_tokens=count_at(request, "max_tokens"),
         )
 
-    def answer(self, asked: Asked, content_type: str) -> AnthropicAnswer | None:
+    def answer(self, asked: JudgedRequest, content_type: str) -> AnthropicAnswer | None:
         """See `Wire`."""
         return AnthropicAnswer(asked) if sse.is_event_stream(content_type) else None
 
-    def whole(self, asked: Asked, body: bytes) -> Heard:
+    def whole(self, asked: JudgedRequest, body: bytes) -> FrameContent:
         """See `Wire`."""
         message = parsed_object(body)
-        if isinstance(message, Heard):
+        if isinstance(message, FrameContent):
             return message
         adapter = AnthropicAdapter()
         if message.get("type") == "error":
-            return decoded(adapter, View(message))
+            return decoded(adapter, JsonView(message))
         events = ({"type": "message_start", "message": message}, {"type": "message_stop"})
-        return joined([decoded(adapter, View(event)) for event in events])
+        return joined([decoded(adapter, JsonView(event)) for event in events])
 
     def refusal(self, reason: str, *, status: int = 429, code: str = CODE) -> Refusal:
         """See `Wire`."""
         return refused(status, _error(status, reason))
 
 
-class AnthropicAnswer(Answer):
+class AnthropicAnswer(WireAnswer):
     """One streamed message."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: JudgedRequest) -> None:
         super().__init__(asked, sse.SseReader(), AnthropicAdapter())
         self._begun = False
         self._blocks: dict[int, str] = {}
@@ -85,7 +95,7 @@ class AnthropicAnswer(Answer):
         self._ended = False
 
     def _item(self, frame: Frame) -> object:
-        return View(frame.value) if isinstance(frame.value, dict) else frame.value
+        return JsonView(frame.value) if isinstance(frame.value, dict) else frame.value
 
     def _told(self, frame: Frame) -> None:
         event = frame.value
@@ -113,7 +123,7 @@ class AnthropicAnswer(Answer):
 
     @property
     def over(self) -> bool:
-        """See `Answer`."""
+        """See `WireAnswer`."""
         return self._ended
 
     @property
@@ -152,7 +162,7 @@ class AnthropicAnswer(Answer):
         return sse.comment(reason) + sse.event(_error(status, reason), "error")
 
     def comment(self, text: str) -> bytes:
-        """See `Answer`."""
+        """See `WireAnswer`."""
         return sse.comment(text)
 
 

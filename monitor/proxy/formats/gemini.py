@@ -12,12 +12,12 @@ from monitor.adapters.google.stream import GoogleAdapter
 from monitor.proxy.formats import sse
 from monitor.proxy.formats.array import END, ArrayReader
 from monitor.proxy.formats.base import (
-    Answer,
-    Asked,
     Frame,
-    Heard,
+    FrameContent,
+    JudgedRequest,
     Refusal,
     Unjudged,
+    WireAnswer,
     decoded,
     joined,
     parsed_object,
@@ -49,11 +49,11 @@ class GeminiWire:
 
     form: Form = "gemini"
 
-    def asked(self, path: str, body: bytes) -> Asked | Unjudged:
+    def asked(self, path: str, body: bytes) -> JudgedRequest | Unjudged:
         """See `Wire`."""
         return judged(body, lambda request: self._asked(path, request))
 
-    def _asked(self, path: str, request: Mapping[str, Any]) -> Asked:
+    def _asked(self, path: str, request: Mapping[str, Any]) -> JudgedRequest:
         where, _, query = path.partition("?")
         called = _CALLED.search(unquote(where))
         if called is None:
@@ -65,7 +65,7 @@ class GeminiWire:
         records = [contents] if isinstance(contents, dict) else records_at(request, "contents")
         messages, _ = history(self.form, records)
         tools = [_snake(tool) for tool in objects_at(request, "tools")]
-        return Asked(
+        return JudgedRequest(
             form=self.form,
             model=called[1],
             streams=streams,
@@ -76,36 +76,36 @@ class GeminiWire:
             array=streams and parse_qs(query).get("alt") != ["sse"],
         )
 
-    def answer(self, asked: Asked, content_type: str) -> GeminiAnswer | None:
+    def answer(self, asked: JudgedRequest, content_type: str) -> GeminiAnswer | None:
         """See `Wire`."""
         if asked.array:
             given = content_type.partition(";")[0].strip().lower()
             return GeminiAnswer(asked) if given == _JSON else None
         return GeminiAnswer(asked) if asked.streams and sse.is_event_stream(content_type) else None
 
-    def whole(self, asked: Asked, body: bytes) -> Heard:
+    def whole(self, asked: JudgedRequest, body: bytes) -> FrameContent:
         """See `Wire`."""
         answer = parsed_object(body)
-        if isinstance(answer, Heard):
+        if isinstance(answer, FrameContent):
             return answer
         if "error" in answer:
-            return Heard(failure=reported(answer["error"]))
+            return FrameContent(failure=reported(answer["error"]))
         adapter = GoogleAdapter()
-        return joined([decoded(adapter, CamelView(answer)), Heard(tuple(adapter.finish()))])
+        return joined([decoded(adapter, CamelView(answer)), FrameContent(tuple(adapter.finish()))])
 
     def refusal(self, reason: str, *, status: int = 429, code: str = CODE) -> Refusal:
         """See `Wire`."""
         return refused(status, _error(status, reason, code))
 
 
-class GeminiAnswer(Answer):
+class GeminiAnswer(WireAnswer):
     """One streamed answer, in server-sent events or in a JSON array.
 
     The SDK reads a comment as broken JSON. So there is none, and our reason is the `finishMessage`
     of the last chunk.
     """
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: JudgedRequest) -> None:
         super().__init__(asked, ArrayReader() if asked.array else sse.SseReader(), GoogleAdapter())
         self._head: dict[str, Any] = {"modelVersion": asked.model}
         """The fields that all chunks of the answer have alike."""
@@ -115,16 +115,16 @@ class GeminiAnswer(Answer):
         self._ended = False
         """Whether an error was sent, or the end of the array."""
 
-    def _heard(self, frame: Frame) -> Heard:
+    def _heard(self, frame: Frame) -> FrameContent:
         if isinstance(frame.value, dict) and "error" in frame.value:
-            return Heard(failure=reported(frame.value["error"]))
+            return FrameContent(failure=reported(frame.value["error"]))
         return super()._heard(frame)
 
     def _item(self, frame: Frame) -> object:
         return CamelView(frame.value) if isinstance(frame.value, dict) else frame.value
 
     def sent(self, frame: Frame) -> None:
-        """See `Answer`. The last bracket of an array has no value."""
+        """See `WireAnswer`. The last bracket of an array has no value."""
         super().sent(frame)
         self._ended = self._ended or (self.asked.array and frame.event == END)
 
@@ -143,7 +143,7 @@ class GeminiAnswer(Answer):
 
     @property
     def over(self) -> bool:
-        """See `Answer`."""
+        """See `WireAnswer`."""
         return self._ended or (self._finished and not self.asked.array)
 
     @property
