@@ -162,6 +162,11 @@ class Source:
                 found.append(value)
         return tuple(found)
 
+    @property
+    def first_record(self) -> Mapping[str, Any]:
+        """The first of `first_records`; an empty object if there is none."""
+        return self.first_records[0] if self.first_records else {}
+
     @cached_property
     def document(self) -> Any:
         """The file as one JSON document; `None`: it is not one.

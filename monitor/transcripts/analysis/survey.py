@@ -16,7 +16,7 @@ from monitor.transcripts.analysis.scan import Amount, Finding, RunScanner, ScanR
 from monitor.transcripts.base import Chunker, RecordedMessage
 from monitor.transcripts.entries import Began, CompactionSeen, Ended, EndState, ReadReport, Said, TranscriptEntry
 from monitor.transcripts.readers import reader_of
-from monitor.transcripts.readers.base import Reader
+from monitor.transcripts.readers.base import TranscriptReader
 from monitor.transcripts.source import Source
 from monitor.usage import Usage
 from monitor.verdicts import Detection
@@ -284,7 +284,7 @@ def survey(
         )
 
 
-def _surveyed(reader: Reader, source: Source, report: ReadReport, watched: Watched) -> Iterator[SurveyedRun]:
+def _surveyed(reader: TranscriptReader, source: Source, report: ReadReport, watched: Watched) -> Iterator[SurveyedRun]:
     open_runs = Survey(source.name, reader.format, watched)
     for entry in reader.read(source, report):
         if (run := open_runs.take(entry)) is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from monitor.transcripts.readers.aider import Aider
-from monitor.transcripts.readers.base import Reader
+from monitor.transcripts.readers.base import TranscriptReader
 from monitor.transcripts.readers.benchmarks import Atif, MiniSweAgent, SweAgent, TauBench
 from monitor.transcripts.readers.claude_code import ClaudeCode, IFlow
 from monitor.transcripts.readers.cline import Cline
@@ -27,7 +27,7 @@ from monitor.transcripts.readers.telemetry import Telemetry
 from monitor.transcripts.readers.vscode_chat import VsCodeChat
 from monitor.transcripts.source import Source
 
-READERS: Final[tuple[Reader, ...]] = (
+READERS: Final[tuple[TranscriptReader, ...]] = (
     IFlow(),
     QwenCode(),
     ClaudeCode(),
@@ -57,6 +57,6 @@ READERS: Final[tuple[Reader, ...]] = (
 """The readers, one line each. Formats with a sign of their own come before those without one."""
 
 
-def reader_of(source: Source) -> Reader | None:
+def reader_of(source: Source) -> TranscriptReader | None:
     """The reader of the format of `source`; `None`: the format is unknown."""
     return next((reader for reader in READERS if reader.fits(source)), None)

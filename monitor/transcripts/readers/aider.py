@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import ClassVar, Final
+from typing import Final
 
 from monitor.transcripts.base import RecordedMessage, Role
 from monitor.transcripts.entries import Began, ReadReport, TranscriptEntry
-from monitor.transcripts.readers.base import RunState, seconds
+from monitor.transcripts.readers.base import OpenRun, TranscriptReader
+from monitor.transcripts.readers.values import seconds
 from monitor.transcripts.source import Source
 from monitor.usage import Usage
 
@@ -21,12 +22,11 @@ _TOKENS: Final = re.compile(
 _THOUSAND: Final = 1_000
 
 
-class Aider:
+class Aider(TranscriptReader):
     """Reads chat histories."""
 
-    format: ClassVar[str] = "aider"
-    agent: ClassVar[str] = "aider"
-    places: ClassVar[tuple[str, ...]] = ()
+    format = "aider"
+    agent = "aider"
 
     def fits(self, source: Source) -> bool:
         """It begins with the start of a chat."""
@@ -43,7 +43,7 @@ class Aider:
                     yield from chat.end()
                 number += 1
                 chat = _Chat(f"{source.stem}#{number}", line.removeprefix(_STARTED).strip())
-                yield Began(run=chat.state.run)
+                yield Began(run=chat.state.id)
             elif chat is not None:
                 yield from chat.take(line)
         if chat is not None:
@@ -52,7 +52,7 @@ class Aider:
 
 class _Chat:
     def __init__(self, id: str, started: str) -> None:
-        self.state = RunState(id)
+        self.state = OpenRun(id)
         self._at = seconds(started)
         self._role: Role = "system"
         self._lines: list[str] = []

@@ -5,13 +5,12 @@ The fields of a message show its content: each field has one meaning in all of t
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from monitor.transcripts.base import RecordedCall, RecordedMessage, RecordedResult, Role
-from monitor.transcripts.readers.base import call_of, result_of, rows, seconds, table, text, whole, words
+from monitor.transcripts.readers.values import call_of, parsed, result_of, rows, seconds, table, text, whole, words
 from monitor.usage import Usage
 
 ROLES: Final[Mapping[str, Role]] = {
@@ -137,16 +136,6 @@ def _reasoning(message: Mapping[str, Any], blocks: Iterable[Mapping[str, Any]]) 
     ]
     own = text(message.get("reasoning_content")) or text(message.get("reasoning"))
     return "\n".join(filter(None, (*thoughts, own if not any(thoughts) else "")))
-
-
-def parsed(arguments: object) -> object:
-    """The value of arguments that are JSON in a string."""
-    if not isinstance(arguments, str):
-        return {} if arguments is None else arguments
-    try:
-        return json.loads(arguments) if arguments.strip() else {}
-    except (ValueError, RecursionError):
-        return arguments
 
 
 def usage_of(usage: Mapping[str, Any]) -> Usage | None:

@@ -5,14 +5,15 @@ a saved state of openai-agents. A history that is sent again repeats its items: 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
-from monitor.transcripts.base import RecordedCall, RecordedMessage, RecordedResult, Role
+from monitor.transcripts.base import RecordedMessage, RecordedResult, Role
 from monitor.transcripts.entries import Began, EndState, ReadReport, TranscriptEntry
-from monitor.transcripts.readers.base import Recent, RunState, call_of, result_of, rows, table, text, words
-from monitor.transcripts.readers.chat import ROLES, parsed, usage_of
+from monitor.transcripts.readers.base import OpenRun, RecentIds, TranscriptReader
+from monitor.transcripts.readers.chat import ROLES, usage_of
+from monitor.transcripts.readers.lines import HeldResponse
+from monitor.transcripts.readers.values import call_of, parsed, result_of, rows, table, text, words
 from monitor.transcripts.source import Source
-from monitor.usage import Usage
 
 _RESULTS: Final = frozenset(
     {
@@ -24,12 +25,11 @@ _ARGUMENTS: Final = ("arguments", "input", "action", "operation", "queries", "co
 _OWN_FIELDS: Final = frozenset({"function_call", "reasoning", "custom_tool_call"}) | _RESULTS
 
 
-class Responses:
+class Responses(TranscriptReader):
     """Reads items of the Responses API."""
 
-    format: ClassVar[str] = "responses"
-    agent: ClassVar[str] = "OpenAI Responses items"
-    places: ClassVar[tuple[str, ...]] = ()
+    format = "responses"
+    agent = "OpenAI Responses items"
 
     def fits(self, source: Source) -> bool:
         """Items, and at least one that only this API has."""
@@ -46,14 +46,14 @@ class Responses:
         if isinstance(document, dict) and "$schemaVersion" in document:
             yield from _saved_state(source.stem, document, report)
             return
-        run = _Run(source.stem, report)
-        yield Began(run=run.state.run, model=text(table(document).get("model")))
+        run = ItemRun(source.stem, report)
+        yield Began(run=run.id, model=text(table(document).get("model")))
         if isinstance(document, dict):
             yield from run.items([*rows(document.get("input")), *rows(document.get("output"))])
-            run.usage = usage_of(table(document.get("usage")))
+            run.held.usage = usage_of(table(document.get("usage")))
         else:
             yield from run.items(document if isinstance(document, list) else source.records(report))
-        yield from run.end()
+        yield from run.finish()
 
 
 def _are_items(items: Iterable[Any]) -> bool:
@@ -70,7 +70,7 @@ def _is_item(item: Mapping[str, Any]) -> bool:
 
 def _saved_state(stem: str, document: Mapping[str, Any], report: ReadReport) -> Iterator[TranscriptEntry]:
     """`generated_items` has the items; the responses of the model have them again."""
-    run = _Run(stem, report)
+    run = ItemRun(stem, report)
     agent = text(table(document.get("current_agent")).get("name"))
     yield Began(run=stem, project=agent)
     given = document.get("original_input")
@@ -81,18 +81,17 @@ def _saved_state(stem: str, document: Mapping[str, Any], report: ReadReport) -> 
         if table(item).get("type") != "tool_approval_item"
     )
     waits = text(table(document.get("current_step")).get("type"))
-    yield from run.end(("unfinished", "waits for an approval") if waits == "next_step_interruption" else None)
+    yield from run.finish(("unfinished", "waits for an approval") if waits == "next_step_interruption" else None)
 
 
-class _Run:
+class ItemRun(OpenRun):
+    """A run whose items are joined to responses of the model, and their results."""
+
     def __init__(self, id: str, report: ReadReport) -> None:
-        self.state = RunState(id)
-        self.usage: Usage | None = None
+        super().__init__(id)
         self._report = report
-        self._seen = Recent()
-        self._said: list[str] = []
-        self._thought: list[str] = []
-        self._calls: list[RecordedCall] = []
+        self._seen = RecentIds()
+        self.held = HeldResponse()
         self._results: list[RecordedResult] = []
 
     def items(self, items: Iterable[Any]) -> Iterator[TranscriptEntry]:
@@ -105,7 +104,7 @@ class _Run:
                 yield from self._message(item)
             elif kind == "reasoning":
                 yield from self._begin()
-                self._thought.append(words(item.get("summary")) or words(item.get("content")))
+                self.held.reasoning.append(words(item.get("summary")) or words(item.get("content")))
             elif kind in _RESULTS:
                 failed = item.get("status") == "failed"
                 said = words(item.get("output"))
@@ -114,7 +113,7 @@ class _Run:
                 yield from self._begin()
                 arguments: object = next((item[name] for name in _ARGUMENTS if name in item), {})
                 name = item.get("name") or kind.removesuffix("_call")
-                self._calls.append(call_of(name, parsed(arguments), id))
+                self.held.calls.append(call_of(name, parsed(arguments), id))
             else:
                 self._report.does_not_know(kind)
 
@@ -126,27 +125,20 @@ class _Run:
         role: Role = ROLES.get(text(item.get("role")), "assistant")
         if role == "assistant":
             yield from self._begin()
-            self._said.append(words(item.get("content")))
+            self.held.text.append(words(item.get("content")))
         else:
             yield from self._flush()
-            yield self.state.said(RecordedMessage(role, words(item.get("content"))))
+            yield self.said(RecordedMessage(role, words(item.get("content"))))
 
     def _flush(self) -> Iterator[TranscriptEntry]:
-        if self._said or self._thought or self._calls:
-            yield self.state.said(
-                RecordedMessage(
-                    "assistant",
-                    "\n".join(self._said),
-                    tuple(self._calls),
-                    reasoning="\n".join(filter(None, self._thought)),
-                    usage=self.usage,
-                )
-            )
+        held, self.held = self.held, HeldResponse()
         if self._results:
-            yield self.state.said(RecordedMessage("tool", tool_results=tuple(self._results)))
-        self._said, self._thought, self._calls, self._results = [], [], [], []
+            held.results.append(RecordedMessage("tool", tool_results=tuple(self._results)))
+        self._results = []
+        yield from map(self.said, held.messages())
 
-    def end(self, ended: tuple[EndState, str] | None = None) -> Iterator[TranscriptEntry]:
+    def finish(self, ended: tuple[EndState, str] | None = None) -> Iterator[TranscriptEntry]:
+        """The last response, and the end of the run."""
         yield from self._flush()
-        self.state.ended = ended
-        yield self.state.end()
+        self.ended = ended
+        yield self.end()
