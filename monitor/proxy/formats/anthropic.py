@@ -9,21 +9,12 @@ from monitor.adapters.anthropic.stream import AnthropicAdapter
 from monitor.proxy.formats import sse
 from monitor.proxy.formats.base import Answer, Asked, Frame, Heard, Refusal, Unjudged, decoded, joined, parsed_object
 from monitor.proxy.formats.refusals import ANTHROPIC_TYPES, CODE, refused, type_of
-from monitor.proxy.formats.requests import (
-    count_at,
-    history,
-    judged,
-    model_at,
-    names_of,
-    object_at,
-    objects_at,
-    records_at,
-    text_of,
-    truth_at,
-)
+from monitor.proxy.formats.requests import count_at, history, judged, model_at, records_at, tools_at, truth_at
 from monitor.proxy.formats.view import View
 from monitor.usage import Usage
+from monitor.wires.fields import object_at, objects_at
 from monitor.wires.forms import Form
+from monitor.wires.request import instructions_of
 
 _CALLS: Final = "tool_use"
 """The last word of the types of all blocks that are calls, the service's own calls too."""
@@ -45,8 +36,8 @@ class AnthropicWire:
             model=model_at(request),
             streams=truth_at(request, "stream"),
             messages=messages,
-            instructions=text_of(request.get("system")) or instructions,
-            tools=names_of(objects_at(request, "tools")),
+            instructions=instructions_of(request.get("system")) or instructions,
+            tools=tools_at(request),
             max_output_tokens=count_at(request, "max_tokens"),
         )
 

@@ -26,14 +26,13 @@ from monitor.proxy.formats.requests import (
     history,
     judged,
     model_at,
-    names_of,
-    object_at,
-    objects_at,
     one_answer,
     records_at,
+    tools_at,
     truth_at,
 )
 from monitor.usage import NO_USAGE, Usage
+from monitor.wires.fields import object_at, objects_at
 from monitor.wires.forms import Form
 
 
@@ -49,15 +48,13 @@ class ChatWire:
     def _asked(self, request: Mapping[str, Any]) -> Asked:
         one_answer(request, "n")
         messages, instructions = history(self.form, records_at(request, "messages"))
-        tools = objects_at(request, "tools")
-        declared = [object_at(tool, "function") or object_at(tool, "custom") for tool in tools]
         return Asked(
             form=self.form,
             model=model_at(request),
             streams=truth_at(request, "stream"),
             messages=messages,
             instructions=instructions,
-            tools=names_of([*declared, *objects_at(request, "functions")]),
+            tools=tools_at(request) | tools_at(request, "functions"),
             max_output_tokens=count_at(request, "max_completion_tokens", "max_tokens"),
             wants_usage=object_at(request, "stream_options").get("include_usage") is True,
         )

@@ -24,21 +24,12 @@ from monitor.proxy.formats.base import (
     to_bytes,
 )
 from monitor.proxy.formats.refusals import CODE, RPC_STATUSES, refused, type_of
-from monitor.proxy.formats.requests import (
-    CannotJudge,
-    count_at,
-    history,
-    judged,
-    names_of,
-    object_at,
-    objects_at,
-    one_answer,
-    records_at,
-    text_of,
-)
+from monitor.proxy.formats.requests import CannotJudge, count_at, history, judged, one_answer, records_at, tools_at
 from monitor.proxy.formats.view import CamelView
 from monitor.usage import NO_USAGE, Usage
+from monitor.wires.fields import object_at, objects_at, snake
 from monitor.wires.forms import Form
+from monitor.wires.request import instructions_of
 
 _CALLED: Final = re.compile(r"/models/([^/:]+):(generateContent|streamGenerateContent)\Z")
 _JSON: Final = "application/json"
@@ -59,19 +50,19 @@ class GeminiWire:
         if called is None:
             raise CannotJudge(f"the path {where!r} names no model")
         streams = called[2] == "streamGenerateContent"
-        config = _snake(object_at(_snake(request), "generation_config"))
+        fields = snake(request)
+        config = snake(fields.get("generation_config"))
         one_answer(config, "candidate_count")
         contents = request.get("contents")
         records = [contents] if isinstance(contents, dict) else records_at(request, "contents")
         messages, _ = history(self.form, records)
-        tools = [_snake(tool) for tool in objects_at(request, "tools")]
         return Asked(
             form=self.form,
             model=called[1],
             streams=streams,
             messages=messages,
-            instructions=text_of(object_at(_snake(request), "system_instruction").get("parts")),
-            tools=names_of(one for tool in tools for one in objects_at(tool, "function_declarations")),
+            instructions=instructions_of(fields.get("system_instruction")) or None,
+            tools=tools_at(request),
             max_output_tokens=count_at(config, "max_output_tokens"),
             array=streams and parse_qs(query).get("alt") != ["sse"],
         )
@@ -193,8 +184,3 @@ def _error(status: int, reason: str, code: str) -> dict[str, Any]:
     details = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": code.upper(), "domain": "agent-monitor"}
     word = type_of(status, RPC_STATUSES, "INTERNAL", "FAILED_PRECONDITION")
     return {"error": {"code": status, "message": reason, "status": word, "details": [details]}}
-
-
-def _snake(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields with the SDK's names; the service takes both."""
-    return {re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower(): value for name, value in fields.items()}

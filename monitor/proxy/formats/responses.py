@@ -17,15 +17,14 @@ from monitor.proxy.formats.requests import (
     history,
     judged,
     model_at,
-    names_of,
-    object_at,
-    objects_at,
     records_at,
-    text_of,
+    tools_at,
     truth_at,
 )
 from monitor.usage import NO_USAGE, Usage
+from monitor.wires.fields import object_at, objects_at
 from monitor.wires.forms import Form
+from monitor.wires.request import instructions_of
 
 _ENDS: Final = frozenset(
     {"response.completed", "response.incomplete", "response.failed", "response.cancelled", "error"}
@@ -54,8 +53,8 @@ class ResponsesWire:
             model=model_at(request),
             streams=truth_at(request, "stream"),
             messages=messages,
-            instructions=text_of(request.get("instructions")) or instructions,
-            tools=names_of(objects_at(request, "tools")),
+            instructions=instructions_of(request.get("instructions")) or instructions,
+            tools=tools_at(request),
             max_output_tokens=count_at(request, "max_output_tokens"),
             whole_history=not elsewhere,
         )

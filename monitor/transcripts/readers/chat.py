@@ -12,6 +12,7 @@ from typing import Any, Final
 from monitor.transcripts.base import RecordedCall, RecordedMessage, RecordedResult, Role
 from monitor.transcripts.readers.values import call_of, parsed, result_of, rows, seconds, table, text, whole, words
 from monitor.usage import Usage
+from monitor.wires.chat import signs
 
 ROLES: Final[Mapping[str, Role]] = {
     "system": "system",
@@ -30,10 +31,8 @@ _THOUGHT_BLOCKS: Final = frozenset({"thinking", "reasoning", "think"})
 
 def is_message(value: object) -> bool:
     """Whether `value` is one message with a role and a content."""
-    return (
-        isinstance(value, dict)
-        and text(value.get("role")) in ROLES
-        and (isinstance(value.get("content"), str | list) or "tool_calls" in value or "function_call" in value)
+    return isinstance(value, dict) and signs.is_message(
+        {**value, "role": ROLES.get(text(value.get("role")))}, strict=False
     )
 
 

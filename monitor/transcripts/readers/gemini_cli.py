@@ -17,6 +17,7 @@ from monitor.transcripts.readers.base import OpenRun, RecentIds, whole_run
 from monitor.transcripts.readers.lines import LineReader, LineReading
 from monitor.transcripts.readers.values import call_of, result_of, rows, seconds, table, text, tokens_of, words
 from monitor.transcripts.source import Source
+from monitor.wires.gemini.signs import is_content
 
 _CONTEXT = "<session_context>"
 """The first message of newer versions, which no person wrote."""
@@ -162,7 +163,8 @@ class GeminiCli(LineReader):
         document = source.document
         if isinstance(document, dict):
             return {"sessionId", "projectHash", "messages"} <= document.keys()
-        return is_contents(document)
+        found = rows(document)[:20]
+        return bool(found) and all(isinstance(one, dict) and is_content(one, strict=False) for one in found)
 
     def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
         """The run of the file."""
@@ -266,18 +268,6 @@ def _only_answers(content: object) -> bool:
 def _response(part: object) -> str:
     response = table(table(table(part).get("functionResponse")).get("response"))
     return words(response.get("output", response.get("error"))) if response else words(part)
-
-
-def is_contents(document: object) -> bool:
-    """Whether `document` is a list of Gemini's contents."""
-    return (
-        isinstance(document, list)
-        and bool(document)
-        and all(
-            isinstance(one, dict) and text(one.get("role")) in {"user", "model"} and isinstance(one.get("parts"), list)
-            for one in document[:20]
-        )
-    )
 
 
 def messages_of_contents(contents: list[Any]) -> Iterator[RecordedMessage]:

@@ -14,15 +14,9 @@ from monitor.transcripts.readers.chat import ROLES, usage_of
 from monitor.transcripts.readers.lines import HeldResponse
 from monitor.transcripts.readers.values import call_of, parsed, result_of, rows, table, text, words
 from monitor.transcripts.source import Source
+from monitor.wires.responses.signs import CALL_OF, is_item, is_own_item
 
-_RESULTS: Final = frozenset(
-    {
-        *("function_call_output", "custom_tool_call_output", "computer_call_output", "local_shell_call_output"),
-        *("shell_call_output", "apply_patch_call_output"),
-    }
-)
 _ARGUMENTS: Final = ("arguments", "input", "action", "operation", "queries", "code")
-_OWN_FIELDS: Final = frozenset({"function_call", "reasoning", "custom_tool_call"}) | _RESULTS
 
 
 class Responses(TranscriptReader):
@@ -58,14 +52,7 @@ class Responses(TranscriptReader):
 
 def _are_items(items: Iterable[Any]) -> bool:
     found = [table(item) for item in [*items][:20]]
-    return any(text(one.get("type")) in _OWN_FIELDS for one in found) and all(map(_is_item, found))
-
-
-def _is_item(item: Mapping[str, Any]) -> bool:
-    kind = item.get("type", "message")
-    if kind == "message":
-        return text(item.get("role")) in ROLES
-    return kind in {"reasoning", "item_reference"} or text(kind).endswith(("_call", "_call_output"))
+    return any(map(is_own_item, found)) and all(is_item(one, strict=False) for one in found)
 
 
 def _saved_state(stem: str, document: Mapping[str, Any], report: ReadReport) -> Iterator[TranscriptEntry]:
@@ -105,7 +92,7 @@ class ItemRun(OpenRun):
             elif kind == "reasoning":
                 yield from self._begin()
                 self.held.reasoning.append(words(item.get("summary")) or words(item.get("content")))
-            elif kind in _RESULTS:
+            elif kind in CALL_OF:
                 failed = item.get("status") == "failed"
                 said = words(item.get("output"))
                 self._results.append(result_of("", said, is_error=failed, call_id=text(item.get("call_id")) or None))

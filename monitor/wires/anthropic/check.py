@@ -20,8 +20,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from monitor.wires.fields import objects, text
 from monitor.wires.forms import RULES
-from monitor.wires.problem import WireProblem, objects, text
+from monitor.wires.problem import WireProblem
 
 _USERS: Final = frozenset({"text", "image", "document", "tool_result", "search_result", "container_upload"})
 _THINKING: Final = frozenset({"thinking", "redacted_thinking"})

@@ -16,8 +16,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from monitor.wires.fields import is_object, objects, text
 from monitor.wires.forms import RULES
-from monitor.wires.problem import WireProblem, is_object, objects, text
+from monitor.wires.problem import WireProblem
 
 _PARTS: Final[Mapping[str, frozenset[str]]] = {
     "system": frozenset({"text"}),
