@@ -162,7 +162,7 @@ class Nothing:
 
 
 class Halves:
-    def cut(self, history: Any, *, head: int, usable_tokens: int, tokens: Any) -> context.Cut | None:
+    def cut(self, history: Any, *, head: int, usable_tokens: int, tokens: Any) -> context.CutPoint | None:
         return None
 
 

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING
 from monitor._util.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from monitor.context.cut import Cut as Cut
+    from monitor.context.cut import CutPoint as CutPoint
     from monitor.context.cut import cut_by_turns as cut_by_turns
     from monitor.context.history import CommittedEdit as CommittedEdit
     from monitor.context.history import History as History
     from monitor.context.history import HistoryEdit as HistoryEdit
     from monitor.context.history import Stale as Stale
-    from monitor.context.measure.fullness import Full as Full
-    from monitor.context.measure.fullness import Fullness as Fullness
     from monitor.context.measure.headroom import Headroom as Headroom
     from monitor.context.measure.overflow import OVERFLOW_ROWS as OVERFLOW_ROWS
     from monitor.context.measure.overflow import Overflow as Overflow
@@ -23,17 +21,12 @@ if TYPE_CHECKING:
     from monitor.context.measure.overflow import read_answer as read_answer
     from monitor.context.measure.overflow import read_failure as read_failure
     from monitor.context.measure.tokens import ContextMeter as ContextMeter
-    from monitor.context.measure.tokens import Size as Size
-    from monitor.context.measure.tokens import TokenCount as TokenCount
     from monitor.context.measure.tokens import sizes_by_source as sizes_by_source
     from monitor.context.measure.window import Window as Window
-    from monitor.context.measure.window import WindowSource as WindowSource
     from monitor.context.measure.window import window_of as window_of
     from monitor.context.reduce.keep_turns import HistoryLimits as HistoryLimits
     from monitor.context.reduce.keep_turns import KeepTurns as KeepTurns
-    from monitor.context.reduce.keep_turns import SessionKind as SessionKind
     from monitor.context.reduce.media import DropMedia as DropMedia
-    from monitor.context.reduce.media import without_media as without_media
     from monitor.context.reduce.prune import PruneArguments as PruneArguments
     from monitor.context.reduce.prune import PruneResults as PruneResults
     from monitor.context.reduce.reduction import Reducer as Reducer
@@ -41,37 +34,26 @@ if TYPE_CHECKING:
     from monitor.context.reduce.reduction import propose_edit as propose_edit
     from monitor.context.reduce.reduction import reduced as reduced
     from monitor.context.reduce.truncate import ClipResults as ClipResults
-    from monitor.context.reduce.truncate import clip as clip
-    from monitor.context.reduce.truncate import oversized_chars as oversized_chars
     from monitor.context.repairs.curate import curated as curated
     from monitor.context.repairs.curate import recorded as recorded
     from monitor.context.repairs.prepare import prepare as prepare
     from monitor.context.repairs.repair import repair as repair
-    from monitor.context.turns import COMPACTION as COMPACTION
     from monitor.context.turns import head_of as head_of
-    from monitor.context.turns import user_turns as user_turns
-    from monitor.messages import Repair as Repair
-    from monitor.messages import RepairKind as RepairKind
     from monitor.messages import RepairReport as RepairReport
     from monitor.wires.check import validate as validate
     from monitor.wires.forms import Form as Form
     from monitor.wires.problem import WireProblem as WireProblem
     from monitor.wires.raw import RawMessage as RawMessage
-    from monitor.wires.raw import RawPart as RawPart
-    from monitor.wires.raw import Unread as Unread
     from monitor.wires.read import read_history as read_history
 
 __all__ = [
-    "COMPACTION",
     "OVERFLOW_ROWS",
     "ClipResults",
     "CommittedEdit",
     "ContextMeter",
-    "Cut",
+    "CutPoint",
     "DropMedia",
     "Form",
-    "Full",
-    "Fullness",
     "Headroom",
     "History",
     "HistoryEdit",
@@ -83,25 +65,15 @@ __all__ = [
     "PruneArguments",
     "PruneResults",
     "RawMessage",
-    "RawPart",
     "Reducer",
     "Reduction",
-    "Repair",
-    "RepairKind",
     "RepairReport",
-    "SessionKind",
-    "Size",
     "Stale",
-    "TokenCount",
-    "Unread",
     "Window",
-    "WindowSource",
     "WireProblem",
-    "clip",
     "curated",
     "cut_by_turns",
     "head_of",
-    "oversized_chars",
     "prepare",
     "propose_edit",
     "read_answer",
@@ -111,26 +83,21 @@ __all__ = [
     "reduced",
     "repair",
     "sizes_by_source",
-    "user_turns",
     "validate",
     "window_of",
-    "without_media",
 ]
 
 if not TYPE_CHECKING:  # a type checker would believe that every name is there
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "COMPACTION": "monitor.context.turns",
             "OVERFLOW_ROWS": "monitor.context.measure.overflow",
             "ClipResults": "monitor.context.reduce.truncate",
             "CommittedEdit": "monitor.context.history",
             "ContextMeter": "monitor.context.measure.tokens",
-            "Cut": "monitor.context.cut",
+            "CutPoint": "monitor.context.cut",
             "DropMedia": "monitor.context.reduce.media",
             "Form": "monitor.wires.forms",
-            "Full": "monitor.context.measure.fullness",
-            "Fullness": "monitor.context.measure.fullness",
             "Headroom": "monitor.context.measure.headroom",
             "History": "monitor.context.history",
             "HistoryEdit": "monitor.context.history",
@@ -143,24 +110,14 @@ if not TYPE_CHECKING:  # a type checker would believe that every name is there
             "PruneArguments": "monitor.context.reduce.prune",
             "PruneResults": "monitor.context.reduce.prune",
             "RawMessage": "monitor.wires.raw",
-            "RawPart": "monitor.wires.raw",
             "Reducer": "monitor.context.reduce.reduction",
             "Reduction": "monitor.context.reduce.reduction",
-            "Repair": "monitor.messages",
-            "RepairKind": "monitor.messages",
             "RepairReport": "monitor.messages",
-            "SessionKind": "monitor.context.reduce.keep_turns",
-            "Size": "monitor.context.measure.tokens",
             "Stale": "monitor.context.history",
-            "TokenCount": "monitor.context.measure.tokens",
-            "Unread": "monitor.wires.raw",
             "Window": "monitor.context.measure.window",
-            "WindowSource": "monitor.context.measure.window",
-            "clip": "monitor.context.reduce.truncate",
             "curated": "monitor.context.repairs.curate",
             "cut_by_turns": "monitor.context.cut",
             "head_of": "monitor.context.turns",
-            "oversized_chars": "monitor.context.reduce.truncate",
             "prepare": "monitor.context.repairs.prepare",
             "propose_edit": "monitor.context.reduce.reduction",
             "read_history": "monitor.wires.read",
@@ -170,9 +127,7 @@ if not TYPE_CHECKING:  # a type checker would believe that every name is there
             "reduced": "monitor.context.reduce.reduction",
             "repair": "monitor.context.repairs.repair",
             "sizes_by_source": "monitor.context.measure.tokens",
-            "user_turns": "monitor.context.turns",
             "validate": "monitor.wires.check",
             "window_of": "monitor.context.measure.window",
-            "without_media": "monitor.context.reduce.media",
         },
     )

@@ -22,8 +22,8 @@ from monitor.proxy.exchange.exchange import Exchange, House, Request
 from monitor.proxy.exchange.history import run_of
 from monitor.proxy.exchange.judging import LARGE_BYTES
 from monitor.proxy.formats import wire_of
-from monitor.proxy.formats.base import Asked, Unjudged, Wire
-from monitor.proxy.holds import Desk
+from monitor.proxy.formats.base import JudgedRequest, Unjudged, Wire
+from monitor.proxy.holds import HoldDesk
 from monitor.proxy.keys import KeyNames
 from monitor.proxy.options import MOST_BODY, OnLoop, Options
 from monitor.proxy.runs import ProxiedRun, Runs
@@ -131,7 +131,7 @@ class Proxy:
                 budget, root=budget_name, key_tokens=key_tokens, run_tokens=run_tokens, slice_tokens=slice_tokens
             )
         connections = Connections(silence_s=silence_s)
-        self._house = House(options, connections, self.runs, Desk(), accounts)
+        self._house = House(options, connections, self.runs, HoldDesk(), accounts)
         self._keys = keys or KeyNames()
         self._admin = Admin(self._house, self.token)
         self._told = told
@@ -199,7 +199,7 @@ class Proxy:
         where = _squeezed(path)
         wire = wire_of(scope["method"], unquote(where.decode("latin-1")))
         why = "unknown format" if wire is None else ""
-        asked: Asked | None = None
+        asked: JudgedRequest | None = None
         if wire is not None:
             if (first(headers, b"content-encoding") or b"identity") != b"identity":
                 why = "the request is packed"
@@ -258,7 +258,7 @@ class Proxy:
             if self._told is not None:
                 self._told(run)
 
-    async def _read(self, wire: Wire, path: bytes, body: bytes) -> Asked | Unjudged:
+    async def _read(self, wire: Wire, path: bytes, body: bytes) -> JudgedRequest | Unjudged:
         where = path.decode("latin-1")
         if len(body) < LARGE_BYTES:
             return wire.asked(where, body)

@@ -13,7 +13,7 @@ from monitor.verdicts import Detection, Stop
 
 State: TypeAlias = Literal["running", "held", "ended", "stopped", "failed", "left"]
 """`ended`: the upstream has closed its answer. `stopped`: the proxy has. `left`: the client has."""
-Answer: TypeAlias = Literal["go", "stop"]
+HoldAnswer: TypeAlias = Literal["go", "stop"]
 """What an operator says."""
 
 EXCERPT_CHARS: Final = 400

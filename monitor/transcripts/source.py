@@ -96,7 +96,7 @@ class Source:
         """The bytes from `start` to `end` of a file that is not packed, as a transcript of the same
         name.
         """
-        return Source(self.name, lambda: _Part(self._open_raw(), start, end), size=end - start, is_plain=True)
+        return Source(self.name, lambda: _FileSlice(self._open_raw(), start, end), size=end - start, is_plain=True)
 
     @property
     def stem(self) -> str:
@@ -242,7 +242,7 @@ class Source:
                     at += 1
 
 
-class _Part(io.RawIOBase):
+class _FileSlice(io.RawIOBase):
     """The bytes from `start` to `end` of a file."""
 
     def __init__(self, file: Bytes, start: int, end: int) -> None:

@@ -29,7 +29,7 @@ from monitor.errors import ConfigError
 from monitor.transcripts.analysis.calibration import (
     EVIDENCE,
     LENGTH,
-    Outcome,
+    LineOutcome,
     Trace,
     evidence_and_length,
     line,
@@ -177,7 +177,7 @@ class _Found:
     estimated: int
     lines: Mapping[str, int]
     """The level of each detector alone, and of all together. As many as there are levels: off."""
-    tried: Sequence[Outcome]
+    tried: Sequence[LineOutcome]
     settings: Mapping[str, Any]
 
     @classmethod
@@ -279,7 +279,7 @@ class _Found:
         }
 
 
-def _held_out(runs: _Runs, share: float) -> list[Outcome]:
+def _held_out(runs: _Runs, share: float) -> list[LineOutcome]:
     """Half of the good runs, chosen by their hashes, draws the line; the other half is tried."""
     if not runs.bad:
         return []

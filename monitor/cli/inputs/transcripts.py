@@ -24,7 +24,7 @@ from monitor.cli.render.tool_counts import count
 from monitor.errors import ConfigError, MissingExtra
 from monitor.outcome import RunFailed
 from monitor.transcripts import RecordedRun
-from monitor.transcripts.analysis.scan import Amount, ScanResult
+from monitor.transcripts.analysis.scan import ModelOutput, ScanResult
 from monitor.transcripts.analysis.survey import SurveyedFile, SurveyedRun, surveyed, why_unread
 from monitor.transcripts.entries import ReadReport, collected
 from monitor.transcripts.places import files, known_places, sources_of
@@ -254,7 +254,7 @@ class Reading:
                 try:
                     seen = surveyed(source.name, self._examine(run))
                 except RunFailed as error:
-                    seen = replace(surveyed(source.name, ScanResult(run=run, total=Amount())), failed=str(error))
+                    seen = replace(surveyed(source.name, ScanResult(run=run, total=ModelOutput())), failed=str(error))
                 runs.append(replace(seen, format=reader.format if reader is not None else "", ended=ended))
         except (OSError, MissingExtra) as error:
             return SurveyedFile(file=source.name, format=None, report=report, error=why_unread(error))

@@ -18,7 +18,7 @@ import anyio
 from monitor.proxy.admin.metrics import prometheus
 from monitor.proxy.admin.page import page
 from monitor.proxy.formats.sse import event
-from monitor.proxy.runs import Answer, ProxiedRun
+from monitor.proxy.runs import HoldAnswer, ProxiedRun
 from monitor.proxy.transport.asgi import Receive, Scope, Send, answer, begin, body
 from monitor.proxy.transport.headers import first
 
@@ -97,7 +97,7 @@ class Admin:
             status = 200 if done else 409
             await _say(send, status, run.to_dict() if done else {"error": "nothing of this run waits or runs"})
 
-    def _do(self, run: ProxiedRun, asked: Answer) -> bool:
+    def _do(self, run: ProxiedRun, asked: HoldAnswer) -> bool:
         """Let held requests go, or stop them and the answers that go on. False: there is none."""
         held = self._house.desk.answer(run.id, asked)
         if asked == "go":

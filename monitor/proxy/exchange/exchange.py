@@ -27,8 +27,8 @@ from monitor.proxy.exchange.judging import LARGE_BYTES, Judged, LoopPolicy
 from monitor.proxy.exchange.nudging import nudged
 from monitor.proxy.exchange.passing import Passing, Streamed, Whole
 from monitor.proxy.exchange.sources import BodyAdapter
-from monitor.proxy.formats.base import Answer, Asked, Heard, Wire
-from monitor.proxy.holds import Desk
+from monitor.proxy.formats.base import Heard, JudgedRequest, StreamedAnswer, Wire
+from monitor.proxy.holds import HoldDesk
 from monitor.proxy.options import Options
 from monitor.proxy.runs import ProxiedRun, Runs
 from monitor.proxy.transport.client import Client
@@ -52,7 +52,7 @@ class House:
     options: Options
     connections: Connections
     runs: Runs
-    desk: Desk
+    desk: HoldDesk
     accounts: Accounts | None
 
 
@@ -67,7 +67,7 @@ class Request:
     headers: Headers
     body: bytes
     wire: Wire
-    asked: Asked
+    asked: JudgedRequest
     hide: Callable[[str], str]
     """Masks the client's key, and whatever looks like one."""
 
@@ -375,7 +375,7 @@ class Exchange:
 
     # ------------------------------------------------------------------ words
 
-    def _speak(self) -> Answer:
+    def _speak(self) -> StreamedAnswer:
         """An answer that has not begun, to say something in its format."""
         kind = "application/json" if self._asked.array else _EVENTS
         answer = self._request.wire.answer(self._asked, kind)

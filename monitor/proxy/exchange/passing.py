@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
 
 from monitor.proxy.exchange.sources import BodyAdapter, FrameAdapter, Frames
-from monitor.proxy.formats.base import Answer, Heard
+from monitor.proxy.formats.base import Heard, StreamedAnswer
 from monitor.proxy.transport.client import Client
 from monitor.proxy.transport.upstreams import Body
 
@@ -43,7 +43,7 @@ class Passing(Protocol):
 class Streamed:
     """A stream. Frames that come together are sent together."""
 
-    def __init__(self, client: Client, answer: Answer, body: Body) -> None:
+    def __init__(self, client: Client, answer: StreamedAnswer, body: Body) -> None:
         self.source = Frames(body, answer)
         self.adapter = FrameAdapter(answer)
         self._client = client

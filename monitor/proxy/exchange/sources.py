@@ -10,14 +10,14 @@ from monitor.adapters.decoding import AdapterBase
 from monitor.chunks import Chunk
 from monitor.errors import describe
 from monitor.models import ErrorKind, ModelError
-from monitor.proxy.formats.base import Answer, Frame, Heard
+from monitor.proxy.formats.base import Frame, Heard, StreamedAnswer
 from monitor.proxy.transport.upstreams import Body
 
 
 class Frames:
     """The frames of a stream. A frame is the smallest piece that a client can read."""
 
-    def __init__(self, body: Body, answer: Answer) -> None:
+    def __init__(self, body: Body, answer: StreamedAnswer) -> None:
         self._body = body
         self._answer = answer
         self._ready: deque[Frame] = deque()
@@ -67,7 +67,7 @@ class _Adapter(AdapterBase):
 class FrameAdapter(_Adapter):
     """Reads frames."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: StreamedAnswer) -> None:
         self._answer = answer
 
     def decode(self, item: object) -> Sequence[Chunk]:

@@ -7,10 +7,20 @@ from typing import Any, Final
 
 from monitor.adapters.anthropic.stream import AnthropicAdapter
 from monitor.proxy.formats import sse
-from monitor.proxy.formats.base import Answer, Asked, Frame, Heard, Refusal, Unjudged, decoded, joined, parsed_object
+from monitor.proxy.formats.base import (
+    Frame,
+    Heard,
+    JudgedRequest,
+    Refusal,
+    StreamedAnswer,
+    Unjudged,
+    decoded,
+    joined,
+    parsed_object,
+)
 from monitor.proxy.formats.refusals import ANTHROPIC_TYPES, CODE, refused, type_of
 from monitor.proxy.formats.requests import count_at, history, judged, model_at, records_at, tools_at, truth_at
-from monitor.proxy.formats.view import View
+from monitor.proxy.formats.view import AttributeView
 from monitor.usage import Usage
 from monitor.wires.fields import object_at, objects_at
 from monitor.wires.forms import Form
@@ -25,13 +35,12 @@ class AnthropicWire:
 
     form: Form = "anthropic"
 
-    def asked(self, path: str, body: bytes) -> Asked | Unjudged:
-        """See `Wire`."""
+    def asked(self, path: str, body: bytes) -> JudgedRequest | Unjudged:
         return judged(body, self._asked)
 
-    def _asked(self, request: Mapping[str, Any]) -> Asked:
+    def _asked(self, request: Mapping[str, Any]) -> JudgedRequest:
         messages, instructions = history(self.form, records_at(request, "messages"))
-        return Asked(
+        return JudgedRequest(
             form=self.form,
             model=model_at(request),
             streams=truth_at(request, "stream"),
@@ -41,30 +50,27 @@ class AnthropicWire:
             max_output_tokens=count_at(request, "max_tokens"),
         )
 
-    def answer(self, asked: Asked, content_type: str) -> AnthropicAnswer | None:
-        """See `Wire`."""
+    def answer(self, asked: JudgedRequest, content_type: str) -> AnthropicAnswer | None:
         return AnthropicAnswer(asked) if sse.is_event_stream(content_type) else None
 
-    def whole(self, asked: Asked, body: bytes) -> Heard:
-        """See `Wire`."""
+    def whole(self, asked: JudgedRequest, body: bytes) -> Heard:
         message = parsed_object(body)
         if isinstance(message, Heard):
             return message
         adapter = AnthropicAdapter()
         if message.get("type") == "error":
-            return decoded(adapter, View(message))
+            return decoded(adapter, AttributeView(message))
         events = ({"type": "message_start", "message": message}, {"type": "message_stop"})
-        return joined([decoded(adapter, View(event)) for event in events])
+        return joined([decoded(adapter, AttributeView(event)) for event in events])
 
     def refusal(self, reason: str, *, status: int = 429, code: str = CODE) -> Refusal:
-        """See `Wire`."""
         return refused(status, _error(status, reason))
 
 
-class AnthropicAnswer(Answer):
+class AnthropicAnswer(StreamedAnswer):
     """One streamed message."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: JudgedRequest) -> None:
         super().__init__(asked, sse.SseReader(), AnthropicAdapter())
         self._begun = False
         self._blocks: dict[int, str] = {}
@@ -76,7 +82,7 @@ class AnthropicAnswer(Answer):
         self._ended = False
 
     def _item(self, frame: Frame) -> object:
-        return View(frame.value) if isinstance(frame.value, dict) else frame.value
+        return AttributeView(frame.value) if isinstance(frame.value, dict) else frame.value
 
     def _told(self, frame: Frame) -> None:
         event = frame.value
@@ -104,7 +110,6 @@ class AnthropicAnswer(Answer):
 
     @property
     def over(self) -> bool:
-        """See `Answer`."""
         return self._ended
 
     @property
@@ -143,7 +148,6 @@ class AnthropicAnswer(Answer):
         return sse.comment(reason) + sse.event(_error(status, reason), "error")
 
     def comment(self, text: str) -> bytes:
-        """See `Answer`."""
         return sse.comment(text)
 
 

@@ -39,14 +39,14 @@ __all__ = [
     "NOTHING",
     "RETRY_NEVER",
     "STOPPED",
-    "Answer",
-    "Asked",
     "Fault",
     "FaultKind",
     "Frame",
     "Framing",
     "Heard",
+    "JudgedRequest",
     "Refusal",
+    "StreamedAnswer",
     "Unjudged",
     "Wire",
     "decoded",
@@ -60,7 +60,7 @@ __all__ = [
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
-class Asked:
+class JudgedRequest:
     """What one request asks for."""
 
     form: Form
@@ -171,14 +171,14 @@ class Framing(Protocol):
         ...
 
 
-class Answer(ABC):
+class StreamedAnswer(ABC):
     """One streamed answer on its way from the upstream to the client.
 
     `read` follows what the upstream says, `sent` what the client knows. The two may differ: a frame
     in which a stop falls is read and not sent. The ending is for what the client knows.
     """
 
-    def __init__(self, asked: Asked, framing: Framing, adapter: FullAdapter) -> None:
+    def __init__(self, asked: JudgedRequest, framing: Framing, adapter: FullAdapter) -> None:
         self.asked = asked
         self.usage: Usage = NO_USAGE
         """The tokens that the upstream has reported so far."""
@@ -298,15 +298,15 @@ class Wire(Protocol):
         """The form of its histories, which is also its name."""
         ...
 
-    def asked(self, path: str, body: bytes) -> Asked | Unjudged:
+    def asked(self, path: str, body: bytes) -> JudgedRequest | Unjudged:
         """What a request asks for. `path`: with its query. Never raises."""
         ...
 
-    def answer(self, asked: Asked, content_type: str) -> Answer | None:
+    def answer(self, asked: JudgedRequest, content_type: str) -> StreamedAnswer | None:
         """A reader for the answer, whose status is 200. `None`: it is not a stream; use `whole`."""
         ...
 
-    def whole(self, asked: Asked, body: bytes) -> Heard:
+    def whole(self, asked: JudgedRequest, body: bytes) -> Heard:
         """What an answer says that came in one piece. Never raises."""
         ...
 

@@ -10,11 +10,11 @@ from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.proxy.formats import sse
 from monitor.proxy.formats.base import (
     DONE,
-    Answer,
-    Asked,
     Frame,
     Heard,
+    JudgedRequest,
     Refusal,
+    StreamedAnswer,
     Unjudged,
     decoded,
     joined,
@@ -41,14 +41,13 @@ class ChatWire:
 
     form: Form = "openai-chat"
 
-    def asked(self, path: str, body: bytes) -> Asked | Unjudged:
-        """See `Wire`."""
+    def asked(self, path: str, body: bytes) -> JudgedRequest | Unjudged:
         return judged(body, self._asked)
 
-    def _asked(self, request: Mapping[str, Any]) -> Asked:
+    def _asked(self, request: Mapping[str, Any]) -> JudgedRequest:
         one_answer(request, "n")
         messages, instructions = history(self.form, records_at(request, "messages"))
-        return Asked(
+        return JudgedRequest(
             form=self.form,
             model=model_at(request),
             streams=truth_at(request, "stream"),
@@ -59,12 +58,10 @@ class ChatWire:
             wants_usage=object_at(request, "stream_options").get("include_usage") is True,
         )
 
-    def answer(self, asked: Asked, content_type: str) -> ChatAnswer | None:
-        """See `Wire`."""
+    def answer(self, asked: JudgedRequest, content_type: str) -> ChatAnswer | None:
         return ChatAnswer(asked) if sse.is_event_stream(content_type) else None
 
-    def whole(self, asked: Asked, body: bytes) -> Heard:
-        """See `Wire`."""
+    def whole(self, asked: JudgedRequest, body: bytes) -> Heard:
         answer = parsed_object(body)
         if isinstance(answer, Heard):
             return answer
@@ -78,14 +75,13 @@ class ChatWire:
         return joined([heard, Heard(tuple(adapter.finish()))])
 
     def refusal(self, reason: str, *, status: int = 429, code: str = CODE) -> Refusal:
-        """See `Wire`."""
         return refused(status, openai_error(status, reason, code))
 
 
-class ChatAnswer(Answer):
+class ChatAnswer(StreamedAnswer):
     """One streamed chat completion."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: JudgedRequest) -> None:
         super().__init__(asked, sse.SseReader(), OpenAIAdapter())
         self._last: Mapping[str, Any] = {}
         """The last chunk. Its head is that of all chunks."""
@@ -163,7 +159,6 @@ class ChatAnswer(Answer):
         return sse.comment(reason) + sse.event(openai_error(status, reason, CODE))
 
     def comment(self, text: str) -> bytes:
-        """See `Answer`."""
         return sse.comment(text)
 
 

@@ -12,11 +12,11 @@ from monitor.adapters.google.stream import GoogleAdapter
 from monitor.proxy.formats import sse
 from monitor.proxy.formats.array import END, ArrayReader
 from monitor.proxy.formats.base import (
-    Answer,
-    Asked,
     Frame,
     Heard,
+    JudgedRequest,
     Refusal,
+    StreamedAnswer,
     Unjudged,
     decoded,
     joined,
@@ -40,11 +40,10 @@ class GeminiWire:
 
     form: Form = "gemini"
 
-    def asked(self, path: str, body: bytes) -> Asked | Unjudged:
-        """See `Wire`."""
+    def asked(self, path: str, body: bytes) -> JudgedRequest | Unjudged:
         return judged(body, lambda request: self._asked(path, request))
 
-    def _asked(self, path: str, request: Mapping[str, Any]) -> Asked:
+    def _asked(self, path: str, request: Mapping[str, Any]) -> JudgedRequest:
         where, _, query = path.partition("?")
         called = _CALLED.search(unquote(where))
         if called is None:
@@ -56,7 +55,7 @@ class GeminiWire:
         contents = request.get("contents")
         records = [contents] if isinstance(contents, dict) else records_at(request, "contents")
         messages, _ = history(self.form, records)
-        return Asked(
+        return JudgedRequest(
             form=self.form,
             model=called[1],
             streams=streams,
@@ -67,15 +66,13 @@ class GeminiWire:
             array=streams and parse_qs(query).get("alt") != ["sse"],
         )
 
-    def answer(self, asked: Asked, content_type: str) -> GeminiAnswer | None:
-        """See `Wire`."""
+    def answer(self, asked: JudgedRequest, content_type: str) -> GeminiAnswer | None:
         if asked.array:
             given = content_type.partition(";")[0].strip().lower()
             return GeminiAnswer(asked) if given == _JSON else None
         return GeminiAnswer(asked) if asked.streams and sse.is_event_stream(content_type) else None
 
-    def whole(self, asked: Asked, body: bytes) -> Heard:
-        """See `Wire`."""
+    def whole(self, asked: JudgedRequest, body: bytes) -> Heard:
         answer = parsed_object(body)
         if isinstance(answer, Heard):
             return answer
@@ -85,18 +82,17 @@ class GeminiWire:
         return joined([decoded(adapter, CamelView(answer)), Heard(tuple(adapter.finish()))])
 
     def refusal(self, reason: str, *, status: int = 429, code: str = CODE) -> Refusal:
-        """See `Wire`."""
         return refused(status, _error(status, reason, code))
 
 
-class GeminiAnswer(Answer):
+class GeminiAnswer(StreamedAnswer):
     """One streamed answer, in server-sent events or in a JSON array.
 
     The SDK reads a comment as broken JSON. So there is none, and our reason is the `finishMessage`
     of the last chunk.
     """
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: JudgedRequest) -> None:
         super().__init__(asked, ArrayReader() if asked.array else sse.SseReader(), GoogleAdapter())
         self._head: dict[str, Any] = {"modelVersion": asked.model}
         """The fields that all chunks of the answer have alike."""
@@ -115,7 +111,7 @@ class GeminiAnswer(Answer):
         return CamelView(frame.value) if isinstance(frame.value, dict) else frame.value
 
     def sent(self, frame: Frame) -> None:
-        """See `Answer`. The last bracket of an array has no value."""
+        """The last bracket of an array has no value."""
         super().sent(frame)
         self._ended = self._ended or (self.asked.array and frame.event == END)
 
@@ -134,7 +130,6 @@ class GeminiAnswer(Answer):
 
     @property
     def over(self) -> bool:
-        """See `Answer`."""
         return self._ended or (self._finished and not self.asked.array)
 
     @property

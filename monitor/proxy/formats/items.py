@@ -49,7 +49,7 @@ class _Part:
         return self.value | {self.holds: "".join(self.pieces)}
 
 
-class Item:
+class StreamedItem:
     """One output item."""
 
     def __init__(self, index: int, value: Mapping[str, Any]) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from monitor.context.repairs.repair import repair
 from monitor.errors import MonitorError
 from monitor.messages import Message
-from monitor.proxy.formats.base import Asked, Unjudged, parsed
+from monitor.proxy.formats.base import JudgedRequest, Unjudged, parsed
 from monitor.wires.fields import text
 from monitor.wires.forms import Form
 from monitor.wires.read import read_history
@@ -19,7 +19,7 @@ class CannotJudge(Exception):
     """The request cannot be judged; the message says why."""
 
 
-def judged(body: bytes, read_request: Callable[[Mapping[str, Any]], Asked]) -> Asked | Unjudged:
+def judged(body: bytes, read_request: Callable[[Mapping[str, Any]], JudgedRequest]) -> JudgedRequest | Unjudged:
     """What `read_request` makes of the body. Whatever a client sends, nothing is raised."""
     try:
         request = parsed(body)

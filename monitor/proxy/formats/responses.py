@@ -7,9 +7,19 @@ from typing import Any, Final
 
 from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.proxy.formats import sse
-from monitor.proxy.formats.base import Answer, Asked, Frame, Heard, Refusal, Unjudged, decoded, joined, parsed_object
+from monitor.proxy.formats.base import (
+    Frame,
+    Heard,
+    JudgedRequest,
+    Refusal,
+    StreamedAnswer,
+    Unjudged,
+    decoded,
+    joined,
+    parsed_object,
+)
 from monitor.proxy.formats.chat import failed
-from monitor.proxy.formats.items import SERVED, Item
+from monitor.proxy.formats.items import SERVED, StreamedItem
 from monitor.proxy.formats.refusals import CODE, openai_error, refused
 from monitor.proxy.formats.requests import (
     CannotJudge,
@@ -37,18 +47,17 @@ class ResponsesWire:
 
     form: Form = "openai-responses"
 
-    def asked(self, path: str, body: bytes) -> Asked | Unjudged:
-        """See `Wire`."""
+    def asked(self, path: str, body: bytes) -> JudgedRequest | Unjudged:
         return judged(body, self._asked)
 
-    def _asked(self, request: Mapping[str, Any]) -> Asked:
+    def _asked(self, request: Mapping[str, Any]) -> JudgedRequest:
         if truth_at(request, "background"):
             raise CannotJudge("the response is made in the background, so closing its stream does not stop it")
         given = request.get("input")
         records = [{"role": "user", "content": given}] if isinstance(given, str) else records_at(request, "input")
         messages, instructions = history(self.form, records)
         elsewhere = request.get("previous_response_id") or request.get("conversation") or request.get("prompt")
-        return Asked(
+        return JudgedRequest(
             form=self.form,
             model=model_at(request),
             streams=truth_at(request, "stream"),
@@ -59,12 +68,10 @@ class ResponsesWire:
             whole_history=not elsewhere,
         )
 
-    def answer(self, asked: Asked, content_type: str) -> ResponsesAnswer | None:
-        """See `Wire`."""
+    def answer(self, asked: JudgedRequest, content_type: str) -> ResponsesAnswer | None:
         return ResponsesAnswer(asked) if sse.is_event_stream(content_type) else None
 
-    def whole(self, asked: Asked, body: bytes) -> Heard:
-        """See `Wire`."""
+    def whole(self, asked: JudgedRequest, body: bytes) -> Heard:
         response = parsed_object(body)
         if isinstance(response, Heard):
             return response
@@ -75,7 +82,6 @@ class ResponsesWire:
         return joined([*heard, Heard(tuple(adapter.finish()))])
 
     def refusal(self, reason: str, *, status: int = 429, code: str = CODE) -> Refusal:
-        """See `Wire`."""
         return refused(status, openai_error(status, reason, code))
 
 
@@ -95,17 +101,17 @@ def _events_of(response: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     yield {"type": f"response.{ending}", "response": response}
 
 
-class ResponsesAnswer(Answer):
+class ResponsesAnswer(StreamedAnswer):
     """One streamed response.
 
     It holds the text that the client was sent: the events that close an item repeat it.
     """
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: JudgedRequest) -> None:
         super().__init__(asked, sse.SseReader(), OpenAIAdapter())
         self._response: dict[str, Any] | None = None
         self._sequence = -1
-        self._items: dict[int, Item] = {}
+        self._items: dict[int, StreamedItem] = {}
         """The items that the client knows, by their place in the output."""
         self._called = False
         self._ended = False
@@ -137,16 +143,15 @@ class ResponsesAnswer(Answer):
         item = object_at(event, "item")
         known = self._items.get(index)
         if kind == "response.output_item.added":
-            self._items[index] = Item(index, item)
+            self._items[index] = StreamedItem(index, item)
         elif kind == "response.output_item.done":
-            self._items.setdefault(index, Item(index, item)).finish(item)
+            self._items.setdefault(index, StreamedItem(index, item)).finish(item)
         elif known is not None:
             known.take(event)
         self._called = self._called or bool(item and item.get("type") not in SERVED)
 
     @property
     def over(self) -> bool:
-        """See `Answer`."""
         return self._ended
 
     @property
@@ -205,7 +210,6 @@ class ResponsesAnswer(Answer):
         return b"".join(sse.event({**event, "sequence_number": number}, event["type"]) for number, event in numbered)
 
     def comment(self, text: str) -> bytes:
-        """See `Answer`."""
         return sse.comment(text)
 
 

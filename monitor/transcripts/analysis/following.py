@@ -24,7 +24,7 @@ from monitor.detectors.base import Detector
 from monitor.errors import MissingExtra
 from monitor.policy import Policy
 from monitor.transcripts.analysis.states import States
-from monitor.transcripts.analysis.survey import Survey, SurveyedFile, Watched, survey_file, why_unread
+from monitor.transcripts.analysis.survey import Survey, SurveyedFile, WatchSettings, survey_file, why_unread
 from monitor.transcripts.entries import ReadReport
 from monitor.transcripts.places import sources_of
 from monitor.transcripts.readers import reader_of
@@ -39,7 +39,7 @@ STEP_BACK: Final = 65_536
 
 
 @dataclass(slots=True, kw_only=True)
-class Progress:
+class FileReading:
     """A reading up to the end of a whole line."""
 
     format: str
@@ -73,7 +73,7 @@ class Follower:
         policy: Callable[[], Policy | None] | None = None,
     ) -> None:
         self._states = states
-        self._watched = Watched(detectors, policy)
+        self._watched = WatchSettings(detectors, policy)
 
     def survey(self, path: Path) -> list[SurveyedFile]:
         """The transcripts of the file, as `survey_file` has them."""
@@ -93,7 +93,7 @@ class Follower:
         """The runs, from where the last reading stopped; `None`: the file must be read from its
         start.
         """
-        if not isinstance(progress, Progress) or not progress.is_of(path, status):
+        if not isinstance(progress, FileReading) or not progress.is_of(path, status):
             return None
         source = Source.of_path(path)
         if progress.offset < HEAD_BYTES:  # the head may show more than it did
@@ -111,10 +111,10 @@ class Follower:
         if reader is None or reading is None:
             return None
         survey = Survey(source.name, reader.format, self._watched)
-        progress = Progress(format=reader.format, inode=_inode(status), reading=reading, survey=survey)
+        progress = FileReading(format=reader.format, inode=_inode(status), reading=reading, survey=survey)
         return self._continued(path, progress, status.st_size)
 
-    def _continued(self, path: Path, progress: Progress, size: int) -> SurveyedFile | None:
+    def _continued(self, path: Path, progress: FileReading, size: int) -> SurveyedFile | None:
         """Read what is new, keep the state after it, and end the runs for now."""
         source = Source.of_path(path)
         end = _end_of_lines(path, progress.offset, size)
@@ -132,7 +132,7 @@ class Follower:
         return SurveyedFile(file=source.name, format=progress.format, runs=tuple(runs), report=progress.report)
 
 
-def _take(progress: Progress, part: Source) -> None:
+def _take(progress: FileReading, part: Source) -> None:
     for record in part.records(progress.report):
         progress.survey.take_all(progress.reading.take(record, progress.report))
         if progress.reading.stale:

@@ -22,7 +22,7 @@ _TOKENS: Final = re.compile(
 _THOUSAND: Final = 1_000
 
 
-class Aider(TranscriptReader):
+class AiderReader(TranscriptReader):
     """Reads chat histories."""
 
     format = "aider"

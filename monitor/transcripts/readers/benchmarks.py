@@ -40,7 +40,7 @@ def _ended(status: str) -> tuple[EndState, str] | None:
     return ("limit" if any(limit in lower for limit in _LIMITS) else "failed"), status
 
 
-class SweAgent(TranscriptReader):
+class SweAgentReader(TranscriptReader):
     """Reads `.traj` files of SWE-agent."""
 
     format = "swe-agent"
@@ -77,7 +77,7 @@ def _step(step: Mapping[str, Any]) -> Iterator[RecordedMessage]:
         yield RecordedMessage("tool", tool_results=(result_of("act", text(step.get("observation"))),))
 
 
-class MiniSweAgent(TranscriptReader):
+class MiniSweAgentReader(TranscriptReader):
     """Reads `.traj.json` files of mini-swe-agent."""
 
     format = "mini-swe-agent"
@@ -119,7 +119,7 @@ def _with_commands(messages: Iterator[RecordedMessage]) -> Iterator[RecordedMess
             yield message
 
 
-class TauBench(TranscriptReader):
+class TauBenchReader(TranscriptReader):
     """Reads results of tau-bench and tau2-bench."""
 
     format = "tau-bench"
@@ -155,7 +155,7 @@ class TauBench(TranscriptReader):
             )
 
 
-class Atif(TranscriptReader):
+class AtifReader(TranscriptReader):
     """Reads trajectories in the Agent Trajectory Interchange Format."""
 
     format = "atif"

@@ -77,7 +77,7 @@ class ClaudeCodeLines(LineReading):
             yield run.end()
 
 
-class ClaudeCode(LineReader):
+class ClaudeCodeReader(LineReader):
     """Reads session files and stream-json."""
 
     format = "claude-code"
@@ -97,7 +97,7 @@ class ClaudeCode(LineReader):
         return bool(first) and first[0].get("type") == "summary" and "leafUuid" in first[0]
 
 
-class IFlow(ClaudeCode):
+class IFlowReader(ClaudeCodeReader):
     """Reads sessions of iFlow CLI, which are written like Claude Code's, and repeat calls."""
 
     format = "iflow"

@@ -26,7 +26,7 @@ _RESULT: Final = re.compile(r"^\[([a-z_]{1,40})(?: for [^\n]{0,2000})?\] Result:
 _ENVIRONMENT: Final = "<environment_details>"
 
 
-class Cline(TranscriptReader):
+class ClineReader(TranscriptReader):
     """Reads conversation histories."""
 
     format = "cline"

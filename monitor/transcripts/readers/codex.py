@@ -191,7 +191,7 @@ class CodexLines(LineReading):
         yield from map(self._run.said, held.messages())
 
 
-class Codex(LineReader):
+class CodexReader(LineReader):
     """Reads rollouts and the events of `codex exec --json`."""
 
     format = "codex"

@@ -75,7 +75,7 @@ class CopilotCliLines(LineReading):
                 report.does_not_know(kind)
 
 
-class CopilotCli(LineReader):
+class CopilotCliReader(LineReader):
     """Reads the events of a session."""
 
     format = "copilot-cli"

@@ -143,7 +143,7 @@ class GeminiCliLines(LineReading):
             yield self._run.end()
 
 
-class GeminiCli(LineReader):
+class GeminiCliReader(LineReader):
     """Reads sessions and saved chats."""
 
     format = "gemini-cli"

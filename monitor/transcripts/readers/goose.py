@@ -16,7 +16,7 @@ from monitor.transcripts.readers.values import rows, table, text
 from monitor.transcripts.source import SQLITE_MAGIC, Source
 
 
-class Goose(TranscriptReader):
+class GooseReader(TranscriptReader):
     """Reads sessions of goose."""
 
     format = "goose"

@@ -18,7 +18,7 @@ from monitor.transcripts.source import DAMAGED, MAX_DOCUMENT_BYTES, ZIP_MAGIC, S
 _ATTACHED = "attachment://"
 
 
-class InspectAi(TranscriptReader):
+class InspectAiReader(TranscriptReader):
     """Reads evaluation logs of Inspect."""
 
     format = "inspect"

@@ -99,7 +99,7 @@ class KimiLines(LineReading):
         yield from map(self._run.said, held.messages(between=""))
 
 
-class Kimi(LineReader):
+class KimiReader(LineReader):
     """Reads the wire of a session."""
 
     format = "kimi-cli"

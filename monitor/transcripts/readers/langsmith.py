@@ -18,7 +18,7 @@ from monitor.transcripts.readers.values import result_of, rows, seconds, table, 
 from monitor.transcripts.source import Source
 
 
-class LangSmith(TranscriptReader):
+class LangSmithReader(TranscriptReader):
     """Reads requests to LangSmith, and its exports."""
 
     format = "langsmith"

@@ -48,7 +48,7 @@ class MessageLines(LineReading):
         yield self._run.end()
 
 
-class Messages(LineReader):
+class MessagesReader(LineReader):
     """Reads messages of OpenAI and Anthropic, and of interfaces."""
 
     format = "messages"

@@ -24,7 +24,7 @@ _ERRORS: Final[Mapping[str, EndState]] = {
 }
 
 
-class OpenCode(TranscriptReader):
+class OpenCodeReader(TranscriptReader):
     """Reads exports and the database."""
 
     format = "opencode"

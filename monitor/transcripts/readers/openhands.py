@@ -21,7 +21,7 @@ _V1_QUIET: Final = frozenset(
 )
 
 
-class OpenHands(TranscriptReader):
+class OpenHandsReader(TranscriptReader):
     """Reads events of both versions."""
 
     format = "openhands"

@@ -14,7 +14,7 @@ from monitor.transcripts.readers.values import rows, table
 from monitor.transcripts.source import Source
 
 
-class RecordedRuns(TranscriptReader):
+class RecordedRunsReader(TranscriptReader):
     """Reads runs as JSON lines."""
 
     format = "runs"
@@ -43,7 +43,7 @@ class RecordedRuns(TranscriptReader):
             yield from _entries(run, names.of(run.id))
 
 
-class EventLogs(TranscriptReader):
+class EventLogsReader(TranscriptReader):
     """Reads the logs of `JsonlSink` and `agent-monitor run --log`."""
 
     format = "events"

@@ -86,7 +86,7 @@ class PiChain(PiLines):
         self._leaf = id or self._leaf
 
 
-class Pi(LineReader):
+class PiReader(LineReader):
     """Reads sessions of pi and OpenClaw. The reading of lines goes on while no branch is left."""
 
     format = "pi"

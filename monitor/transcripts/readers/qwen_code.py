@@ -19,7 +19,7 @@ from monitor.usage import Usage
 _TURNS: Final = frozenset({"user", "assistant", "tool_result"})
 
 
-class QwenCode(TranscriptReader):
+class QwenCodeReader(TranscriptReader):
     """Reads sessions of Qwen Code."""
 
     format = "qwen-code"

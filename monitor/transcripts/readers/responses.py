@@ -19,7 +19,7 @@ from monitor.wires.responses.signs import CALL_OF, is_item, is_own_item
 _ARGUMENTS: Final = ("arguments", "input", "action", "operation", "queries", "code")
 
 
-class Responses(TranscriptReader):
+class ResponsesReader(TranscriptReader):
     """Reads items of the Responses API."""
 
     format = "responses"

@@ -51,7 +51,7 @@ class _Span:
     failed: str = ""
 
 
-class Telemetry(TranscriptReader):
+class TelemetryReader(TranscriptReader):
     """Reads traces."""
 
     format = "otel"

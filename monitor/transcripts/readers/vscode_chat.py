@@ -15,7 +15,7 @@ from monitor.transcripts.readers.values import call_of, parsed, result_of, rows,
 from monitor.transcripts.source import Source
 
 
-class VsCodeChat(TranscriptReader):
+class VsCodeChatReader(TranscriptReader):
     """Reads chats of VS Code."""
 
     format = "vscode-chat"

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from monitor import ConfigError
 from monitor._util.tokens import estimate_tokens
-from monitor.context import ClipResults, clip, oversized_chars
+from monitor.context import ClipResults
+from monitor.context.reduce.truncate import clip, oversized_chars
 from tests.context.talk import IMAGE, ran, results, said, user
 
 TEXTS = st.builds(

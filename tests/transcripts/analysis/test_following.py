@@ -16,7 +16,7 @@ from monitor.policy import ObserveOnly
 from monitor.transcripts.analysis import following
 from monitor.transcripts.analysis.following import Follower
 from monitor.transcripts.analysis.states import InFiles, InMemory, States
-from monitor.transcripts.analysis.survey import SurveyedFile, Watched, survey_file
+from monitor.transcripts.analysis.survey import SurveyedFile, WatchSettings, survey_file
 from monitor.transcripts.readers import READERS, reader_of
 from monitor.transcripts.readers.lines import LineReader
 from monitor.transcripts.source import Source
@@ -48,7 +48,7 @@ def stem(path: Path) -> str:
 
 
 def whole(file: Path) -> list[SurveyedFile]:
-    return [survey_file(Source.of_path(file), watched=Watched(policy=ObserveOnly))]
+    return [survey_file(Source.of_path(file), watched=WatchSettings(policy=ObserveOnly))]
 
 
 class Counting(Follower):
