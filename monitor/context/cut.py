@@ -97,7 +97,7 @@ def cut_at(
 
 
 class Keep(Protocol):
-    """Says where a history is cut."""
+    """A rule that says where a history is cut for a summary."""
 
     def cut(self, messages: Messages, /, *, head: int, usable_tokens: int, tokens: MessageTokens) -> CutPoint | None:
         """The cut; `None`: there is nothing to summarise.
@@ -129,7 +129,6 @@ class KeepTokens:
     def cut(
         self, messages: Messages, *, head: int = 0, usable_tokens: int, tokens: MessageTokens = message_tokens
     ) -> CutPoint | None:
-        """See `Keep`. `None`: all stay."""
         _check_head(head, messages)
         most = min(self.tokens, int(usable_tokens * self.share))
         index, kept = len(messages), 0
@@ -167,7 +166,6 @@ class KeepNewTurns:
     def cut(
         self, messages: Messages, *, head: int = 0, usable_tokens: int, tokens: MessageTokens = message_tokens
     ) -> CutPoint | None:
-        """See `Keep`."""
         budget = max(self.least_tokens, min(self.most_tokens, int(usable_tokens * self.share)))
         return cut_by_turns(messages, budget, tail_turns=self.turns, head=head, tokens=tokens)
 
@@ -219,7 +217,6 @@ class KeepMessages:
     def cut(
         self, messages: Messages, *, head: int = 0, usable_tokens: int = 0, tokens: MessageTokens = message_tokens
     ) -> CutPoint | None:
-        """See `Keep`."""
         if len(messages) - head <= self.messages:
             return None
         budget = sum(map(tokens, messages[len(messages) - self.messages :]))

@@ -16,7 +16,7 @@ class HoldDesk:
         self._waiting: dict[str, list[_Waiting]] = {}
 
     def __len__(self) -> int:
-        """How many requests wait."""
+        """The number of requests that wait."""
         return sum(map(len, self._waiting.values()))
 
     def wait(self, run: str) -> _Waiting:
@@ -33,12 +33,12 @@ class HoldDesk:
 
 
 class _Waiting:
-    """One request that waits."""
+    """One request that waits for an answer."""
 
     def __init__(self, run: str, all_waiting: dict[str, list[_Waiting]]) -> None:
         self.event = anyio.Event()
         self.said: HoldAnswer | None = None
-        """`None`: nobody has answered."""
+        """The operator's answer. `None`: nobody has answered."""
         self._run = run
         self._all = all_waiting
 

@@ -29,7 +29,7 @@ def is_event(record: Mapping[str, Any]) -> bool:
 
 @dataclass(slots=True)
 class LoggedRun:
-    """A run of a log."""
+    """A run that was read from a log of events."""
 
     run: RecordedRun
     parent: str | None = None

@@ -1,4 +1,4 @@
-"""What the readers have in common."""
+"""Pieces that the readers of all forms make and test alike."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def media_at(address: str, mime_type: str = "image/*", name: str | None = None) 
 
 
 def in_order(parts: Iterable[RawPart]) -> tuple[RawPart, ...]:
-    """Parts without empty texts."""
+    """The parts in their order, without empty texts."""
     return tuple(part for part in parts if not isinstance(part, Text) or part.text)
 
 

@@ -15,6 +15,6 @@ class WireProblem:
     index: int
     """The index of the message, content or item."""
     rule: Rule
-    """The kind of the broken rule."""
+    """The kind of the rule that the message breaks."""
     message: str
     """The problem in words, for people."""

@@ -14,7 +14,7 @@ from monitor.reasons import FinishReason
 
 @dataclass(slots=True, eq=False)
 class PairedCall:
-    """A call, and its result."""
+    """A call, and the result that answers it."""
 
     call: ToolCall
     turn: PairedTurn
@@ -43,7 +43,7 @@ class PairedTurn:
 
 @dataclass(slots=True, eq=False)
 class UserRecord:
-    """A user message."""
+    """A user message that is being put together."""
 
     index: int
     content: tuple[Text | Media, ...]

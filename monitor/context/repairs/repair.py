@@ -116,11 +116,11 @@ class _HistoryRepair:
         self._line: list[PairedTurn | UserRecord] = []
         self._open = WaitingCalls()
         self._made_up: defaultdict[str, list[PairedCall]] = defaultdict(list)
-        """By id: calls whose present result is an error in the place of a missing one."""
+        """Calls whose present result is an error in the place of a missing one, by their ids."""
         self._known: set[str] = set()
-        """Ids of calls so far."""
+        """The ids of all calls so far."""
         self._early: list[tuple[int, ToolResult]] = []
-        """Results that have no call yet."""
+        """The results that came before their calls."""
         self._answering = False
         """The newest turn has a result, so that the assistant's next record begins another turn.
         """
@@ -133,7 +133,7 @@ class _HistoryRepair:
     # --- reading
 
     def take(self, index: int, message: object) -> None:
-        """Add the next message."""
+        """Add the next message of the history."""
         match message:
             case UserMessage(content=content):
                 _check(index, content, (Text, Media))

@@ -46,8 +46,8 @@ _EVENTS: Final = "text/event-stream"
 
 
 @dataclass(slots=True)
-class House:
-    """What all requests share."""
+class ProxyContext:
+    """The objects that all requests share."""
 
     options: Options
     connections: Connections
@@ -58,7 +58,7 @@ class House:
 
 @dataclass(slots=True, kw_only=True)
 class Request:
-    """One request, read."""
+    """One request that was read to its end."""
 
     upstream: Upstream
     method: str
@@ -81,17 +81,17 @@ class _Unwatchable(Exception):
 
 
 class Exchange:
-    """Answers one request."""
+    """Answers one request, and judges its answer."""
 
-    def __init__(self, house: House, request: Request, run: ProxiedRun, client: Client) -> None:
-        self._house = house
+    def __init__(self, context: ProxyContext, request: Request, run: ProxiedRun, client: Client) -> None:
+        self._context = context
         self._request = request
         self._asked = request.asked
         self._run = run
         self._client = client
-        self._clock = house.options.clock
-        self._began = house.options.clock.now()
-        self._on_loop = house.options.on_loop
+        self._clock = context.options.clock
+        self._began = context.options.clock.now()
+        self._on_loop = context.options.on_loop
         self._holding: Holding | None = None
         self._opened: Opened | None = None
         self._passing: Passing | None = None
@@ -102,7 +102,7 @@ class Exchange:
         self._is_paid = False
         """The upstream has a request for which it asks money, as far as is known."""
         self._said = "watched"
-        """What the headers of the answer say of it."""
+        """The word for the exchange in the headers of the answer."""
 
     async def perform(self) -> None:
         """Answer the request. It is cancelled if the client leaves."""
@@ -123,13 +123,13 @@ class Exchange:
 
     async def _verdict(self) -> tuple[RunCore, Stop | None]:
         """The core of the run, and why the upstream is not asked. `None`: it is."""
-        options, asked = self._house.options, self._asked
+        options, asked = self._context.options, self._asked
         price = price_of(options.prices, asked.model)
         budgets: list[Budget] = []
         unreachable: Stop | None = None
-        if self._house.accounts is not None:
+        if self._context.accounts is not None:
             try:
-                self._holding = await self._house.accounts.open(
+                self._holding = await self._context.accounts.open(
                     self._run.key, self._run.name, price=price, clock=self._clock, emit=self._heard, began=self._began
                 )
                 budgets = [self._holding.grant]
@@ -164,8 +164,8 @@ class Exchange:
         return judged.core, stop
 
     async def _about(self, loop: Detection) -> Stop | None:
-        """What follows from a loop over turns."""
-        self._house.runs.count("loops", loop.detector)
+        """Acts on a loop over turns."""
+        self._context.runs.count("loops", loop.detector)
         if self._on_loop == "observe":
             self._run.end("running", stop_for(loop), hide=self._request.hide)
             return None
@@ -175,32 +175,32 @@ class Exchange:
         return stop_for(loop)
 
     def _nudge(self, suspicion: Detection) -> None:
-        """Add a message to the request."""
+        """Add a message for the model to the request."""
         with contextlib.suppress(ValueError):
             self._request.body = nudged(self._asked.form, self._request.body, nudge_text(suspicion))
             self._nudged = suspicion.detector
-            self._house.runs.count("nudges", suspicion.detector)
+            self._context.runs.count("nudges", suspicion.detector)
 
     async def _hold(self, loop: Detection) -> str | None:
         """The operator's word. Meanwhile the client is sent comments, so that it waits."""
-        options, run = self._house.options, self._run
-        if len(self._house.desk) >= options.most_held:
+        options, run = self._context.options, self._run
+        if len(self._context.desk) >= options.most_held:
             return None
         await self._remark()
         run.end("held", stop_for(loop), hide=self._request.hide)
-        self._house.runs.count("holds")
-        self._house.runs.changed()
+        self._context.runs.count("holds")
+        self._context.runs.changed()
         until = self._clock.now() + options.hold_s
         run.held += 1
         try:
-            with self._house.desk.wait(run.id) as waiting:
+            with self._context.desk.wait(run.id) as waiting:
                 while waiting.said is None and (left := until - self._clock.now()) > 0:
                     await waiting.for_at_most(min(left, options.keep_alive_s))
                     await self._remark()
         finally:
             run.held -= 1
         run.end("running")
-        self._house.runs.changed()
+        self._context.runs.changed()
         return waiting.said
 
     async def _remark(self) -> None:
@@ -252,17 +252,17 @@ class Exchange:
             outcome = core.terminate(self._clock.now())
             self._run.tokens += outcome.usage.total_tokens
             self._run.estimated |= outcome.usage_estimated
-            self._house.runs.count("tokens", number=outcome.usage.total_tokens)
+            self._context.runs.count("tokens", number=outcome.usage.total_tokens)
         await self._end(core.stop, stream.turn.error)
 
     async def _open(self) -> Any:
         """Ask the upstream, and send the head of its answer on at once."""
-        request, options = self._request, self._house.options
+        request, options = self._request, self._context.options
         length = len(request.body) if self._nudged else None
         headers = to_upstream(request.headers, identity=True, length=length)
         self._is_paid = True
         try:
-            self._opened = opened = await self._house.connections.open(
+            self._opened = opened = await self._context.connections.open(
                 request.upstream,
                 method=request.method,
                 path=request.path,
@@ -273,7 +273,7 @@ class Exchange:
         except UpstreamFailed:
             self._is_paid = False
             raise
-        self._house.runs.count("upstream_requests")
+        self._context.runs.count("upstream_requests")
         kind = (first(opened.headers, b"content-type") or b"").decode("latin-1")
         packed = (first(opened.headers, b"content-encoding") or b"identity").decode("latin-1")
         if opened.status != _OK:
@@ -324,7 +324,7 @@ class Exchange:
     async def _finished(self, passing: Passing) -> None:
         """The upstream has closed its answer, perhaps too early."""
         if cut := await passing.finished():
-            self._house.runs.count("upstream_failures")
+            self._context.runs.count("upstream_failures")
             self._run.end("failed", Stop(TerminateReason.ERROR, cut, "upstream"))
         else:
             self._run.end("ended")
@@ -336,7 +336,7 @@ class Exchange:
         return isinstance(passing, Whole) and passing.adapter.read
 
     async def _failed(self, error: UpstreamFailed) -> None:
-        self._house.runs.count("upstream_failures")
+        self._context.runs.count("upstream_failures")
         self._run.end("failed", Stop(TerminateReason.ERROR, error.why, "upstream"))
         if self._passing is None or not await self._passing.broken(error.why):
             if self._client.began:  # by comments, while the run was held
@@ -402,12 +402,12 @@ class Exchange:
     def _note(self, stop: Stop) -> str:
         """Write down why the answer was stopped. Returns it in short."""
         self._run.end("stopped", stop, hide=self._request.hide)
-        self._house.runs.count("stops", stop.reason.value)
+        self._context.runs.count("stops", stop.reason.value)
         self._said = f"stopped; {stop.reason.value}"
         return self._said
 
     def _reason(self, stop: Stop) -> str:
-        """What the client reads. Operators read the whole detail."""
+        """The reason as the client reads it. Operators read the whole detail."""
         detail = stop.detail.replace(self._lost, "its store does not answer") if self._lost else stop.detail
         return f"agent-monitor stopped this run: {stop.reason.value}: {detail}"
 
@@ -416,12 +416,12 @@ class Exchange:
 
     def _unwatched(self, why: str) -> None:
         self._run.unwatched = why
-        self._house.runs.count("unwatched")
+        self._context.runs.count("unwatched")
 
     def _heard(self, event: Event) -> None:
         if isinstance(event, DetectionRaised):
-            self._house.runs.count("detections", event.detection.detector)
+            self._context.runs.count("detections", event.detection.detector)
         elif isinstance(event, StreamClosed):
-            self._house.runs.closed(event.after_s)
+            self._context.runs.closed(event.after_s)
         elif isinstance(event, BudgetLost):
             self._lost = event.detail

@@ -1,4 +1,4 @@
-"""Anthropic's messages."""
+"""The wire format of Anthropic's messages."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _CALLS: Final = "tool_use"
 
 
 class AnthropicWire:
-    """`POST .../v1/messages`."""
+    """The format of `POST .../v1/messages`."""
 
     form: Form = "anthropic"
 
@@ -68,7 +68,7 @@ class AnthropicWire:
 
 
 class AnthropicAnswer(StreamedAnswer):
-    """One streamed message."""
+    """One message that comes as a stream."""
 
     def __init__(self, asked: JudgedRequest) -> None:
         super().__init__(asked, sse.SseReader(), AnthropicAdapter())

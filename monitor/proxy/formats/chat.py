@@ -37,7 +37,7 @@ from monitor.wires.forms import Form
 
 
 class ChatWire:
-    """`POST .../chat/completions`."""
+    """The format of `POST .../chat/completions`."""
 
     form: Form = "openai-chat"
 
@@ -79,7 +79,7 @@ class ChatWire:
 
 
 class ChatAnswer(StreamedAnswer):
-    """One streamed chat completion."""
+    """One chat completion that comes as a stream."""
 
     def __init__(self, asked: JudgedRequest) -> None:
         super().__init__(asked, sse.SseReader(), OpenAIAdapter())

@@ -161,7 +161,7 @@ class GeminiAnswer(StreamedAnswer):
         return (b"," if self._told_any else b"[") + to_bytes(chunk) + b"]"
 
     def comment(self, text: str) -> bytes:
-        """White space: see the class."""
+        """White space, because the SDK reads a comment as broken JSON."""
         return b"\n"
 
 

@@ -1,4 +1,4 @@
-"""What the requests of all formats have in common: a JSON object with a history, a model, tools."""
+"""Reads requests of all formats: each is a JSON object with a history, a model, tools."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class CannotJudge(Exception):
 
 
 def judged(body: bytes, read_request: Callable[[Mapping[str, Any]], JudgedRequest]) -> JudgedRequest | Unjudged:
-    """What `read_request` makes of the body. Whatever a client sends, nothing is raised."""
+    """Read the body by `read_request`. Whatever a client sends, nothing is raised."""
     try:
         request = parsed(body)
         if not isinstance(request, dict):

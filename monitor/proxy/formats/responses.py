@@ -1,4 +1,4 @@
-"""OpenAI's responses."""
+"""The wire format of OpenAI's responses."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _ECHOES: Final = frozenset({"response.created", "response.queued", "response.in_
 
 
 class ResponsesWire:
-    """`POST .../v1/responses`."""
+    """The format of `POST .../v1/responses`."""
 
     form: Form = "openai-responses"
 

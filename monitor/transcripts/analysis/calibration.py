@@ -28,12 +28,12 @@ class StopPlace:
     turn: int
     """The model response, counted from 1."""
     spent: float
-    """Tokens up to there."""
+    """Tokens that were spent up to the stop."""
 
 
 @dataclass(slots=True, frozen=True)
 class Trace:
-    """What a run has cost, and where each level of settings would have stopped it."""
+    """The costs of a run, and where each level of settings would have stopped it."""
 
     costs: tuple[float, ...]
     """Tokens spent up to the end of each turn."""
@@ -42,12 +42,12 @@ class Trace:
 
     @property
     def total(self) -> float:
-        """Tokens of the whole run."""
+        """The tokens that the whole run spent."""
         return self.costs[-1] if self.costs else 0.0
 
     @property
     def turns(self) -> int:
-        """Model responses."""
+        """The number of the model's responses."""
         return len(self.costs)
 
     @property
@@ -145,22 +145,22 @@ def usual_length(traces: Sequence[Trace]) -> float:
 
 @dataclass(slots=True, frozen=True)
 class LineOutcome:
-    """What a line does to runs that it was not drawn from."""
+    """The effect of a line on runs that it was not drawn from."""
 
     rule: str
     at: float
     stopped: int
-    """Good runs that it stops."""
+    """The number of good runs that the line stops."""
     good: int
     caught: int
-    """Bad runs that it stops."""
+    """The number of bad runs that the line stops."""
     bad: int
     saved: float
     """Tokens of the bad runs after the stop."""
     lost: float
     """Tokens of the good runs after the stop: work that would be missing."""
     of_bad: float
-    """Tokens of the bad runs in all."""
+    """All tokens of the bad runs, before and after a stop."""
 
 
 def tried(

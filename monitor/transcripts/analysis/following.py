@@ -48,10 +48,10 @@ class FileReading:
     survey: Survey
     report: ReadReport = field(default_factory=ReadReport)
     offset: int = 0
-    """Bytes that were read."""
+    """The number of bytes that were read."""
     first: str = ""
     last: str = ""
-    """Hashes of the first and of the last of them."""
+    """Hashes of the first and of the last of these bytes."""
 
     def is_of(self, path: Path, status: os.stat_result) -> bool:
         """Whether the file still begins with what was read."""
@@ -144,7 +144,7 @@ def _inode(status: os.stat_result) -> tuple[int, int]:
 
 
 def _hashes(path: Path, offset: int) -> tuple[str, str]:
-    """Of the first bytes of a file, and of the last ones before `offset`."""
+    """Hashes of the first bytes of a file, and of the last ones before `offset`."""
     length = min(offset, COMPARED_BYTES)
     with path.open("rb") as file:
         first = file.read(length)

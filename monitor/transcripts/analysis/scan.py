@@ -53,13 +53,13 @@ _RUNGS: Mapping[type[Verdict], Rung] = {
 
 @dataclass(slots=True, frozen=True)
 class ModelOutput:
-    """How much a model produced."""
+    """The amount of text and calls that a model produced."""
 
     chars: int = 0
-    """Code points of visible text."""
+    """The code points of visible text."""
     tool_calls: int = 0
     turns: int = 0
-    """Model responses."""
+    """The number of the model's responses."""
 
     def __add__(self, other: ModelOutput) -> ModelOutput:
         return ModelOutput(self.chars + other.chars, self.tool_calls + other.tool_calls, self.turns + other.turns)
@@ -85,7 +85,7 @@ class Finding:
 
     @property
     def rung(self) -> Rung:
-        """What the policy did, in one word."""
+        """The policy's answer, in one word."""
         return _RUNGS[type(self.verdict)]
 
     @property
@@ -104,7 +104,7 @@ class ScanResult:
     ended_by: Finding | None = None
     """The finding that would have ended the run. `None`: no finding would."""
     total: ModelOutput
-    """The amount that was recorded."""
+    """The amount that the recording has of the run."""
     saved: ModelOutput = ModelOutput()
     """The amount that would not have been produced: everything after the end."""
 

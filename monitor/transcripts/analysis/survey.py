@@ -48,7 +48,7 @@ class SurveyedRun:
     usage: Usage | None = None
     """`None`: the recording does not say."""
     cost_usd: float | None = None
-    """Its cost, as the recording says."""
+    """The cost of the run in US dollars, as the recording says."""
     compactions: int = 0
     findings: tuple[Finding, ...] = ()
     ended_by: Finding | None = None
@@ -68,7 +68,7 @@ class SurveyedRun:
 
     @property
     def id(self) -> str:
-        """The id of the run."""
+        """The id of the run, as its recording has it."""
         return self.began.run
 
     @property
@@ -98,7 +98,7 @@ class SurveyedFile:
 
     file: str
     format: str | None
-    """`None`: its format is unknown."""
+    """The format of the file. `None`: the format is unknown."""
     runs: tuple[SurveyedRun, ...] = ()
     report: ReadReport = field(default_factory=ReadReport)
     error: str = ""
@@ -126,7 +126,7 @@ class Watcher:
 
     @property
     def finding(self) -> Finding | None:
-        """The latest finding."""
+        """The latest finding in the run."""
         return self._scanner.findings[-1] if self._scanner.findings else None
 
     def take(self, message: RecordedMessage) -> Sequence[Finding]:
@@ -214,8 +214,8 @@ def surveyed(file: str, result: ScanResult) -> SurveyedRun:
 
 @dataclass(slots=True, frozen=True)
 class WatchSettings:
-    """Who watches runs. `detectors`, `policy`: functions that make new ones for each run; `None`:
-    the guard's default ones. `watcher`: what is kept of a run.
+    """The parts that watch runs. `detectors`, `policy`: functions that make new ones for each run;
+    `None`: the guard's default ones. `watcher`: what is kept of a run.
     """
 
     detectors: Callable[[], Sequence[Detector]] | None = None
@@ -223,7 +223,7 @@ class WatchSettings:
     watcher: Callable[[Began, RunScanner], Watcher] = Watcher
 
     def begin(self, began: Began) -> Watcher:
-        """Watch one more run."""
+        """Begin to watch one more run."""
         scanner = RunScanner(
             detectors=self.detectors() if self.detectors is not None else None,
             policy=self.policy() if self.policy is not None else None,

@@ -35,7 +35,7 @@ class TracedRun(SurveyedRun):
     """A run, and where each level would have stopped it."""
 
     traces: Mapping[str, Trace]
-    """By the class of the detector; `ALL`: all of them, under the policy."""
+    """The traces by the class of the detector. `ALL`: all detectors, under the policy."""
     estimated: bool
     """The recording counts no tokens: they are estimated from the length of the texts."""
 

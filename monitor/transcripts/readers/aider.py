@@ -23,17 +23,16 @@ _THOUSAND: Final = 1_000
 
 
 class AiderReader(TranscriptReader):
-    """Reads chat histories."""
+    """Reads chat histories of aider."""
 
     format = "aider"
     agent = "aider"
 
     def fits(self, source: Source) -> bool:
-        """It begins with the start of a chat."""
+        """The file begins with the start of a chat."""
         return source.head.lstrip().startswith(_STARTED.encode())
 
     def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
-        """A run for each chat."""
         chat: _Chat | None = None
         number = 0
         for _, raw in source.lines(report):

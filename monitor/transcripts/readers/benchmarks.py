@@ -93,7 +93,6 @@ class MiniSweAgentReader(TranscriptReader):
         )
 
     def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
-        """The run of the file."""
         document = source.document
         info = table(table(document).get("info"))
         messages = rows(document if isinstance(document, list) else table(document).get("messages"))
@@ -171,7 +170,6 @@ class AtifReader(TranscriptReader):
         )
 
     def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
-        """The run of the file."""
         document = table(source.document)
         agent = table(document.get("agent"))
         model = text(agent.get("model_name"))

@@ -38,7 +38,7 @@ _SYNTHETIC: Final = "<synthetic>"
 
 
 class ClaudeCodeLines(LineReading):
-    """A session and its subagents."""
+    """A reading of a session and its subagents."""
 
     def __init__(self, source: Source) -> None:
         self._stem = source.stem
@@ -159,7 +159,7 @@ def _root(record: Mapping[str, Any], runs: dict[str, AgentRun]) -> str:
 
 
 class AgentRun(OpenRun):
-    """One agent of the file."""
+    """The run of one agent of the file."""
 
     def __init__(self, id: str, *, parent: str | None) -> None:
         super().__init__(id)
@@ -180,7 +180,7 @@ class AgentRun(OpenRun):
         )
 
     def result(self, record: Mapping[str, Any]) -> None:
-        """The last line of stream-json."""
+        """Take the last line of stream-json, which says how the run ended."""
         subtype = text(record.get("subtype"))
         if subtype == "success" and not record.get("is_error"):
             self.ended = ("finished", subtype)

@@ -27,7 +27,7 @@ _ENVIRONMENT: Final = "<environment_details>"
 
 
 class ClineReader(TranscriptReader):
-    """Reads conversation histories."""
+    """Reads conversation histories of Cline, Roo and Kilo."""
 
     format = "cline"
     agent = "Cline, Roo, Kilo"
@@ -50,7 +50,6 @@ class ClineReader(TranscriptReader):
         )
 
     def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
-        """The run of the task."""
         yield from whole_run(Began(run=source.stem), _with_calls(messages_of(rows(source.document))))
 
 

@@ -214,8 +214,8 @@ class CodexReader(LineReader):
 
 
 def _identity(item: Mapping[str, Any]) -> str | None:
-    """What an item that stands twice has in common. Local servers use an id (`fc_0`) again in each
-    response, so the call, or the words, are part of it. `None`: the item has no id.
+    """The identity of an item, which may stand twice. Local servers use an id (`fc_0`) again in
+    each response, so the call, or the words, are part of it. `None`: the item has no id.
     """
     id = text(item.get("id"))
     said = text(item.get("call_id")) or words(item.get("content")) or words(item.get("summary"))

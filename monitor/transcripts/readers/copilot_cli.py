@@ -19,7 +19,7 @@ _QUIET: Final = ("hook.", "session.", "assistant.", "permission.", "tool.", "sub
 
 
 class CopilotCliLines(LineReading):
-    """The events of a session."""
+    """A reading of the events of a session."""
 
     def __init__(self, source: Source) -> None:
         self._stem = source.stem
@@ -76,7 +76,7 @@ class CopilotCliLines(LineReading):
 
 
 class CopilotCliReader(LineReader):
-    """Reads the events of a session."""
+    """Reads the events of a session of Copilot CLI."""
 
     format = "copilot-cli"
     agent = "Copilot CLI"
@@ -84,7 +84,7 @@ class CopilotCliReader(LineReader):
     reading = CopilotCliLines
 
     def fits(self, source: Source) -> bool:
-        """The start of a session."""
+        """The first record is the start of a session."""
         data = table(source.first_record.get("data"))
         return source.first_record.get("type") == "session.start" and ("sessionId" in data or "producer" in data)
 

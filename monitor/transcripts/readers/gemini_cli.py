@@ -167,7 +167,6 @@ class GeminiCliReader(LineReader):
         return bool(found) and all(isinstance(one, dict) and is_content(one, strict=False) for one in found)
 
     def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
-        """The run of the file."""
         document = source.document
         if isinstance(document, list):
             yield from whole_run(Began(run=source.stem), messages_of_contents(document))
@@ -271,7 +270,7 @@ def _response(part: object) -> str:
 
 
 def messages_of_contents(contents: list[Any]) -> Iterator[RecordedMessage]:
-    """Contents as messages."""
+    """The messages of a list of Gemini's contents."""
     for content in map(table, contents):
         yield from message_of_parts(
             "assistant" if content.get("role") == "model" else "user", map(table, rows(content.get("parts")))

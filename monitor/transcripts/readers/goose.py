@@ -17,7 +17,7 @@ from monitor.transcripts.source import SQLITE_MAGIC, Source
 
 
 class GooseReader(TranscriptReader):
-    """Reads sessions of goose."""
+    """Reads sessions of goose, from lines or from its database."""
 
     format = "goose"
     agent = "goose"
@@ -37,7 +37,6 @@ class GooseReader(TranscriptReader):
         return bool(header) and all(is_message(one) and "created" in one for one in records[1:])
 
     def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
-        """The sessions of the file."""
         if source.head.startswith(SQLITE_MAGIC):
             yield from _database(source, report)
             return

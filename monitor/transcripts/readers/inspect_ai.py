@@ -36,7 +36,6 @@ class InspectAiReader(TranscriptReader):
         )
 
     def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
-        """A run for each sample."""
         if source.head.startswith(ZIP_MAGIC):
             yield from _archive(source, report)
             return

@@ -18,7 +18,7 @@ _CONTEXT: Final = ("context.append_message", "context.append_loop_event")
 
 
 class KimiLines(LineReading):
-    """The wire of a session."""
+    """A reading of the wire of a session."""
 
     def __init__(self, source: Source) -> None:
         self._run = OpenRun(source.stem)
@@ -100,7 +100,7 @@ class KimiLines(LineReading):
 
 
 class KimiReader(LineReader):
-    """Reads the wire of a session."""
+    """Reads the wire of a session of Kimi CLI."""
 
     format = "kimi-cli"
     agent = "Kimi CLI"

@@ -34,7 +34,6 @@ class LangSmithReader(TranscriptReader):
         return bool(found) and all(map(_is_run, found[:20]))
 
     def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
-        """A run for each trace."""
         document = source.document
         if isinstance(document, dict) and not _is_run(document):
             sent = [*rows(document.get("post")), *rows(document.get("patch"))]

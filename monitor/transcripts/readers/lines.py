@@ -44,7 +44,7 @@ class LineReading(ABC):
         return True
 
     def read_all(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
-        """The entries of the whole file."""
+        """Read the whole file, and end its runs."""
         for record in source.records(report):
             yield from self.take(record, report)
         yield from self.end(report)
@@ -60,7 +60,6 @@ class LineReader(TranscriptReader):
         return self.reading(source)
 
     def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
-        """See `TranscriptReader`."""
         return self.reading(source).read_all(source, report)
 
 

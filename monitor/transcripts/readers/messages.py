@@ -65,7 +65,6 @@ class MessagesReader(LineReader):
         return bool(source.first_records) and all(map(_is_line, source.first_records))
 
     def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
-        """The one run of the file."""
         document = source.document
         if isinstance(document, dict) and not _is_line(document):
             yield from _request(source.stem, document)

@@ -39,7 +39,6 @@ class OpenCodeReader(TranscriptReader):
         return isinstance(document, dict) and isinstance(document.get("info"), dict) and "messages" in document
 
     def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
-        """The sessions of the file."""
         if source.head.startswith(SQLITE_MAGIC):
             yield from _database(source, report)
             return

@@ -22,7 +22,7 @@ _V1_QUIET: Final = frozenset(
 
 
 class OpenHandsReader(TranscriptReader):
-    """Reads events of both versions."""
+    """Reads events of OpenHands, of V0 and of V1."""
 
     format = "openhands"
     agent = "OpenHands"

@@ -15,7 +15,7 @@ from monitor.transcripts.source import Source
 
 
 class RecordedRunsReader(TranscriptReader):
-    """Reads runs as JSON lines."""
+    """Reads recorded runs, one on each line."""
 
     format = "runs"
     agent = "recorded runs"
@@ -32,7 +32,6 @@ class RecordedRunsReader(TranscriptReader):
         )
 
     def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
-        """A run a line."""
         names = RunIds()
         for record in source.records(report):
             try:
@@ -50,7 +49,7 @@ class EventLogsReader(TranscriptReader):
     agent = "agent-monitor"
 
     def fits(self, source: Source) -> bool:
-        """Events with their time."""
+        """The records are events with their times."""
         return any(map(is_event, source.first_records))
 
     def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:

@@ -20,7 +20,7 @@ _TURNS: Final = frozenset({"user", "assistant", "tool_result"})
 
 
 class QwenCodeReader(TranscriptReader):
-    """Reads sessions of Qwen Code."""
+    """Reads the active chain of a session of Qwen Code."""
 
     format = "qwen-code"
     agent = "Qwen Code"

@@ -35,7 +35,6 @@ class ResponsesReader(TranscriptReader):
         return _are_items(document if isinstance(document, list) else source.first_records)
 
     def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
-        """The one run of the file."""
         document = source.document
         if isinstance(document, dict) and "$schemaVersion" in document:
             yield from _saved_state(source.stem, document, report)

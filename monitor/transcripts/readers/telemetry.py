@@ -52,7 +52,7 @@ class _Span:
 
 
 class TelemetryReader(TranscriptReader):
-    """Reads traces."""
+    """Reads traces of OpenTelemetry and OpenInference."""
 
     format = "otel"
     agent = "OpenTelemetry, OpenInference"
@@ -127,7 +127,7 @@ def _spans(document: Mapping[str, Any]) -> Iterator[_Span]:
 
 
 def _otlp(value: object) -> Any:
-    """A typed value of OTLP."""
+    """The plain value of a typed value of OTLP."""
     given = table(value)
     for name in ("stringValue", "intValue", "doubleValue", "boolValue"):
         if name in given:

@@ -16,7 +16,7 @@ from monitor.transcripts.source import Source
 
 
 class VsCodeChatReader(TranscriptReader):
-    """Reads chats of VS Code."""
+    """Reads chats of VS Code, and replays of Copilot's chat."""
 
     format = "vscode-chat"
     agent = "VS Code chat"
@@ -42,7 +42,6 @@ class VsCodeChatReader(TranscriptReader):
         )
 
     def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
-        """The run of the file."""
         first = source.first_record
         document = _replayed(source, report) if first.get("kind") == 0 and "v" in first else table(source.document)
         began = Began(run=text(document.get("sessionId")) or source.stem, title=text(document.get("customTitle")))

@@ -29,7 +29,7 @@ _THINKING: Final = frozenset({"thinking", "redacted_thinking"})
 
 
 def problems(messages: Sequence[Mapping[str, Any]]) -> Iterator[WireProblem]:
-    """The problems, in order."""
+    """The problems of `messages`, in their order."""
     before: str | None = None
     waiting: list[str] = []
     ids: set[str] = set()

@@ -1,4 +1,4 @@
-"""Messages of Anthropic's API."""
+"""Reads messages of Anthropic's API."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROLES: Final[Mapping[str | None, Literal["user", "assistant", "system"]]] = {
 
 
 def read(message: Mapping[str, Any]) -> RawMessage:
-    """One message."""
+    """One message of a history, with all of its blocks."""
     return RawMessage(role_of(message, ROLES), in_order(_content(message)))
 
 

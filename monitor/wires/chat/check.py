@@ -30,7 +30,7 @@ _PARTS: Final[Mapping[str, frozenset[str]]] = {
 
 
 def problems(messages: Sequence[Mapping[str, Any]]) -> Iterator[WireProblem]:
-    """The problems, in order."""
+    """The problems of `messages`, in their order."""
     waiting: Counter[str] = Counter()
     asked = 0
     for index, message in enumerate(messages):

@@ -25,7 +25,7 @@ ROLES: Final[Mapping[str | None, Literal["user", "assistant", "tool", "system"]]
 
 
 def read(message: Mapping[str, Any]) -> RawMessage:
-    """One message."""
+    """One message of a history, with all of its parts and calls."""
     role = role_of(message, ROLES)
     content = in_order(_content(message))
     if role == "tool":

@@ -34,7 +34,7 @@ _DATA: Final = frozenset(
 
 
 def problems(contents: Sequence[Mapping[str, Any]]) -> Iterator[WireProblem]:
-    """The problems, in order."""
+    """The problems of `contents`, in their order."""
     before: str | None = None
     waiting: Sequence[Mapping[str, Any]] = ()
     for index, content in enumerate(contents):

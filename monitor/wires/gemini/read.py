@@ -25,7 +25,7 @@ ROLES: Final[Mapping[str | None, Literal["user", "assistant", "tool"]]] = {
 
 
 def read(content: Mapping[str, Any]) -> RawMessage:
-    """One content."""
+    """One content of a history, with all of its parts."""
     parts: list[RawPart] = []
     empty = False  # the last part was an empty text with a signature, which does not belong to the next part
     for part in objects(content, "parts"):

@@ -28,7 +28,7 @@ _PARTS: Final[Mapping[str, frozenset[str]]] = {
 
 
 def problems(items: Sequence[Mapping[str, Any]]) -> Iterator[WireProblem]:
-    """The problems, in order."""
+    """The problems of `items`, in their order."""
     waiting: dict[tuple[str, str], int] = {}
     ids: set[str] = set()
     for index, item in enumerate(items):

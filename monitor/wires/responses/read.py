@@ -25,7 +25,7 @@ _BESIDE: Final = ("caller", "namespace")
 
 
 def read(item: Mapping[str, Any]) -> RawMessage:
-    """One item."""
+    """One item of a history, as a message of its own."""
     match item.get("type", "message"):
         case "message":
             role = role_of(item, ROLES)
