@@ -113,10 +113,6 @@ class AnthropicAnswer(StreamedAnswer):
         return self._ended
 
     @property
-    def _closed(self) -> bool:
-        return self._ended
-
-    @property
     def _calls_open(self) -> bool:
         return not self._stopped and (self._called or any(kind.endswith(_CALLS) for kind in self._blocks.values()))
 

@@ -274,9 +274,9 @@ class StreamedAnswer(ABC):
         return b""
 
     @property
-    @abstractmethod
     def _closed(self) -> bool:
         """Whether nothing may follow what the client was sent."""
+        return self.over
 
     @property
     @abstractmethod

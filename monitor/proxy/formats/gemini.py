@@ -133,10 +133,6 @@ class GeminiAnswer(StreamedAnswer):
         return self._ended or (self._finished and not self.asked.array)
 
     @property
-    def _closed(self) -> bool:
-        return self.over
-
-    @property
     def _calls_open(self) -> bool:
         return self._called and not self._finished
 

@@ -155,10 +155,6 @@ class ResponsesAnswer(StreamedAnswer):
         return self._ended
 
     @property
-    def _closed(self) -> bool:
-        return self._ended
-
-    @property
     def _calls_open(self) -> bool:
         return self._called
 
