@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from monitor.context.history import History as History
     from monitor.context.history import HistoryEdit as HistoryEdit
     from monitor.context.history import Stale as Stale
+    from monitor.context.measure.fullness import Fullness as Fullness
     from monitor.context.measure.headroom import Headroom as Headroom
     from monitor.context.measure.overflow import OVERFLOW_ROWS as OVERFLOW_ROWS
     from monitor.context.measure.overflow import Overflow as Overflow
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from monitor.context.reduce.reduction import propose_edit as propose_edit
     from monitor.context.reduce.reduction import reduced as reduced
     from monitor.context.reduce.truncate import ClipResults as ClipResults
+    from monitor.context.reduce.truncate import oversized_chars as oversized_chars
     from monitor.context.repairs.curate import curated as curated
     from monitor.context.repairs.curate import recorded as recorded
     from monitor.context.repairs.prepare import prepare as prepare
@@ -54,6 +56,7 @@ __all__ = [
     "CutPoint",
     "DropMedia",
     "Form",
+    "Fullness",
     "Headroom",
     "History",
     "HistoryEdit",
@@ -74,6 +77,7 @@ __all__ = [
     "curated",
     "cut_by_turns",
     "head_of",
+    "oversized_chars",
     "prepare",
     "propose_edit",
     "read_answer",
@@ -98,6 +102,7 @@ if not TYPE_CHECKING:  # a type checker would believe that every name is there
             "CutPoint": "monitor.context.cut",
             "DropMedia": "monitor.context.reduce.media",
             "Form": "monitor.wires.forms",
+            "Fullness": "monitor.context.measure.fullness",
             "Headroom": "monitor.context.measure.headroom",
             "History": "monitor.context.history",
             "HistoryEdit": "monitor.context.history",
@@ -118,6 +123,7 @@ if not TYPE_CHECKING:  # a type checker would believe that every name is there
             "curated": "monitor.context.repairs.curate",
             "cut_by_turns": "monitor.context.cut",
             "head_of": "monitor.context.turns",
+            "oversized_chars": "monitor.context.reduce.truncate",
             "prepare": "monitor.context.repairs.prepare",
             "propose_edit": "monitor.context.reduce.reduction",
             "read_history": "monitor.wires.read",

@@ -22,7 +22,7 @@ from monitor.transcripts.readers.openhands import OpenHandsReader
 from monitor.transcripts.readers.own import EventLogsReader, RecordedRunsReader
 from monitor.transcripts.readers.pi import PiReader
 from monitor.transcripts.readers.qwen_code import QwenCodeReader
-from monitor.transcripts.readers.responses import ResponsesReader
+from monitor.transcripts.readers.responses import ResponseItemsReader
 from monitor.transcripts.readers.telemetry import TelemetryReader
 from monitor.transcripts.readers.vscode_chat import VsCodeChatReader
 from monitor.transcripts.source import Source
@@ -51,7 +51,7 @@ READERS: Final[tuple[TranscriptReader, ...]] = (
     RecordedRunsReader(),
     MiniSweAgentReader(),
     ClineReader(),
-    ResponsesReader(),
+    ResponseItemsReader(),
     MessagesReader(),
 )
 """The readers, one line each. Formats with a sign of their own come before those without one."""

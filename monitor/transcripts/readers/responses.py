@@ -19,7 +19,7 @@ from monitor.wires.responses.signs import CALL_OF, is_item, is_own_item
 _ARGUMENTS: Final = ("arguments", "input", "action", "operation", "queries", "code")
 
 
-class ResponsesReader(TranscriptReader):
+class ResponseItemsReader(TranscriptReader):
     """Reads items of the Responses API."""
 
     format = "responses"
