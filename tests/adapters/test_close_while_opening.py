@@ -14,7 +14,7 @@ import anyio
 import pytest
 
 import monitor
-from monitor.adapters.base import responses_behind
+from monitor.adapters.adapter import responses_behind
 from monitor.testing import FakeClock, anthropic_steps, gemini_steps, openai_steps
 from monitor.testing.base_steps import Send, Stall
 from monitor.testing.servers.anthropic_server import LocalAnthropic

@@ -19,8 +19,8 @@ from openai import AsyncOpenAI
 
 import monitor
 from monitor._util.signatures import mark
-from monitor.adapters.openai.history import to_input, to_messages
 from monitor.adapters.openai.model import OpenAIModel, OpenAIResponsesModel, to_chat, to_response
+from monitor.adapters.openai.request_messages import to_input, to_messages
 from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.chunks import ReasoningDelta, TextDelta, ToolCall, ToolResult
 from monitor.core.reply import MessageBuilder

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor import ConfigError
-from monitor._util.tokens import estimate_tokens
-from monitor.context import ClipResults
-from monitor.context.reduce.truncate import clip, oversized_chars
+from monitor._util.token_estimate import estimate_tokens
+from monitor.context import ClipResults, oversized_chars
+from monitor.context.reduce.truncate import clip
 from tests.context.talk import IMAGE, ran, results, said, user
 
 TEXTS = st.builds(
