@@ -18,19 +18,19 @@ from monitor.harness.checks import clock_of
 from monitor.harness.streams.clock import Clock
 from monitor.proxy.accounts import ROOT, Accounts
 from monitor.proxy.admin.admin import Admin
-from monitor.proxy.exchange.exchange import Exchange, ProxyContext, Request
+from monitor.proxy.exchange.exchange import Exchange, ProxiedRequest, ProxyContext
 from monitor.proxy.exchange.history import run_of
 from monitor.proxy.exchange.judging import LARGE_BYTES
 from monitor.proxy.formats import wire_of
 from monitor.proxy.formats.base import JudgedRequest, Unjudged, Wire
-from monitor.proxy.holds import HoldDesk
+from monitor.proxy.holds import HeldRuns
 from monitor.proxy.keys import KeyNames
-from monitor.proxy.options import MOST_BODY, OnLoop, Options
-from monitor.proxy.runs import ProxiedRun, Runs
+from monitor.proxy.options import MOST_BODY, OnLoop, ProxyOptions
+from monitor.proxy.runs import ProxiedRun, ProxiedRuns
 from monitor.proxy.transport.asgi import Receive, Scope, Send, answer
 from monitor.proxy.transport.client import Client
 from monitor.proxy.transport.headers import NO_NAME, RUN, SEVERAL_KEYS, first, keys_in, run_in
-from monitor.proxy.transport.incoming import ClientLeft, Incoming
+from monitor.proxy.transport.incoming import ClientGone, Incoming
 from monitor.proxy.transport.relay import relay
 from monitor.proxy.transport.upstreams import SILENCE_S, Connections, Upstream, Upstreams
 from monitor.shared import BudgetStore
@@ -108,9 +108,9 @@ class Proxy:
         self.token: str = token or os.environ.get(TOKEN_VARIABLE) or secrets.token_urlsafe(24)
         """The secret that opens the proxy's own pages."""
         self.prefix: str = prefix
-        self.runs: Runs = Runs(most_runs, wall)
+        self.runs: ProxiedRuns = ProxiedRuns(most_runs, wall)
         """The runs behind the proxy, as far as it knows them."""
-        options = Options(
+        options = ProxyOptions(
             stop_when=stop_when,
             detectors=detectors,
             on_loop=on_loop,
@@ -131,7 +131,7 @@ class Proxy:
                 budget, root=budget_name, key_tokens=key_tokens, run_tokens=run_tokens, slice_tokens=slice_tokens
             )
         connections = Connections(silence_s=silence_s)
-        self._context = ProxyContext(options, connections, self.runs, HoldDesk(), accounts)
+        self._context = ProxyContext(options, connections, self.runs, HeldRuns(), accounts)
         self._keys = keys or KeyNames()
         self._admin = Admin(self._context, self.token)
         self._told = told
@@ -189,7 +189,7 @@ class Proxy:
         client = Client(send, clock=self._context.options.clock.now)
         try:
             await self._answer(scope, found[0], found[1], incoming, client)
-        except ClientLeft:
+        except ClientGone:
             client.left = True
         if client.left:
             self.runs.count("clients_left")
@@ -238,7 +238,7 @@ class Proxy:
             return
         spender = self._keys.name_of(keys[0] if keys else None)
         run = self.runs.begin(spender, name or run_of(asked.instructions, asked.messages), asked.form, asked.model)
-        request = Request(
+        request = ProxiedRequest(
             upstream=upstream,
             method=scope["method"],
             path=path,

@@ -9,7 +9,7 @@ import anyio
 from monitor.proxy.runs import HoldAnswer
 
 
-class HoldDesk:
+class HeldRuns:
     """Where the runs wait, and where the operator answers."""
 
     def __init__(self) -> None:

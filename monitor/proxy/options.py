@@ -28,7 +28,7 @@ MOST_BODY: Final = 32 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class ProxyOptions:
     """The options of `Proxy`, which documents them."""
 
     stop_when: Condition | None = None

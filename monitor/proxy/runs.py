@@ -106,7 +106,7 @@ def signature(detection: Detection) -> str:
     return f"{detection.detector}:{detection.kind}:{detection.evidence.xxhash}"
 
 
-class Runs:
+class ProxiedRuns:
     """The newest runs, by their id, and counts of all."""
 
     def __init__(self, most: int, wall: Callable[[], float]) -> None:

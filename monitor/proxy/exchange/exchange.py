@@ -23,17 +23,17 @@ from monitor.harness.runs.budget_hold import Holding
 from monitor.harness.streams.source import SourceStream
 from monitor.policy import nudge_text, stop_for
 from monitor.proxy.accounts import Accounts
-from monitor.proxy.exchange.judging import LARGE_BYTES, Judged, LoopPolicy
+from monitor.proxy.exchange.judging import LARGE_BYTES, LoopPolicy, RequestJudge
 from monitor.proxy.exchange.nudging import nudged
-from monitor.proxy.exchange.passing import Passing, Streamed, Whole
+from monitor.proxy.exchange.relays import AnswerRelay, BodyRelay, StreamRelay
 from monitor.proxy.exchange.sources import BodyAdapter
-from monitor.proxy.formats.base import Heard, JudgedRequest, StreamedAnswer, Wire
-from monitor.proxy.holds import HoldDesk
-from monitor.proxy.options import Options
-from monitor.proxy.runs import ProxiedRun, Runs
+from monitor.proxy.formats.base import FrameContent, JudgedRequest, Wire, WireAnswer
+from monitor.proxy.holds import HeldRuns
+from monitor.proxy.options import ProxyOptions
+from monitor.proxy.runs import ProxiedRun, ProxiedRuns
 from monitor.proxy.transport.client import Client
 from monitor.proxy.transport.headers import NUDGED, Headers, first, to_client, to_upstream
-from monitor.proxy.transport.upstreams import Connections, Opened, Upstream, UpstreamFailed
+from monitor.proxy.transport.upstreams import Connections, Upstream, UpstreamAnswer, UpstreamFailed
 from monitor.reasons import TerminateReason
 from monitor.usage import price_of
 from monitor.verdicts import Detection, Stop
@@ -49,15 +49,15 @@ _EVENTS: Final = "text/event-stream"
 class ProxyContext:
     """The objects that all requests share."""
 
-    options: Options
+    options: ProxyOptions
     connections: Connections
-    runs: Runs
-    desk: HoldDesk
+    runs: ProxiedRuns
+    desk: HeldRuns
     accounts: Accounts | None
 
 
 @dataclass(slots=True, kw_only=True)
-class Request:
+class ProxiedRequest:
     """One request that was read to its end."""
 
     upstream: Upstream
@@ -83,7 +83,7 @@ class _Unwatchable(Exception):
 class Exchange:
     """Answers one request, and judges its answer."""
 
-    def __init__(self, context: ProxyContext, request: Request, run: ProxiedRun, client: Client) -> None:
+    def __init__(self, context: ProxyContext, request: ProxiedRequest, run: ProxiedRun, client: Client) -> None:
         self._context = context
         self._request = request
         self._asked = request.asked
@@ -93,8 +93,8 @@ class Exchange:
         self._began = context.options.clock.now()
         self._on_loop = context.options.on_loop
         self._holding: Holding | None = None
-        self._opened: Opened | None = None
-        self._passing: Passing | None = None
+        self._opened: UpstreamAnswer | None = None
+        self._passing: AnswerRelay | None = None
         self._lost = ""
         """Why the budget cannot be asked, in words that are not for the client."""
         self._nudged = ""
@@ -138,7 +138,7 @@ class Exchange:
                 detail = f"no call without its budget: {error}"
                 unreachable = Stop(TerminateReason.TOKEN_LIMIT, detail, "SharedBudget")
         policy = LoopPolicy(self._run.allowed, observe=self._on_loop == "observe", patient=self._on_loop != "error")
-        judged = Judged(
+        judged = RequestJudge(
             stop_when=options.stop_when,
             detectors=options.detectors(),
             policy=policy,
@@ -283,10 +283,10 @@ class Exchange:
             raise _Unwatchable(f"the answer is packed with {packed}")
         answer = request.wire.answer(self._asked, kind)
         if answer is not None:
-            self._passing = streamed = Streamed(self._client, answer, opened.body)
+            self._passing = streamed = StreamRelay(self._client, answer, opened.body)
             await self._begin(opened.status, opened.headers)
             return streamed.source
-        self._passing = whole = Whole(
+        self._passing = whole = BodyRelay(
             self._client,
             opened.body,
             lambda body: request.wire.whole(self._asked, body),
@@ -296,7 +296,7 @@ class Exchange:
         return whole.source
 
     def _adapter(self, _: int) -> Any:
-        return self._passing.adapter if self._passing is not None else BodyAdapter(lambda _: Heard(), 0)
+        return self._passing.adapter if self._passing is not None else BodyAdapter(lambda _: FrameContent(), 0)
 
     async def _end(self, stop: Stop | None, error: BaseException | None) -> None:
         """End the client's answer, now that the upstream is closed."""
@@ -321,7 +321,7 @@ class Exchange:
         elif passing is not None:
             await self._finished(passing)
 
-    async def _finished(self, passing: Passing) -> None:
+    async def _finished(self, passing: AnswerRelay) -> None:
         """The upstream has closed its answer, perhaps too early."""
         if cut := await passing.finished():
             self._context.runs.count("upstream_failures")
@@ -329,11 +329,11 @@ class Exchange:
         else:
             self._run.end("ended")
 
-    def _is_complete(self, passing: Passing) -> bool:
+    def _is_complete(self, passing: AnswerRelay) -> bool:
         """Whether it is a body that was read to its end. It is handed on with what was found in it:
         nothing is saved by keeping it back.
         """
-        return isinstance(passing, Whole) and passing.adapter.read
+        return isinstance(passing, BodyRelay) and passing.adapter.read
 
     async def _failed(self, error: UpstreamFailed) -> None:
         self._context.runs.count("upstream_failures")
@@ -375,7 +375,7 @@ class Exchange:
 
     # ------------------------------------------------------------------ words
 
-    def _speak(self) -> StreamedAnswer:
+    def _speak(self) -> WireAnswer:
         """An answer that has not begun, to say something in its format."""
         kind = "application/json" if self._asked.array else _EVENTS
         answer = self._request.wire.answer(self._asked, kind)

@@ -90,7 +90,7 @@ class LoopPolicy:
         return detection.channel == "messages"
 
 
-class Judged:
+class RequestJudge:
     """The core of one request, and what its history says."""
 
     def __init__(

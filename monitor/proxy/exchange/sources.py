@@ -10,14 +10,14 @@ from monitor.adapters.decoding import AdapterBase
 from monitor.chunks import Chunk
 from monitor.errors import describe
 from monitor.models import ErrorKind, ModelError
-from monitor.proxy.formats.base import Frame, Heard, StreamedAnswer
+from monitor.proxy.formats.base import Frame, FrameContent, WireAnswer
 from monitor.proxy.transport.upstreams import Body
 
 
 class Frames:
     """The frames of a stream. A frame is the smallest piece that a client can read."""
 
-    def __init__(self, body: Body, answer: StreamedAnswer) -> None:
+    def __init__(self, body: Body, answer: WireAnswer) -> None:
         self._body = body
         self._answer = answer
         self._ready: deque[Frame] = deque()
@@ -60,7 +60,7 @@ class _Adapter(AdapterBase):
         """The upstream failed, or the connection to it."""
         return ModelError(ErrorKind.NETWORK, describe(error))
 
-    def _chunks(self, heard: Heard) -> Sequence[Chunk]:
+    def _chunks(self, heard: FrameContent) -> Sequence[Chunk]:
         if heard.unread and not self.unread:
             self.unread = heard.unread
         return heard.chunks
@@ -69,7 +69,7 @@ class _Adapter(AdapterBase):
 class FrameAdapter(_Adapter):
     """Reads the frames of a streamed answer."""
 
-    def __init__(self, answer: StreamedAnswer) -> None:
+    def __init__(self, answer: WireAnswer) -> None:
         self._answer = answer
 
     def decode(self, item: object) -> Sequence[Chunk]:
@@ -84,7 +84,7 @@ class FrameAdapter(_Adapter):
 class BodyAdapter(_Adapter):
     """Collects a body in one piece, up to `most` bytes, and reads it at its end."""
 
-    def __init__(self, read: Callable[[bytes], Heard], most: int) -> None:
+    def __init__(self, read: Callable[[bytes], FrameContent], most: int) -> None:
         self.parts: list[bytes] = []
         """The parts that were collected and not passed on."""
         self.too_long = False

@@ -9,18 +9,18 @@ from monitor.adapters.anthropic.stream import AnthropicAdapter
 from monitor.proxy.formats import sse
 from monitor.proxy.formats.base import (
     Frame,
-    Heard,
+    FrameContent,
     JudgedRequest,
     Refusal,
-    StreamedAnswer,
     Unjudged,
+    WireAnswer,
     decoded,
     joined,
     parsed_object,
 )
 from monitor.proxy.formats.refusals import ANTHROPIC_TYPES, CODE, refused, type_of
 from monitor.proxy.formats.requests import count_at, history, judged, model_at, records_at, tools_at, truth_at
-from monitor.proxy.formats.view import AttributeView
+from monitor.proxy.formats.view import JsonView
 from monitor.usage import Usage
 from monitor.wires.fields import object_at, objects_at
 from monitor.wires.forms import Form
@@ -53,21 +53,21 @@ class AnthropicWire:
     def answer(self, asked: JudgedRequest, content_type: str) -> AnthropicAnswer | None:
         return AnthropicAnswer(asked) if sse.is_event_stream(content_type) else None
 
-    def whole(self, asked: JudgedRequest, body: bytes) -> Heard:
+    def whole(self, asked: JudgedRequest, body: bytes) -> FrameContent:
         message = parsed_object(body)
-        if isinstance(message, Heard):
+        if isinstance(message, FrameContent):
             return message
         adapter = AnthropicAdapter()
         if message.get("type") == "error":
-            return decoded(adapter, AttributeView(message))
+            return decoded(adapter, JsonView(message))
         events = ({"type": "message_start", "message": message}, {"type": "message_stop"})
-        return joined([decoded(adapter, AttributeView(event)) for event in events])
+        return joined([decoded(adapter, JsonView(event)) for event in events])
 
     def refusal(self, reason: str, *, status: int = 429, code: str = CODE) -> Refusal:
         return refused(status, _error(status, reason))
 
 
-class AnthropicAnswer(StreamedAnswer):
+class AnthropicAnswer(WireAnswer):
     """One message that comes as a stream."""
 
     def __init__(self, asked: JudgedRequest) -> None:
@@ -82,7 +82,7 @@ class AnthropicAnswer(StreamedAnswer):
         self._ended = False
 
     def _item(self, frame: Frame) -> object:
-        return AttributeView(frame.value) if isinstance(frame.value, dict) else frame.value
+        return JsonView(frame.value) if isinstance(frame.value, dict) else frame.value
 
     def _told(self, frame: Frame) -> None:
         event = frame.value

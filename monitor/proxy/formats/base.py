@@ -134,7 +134,7 @@ class Frame:
 
 
 @dataclass(slots=True, frozen=True)
-class Heard:
+class FrameContent:
     """The content of a frame, or of a whole answer."""
 
     chunks: tuple[Chunk, ...] = ()
@@ -153,7 +153,7 @@ class Heard:
         return used
 
 
-NOTHING: Final = Heard()
+NOTHING: Final = FrameContent()
 
 MAX_EVENT_BYTES: Final = 32 * 1024 * 1024
 """The longest frame that is read. Images come as one event of some megabytes."""
@@ -171,7 +171,7 @@ class Framing(Protocol):
         ...
 
 
-class StreamedAnswer(ABC):
+class WireAnswer(ABC):
     """One streamed answer on its way from the upstream to the client.
 
     `read` follows what the upstream says, `sent` what the client knows. The two may differ: a frame
@@ -200,10 +200,10 @@ class StreamedAnswer(ABC):
         frames = [_parsed(frame) for frame in self._framing.end()]
         return [frame for frame in frames if frame.fault is None]
 
-    def read(self, frame: Frame) -> Heard:
+    def read(self, frame: Frame) -> FrameContent:
         """Read the frame. Each frame is read once, in order. Never raises."""
         if frame.fault is not None:
-            return Heard(unread=frame.fault.detail)
+            return FrameContent(unread=frame.fault.detail)
         if frame.value is None:
             return NOTHING
         heard = self._heard(frame)
@@ -216,7 +216,7 @@ class StreamedAnswer(ABC):
         """The chunks that are missing when the upstream has ended: calls that were cut off."""
         return tuple(self._adapter.finish())
 
-    def _heard(self, frame: Frame) -> Heard:
+    def _heard(self, frame: Frame) -> FrameContent:
         return decoded(self._adapter, self._item(frame))
 
     @abstractmethod
@@ -302,11 +302,11 @@ class Wire(Protocol):
         """Read a request. `path`: with its query. Never raises."""
         ...
 
-    def answer(self, asked: JudgedRequest, content_type: str) -> StreamedAnswer | None:
+    def answer(self, asked: JudgedRequest, content_type: str) -> WireAnswer | None:
         """A reader for the answer, whose status is 200. `None`: it is not a stream; use `whole`."""
         ...
 
-    def whole(self, asked: JudgedRequest, body: bytes) -> Heard:
+    def whole(self, asked: JudgedRequest, body: bytes) -> FrameContent:
         """Read an answer that came in one piece. Never raises."""
         ...
 
@@ -320,19 +320,19 @@ class Wire(Protocol):
 # --- shared by the formats
 
 
-def decoded(adapter: FullAdapter, item: object) -> Heard:
+def decoded(adapter: FullAdapter, item: object) -> FrameContent:
     """The content of `item`, as its adapter reads it."""
     try:
-        return Heard(tuple(adapter.decode(item)))
+        return FrameContent(tuple(adapter.decode(item)))
     except ReportedFailure as failure:
-        return Heard(failure.chunks, failure=failure.model_error)
+        return FrameContent(failure.chunks, failure=failure.model_error)
     except AdapterError as error:
-        return Heard(unread=str(error))
+        return FrameContent(unread=str(error))
 
 
-def joined(parts: Sequence[Heard]) -> Heard:
+def joined(parts: Sequence[FrameContent]) -> FrameContent:
     """The content of several pieces together."""
-    return Heard(
+    return FrameContent(
         tuple(chunk for part in parts for chunk in part.chunks),
         next((part.failure for part in parts if part.failure is not None), None),
         next((part.unread for part in parts if part.unread is not None), None),
@@ -347,13 +347,13 @@ def parsed(data: str | bytes) -> Any:
         raise ValueError("nested too deep") from None
 
 
-def parsed_object(body: bytes) -> dict[str, Any] | Heard:
-    """The JSON object of a whole answer. `Heard`: it has none, and why."""
+def parsed_object(body: bytes) -> dict[str, Any] | FrameContent:
+    """The JSON object of a whole answer. `FrameContent`: it has none, and why."""
     try:
         value = parsed(body)
     except ValueError:
-        return Heard(unread="the answer is not JSON")
-    return value if isinstance(value, dict) else Heard(unread="the answer is not a JSON object")
+        return FrameContent(unread="the answer is not JSON")
+    return value if isinstance(value, dict) else FrameContent(unread="the answer is not a JSON object")
 
 
 def to_bytes(value: object) -> bytes:

@@ -11,11 +11,11 @@ from monitor.proxy.formats import sse
 from monitor.proxy.formats.base import (
     DONE,
     Frame,
-    Heard,
+    FrameContent,
     JudgedRequest,
     Refusal,
-    StreamedAnswer,
     Unjudged,
+    WireAnswer,
     decoded,
     joined,
     parsed_object,
@@ -61,9 +61,9 @@ class ChatWire:
     def answer(self, asked: JudgedRequest, content_type: str) -> ChatAnswer | None:
         return ChatAnswer(asked) if sse.is_event_stream(content_type) else None
 
-    def whole(self, asked: JudgedRequest, body: bytes) -> Heard:
+    def whole(self, asked: JudgedRequest, body: bytes) -> FrameContent:
         answer = parsed_object(body)
-        if isinstance(answer, Heard):
+        if isinstance(answer, FrameContent):
             return answer
         if "error" in answer and "choices" not in answer:
             return failed(answer)
@@ -72,13 +72,13 @@ class ChatWire:
         ]
         adapter = OpenAIAdapter()
         heard = decoded(adapter, {**answer, "choices": choices})
-        return joined([heard, Heard(tuple(adapter.finish()))])
+        return joined([heard, FrameContent(tuple(adapter.finish()))])
 
     def refusal(self, reason: str, *, status: int = 429, code: str = CODE) -> Refusal:
         return refused(status, openai_error(status, reason, code))
 
 
-class ChatAnswer(StreamedAnswer):
+class ChatAnswer(WireAnswer):
     """One chat completion that comes as a stream."""
 
     def __init__(self, asked: JudgedRequest) -> None:
@@ -93,7 +93,7 @@ class ChatAnswer(StreamedAnswer):
         self._usage_told = False
         self._ended = False
 
-    def _heard(self, frame: Frame) -> Heard:
+    def _heard(self, frame: Frame) -> FrameContent:
         if isinstance(frame.value, dict) and frame.value.get("error"):
             return failed(frame.value)
         return super()._heard(frame)
@@ -162,11 +162,11 @@ class ChatAnswer(StreamedAnswer):
         return sse.comment(text)
 
 
-def failed(value: Mapping[str, Any]) -> Heard:
+def failed(value: Mapping[str, Any]) -> FrameContent:
     """The error that a service reports in place of an answer, or inside one."""
     error = value.get("error")
     fields = error if isinstance(error, dict) else {"message": error}
-    return Heard(failure=reported(fields.get("code"), fields.get("message"), type_=fields.get("type")))
+    return FrameContent(failure=reported(fields.get("code"), fields.get("message"), type_=fields.get("type")))
 
 
 def _usage(usage: Usage) -> dict[str, Any]:

@@ -13,11 +13,11 @@ from monitor.proxy.formats import sse
 from monitor.proxy.formats.array import END, ArrayReader
 from monitor.proxy.formats.base import (
     Frame,
-    Heard,
+    FrameContent,
     JudgedRequest,
     Refusal,
-    StreamedAnswer,
     Unjudged,
+    WireAnswer,
     decoded,
     joined,
     parsed_object,
@@ -72,20 +72,20 @@ class GeminiWire:
             return GeminiAnswer(asked) if given == _JSON else None
         return GeminiAnswer(asked) if asked.streams and sse.is_event_stream(content_type) else None
 
-    def whole(self, asked: JudgedRequest, body: bytes) -> Heard:
+    def whole(self, asked: JudgedRequest, body: bytes) -> FrameContent:
         answer = parsed_object(body)
-        if isinstance(answer, Heard):
+        if isinstance(answer, FrameContent):
             return answer
         if "error" in answer:
-            return Heard(failure=reported(answer["error"]))
+            return FrameContent(failure=reported(answer["error"]))
         adapter = GoogleAdapter()
-        return joined([decoded(adapter, CamelView(answer)), Heard(tuple(adapter.finish()))])
+        return joined([decoded(adapter, CamelView(answer)), FrameContent(tuple(adapter.finish()))])
 
     def refusal(self, reason: str, *, status: int = 429, code: str = CODE) -> Refusal:
         return refused(status, _error(status, reason, code))
 
 
-class GeminiAnswer(StreamedAnswer):
+class GeminiAnswer(WireAnswer):
     """One streamed answer, in server-sent events or in a JSON array.
 
     The SDK reads a comment as broken JSON. So there is none, and our reason is the `finishMessage`
@@ -102,9 +102,9 @@ class GeminiAnswer(StreamedAnswer):
         self._ended = False
         """Whether an error was sent, or the end of the array."""
 
-    def _heard(self, frame: Frame) -> Heard:
+    def _heard(self, frame: Frame) -> FrameContent:
         if isinstance(frame.value, dict) and "error" in frame.value:
-            return Heard(failure=reported(frame.value["error"]))
+            return FrameContent(failure=reported(frame.value["error"]))
         return super()._heard(frame)
 
     def _item(self, frame: Frame) -> object:

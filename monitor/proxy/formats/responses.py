@@ -9,17 +9,17 @@ from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.proxy.formats import sse
 from monitor.proxy.formats.base import (
     Frame,
-    Heard,
+    FrameContent,
     JudgedRequest,
     Refusal,
-    StreamedAnswer,
     Unjudged,
+    WireAnswer,
     decoded,
     joined,
     parsed_object,
 )
 from monitor.proxy.formats.chat import failed
-from monitor.proxy.formats.items import SERVED, StreamedItem
+from monitor.proxy.formats.items import SERVED, OutputItem
 from monitor.proxy.formats.refusals import CODE, openai_error, refused
 from monitor.proxy.formats.requests import (
     CannotJudge,
@@ -71,15 +71,15 @@ class ResponsesWire:
     def answer(self, asked: JudgedRequest, content_type: str) -> ResponsesAnswer | None:
         return ResponsesAnswer(asked) if sse.is_event_stream(content_type) else None
 
-    def whole(self, asked: JudgedRequest, body: bytes) -> Heard:
+    def whole(self, asked: JudgedRequest, body: bytes) -> FrameContent:
         response = parsed_object(body)
-        if isinstance(response, Heard):
+        if isinstance(response, FrameContent):
             return response
         if response.get("error") and response.get("status") != "failed":
             return failed(response)
         adapter = OpenAIAdapter()
         heard = [decoded(adapter, event) for event in _events_of(response)]
-        return joined([*heard, Heard(tuple(adapter.finish()))])
+        return joined([*heard, FrameContent(tuple(adapter.finish()))])
 
     def refusal(self, reason: str, *, status: int = 429, code: str = CODE) -> Refusal:
         return refused(status, openai_error(status, reason, code))
@@ -101,7 +101,7 @@ def _events_of(response: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     yield {"type": f"response.{ending}", "response": response}
 
 
-class ResponsesAnswer(StreamedAnswer):
+class ResponsesAnswer(WireAnswer):
     """One streamed response.
 
     It holds the text that the client was sent: the events that close an item repeat it.
@@ -111,12 +111,12 @@ class ResponsesAnswer(StreamedAnswer):
         super().__init__(asked, sse.SseReader(), OpenAIAdapter())
         self._response: dict[str, Any] | None = None
         self._sequence = -1
-        self._items: dict[int, StreamedItem] = {}
+        self._items: dict[int, OutputItem] = {}
         """The items that the client knows, by their place in the output."""
         self._called = False
         self._ended = False
 
-    def _heard(self, frame: Frame) -> Heard:
+    def _heard(self, frame: Frame) -> FrameContent:
         value = frame.value
         if isinstance(value, dict) and value.get("error") and not value.get("type"):
             return failed(value)
@@ -143,9 +143,9 @@ class ResponsesAnswer(StreamedAnswer):
         item = object_at(event, "item")
         known = self._items.get(index)
         if kind == "response.output_item.added":
-            self._items[index] = StreamedItem(index, item)
+            self._items[index] = OutputItem(index, item)
         elif kind == "response.output_item.done":
-            self._items.setdefault(index, StreamedItem(index, item)).finish(item)
+            self._items.setdefault(index, OutputItem(index, item)).finish(item)
         elif known is not None:
             known.take(event)
         self._called = self._called or bool(item and item.get("type") not in SERVED)

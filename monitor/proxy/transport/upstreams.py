@@ -133,7 +133,7 @@ class Body:
 
 
 @dataclass(slots=True)
-class Opened:
+class UpstreamAnswer:
     """The answer of an upstream whose headers have come."""
 
     status: int
@@ -159,12 +159,12 @@ class Connections:
         query: bytes,
         headers: list[tuple[bytes, bytes]],
         content: bytes | AsyncIterable[bytes],
-    ) -> Opened:
+    ) -> UpstreamAnswer:
         """Send a request, and return when the headers of the answer have come. Raises
         `UpstreamFailed`.
         """
         try:
-            request = httpx2.Request(
+            request = httpx2.ProxiedRequest(
                 method,
                 upstream.url(path, query),
                 headers=headers,
@@ -174,7 +174,7 @@ class Connections:
             response = await self._transport(upstream).handle_async_request(request)
         except (httpx2.TransportError, httpx2.InvalidURL) as error:
             raise failure(error) from None
-        return Opened(response.status_code, response.headers.raw, Body(response))
+        return UpstreamAnswer(response.status_code, response.headers.raw, Body(response))
 
     async def aclose(self) -> None:
         """Close the connections to all services."""

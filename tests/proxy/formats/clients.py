@@ -56,7 +56,7 @@ class Clients:
         self.body = b""
         self.status = 200
         self.headers: dict[str, str] = SSE
-        self.requests: list[httpx2.Request] = []
+        self.requests: list[httpx2.ProxiedRequest] = []
         http = httpx2.Client(transport=httpx2.MockTransport(self._answer))
         self.openai = openai.OpenAI(api_key=KEY, base_url=f"{URL}/v1", http_client=http)
         self.anthropic = anthropic.Anthropic(api_key=KEY, base_url=URL, http_client=http)
@@ -68,7 +68,7 @@ class Clients:
         self.google.close()
         self._http.close()
 
-    def _answer(self, request: httpx2.Request) -> httpx2.Response:
+    def _answer(self, request: httpx2.ProxiedRequest) -> httpx2.Response:
         self.requests.append(request)
         return httpx2.Response(self.status, headers=self.headers, content=self.body)
 

@@ -6,14 +6,14 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
 
 from monitor.proxy.exchange.sources import BodyAdapter, FrameAdapter, Frames
-from monitor.proxy.formats.base import Heard, StreamedAnswer
+from monitor.proxy.formats.base import FrameContent, WireAnswer
 from monitor.proxy.transport.client import Client
 from monitor.proxy.transport.upstreams import Body
 
 _CUT_OFF: Final = "the upstream ended before its answer did"
 
 
-class Passing(Protocol):
+class AnswerRelay(Protocol):
     """One answer on its way to the client."""
 
     source: Any
@@ -40,10 +40,10 @@ class Passing(Protocol):
         ...
 
 
-class Streamed:
+class StreamRelay:
     """A stream. Frames that come together are sent together."""
 
-    def __init__(self, client: Client, answer: StreamedAnswer, body: Body) -> None:
+    def __init__(self, client: Client, answer: WireAnswer, body: Body) -> None:
         self.source = Frames(body, answer)
         self.adapter = FrameAdapter(answer)
         self._client = client
@@ -95,14 +95,14 @@ class Streamed:
             await self._client.write(data)
 
 
-class Whole:
+class BodyRelay:
     """A body in one piece. It is sent when it has been read, or when it is too long for that."""
 
     def __init__(
         self,
         client: Client,
         body: Body,
-        read: Callable[[bytes], Heard],
+        read: Callable[[bytes], FrameContent],
         begin: Callable[[], Awaitable[None]],
         most: int,
     ) -> None:
