@@ -24,7 +24,7 @@ PLAIN = {"__init__", "__main__", "base"}
 """Modules that are told apart by their folder alone."""
 EQUAL_MODULES = {"app"}  # the command line, and the proxy as an ASGI application
 EQUAL_CLASSES = {
-    *("Cut", "Pause", "Stall"),  # steps of a local server's answer, named in its module only
+    *("Pause", "Stall"),  # steps of a local server's answer, named in its module only
 }
 
 OWED_MODULES: set[str] = {
@@ -32,7 +32,8 @@ OWED_MODULES: set[str] = {
     *("reply", "run", "run_options", "source", "survey"),
 }
 OWED_CLASSES: set[str] = {
-    *("Amount", "Asked", "Awaited", "Compacted", "Ended", "Entry", "Message", "Open", "Outcome", "Recent", "RecordedCall", "RecordedMessage", "Repair", "Rule", "Run", "RunState", "Step", "Stopped", "Wait", "Watched"),
+    *("Asked", "Awaited", "Compacted", "Ended", "Entry", "RecordedCall", "RecordedMessage", "Step"),
+    *("Wait", "Watched"),
 }
 """Names that still stand for several things."""
 

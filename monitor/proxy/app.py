@@ -106,10 +106,10 @@ class Proxy:
             raise ConfigError(f"the token is empty: leave it out, and {TOKEN_VARIABLE} or a new one is used")
         self.upstreams: Upstreams = Upstreams(upstreams)
         self.token: str = token or os.environ.get(TOKEN_VARIABLE) or secrets.token_urlsafe(24)
-        """Opens the proxy's own pages."""
+        """The secret that opens the proxy's own pages."""
         self.prefix: str = prefix
         self.runs: ProxiedRuns = ProxiedRuns(most_runs, wall)
-        """What the proxy knows of the runs behind it."""
+        """The runs behind the proxy, as far as it knows them."""
         options = ProxyOptions(
             stop_when=stop_when,
             detectors=detectors,
@@ -137,7 +137,7 @@ class Proxy:
         self._told = told
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """See ASGI 3."""
+        """Answer one connection, as ASGI 3 describes it."""
         if scope["type"] == "http":
             await self._http(scope, receive, send)
         elif scope["type"] == "lifespan":

@@ -25,7 +25,7 @@ from monitor.errors import ConfigError
 from monitor.transcripts.analysis.calibration import (
     EVIDENCE,
     LENGTH,
-    Outcome,
+    LineOutcome,
     Trace,
     evidence_and_length,
     line,
@@ -156,7 +156,7 @@ def _share(text: str) -> float:
     return round(share, 9)
 
 
-_TRIED: Final[Sequence[table.Fact[Outcome]]] = (
+_TRIED: Final[Sequence[table.Fact[LineOutcome]]] = (
     table.Fact("score", table.Column("score", "end"), lambda one: one.rule),
     table.Fact("good", None, lambda one: one.good),
     table.Fact("good_stopped", None, lambda one: one.stopped),
@@ -188,7 +188,7 @@ class _Calibration:
     estimated: int
     lines: Mapping[str, int]
     """The level of each detector alone, and of all together. As many as there are levels: off."""
-    tried: Sequence[Outcome]
+    tried: Sequence[LineOutcome]
     settings: Mapping[str, Any]
 
     @classmethod
@@ -259,7 +259,7 @@ class _Calibration:
         }
 
 
-def _held_out(runs: _GoodRuns, share: float) -> list[Outcome]:
+def _held_out(runs: _GoodRuns, share: float) -> list[LineOutcome]:
     """Half of the good runs, chosen by their hashes, draws the line; the other half is tried."""
     if not runs.bad:
         return []

@@ -26,6 +26,7 @@ from monitor.compaction.pinned import gathered, read_back, recognised
 from monitor.compaction.preset import PRESETS
 from monitor.compaction.records import compaction_codec
 from monitor.context import Window, repair, window_of
+from monitor.context.measure.window import WindowSource
 from monitor.context.reduce.reduction import difference
 from monitor.errors import ConfigError
 from monitor.events import CompactionProgressed, CompactionStarted, Event
@@ -243,7 +244,7 @@ def _read(file: str, form: str | None, run: str | None, model: str | None, windo
         recognised(messages),
         len(report.repairs),
         report.instructions,
-        known or Window(ASSUMED_TOKENS, source=monitor.context.WindowSource.DEFAULT, note="assumed; --window says it"),
+        known or Window(ASSUMED_TOKENS, source=WindowSource.DEFAULT, note="assumed; --window says it"),
     )
 
 

@@ -27,15 +27,15 @@ from monitor.context import (
     Reducer,
     Reduction,
     RepairReport,
-    TokenCount,
     Window,
     WireProblem,
     propose_edit,
     repair,
-    user_turns,
     validate,
     window_of,
 )
+from monitor.context.measure.tokens import TokenCount
+from monitor.context.turns import user_turns
 from monitor.errors import ConfigError
 from monitor.messages import AssistantMessage, Message, UserMessage
 from monitor.messages import Text as Words

@@ -23,7 +23,7 @@ from monitor.outcome import RunFailed
 from monitor.testing.gemini_steps import Event, Pause, Step, events_of_message
 from monitor.testing.servers.gemini_server import LocalGemini, ReceivedRequest
 from monitor.transcripts import RecordedResult
-from monitor.transcripts.analysis.scan import Amount
+from monitor.transcripts.analysis.scan import ModelOutput
 
 DELTA_CHARS = 6
 """About a token and a half, which is what fast models send at a time."""
@@ -57,8 +57,8 @@ class DemoResult:
     """How the guarded run of a recording ended, from both ends of the wire."""
 
     outcome: monitor.Outcome
-    recorded: Amount
-    sent: Amount
+    recorded: ModelOutput
+    sent: ModelOutput
     """The amount that the server had sent when the connection was gone."""
     seen_closed_after_s: float | None
     """Seconds from the decision to stop until the server saw the connection close. `None`: the
@@ -157,13 +157,13 @@ def _script(turn: DemoTurn, *, pace_s: float, think_s: float) -> list[Step | Eve
     return [*steps, Pause(CLOSING_PAUSE_S), last]
 
 
-def _sent(requests: Sequence[ReceivedRequest], scripts: Sequence[Sequence[Step | Event]]) -> Amount:
-    sent = Amount(turns=len(requests))
+def _sent(requests: Sequence[ReceivedRequest], scripts: Sequence[Sequence[Step | Event]]) -> ModelOutput:
+    sent = ModelOutput(turns=len(requests))
     for request, script in zip(requests, scripts, strict=False):
         events = [step for step in script if isinstance(step, dict)]
         for event in events[: request.events_sent]:
             for part in event["candidates"][0]["content"]["parts"]:
-                sent += Amount(chars=len(part.get("text", "")), tool_calls="functionCall" in part)
+                sent += ModelOutput(chars=len(part.get("text", "")), tool_calls="functionCall" in part)
     return sent
 
 

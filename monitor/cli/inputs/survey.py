@@ -18,7 +18,7 @@ from rich.console import Console
 from monitor.cli.render import output
 from monitor.settings import Settings
 from monitor.transcripts.analysis.scan import RunScanner
-from monitor.transcripts.analysis.survey import SurveyedFile, Watched, Watcher, survey_file
+from monitor.transcripts.analysis.survey import SurveyedFile, Watcher, WatchSettings, survey_file
 from monitor.transcripts.entries import Began, ReadReport
 from monitor.transcripts.kinds import HEAD_BYTES, kind_of
 from monitor.transcripts.places import sources_of
@@ -52,7 +52,7 @@ class SurveySettings:
     def examine(self, path: Path) -> list[SurveyedFile]:
         """The transcripts in one file, read and watched."""
         chosen = _settings(self.settings)
-        watched = Watched(chosen.detectors, chosen.policy, self.watcher or Watcher)
+        watched = WatchSettings(chosen.detectors, chosen.policy, self.watcher or Watcher)
         return [survey_file(source, watched=watched) for source in sources_of(path)]
 
 

@@ -28,7 +28,7 @@ from monitor.cli.render.scan_report import Report
 from monitor.errors import ConfigError, MissingExtra
 from monitor.outcome import RunFailed
 from monitor.transcripts import RecordedRun
-from monitor.transcripts.analysis.scan import Amount, ScanResult
+from monitor.transcripts.analysis.scan import ModelOutput, ScanResult
 from monitor.transcripts.analysis.survey import SurveyedFile, SurveyedRun, surveyed, why_unread
 from monitor.transcripts.entries import ReadReport, collected
 from monitor.transcripts.places import files, known_places, sources_of
@@ -350,7 +350,7 @@ def _examined(source: Source, examine: Callable[[RecordedRun], ScanResult]) -> S
             try:
                 seen = surveyed(source.name, examine(run))
             except RunFailed as error:
-                seen = replace(surveyed(source.name, ScanResult(run=run, total=Amount())), failed=str(error))
+                seen = replace(surveyed(source.name, ScanResult(run=run, total=ModelOutput())), failed=str(error))
             runs.append(replace(seen, format=reader.format if reader is not None else "", ended=ended))
     except (OSError, MissingExtra) as error:
         return SurveyedFile(file=source.name, format=None, report=report, error=why_unread(error))

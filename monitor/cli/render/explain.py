@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from monitor.cli.render import output
-from monitor.transcripts.analysis.scan import Amount, Finding, Rung
+from monitor.transcripts.analysis.scan import Finding, ModelOutput, Rung
 from monitor.transcripts.analysis.survey import SurveyedRun
 from monitor.verdicts import Detection, Level
 from monitor.view.ending import count
@@ -92,7 +92,7 @@ def _in_short(result: SurveyedRun) -> str:
     return f"{was}; {how} turn {end.turn}, which would have saved {amount(result.saved)}"
 
 
-def amount(amount: Amount) -> str:
+def amount(amount: ModelOutput) -> str:
     """An amount in words, without its zeros."""
     parts = [
         count(number, noun)

@@ -15,7 +15,7 @@ from rich.text import Text
 from monitor.cli.render import output, table
 from monitor.cli.render.explain import RUNG_STYLES, finding_as_json, found_at, times
 from monitor.cli.render.tool_counts import OWN_FORMATS, ToolCounts
-from monitor.transcripts.analysis.scan import Amount
+from monitor.transcripts.analysis.scan import ModelOutput
 from monitor.transcripts.analysis.survey import SurveyedRun
 from monitor.view.ending import count
 
@@ -55,7 +55,7 @@ class Report:
     """Runs that the policy would have ended."""
     rows: list[_ListedRun] = field(default_factory=list[_ListedRun])
     by_kind: Counter[str] = field(default_factory=Counter[str])
-    saved_by_kind: dict[str, Amount] = field(default_factory=dict[str, Amount])
+    saved_by_kind: dict[str, ModelOutput] = field(default_factory=dict[str, ModelOutput])
     labelled: Counter[str] = field(default_factory=Counter[str])
     """Labelled loops by kind."""
     found: Counter[str] = field(default_factory=Counter[str])
@@ -76,9 +76,9 @@ class Report:
         return self.by_kind.total()
 
     @property
-    def saved(self) -> Amount:
+    def saved(self) -> ModelOutput:
         """The amount that would not have been produced."""
-        return sum(self.saved_by_kind.values(), Amount())
+        return sum(self.saved_by_kind.values(), ModelOutput())
 
     def add(self, result: SurveyedRun, *, listed: bool) -> None:
         """One more run. `listed`: it gets a line."""
@@ -90,7 +90,7 @@ class Report:
         if result.detection is not None:
             kind = f"{result.detection.detector}/{result.detection.kind}"
             self.by_kind[kind] += 1
-            self.saved_by_kind[kind] = self.saved_by_kind.get(kind, Amount()) + result.saved
+            self.saved_by_kind[kind] = self.saved_by_kind.get(kind, ModelOutput()) + result.saved
         elif result.findings:
             self.suspected += 1
         self.ended += result.ended_by is not None
@@ -189,7 +189,7 @@ def _cells(result: SurveyedRun) -> tuple[str | Text, ...]:
     )
 
 
-def _saved(saved: Amount) -> str:
+def _saved(saved: ModelOutput) -> str:
     return count(saved.tool_calls, "call") if saved.tool_calls else f"{saved.chars:,} chars"
 
 
@@ -281,5 +281,5 @@ def summary_as_json(report: Report, *, settings: Path | None) -> dict[str, Any]:
     }
 
 
-def _amount_as_json(amount: Amount) -> dict[str, int]:
+def _amount_as_json(amount: ModelOutput) -> dict[str, int]:
     return {"chars": amount.chars, "tool_calls": amount.tool_calls, "turns": amount.turns}

@@ -18,7 +18,7 @@ import anyio
 from monitor.proxy.admin.metrics import prometheus
 from monitor.proxy.admin.page import page
 from monitor.proxy.formats.sse import event
-from monitor.proxy.runs import OperatorAnswer, ProxiedRun
+from monitor.proxy.runs import HoldAnswer, ProxiedRun
 from monitor.proxy.transport.asgi import Receive, Scope, Send, answer, begin, body
 from monitor.proxy.transport.headers import first
 
@@ -32,7 +32,7 @@ _OPERATOR: Final = "an operator stopped it"
 _EVERY_S: Final = 0.25
 """The page gets changes at most so often."""
 _SHOWN: Final = 200
-"""Runs on the page."""
+"""The page shows this many runs at most."""
 _METHODS: Final[Mapping[str, frozenset[str]]] = {
     "health": frozenset({"GET", "HEAD"}),
     "": frozenset({"GET", "HEAD"}),
@@ -59,7 +59,7 @@ class Admin:
         elif method not in allowed:
             await _say(send, 405, {"error": f"use {' or '.join(sorted(allowed))}"})
         elif path == "health":
-            await _say(send, 200, {"ok": True, "held": len(self._context.held)}, empty=method == "HEAD")
+            await _say(send, 200, {"ok": True, "held": len(self._context.desk)}, empty=method == "HEAD")
         elif path == "":
             content, policy = page()
             kind, safe = b"text/html; charset=utf-8", (b"content-security-policy", policy.encode())
@@ -70,7 +70,7 @@ class Admin:
         elif is_run:
             await self._run(scope, method, path.removeprefix("runs/"), send)
         elif path == "metrics":
-            content = prometheus(self._context.runs, len(self._context.held)).encode()
+            content = prometheus(self._context.runs, len(self._context.desk)).encode()
             await answer(send, 200, content, _TEXT, _NOT_KEPT)
         elif path == "runs":
             await _say(send, 200, {"runs": [run.to_dict() for run in self._context.runs]})
@@ -97,9 +97,9 @@ class Admin:
             status = 200 if done else 409
             await _say(send, status, run.to_dict() if done else {"error": "nothing of this run waits or runs"})
 
-    def _do(self, run: ProxiedRun, asked: OperatorAnswer) -> bool:
+    def _do(self, run: ProxiedRun, asked: HoldAnswer) -> bool:
         """Let held requests go, or stop them and the answers that go on. False: there is none."""
-        held = self._context.held.answer(run.id, asked)
+        held = self._context.desk.answer(run.id, asked)
         if asked == "go":
             return held
         aborts = list(run.aborts)
@@ -123,7 +123,7 @@ class Admin:
             while not runs.closed_down:
                 version = runs.version
                 shown = [run.to_dict() for run, _ in zip(runs, range(_SHOWN), strict=False)]
-                await body(send, event({"runs": shown, "held": len(self._context.held)}), more=True)
+                await body(send, event({"runs": shown, "held": len(self._context.desk)}), more=True)
                 await anyio.sleep(_EVERY_S)
                 await runs.news(version)
             await body(send, b"", more=False)

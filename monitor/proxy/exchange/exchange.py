@@ -19,7 +19,6 @@ from monitor.context.measure.tokens import message_tokens, size_of_text
 from monitor.core.run import RunCore
 from monitor.errors import BudgetUnreachable, ConfigError
 from monitor.events import BudgetLost, DetectionRaised, Event, StreamClosed
-from monitor.harness.runs.budget_hold import BudgetHold
 from monitor.harness.streams.source_stream import SourceStream
 from monitor.policy import nudge_text, stop_for
 from monitor.proxy.accounts import Accounts
@@ -47,18 +46,18 @@ _EVENTS: Final = "text/event-stream"
 
 @dataclass(slots=True)
 class ProxyContext:
-    """What all requests share."""
+    """The objects that all requests share."""
 
     options: ProxyOptions
     connections: Connections
     runs: ProxiedRuns
-    held: HeldRuns
+    desk: HeldRuns
     accounts: Accounts | None
 
 
 @dataclass(slots=True, kw_only=True)
 class ProxiedRequest:
-    """One request, read."""
+    """One request that was read to its end."""
 
     upstream: Upstream
     method: str
@@ -81,7 +80,7 @@ class _Unwatchable(Exception):
 
 
 class Exchange:
-    """Answers one request."""
+    """Answers one request, and judges its answer."""
 
     def __init__(self, context: ProxyContext, request: ProxiedRequest, run: ProxiedRun, client: Client) -> None:
         self._context = context
@@ -102,7 +101,7 @@ class Exchange:
         self._is_paid = False
         """The upstream has a request for which it asks money, as far as is known."""
         self._said = "watched"
-        """What the headers of the answer say of it."""
+        """The word for the exchange in the headers of the answer."""
 
     async def perform(self) -> None:
         """Answer the request. It is cancelled if the client leaves."""
@@ -164,7 +163,7 @@ class Exchange:
         return judged.core, stop
 
     async def _about(self, loop: Detection) -> Stop | None:
-        """What follows from a loop over turns."""
+        """Acts on a loop over turns."""
         self._context.runs.count("loops", loop.detector)
         if self._on_loop == "observe":
             self._run.end("running", stop_for(loop), hide=self._request.hide)
@@ -175,7 +174,7 @@ class Exchange:
         return stop_for(loop)
 
     def _nudge(self, suspicion: Detection) -> None:
-        """Add a message to the request."""
+        """Add a message for the model to the request."""
         with contextlib.suppress(ValueError):
             self._request.body = nudged(self._asked.form, self._request.body, nudge_text(suspicion))
             self._nudged = suspicion.detector
@@ -184,7 +183,7 @@ class Exchange:
     async def _hold(self, loop: Detection) -> str | None:
         """The operator's word. Meanwhile the client is sent comments, so that it waits."""
         options, run = self._context.options, self._run
-        if len(self._context.held) >= options.most_held:
+        if len(self._context.desk) >= options.most_held:
             return None
         await self._remark()
         run.end("held", stop_for(loop), hide=self._request.hide)
@@ -193,7 +192,7 @@ class Exchange:
         until = self._clock.now() + options.hold_s
         run.held += 1
         try:
-            with self._context.held.wait(run.id) as waiting:
+            with self._context.desk.wait(run.id) as waiting:
                 while waiting.said is None and (left := until - self._clock.now()) > 0:
                     await waiting.for_at_most(min(left, options.keep_alive_s))
                     await self._remark()
@@ -407,7 +406,7 @@ class Exchange:
         return self._said
 
     def _reason(self, stop: Stop) -> str:
-        """What the client reads. Operators read the whole detail."""
+        """The reason as the client reads it. Operators read the whole detail."""
         detail = stop.detail.replace(self._lost, "its store does not answer") if self._lost else stop.detail
         return f"agent-monitor stopped this run: {stop.reason.value}: {detail}"
 

@@ -50,11 +50,11 @@ class LoopPolicy:
         `patient`: a loop over turns does not end an answer either; the next request is judged.
         """
         self.loop: Detection | None = None
-        """The loop of the last turn."""
+        """The loop that was found in the last turn."""
         self.suspicion: Detection | None = None
         """The suspicion of the last turn."""
         self.calls_before = 0
-        """The calls in the history."""
+        """The number of calls in the history."""
         self._allowed = allowed
         self._observe = observe
         self._patient = patient

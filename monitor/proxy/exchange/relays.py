@@ -14,15 +14,15 @@ _CUT_OFF: Final = "the upstream ended before its answer did"
 
 
 class AnswerRelay(Protocol):
-    """One answer."""
+    """One answer on its way to the client."""
 
     source: Any
-    """What the run reads."""
+    """The source of the stream that the run reads."""
     adapter: Any
-    """What reads it."""
+    """The adapter that reads the stream."""
 
     async def take(self, item: Any, /) -> None:
-        """Send on what has come."""
+        """Send on the bytes that have come."""
         ...
 
     async def finished(self) -> str:
@@ -51,7 +51,7 @@ class StreamRelay:
         self._waiting = bytearray()
 
     async def take(self, item: Any) -> None:
-        """A frame."""
+        """Send on a frame of the stream."""
         self._waiting += item.raw
         self._answer.sent(item)
         if not self.source.more:
@@ -73,7 +73,7 @@ class StreamRelay:
         return True
 
     async def broken(self, reason: str) -> bool:
-        """As an error of the format."""
+        """Tell the client of the break by an error of the format."""
         await self._flush()
         await self._close_with(self._answer.broken(reason))
         return True
@@ -118,17 +118,17 @@ class BodyRelay:
             await self._send()
 
     async def finished(self) -> str:
-        """Send it."""
+        """Send the whole answer to the client."""
         await self._send()
         await self._client.end()
         return ""
 
     async def stopped(self, reason: str, *, error: bool) -> bool:
-        """Half a body cannot be ended."""
+        """Send nothing: half a body cannot be ended."""
         return self._client.began
 
     async def broken(self, reason: str) -> bool:
-        """The same."""
+        """Send nothing: half a body cannot be ended."""
         return self._client.began
 
     async def _send(self) -> None:

@@ -45,12 +45,14 @@ class Frames:
         return self._ready.popleft()
 
     async def aclose(self) -> None:
-        """Close the connection."""
+        """Close the connection to the service."""
         await self._body.aclose()
 
 
 class _Adapter(AdapterBase):
-    """What both kinds of answers have in common. `unread`: why a part was not understood."""
+    """The common part of the adapters for both kinds of answers. `unread`: why a part was not
+    understood.
+    """
 
     unread = ""
 
@@ -65,13 +67,13 @@ class _Adapter(AdapterBase):
 
 
 class FrameAdapter(_Adapter):
-    """Reads frames."""
+    """Reads the frames of a streamed answer."""
 
     def __init__(self, answer: WireAnswer) -> None:
         self._answer = answer
 
     def decode(self, item: object) -> Sequence[Chunk]:
-        """The chunks of one frame."""
+        """The chunks that one frame has."""
         return self._chunks(self._answer.read(item)) if isinstance(item, Frame) else ()
 
     def finish(self) -> Sequence[Chunk]:
@@ -88,12 +90,12 @@ class BodyAdapter(_Adapter):
         self.too_long = False
         """The body is longer. Its parts are passed on as they come, and nothing is read."""
         self.read = False
-        """The whole body was read."""
+        """Whether the whole body was read."""
         self._read = read
         self._left = most
 
     def decode(self, item: object) -> Sequence[Chunk]:
-        """Nothing yet."""
+        """No chunks: the body is read when it is whole."""
         if isinstance(item, bytes):
             self.parts.append(item)
             self._left -= len(item)
@@ -103,7 +105,7 @@ class BodyAdapter(_Adapter):
         return ()
 
     def finish(self) -> Sequence[Chunk]:
-        """What the body says."""
+        """The chunks of the whole body."""
         self.read = not self.too_long
         return self._chunks(self._read(b"".join(self.parts))) if self.read else ()
 

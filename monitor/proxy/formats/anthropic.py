@@ -1,4 +1,4 @@
-"""Anthropic's messages."""
+"""The wire format of Anthropic's messages."""
 
 from __future__ import annotations
 
@@ -19,33 +19,23 @@ from monitor.proxy.formats.base import (
     parsed_object,
 )
 from monitor.proxy.formats.refusals import ANTHROPIC_TYPES, CODE, refused, type_of
-from monitor.proxy.formats.requests import (
-    count_at,
-    history,
-    judged,
-    model_at,
-    names_of,
-    object_at,
-    objects_at,
-    records_at,
-    text_of,
-    truth_at,
-)
+from monitor.proxy.formats.requests import count_at, history, judged, model_at, records_at, tools_at, truth_at
 from monitor.proxy.formats.view import JsonView
 from monitor.usage import Usage
+from monitor.wires.fields import object_at, objects_at
 from monitor.wires.forms import Form
+from monitor.wires.request import instructions_of
 
 _CALLS: Final = "tool_use"
 """The last word of the types of all blocks that are calls, the service's own calls too."""
 
 
 class AnthropicWire:
-    """`POST .../v1/messages`."""
+    """The format of `POST .../v1/messages`."""
 
     form: Form = "anthropic"
 
     def asked(self, path: str, body: bytes) -> JudgedRequest | Unjudged:
-        """See `Wire`."""
         return judged(body, self._asked)
 
     def _asked(self, request: Mapping[str, Any]) -> JudgedRequest:
@@ -55,17 +45,15 @@ class AnthropicWire:
             model=model_at(request),
             streams=truth_at(request, "stream"),
             messages=messages,
-            instructions=text_of(request.get("system")) or instructions,
-            tools=names_of(objects_at(request, "tools")),
+            instructions=instructions_of(request.get("system")) or instructions,
+            tools=tools_at(request),
             max_output_tokens=count_at(request, "max_tokens"),
         )
 
     def answer(self, asked: JudgedRequest, content_type: str) -> AnthropicAnswer | None:
-        """See `Wire`."""
         return AnthropicAnswer(asked) if sse.is_event_stream(content_type) else None
 
     def whole(self, asked: JudgedRequest, body: bytes) -> FrameContent:
-        """See `Wire`."""
         message = parsed_object(body)
         if isinstance(message, FrameContent):
             return message
@@ -76,12 +64,11 @@ class AnthropicWire:
         return joined([decoded(adapter, JsonView(event)) for event in events])
 
     def refusal(self, reason: str, *, status: int = 429, code: str = CODE) -> Refusal:
-        """See `Wire`."""
         return refused(status, _error(status, reason))
 
 
 class AnthropicAnswer(WireAnswer):
-    """One streamed message."""
+    """One message that comes as a stream."""
 
     def __init__(self, asked: JudgedRequest) -> None:
         super().__init__(asked, sse.SseReader(), AnthropicAdapter())
@@ -123,11 +110,6 @@ class AnthropicAnswer(WireAnswer):
 
     @property
     def over(self) -> bool:
-        """See `WireAnswer`."""
-        return self._ended
-
-    @property
-    def _closed(self) -> bool:
         return self._ended
 
     @property
@@ -162,7 +144,6 @@ class AnthropicAnswer(WireAnswer):
         return sse.comment(reason) + sse.event(_error(status, reason), "error")
 
     def comment(self, text: str) -> bytes:
-        """See `WireAnswer`."""
         return sse.comment(text)
 
 

@@ -1,4 +1,4 @@
-"""What a wire format is to the proxy: what a request asks for, what an answer says, and how an
+"""A wire format, as the proxy sees it: what a request asks for, what an answer says, and how an
 answer ends before its model ends it.
 
 Nothing here reads, writes or waits. The relay has the bytes, and does with each answer:
@@ -61,7 +61,7 @@ __all__ = [
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class JudgedRequest:
-    """What one request asks for."""
+    """A request that was read and can be judged."""
 
     form: Form
     model: str
@@ -69,7 +69,7 @@ class JudgedRequest:
     messages: tuple[Message, ...]
     """The conversation in the request, repaired. Loops over turns are judged from it."""
     instructions: str | None = None
-    """The system messages."""
+    """The text of the system messages."""
     tools: frozenset[str] = frozenset()
     """The names of the tools that the model may call."""
     max_output_tokens: int | None = None
@@ -129,13 +129,13 @@ class Frame:
     data: str | None = None
     """The text of the event. `None`: the frame says nothing, as a comment does."""
     value: Any = None
-    """The JSON value of `data`."""
+    """The value of `data`, which is JSON."""
     fault: Fault | None = None
 
 
 @dataclass(slots=True, frozen=True)
 class FrameContent:
-    """What a frame, or a whole answer, says."""
+    """The content of a frame, or of a whole answer."""
 
     chunks: tuple[Chunk, ...] = ()
     failure: ModelError | None = None
@@ -145,7 +145,7 @@ class FrameContent:
 
     @property
     def usage(self) -> Usage:
-        """The tokens that it reports."""
+        """The tokens that the piece reports."""
         used = NO_USAGE
         for chunk in self.chunks:
             if isinstance(chunk, UsageReport):
@@ -201,7 +201,7 @@ class WireAnswer(ABC):
         return [frame for frame in frames if frame.fault is None]
 
     def read(self, frame: Frame) -> FrameContent:
-        """What the frame says; each frame once, in order. Never raises."""
+        """Read the frame. Each frame is read once, in order. Never raises."""
         if frame.fault is not None:
             return FrameContent(unread=frame.fault.detail)
         if frame.value is None:
@@ -226,7 +226,7 @@ class WireAnswer(ABC):
     # --- what the client knows
 
     def sent(self, frame: Frame) -> None:
-        """The client was sent the frame."""
+        """Note that the client was sent the frame."""
         if frame.fault is not None and frame.fault.kind == "oversized":
             self._blind = True
         elif frame.data is not None:
@@ -274,9 +274,9 @@ class WireAnswer(ABC):
         return b""
 
     @property
-    @abstractmethod
     def _closed(self) -> bool:
         """Whether nothing may follow what the client was sent."""
+        return self.over
 
     @property
     @abstractmethod
@@ -291,7 +291,7 @@ class WireAnswer(ABC):
 
 
 class Wire(Protocol):
-    """One wire format."""
+    """Reads the requests and answers of one wire format."""
 
     @property
     def form(self) -> Form:
@@ -299,7 +299,7 @@ class Wire(Protocol):
         ...
 
     def asked(self, path: str, body: bytes) -> JudgedRequest | Unjudged:
-        """What a request asks for. `path`: with its query. Never raises."""
+        """Read a request. `path`: with its query. Never raises."""
         ...
 
     def answer(self, asked: JudgedRequest, content_type: str) -> WireAnswer | None:
@@ -307,7 +307,7 @@ class Wire(Protocol):
         ...
 
     def whole(self, asked: JudgedRequest, body: bytes) -> FrameContent:
-        """What an answer says that came in one piece. Never raises."""
+        """Read an answer that came in one piece. Never raises."""
         ...
 
     def refusal(self, reason: str, *, status: int = 429, code: str = "agent_monitor") -> Refusal:
@@ -321,7 +321,7 @@ class Wire(Protocol):
 
 
 def decoded(adapter: FullAdapter, item: object) -> FrameContent:
-    """What `item` says, by its adapter."""
+    """The content of `item`, as its adapter reads it."""
     try:
         return FrameContent(tuple(adapter.decode(item)))
     except ReportedFailure as failure:
@@ -331,7 +331,7 @@ def decoded(adapter: FullAdapter, item: object) -> FrameContent:
 
 
 def joined(parts: Sequence[FrameContent]) -> FrameContent:
-    """What several pieces say together."""
+    """The content of several pieces together."""
     return FrameContent(
         tuple(chunk for part in parts for chunk in part.chunks),
         next((part.failure for part in parts if part.failure is not None), None),
@@ -375,7 +375,7 @@ STOPPED: Final = 400
 do not try again.
 """
 BROKE_OFF: Final = 502
-"""The same, if the upstream broke off: clients may try again."""
+"""The status of such an error if the upstream broke off: clients may try again."""
 
 DONE: Final = "[DONE]"
 """How the data of the last event of OpenAI's chat completions begins, which is not JSON."""

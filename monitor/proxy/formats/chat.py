@@ -26,48 +26,42 @@ from monitor.proxy.formats.requests import (
     history,
     judged,
     model_at,
-    names_of,
-    object_at,
-    objects_at,
     one_answer,
     records_at,
+    tools_at,
     truth_at,
 )
 from monitor.usage import NO_USAGE, Usage
+from monitor.wires.fields import object_at, objects_at
 from monitor.wires.forms import Form
 
 
 class ChatWire:
-    """`POST .../chat/completions`."""
+    """The format of `POST .../chat/completions`."""
 
     form: Form = "openai-chat"
 
     def asked(self, path: str, body: bytes) -> JudgedRequest | Unjudged:
-        """See `Wire`."""
         return judged(body, self._asked)
 
     def _asked(self, request: Mapping[str, Any]) -> JudgedRequest:
         one_answer(request, "n")
         messages, instructions = history(self.form, records_at(request, "messages"))
-        tools = objects_at(request, "tools")
-        declared = [object_at(tool, "function") or object_at(tool, "custom") for tool in tools]
         return JudgedRequest(
             form=self.form,
             model=model_at(request),
             streams=truth_at(request, "stream"),
             messages=messages,
             instructions=instructions,
-            tools=names_of([*declared, *objects_at(request, "functions")]),
+            tools=tools_at(request) | tools_at(request, "functions"),
             max_output_tokens=count_at(request, "max_completion_tokens", "max_tokens"),
             wants_usage=object_at(request, "stream_options").get("include_usage") is True,
         )
 
     def answer(self, asked: JudgedRequest, content_type: str) -> ChatAnswer | None:
-        """See `Wire`."""
         return ChatAnswer(asked) if sse.is_event_stream(content_type) else None
 
     def whole(self, asked: JudgedRequest, body: bytes) -> FrameContent:
-        """See `Wire`."""
         answer = parsed_object(body)
         if isinstance(answer, FrameContent):
             return answer
@@ -81,12 +75,11 @@ class ChatWire:
         return joined([heard, FrameContent(tuple(adapter.finish()))])
 
     def refusal(self, reason: str, *, status: int = 429, code: str = CODE) -> Refusal:
-        """See `Wire`."""
         return refused(status, openai_error(status, reason, code))
 
 
 class ChatAnswer(WireAnswer):
-    """One streamed chat completion."""
+    """One chat completion that comes as a stream."""
 
     def __init__(self, asked: JudgedRequest) -> None:
         super().__init__(asked, sse.SseReader(), OpenAIAdapter())
@@ -166,7 +159,6 @@ class ChatAnswer(WireAnswer):
         return sse.comment(reason) + sse.event(openai_error(status, reason, CODE))
 
     def comment(self, text: str) -> bytes:
-        """See `WireAnswer`."""
         return sse.comment(text)
 
 

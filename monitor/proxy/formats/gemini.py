@@ -24,21 +24,12 @@ from monitor.proxy.formats.base import (
     to_bytes,
 )
 from monitor.proxy.formats.refusals import CODE, RPC_STATUSES, refused, type_of
-from monitor.proxy.formats.requests import (
-    CannotJudge,
-    count_at,
-    history,
-    judged,
-    names_of,
-    object_at,
-    objects_at,
-    one_answer,
-    records_at,
-    text_of,
-)
+from monitor.proxy.formats.requests import CannotJudge, count_at, history, judged, one_answer, records_at, tools_at
 from monitor.proxy.formats.view import CamelView
 from monitor.usage import NO_USAGE, Usage
+from monitor.wires.fields import object_at, objects_at, snake
 from monitor.wires.forms import Form
+from monitor.wires.request import instructions_of
 
 _CALLED: Final = re.compile(r"/models/([^/:]+):(generateContent|streamGenerateContent)\Z")
 _JSON: Final = "application/json"
@@ -50,7 +41,6 @@ class GeminiWire:
     form: Form = "gemini"
 
     def asked(self, path: str, body: bytes) -> JudgedRequest | Unjudged:
-        """See `Wire`."""
         return judged(body, lambda request: self._asked(path, request))
 
     def _asked(self, path: str, request: Mapping[str, Any]) -> JudgedRequest:
@@ -59,32 +49,30 @@ class GeminiWire:
         if called is None:
             raise CannotJudge(f"the path {where!r} names no model")
         streams = called[2] == "streamGenerateContent"
-        config = _snake(object_at(_snake(request), "generation_config"))
+        fields = snake(request)
+        config = snake(fields.get("generation_config"))
         one_answer(config, "candidate_count")
         contents = request.get("contents")
         records = [contents] if isinstance(contents, dict) else records_at(request, "contents")
         messages, _ = history(self.form, records)
-        tools = [_snake(tool) for tool in objects_at(request, "tools")]
         return JudgedRequest(
             form=self.form,
             model=called[1],
             streams=streams,
             messages=messages,
-            instructions=text_of(object_at(_snake(request), "system_instruction").get("parts")),
-            tools=names_of(one for tool in tools for one in objects_at(tool, "function_declarations")),
+            instructions=instructions_of(fields.get("system_instruction")) or None,
+            tools=tools_at(request),
             max_output_tokens=count_at(config, "max_output_tokens"),
             array=streams and parse_qs(query).get("alt") != ["sse"],
         )
 
     def answer(self, asked: JudgedRequest, content_type: str) -> GeminiAnswer | None:
-        """See `Wire`."""
         if asked.array:
             given = content_type.partition(";")[0].strip().lower()
             return GeminiAnswer(asked) if given == _JSON else None
         return GeminiAnswer(asked) if asked.streams and sse.is_event_stream(content_type) else None
 
     def whole(self, asked: JudgedRequest, body: bytes) -> FrameContent:
-        """See `Wire`."""
         answer = parsed_object(body)
         if isinstance(answer, FrameContent):
             return answer
@@ -94,7 +82,6 @@ class GeminiWire:
         return joined([decoded(adapter, CamelView(answer)), FrameContent(tuple(adapter.finish()))])
 
     def refusal(self, reason: str, *, status: int = 429, code: str = CODE) -> Refusal:
-        """See `Wire`."""
         return refused(status, _error(status, reason, code))
 
 
@@ -124,7 +111,7 @@ class GeminiAnswer(WireAnswer):
         return CamelView(frame.value) if isinstance(frame.value, dict) else frame.value
 
     def sent(self, frame: Frame) -> None:
-        """See `WireAnswer`. The last bracket of an array has no value."""
+        """The last bracket of an array has no value."""
         super().sent(frame)
         self._ended = self._ended or (self.asked.array and frame.event == END)
 
@@ -143,12 +130,7 @@ class GeminiAnswer(WireAnswer):
 
     @property
     def over(self) -> bool:
-        """See `WireAnswer`."""
         return self._ended or (self._finished and not self.asked.array)
-
-    @property
-    def _closed(self) -> bool:
-        return self.over
 
     @property
     def _calls_open(self) -> bool:
@@ -175,7 +157,7 @@ class GeminiAnswer(WireAnswer):
         return (b"," if self._told_any else b"[") + to_bytes(chunk) + b"]"
 
     def comment(self, text: str) -> bytes:
-        """White space: see the class."""
+        """White space, because the SDK reads a comment as broken JSON."""
         return b"\n"
 
 
@@ -193,8 +175,3 @@ def _error(status: int, reason: str, code: str) -> dict[str, Any]:
     details = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": code.upper(), "domain": "agent-monitor"}
     word = type_of(status, RPC_STATUSES, "INTERNAL", "FAILED_PRECONDITION")
     return {"error": {"code": status, "message": reason, "status": word, "details": [details]}}
-
-
-def _snake(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields with the SDK's names; the service takes both."""
-    return {re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower(): value for name, value in fields.items()}

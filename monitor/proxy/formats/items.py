@@ -50,7 +50,7 @@ class _ItemPart:
 
 
 class OutputItem:
-    """One output item."""
+    """One output item, as far as the client knows it."""
 
     def __init__(self, index: int, value: Mapping[str, Any]) -> None:
         self._index = index
@@ -63,7 +63,7 @@ class OutputItem:
         self._value, self._done = value, True
 
     def take(self, event: Mapping[str, Any]) -> None:
-        """Note an event of this item."""
+        """Note an event that belongs to this item."""
         place = _place(event)
         kind = str(event.get("type"))
         if place is None or self._done:
@@ -97,7 +97,7 @@ class OutputItem:
         return [*events, {"type": "response.output_item.done", "output_index": self._index, "item": item}], item
 
     def _closing(self, place: _Place, part: _ItemPart, whole: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        """The events that close a part."""
+        """The events that close a part of the item."""
         if part.done:
             return
         where, number = place

@@ -1,4 +1,4 @@
-"""OpenAI's responses."""
+"""The wire format of OpenAI's responses."""
 
 from __future__ import annotations
 
@@ -27,15 +27,14 @@ from monitor.proxy.formats.requests import (
     history,
     judged,
     model_at,
-    names_of,
-    object_at,
-    objects_at,
     records_at,
-    text_of,
+    tools_at,
     truth_at,
 )
 from monitor.usage import NO_USAGE, Usage
+from monitor.wires.fields import object_at, objects_at
 from monitor.wires.forms import Form
+from monitor.wires.request import instructions_of
 
 _ENDS: Final = frozenset(
     {"response.completed", "response.incomplete", "response.failed", "response.cancelled", "error"}
@@ -44,12 +43,11 @@ _ECHOES: Final = frozenset({"response.created", "response.queued", "response.in_
 
 
 class ResponsesWire:
-    """`POST .../v1/responses`."""
+    """The format of `POST .../v1/responses`."""
 
     form: Form = "openai-responses"
 
     def asked(self, path: str, body: bytes) -> JudgedRequest | Unjudged:
-        """See `Wire`."""
         return judged(body, self._asked)
 
     def _asked(self, request: Mapping[str, Any]) -> JudgedRequest:
@@ -64,18 +62,16 @@ class ResponsesWire:
             model=model_at(request),
             streams=truth_at(request, "stream"),
             messages=messages,
-            instructions=text_of(request.get("instructions")) or instructions,
-            tools=names_of(objects_at(request, "tools")),
+            instructions=instructions_of(request.get("instructions")) or instructions,
+            tools=tools_at(request),
             max_output_tokens=count_at(request, "max_output_tokens"),
             whole_history=not elsewhere,
         )
 
     def answer(self, asked: JudgedRequest, content_type: str) -> ResponsesAnswer | None:
-        """See `Wire`."""
         return ResponsesAnswer(asked) if sse.is_event_stream(content_type) else None
 
     def whole(self, asked: JudgedRequest, body: bytes) -> FrameContent:
-        """See `Wire`."""
         response = parsed_object(body)
         if isinstance(response, FrameContent):
             return response
@@ -86,7 +82,6 @@ class ResponsesWire:
         return joined([*heard, FrameContent(tuple(adapter.finish()))])
 
     def refusal(self, reason: str, *, status: int = 429, code: str = CODE) -> Refusal:
-        """See `Wire`."""
         return refused(status, openai_error(status, reason, code))
 
 
@@ -157,11 +152,6 @@ class ResponsesAnswer(WireAnswer):
 
     @property
     def over(self) -> bool:
-        """See `WireAnswer`."""
-        return self._ended
-
-    @property
-    def _closed(self) -> bool:
         return self._ended
 
     @property
@@ -216,7 +206,6 @@ class ResponsesAnswer(WireAnswer):
         return b"".join(sse.event({**event, "sequence_number": number}, event["type"]) for number, event in numbered)
 
     def comment(self, text: str) -> bytes:
-        """See `WireAnswer`."""
         return sse.comment(text)
 
 

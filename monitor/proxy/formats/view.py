@@ -42,7 +42,9 @@ class JsonView:
 
 
 class CamelView(JsonView):
-    """The same for Gemini, whose fields are camel case on the wire and snake case in the SDK."""
+    """A view of objects of Gemini, whose fields are camel case on the wire and snake case in the
+    SDK.
+    """
 
     __slots__ = ()
 

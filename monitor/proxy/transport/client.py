@@ -34,7 +34,7 @@ class Client:
         await begin(self.send, status, headers)
 
     async def write(self, data: bytes) -> None:
-        """Send a piece of the body."""
+        """Send a piece of the body to the client."""
         self.sent_bytes += len(data)
         self.sending_since = self._clock()
         await body(self.send, data, more=True)

@@ -41,7 +41,7 @@ class UpstreamFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """One service."""
+    """One service behind the proxy."""
 
     name: str
     """The first segment of the paths that go there. Empty: it gets all other paths."""
@@ -49,7 +49,7 @@ class Upstream:
     host: str
     port: int | None
     path: bytes
-    """What stands before the path of a request."""
+    """The prefix of the paths of requests."""
 
     @classmethod
     def at(cls, name: str, address: str) -> Self:
@@ -79,7 +79,7 @@ class Upstream:
 
 
 class Upstreams:
-    """All services behind one proxy."""
+    """The services behind one proxy."""
 
     def __init__(self, given: Mapping[str, str] | str) -> None:
         """One address, or addresses by the first segment of the path. `""` gets all other paths."""
@@ -177,7 +177,7 @@ class Connections:
         return UpstreamAnswer(response.status_code, response.headers.raw, Body(response))
 
     async def aclose(self) -> None:
-        """Close all connections."""
+        """Close the connections to all services."""
         transports, self._transports = self._transports, {}
         for transport in transports.values():
             await transport.aclose()
