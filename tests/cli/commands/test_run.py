@@ -144,12 +144,12 @@ def test_a_long_result_is_one_short_line_and_verbose_shows_all_of_it():
 
 def test_into_a_pipe_nothing_is_cut_unless_columns_says_how_wide_it_is(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("COLUMNS", raising=False)
-    whole = invoke("--demo").output
+    whole = replayed(*SAMPLE_OPTIONS).output
     assert "…" not in whole
     nudge = next(line for line in whole.splitlines() if "! nudge" in line)
     assert nudge.endswith("with `name` and `value`.")
     monkeypatch.setenv("COLUMNS", "80")
-    assert all(len(line) <= 80 for line in invoke("--demo").output.splitlines())
+    assert all(len(line) <= 80 for line in replayed(*SAMPLE_OPTIONS).output.splitlines())
 
 
 def test_json_is_one_event_a_line_and_the_last_one_is_the_outcome():

@@ -63,7 +63,8 @@ async def ask(server: McpServer, tool: str, text: object = "", watcher: Watcher 
 
 
 @pytest.fixture(autouse=True)
-def _no_process_is_left() -> Iterator[None]:
+def _no_process_is_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr("mcp.client.stdio.PROCESS_TERMINATION_TIMEOUT", 0.2)  # then a server that is stuck is killed
     yield
     assert no_command_is_left(), commands_left()
 

@@ -286,6 +286,7 @@ async def test_without_a_process_table_the_group_is_ended(tmp_path: Path, monkey
     with monkeypatch.context() as patched:
         patched.setattr(command, "_pidfd", lambda pid: -1)
         patched.setattr(command, "HAS_TABLE", False)
+        patched.setattr(command, "REAP_S", 0.2)  # nobody reaps an orphan in a container without an init
         patched.setattr(table, "living", lambda: iter(()))
         assert (await run(shell(tmp_path), "echo hi; exit 3")).data["exit_code"] == 3
         async with shell(tmp_path) as tools:
