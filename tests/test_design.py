@@ -1,0 +1,71 @@
+"""The page of the design and the table of CONTRIBUTING name the house as it is."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "monitor"
+DESIGN = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+WALKS = dict(re.findall(r"^## (The way of [^\n]+)\n(.*?)(?=^## )", DESIGN, re.MULTILINE | re.DOTALL))
+FILE = re.compile(r"`((?:[a-z_]+/)*[a-z_]+\.py)`")
+MOST_FILES = 12
+"""The most files that one walk may name."""
+MOST_FLAT = 14
+"""The most files that one folder may hold."""
+EQUALS = {"transcripts/readers", "cli/commands", "integrations", ""}
+"""Folders that list equals: readers, commands, frameworks, and the words in the root."""
+
+
+def load_script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("design_script", ROOT / "scripts" / "design.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_plan_of_the_house_is_up_to_date():
+    assert load_script().page() == DESIGN, "run: python scripts/design.py"
+
+
+def test_every_room_says_what_it_is_for():
+    assert re.findall(r"^\| `[\w/]+` \| +\|$", DESIGN, re.MULTILINE) == []
+    rooms = {path.parent.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("__init__.py")} - {"."}
+    assert {f"{room}/" for room in rooms} == set(re.findall(r"^\| `([\w/]+/)`", DESIGN, re.MULTILINE))
+
+
+def test_the_five_walks_of_a_newcomer_are_there():
+    ways = {"a chunk to a stop", "a call to its record", "a step to the file"}
+    ways |= {"a line of a transcript to the page", "a proxied request"}
+    assert {f"The way of {way}" for way in ways} <= set(WALKS)
+
+
+@pytest.mark.parametrize("walk", WALKS)
+def test_a_walk_names_files_that_are_there(walk: str):
+    named = set(FILE.findall(WALKS[walk]))
+    assert 0 < len(named) <= MOST_FILES
+    assert [name for name in sorted(named) if not (PACKAGE / name).is_file()] == []
+
+
+def test_a_contributor_is_sent_to_places_that_are_there():
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    places = re.findall(r"`((?:monitor|tests|scripts|docs|fixtures|bench)/[\w./-]*)`", page)
+    missing = [place for place in places if not (ROOT / re.sub(r"(?:test_)?my_\w+(?:\.py|/)?$", "", place)).exists()]
+    assert places
+    assert missing == []
+
+
+def test_a_folder_of_many_files_has_rooms():
+    crowded = {
+        folder.relative_to(PACKAGE).as_posix().removeprefix("."): count
+        for folder in {path.parent for path in PACKAGE.rglob("*.py")}
+        if (count := len(list(folder.glob("*.py")))) > MOST_FLAT
+    }
+    assert {room: count for room, count in crowded.items() if room not in EQUALS} == {}
