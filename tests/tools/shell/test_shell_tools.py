@@ -101,10 +101,12 @@ async def test_a_child_that_keeps_writing_does_not_hold_the_command(tmp_path: Pa
 
 
 async def test_a_background_process_goes_on_writing_without_a_broken_pipe(tmp_path: Path):
-    async with shell(tmp_path) as tools:
-        answer = await run(tools, "(sleep 0.2; echo later; echo done > done.txt) &")
+    os.mkfifo(tmp_path / "go")
+    async with shell(tmp_path) as tools, anyio.create_task_group() as group:
+        answer = await run(tools, "(read < go; echo later; echo done > done.txt) &")
         (pid,) = answer.data["background"]
-        waited = await ask(tools.tools(), "shell_wait", pid=pid, timeout_s=5)
+        group.start_soon(anyio.to_thread.run_sync, (tmp_path / "go").write_text, "\n")
+        waited = await ask(tools.tools(), "shell_wait", pid=pid, timeout_s=60)
     assert waited.text == "later\n"
     assert waited.status is not None
     assert waited.status.startswith("exit code 0")
@@ -336,9 +338,11 @@ async def test_an_abort_after_the_hand_over_leaves_the_process_until_the_run_end
 
 
 async def test_the_exit_code_of_a_process_that_was_handed_over_is_told_once(tmp_path: Path):
-    async with shell(tmp_path, idle_s=0.1) as tools:
-        answer = await run(tools, "sleep 0.3; echo late; exit 5")
-        waited = await ask(tools.tools(), "shell_wait", pid=answer.data["pid"], timeout_s=5)
+    os.mkfifo(tmp_path / "go")
+    async with shell(tmp_path, idle_s=0.1) as tools, anyio.create_task_group() as group:
+        answer = await run(tools, "read < go; echo late; exit 5")
+        group.start_soon(anyio.to_thread.run_sync, (tmp_path / "go").write_text, "\n")
+        waited = await ask(tools.tools(), "shell_wait", pid=answer.data["pid"], timeout_s=60)
         assert (waited.text, waited.data["exit_code"]) == ("late\n", 5)
         assert tools.background == ()
 
