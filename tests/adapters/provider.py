@@ -17,7 +17,7 @@ from monitor.models import ErrorKind, Model, ModelRequest
 from monitor.testing.base_steps import Event, Reply, Script
 from monitor.testing.servers.local_server import LocalServer, Scripts
 
-Failure: TypeAlias = tuple[Script, ErrorKind] | tuple[Script, ErrorKind, int | None, str | None]
+Failure: TypeAlias = tuple[Sequence[Any], ErrorKind] | tuple[Sequence[Any], ErrorKind, int | None, str | None]
 """An answer, the kind of failure that it is, and where it matters its status and its code."""
 
 
@@ -64,7 +64,7 @@ class Provider:
     error: str = "{}"
     """How the text of an error is sent."""
 
-    endings: list[tuple[Script, monitor.TerminateReason]]
+    endings: list[tuple[Sequence[Any], monitor.TerminateReason]]
     """Every way a stream can end, and the reason of the run."""
     failures: list[Failure]
     delays: list[tuple[Reply, float | None]]

@@ -95,7 +95,7 @@ async def test_an_opening_that_has_the_stream_already_is_closed_when_it_is_inter
 ) -> None:
     moment = anyio.Event()
 
-    async def opens(client: Any) -> AsyncIterator[Any]:
+    async def opens(client: Any) -> Any:
         stream = await provider.stream(client)
         await anext(stream)
         moment.set()
@@ -183,7 +183,7 @@ async def test_a_wrapper_that_yields_something_else_is_closed_with_what_it_wraps
 async def test_a_foreign_cancellation_of_an_opening_goes_on_and_leaves_nothing_open(
     provider: Provider, transport: str, anyio_backend: str
 ) -> None:
-    async def opens(client: Any) -> AsyncIterator[Any]:
+    async def opens(client: Any) -> Any:
         stream = await provider.stream(client)
         await anext(stream)
         scope.cancel()
@@ -216,7 +216,7 @@ async def test_a_google_stream_that_the_service_fails_in_the_middle_is_closed(
 async def test_another_stream_of_the_caller_is_left_alone(transport: str, anyio_backend: str) -> None:
     moment = anyio.Event()
 
-    async def opens(client: Any) -> AsyncIterator[Any]:
+    async def opens(client: Any) -> Any:
         stream = await OPENAI.stream(client)
         moment.set()
         await anyio.sleep_forever()
@@ -228,7 +228,7 @@ async def test_another_stream_of_the_caller_is_left_alone(transport: str, anyio_
             await _gone(server, await _read_until_aborted(monitor.watch(partial(opens, client)), moment))
             assert [await anext(other), await anext(other)]
             assert server.requests[0].closed is None
-            await other.close()  # type: ignore[attr-defined]
+            await other.close()
 
 
 async def test_only_the_frames_that_an_exception_has_left_are_looked_through() -> None:

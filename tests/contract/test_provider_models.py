@@ -18,7 +18,7 @@ from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import ConfigError, MissingExtra
 from monitor.messages import CUT_OFF, NOT_CARRIED_OUT, AssistantMessage, Media, Message, Reasoning, Text, UserMessage
 from monitor.models import ErrorKind
-from monitor.testing.base_steps import Cut, Repeat, Stall
+from monitor.testing.base_steps import Cut, Repeat, Reply, Script, Stall
 from tests.adapters.histories import ask, user
 from tests.adapters.provider import Provider, called, watched
 from tests.adapters.providers import PROVIDERS, each_provider, each_transport, sdk_test, warnings
@@ -115,7 +115,7 @@ async def test_a_setting_that_the_sdk_does_not_take_is_named_before_anything_is_
 @each_provider
 async def test_a_call_that_fails_while_it_is_opened_is_classed(provider: Provider, transport: str):
     steps = provider.steps
-    failing = [
+    failing: list[tuple[Reply, Reason, ErrorKind]] = [
         (steps.rate_limited(7), Reason.RATE_LIMITED, ErrorKind.RATE_LIMITED),
         (steps.overflow(), Reason.PROMPT_TOO_LONG, ErrorKind.OVERFLOW),
         (provider.overloaded, Reason.ERROR, ErrorKind.SERVER),
@@ -135,8 +135,13 @@ async def test_a_call_that_fails_while_it_is_opened_is_classed(provider: Provide
 @sdk_test
 @each_provider
 async def test_a_stream_of_a_model_is_watched_and_closed_like_any_other(provider: Provider):
-    begun, chant = [*provider.begin, provider.text("a")], Repeat(provider.text("again and again. "), delay_s=0.001)
-    scripts = [([Stall()], "idle_timeout"), ([*begun, Stall()], "idle_timeout"), ([*begun, chant], "loop_detected")]
+    begun = [*provider.begin, provider.text("a")]
+    chant = Repeat(provider.text("again and again. "), delay_s=0.001)
+    scripts: list[tuple[Script, str]] = [
+        ([Stall()], "idle_timeout"),
+        ([*begun, Stall()], "idle_timeout"),
+        ([*begun, chant], "loop_detected"),
+    ]
     async with provider.modelled(*(script for script, _ in scripts)) as (model, server):
         for number, (_, reason) in enumerate(scripts):
             watch = await called(model, ask(), stop_when=monitor.IdleTimeout(0.3))
