@@ -100,12 +100,17 @@ async def test_a_child_that_keeps_writing_does_not_hold_the_command(tmp_path: Pa
         assert "started\n" in answer.text
 
 
+async def let_go(pipe: Path) -> None:
+    """A command that reads this named pipe goes on."""
+    await anyio.to_thread.run_sync(pipe.write_text, "\n")
+
+
 async def test_a_background_process_goes_on_writing_without_a_broken_pipe(tmp_path: Path):
     os.mkfifo(tmp_path / "go")
     async with shell(tmp_path) as tools, anyio.create_task_group() as group:
         answer = await run(tools, "(read < go; echo later; echo done > done.txt) &")
         (pid,) = answer.data["background"]
-        group.start_soon(anyio.to_thread.run_sync, (tmp_path / "go").write_text, "\n")
+        group.start_soon(let_go, tmp_path / "go")
         waited = await ask(tools.tools(), "shell_wait", pid=pid, timeout_s=60)
     assert waited.text == "later\n"
     assert waited.status is not None
@@ -341,7 +346,7 @@ async def test_the_exit_code_of_a_process_that_was_handed_over_is_told_once(tmp_
     os.mkfifo(tmp_path / "go")
     async with shell(tmp_path, idle_s=0.1) as tools, anyio.create_task_group() as group:
         answer = await run(tools, "read < go; echo late; exit 5")
-        group.start_soon(anyio.to_thread.run_sync, (tmp_path / "go").write_text, "\n")
+        group.start_soon(let_go, tmp_path / "go")
         waited = await ask(tools.tools(), "shell_wait", pid=answer.data["pid"], timeout_s=60)
         assert (waited.text, waited.data["exit_code"]) == ("late\n", 5)
         assert tools.background == ()
