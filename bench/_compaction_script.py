@@ -24,8 +24,8 @@ import anyio.lowlevel
 
 from monitor.adapters.anthropic import model as anthropic_model
 from monitor.adapters.google import model as google_model
-from monitor.adapters.openai import history as _openai_history
-from monitor.adapters.plain import ChunkAdapter
+from monitor.adapters.openai import request_messages as _openai_messages
+from monitor.adapters.plain_streams import ChunkAdapter
 from monitor.chunks import TextDelta, ToolCall, TurnFinished, UsageReport
 from monitor.compaction.summaries.templates import BEGIN, END, NOTHING
 from monitor.context import validate
@@ -39,8 +39,8 @@ from monitor.wires.forms import Form
 WINDOW_TOKENS: Final = 32_000
 BUILDERS: Final[dict[Form, Callable[[Sequence[Message]], list[dict[str, Any]]]]] = {
     "gemini": google_model.to_contents,
-    "openai-chat": _openai_history.to_messages,
-    "openai-responses": _openai_history.to_input,
+    "openai-chat": _openai_messages.to_messages,
+    "openai-responses": _openai_messages.to_input,
     "anthropic": anthropic_model.to_messages,
 }
 FAULTS: Final = ("raises", "hangs", "says nothing", "is cut off", "is too long")

@@ -15,44 +15,15 @@ change.
 from typing import TYPE_CHECKING
 
 from monitor._util.lazy import lazy_names
-from monitor.budget import Budget
-from monitor.conditions import (
-    Condition,
-    CostLimit,
-    FirstChunkTimeout,
-    IdleTimeout,
-    MaxConsecutiveErrors,
-    MaxModelCalls,
-    MaxToolCalls,
-    MaxTurns,
-    OutputsComplete,
-    PlanComplete,
-    Predicate,
-    TaskDone,
-    Timeout,
-    TokenLimit,
-    ToolCalled,
+
+__version__ = "0.1.0"
+
+_ROOMS = (
+    "adapters calls chunks compaction conditions context core detectors errors events fleet goal harness"
+    " integrations judges messages models outcome policy proxy reasons schemas sessions settings shared sinks"
+    " state testing tools transcripts usage verdicts view"
 )
-from monitor.context.measure.window import Window
-from monitor.detectors import (
-    ContentRepetition,
-    NoProgress,
-    SimilarMessages,
-    ToolCallCycle,
-    ToolCallRepetition,
-    ToolPolicy,
-    UnknownTool,
-    default_detectors,
-)
-from monitor.errors import ConfigError, MonitorError, ToolError
-from monitor.goal.plan import Plan
-from monitor.messages import AssistantMessage, Media, Text, UserMessage
-from monitor.models import Retries
-from monitor.outcome import Outcome, RunFailed, Turn
-from monitor.policy import Ladder, ObserveOnly, StopAtFirstLoop
-from monitor.reasons import FinishReason, TerminateReason
-from monitor.usage import Price, Usage
-from monitor.verdicts import Compact, Continue, Detection, LastTurn, Nudge, Stop, Verdict, WithdrawTool
+"""The public modules, separated by blanks."""
 
 if TYPE_CHECKING:
     from monitor import adapters as adapters
@@ -88,145 +59,107 @@ if TYPE_CHECKING:
     from monitor import usage as usage
     from monitor import verdicts as verdicts
     from monitor import view as view
-    from monitor.adapters.models import model
-    from monitor.harness.context.compaction import Compaction
-    from monitor.harness.guards.guard import Guard, watch
-    from monitor.harness.record.replay import Replay, replay
-    from monitor.harness.runs.run import Run
-    from monitor.harness.runs.supervisor import Supervisor
-    from monitor.judges import DoneJudge, LoopJudge
-    from monitor.settings import load_settings
-    from monitor.sinks import JsonlSink, LogSink
-    from monitor.tools import ToolContext, tool
-
-__version__ = "0.1.0"
-
-__all__ = [
-    "AssistantMessage",
-    "Budget",
-    "Compact",
-    "Compaction",
-    "Condition",
-    "ConfigError",
-    "ContentRepetition",
-    "Continue",
-    "CostLimit",
-    "Detection",
-    "DoneJudge",
-    "FinishReason",
-    "FirstChunkTimeout",
-    "Guard",
-    "IdleTimeout",
-    "JsonlSink",
-    "Ladder",
-    "LastTurn",
-    "LogSink",
-    "LoopJudge",
-    "MaxConsecutiveErrors",
-    "MaxModelCalls",
-    "MaxToolCalls",
-    "MaxTurns",
-    "Media",
-    "MonitorError",
-    "NoProgress",
-    "Nudge",
-    "ObserveOnly",
-    "Outcome",
-    "OutputsComplete",
-    "Plan",
-    "PlanComplete",
-    "Predicate",
-    "Price",
-    "Replay",
-    "Retries",
-    "Run",
-    "RunFailed",
-    "SimilarMessages",
-    "Stop",
-    "StopAtFirstLoop",
-    "Supervisor",
-    "TaskDone",
-    "TerminateReason",
-    "Text",
-    "Timeout",
-    "TokenLimit",
-    "ToolCallCycle",
-    "ToolCallRepetition",
-    "ToolCalled",
-    "ToolContext",
-    "ToolError",
-    "ToolPolicy",
-    "Turn",
-    "UnknownTool",
-    "Usage",
-    "UserMessage",
-    "Verdict",
-    "Window",
-    "WithdrawTool",
-    "__version__",
-    "default_detectors",
-    "load_settings",
-    "model",
-    "replay",
-    "tool",
-    "watch",
-]
-
-_ROOMS = (
-    "adapters",
-    "calls",
-    "chunks",
-    "compaction",
-    "conditions",
-    "context",
-    "core",
-    "detectors",
-    "errors",
-    "events",
-    "fleet",
-    "goal",
-    "harness",
-    "integrations",
-    "judges",
-    "messages",
-    "models",
-    "outcome",
-    "policy",
-    "proxy",
-    "reasons",
-    "schemas",
-    "sessions",
-    "settings",
-    "shared",
-    "sinks",
-    "state",
-    "testing",
-    "tools",
-    "transcripts",
-    "usage",
-    "verdicts",
-    "view",
-)
-"""The public modules."""
-
-_LATER = {
-    "Compaction": "monitor.harness.context.compaction",
-    "DoneJudge": "monitor.judges",
-    "Guard": "monitor.harness.guards.guard",
-    "JsonlSink": "monitor.sinks",
-    "LogSink": "monitor.sinks",
-    "LoopJudge": "monitor.judges",
-    "Replay": "monitor.harness.record.replay",
-    "Run": "monitor.harness.runs.run",
-    "Supervisor": "monitor.harness.runs.supervisor",
-    "ToolContext": "monitor.tools",
-    "load_settings": "monitor.settings",
-    "model": "monitor.adapters.models",
-    "replay": "monitor.harness.record.replay",
-    "tool": "monitor.tools",
-    "watch": "monitor.harness.guards.guard",
-}
-"""Names that many programs do not need: loaded at first use."""
-
-if not TYPE_CHECKING:  # a type checker would believe that every name is there
-    __getattr__, __dir__ = lazy_names(__name__, {room: f"monitor.{room}" for room in _ROOMS} | _LATER)
+    from monitor.adapters.model_names import model as model
+    from monitor.budget import Budget as Budget
+    from monitor.conditions import Condition as Condition
+    from monitor.conditions import CostLimit as CostLimit
+    from monitor.conditions import FirstChunkTimeout as FirstChunkTimeout
+    from monitor.conditions import IdleTimeout as IdleTimeout
+    from monitor.conditions import MaxConsecutiveErrors as MaxConsecutiveErrors
+    from monitor.conditions import MaxModelCalls as MaxModelCalls
+    from monitor.conditions import MaxToolCalls as MaxToolCalls
+    from monitor.conditions import MaxTurns as MaxTurns
+    from monitor.conditions import OutputsComplete as OutputsComplete
+    from monitor.conditions import PlanComplete as PlanComplete
+    from monitor.conditions import Predicate as Predicate
+    from monitor.conditions import TaskDone as TaskDone
+    from monitor.conditions import Timeout as Timeout
+    from monitor.conditions import TokenLimit as TokenLimit
+    from monitor.conditions import ToolCalled as ToolCalled
+    from monitor.context.measure.window import Window as Window
+    from monitor.detectors import ContentRepetition as ContentRepetition
+    from monitor.detectors import NoProgress as NoProgress
+    from monitor.detectors import SimilarMessages as SimilarMessages
+    from monitor.detectors import ToolCallCycle as ToolCallCycle
+    from monitor.detectors import ToolCallRepetition as ToolCallRepetition
+    from monitor.detectors import ToolPolicy as ToolPolicy
+    from monitor.detectors import UnknownTool as UnknownTool
+    from monitor.detectors import default_detectors as default_detectors
+    from monitor.errors import ConfigError as ConfigError
+    from monitor.errors import MonitorError as MonitorError
+    from monitor.errors import ToolError as ToolError
+    from monitor.goal.plan import Plan as Plan
+    from monitor.harness.context.compaction import Compaction as Compaction
+    from monitor.harness.guards.guard import Guard as Guard
+    from monitor.harness.guards.guard import watch as watch
+    from monitor.harness.record.replay import Replay as Replay
+    from monitor.harness.record.replay import replay as replay
+    from monitor.harness.runs.run import Run as Run
+    from monitor.harness.runs.supervisor import Supervisor as Supervisor
+    from monitor.judges import DoneJudge as DoneJudge
+    from monitor.judges import LoopJudge as LoopJudge
+    from monitor.messages import AssistantMessage as AssistantMessage
+    from monitor.messages import Media as Media
+    from monitor.messages import Text as Text
+    from monitor.messages import UserMessage as UserMessage
+    from monitor.models import Retries as Retries
+    from monitor.outcome import Outcome as Outcome
+    from monitor.outcome import RunFailed as RunFailed
+    from monitor.outcome import Turn as Turn
+    from monitor.policy import Ladder as Ladder
+    from monitor.policy import ObserveOnly as ObserveOnly
+    from monitor.policy import StopAtFirstLoop as StopAtFirstLoop
+    from monitor.reasons import FinishReason as FinishReason
+    from monitor.reasons import TerminateReason as TerminateReason
+    from monitor.settings import load_settings as load_settings
+    from monitor.sinks import JsonlSink as JsonlSink
+    from monitor.sinks import LogSink as LogSink
+    from monitor.tools import ToolContext as ToolContext
+    from monitor.tools import tool as tool
+    from monitor.usage import Price as Price
+    from monitor.usage import Usage as Usage
+    from monitor.verdicts import Compact as Compact
+    from monitor.verdicts import Continue as Continue
+    from monitor.verdicts import Detection as Detection
+    from monitor.verdicts import LastTurn as LastTurn
+    from monitor.verdicts import Nudge as Nudge
+    from monitor.verdicts import Stop as Stop
+    from monitor.verdicts import Verdict as Verdict
+    from monitor.verdicts import WithdrawTool as WithdrawTool
+else:  # a type checker that read this would believe that every name is there
+    __all__, __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "monitor": _ROOMS,
+            "monitor.adapters.model_names": "model",
+            "monitor.budget": "Budget",
+            "monitor.conditions": (
+                "Condition CostLimit FirstChunkTimeout IdleTimeout MaxConsecutiveErrors MaxModelCalls MaxToolCalls"
+                " MaxTurns OutputsComplete PlanComplete Predicate TaskDone Timeout TokenLimit ToolCalled"
+            ),
+            "monitor.context.measure.window": "Window",
+            "monitor.detectors": (
+                "ContentRepetition NoProgress SimilarMessages ToolCallCycle ToolCallRepetition ToolPolicy UnknownTool"
+                " default_detectors"
+            ),
+            "monitor.errors": "ConfigError MonitorError ToolError",
+            "monitor.goal.plan": "Plan",
+            "monitor.harness.context.compaction": "Compaction",
+            "monitor.harness.guards.guard": "Guard watch",
+            "monitor.harness.record.replay": "Replay replay",
+            "monitor.harness.runs.run": "Run",
+            "monitor.harness.runs.supervisor": "Supervisor",
+            "monitor.judges": "DoneJudge LoopJudge",
+            "monitor.messages": "AssistantMessage Media Text UserMessage",
+            "monitor.models": "Retries",
+            "monitor.outcome": "Outcome RunFailed Turn",
+            "monitor.policy": "Ladder ObserveOnly StopAtFirstLoop",
+            "monitor.reasons": "FinishReason TerminateReason",
+            "monitor.settings": "load_settings",
+            "monitor.sinks": "JsonlSink LogSink",
+            "monitor.tools": "ToolContext tool",
+            "monitor.usage": "Price Usage",
+            "monitor.verdicts": "Compact Continue Detection LastTurn Nudge Stop Verdict WithdrawTool",
+        },
+    )
+    __all__ += ["__version__"]

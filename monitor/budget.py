@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from monitor._util.checks import ROUNDING_USD, is_finite, is_whole
+from monitor._util.argument_checks import ROUNDING_USD, is_finite, is_whole
 from monitor.errors import ConfigError
 from monitor.reasons import TerminateReason
 from monitor.verdicts import Met, Stop
@@ -35,7 +35,7 @@ class Budget:
         self.spent_tokens: int = 0
         self.spent_usd: float = 0.0
         self.chain: tuple[Budget, ...] = (self,)
-        """This budget, then the budget it is a share of, and so on up to the first."""
+        """The budget itself, then the budget it is a share of, and so on up to the first."""
         self._own_tokens = 0
         self._own_usd = 0.0
         self._open_runs: set[str] = set()
@@ -137,7 +137,8 @@ class Budget:
 
 
 class Grant(Budget):
-    """What one run may spend of a budget that is kept in a store, until it asks the store again.
+    """The amount that one run may spend of a budget that is kept in a store, until it asks the
+    store again.
 
     The harness asks. Here stands only what the run may decide by itself.
     """
@@ -203,8 +204,8 @@ def _nobody() -> None:
 
 
 class Account:
-    """What one run has spent from its budgets: its own, and a share of each budget of the run
-    above.
+    """The amounts that one run has spent from its budgets: its own, and a share of each budget of
+    the run above.
 
     A budget that stands in several of their chains counts the run once.
     """

@@ -98,7 +98,7 @@ class CallRecord:
 
     @property
     def open(self) -> bool:
-        """The call has not ended."""
+        """Whether the call has not ended."""
         return self.state in OPEN
 
 
@@ -206,7 +206,7 @@ class ApprovalRequest:
     why: str
     """For people: the rule that asks, with its name and reason, or the tool itself."""
     scopes: tuple[str, ...] = ()
-    """What "always" could mean here, the narrowest first: `git push`, `shell`. See
+    """The scopes that "always" could have here, the narrowest first: `git push`, `shell`. See
     `ApprovalAnswer.always`.
     """
     asked_at: float = 0.0
@@ -235,17 +235,17 @@ class ApprovalAnswer:
     bound_to: str = ""
     """`ApprovalRequest.bound_to`. If it is given, the answer holds for no other call."""
     by: str = ""
-    """Who answered: a person, or a part of the program, e.g. `approver_failed`."""
+    """The one who answered: a person, or a part of the program, e.g. `approver_failed`."""
 
     @property
     def approved(self) -> bool:
-        """The call may be made."""
+        """Whether the call may be made."""
         return self.decision == "approved"
 
 
 call_codec: Codec[CallRecord] = Codec(CallRecord)
-"""JSON form of a record."""
+"""The JSON form of the record of a call."""
 request_codec: Codec[ApprovalRequest] = Codec(ApprovalRequest)
-"""JSON form of a question."""
+"""The JSON form of the question for an approval."""
 answer_codec: Codec[ApprovalAnswer] = Codec(ApprovalAnswer)
-"""JSON form of an answer."""
+"""The JSON form of the answer to a question."""

@@ -46,7 +46,7 @@ class ReasoningDelta:
     text: str
     signature: str | None = None
     origin: str | None = field(default=None, compare=False)
-    """Who signed it: the provider, and its model where the stream says it, e.g.
+    """The signer: the provider, and its model where the stream says it, e.g.
     `anthropic:claude-sonnet-4-5`. See `monitor._util.signatures`.
     """
 
@@ -74,8 +74,8 @@ class ToolCall:
     raw: Any = field(default=None, compare=False, repr=False, metadata={"record": False})
     """The SDK's own object, where there is one. Not part of the JSON form."""
     loop_key: Any = field(default=None, compare=False, repr=False, metadata={"record": False})
-    """What identifies the call for the detectors, where its tool says so. Not part of the JSON
-    form: a replay is given the same tools.
+    """The value that identifies the call for the detectors, where its tool says so. Not part of the
+    JSON form: a replay is given the same tools.
     """
 
 
@@ -91,15 +91,15 @@ class Media:
 
 @dataclass(slots=True, frozen=True)
 class ToolResult:
-    """What a tool answered. `text` is what the model will read."""
+    """The answer of a tool. `text` is what the model will read."""
 
     id: str
     name: str
     text: str
     is_error: bool = False
     media: tuple[Media, ...] = ()
-    """What the model is shown beside `text`. `text` names each medium, so that two answers can be
-    compared without the media.
+    """Media that the model is shown beside `text`. `text` names each medium, so that two answers
+    can be compared without the media.
     """
     vetoed: bool = field(default=False, compare=False)
     """The monitor wrote `text` in the place of an answer: the call was not carried out, or was

@@ -1,4 +1,4 @@
-"""What happens in a run, as data for sinks: one tagged union with a JSON form.
+"""The events of a run, as data for sinks: one tagged union with a JSON form.
 
 Events mark transitions; a single chunk is not an event. `at_s` is seconds since the run began. An
 `Envelope` says whose event it is.
@@ -420,7 +420,7 @@ class BudgetLost:
 
 @dataclass(slots=True, frozen=True)
 class OutageFound:
-    """The same thing fails in many runs, and with this run they are enough. Of all the runs that
+    """A model or a tool fails in many runs, and with this run they are enough. Of all the runs that
     share their `Outages`, one has this event.
     """
 
@@ -431,7 +431,9 @@ class OutageFound:
 
 @dataclass(slots=True, frozen=True)
 class OutageEnded:
-    """What had failed in many runs has worked in this one, so no run waits for it any more."""
+    """A model or a tool that had failed in many runs has worked in this one, so no run waits for it
+    any more.
+    """
 
     at_s: float
     turn: int
@@ -460,7 +462,7 @@ class RunReleased:
     """`recovered`: the outage is over. `probe`: this run tries whether it is.
     `waited_long_enough`: it goes on in spite of the outage."""
     after_s: float
-    """Seconds that it has waited."""
+    """Seconds that the run has waited."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -526,7 +528,7 @@ class HistoryReduced:
     at_s: float
     turn: int
     kind: str
-    """What was shortened: `prune`, `truncate`, `media`, joined by `+`."""
+    """The kind of shortening: `prune`, `truncate`, `media`, joined by `+`."""
     saved_tokens: int
     """Estimate: how much smaller every later request is."""
     reread_tokens: int
@@ -552,8 +554,8 @@ class CompactionStarted:
     background: bool
     """The run goes on meanwhile. False: it waits."""
     refill: str | None = None
-    """What filled the context again soon after the last compaction, for people. `None`: that did
-    not happen.
+    """The content that filled the context again soon after the last compaction, for people. `None`:
+    that did not happen.
     """
 
 
@@ -609,7 +611,7 @@ class CompactionSkipped:
     reason: CompactionReason
     why: CompactionFailure
     detail: str
-    """Why, for people."""
+    """The cause, in a sentence for people."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -623,7 +625,7 @@ class CompactionFailed:
     retryable: bool
     """Another attempt may succeed without any change."""
     detail: str
-    """Why, for people."""
+    """The cause, in a sentence for people."""
     cost: AskCost
     """Tokens that the failed compaction cost."""
     after_s: float
@@ -643,7 +645,7 @@ class HistoryRepaired:
     repair.
     """
     problems: tuple[str, ...] = ()
-    """What the provider may still refuse, and no repair can mend, for people."""
+    """Problems that the provider may still refuse, and that no repair can mend, for people."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -670,10 +672,10 @@ class StreamClosed:
     turn: int
     closed: bool
     after_s: float
-    """Since it was decided."""
+    """Seconds since the stop was decided."""
     chunks_dropped: int
     note: str | None = None
-    """What went wrong while closing."""
+    """The error while the stream was closed, if there was one."""
 
 
 @dataclass(slots=True, frozen=True)

@@ -34,7 +34,7 @@ NOT_CARRIED_OUT = "The call was not carried out."
 open.
 """
 CUT_OFF = "The call was cut off while its arguments were being written, and was not carried out."
-"""The same, for a call whose arguments are not complete."""
+"""The result that stands for a call whose arguments are not complete."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -51,7 +51,7 @@ class Reasoning:
     text: str
     signature: str | None = None
     origin: str | None = field(default=None, compare=False)
-    """Who signed it, e.g. `anthropic:claude-sonnet-4-5`. Only that model gets the signature back.
+    """The signer, e.g. `anthropic:claude-sonnet-4-5`. Only that model gets the signature back.
     `None`: unknown, so every model gets it.
     """
 
@@ -69,7 +69,7 @@ class UserMessage:
 
 @dataclass(slots=True, frozen=True)
 class AssistantMessage:
-    """What the model said in one turn, and what its calls returned, in call order."""
+    """The model's message of one turn, and the results of its calls, in call order."""
 
     content: tuple[Text | Reasoning | ToolCall, ...]
     results: tuple[ToolResult, ...] = ()
@@ -82,7 +82,7 @@ Message: TypeAlias = UserMessage | AssistantMessage
 """One entry of a history."""
 
 message_codec: Codec[Message] = Codec(UserMessage, AssistantMessage)
-"""JSON form of a message."""
+"""The JSON form of a message."""
 
 
 class RepairKind(StrEnum):

@@ -1,4 +1,4 @@
-"""What the supervisor, judges and compaction need from a model, and how a model call fails."""
+"""The protocol of models, as supervisor, judges and compaction use them, and how a call fails."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, NamedTuple
 
-from monitor._util.checks import is_finite, is_whole
+from monitor._util.argument_checks import is_finite, is_whole
 from monitor._util.hashing import identity
 from monitor.errors import ConfigError
 from monitor.verdicts import FleetFinding
@@ -38,12 +38,12 @@ LONGEST_WAIT: Final = 8
 
 
 class Failure(NamedTuple):
-    """What failed, in the form in which it is compared."""
+    """The failure of a call, in the form in which failures are compared."""
 
     subject: str
     """The thing that failed: equal for the same thing."""
     what: str
-    """The same for people."""
+    """The failed thing, for people."""
     error: str
     """The identity of the error."""
     words: str
@@ -71,7 +71,7 @@ class Outage:
     since_s: float
     found_s: float
     wait_s: float
-    """Time between two probes."""
+    """Seconds between two probes."""
     next_probe_s: float
     failures: int
     runs: list[str]
@@ -128,7 +128,7 @@ class OutageRule:
     come once in a hundred million calls; five come once in a hundred thousand.
     """
     window_s: float = 120.0
-    """How long a failure counts."""
+    """Seconds for which a failure counts."""
     probe_every_s: float = 15.0
     """Time from the finding to the first probe. It doubles with each probe that fails, up to
     `LONGEST_WAIT` times this.

@@ -1,4 +1,4 @@
-"""How a turn and a run ended."""
+"""The results of a turn and of a run."""
 
 from __future__ import annotations
 
@@ -133,8 +133,8 @@ class Outcome(Generic[OutputT]):
     detail: str
     """One sentence for people."""
     source: str
-    """What decided it: a condition, detector or judge by name, or `provider`, `caller`, `abort`,
-    `guard`.
+    """The part that decided it: a condition, detector or judge by name, or `provider`, `caller`,
+    `abort`, `guard`.
     """
     limit: float | int | str | None = None
     value: float | int | str | None = None
@@ -164,7 +164,7 @@ class Outcome(Generic[OutputT]):
     compaction_usage: Usage = field(default_factory=Usage)
     """Tokens that summaries of the history have used; part of `usage`."""
     cost_usd: float = 0.0
-    """What `usage` costs in US dollars, by the given prices. 0 without prices."""
+    """The cost of `usage` in US dollars, by the given prices. 0 without prices."""
     turns: int = 0
     elapsed_s: float = 0.0
     recovered_from: TerminateReason | None = None
@@ -210,9 +210,9 @@ TurnDraft: Any = draft_of(Turn)
 OutcomeDraft: Any = draft_of(Outcome)
 
 outcome_codec: Codec[Outcome] = Codec(Outcome)
-"""JSON form of an outcome."""
+"""The JSON form of an outcome."""
 turn_codec: Codec[Turn] = Codec(Turn)
-"""JSON form of a turn."""
+"""The JSON form of a turn."""
 
 
 def succeeded(reason: TerminateReason) -> bool:

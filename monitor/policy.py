@@ -64,13 +64,13 @@ class StopAtFirstLoop:
         return stop_for(detection) if detection.level == "loop" else Continue()
 
     def reset(self) -> None:
-        """Nothing to forget."""
+        """A policy without state has nothing to forget."""
 
     def snapshot(self) -> dict[str, Any]:
         return {"version": 1}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """No state."""
+        """A policy without state has nothing to restore."""
 
 
 class ObserveOnly:
@@ -81,13 +81,13 @@ class ObserveOnly:
         return Continue()
 
     def reset(self) -> None:
-        """Nothing to forget."""
+        """A policy without state has nothing to forget."""
 
     def snapshot(self) -> dict[str, Any]:
         return {"version": 1}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """No state."""
+        """A policy without state has nothing to restore."""
 
 
 def stop_for(detection: Detection) -> Stop:
@@ -149,8 +149,8 @@ class Ladder:
         give_up: int | None = 4,
         hold: bool = False,
     ) -> None:
-        """By default three nudges, and four times the threshold: 20 identical calls, which OpenClaw
-        calls critical.
+        """The default is three nudges, and four times the threshold: 20 identical calls, which
+        OpenClaw calls critical.
         """
         if max_nudges < 0:
             raise ConfigError(f"Ladder(max_nudges={max_nudges}): give 0 or more")

@@ -57,7 +57,7 @@ class TerminateReason(StrEnum):
     """A condition of the caller's own became true."""
     PAUSED = "paused"
     WORKER_STOPPING = "worker_stopping"
-    """This process has left the run at the boundary between two turns: `Run.hand_over()`. The run
+    """The process has left the run at the boundary between two turns: `Run.hand_over()`. The run
     itself has not ended. `Supervisor.resume` goes on with it, in any process.
     """
     PROMPT_TOO_LONG = "prompt_too_long"
@@ -153,7 +153,7 @@ class ToolErrorKind(StrEnum):
     DENIED = "denied"
     """A person or a rule refused the call."""
     NOT_FOUND = "not_found"
-    """What the call is about does not exist: a file, a page, a process."""
+    """The thing that the call is about does not exist: a file, a page, a process."""
     PERMISSION = "permission"
     """The operating system, or a service, refused it."""
     OUTSIDE_WORKSPACE = "outside_workspace"

@@ -51,7 +51,7 @@ from typing import Any, TypeAlias, TypeVar, Union, cast, get_args, get_origin
 from pydantic import TypeAdapter, ValidationError
 
 import monitor.detectors
-from monitor._util.checks import is_whole
+from monitor._util.argument_checks import is_whole
 from monitor.compaction.preset import PRESETS, Preset
 from monitor.detectors import Detector, ToolPolicy, default_detectors
 from monitor.errors import ConfigError
@@ -90,7 +90,7 @@ program can give.
 def detector_types() -> Mapping[str, type[Detector]]:
     """Every detector of the library by its name, the default ones first."""
     found: dict[str, type[Detector]] = {type(detector).__name__: type(detector) for detector in default_detectors()}
-    for name in monitor.detectors.__all__:
+    for name in dir(monitor.detectors):
         thing = getattr(monitor.detectors, name)
         if inspect.isclass(thing) and hasattr(thing, "observe") and not getattr(thing, "_is_protocol", False):
             found.setdefault(name, cast("type[Detector]", thing))
@@ -158,11 +158,11 @@ class Settings:
         return self._compaction
 
     def approval(self) -> Approval | None:
-        """Which calls of a supervised run need a yes. `None`: the file does not say."""
+        """The rules for calls of a run that need a yes. `None`: the file does not say."""
         return self._approval
 
     def updated(self, *settings: Mapping[str, Any]) -> Settings:
-        """The same settings with `settings` applied in order: tables are merged, other values are
+        """These settings with `settings` applied in order: tables are merged, other values are
         replaced. Another type of policy, or another preset of compaction, drops the options of the
         old one. Only the final result must be valid.
         """

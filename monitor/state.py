@@ -46,7 +46,7 @@ class RunState:
     waiting_since_s: float | None = None
     """When the pending read of the stream began. `None`: no read is pending."""
     cost_usd: float = 0.0
-    """What `usage` costs by the price table of the run. 0 without a table."""
+    """The cost of `usage` by the price table of the run. 0 without a table."""
     paused_s: float = 0.0
     """Seconds during which a person was asked, including a pause that is not over."""
     paused: bool = False

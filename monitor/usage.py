@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from monitor._util.checks import is_finite
+from monitor._util.argument_checks import is_finite
 from monitor.chunks import UsageReport
 from monitor.errors import ConfigError
 
@@ -39,7 +39,7 @@ class Usage:
         )
 
     def merged(self, report: UsageReport) -> Usage:
-        """This running total, updated by a later report of the same call. Numbers that the report
+        """The running total, updated by a later report of the same call. Numbers that the report
         does not contain stay.
         """
 
@@ -98,7 +98,7 @@ class Price:
                 )
 
     def cost(self, usage: Usage) -> float:
-        """What `usage` costs, in US dollars. Tokens that only its total contains (of tool prompts)
+        """The cost of `usage` in US dollars. Tokens that only its total contains (of tool prompts)
         count as input.
         """
         cached = self.input if self.cached is None else self.cached

@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 Fact: TypeAlias = Literal["loop", "done"]
-"""What a judge's answer is about: the run is stuck, or the task is complete."""
+"""The subject of a judge's answer: the run is stuck, or the task is complete."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -43,7 +43,7 @@ class Judgement:
     """A judge's answer."""
 
     analysis: str
-    """Its reasons, in its own words."""
+    """The judge's reasons, in its own words."""
     confidence: float
     """How sure the judge is that the run is stuck, or that the task is done: 0 to 1."""
     found: bool
@@ -88,14 +88,14 @@ class Detection:
 
     detector: str
     kind: str
-    """Which rule of the detector, e.g. `chant`, `identical_calls`."""
+    """The rule of the detector, e.g. `chant`, `identical_calls`."""
     channel: Channel
     level: Level
     """How sure the detector is, not what to do. A `suspect` often recovers by itself, a `loop` does
     not.
     """
     count: int
-    """Repetitions counted."""
+    """The number of repetitions that were counted."""
     threshold: int
     """The number of repetitions from which on it is a finding of this level."""
     start_offset: int
@@ -124,14 +124,16 @@ class FleetFinding:
     outage: str
     """The id of the outage."""
     what: str
-    """What fails, e.g. `model google:gemini-2.5-flash`, `tool search`, `call search({"q":"x"})`."""
+    """The model, tool or call that fails, e.g. `model google:gemini-2.5-flash`, `tool search`,
+    `call search({"q":"x"})`.
+    """
     error: str
     """The error of the newest failure, cut to 200 characters."""
     runs: int
     """Different runs in which it has failed."""
     failures: int
     since_s: float
-    """When it failed first."""
+    """The time of the first failure, in seconds."""
     found_s: float
     ended_s: float | None = None
     """When a run succeeded again. `None`: the outage goes on."""
@@ -274,6 +276,6 @@ person, or ends.
 """
 
 detection_codec: Codec[Detection] = Codec(Detection)
-"""JSON form of a detection."""
+"""The JSON form of a detection."""
 verdict_codec: Codec[Verdict] = Codec(Continue, Nudge, WithdrawTool, Hold, Compact, LastTurn, Stop)
-"""JSON form of a verdict."""
+"""The JSON form of a verdict."""

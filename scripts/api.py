@@ -70,7 +70,7 @@ def table(module: ModuleType) -> list[str]:
 def page() -> str:
     """The whole page."""
     parts = [HEAD, "## monitor", "", *table(monitor)]
-    for room in monitor._ROOMS:  # noqa: SLF001 - the list of public modules
+    for room in monitor._ROOMS.split():  # noqa: SLF001 - the list of public modules
         module = importlib.import_module(f"monitor.{room}")
         parts += ["", f"## monitor.{room}", "", first_sentence(module.__doc__ or ""), "", *table(module)]
     return "\n".join(parts) + "\n"

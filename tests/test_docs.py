@@ -117,10 +117,9 @@ def test_the_page_of_the_whole_run_names_every_event_and_condition() -> None:
     page = (ROOT / "docs" / "supervisor.md").read_text()
     named = set(re.findall(r"`([A-Z]\w+)`", page))
     events = {kind.__name__ for kind in get_args(monitor.events.Event)}
+    things = {name: getattr(monitor, name) for name in dir(monitor)}
     conditions = {
-        name
-        for name, thing in vars(monitor).items()
-        if isinstance(thing, type) and issubclass(thing, monitor.Condition)
+        name for name, thing in things.items() if isinstance(thing, type) and issubclass(thing, monitor.Condition)
     }
     assert events - named == set()
     assert conditions - named == {"Condition"}
@@ -174,8 +173,8 @@ def test_the_page_of_compaction_names_every_option_reason_failure_and_field_of_a
     page = COMPACTION.read_text()
     named = set(re.findall(r"`(\w+)`", page))
     wanted: set[str] = {
-        *(one.value for one in monitor.compaction.CompactionReason),
-        *(one.value for one in monitor.compaction.CompactionFailure),
+        *(one.value for one in monitor.reasons.CompactionReason),
+        *(one.value for one in monitor.reasons.CompactionFailure),
     }
     wanted |= {option.name for option in fields(monitor.Compaction)}
     wanted |= {

@@ -16,7 +16,7 @@ import anyio
 import pytest
 
 import monitor
-from monitor.adapters.plain import TextAdapter
+from monitor.adapters.plain_streams import TextAdapter
 from monitor.testing import Do, FakeClock, ScriptedStream
 
 pytestmark = pytest.mark.anyio

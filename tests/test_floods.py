@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 import monitor
 from monitor._util.codec import MOST_CHARS, MOST_PARTS, has_more, text_of, to_plain
 from monitor._util.hashing import canonical_json
-from monitor._util.tokens import eighths_of_tokens
-from monitor.adapters.plain import ChunkAdapter
+from monitor._util.token_estimate import eighths_of_tokens
+from monitor.adapters.plain_streams import ChunkAdapter
 from monitor.chunks import (
     PIECE_CHARS,
     Chunk,

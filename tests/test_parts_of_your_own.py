@@ -28,14 +28,15 @@ from monitor import (
     tools,
     verdicts,
 )
+from monitor.adapters.adapter import AdapterFactory
 from monitor.adapters.anthropic.stream import AnthropicAdapter
-from monitor.adapters.base import AdapterFactory
 from monitor.adapters.google.stream import GoogleAdapter
 from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.adapters.replay.model import ReplayAdapter
+from monitor.compaction.summaries.summarize import ModelSummarizer
 from monitor.policy import Policy
 
-PUBLIC = [monitor, *(getattr(monitor, room) for room in monitor._ROOMS)]
+PUBLIC = [monitor, *(getattr(monitor, room) for room in monitor._ROOMS.split())]
 PROTOCOLS = sorted(
     {
         getattr(module, name)
@@ -187,7 +188,7 @@ def the_parts_of_the_library_and_those_of_others_are_parts(model: models.Model, 
         monitor.Supervisor(model).as_tool(name="a", description="b"),
         Clockwork(),
     ]
-    summarizers: list[compaction.Summarizer] = [compaction.Extractive(), compaction.ModelSummarizer(model), Short()]
+    summarizers: list[compaction.Summarizer] = [compaction.Extractive(), ModelSummarizer(model), Short()]
     stores: list[compaction.CompactionStore] = [compaction.InMemoryCompactions(), Shelf()]
     keeps: list[compaction.Keep] = [
         compaction.KeepMessages(),

@@ -19,7 +19,7 @@ import anyio
 import bench.fleets
 import monitor
 from monitor._util.codec import text_of
-from monitor._util.tokens import eighths_of_tokens
+from monitor._util.token_estimate import eighths_of_tokens
 from monitor.chunks import Chunk, TextDelta, ToolCall, TurnFinished
 from monitor.errors import MissingExtra
 from monitor.fleet import FolderControl, FolderSessions, Receipt, Supervisors

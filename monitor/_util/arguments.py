@@ -20,7 +20,7 @@ long one.
 
 
 @dataclass(slots=True, frozen=True)
-class Answer:
+class GoalAnswer:
     """The answer of one of the monitor's own tools."""
 
     text: str

@@ -259,7 +259,7 @@ class Codec(Generic[T]):
 
     @property
     def tags(self) -> KeysView[str]:
-        """The known values of `type`."""
+        """The values of `type` that the codec knows."""
         return self._classes.keys()
 
     def _adapter(self, cls: type) -> pydantic.TypeAdapter[Any]:
@@ -273,7 +273,7 @@ class Codec(Generic[T]):
         return {"type": self._tags[type(value)], **plain}
 
     def to_brief(self, value: T) -> dict[str, Any]:
-        """The same without the fields that have their default; see `to_brief`."""
+        """`value` without the fields that have their default; see `to_brief`."""
         return {"type": self._tags[type(value)], **to_brief(value)}
 
     def from_dict(self, data: Mapping[str, Any]) -> T:

@@ -8,27 +8,34 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 
-def lazy_names(package: str, origins: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """The `__getattr__` and the `__dir__` of the module `package`: each name in `origins` is taken
-    from its module at first use.
+def lazy_names(
+    package: str, origins: Mapping[str, str]
+) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
+    """The `__all__`, the `__getattr__` and the `__dir__` of the module `package`, whose names are
+    loaded at first use.
 
-    `origins`: name -> module. A module whose last part is the name itself is a submodule, and is
-    the value. The value is kept in `package`, so the second use costs nothing.
+    `origins`: a module, and the names that are taken from it, separated by blanks. Names from
+    `package` itself are its submodules, and `__all__` leaves them out. A name that was used is kept
+    in `package`, so its second use costs nothing.
     """
+    modules = {name: module for module, names in origins.items() for name in names.split()}
 
     def get(name: str) -> Any:
-        origin = origins.get(name)
-        if origin is None:
+        module = modules.get(name)
+        if module is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        module = importlib.import_module(origin)
-        value = module if origin == f"{package}.{name}" else getattr(module, name)
+        if module == package:
+            value: Any = importlib.import_module(f"{package}.{name}")
+        else:
+            value = getattr(importlib.import_module(module), name)
         setattr(sys.modules[package], name, value)
         return value
 
     def names() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *origins})
+        return sorted({*vars(sys.modules[package]), *modules})
 
-    return get, names
+    public = [name for name, module in modules.items() if module != package]
+    return sorted(public, key=lambda name: (not name.isupper(), name)), get, names
 
 
 class LazyModule:

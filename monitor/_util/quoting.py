@@ -91,7 +91,7 @@ def printable(text: str) -> str:
 
 
 def _readable(text: str) -> str:
-    """The same JSON with ambiguous characters escaped."""
+    """The JSON `text` with its ambiguous characters escaped."""
     if text.isprintable() and _BRACKETS.isdisjoint(text):
         return text
     return "".join(char if char.isprintable() and char not in _BRACKETS else _escaped(char) for char in text)

@@ -8,16 +8,11 @@ from typing import TYPE_CHECKING
 from monitor._util.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from monitor.adapters.forms import to_form as to_form
-
-__all__ = [
-    "to_form",
-]
-
-if not TYPE_CHECKING:  # a type checker would believe that every name is there
-    __getattr__, __dir__ = lazy_names(
+    from monitor.adapters.provider_forms import to_form as to_form
+else:  # a type checker that read this would believe that every name is there
+    __all__, __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "to_form": "monitor.adapters.forms",
+            "monitor.adapters.provider_forms": "to_form",
         },
     )

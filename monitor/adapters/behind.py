@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import AsyncGeneratorType, CoroutineType, FrameType, TracebackType
 from typing import Any, Final
 
-from monitor.adapters.errors import attribute
+from monitor.adapters.error_causes import attribute
 
 _NESTS: Final = (AsyncGeneratorType, CoroutineType, FrameType, TracebackType)
 _MAX_STEPS: Final = 2_000

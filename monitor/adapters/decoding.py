@@ -1,5 +1,5 @@
-"""What adapters have in common: the defaults of the facts that an adapter may leave out, and the
-decoding of one SDK object.
+"""The parts that adapters have in common: the defaults of the facts that an adapter may leave out,
+and the decoding of one SDK object.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class SdkAdapter(AdapterBase, ABC):
     needs_finish = True
     drains = True
     readable: ClassVar[str]
-    """What an object should be, in words for the error of an unreadable object."""
+    """The kind of object that is expected, in words for the error of an unreadable object."""
 
     def decode(self, item: object) -> Sequence[Chunk]:
         """The chunks of one object of the SDK, in order.

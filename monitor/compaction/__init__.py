@@ -2,76 +2,56 @@
 is made from.
 """
 
-from monitor._util.quoting import foreign as foreign
-from monitor.compaction.hooks import BeforeCompaction as BeforeCompaction
-from monitor.compaction.hooks import CompactionAsked as CompactionAsked
-from monitor.compaction.hooks import CompactionHook as CompactionHook
-from monitor.compaction.pinned import PinnedFacts as PinnedFacts
-from monitor.compaction.preset import PRESETS as PRESETS
-from monitor.compaction.records import AskTurn as AskTurn
-from monitor.compaction.records import CompactionDetails as CompactionDetails
-from monitor.compaction.records import CompactionError as CompactionError
-from monitor.compaction.records import CompactionIneffective as CompactionIneffective
-from monitor.compaction.records import CompactionRecord as CompactionRecord
-from monitor.compaction.records import CompactionResult as CompactionResult
-from monitor.compaction.records import CompactionStore as CompactionStore
-from monitor.compaction.records import InMemoryCompactions as InMemoryCompactions
-from monitor.compaction.records import compaction_codec as compaction_codec
-from monitor.compaction.records import shown as shown
-from monitor.compaction.summaries.extractive import Extractive as Extractive
-from monitor.compaction.summaries.summarize import ModelSummarizer as ModelSummarizer
-from monitor.compaction.summaries.summarizer import Checkpoint as Checkpoint
-from monitor.compaction.summaries.summarizer import CompactionProgress as CompactionProgress
-from monitor.compaction.summaries.summarizer import Summarizer as Summarizer
-from monitor.compaction.summaries.summarizer import Summary as Summary
-from monitor.compaction.summaries.templates import CHECKPOINT as CHECKPOINT
-from monitor.compaction.summaries.templates import EIGHT_SECTIONS as EIGHT_SECTIONS
-from monitor.compaction.summaries.templates import FIVE_SECTIONS as FIVE_SECTIONS
-from monitor.compaction.summaries.templates import MARKDOWN as MARKDOWN
-from monitor.compaction.summaries.templates import SummaryTask as SummaryTask
-from monitor.compaction.summaries.templates import Template as Template
-from monitor.context.cut import Keep as Keep
-from monitor.context.cut import KeepMessages as KeepMessages
-from monitor.context.cut import KeepNewTurns as KeepNewTurns
-from monitor.context.cut import KeepShare as KeepShare
-from monitor.context.cut import KeepTokens as KeepTokens
-from monitor.reasons import CompactionFailure as CompactionFailure
-from monitor.reasons import CompactionReason as CompactionReason
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "CHECKPOINT",
-    "EIGHT_SECTIONS",
-    "FIVE_SECTIONS",
-    "MARKDOWN",
-    "PRESETS",
-    "AskTurn",
-    "BeforeCompaction",
-    "Checkpoint",
-    "CompactionAsked",
-    "CompactionDetails",
-    "CompactionError",
-    "CompactionFailure",
-    "CompactionHook",
-    "CompactionIneffective",
-    "CompactionProgress",
-    "CompactionReason",
-    "CompactionRecord",
-    "CompactionResult",
-    "CompactionStore",
-    "Extractive",
-    "InMemoryCompactions",
-    "Keep",
-    "KeepMessages",
-    "KeepNewTurns",
-    "KeepShare",
-    "KeepTokens",
-    "ModelSummarizer",
-    "PinnedFacts",
-    "Summarizer",
-    "Summary",
-    "SummaryTask",
-    "Template",
-    "compaction_codec",
-    "foreign",
-    "shown",
-]
+from monitor._util.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from monitor._util.quoting import foreign as foreign
+    from monitor.compaction.hooks import BeforeCompaction as BeforeCompaction
+    from monitor.compaction.hooks import CompactionAsked as CompactionAsked
+    from monitor.compaction.hooks import CompactionHook as CompactionHook
+    from monitor.compaction.pinned import PinnedFacts as PinnedFacts
+    from monitor.compaction.records import AskTurn as AskTurn
+    from monitor.compaction.records import CompactionError as CompactionError
+    from monitor.compaction.records import CompactionRecord as CompactionRecord
+    from monitor.compaction.records import CompactionResult as CompactionResult
+    from monitor.compaction.records import CompactionStore as CompactionStore
+    from monitor.compaction.records import InMemoryCompactions as InMemoryCompactions
+    from monitor.compaction.records import compaction_codec as compaction_codec
+    from monitor.compaction.records import shown as shown
+    from monitor.compaction.summaries.extractive import Extractive as Extractive
+    from monitor.compaction.summaries.summarizer import Checkpoint as Checkpoint
+    from monitor.compaction.summaries.summarizer import CompactionProgress as CompactionProgress
+    from monitor.compaction.summaries.summarizer import Summarizer as Summarizer
+    from monitor.compaction.summaries.summarizer import Summary as Summary
+    from monitor.compaction.summaries.templates import CHECKPOINT as CHECKPOINT
+    from monitor.compaction.summaries.templates import EIGHT_SECTIONS as EIGHT_SECTIONS
+    from monitor.compaction.summaries.templates import FIVE_SECTIONS as FIVE_SECTIONS
+    from monitor.compaction.summaries.templates import MARKDOWN as MARKDOWN
+    from monitor.compaction.summaries.templates import SummaryTask as SummaryTask
+    from monitor.compaction.summaries.templates import Template as Template
+    from monitor.context.cut import Keep as Keep
+    from monitor.context.cut import KeepMessages as KeepMessages
+    from monitor.context.cut import KeepNewTurns as KeepNewTurns
+    from monitor.context.cut import KeepShare as KeepShare
+    from monitor.context.cut import KeepTokens as KeepTokens
+else:  # a type checker that read this would believe that every name is there
+    __all__, __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "monitor._util.quoting": "foreign",
+            "monitor.compaction.hooks": "BeforeCompaction CompactionAsked CompactionHook",
+            "monitor.compaction.pinned": "PinnedFacts",
+            "monitor.compaction.records": (
+                "AskTurn CompactionError CompactionRecord CompactionResult"
+                " CompactionStore InMemoryCompactions compaction_codec shown"
+            ),
+            "monitor.compaction.summaries.extractive": "Extractive",
+            "monitor.compaction.summaries.summarizer": "Checkpoint CompactionProgress Summarizer Summary",
+            "monitor.compaction.summaries.templates": (
+                "CHECKPOINT EIGHT_SECTIONS FIVE_SECTIONS MARKDOWN SummaryTask Template"
+            ),
+            "monitor.context.cut": "Keep KeepMessages KeepNewTurns KeepShare KeepTokens",
+        },
+    )

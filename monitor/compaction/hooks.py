@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from monitor._util.checks import check_kind
+from monitor._util.argument_checks import check_kind
 from monitor.compaction.records import CompactionError, CompactionResult
 from monitor.errors import ConfigError, describe
 from monitor.messages import Message
@@ -16,15 +16,15 @@ from monitor.reasons import CompactionFailure, CompactionReason
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class CompactionAsked:
-    """What a hook receives before a compaction."""
+    """The facts that a hook receives before a compaction."""
 
     reason: CompactionReason
     messages: tuple[Message, ...]
-    """What will be summarised."""
+    """The messages that will be summarised."""
     previous: str | None
-    """The earlier summary."""
+    """The summary that is in force now, if there is one."""
     tokens: int
-    """Of the next request, as it stands."""
+    """Tokens of the next request before the compaction."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -137,7 +137,7 @@ async def may_continue(hooks: Sequence[CompactionHook], result: CompactionResult
 
 
 async def _answer(function: Callable[[Any], Any] | None, about: object, which: str, warnings: list[str]) -> Any:
-    """What a hook's `function` answers; `None` where there is none, or where it raises: then its
+    """The answer of a hook's `function`; `None` where there is none, or where it raises: then its
     error is added to `warnings`.
     """
     if function is None:

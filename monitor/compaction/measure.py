@@ -66,14 +66,15 @@ class Situation:
     harder: int = 0
     """How many compactions the same refusal has had before: each one keeps half as much."""
     facts: PinnedFacts = field(default_factory=PinnedFacts)
-    """What is known besides the messages: outputs, plan, rules."""
+    """Facts that are known besides the messages: outputs, plan, rules."""
     form: Form | None = None
     originals_before: Callable[[int], int] = int
     """Maps a number of messages at the beginning to the number of originals behind them."""
     unread: int | None = None
     """The index of the turn whose results the model has not read, if any."""
     original: Message | None = None
-    """That turn before its results were clipped; `None`: they were not."""
+    """The turn with the unread results, before these were clipped; `None`: they were not clipped.
+    """
 
     @property
     def window(self) -> Window:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self, TypeAlias, TypedDict, Unpack, get_args
 
-from monitor._util.checks import check_part, check_parts, is_finite
+from monitor._util.argument_checks import check_part, check_parts, is_finite
 from monitor.compaction.hooks import CompactionHook
 from monitor.compaction.records import CompactionStore
 from monitor.compaction.summaries.summarizer import Summarizer
@@ -32,7 +32,7 @@ TIMEOUT_S = 180.0
 Continues: TypeAlias = Literal["always", "when_needed", "never"]
 
 
-class Options(TypedDict, total=False):
+class PresetOptions(TypedDict, total=False):
     """The options of a preset, for editors and type checkers: the fields of `Preset`, which
     explains them.
     """
@@ -136,14 +136,14 @@ class Preset:
         object.__setattr__(self, "hooks", tuple(self.hooks))
 
     @classmethod
-    def default(cls, **options: Unpack[Options]) -> Self:
-        """This library's own: old long arguments and media go first. Then a checkpoint is made
-        in the background, with the newest 20,000 tokens kept.
+    def default(cls, **options: Unpack[PresetOptions]) -> Self:
+        """The preset of this library: old long arguments and media go first. Then a checkpoint is
+        made in the background, with the newest 20,000 tokens kept.
         """
         return cls(**options)
 
     @classmethod
-    def gemini_cli(cls, **options: Unpack[Options]) -> Self:
+    def gemini_cli(cls, **options: Unpack[PresetOptions]) -> Self:
         """At 70 % of the window; the newest 30 % stay, whole user turns only; an XML snapshot in
         five sections.
         """
@@ -158,7 +158,7 @@ class Preset:
         )
 
     @classmethod
-    def claude_code(cls, **options: Unpack[Options]) -> Self:
+    def claude_code(cls, **options: Unpack[PresetOptions]) -> Self:
         """At 92 % of the window; the newest five messages stay; eight sections. The numbers are
         those of articles about it.
         """
@@ -172,7 +172,7 @@ class Preset:
         )
 
     @classmethod
-    def opencode(cls, **options: Unpack[Options]) -> Self:
+    def opencode(cls, **options: Unpack[PresetOptions]) -> Self:
         """At the window less a reserve of 20,000 tokens; up to two user turns stay, 8,000 tokens at
         most. Then the model is asked to go on.
         """
@@ -186,26 +186,26 @@ class Preset:
         )
 
     @classmethod
-    def openclaw(cls, **options: Unpack[Options]) -> Self:
+    def openclaw(cls, **options: Unpack[PresetOptions]) -> Self:
         """At the window less 20,000 tokens; the newest 20,000 stay; a checkpoint, asked for on top
         of the live prefix.
         """
         return cls._after(options, name="openclaw", headroom=headrooms.OPENCLAW, on_live_prefix=True)
 
     @classmethod
-    def pi(cls, **options: Unpack[Options]) -> Self:
+    def pi(cls, **options: Unpack[PresetOptions]) -> Self:
         """At the window less 16,384 tokens; the newest 20,000 stay; a checkpoint. One try for a
         request that the provider refuses.
         """
         return cls._after(options, name="pi", headroom=headrooms.PI, attempts=1)
 
     @classmethod
-    def _after(cls, given: Options, **its: Unpack[Options]) -> Self:
+    def _after(cls, given: PresetOptions, **its: Unpack[PresetOptions]) -> Self:
         """A preset after another agent, with the options that are `given`: nothing is taken out
         before the summary, and the run waits.
         """
-        return cls(**(Options(steps=(), background=False) | its | given))
+        return cls(**(PresetOptions(steps=(), background=False) | its | given))
 
 
 PRESETS = ("default", "gemini_cli", "claude_code", "opencode", "openclaw", "pi")
-"""By name; each is a class method."""
+"""The names of the presets; each is a class method."""

@@ -42,7 +42,7 @@ from monitor.compaction.records import (
     CompactionRecord,
     CompactionResult,
 )
-from monitor.compaction.rungs import CUT, Ladder, Rung, nothing
+from monitor.compaction.rungs import CUT, CompactionLadder, Rung, nothing
 from monitor.compaction.summaries.identifiers import named_in
 from monitor.compaction.summaries.summarizer import Checkpoint, CompactionProgress, Summarizer, Summary, ask_for_summary
 from monitor.compaction.summaries.templates import SummaryTask
@@ -133,7 +133,7 @@ class _Pipeline:
         self._now = situation
         self._ask = ask
         self._size = Sizes(preset, situation)
-        self._ladder = Ladder(preset, situation, self._size, model=model)
+        self._ladder = CompactionLadder(preset, situation, self._size, model=model)
         self._named = once(named_in)
         self._beside = cache(self._pinned_before)
         self._warnings: list[str] = []

@@ -85,7 +85,8 @@ class CompactionRecord:
     """The index of the first original that is shown as it is."""
     tokens_before: int
     tokens_after: int
-    """Both of the whole request; estimated where the provider has not counted."""
+    """Tokens of the whole request before and after; estimated where the provider has not counted.
+    """
     preset: str = ""
     reason: CompactionReason = CompactionReason.MANUAL
     summarised_by: str = ""
@@ -123,8 +124,8 @@ class CompactionStore(Protocol):
 
 
 def shown(originals: Sequence[Message], records: Sequence[CompactionRecord]) -> tuple[Message, ...]:
-    """What the model is shown of `originals`: the newest valid record, and everything from its
-    `first_kept` on; all originals without a valid record.
+    """The messages that the model is shown of `originals`: the newest valid record, and everything
+    from its `first_kept` on; all originals without a valid record.
 
     A record is valid if all messages that it covers are in `originals`.
     """
@@ -136,7 +137,7 @@ def shown(originals: Sequence[Message], records: Sequence[CompactionRecord]) -> 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class CompactionResult:
-    """An accepted compaction."""
+    """A compaction that was accepted into the history."""
 
     messages: tuple[Message, ...]
     """The history after the compaction."""
@@ -144,7 +145,7 @@ class CompactionResult:
     """`None`: no summary was needed, because shortening old messages was enough."""
     tokens_before: int
     tokens_after: int
-    """Both of the whole request."""
+    """Tokens of the whole request before and after."""
     reported: bool = False
     """Whether `tokens_before` is the provider's count. `tokens_after` is always estimated."""
     summarised_by: str = ""
@@ -164,7 +165,7 @@ class CompactionResult:
     model_calls: int = 0
     """The number of requests for the summary, with those that failed or were repeated."""
     warnings: tuple[str, ...] = ()
-    """What went wrong on the way, and what was done instead."""
+    """Failures on the way, and what was done instead."""
 
 
 class InMemoryCompactions:

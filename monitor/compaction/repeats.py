@@ -18,7 +18,7 @@ from monitor.detectors.calls.tool_policy import is_veto
 from monitor.verdicts import Detection, Evidence
 
 WINDOW: Final = 3
-"""OpenClaw's number."""
+"""The equal results after a compaction that make a finding. The number is OpenClaw's."""
 REMEMBERED: Final = 30
 """The number of newest calls before a compaction that are remembered. OpenClaw's number."""
 
@@ -36,7 +36,7 @@ class RepeatsAfterCompaction:
         self._seen = 0
         """The number of results so far."""
         self._before: frozenset[str] = frozenset()
-        """What had come before the newest compaction; empty: something new has come since."""
+        """The results from before the newest compaction; empty: something new has come since."""
         self._key = ""
         self._offsets: list[int] = []
 

@@ -38,7 +38,7 @@ _NOT_ASKED_AGAIN: Final = frozenset(
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Rung:
-    """One attempt."""
+    """One attempt at a compaction."""
 
     cut: Cut
     summarizer: Summarizer | None = None
@@ -55,7 +55,7 @@ class Rung:
 
     @property
     def note(self) -> str:
-        """Who summarises, and how."""
+        """The summariser of the attempt, and how it differs."""
         who = CUT if self.summarizer is None else self.summarizer.name
         return f"{who}, {self.how}" if self.how else who
 
@@ -67,7 +67,7 @@ class Rung:
 
 
 @dataclass(slots=True)
-class Ladder:
+class CompactionLadder:
     """The rungs of one compaction."""
 
     preset: Preset
@@ -201,7 +201,7 @@ class Ladder:
             )
 
     def _live_prefix(self, cut: Cut) -> ModelRequest | None:
-        """What the run's own model has already read, where its cache may be used."""
+        """The request that the run's own model has already read, where its cache may be used."""
         if not self.preset.on_live_prefix or self.preset.model is not None:
             return None
         return ModelRequest(self.now.messages[: cut.index], self.now.instructions, self.now.tools)

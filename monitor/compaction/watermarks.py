@@ -32,7 +32,9 @@ UNKNOWN_WINDOW: Final = 0.6
 GROWTH: Final = 0.05
 """Share of the window by which the context grows before a compaction that failed is tried again."""
 GROWTH_AFTER_NOTHING: Final = 0.25
-"""The same after a compaction that found nothing to compact, if nothing else has changed."""
+"""Share of the window by which the context grows before another try, after a compaction that found
+nothing to compact, if nothing else has changed.
+"""
 FAILED: Final = 2
 """Points for a compaction that failed, or that was made without the summary that was wanted."""
 INEFFECTIVE: Final = 3
@@ -114,7 +116,7 @@ class Hysteresis:
         self.marks = marks
         self._in_vain = 0
         self._held: dict[CompactionReason, int] = {}
-        """By reason, the fewest tokens since the last compaction for it failed."""
+        """The fewest tokens, by reason, since the last compaction for it failed."""
         self._nothing = False
         """The last compaction at the high-water mark found nothing to compact."""
         self._warned = False

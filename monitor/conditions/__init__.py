@@ -1,43 +1,38 @@
 """Conditions that end a run: `MaxTurns(30) | Timeout(600)`."""
 
-from monitor.conditions.base import AllOf as AllOf
-from monitor.conditions.base import AnyOf as AnyOf
-from monitor.conditions.base import Condition as Condition
-from monitor.conditions.base import Not as Not
-from monitor.conditions.base import condition_from_dict as condition_from_dict
-from monitor.conditions.deadlines import FirstChunkTimeout as FirstChunkTimeout
-from monitor.conditions.deadlines import IdleTimeout as IdleTimeout
-from monitor.conditions.deadlines import Timeout as Timeout
-from monitor.conditions.facts import OutputsComplete as OutputsComplete
-from monitor.conditions.facts import PlanComplete as PlanComplete
-from monitor.conditions.facts import Predicate as Predicate
-from monitor.conditions.facts import TaskDone as TaskDone
-from monitor.conditions.facts import ToolCalled as ToolCalled
-from monitor.conditions.limits import CostLimit as CostLimit
-from monitor.conditions.limits import MaxConsecutiveErrors as MaxConsecutiveErrors
-from monitor.conditions.limits import MaxModelCalls as MaxModelCalls
-from monitor.conditions.limits import MaxToolCalls as MaxToolCalls
-from monitor.conditions.limits import MaxTurns as MaxTurns
-from monitor.conditions.limits import TokenLimit as TokenLimit
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "AllOf",
-    "AnyOf",
-    "Condition",
-    "CostLimit",
-    "FirstChunkTimeout",
-    "IdleTimeout",
-    "MaxConsecutiveErrors",
-    "MaxModelCalls",
-    "MaxToolCalls",
-    "MaxTurns",
-    "Not",
-    "OutputsComplete",
-    "PlanComplete",
-    "Predicate",
-    "TaskDone",
-    "Timeout",
-    "TokenLimit",
-    "ToolCalled",
-    "condition_from_dict",
-]
+from monitor._util.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from monitor.conditions.condition import AllOf as AllOf
+    from monitor.conditions.condition import AnyOf as AnyOf
+    from monitor.conditions.condition import Condition as Condition
+    from monitor.conditions.condition import Not as Not
+    from monitor.conditions.condition import condition_from_dict as condition_from_dict
+    from monitor.conditions.deadlines import FirstChunkTimeout as FirstChunkTimeout
+    from monitor.conditions.deadlines import IdleTimeout as IdleTimeout
+    from monitor.conditions.deadlines import Timeout as Timeout
+    from monitor.conditions.facts import OutputsComplete as OutputsComplete
+    from monitor.conditions.facts import PlanComplete as PlanComplete
+    from monitor.conditions.facts import Predicate as Predicate
+    from monitor.conditions.facts import TaskDone as TaskDone
+    from monitor.conditions.facts import ToolCalled as ToolCalled
+    from monitor.conditions.usage_limits import CostLimit as CostLimit
+    from monitor.conditions.usage_limits import MaxConsecutiveErrors as MaxConsecutiveErrors
+    from monitor.conditions.usage_limits import MaxModelCalls as MaxModelCalls
+    from monitor.conditions.usage_limits import MaxToolCalls as MaxToolCalls
+    from monitor.conditions.usage_limits import MaxTurns as MaxTurns
+    from monitor.conditions.usage_limits import TokenLimit as TokenLimit
+else:  # a type checker that read this would believe that every name is there
+    __all__, __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "monitor.conditions.condition": "AllOf AnyOf Condition Not condition_from_dict",
+            "monitor.conditions.deadlines": "FirstChunkTimeout IdleTimeout Timeout",
+            "monitor.conditions.facts": "OutputsComplete PlanComplete Predicate TaskDone ToolCalled",
+            "monitor.conditions.usage_limits": (
+                "CostLimit MaxConsecutiveErrors MaxModelCalls MaxToolCalls MaxTurns TokenLimit"
+            ),
+        },
+    )

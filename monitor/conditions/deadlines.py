@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from monitor.conditions.base import AllOf, AnyOf, Condition
+from monitor.conditions.condition import AllOf, AnyOf, Condition
 from monitor.errors import ConfigError
 from monitor.reasons import TerminateReason
 from monitor.state import RunState

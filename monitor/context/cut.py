@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from monitor._util.checks import is_finite, is_whole
+from monitor._util.argument_checks import is_finite, is_whole
 from monitor.chunks import ToolCall
 from monitor.context.history import HistoryEdit
 from monitor.context.measure.tokens import message_tokens

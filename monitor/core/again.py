@@ -18,7 +18,7 @@ from monitor.core.tape import ABORT, EVENT, NOTES, STATE, Entry, Input, facts_co
 from monitor.errors import RecordedError
 from monitor.events import ChunkReceived, Event, JudgeAsked, Nudged, StopDecided, ToolWithdrawn
 from monitor.goal.recorded import RecordedGoal
-from monitor.judges.base import Judge, JudgeInput
+from monitor.judges.judge import Judge, JudgeInput
 from monitor.judges.panel import Panel
 from monitor.outcome import Outcome
 from monitor.reasons import TerminateReason

@@ -9,11 +9,11 @@ from typing import Any
 
 import monitor.detectors
 from monitor._util.codec import to_plain
-from monitor._util.options import made_again, options_of
+from monitor._util.part_options import made_again, options_of
 from monitor.budget import Budget, Grant
-from monitor.conditions.base import Condition, condition_from_dict
+from monitor.conditions.condition import Condition, condition_from_dict
 from monitor.context.measure.window import Window
-from monitor.detectors.base import Detector
+from monitor.detectors.detector import Detector
 from monitor.errors import ConfigError
 from monitor.goal.recorded import RecordedGoal, described_goal
 from monitor.policy import Ladder, ObserveOnly, Policy, StopAtFirstLoop
@@ -63,7 +63,7 @@ def _part(part: object, name: str) -> dict[str, Any]:
 
 
 def _detectors() -> dict[str, Any]:
-    return {name: getattr(monitor.detectors, name) for name in monitor.detectors.__all__}
+    return {name: getattr(monitor.detectors, name) for name in dir(monitor.detectors)}
 
 
 def _budgets(budgets: Sequence[Budget]) -> dict[str, Any]:

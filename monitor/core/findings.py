@@ -11,9 +11,9 @@ from typing import Any, cast
 
 from monitor._util.codec import MOST_CHARS, MOST_PARTS, has_more
 from monitor._util.hashing import TAG, identity
-from monitor._util.tokens import eighths_of_tokens
+from monitor._util.token_estimate import eighths_of_tokens
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta
-from monitor.detectors.base import NOTHING, Detector, MadeLate, TextFeed, is_channel_detector, wants_deltas
+from monitor.detectors.detector import NOTHING, Detector, MadeLate, TextFeed, is_channel_detector, wants_deltas
 from monitor.errors import ConfigError
 from monitor.policy import Policy, TurnPolicy, stop_for
 from monitor.verdicts import Channel, Compact, Continue, Detection, Hold, LastTurn, Nudge, Stop, Verdict, WithdrawTool

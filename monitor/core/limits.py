@@ -8,9 +8,9 @@ import math
 import sys
 from collections.abc import Sequence
 
-from monitor._util.tokens import MOST_EIGHTHS_PER_CHAR
+from monitor._util.token_estimate import MOST_EIGHTHS_PER_CHAR
 from monitor.budget import Account, Budget
-from monitor.conditions.base import Condition, limits_of
+from monitor.conditions.condition import Condition, limits_of
 from monitor.conditions.deadlines import Timeout, silence_limits
 from monitor.events import Limit, LimitWarning
 from monitor.state import RunState

@@ -45,7 +45,7 @@ from monitor.chunks import (
     pieces_of,
 )
 from monitor.chunks import check as check_chunk
-from monitor.conditions.base import Condition
+from monitor.conditions.condition import Condition
 from monitor.conditions.deadlines import Timeout
 from monitor.context.measure.window import TOO_SMALL_TOKENS, Window
 from monitor.core.counters import Counters
@@ -55,11 +55,11 @@ from monitor.core.limits import Limits
 from monitor.core.past import Past
 from monitor.core.reply import LoopedText, Part
 from monitor.core.turn import WRITTEN, RunningTurn, TurnTally, is_written_loop, keep_limit
-from monitor.detectors.base import Detector, MadeLate
+from monitor.detectors.detector import Detector, MadeLate
 from monitor.errors import AdapterError, describe
 from monitor.events import Event
 from monitor.goal.goal import Goal
-from monitor.judges.base import Judge, JudgeInput
+from monitor.judges.judge import Judge, JudgeInput
 from monitor.judges.panel import NO_JUDGES, Panel, detection_of
 from monitor.messages import Message
 from monitor.models import ModelError

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from monitor._util.arguments import Answer
+from monitor._util.arguments import GoalAnswer
 from monitor._util.codec import Codec, error_to_plain, to_plain
 from monitor.calls import ApprovalRequest, request_codec
 from monitor.chunks import Chunk, TextDelta, ToolCall, chunk_codec
@@ -22,7 +22,7 @@ from monitor.core.run import RunCore
 from monitor.errors import AdapterError, describe
 from monitor.events import Event
 from monitor.goal.goal import Goal
-from monitor.judges.base import Judge, JudgeInput
+from monitor.judges.judge import Judge, JudgeInput
 from monitor.messages import Message
 from monitor.models import ModelError
 from monitor.outcome import Outcome, Turn
@@ -181,7 +181,7 @@ class TapedGoal(Goal):
         super().__init__(*options, **more)
         self._tape = tape
 
-    def answer(self, call: ToolCall) -> Answer | None:
+    def answer(self, call: ToolCall) -> GoalAnswer | None:
         answer = super().answer(call)
         if answer is None:
             return None
@@ -192,7 +192,7 @@ class TapedGoal(Goal):
             self._note(answer)
         return answer
 
-    def _note(self, answer: Answer) -> None:
+    def _note(self, answer: GoalAnswer) -> None:
         facts: dict[str, Any] = {"text": answer.text, "is_error": answer.is_error}
         if self.outputs is not None and not answer.is_error:
             facts["emitted"] = to_plain(self.outputs.emitted)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from monitor._util.arguments import is_blank
 from monitor._util.codec import text_of
 from monitor._util.drafts import frozen
-from monitor._util.tokens import eighths_of_tokens
+from monitor._util.token_estimate import eighths_of_tokens
 from monitor.chunks import ReasoningDelta, ToolCall, ToolCallDelta, TurnFinished, UsageReport
 from monitor.core.reply import LoopedText, MessageBuilder, Part, loop_start
 from monitor.models import ModelError

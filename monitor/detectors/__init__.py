@@ -2,34 +2,42 @@
 finding can be replayed from a recording.
 """
 
-from monitor.detectors.base import NOTHING, ChannelDetector, Detector, FactDetector, TextFeed
-from monitor.detectors.calls.no_progress import NoProgress
-from monitor.detectors.calls.progress import ProgressRule
-from monitor.detectors.calls.tool_cycle import ToolCallCycle
-from monitor.detectors.calls.tool_policy import ToolPolicy
-from monitor.detectors.calls.tool_repetition import ToolCallRepetition
-from monitor.detectors.calls.unknown_tool import UnknownTool
-from monitor.detectors.defaults import default_detectors
-from monitor.detectors.similar_messages import SimilarMessages
-from monitor.detectors.text import ContentRepetition, CountedRule, RecurrenceRule, TailRule, WindowRule
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "NOTHING",
-    "ChannelDetector",
-    "ContentRepetition",
-    "CountedRule",
-    "Detector",
-    "FactDetector",
-    "NoProgress",
-    "ProgressRule",
-    "RecurrenceRule",
-    "SimilarMessages",
-    "TailRule",
-    "TextFeed",
-    "ToolCallCycle",
-    "ToolCallRepetition",
-    "ToolPolicy",
-    "UnknownTool",
-    "WindowRule",
-    "default_detectors",
-]
+from monitor._util.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from monitor.detectors.calls.no_progress import NoProgress as NoProgress
+    from monitor.detectors.calls.progress_rule import ProgressRule as ProgressRule
+    from monitor.detectors.calls.tool_cycle import ToolCallCycle as ToolCallCycle
+    from monitor.detectors.calls.tool_policy import ToolPolicy as ToolPolicy
+    from monitor.detectors.calls.tool_repetition import ToolCallRepetition as ToolCallRepetition
+    from monitor.detectors.calls.unknown_tool import UnknownTool as UnknownTool
+    from monitor.detectors.defaults import default_detectors as default_detectors
+    from monitor.detectors.detector import NOTHING as NOTHING
+    from monitor.detectors.detector import ChannelDetector as ChannelDetector
+    from monitor.detectors.detector import Detector as Detector
+    from monitor.detectors.detector import FactDetector as FactDetector
+    from monitor.detectors.detector import TextFeed as TextFeed
+    from monitor.detectors.similar_messages import SimilarMessages as SimilarMessages
+    from monitor.detectors.text import ContentRepetition as ContentRepetition
+    from monitor.detectors.text import CountedRule as CountedRule
+    from monitor.detectors.text import RecurrenceRule as RecurrenceRule
+    from monitor.detectors.text import TailRule as TailRule
+    from monitor.detectors.text import WindowRule as WindowRule
+else:  # a type checker that read this would believe that every name is there
+    __all__, __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "monitor.detectors.detector": "NOTHING ChannelDetector Detector FactDetector TextFeed",
+            "monitor.detectors.calls.no_progress": "NoProgress",
+            "monitor.detectors.calls.progress_rule": "ProgressRule",
+            "monitor.detectors.calls.tool_cycle": "ToolCallCycle",
+            "monitor.detectors.calls.tool_policy": "ToolPolicy",
+            "monitor.detectors.calls.tool_repetition": "ToolCallRepetition",
+            "monitor.detectors.calls.unknown_tool": "UnknownTool",
+            "monitor.detectors.defaults": "default_detectors",
+            "monitor.detectors.similar_messages": "SimilarMessages",
+            "monitor.detectors.text": "ContentRepetition CountedRule RecurrenceRule TailRule WindowRule",
+        },
+    )

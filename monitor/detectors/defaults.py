@@ -1,16 +1,16 @@
-"""The default detectors."""
+"""The detectors that a run has by default."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
 
-from monitor.detectors.base import Detector, MadeLate
 from monitor.detectors.calls.no_progress import NoProgress
 from monitor.detectors.calls.tool_cycle import ToolCallCycle
 from monitor.detectors.calls.tool_policy import ToolPolicy
 from monitor.detectors.calls.tool_repetition import ToolCallRepetition
 from monitor.detectors.calls.unknown_tool import UnknownTool
+from monitor.detectors.detector import Detector, MadeLate
 from monitor.detectors.similar_messages import SimilarMessages
 from monitor.detectors.text import ContentRepetition
 
@@ -23,7 +23,7 @@ def default_detectors(*, tools: Mapping[str, ToolPolicy] | None = None) -> list[
 
 
 def of_text() -> list[Detector]:
-    """Those of the default detectors that read text."""
+    """The default detectors that read text."""
     return [ContentRepetition(), SimilarMessages()]
 
 
@@ -37,4 +37,4 @@ def _of_calls(tools: Mapping[str, ToolPolicy] | None = None) -> list[Detector]:
 
 
 OF_CALLS: Final = MadeLate(_of_calls)
-"""The other default detectors."""
+"""The default detectors of calls, made with the first call."""

@@ -1,6 +1,6 @@
-"""The same message turn after turn. Failure answered: an agent sends the same edit again and again
-against the same failure, or says "I will now do it" and does nothing. Each message alone is
-harmless, and without tool calls no other detector compares messages.
+"""A detector of one message turn after turn. Failure answered: an agent sends the same edit again
+and again against the same failure, or says "I will now do it" and does nothing. Each message alone
+is harmless, and without tool calls no other detector compares messages.
 
 Rules:
 
@@ -37,15 +37,15 @@ from typing import Any
 
 from monitor._util.hashing import chained, identity
 from monitor.chunks import Chunk, StreamRetried, TextDelta, ToolCall, ToolResult, TurnFinished
-from monitor.detectors.base import NOTHING, TextFeed
-from monitor.detectors.calls.call_detector import told_of
+from monitor.detectors.calls.call_detector import read_call
+from monitor.detectors.detector import NOTHING, TextFeed
 from monitor.detectors.text.markdown import words_percent
 from monitor.errors import ConfigError
 from monitor.verdicts import Channel, Detection, Evidence, Level
 
 SNAPSHOT_VERSION = 4
 EXCERPT_CHARS = 200
-"""As `Evidence.excerpt` says."""
+"""The most characters of `Evidence.excerpt`."""
 HEAD_CHARS = 1_536
 """How much of a message is kept, compressed; the rest is kept as a hash."""
 HASHED_CHARS = 256
@@ -63,9 +63,9 @@ WORDS_PERCENT = 75
 LONG_CHARS = 64
 """The length of a sentence; shorter messages repeat more easily."""
 ANSWER_CHARS = 16
-"""The length of a word or two."""
+"""Messages up to this many characters are answers of a word or two."""
 ANSWER_TIMES = 2
-"""By how much such short messages multiply the number for a loop."""
+"""The factor by which such short messages multiply the number for a loop."""
 PERIODS = (2, 3)
 """How many messages may alternate. Longer cycles without calls were never seen in recordings;
 cycles with calls have their own detector.
@@ -193,7 +193,7 @@ class SimilarMessages:
             case TextDelta():
                 return self.feed(chunk.text)
             case ToolCall():
-                if _remember(self._deeds, chunk.id, told_of(chunk).text):
+                if _remember(self._deeds, chunk.id, read_call(chunk).text):
                     self._expect(chunk.id, answered=False)
             case ToolResult() if (self._deeds or self._done) and not self._answered.get(chunk.id):
                 self._expect(chunk.id, answered=True)

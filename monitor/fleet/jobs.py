@@ -21,8 +21,8 @@ from monitor.fleet.registry import check_name
 from monitor.sessions.files import ENDING
 from monitor.sessions.nodes import Node, NodeKind, marker
 from monitor.sessions.reader import SessionReader
-from monitor.sessions.sqlite import SQLiteSession
-from monitor.sessions.store import SessionStore
+from monitor.sessions.session_store import SessionStore
+from monitor.sessions.sqlite_session import SQLiteSession
 
 JOB: Final = "fleet job"
 """The name of the marker that says what a session is to do."""

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Literal, TypeAlias, get_args
 
-from monitor._util.checks import is_finite, is_whole
+from monitor._util.argument_checks import is_finite, is_whole
 from monitor._util.quoting import printable
 from monitor.errors import ConfigError, StoreError
 from monitor.usage import NO_USAGE, Usage

@@ -32,8 +32,8 @@ from monitor.harness.streams.background import Background
 from monitor.outcome import Outcome
 from monitor.reasons import TerminateReason
 from monitor.sessions.nodes import Node
-from monitor.sessions.records import MAIN, RunRecord, RunStage
-from monitor.sessions.store import SessionStore
+from monitor.sessions.run_records import MAIN, RunRecord, RunStage
+from monitor.sessions.session_store import SessionStore
 from monitor.tools.approvals.approvers import PendingApprovals
 from monitor.usage import NO_USAGE
 

@@ -13,8 +13,8 @@ from monitor.fleet.receipts import Receipt
 from monitor.outcome import Outcome
 from monitor.reasons import TerminateReason
 from monitor.sessions.nodes import Draft, marker
-from monitor.sessions.records import Changes, Committed
-from monitor.sessions.store import SessionStore
+from monitor.sessions.run_records import Changes, Committed
+from monitor.sessions.session_store import SessionStore
 from monitor.sessions.tree import ACTIVE
 from monitor.sessions.writer import committed_in, note_committed
 

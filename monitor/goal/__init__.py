@@ -7,34 +7,19 @@ from typing import TYPE_CHECKING
 from monitor._util.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from monitor._util.arguments import Answer as Answer
+    from monitor._util.arguments import GoalAnswer as GoalAnswer
     from monitor.goal.outputs import Outputs as Outputs
     from monitor.goal.outputs import Terminate as Terminate
     from monitor.goal.plan import Plan as Plan
     from monitor.goal.plan import PlanState as PlanState
     from monitor.goal.plan import Step as Step
     from monitor.goal.plan import StepStatus as StepStatus
-
-__all__ = [
-    "Answer",
-    "Outputs",
-    "Plan",
-    "PlanState",
-    "Step",
-    "StepStatus",
-    "Terminate",
-]
-
-if not TYPE_CHECKING:  # a type checker would believe that every name is there
-    __getattr__, __dir__ = lazy_names(
+else:  # a type checker that read this would believe that every name is there
+    __all__, __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "Answer": "monitor._util.arguments",
-            "Outputs": "monitor.goal.outputs",
-            "Plan": "monitor.goal.plan",
-            "PlanState": "monitor.goal.plan",
-            "Step": "monitor.goal.plan",
-            "StepStatus": "monitor.goal.plan",
-            "Terminate": "monitor.goal.outputs",
+            "monitor._util.arguments": "GoalAnswer",
+            "monitor.goal.outputs": "Outputs Terminate",
+            "monitor.goal.plan": "Plan PlanState Step StepStatus",
         },
     )

@@ -170,8 +170,8 @@ def _fields(model: type) -> dict[str, bool]:
 
 
 def _by_typed_dict(declared: type) -> ByTypes:
-    """Its keys as outputs. pydantic takes the `TypedDict` of `typing` from Python 3.12 on, so it
-    gets the types alone.
+    """The keys of a `TypedDict` as outputs. pydantic takes the `TypedDict` of `typing` from Python
+    3.12 on, so it gets the types alone.
     """
     try:
         hints = get_type_hints(declared, include_extras=True)

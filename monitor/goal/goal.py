@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any
 
-from monitor._util.arguments import Answer, was_cut_off
+from monitor._util.arguments import GoalAnswer, was_cut_off
 from monitor.chunks import ToolCall
 from monitor.errors import ConfigError
 from monitor.events import Event, OutputEmitted, PlanUpdated
@@ -61,12 +61,12 @@ class Goal:
         """The run's own tools that may be called in a last turn."""
         return (*([self.outputs.spec] if self.outputs is not None else []), self.terminate.spec)
 
-    def answer(self, call: ToolCall) -> Answer | None:
+    def answer(self, call: ToolCall) -> GoalAnswer | None:
         """Carry out a call of one of the run's own tools. `None`: the call is of another tool."""
         for part in (self.outputs, self.plan, self.terminate):
             if part is not None and call.name == part.spec.name:
                 return (
-                    Answer(f"Error: {CUT_OFF}", is_error=True)
+                    GoalAnswer(f"Error: {CUT_OFF}", is_error=True)
                     if was_cut_off(call.arguments)
                     else part.call(call.arguments)
                 )
@@ -154,7 +154,7 @@ class Goal:
         return f"This is your last turn, because {stop.detail}. {self.how_to_end()}"
 
     def how_to_end(self) -> str:
-        """What the model can still do in a last turn, in words for the model."""
+        """The steps that are left to the model in a last turn, in words for the model."""
         if self.outputs is not None and self.outputs.missing:
             still = f"emit what you have for {', '.join(self.outputs.missing)} now, with {self.outputs.spec.name}"
         else:

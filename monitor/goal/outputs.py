@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from monitor._util.arguments import Answer, arguments_in, closest, is_blank, shown
+from monitor._util.arguments import GoalAnswer, arguments_in, closest, is_blank, shown
 from monitor.goal.declared import (
     EMIT,
     ByModel,
@@ -69,7 +69,7 @@ class Outputs:
         self._last: Emitted | None = None
 
     def fresh(self) -> Outputs:
-        """The same declaration with nothing emitted."""
+        """A copy of the declaration with nothing emitted."""
         return Outputs(self._declared)
 
     @property
@@ -114,14 +114,14 @@ class Outputs:
 
     @property
     def last(self) -> Emitted | None:
-        """What the latest `call` accepted; `None`: the call was refused."""
+        """The output that the latest `call` accepted; `None`: the call was refused."""
         return self._last
 
     def describe(self, name: str) -> str:
         """The type of an output in words, e.g. `number (>= 0)`."""
         return type_in_words(self._declared.schemas[name])
 
-    def call(self, arguments: object) -> Answer:
+    def call(self, arguments: object) -> GoalAnswer:
         """Carry out one call of `emit_value`. Never raises: the answer to a refused call names the
         fault and the allowed values.
         """
@@ -137,7 +137,7 @@ class Outputs:
             return _refused(f"`value` is missing. {self._usage(name)}")
         return self._emit(name, given["value"])
 
-    def _emit(self, name: str, value: Any) -> Answer:
+    def _emit(self, name: str, value: Any) -> GoalAnswer:
         overwritten = name in self._values
         try:
             plain, read = self._read(name, value)
@@ -152,7 +152,7 @@ class Outputs:
         self._json, self._values, self._output = json_values, values, output
         self._last = Emitted(name, values[name], plain, overwritten)
         done = f"`{name}` is recorded{', in place of the value from before' if overwritten else ''}."
-        return Answer(f"{done} {self._what_is_missing()}")
+        return GoalAnswer(f"{done} {self._what_is_missing()}")
 
     def _read(self, name: str, value: Any) -> tuple[Any, Any]:
         """The value as JSON data and as its type. Text is read as it is and as JSON, in the order
@@ -240,8 +240,8 @@ def _says_nothing(value: object) -> bool:
     return isinstance(value, str) and (is_blank(value) or (isinstance(inner, str) and is_blank(inner)))
 
 
-def _refused(text: str) -> Answer:
-    return Answer(f"Error: {text}", is_error=True)
+def _refused(text: str) -> GoalAnswer:
+    return GoalAnswer(f"Error: {text}", is_error=True)
 
 
 # --- terminate
@@ -283,10 +283,10 @@ class Terminate:
             },
         )
 
-    def call(self, arguments: object) -> Answer:
+    def call(self, arguments: object) -> GoalAnswer:
         """Carry out one call. Never raises."""
         if self.status is not None:
-            return Answer(f"The run already ends with {self.status}.")
+            return GoalAnswer(f"The run already ends with {self.status}.")
         usage = f'Call {TERMINATE}(status="success" or "failure", reason="...").'
         try:
             given = arguments_in(arguments)
@@ -306,7 +306,7 @@ class Terminate:
                 " failure."
             )
         self.status, self.reason = status, reason
-        return Answer(f"The run ends with {status}.")
+        return GoalAnswer(f"The run ends with {status}.")
 
 
 def _status_in(given: Mapping[str, Any]) -> Literal["success", "failure"] | None:

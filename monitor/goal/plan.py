@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from monitor._util.arguments import Answer, arguments_in, closest, shown
+from monitor._util.arguments import GoalAnswer, arguments_in, closest, shown
 from monitor.errors import ConfigError
 from monitor.models import ToolSpec
 
@@ -142,7 +142,7 @@ class PlanState:
         """The tool `update_plan`, as it is declared to the model."""
         return _SPEC
 
-    def call(self, arguments: object) -> Answer:
+    def call(self, arguments: object) -> GoalAnswer:
         """Carry out one call of `update_plan`. Never raises; a refused call changes nothing."""
         try:
             given = arguments_in(arguments)
@@ -154,7 +154,7 @@ class PlanState:
                 raise ValueError("`step` and `status` are missing.")
         except ValueError as error:
             usage = f"Call {UPDATE_PLAN}(step=1..{len(self._steps)}, status=one of {_STATUSES})."
-            return Answer(f"Error: {error} {usage}", is_error=True)
+            return GoalAnswer(f"Error: {error} {usage}", is_error=True)
         said = []
         if number is not None and status is not None:
             self.mark(number, status, note)
@@ -162,7 +162,7 @@ class PlanState:
         if coming is not None:
             self._replace(coming)
             said.append(f"The plan is now:\n{self.render()}\n")
-        return Answer(" ".join([*said, self._what_is_next()]))
+        return GoalAnswer(" ".join([*said, self._what_is_next()]))
 
     def _number_in(self, given: Mapping[str, Any]) -> int | None:
         value = given.get("step")

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-from monitor._util.arguments import Answer
+from monitor._util.arguments import GoalAnswer
 from monitor.chunks import ToolCall
 from monitor.goal.declared import EMIT, ByTypes, Declared, emit_spec
 from monitor.goal.goal import Goal
@@ -47,14 +47,14 @@ class RecordedGoal(Goal):
         if data["first_step"]:
             self.first_step()
 
-    def answer(self, call: ToolCall) -> Answer | None:
+    def answer(self, call: ToolCall) -> GoalAnswer | None:
         recorded = self.answers.popleft() if self.answers else None
         if call.name != EMIT or not isinstance(self.outputs, RecordedOutputs):
             return super().answer(call)
         if recorded is None:
             return None
         self.outputs.take(recorded)
-        return Answer(recorded["text"], is_error=recorded["is_error"])
+        return GoalAnswer(recorded["text"], is_error=recorded["is_error"])
 
 
 def _plan(state: Mapping[str, Any] | None) -> PlanState | None:

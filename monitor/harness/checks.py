@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import cache
 
-from monitor._util.checks import check_part, is_finite, is_whole
+from monitor._util.argument_checks import check_part, is_finite, is_whole
 from monitor.budget import Budget
 from monitor.conditions import Condition, CostLimit
-from monitor.conditions.base import leaves
+from monitor.conditions.condition import leaves
 from monitor.errors import ConfigError, describe
 from monitor.harness.streams.clock import Clock, SystemClock
 from monitor.harness.streams.wait import cancelled_types

@@ -13,7 +13,7 @@ from monitor.harness.streams.ask import ask
 from monitor.harness.streams.background import Background
 from monitor.harness.streams.clock import Clock
 from monitor.harness.streams.wait import current_task
-from monitor.judges.base import Judge, JudgeInput, checked
+from monitor.judges.judge import Judge, JudgeInput, checked
 from monitor.models import Model, ModelRequest
 from monitor.usage import AskCost
 from monitor.verdicts import Judgement

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from monitor.adapters.base import find_adapter
-from monitor.adapters.errors import causes
+from monitor.adapters.adapter import find_adapter
+from monitor.adapters.error_causes import causes
 from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.errors import ConfigError
 from monitor.models import ModelError

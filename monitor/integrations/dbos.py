@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 from anyio import to_thread
 
-from monitor._util.checks import is_whole
+from monitor._util.argument_checks import is_whole
 from monitor.calls import ApprovalAnswer
 from monitor.errors import ConfigError, MissingExtra, SessionDamaged, StoreError
 from monitor.fleet import (

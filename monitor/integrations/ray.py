@@ -20,7 +20,7 @@ from typing import Any, Final, Self
 import anyio
 from anyio import to_thread
 
-from monitor._util.checks import is_whole
+from monitor._util.argument_checks import is_whole
 from monitor.calls import ApprovalAnswer
 from monitor.errors import ConfigError, MissingExtra, SessionBusy
 from monitor.fleet import (

@@ -35,7 +35,7 @@ _CUT = "(the rest of this turn is left out)"
 
 
 @dataclass(slots=True)
-class _Call:
+class _DigestCall:
     id: str
     request: str
     """Identity of the request: equal requests have equal ones."""
@@ -47,20 +47,22 @@ class _Call:
 
 
 @dataclass(slots=True)
-class _Step:
+class _DigestStep:
     """One message of the agent with its calls, or one message to the agent."""
 
     turn: int
     said: str
-    calls: list[_Call] = field(default_factory=list[_Call])
+    calls: list[_DigestCall] = field(default_factory=list[_DigestCall])
     more_calls: int = 0
 
     @property
     def messages(self) -> int:
         return 1 + any(call.answer is not None for call in self.calls)
 
-    def without_dangling(self) -> _Step:
-        return _Step(self.turn, self.said, [call for call in self.calls if call.answer is not None], self.more_calls)
+    def without_dangling(self) -> _DigestStep:
+        return _DigestStep(
+            self.turn, self.said, [call for call in self.calls if call.answer is not None], self.more_calls
+        )
 
 
 class Digest:
@@ -71,14 +73,14 @@ class Digest:
     __slots__ = ("_steps",)
 
     def __init__(self) -> None:
-        self._steps: deque[_Step] = deque(maxlen=MESSAGES)
+        self._steps: deque[_DigestStep] = deque(maxlen=MESSAGES)
 
     def add_turn(self, turn: Turn) -> None:
         """Add a turn of the model."""
         if turn.text or turn.tool_calls:
             said = f"the agent said {quoted(turn.text)}" if turn.text else ""
             calls = [_called(call) for call in turn.tool_calls[:CALLS_A_TURN]]
-            self._steps.append(_Step(turn.number, said, calls, len(turn.tool_calls) - len(calls)))
+            self._steps.append(_DigestStep(turn.number, said, calls, len(turn.tool_calls) - len(calls)))
 
     def add_result(self, result: ToolResult) -> None:
         """Add a tool result. A result whose call is no longer kept is ignored."""
@@ -94,7 +96,7 @@ class Digest:
 
     def add_warning(self, turn: int, text: str) -> None:
         """Add a message of the supervisor to the agent, e.g. a nudge."""
-        self._steps.append(_Step(turn, f"the supervisor told the agent {quoted(text)}"))
+        self._steps.append(_DigestStep(turn, f"the supervisor told the agent {quoted(text)}"))
 
     def render(self, max_chars: int = DIGEST_CHARS) -> str:
         """The digest, oldest message first: as many of the latest whole turns as `max_chars` holds.
@@ -103,23 +105,23 @@ class Digest:
         steps = self._latest()
         lines = [_summary(steps)]
         # Rendered alone, a step is as long as it can be: nothing is shortened as a repetition.
-        whole = [_lines(step, _Numbers()) for step in steps]
+        whole = [_lines(step, _DigestNumbers()) for step in steps]
         room = max_chars - len(lines[0])
         first = len(steps)
         while first and (room := room - sum(map(len, whole[first - 1])) - len(whole[first - 1])) >= 0:
             first -= 1
-        numbers = _Numbers()
+        numbers = _DigestNumbers()
         for step in steps[min(first, max(0, len(steps) - 1)) :]:
             lines += _lines(step, numbers)
         return _cut(lines, max_chars)
 
-    def _latest(self) -> list[_Step]:
+    def _latest(self) -> list[_DigestStep]:
         steps = list(self._steps)
         if steps:
             steps[-1] = steps[-1].without_dangling()
             if not steps[-1].said and not steps[-1].calls:
                 steps.pop()
-        latest: list[_Step] = []
+        latest: list[_DigestStep] = []
         messages = 0
         for step in reversed(steps):
             messages += step.messages
@@ -129,7 +131,7 @@ class Digest:
         return latest
 
 
-class _Numbers:
+class _DigestNumbers:
     """Numbers for requests and answers, in the order of their first occurrence."""
 
     def __init__(self) -> None:
@@ -143,12 +145,12 @@ def _numbered(known: dict[str, int], key: str) -> tuple[int, bool]:
     return known.setdefault(key, len(known) + 1), again
 
 
-def _called(call: ToolCall) -> _Call:
+def _called(call: ToolCall) -> _DigestCall:
     request = identity(f"{call.name} {canonical_json(call.arguments)}")
-    return _Call(call.id, request, f"{quoted(call.name)} with {quoted_data(call.arguments)}")
+    return _DigestCall(call.id, request, f"{quoted(call.name)} with {quoted_data(call.arguments)}")
 
 
-def _summary(steps: Sequence[_Step]) -> str:
+def _summary(steps: Sequence[_DigestStep]) -> str:
     calls = [call for step in steps for call in step.calls]
     more = sum(step.more_calls for step in steps)
     requests, answers = {call.request for call in calls}, {call.answer for call in calls if call.answer is not None}
@@ -162,7 +164,7 @@ def _summary(steps: Sequence[_Step]) -> str:
     )
 
 
-def _lines(step: _Step, numbers: _Numbers) -> list[str]:
+def _lines(step: _DigestStep, numbers: _DigestNumbers) -> list[str]:
     """The lines of one step: the message, then its calls, then their answers."""
     lines = [step.said] if step.said else []
     requests: list[int] = []
@@ -176,7 +178,7 @@ def _lines(step: _Step, numbers: _Numbers) -> list[str]:
     return [f"turn {step.turn}: {line}" for line in lines]
 
 
-def _answers(calls: Sequence[_Call], requests: Sequence[int], numbers: _Numbers) -> Iterator[str]:
+def _answers(calls: Sequence[_DigestCall], requests: Sequence[int], numbers: _DigestNumbers) -> Iterator[str]:
     for call, request in zip(calls, requests, strict=True):
         if call.answer is None:
             yield f"request {request} was given no answer that is known"

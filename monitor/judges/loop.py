@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from monitor.errors import ConfigError
-from monitor.judges.base import FIRST_INTERVAL, FIRST_TURN, MIN_TURNS, Ask, JudgeInput, JudgeSchedule
+from monitor.judges.judge import FIRST_INTERVAL, FIRST_TURN, MIN_TURNS, Ask, JudgeInput, JudgeSchedule
+from monitor.judges.judge_reply import REPLY_SCHEMA, read_reply
 from monitor.judges.prompts import LOOP_INSTRUCTIONS, question
-from monitor.judges.reply import REPLY_SCHEMA, read_reply
 from monitor.messages import Text, UserMessage
 from monitor.models import Model, ModelRequest
 from monitor.verdicts import Fact, Judgement

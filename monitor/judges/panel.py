@@ -8,8 +8,8 @@ from typing import Final
 from monitor._util.hashing import identity
 from monitor.chunks import ToolResult
 from monitor.errors import ConfigError
-from monitor.judges.base import Judge, JudgeInput, JudgeSchedule
 from monitor.judges.digest import Digest
+from monitor.judges.judge import Judge, JudgeInput, JudgeSchedule
 from monitor.judges.suspicion import Suspicion
 from monitor.outcome import Turn
 from monitor.verdicts import Detection, Evidence, Judgement
@@ -51,7 +51,7 @@ class Panel:
                 self._suspicion.add_call(call)
 
     def add_result(self, result: ToolResult) -> None:
-        """Add a tool result."""
+        """Add the result of a tool's call."""
         if self._judges:
             self._digest.add_result(result)
             self._suspicion.add_result(result)
@@ -72,11 +72,11 @@ class Panel:
         return [(judge, told) for judge, _ in due]
 
     def answered(self, judge: Judge, judgement: Judgement) -> None:
-        """`judge` has answered."""
+        """Note that `judge` has answered."""
         self._schedule_of(judge).answered(judgement.confidence)
 
     def failed(self, judge: Judge) -> None:
-        """`judge` gave no answer."""
+        """Note that `judge` gave no answer."""
         self._schedule_of(judge).failed()
 
     def see_again(self, name: str, *, asked: int | None = None, confidence: float | None = None) -> None:
@@ -104,7 +104,7 @@ class Panel:
 
 
 NO_JUDGES: Final = Panel(())
-"""Of all runs without judges: it keeps nothing."""
+"""The panel of all runs without judges. It keeps nothing."""
 
 
 def detection_of(judge: Judge, told: JudgeInput, judgement: Judgement, turn: int) -> Detection:

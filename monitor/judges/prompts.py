@@ -5,7 +5,7 @@ instructions.
 from __future__ import annotations
 
 from monitor._util.quoting import quoted
-from monitor.judges.base import JudgeInput
+from monitor.judges.judge import JudgeInput
 
 BEGIN, END = "<<<run", "run>>>"
 """The marks around the quoted run. Quoted text contains no angle bracket, so nothing in it can look

@@ -45,7 +45,7 @@ class Suspicion:
         self._latest: deque[float] = deque(maxlen=WINDOW)
 
     def add_call(self, call: ToolCall) -> None:
-        """Add a complete call."""
+        """Add a call whose arguments are complete."""
         request = identity(f"{call.name} {canonical_json(call.arguments)}")
         self._open.pop(call.id, None)
         self._open[call.id] = request in self._requests

@@ -44,7 +44,7 @@ def not_text(error: UnicodeEncodeError) -> str:
 
 
 def again(error: StoreError) -> StoreError:
-    """The same error for another waiting task: one object cannot be raised in two."""
+    """A copy of `error` for another waiting task: one object cannot be raised in two."""
     if isinstance(error, SessionBusy):
         return SessionBusy(error.session, error.owner, error.why)
     copy = type(error)(*error.args) if type(error) in {SessionDamaged, SessionLost, SessionUnavailable} else error
@@ -62,7 +62,7 @@ def is_lasting(error: BaseException) -> bool:
 
 
 def lock_path(path: Path) -> Path:
-    """The lock file of a session."""
+    """The path of the lock file of a session."""
     return path.with_name(f"{path.stem}.lock")
 
 

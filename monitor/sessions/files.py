@@ -21,7 +21,7 @@ from monitor.sessions.reader import SessionReader, connect_reader
 from monitor.sessions.tables import rows
 from monitor.sessions.tables.blobs import BlobFolder, Blobs, sync_file, sync_folder
 from monitor.sessions.tables.migrations import STEPS, migrate
-from monitor.sessions.tables.schema import Connection, prepare_writer
+from monitor.sessions.tables.schema import SqlConnection, prepare_writer
 from monitor.sessions.tree import ACTIVE
 
 ENDING: Final = ".session"
@@ -40,7 +40,7 @@ def default_folder() -> Path:
 
 
 @contextlib.contextmanager
-def made(path: Path, *, copy_of: Path | None = None) -> Iterator[tuple[Connection, Blobs]]:
+def made(path: Path, *, copy_of: Path | None = None) -> Iterator[tuple[SqlConnection, Blobs]]:
     """A new file to fill. It gets the name `path` when it is whole and on the disk.
 
     `copy_of`: the new file begins as a copy of that session. Raises `StoreError` if something has
@@ -127,7 +127,7 @@ class SessionFile:
 
     @property
     def name(self) -> str:
-        """Its name in the folder, without the ending."""
+        """The name of the file in its folder, without the ending."""
         return self.path.name.removesuffix(ENDING)
 
 
@@ -166,7 +166,7 @@ def remove(path: Path) -> None:
 
 @dataclass(slots=True, frozen=True)
 class Retained:
-    """The result of a clean-up."""
+    """The sessions that a clean-up has removed, and those that it had to keep."""
 
     removed: tuple[SessionFile, ...]
     busy: tuple[SessionFile, ...]

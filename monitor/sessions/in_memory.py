@@ -14,9 +14,9 @@ from typing import Any
 
 from monitor.errors import SessionDamaged, StoreError
 from monitor.sessions import faults
-from monitor.sessions.sql import SqlSession, id_at
-from monitor.sessions.tables.memory import Memory
+from monitor.sessions.sql_session import SqlSession, id_at
 from monitor.sessions.tables.migrations import migrate
+from monitor.sessions.tables.owner_memory import Memory
 from monitor.sessions.tables.schema import check_sqlite
 from monitor.sessions.writer import Work
 

@@ -42,13 +42,13 @@ else:
 
 
 def this_process() -> SessionOwner:
-    """This process, described as an owner."""
+    """The description of the calling process as an owner."""
     program = Path(sys.argv[0] if sys.argv and sys.argv[0] else sys.executable).name
     return SessionOwner(pid=os.getpid(), started_at_s=time.time(), host=socket.gethostname(), program=program)
 
 
 class OwnerLock:
-    """The lock of one session."""
+    """The lock that makes one process the owner of a session."""
 
     def __init__(self, path: Path, session: str) -> None:
         self._path = path

@@ -26,7 +26,7 @@ DIGEST_BYTES: Final = 16
 
 
 class NodeKind(StrEnum):
-    """What a node is."""
+    """The kinds of nodes of a session."""
 
     MESSAGE = "message"
     """A message of the conversation, or the result of one call."""
@@ -56,15 +56,17 @@ that message in the context.
 """
 
 said_codec: Codec[Said] = Codec(UserMessage, AssistantMessage, ToolResult)
-"""JSON form of that content."""
+"""The JSON form of the content of a node."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Node:
-    """One node, as it is stored."""
+    """One node of the tree, as it is stored."""
 
     seq: int
-    """Its place in the order of writing, from 1, without gaps. Times do not define the order."""
+    """The number of the node in the order of writing, from 1, without gaps. Times do not define the
+    order.
+    """
     id: str
     """128 bits as 32 hexadecimal digits; the first 12 are the time in milliseconds."""
     parent: str | None
@@ -73,12 +75,12 @@ class Node:
     run: str | None
     turn: int | None
     at_ms: int
-    """Milliseconds since 1970."""
+    """The time of writing, in milliseconds since 1970."""
     tokens: int | None
     """The size of the part that is shown to the model. `None`: not known."""
     digest: str
     body: str = field(repr=False)
-    """One line of JSON."""
+    """The content of the node as one line of JSON."""
 
     @property
     def data(self) -> dict[str, Any]:
@@ -191,7 +193,7 @@ def branch_note(text: str) -> Draft:
 
 
 def body_of_compaction(done: Compacted) -> str:
-    """The body of a compaction node."""
+    """The JSON that a compaction node has as its body."""
     plain = compacted_codec.to_brief(done)
     plain["shown"] = [message_codec.to_brief(one) for one in done.shown]
     return canonical(plain)
@@ -309,7 +311,7 @@ def digest_of(
 
 
 def node_of(draft: Draft, *, seq: int, id: str, parent: str | None, parent_digest: str | None, at_ms: int) -> Node:
-    """The node that a draft becomes."""
+    """The stored node that is made of a draft."""
     digest = digest_of(
         parent_digest,
         id=id,

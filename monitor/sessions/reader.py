@@ -16,11 +16,11 @@ from monitor.calls import CallRecord
 from monitor.errors import MonitorError, SessionDamaged, StoreError
 from monitor.sessions.faults import blobs_path, not_text, typed
 from monitor.sessions.nodes import Node
-from monitor.sessions.records import ApprovalState, RunRecord, StoredEvent, TurnChunks
-from monitor.sessions.tables import reading, rows
+from monitor.sessions.run_records import ApprovalState, RunRecord, StoredEvent, TurnChunks
+from monitor.sessions.tables import read_records, rows
 from monitor.sessions.tables.blobs import BlobFolder, Blobs
 from monitor.sessions.tables.migrations import STEPS, Steps, check_format, format_of
-from monitor.sessions.tables.schema import APPLICATION_ID, Connection, check_sqlite, prepare_reader
+from monitor.sessions.tables.schema import APPLICATION_ID, SqlConnection, check_sqlite, prepare_reader
 from monitor.sessions.tree import ACTIVE, Context, TreeProblem, context_of, verify
 
 
@@ -73,7 +73,7 @@ def check_file(path: Path, steps: Steps = STEPS) -> int | None:
         raise typed(error, path) from error
 
 
-def _checked(connection: Connection, path: Path, steps: Steps) -> int:
+def _checked(connection: SqlConnection, path: Path, steps: Steps) -> int:
     found = format_of(connection)
     if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
         raise SessionDamaged(f"{path.name} is no session of agent-monitor. It was not changed.")
@@ -105,7 +105,7 @@ def check_pages(path: Path) -> None:
         )
 
 
-def problems(connection: Connection, blobs: Blobs) -> Iterator[TreeProblem]:
+def problems(connection: SqlConnection, blobs: Blobs) -> Iterator[TreeProblem]:
     """The faults of a file: of its pages, of the chain of its nodes, of the bodies beside it."""
     try:
         for (said,) in connection.execute("PRAGMA integrity_check(20)"):
@@ -119,13 +119,13 @@ def problems(connection: Connection, blobs: Blobs) -> Iterator[TreeProblem]:
         yield TreeProblem(f"the file cannot be read to its end: {error}")
 
 
-def _unreadable(connection: Connection) -> Iterator[TreeProblem]:
+def _unreadable(connection: SqlConnection) -> Iterator[TreeProblem]:
     for what, read in {
-        "runs": reading.runs,
-        "calls": reading.calls,
-        "approvals": reading.approvals,
-        "events": reading.events,
-        "chunks": reading.chunks,
+        "runs": read_records.runs,
+        "calls": read_records.calls,
+        "approvals": read_records.approvals,
+        "events": read_records.events,
+        "chunks": read_records.chunks,
     }.items():
         try:
             read(connection)  # type: ignore[operator]
@@ -160,7 +160,7 @@ class SessionReader:
         return found
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file of the session."""
         self._connection.close()
 
     def __enter__(self) -> Self:
@@ -200,7 +200,7 @@ class SessionReader:
         return found
 
     def count(self) -> int:
-        """The number of nodes."""
+        """The number of nodes in the file."""
         found: int = self._typed(lambda: rows.SqlView(self._connection, self._blobs).last_seq())
         return found
 
@@ -216,24 +216,24 @@ class SessionReader:
 
     def runs(self, *, hidden: bool = False) -> tuple[RunRecord, ...]:
         """The runs. `hidden`: also those that serve another run, such as compactions."""
-        found: list[RunRecord] = self._typed(lambda: reading.runs(self._connection))
+        found: list[RunRecord] = self._typed(lambda: read_records.runs(self._connection))
         return tuple(run for run in found if hidden or not run.hidden)
 
     def calls(self, run: str | None = None) -> tuple[CallRecord, ...]:
-        """The calls of a run, or of all."""
-        return tuple(self._typed(lambda: reading.calls(self._connection, run)))
+        """The calls of a run, or of all runs."""
+        return tuple(self._typed(lambda: read_records.calls(self._connection, run)))
 
     def approvals(self) -> tuple[ApprovalState, ...]:
         """The questions and their answers."""
-        return tuple(self._typed(lambda: reading.approvals(self._connection)))
+        return tuple(self._typed(lambda: read_records.approvals(self._connection)))
 
     def events(self, run: str | None = None, after: int = 0) -> tuple[StoredEvent, ...]:
         """The events of a run, or of all, whose numbers are greater than `after`."""
-        return tuple(self._typed(lambda: reading.events(self._connection, run, after)))
+        return tuple(self._typed(lambda: read_records.events(self._connection, run, after)))
 
     def chunks(self, run: str | None = None) -> tuple[TurnChunks, ...]:
         """The chunks of a run, or of all."""
-        return tuple(self._typed(lambda: reading.chunks(self._connection, run)))
+        return tuple(self._typed(lambda: read_records.chunks(self._connection, run)))
 
     def verify(self) -> tuple[TreeProblem, ...]:
         """The faults of the file; empty, if it is as it was written."""

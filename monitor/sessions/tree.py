@@ -1,6 +1,6 @@
 """The tree of a session: the place of a new node, the messages for the model, the tree's faults.
 
-The functions are pure. A store gives a `View` of its tree, and gets the nodes to write or the
+The functions are pure. A store gives a `TreeView` of its tree, and gets the nodes to write or the
 messages to show.
 """
 
@@ -45,7 +45,7 @@ class Tip:
     digest: str
 
 
-class View(Protocol):
+class TreeView(Protocol):
     """The tree of a store at one moment."""
 
     def tip(self, id: str) -> Tip | None:
@@ -93,18 +93,18 @@ class Context:
     compaction: Node | None = None
     """The compaction that is in force."""
     head: str | None = None
-    """The newest node of the path."""
+    """The id of the newest node of the path."""
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The messages alone."""
+        """The messages of the path, without their nodes."""
         return tuple(entry.message for entry in self.entries)
 
 
 # ------------------------------------------------------------------ writing
 
 
-def plan(view: View, drafts: Sequence[Draft], *, branch: str, at_ms: int, new_id: Callable[[], str]) -> Planned:
+def plan(view: TreeView, drafts: Sequence[Draft], *, branch: str, at_ms: int, new_id: Callable[[], str]) -> Planned:
     """The nodes that `drafts` become, each behind the one before it.
 
     Raises `StoreError` for a draft that does not fit the tree: a parent that is not there, a result
@@ -126,7 +126,7 @@ def plan(view: View, drafts: Sequence[Draft], *, branch: str, at_ms: int, new_id
 class _Overlay:
     """The view, and the nodes that are planned on top of it."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: TreeView) -> None:
         self._view = view
         self._last = view.last_seq()
         self._bodies: dict[str, dict[str, Any]] = {}
@@ -210,7 +210,7 @@ def _check_replacement(target: Said, shown: Said | None) -> None:
 
 
 def _as_node(draft: Draft) -> Node:
-    """The draft, to be read."""
+    """The draft as a node that can be read."""
     return Node(
         seq=0,
         id="(new)",

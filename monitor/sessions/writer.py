@@ -19,12 +19,12 @@ import anyio
 from anyio.lowlevel import current_token
 
 from monitor.errors import SessionLost, StoreError
-from monitor.sessions.records import Committed
+from monitor.sessions.run_records import Committed
 from monitor.sessions.tables.pacing import one_at_a_time
-from monitor.sessions.tables.schema import Connection
+from monitor.sessions.tables.schema import SqlConnection
 
 T = TypeVar("T")
-Work = Callable[[Connection], T]
+Work = Callable[[SqlConnection], T]
 
 _COMMITTED: Final = "agent_monitor_committed"
 """The attribute of a cancellation with the result of the step that was stored all the same."""
@@ -33,10 +33,10 @@ MOST_STEPS: Final = 512
 """Steps in one transaction: enough for one commit of 200 runs, and some milliseconds of work."""
 
 
-class Rules(Protocol):
+class TransactionRules(Protocol):
     """The rules of the session for its transactions."""
 
-    def connect(self) -> Connection:
+    def connect(self) -> SqlConnection:
         """The connection, opened in the thread that will use it."""
         ...
 
@@ -44,7 +44,7 @@ class Rules(Protocol):
         """Raise `SessionLost` if the file is not the one that was opened."""
         ...
 
-    def begin(self, connection: Connection) -> None:
+    def begin(self, connection: SqlConnection) -> None:
         """The first statements of each transaction. Raises `SessionLost` if this process is not the
         owner any more.
         """
@@ -54,7 +54,7 @@ class Rules(Protocol):
         """The transaction in which `begin` was called is on the disk."""
         ...
 
-    def close(self, connection: Connection) -> None:
+    def close(self, connection: SqlConnection) -> None:
         """Close the connection. This is the last step of the thread."""
         ...
 
@@ -68,7 +68,7 @@ class Rules(Protocol):
 
 
 class _Ticket:
-    """A step that a task waits for."""
+    """A step that a task waits for until it is stored."""
 
     __slots__ = ("done", "ends", "error", "result", "soon", "work", "writes")
 
@@ -86,16 +86,16 @@ class _Ticket:
 class Writer:
     """The thread, and the queue of steps for it."""
 
-    def __init__(self, rules: Rules, name: str) -> None:
+    def __init__(self, rules: TransactionRules, name: str) -> None:
         self._rules = rules
         self._queue: queue.SimpleQueue[_Ticket | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._serve, name=f"session {name}", daemon=True)
-        self._connection: Connection | None = None
+        self._connection: SqlConnection | None = None
         self._broken: BaseException | None = None
         self._pid = os.getpid()
         self._open = True
         self.commits = 0
-        """Transactions so far."""
+        """Transactions that were committed so far."""
         self._thread.start()
 
     async def run(self, work: Work[T], *, writes: bool = True) -> T:
@@ -166,7 +166,7 @@ class Writer:
         except Exception as error:  # noqa: BLE001 - it is raised in the task that waits
             ticket.error = self._typed(error)
 
-    def _connected(self) -> Connection:
+    def _connected(self) -> SqlConnection:
         if self._connection is None:
             self._connection = self._rules.connect()
         return self._connection
@@ -189,8 +189,8 @@ class Writer:
         _hand_back(group)
         return following
 
-    def _transact(self, connection: Connection, group: list[_Ticket]) -> _Ticket | None:
-        """The transaction of `_write`."""
+    def _transact(self, connection: SqlConnection, group: list[_Ticket]) -> _Ticket | None:
+        """Carry out the transaction of `_write`."""
         self._rules.check_file()
         connection.execute("BEGIN IMMEDIATE")
         try:
@@ -211,7 +211,7 @@ class Writer:
         self.commits += 1
         return following
 
-    def _join(self, connection: Connection, group: list[_Ticket]) -> _Ticket | None:
+    def _join(self, connection: SqlConnection, group: list[_Ticket]) -> _Ticket | None:
         """Add the steps that wait already to the transaction. For the result see `_write`."""
         while len(group) < MOST_STEPS:
             try:
@@ -234,7 +234,7 @@ class Writer:
         return self._rules.typed(error) if isinstance(error, sqlite3.Error | OSError) else error
 
 
-def _carry_out(connection: Connection, ticket: _Ticket) -> None:
+def _carry_out(connection: SqlConnection, ticket: _Ticket) -> None:
     """One step of a transaction. An error that is not of the disk concerns this step alone."""
     try:
         ticket.result = ticket.work(connection)

@@ -19,41 +19,15 @@ if TYPE_CHECKING:
     from monitor.sinks.otel.sink import OtelSink as OtelSink
     from monitor.sinks.otel.sink import in_tool_span as in_tool_span
     from monitor.sinks.otel.sink import tool_context as tool_context
-
-__all__ = [
-    "AsyncEnvelopeSink",
-    "AsyncEventSink",
-    "EnvelopeSink",
-    "EventSink",
-    "FanOut",
-    "JsonlSink",
-    "LogSink",
-    "MemorySink",
-    "OtelSink",
-    "Sink",
-    "in_tool_span",
-    "line_of",
-    "listening",
-    "tool_context",
-]
-
-if not TYPE_CHECKING:  # a type checker would believe that every name is there
-    __getattr__, __dir__ = lazy_names(
+else:  # a type checker that read this would believe that every name is there
+    __all__, __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "AsyncEnvelopeSink": "monitor.sinks.base",
-            "AsyncEventSink": "monitor.sinks.base",
-            "EnvelopeSink": "monitor.sinks.base",
-            "EventSink": "monitor.sinks.base",
-            "FanOut": "monitor.sinks.base",
-            "JsonlSink": "monitor.sinks.jsonl",
-            "LogSink": "monitor.sinks.log",
-            "MemorySink": "monitor.sinks.memory",
-            "OtelSink": "monitor.sinks.otel.sink",
-            "Sink": "monitor.sinks.base",
-            "in_tool_span": "monitor.sinks.otel.sink",
-            "line_of": "monitor.sinks.lines",
-            "listening": "monitor.sinks.base",
-            "tool_context": "monitor.sinks.otel.sink",
+            "monitor.sinks.base": "AsyncEnvelopeSink AsyncEventSink EnvelopeSink EventSink FanOut Sink listening",
+            "monitor.sinks.jsonl": "JsonlSink",
+            "monitor.sinks.lines": "line_of",
+            "monitor.sinks.log": "LogSink",
+            "monitor.sinks.memory": "MemorySink",
+            "monitor.sinks.otel.sink": "OtelSink in_tool_span tool_context",
         },
     )

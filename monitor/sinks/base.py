@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from monitor._util.checks import check_parts
+from monitor._util.argument_checks import check_parts
 from monitor.errors import ConfigError, describe
 from monitor.events import Envelope, Event, RunIdentity, RunTerminated, SinkFailed
 

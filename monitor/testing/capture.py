@@ -34,7 +34,7 @@ class CapturedEvents(Sequence[Event]):
         self._events: list[Event] = []
 
     def emit(self, event: Event) -> None:
-        """Keep `event`."""
+        """Keep `event` for the test."""
         self._events.append(event)
 
     def of(self, kind: type[E]) -> list[E]:

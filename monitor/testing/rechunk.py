@@ -1,4 +1,4 @@
-"""The same text in other pieces, as another provider, or the same one on another day, would send
+"""A stream's text in other pieces, as another provider, or the same one on another day, would send
 it.
 """
 
@@ -22,7 +22,7 @@ def cut(text: str, sizes: int | Sequence[int]) -> list[str]:
 
 
 def rechunk(chunks: Iterable[Chunk], sizes: int | Sequence[int]) -> list[Chunk]:
-    """The same stream with its deltas cut at other places.
+    """A copy of the stream with its deltas cut at other places.
 
     Neighbouring deltas of one channel (for arguments: of one call) are joined and cut anew;
     everything else stays where it was. A call's name comes with its first piece, a signature with

@@ -30,7 +30,7 @@ class Pause:
         self._released.set()
 
     async def perform(self) -> None:
-        """What the stream does here."""
+        """Carry out this step of the stream."""
         self._reached.set()
         await self._released.wait()
 
@@ -48,7 +48,7 @@ class Stall:
         await self._reached.wait()
 
     async def perform(self) -> None:
-        """What the stream does here."""
+        """Carry out this step of the stream."""
         self._reached.set()
         await anyio.sleep_forever()
 
@@ -60,7 +60,7 @@ class Do:
     function: Callable[[], object]
 
     async def perform(self) -> None:
-        """What the stream does here."""
+        """Carry out this step of the stream."""
         self.function()
 
 
@@ -82,7 +82,7 @@ class ScriptedStream(AsyncIterator[Any]):
         self._position = 0
         self._busy = False
         self.pulled: int = 0
-        """How many items were yielded."""
+        """The number of items that the stream has yielded."""
         self.exhausted: bool = False
         """Whether the stream ended, raised, was cancelled or closed: then no further item comes."""
         self.closed: bool = False
@@ -94,7 +94,7 @@ class ScriptedStream(AsyncIterator[Any]):
         return self
 
     async def __anext__(self) -> Any:
-        """The next item."""
+        """Carry out the steps up to the next item, and yield it."""
         self._enter("read")
         try:
             return await self._next()

@@ -47,12 +47,12 @@ class ScriptedModel:
         self._suspends = suspends
         self.name = name
         self.requests: list[ModelRequest] = []
-        """The requests, in order."""
+        """The requests that the model was sent, in order."""
         self.streams: list[ScriptedStream] = []
         """The streams of its answers; each says whether it was read to its end and closed."""
 
     def stream(self, request: ModelRequest) -> ScriptedStream:
-        """The next answer."""
+        """Stream the next answer of the script."""
         self.requests.append(request)
         number = len(self.requests) - 1
         if len(self._answers) == 1 and _is_function(self._answers[0]):

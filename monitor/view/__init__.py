@@ -6,8 +6,10 @@ from monitor._util.lazy import lazy_names
 
 if TYPE_CHECKING:
     from monitor.view.live import LiveView as LiveView
-
-__all__ = ["LiveView"]
-
-if not TYPE_CHECKING:  # a type checker would believe that every name is there
-    __getattr__, __dir__ = lazy_names(__name__, {"LiveView": "monitor.view.live"})
+else:  # a type checker that read this would believe that every name is there
+    __all__, __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "monitor.view.live": "LiveView",
+        },
+    )

@@ -19,8 +19,8 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from monitor._util.terminal import on_one_line as on_one_line  # noqa: PLC0414 - used beside the others
-from monitor._util.terminal import printable as printable  # noqa: PLC0414 - the same
+from monitor._util.printable import on_one_line as on_one_line  # noqa: PLC0414 - used beside the others
+from monitor._util.printable import printable as printable  # noqa: PLC0414 - the same
 
 MOST_COLUMNS = 100
 """Longer lines are hard to read."""

@@ -32,10 +32,20 @@ def test_what_the_module_has_not_is_an_attribute_error_that_names_the_module():
 def test_a_name_of_a_package_is_taken_from_its_module_once(monkeypatch: pytest.MonkeyPatch):
     package = ModuleType("made_up")
     monkeypatch.setitem(sys.modules, "made_up", package)
-    get, names = lazy_names("made_up", {"dumps": "json"})
-    assert "dumps" in names()
+    public, get, names = lazy_names("made_up", {"json": "dumps loads", "string": "Template", "re": "X"})
+    assert public == ["X", "Template", "dumps", "loads"]
+    assert set(public) <= set(names())
     assert not hasattr(package, "dumps")
     assert get("dumps") is json.dumps
-    assert vars(package)["dumps"] is json.dumps
-    with pytest.raises(AttributeError, match="module 'made_up' has no attribute 'loads'"):
-        get("loads")
+    assert vars(package) == {**vars(ModuleType("made_up")), "dumps": json.dumps}
+    with pytest.raises(AttributeError, match="module 'made_up' has no attribute 'load'"):
+        get("load")
+
+
+def test_a_submodule_is_a_name_of_its_package_and_not_in_all(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delattr(json, "tool", raising=False)
+    monkeypatch.delitem(sys.modules, "json.tool", raising=False)
+    public, get, names = lazy_names("json", {"json": "tool", "string": "Template"})
+    assert public == ["Template"]
+    assert "tool" in names()
+    assert get("tool") is sys.modules["json.tool"]

@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 import monitor
-from monitor.adapters.base import responses_behind
+from monitor.adapters.adapter import responses_behind
 from monitor.testing import FakeClock
 from monitor.testing.base_steps import Send, Stall
 from monitor.testing.servers.local_server import LocalServer

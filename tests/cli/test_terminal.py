@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from monitor._util import terminal
+from monitor._util.printable import printable_json
 from monitor.cli.app import app
 from monitor.cli.render import output
 
@@ -45,7 +45,7 @@ def test_every_character_of_unicode_that_steers_is_escaped():
     everyone = "".join(map(chr, range(sys.maxunicode + 1)))
     assert not steering(output.printable(everyone))
     everyone = "x".join(everyone)  # two surrogates beside each other are one character for JSON
-    written = terminal.printable_json(json.dumps(everyone, ensure_ascii=False))
+    written = printable_json(json.dumps(everyone, ensure_ascii=False))
     assert json.loads(written) == everyone
     assert not steering(written)
 

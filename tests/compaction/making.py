@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 from monitor import AssistantMessage, Text, Usage, UserMessage, Window
 from monitor.chunks import ToolCall, ToolResult
-from monitor.compaction import CompactionReason
 from monitor.compaction.measure import Situation
 from monitor.compaction.pinned import PinnedFacts, head_of_messages, read_back
 from monitor.compaction.preset import Preset
@@ -24,6 +23,7 @@ from monitor.harness.streams.ask import ask_turn
 from monitor.messages import Message
 from monitor.models import Model, ModelRequest, ToolSpec
 from monitor.outcome import Turn
+from monitor.reasons import CompactionReason
 from monitor.testing import FakeClock, ScriptedModel
 from monitor.usage import AskCost
 

@@ -10,8 +10,9 @@ from functools import partial
 import pytest
 
 from monitor import Compaction
-from monitor.compaction import CompactionError, CompactionFailure, CompactionIneffective, CompactionReason
+from monitor.compaction import CompactionError
 from monitor.compaction.pinned import PinnedFacts, compose
+from monitor.compaction.records import CompactionIneffective
 from monitor.compaction.summaries.summarize import ModelSummarizer
 from monitor.compaction.summaries.templates import FIVE_SECTIONS, SummaryTask
 from monitor.context import History
@@ -20,6 +21,7 @@ from monitor.context.measure import headroom
 from monitor.context.measure.tokens import message_tokens
 from monitor.harness.streams.ask import ask_turn
 from monitor.messages import Message, UserMessage
+from monitor.reasons import CompactionFailure, CompactionReason
 from monitor.testing import FakeClock, ScriptedModel
 from tests.compaction.making import asked_of, first_text, proposed, situation, summariser, summary_of, talk, told
 from tests.context.talk import ran, results, said, tokens, user

@@ -8,16 +8,10 @@ from typing import Any
 import pytest
 
 from monitor import Compaction, ConfigError
-from monitor.compaction import (
-    BeforeCompaction,
-    CompactionError,
-    CompactionFailure,
-    CompactionHook,
-    CompactionReason,
-    CompactionResult,
-)
+from monitor.compaction import BeforeCompaction, CompactionError, CompactionHook, CompactionResult
 from monitor.compaction.hooks import CompactionAsked, ask_before, may_continue, tell_after
 from monitor.compaction.summaries.templates import CHECKPOINT
+from monitor.reasons import CompactionFailure, CompactionReason
 from monitor.testing import ScriptedModel
 from tests.compaction.making import asked_of, proposed, situation, summariser, talk, told
 from tests.context.talk import said, user

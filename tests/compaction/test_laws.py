@@ -11,11 +11,13 @@ import monitor
 from monitor import AssistantMessage, Compaction, UserMessage
 from monitor.adapters import to_form
 from monitor.chunks import ToolCall
-from monitor.compaction import CompactionIneffective, CompactionReason, Extractive
+from monitor.compaction import Extractive
 from monitor.compaction.pinned import read_back, text_of_user
 from monitor.compaction.preset import PRESETS
+from monitor.compaction.records import CompactionIneffective
 from monitor.context import Form, repair, validate
 from monitor.messages import Message, message_codec
+from monitor.reasons import CompactionReason
 from monitor.testing import ScriptedModel, call
 from tests.context.talk import said, tokens, user
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor._util.quoting import foreign
-from monitor.adapters.forms import to_form
+from monitor.adapters.provider_forms import to_form
 from monitor.chunks import ToolCall, ToolResult
 from monitor.compaction.pinned import (
     ACKNOWLEDGEMENT,

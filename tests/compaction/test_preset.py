@@ -9,7 +9,7 @@ import pytest
 
 from monitor import Compaction, ConfigError, Window
 from monitor.compaction import CompactionHook, Extractive
-from monitor.compaction.preset import PRESETS, Options, Preset
+from monitor.compaction.preset import PRESETS, Preset, PresetOptions
 from monitor.compaction.summaries.templates import CHECKPOINT, EIGHT_SECTIONS, FIVE_SECTIONS, MARKDOWN
 from monitor.context.cut import KeepMessages, KeepNewTurns, KeepShare, KeepTokens
 from monitor.context.measure import headroom
@@ -112,4 +112,4 @@ def test_lists_become_tuples_so_that_a_preset_cannot_change():
 
 
 def test_editors_know_every_option_of_a_preset():
-    assert Options.__annotations__.keys() == {one.name for one in fields(Preset)}
+    assert PresetOptions.__annotations__.keys() == {one.name for one in fields(Preset)}

@@ -14,20 +14,12 @@ from hypothesis import strategies as st
 
 from monitor import AssistantMessage, Compaction, FinishReason, Media, UserMessage, Window
 from monitor.chunks import ToolCall, ToolResult, TurnFinished
-from monitor.compaction import (
-    CompactionError,
-    CompactionFailure,
-    CompactionIneffective,
-    CompactionReason,
-    CompactionRecord,
-    Extractive,
-    measure,
-)
+from monitor.compaction import CompactionError, CompactionRecord, Extractive, measure
 from monitor.compaction.measure import FRAME_TOKENS, LEAST_TOKENS, Situation
 from monitor.compaction.pinned import CONTINUE, CONTINUE_WITHOUT_MEDIA, PinnedFacts, acknowledgement, head_of_messages
 from monitor.compaction.preset import PRESETS, Preset
 from monitor.compaction.proposal import Proposal, continue_message
-from monitor.compaction.records import shown
+from monitor.compaction.records import CompactionIneffective, shown
 from monitor.compaction.rungs import CUT
 from monitor.compaction.summaries.summarizer import Summary
 from monitor.compaction.summaries.templates import CHECKPOINT, SummaryTask
@@ -40,7 +32,7 @@ from monitor.context.reduce.reduction import propose_edit as reduce_history
 from monitor.context.turns import head_of
 from monitor.messages import Message, Reasoning
 from monitor.models import ToolSpec
-from monitor.reasons import PRESSING
+from monitor.reasons import PRESSING, CompactionFailure, CompactionReason
 from monitor.testing import ScriptedModel, call
 from tests.compaction.making import asked_of, done, first_text, proposed, situation, summariser, summary_of, talk, told
 from tests.context.dirty import worded

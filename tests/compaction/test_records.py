@@ -12,19 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor import ConfigError
-from monitor.compaction import (
-    CompactionError,
-    CompactionFailure,
-    CompactionIneffective,
-    CompactionReason,
-    CompactionRecord,
-)
+from monitor.compaction import CompactionError, CompactionRecord
 from monitor.compaction.pinned import acknowledgement
-from monitor.compaction.records import CompactionDetails, compaction_codec, shown
+from monitor.compaction.records import CompactionDetails, CompactionIneffective, compaction_codec, shown
 from monitor.context.history import CommittedEdit, History, HistoryEdit
 from monitor.context.turns import COMPACTION, head_of
 from monitor.messages import Message
-from monitor.reasons import PRESSING, RETRYABLE, SKIPPED
+from monitor.reasons import PRESSING, RETRYABLE, SKIPPED, CompactionFailure, CompactionReason
 from tests.context.talk import ran, said, user
 
 

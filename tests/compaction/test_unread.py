@@ -16,7 +16,7 @@ import monitor
 from monitor import AssistantMessage, Compaction, UserMessage
 from monitor.adapters import to_form
 from monitor.chunks import ToolCall, ToolResult
-from monitor.compaction import CompactionError, CompactionReason, Extractive
+from monitor.compaction import CompactionError, Extractive
 from monitor.compaction.pinned import text_of_user
 from monitor.compaction.preset import PRESETS
 from monitor.context import Form, read_history, repair, validate
@@ -24,6 +24,7 @@ from monitor.context.measure.tokens import message_tokens
 from monitor.context.reduce.prune import PruneResults
 from monitor.context.reduce.reduction import propose_edit as reduce_history
 from monitor.messages import Message
+from monitor.reasons import CompactionReason
 from monitor.testing import ScriptedModel, call
 from tests.compaction.making import done, proposed, situation
 from tests.context.talk import IMAGE, ran, said, tokens, user

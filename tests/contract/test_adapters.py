@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import monitor.adapters
-from monitor.adapters.base import _BY_MODULE, FullAdapter, StreamAdapter, find_adapter, find_adapter_of_source
+from monitor.adapters.adapter import _BY_MODULE, FullAdapter, StreamAdapter, find_adapter, find_adapter_of_source
 from monitor.chunks import CHUNK_TYPES, Chunk, TextDelta
 from monitor.errors import AdapterError
 from monitor.models import ErrorKind, ModelError

@@ -37,7 +37,7 @@ from monitor.conditions import (
     ToolCalled,
     condition_from_dict,
 )
-from monitor.conditions.limits import DefaultLimits
+from monitor.conditions.usage_limits import DefaultLimits
 from monitor.reasons import TerminateReason
 from monitor.state import Phase, RunState
 from monitor.usage import Usage

@@ -32,7 +32,7 @@ from monitor.chunks import (
     UsageReport,
 )
 from monitor.detectors import Detector, default_detectors
-from monitor.detectors.base import is_channel_detector
+from monitor.detectors.detector import is_channel_detector
 from monitor.reasons import FinishReason
 from monitor.testing import rechunk
 from monitor.verdicts import Detection, detection_codec
@@ -53,10 +53,8 @@ FORBIDDEN = {
 }
 DETECTORS = [
     value
-    for name, value in sorted(vars(monitor.detectors).items())
-    if inspect.isclass(value)
-    and name in monitor.detectors.__all__
-    and isinstance(getattr(value, "observe", None), type(lambda: None))
+    for value in (getattr(monitor.detectors, name) for name in sorted(dir(monitor.detectors)))
+    if inspect.isclass(value) and isinstance(getattr(value, "observe", None), type(lambda: None))
     if not getattr(value, "_is_protocol", False)
 ]
 DONE = TurnFinished(FinishReason.DONE)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor._util.tokens import MOST_EIGHTHS_PER_CHAR, eighths_of_tokens
+from monitor._util.token_estimate import MOST_EIGHTHS_PER_CHAR, eighths_of_tokens
 from monitor.budget import Account, Budget
 from monitor.conditions import (
     AllOf,

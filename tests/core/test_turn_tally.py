@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor._util.tokens import eighths_of_tokens, estimate_tokens
+from monitor._util.token_estimate import eighths_of_tokens, estimate_tokens
 from monitor.chunks import ToolCall, TurnFinished, UsageReport
 from monitor.core.turn import BLOCK_PIECES, KeptText, TurnTally, keep_limit
 from monitor.models import ErrorKind, ModelError

@@ -29,7 +29,7 @@ from monitor.errors import ConfigError
 from monitor.reasons import FinishReason
 from monitor.testing import cut, rechunk
 from monitor.verdicts import Detection
-from tests.detectors.text.test_content import FIXTURES, prose
+from tests.detectors.text.test_content_repetition import FIXTURES, prose
 
 DONE = TurnFinished(FinishReason.DONE)
 MESSAGE = "The test still fails, so I will send the edit of the parser once more and ask you to run it again."

@@ -25,7 +25,7 @@ from monitor.events import (
     event_codec,
 )
 from monitor.harness import judge_tasks
-from monitor.judges.base import Ask, Judge, JudgeInput, JudgeSchedule
+from monitor.judges.judge import Ask, Judge, JudgeInput, JudgeSchedule
 from monitor.judges.suspicion import SUSPICIOUS
 from monitor.models import ModelRequest
 from monitor.sinks.memory import MemorySink

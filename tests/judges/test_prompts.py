@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.chunks import ToolCall, ToolResult
-from monitor.judges.base import JudgeInput
 from monitor.judges.digest import Digest
+from monitor.judges.judge import JudgeInput
 from monitor.judges.prompts import BEGIN, END, question
 from monitor.outcome import Turn
 

@@ -16,7 +16,7 @@ from monitor.errors import StoreError
 from monitor.events import Nudged
 from monitor.sessions import Changes, InMemorySession, RunRecord, SessionStore, SQLiteSession, message
 from tests.sessions.making import assistant, call, request, result, says
-from tests.sessions.test_sqlite import slow_session
+from tests.sessions.test_sqlite_session import slow_session
 
 pytestmark = pytest.mark.feature("AC-01")
 

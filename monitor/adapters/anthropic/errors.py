@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from monitor.adapters.base import ReportedFailure
-from monitor.adapters.errors import attribute, causes, header_delay_s, kind_by_type, message_of, said_or
+from monitor.adapters.adapter import ReportedFailure
+from monitor.adapters.error_causes import attribute, causes, header_delay_s, kind_by_type, message_of, said_or
 from monitor.context.measure.overflow import says_overflow
 from monitor.errors import AdapterError
 from monitor.models import ErrorKind, ModelError
@@ -28,7 +28,7 @@ _KINDS: Final = {
     "request_too_large": ErrorKind.OVERFLOW,
     "invalid_request_error": ErrorKind.REQUEST,
 }
-"""By `error.type` of the body: https://docs.claude.com/en/api/errors"""
+"""The kind of each `error.type` of a body: https://docs.claude.com/en/api/errors"""
 
 _NO_STATUS: Final = 0
 _TOO_LARGE: Final = 413

@@ -18,9 +18,9 @@ from anyio.lowlevel import RunVar
 from monitor._util.codec import to_plain
 from monitor._util.hashing import identity
 from monitor._util.signatures import REDACTED, goes_to, read_mark
+from monitor.adapters.adapter import AdapterFactory
 from monitor.adapters.anthropic.stream import AnthropicAdapter
-from monitor.adapters.base import AdapterFactory
-from monitor.adapters.requests import Opening, suggested, valid, valid_data
+from monitor.adapters.request_writing import Opening, suggested, valid, valid_data
 from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import ConfigError, MissingExtra, describe
 from monitor.messages import CUT_OFF, NOT_CARRIED_OUT, AssistantMessage, Media, Message, Reasoning, Text, UserMessage

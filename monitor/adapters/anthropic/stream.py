@@ -68,7 +68,7 @@ _RETRIED: Final = (
 
 
 @dataclass(slots=True)
-class _OpenCall:
+class _OpenToolUse:
     """A `tool_use` block that is not complete yet."""
 
     id: str
@@ -126,7 +126,7 @@ class AnthropicAdapter(SdkAdapter):
         """Whether any content came since the last report of usage."""
         self._finished: FinishReason | None = None
         """How the last message of the stream ended."""
-        self._calls: dict[int, _OpenCall | None] = {}
+        self._calls: dict[int, _OpenToolUse | None] = {}
         """The blocks that began, by index. `None`: the block is not a call, or its call is
         complete."""
         self._thinking: str | None = None
@@ -337,7 +337,7 @@ class AnthropicAdapter(SdkAdapter):
         if call_id is None:
             call_id = f"call_{self._stream}_{self._made_ids}"
             self._made_ids += 1
-        self._calls[index] = _OpenCall(call_id, name, block, given if isinstance(given, Mapping) else {})
+        self._calls[index] = _OpenToolUse(call_id, name, block, given if isinstance(given, Mapping) else {})
         if not given:
             yield ToolCallDelta(call_id, name, "")
 
@@ -389,7 +389,7 @@ class AnthropicAdapter(SdkAdapter):
                 yield from _complete(call, cut_off=cut_off)
 
 
-def _complete(call: _OpenCall, *, cut_off: bool) -> Iterator[Chunk]:
+def _complete(call: _OpenToolUse, *, cut_off: bool) -> Iterator[Chunk]:
     """The chunks that complete a call. The service also closes a block that the output limit cut
     off: then its JSON is incomplete or missing.
     """

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from monitor.adapters.errors import attribute, causes, delay_s, has, header_delay_s, kind_by_type, message_of, said_or
+from monitor.adapters.error_causes import (
+    attribute,
+    causes,
+    delay_s,
+    has,
+    header_delay_s,
+    kind_by_type,
+    message_of,
+    said_or,
+)
 from monitor.context.measure.overflow import says_overflow
 from monitor.errors import AdapterError
 from monitor.models import ErrorKind, ModelError

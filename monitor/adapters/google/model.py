@@ -17,9 +17,9 @@ from pydantic import ValidationError
 
 from monitor._util.codec import to_plain
 from monitor._util.signatures import goes_to
-from monitor.adapters.base import AdapterFactory
+from monitor.adapters.adapter import AdapterFactory
 from monitor.adapters.google.stream import GoogleAdapter
-from monitor.adapters.requests import Opening, suggested, valid, valid_data
+from monitor.adapters.request_writing import Opening, suggested, valid, valid_data
 from monitor.chunks import ToolCall
 from monitor.errors import ConfigError, MissingExtra, describe
 from monitor.messages import CUT_OFF, NOT_CARRIED_OUT, AssistantMessage, Media, Message, Reasoning, Text, UserMessage

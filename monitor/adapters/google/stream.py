@@ -23,9 +23,9 @@ from typing import Any, Final, cast
 from monitor._util.signatures import origin
 from monitor.adapters.behind import closable, held_behind
 from monitor.adapters.decoding import SdkAdapter, name_of
-from monitor.adapters.errors import attribute
-from monitor.adapters.google.calls import StreamedCall
+from monitor.adapters.error_causes import attribute
 from monitor.adapters.google.errors import classify
+from monitor.adapters.google.streamed_call import StreamedCall
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, TurnFinished, UsageReport
 from monitor.errors import AdapterError
 from monitor.models import ModelError
@@ -85,8 +85,8 @@ class GoogleAdapter(SdkAdapter):
         changed the response id.
         """
         self.gave: Sequence[str] = ()
-        """What came besides text, thinking and calls: media by their type, all else by the name of
-        its field.
+        """Parts that came besides text, thinking and calls: media by their type, all else by the
+        name of its field.
         """
         self._stream = stream
         self._calls = 0

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from monitor._util.signatures import CUSTOM, mark, origin
-from monitor.adapters.base import ReportedFailure
+from monitor.adapters.adapter import ReportedFailure
 from monitor.adapters.decoding import name_of
 from monitor.adapters.openai.errors import reported
 from monitor.adapters.openai.parts import PendingCall, Tokens, get, index_at, list_at, text_at

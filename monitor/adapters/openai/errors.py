@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from monitor.adapters.base import ReportedFailure
-from monitor.adapters.errors import attribute, causes, header_delay_s, kind_by_type, message_of, said_or
+from monitor.adapters.adapter import ReportedFailure
+from monitor.adapters.error_causes import attribute, causes, header_delay_s, kind_by_type, message_of, said_or
 from monitor.context.measure.overflow import OverflowKind, read_failure, says_overflow
 from monitor.errors import AdapterError
 from monitor.models import ErrorKind, ModelError

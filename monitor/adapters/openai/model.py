@@ -17,10 +17,10 @@ from typing import Any, ClassVar, Final
 from anyio.lowlevel import RunVar
 
 from monitor._util.codec import to_plain
-from monitor.adapters.base import AdapterFactory
-from monitor.adapters.openai.history import joined, to_input, to_messages
+from monitor.adapters.adapter import AdapterFactory
+from monitor.adapters.openai.request_messages import joined, to_input, to_messages
 from monitor.adapters.openai.stream import OpenAIAdapter
-from monitor.adapters.requests import Opening, suggested, valid
+from monitor.adapters.request_writing import Opening, suggested, valid
 from monitor.errors import ConfigError, MissingExtra, describe
 from monitor.models import ModelRequest, ToolSpec
 from monitor.wires.forms import Form
@@ -47,7 +47,7 @@ for it."""
 _ENCRYPTED: Final = "reasoning.encrypted_content"
 
 
-class _Model:
+class _OpenAIBase:
     """The common part of both models: the client, and the names of settings."""
 
     adapter: ClassVar[AdapterFactory] = OpenAIAdapter
@@ -81,7 +81,7 @@ class _Model:
         return client
 
 
-class OpenAIModel(_Model):
+class OpenAIModel(_OpenAIBase):
     """A model by chat completions, of OpenAI or of a compatible server. Each call is one request.
 
     `client`: an `openai.AsyncOpenAI`, with the `base_url` of a compatible server if it is one. It
@@ -121,7 +121,7 @@ class OpenAIModel(_Model):
         return stream
 
 
-class OpenAIResponsesModel(_Model):
+class OpenAIResponsesModel(_OpenAIBase):
     """A model by OpenAI's responses API. Each call is one request, with the whole history: nothing
     is stored by the service.
 
@@ -176,7 +176,7 @@ def to_chat(request: ModelRequest, *, send_reasoning: bool = False, model: str |
 
 
 def to_response(request: ModelRequest, *, encrypted: bool = True, model: str | None = None) -> dict[str, Any]:
-    """The same as the parameters of `responses.create`. `encrypted`: reasoning is asked for in a
+    """The request as the parameters of `responses.create`. `encrypted`: reasoning is asked for in a
     form that can be sent back.
     """
     stored = request.settings.get("store") is True
@@ -194,7 +194,9 @@ def to_response(request: ModelRequest, *, encrypted: bool = True, model: str | N
 
 
 def _reasons(model: str) -> bool:
-    """By the last part of its name (`openai/gpt-5`). Those that only chat do not."""
+    """Whether a model reasons, by the last part of its name (`openai/gpt-5`). Models that only chat
+    do not.
+    """
     name = model.rpartition("/")[2]
     found = _REASONS.match(name)
     return found is not None and not (found[1] and "chat" in name)

@@ -62,7 +62,7 @@ class PendingCall:
         self.beside: dict[str, Any] = {}
         """Fields that the service needs back with the call, and that no chunk has passed on yet."""
         self.place: object = None
-        """What names the call in its stream, where an event may come twice."""
+        """The value that names the call in its stream, where an event may come twice."""
         self._pieces: list[str] = []
         self._named = False
 

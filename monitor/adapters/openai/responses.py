@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Final
 
 from monitor._util.signatures import CUSTOM, mark, origin
-from monitor.adapters.base import ReportedFailure
+from monitor.adapters.adapter import ReportedFailure
 from monitor.adapters.decoding import name_of
 from monitor.adapters.openai.errors import reported
 from monitor.adapters.openai.parts import PendingCall, Tokens, get, index_at, text_at
@@ -291,8 +291,9 @@ class ResponsesReader:
 
 
 def _place(event: object, item: object) -> object:
-    """What names an item: its place in the output, which some services do not count, and its id,
-    which others change from event to event; a call keeps its `call_id`. `None`: it has no id.
+    """The values that name an item: its place in the output, which some services do not count, and
+    its id, which others change from event to event; a call keeps its `call_id`. `None`: it has no
+    id.
     """
     named = text_at(item, "call_id") or text_at(item, "id")
     return None if named is None else (index_at(event, "output_index"), named)

@@ -29,7 +29,7 @@ _WORDS: Final = frozenset({"role", "content"})
 """Fields of a delta that is text and nothing else."""
 
 
-class _Reader(Protocol):
+class _ApiReader(Protocol):
     gave: list[str]
 
     def read(self, item: object, /) -> Iterator[Chunk]: ...
@@ -54,7 +54,7 @@ class OpenAIAdapter(SdkAdapter):
 
     def __init__(self, stream: int = 0) -> None:
         self._stream = stream
-        self._reader: _Reader | None = None
+        self._reader: _ApiReader | None = None
         self._responses = ResponsesReader(stream)
         self._chat = ChatReader(stream)
 
@@ -66,7 +66,7 @@ class OpenAIAdapter(SdkAdapter):
         return self._reader.gave if self._reader is not None else ()
 
     def _plain_in(self, chunk: dict[str, Any]) -> str | None:
-        """The same for a chunk of a chat as it stands on the wire."""
+        """The plain text of a chunk of a chat as it stands on the wire."""
         choices = chunk.get("choices")
         if self._reader is not self._chat or type(choices) is not list or len(choices) != 1:
             return None

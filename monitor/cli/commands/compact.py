@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 import monitor
-from monitor.adapters.base import adapter_of
+from monitor.adapters.adapter import adapter_of
 from monitor.cli.inputs.conversation import Conversation, read_conversation, tokens_by_source, written
 from monitor.cli.options.clients import Closing
 from monitor.cli.options.supervisor_arguments import model_of, nothing_to_close

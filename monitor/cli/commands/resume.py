@@ -24,7 +24,7 @@ from monitor.harness.record.recorder import TASK
 from monitor.models import Model
 from monitor.reasons import TerminateReason
 from monitor.sessions import RunRecord, RunStage, SessionReader, SQLiteSession
-from monitor.sessions.records import MAIN
+from monitor.sessions.run_records import MAIN
 from monitor.tools import PendingApprovals
 
 _OVER = frozenset({TerminateReason.GOAL.value, TerminateReason.STREAM_ENDED.value, TerminateReason.TERMINATED.value})

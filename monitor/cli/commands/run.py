@@ -57,7 +57,7 @@ from monitor.cli.render.output import STDIN
 from monitor.cli.render.screen import Heading, Shown, screen_of
 from monitor.errors import ConfigError
 from monitor.sessions import RunStage, SQLiteSession
-from monitor.sessions.records import MAIN
+from monitor.sessions.run_records import MAIN
 from monitor.tools import PendingApprovals
 
 

@@ -27,7 +27,7 @@ from monitor.cli.render.progress import progress
 from monitor.cli.render.scan_report import Report, run_as_json, show, summary_as_json
 from monitor.cli.render.tool_counts import count
 from monitor.errors import ConfigError
-from monitor.judges.base import FIRST_TURN
+from monitor.judges.judge import FIRST_TURN
 from monitor.policy import StopAtFirstLoop
 from monitor.settings import Settings
 from monitor.transcripts.analysis.scan import scan_run

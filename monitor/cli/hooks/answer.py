@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from monitor._util.terminal import on_one_line, printable_json
+from monitor._util.printable import on_one_line, printable_json
 from monitor.cli.hooks import HOOKS
 from monitor.cli.hooks.base import DEEDS, Deed, Hook
 from monitor.cli.inputs.cache_folder import cache_folder

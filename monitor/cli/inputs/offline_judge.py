@@ -15,7 +15,7 @@ import typer
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from rich.console import Console
 
-from monitor.adapters.models import model as model_of
+from monitor.adapters.model_names import model as model_of
 from monitor.cli.inputs.cache_folder import cache_folder
 from monitor.cli.inputs.reply_cache import ReplyCache
 from monitor.cli.options.replay_model import REPLAY, replay_of
@@ -26,7 +26,7 @@ from monitor.harness.checks import CLOSE_GRACE_S
 from monitor.harness.streams.ask import ask
 from monitor.harness.streams.clock import SystemClock
 from monitor.judges import LoopJudge
-from monitor.judges.base import FIRST_TURN, Judge, JudgeInput
+from monitor.judges.judge import FIRST_TURN, Judge, JudgeInput
 from monitor.models import Model, ModelRequest
 from monitor.usage import AskCost
 from monitor.verdicts import Judgement

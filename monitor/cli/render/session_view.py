@@ -29,7 +29,7 @@ from monitor.sessions import (
 )
 from monitor.sessions.faults import lock_path
 from monitor.sessions.lock import owner_of
-from monitor.sessions.records import MAIN, RunStage
+from monitor.sessions.run_records import MAIN, RunStage
 from monitor.sinks import line_of
 from monitor.sinks.lines import call_in_words
 from monitor.view.ending import count

@@ -14,7 +14,7 @@ from dataclasses import fields, replace
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-from monitor.compaction.pinned.facts import PinnedFacts
+from monitor.compaction.pinned.pinned_facts import PinnedFacts
 from monitor.compaction.pinned.text import left_out_piece, pieces, user_piece, weight, weights
 from monitor.compaction.records import CompactionDetails
 

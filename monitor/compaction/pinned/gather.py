@@ -10,12 +10,12 @@ from typing import Final
 
 from monitor._util.arguments import arguments_in
 from monitor._util.codec import to_plain
-from monitor.compaction.pinned.facts import PinnedFacts
 from monitor.compaction.pinned.fit import SHORT_CHARS
+from monitor.compaction.pinned.pinned_facts import PinnedFacts
 from monitor.compaction.pinned.text import head_of_messages, read_back, text_of_user
 from monitor.compaction.records import CompactionDetails
 from monitor.compaction.summaries.identifiers import (
-    Named,
+    MessageNames,
     answered_calls,
     files_of,
     identifiers,
@@ -34,7 +34,10 @@ _NEWEST_MESSAGES: Final = 100
 
 
 def gathered(
-    messages: Sequence[Message], earlier: PinnedFacts | None = None, *, named: Callable[[Message], Named] = named_in
+    messages: Sequence[Message],
+    earlier: PinnedFacts | None = None,
+    *,
+    named: Callable[[Message], MessageNames] = named_in,
 ) -> PinnedFacts:
     """The facts in `earlier`, and those in `messages`: what a person said, outputs, identifiers,
     files, what became of calls.

@@ -17,8 +17,8 @@ from dataclasses import dataclass, fields, replace
 from typing import Final
 
 from monitor._util.quoting import escaped, unescaped
-from monitor._util.tokens import weigh
-from monitor.compaction.pinned.facts import PinnedFacts
+from monitor._util.token_estimate import weigh
+from monitor.compaction.pinned.pinned_facts import PinnedFacts
 from monitor.compaction.records import CompactionDetails
 from monitor.context.reduce.media import placeholder
 from monitor.errors import ConfigError
@@ -94,7 +94,7 @@ _EXPLAINED: Final = "What follows is kept word for word: texts of one line as th
 
 
 @dataclass(slots=True, frozen=True)
-class _Form:
+class _TextForm:
     """How a composed text is written."""
 
     header: str
@@ -113,8 +113,8 @@ class _Form:
         return unescaped(text) if self.mark else text
 
 
-_NEWEST_FORM: Final = _Form(HEADER, f"{VETO} ")
-_FORMS: Final = (_NEWEST_FORM, _Form(f"{VETO} What came before this point, in short.", ""))
+_NEWEST_FORM: Final = _TextForm(HEADER, f"{VETO} ")
+_FORMS: Final = (_NEWEST_FORM, _TextForm(f"{VETO} What came before this point, in short.", ""))
 
 
 def weight(text: str) -> int:
@@ -127,7 +127,7 @@ def weights(facts: PinnedFacts) -> int:
     return sum(map(weight, pieces("", facts)))
 
 
-def pieces(summary: str, facts: PinnedFacts, form: _Form = _NEWEST_FORM) -> Iterator[str]:
+def pieces(summary: str, facts: PinnedFacts, form: _TextForm = _NEWEST_FORM) -> Iterator[str]:
     """The pieces of the text, in order: the summary, then each fact that is known."""
     yield f"{form.header}\n{_titled(form, _SUMMARY, summary)}{form.heading(_EXPLAINED)}\n"
     if facts.user_messages:
@@ -154,7 +154,7 @@ def pieces(summary: str, facts: PinnedFacts, form: _Form = _NEWEST_FORM) -> Iter
     yield f"\n{FOOTER}"
 
 
-def _titled(form: _Form, title: str, text: str) -> str:
+def _titled(form: _TextForm, title: str, text: str) -> str:
     written = form.write(text)
     return f"{form.heading(title)}{len(written)} characters:\n{written}\n"
 
@@ -177,7 +177,7 @@ _LISTS: Final[Mapping[str, str]] = {
 _DETAILS: Final = frozenset(field.name for field in fields(CompactionDetails))
 
 
-def user_piece(number: int, text: str, form: _Form = _NEWEST_FORM) -> str:
+def user_piece(number: int, text: str, form: _TextForm = _NEWEST_FORM) -> str:
     """The piece of user message `number`."""
     return f"{number}. {_framed(text, form)}\n"
 
@@ -187,7 +187,7 @@ def left_out_piece(count: int, of: int) -> str:
     return f"(Messages 2 to {count + 1} of {of} are left out here; they stay in the originals.)\n" if count else ""
 
 
-def _output_piece(name: str, value: str, form: _Form) -> str:
+def _output_piece(name: str, value: str, form: _TextForm) -> str:
     name, value = form.write(name), form.write(value)
     line = f"{name}{_IS}{value}"
     if _is_plain(name) and _is_plain(value) and line.find(_IS) == len(name) and not _LENGTHS.match(name):
@@ -200,7 +200,7 @@ _LENGTH: Final = re.compile(r"([0-9]{1,20}) characters:$", re.MULTILINE)
 _LENGTHS: Final = re.compile(r"([0-9]{1,20}) and ([0-9]{1,20}) characters:")
 
 
-def _framed(text: str, form: _Form) -> str:
+def _framed(text: str, form: _TextForm) -> str:
     written = form.write(text)
     return written if _is_plain(written) else f"{len(written)} characters:\n{written}"
 
@@ -223,7 +223,7 @@ def read_back(text: str) -> tuple[str, PinnedFacts] | None:
     if form is None:
         return None
     try:
-        summary, facts = _parsed(_Reader(text, form))
+        summary, facts = _parsed(_FormReader(text, form))
     except (ValueError, ConfigError):
         return None
     return (summary, facts) if "".join(pieces(summary, facts, form)) == text else None
@@ -233,16 +233,16 @@ class _OtherText(ValueError):
     """`compose` did not write this text."""
 
 
-class _Reader:
+class _FormReader:
     """Reads a text of one form, from its beginning."""
 
-    def __init__(self, text: str, form: _Form) -> None:
+    def __init__(self, text: str, form: _TextForm) -> None:
         self.form = form
         self._text = text
         self._at = 0
 
     def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        """What `pattern` finds next. The reader goes past it."""
+        """The match of `pattern` at the reader's place. The reader goes past it."""
         found = pattern.match(self._text, self._at)
         if found is not None:
             self._at = found.end()
@@ -290,7 +290,7 @@ class _Reader:
         return self.framed() if self.skipped(self.form.heading(title)) else None
 
 
-def _parsed(text: _Reader) -> tuple[str, PinnedFacts]:
+def _parsed(text: _FormReader) -> tuple[str, PinnedFacts]:
     """The summary and the facts in `text`. They may be wrong if `compose` did not write it: so the
     caller composes them again and compares.
     """
@@ -317,7 +317,7 @@ def _parsed(text: _Reader) -> tuple[str, PinnedFacts]:
     )
 
 
-def _parsed_user_messages(text: _Reader) -> tuple[tuple[str, ...], int]:
+def _parsed_user_messages(text: _FormReader) -> tuple[tuple[str, ...], int]:
     said: list[str] = []
     left_out = 0
     if text.headed(_SAID) is not None:
@@ -332,7 +332,7 @@ def _parsed_user_messages(text: _Reader) -> tuple[tuple[str, ...], int]:
 _NUMBER: Final = re.compile(r"[0-9]{1,9}\. |\(Messages 2 to ([0-9]{1,9}) [^(\n]*\n")
 
 
-def _parsed_outputs(text: _Reader, title: str) -> tuple[dict[str, str], int]:
+def _parsed_outputs(text: _FormReader, title: str) -> tuple[dict[str, str], int]:
     """The outputs below the heading `title`, and the number at the end of its line: in the second
     list of outputs, those that are left out.
     """
@@ -351,7 +351,7 @@ def _parsed_outputs(text: _Reader, title: str) -> tuple[dict[str, str], int]:
     return outputs, int(counts.rpartition(" ")[2]) if counts is not None else 0
 
 
-def _parsed_list(text: _Reader, title: str) -> tuple[str, ...]:
+def _parsed_list(text: _FormReader, title: str) -> tuple[str, ...]:
     entries: list[str] = []
     if text.headed(f"{title}: ") is not None:
         while text.skipped("- "):

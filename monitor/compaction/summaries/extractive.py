@@ -192,7 +192,7 @@ def _of_kind(material: _Material, kind: str) -> list[str]:
 
 
 def _material(task: SummaryTask) -> _Material:
-    """What the messages give, as entries."""
+    """The entries that the messages give."""
     found: _Material = [("failures", note) for note in task.details.tool_notes]
     for message in task.messages:
         if isinstance(message, AssistantMessage):

@@ -119,7 +119,7 @@ FEW: Final = 2
 
 
 @dataclass(slots=True, frozen=True)
-class Named:
+class MessageNames:
     """The names in one message, by where they stand."""
 
     said: tuple[str, ...] = ()
@@ -127,13 +127,13 @@ class Named:
     asked: tuple[str, ...] = ()
     """Names in arguments of calls."""
     answered: tuple[str, ...] = ()
-    """Names in results."""
+    """Names in the results of calls."""
     listed: tuple[str, ...] = ()
     """Names in arguments and results that are not listings, three of each family."""
 
 
 @dataclass(slots=True, frozen=True)
-class Names:
+class RankedNames:
     """The names of many messages by their worth, the newest first."""
 
     used: tuple[str, ...]
@@ -144,7 +144,7 @@ class Names:
     """Names that only calls or only results have, of the rarest families and kinds."""
 
 
-def named_in(message: Message) -> Named:
+def named_in(message: Message) -> MessageNames:
     """The names in a message. Of a long text only both ends are searched: a listing is full of
     names that nobody needs.
     """
@@ -152,12 +152,12 @@ def named_in(message: Message) -> Named:
         name for part in message.content if isinstance(part, Text) for name in identifiers(_ends(part.text))[:MOST_SAID]
     ]
     if not isinstance(message, AssistantMessage):
-        return Named(said=tuple(dict.fromkeys(said)))
+        return MessageNames(said=tuple(dict.fromkeys(said)))
     asked = [
         identifiers(_ends("\n".join(_leaves(part.arguments)))) for part in message.content if isinstance(part, ToolCall)
     ]
     answered = [identifiers(_ends(result.text)) for result in message.results if not result.vetoed]
-    return Named(
+    return MessageNames(
         said=tuple(dict.fromkeys(said)),
         asked=tuple(dict.fromkeys(chain.from_iterable(asked))),
         answered=tuple(dict.fromkeys(chain.from_iterable(answered))),
@@ -172,7 +172,7 @@ def _telling(names: Sequence[str]) -> list[str]:
     return [name for nth, _, name in ranked if nth <= FEW + 1] if families <= LISTING else []
 
 
-def names_of(named: Sequence[Named], known: Container[str] = ()) -> Names:
+def names_of(named: Sequence[MessageNames], known: Container[str] = ()) -> RankedNames:
     """The names of some messages that are worth keeping. `known`: names in results before these
     messages. Linear.
     """
@@ -186,7 +186,7 @@ def names_of(named: Sequence[Named], known: Container[str] = ()) -> Names:
         used.update(dict.fromkeys(named[at].said))
         used.update(dict.fromkeys(name for name in named[at].asked if name in found or name in known))
     listed = [name for one in reversed(named) for name in one.listed if name not in used]
-    return Names(tuple(_few_of_each(used, OF_A_FAMILY)), tuple(_rarest(list(dict.fromkeys(listed)))))
+    return RankedNames(tuple(_few_of_each(used, OF_A_FAMILY)), tuple(_rarest(list(dict.fromkeys(listed)))))
 
 
 def _rarest(names: Sequence[str]) -> list[str]:
@@ -345,7 +345,7 @@ def merged(old: CompactionDetails, new: CompactionDetails) -> CompactionDetails:
 
 
 def note_of(result: ToolResult) -> str:
-    """What became of a call that failed or was refused, on one line."""
+    """The end of a call that failed or was refused, on one line."""
     lines = [line.strip() for line in result.text.splitlines() if line.strip()]
     if result.vetoed:
         note = f"{result.name} was refused: {(lines or [''])[0].removeprefix(VETO).strip()}"

@@ -18,9 +18,7 @@ from typing import Any, Final, Literal
 
 from monitor._util.hashing import canonical_json, identity
 from monitor.compaction.records import AskTurn, CompactionError
-from monitor.compaction.summaries.summarizer import Checkpoint, CompactionProgress, Summary
-from monitor.compaction.summaries.templates import BEGIN, END, SummaryTask
-from monitor.compaction.summaries.transcript import (
+from monitor.compaction.summaries.excerpts import (
     LEAST_WINDOW_TOKENS,
     Excerpt,
     beside,
@@ -30,6 +28,8 @@ from monitor.compaction.summaries.transcript import (
     next_window,
     with_error,
 )
+from monitor.compaction.summaries.summarizer import Checkpoint, CompactionProgress, Summary
+from monitor.compaction.summaries.templates import BEGIN, END, SummaryTask
 from monitor.context.measure.tokens import Size, message_tokens, size_of_text, sizes_by_source
 from monitor.context.measure.window import Window, window_of
 from monitor.context.reduce.media import has_media
@@ -50,9 +50,11 @@ MOST_LENGTH: Final = 1.5
 EARLIER_SHARE: Final = 0.5
 """The most of the room for reading that the earlier summary gets; the messages get the rest."""
 BESIDE_SHARE: Final = 0.2
-"""The same for what stands beside the messages: pinned facts, identifiers, files."""
+"""The most of the room for reading that is given to what stands beside the messages: pinned facts,
+identifiers, files.
+"""
 BESIDE_TOKENS: Final = 8_000
-"""The most tokens for it."""
+"""The most tokens for what stands beside the messages."""
 LEAST_ROOM_TOKENS: Final = 2_000
 """The least room for what is read: in less, an earlier summary leaves no room for messages."""
 
@@ -113,7 +115,7 @@ class ModelSummarizer:
 
 
 @dataclass(slots=True)
-class _Draft:
+class _SummaryDraft:
     """A summary before its check."""
 
     text: str
@@ -123,7 +125,7 @@ class _Draft:
 
 @dataclass(slots=True)
 class _Work:
-    """One task under way."""
+    """The work on one summary, from its first request on."""
 
     model: Model
     window: int
@@ -143,7 +145,7 @@ class _Work:
 
     # --- the two ways to a draft
 
-    async def on_top_of(self, prefix: ModelRequest) -> _Draft | None:
+    async def on_top_of(self, prefix: ModelRequest) -> _SummaryDraft | None:
         """Ask with the run's own request and a question behind it. `None`: that does not fit, or it
         would be about other messages.
         """
@@ -172,9 +174,9 @@ class _Work:
                 raise
             return None
         self._step(len(self.task.messages), text)
-        return _Draft(text, again)
+        return _SummaryDraft(text, again)
 
-    async def folded(self, checkpoint: Checkpoint | None) -> _Draft:
+    async def folded(self, checkpoint: Checkpoint | None) -> _SummaryDraft:
         """Summarise piece by piece. Each piece brings the summary of those before up to date."""
         messages, chain = self.task.messages, self._chain
         earlier, done = self.task.previous, 0
@@ -202,11 +204,11 @@ class _Work:
             done = last.stop
             self._step(done, earlier)
         assert earlier is not None  # noqa: S101 - there was a message, or a checkpoint
-        return _Draft(earlier, lambda draft, wrong: self._again(draft, wrong, last, room))
+        return _SummaryDraft(earlier, lambda draft, wrong: self._again(draft, wrong, last, room))
 
     # --- what a draft must have
 
-    async def checked(self, draft: _Draft) -> Summary:
+    async def checked(self, draft: _SummaryDraft) -> Summary:
         """The summary, if nothing is wrong with it. Else it is sent back once."""
         text = draft.text
         wrong = self._wrong(text)

@@ -1,4 +1,4 @@
-"""What a summariser receives, and what it returns."""
+"""The protocol of summarisers: what one receives, and what it returns."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class CompactionProgress:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Summary:
-    """What a summariser made of a task."""
+    """The summary that a summariser made of a task."""
 
     text: str
     by: str
@@ -76,7 +76,7 @@ async def ask_for_summary(
     progress: Callable[[CompactionProgress], None],
     checkpoint: Checkpoint | None,
 ) -> Summary:
-    """What `summarizer` makes of `task`. Whatever it raises becomes a `CompactionError`."""
+    """Let `summarizer` make a summary of `task`. Whatever it raises becomes a `CompactionError`."""
     try:
         summary: object = await summarizer.summarize(task, ask, progress=progress, checkpoint=checkpoint)
     except CompactionError:

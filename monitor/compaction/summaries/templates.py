@@ -250,7 +250,7 @@ class SummaryTask:
 
 
 @dataclass(slots=True, frozen=True)
-class Heading:
+class SummaryHeading:
     """A title, and how clearly it is one."""
 
     key: str
@@ -293,7 +293,7 @@ def _is_empty(tag: re.Match[str]) -> bool:
     return tag[0].endswith("/>")
 
 
-def heading_of(line: str) -> Heading | None:
+def heading_of(line: str) -> SummaryHeading | None:
     """The heading that `line` is; `None`: it is text. Linear."""
     text = line.strip()
     level = len(text) - len(text.lstrip("#"))
@@ -307,7 +307,7 @@ def heading_of(line: str) -> Heading | None:
         return None
     clear = CLEAREST if level else 1 if bold else 0
     rest = rest.strip(" *_#")
-    return Heading(section_key(title.strip(" *_#`")), rest, clear) if clear or not rest else None
+    return SummaryHeading(section_key(title.strip(" *_#`")), rest, clear) if clear or not rest else None
 
 
 _DEEPEST, _DEEPEST_INDENT = 6, 3
@@ -320,7 +320,7 @@ def _unnumbered(text: str) -> str:
     return text if number is None else text[number.end() :].lstrip()
 
 
-def _headings(text: str, *, fenced: bool = False) -> Iterator[tuple[int, Heading]]:
+def _headings(text: str, *, fenced: bool = False) -> Iterator[tuple[int, SummaryHeading]]:
     """The headings of `text` with the numbers of their lines; those in a fence only if `fenced`."""
     inside = False
     for at, line in enumerate(text.splitlines()):

@@ -16,7 +16,7 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from monitor._util.checks import is_finite, is_whole
+from monitor._util.argument_checks import is_finite, is_whole
 from monitor.context.measure.window import Window
 from monitor.errors import ConfigError
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from monitor._util.codec import text_of
-from monitor._util.tokens import weigh
+from monitor._util.token_estimate import weigh
 from monitor.chunks import ToolCall, ToolResult, UsageReport
 from monitor.context.history import History
 from monitor.messages import AssistantMessage, Media, Message, Reasoning, Text, UserMessage
@@ -54,7 +54,7 @@ HIDDEN_BYTES: Final = 650
 
 ERROR: Final = 0.35
 """19 of 20 estimates of ASCII text are off by at most this share, before the first report:
-`monitor._util.tokens.weigh`.
+`monitor._util.token_estimate.weigh`.
 """
 WIDE_ERROR: Final = 1.0
 """As `ERROR`, for other scripts and for media."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from monitor._util.checks import is_whole
+from monitor._util.argument_checks import is_whole
 from monitor.context.measure.known_models import DATE, family_of, limits_of
 from monitor.errors import ConfigError
 

@@ -8,7 +8,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from operator import is_
 from typing import Any, Final
 
-from monitor._util.tokens import estimate_tokens
+from monitor._util.token_estimate import estimate_tokens
 from monitor.chunks import ToolCall, ToolResult
 from monitor.context.reduce.reduction import Messages, TextTokens, changed_by, check_number
 from monitor.context.turns import newest_turns, unread_from

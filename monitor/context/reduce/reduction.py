@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from operator import is_
 from typing import Protocol, TypeAlias, TypeVar
 
-from monitor._util.checks import is_whole
+from monitor._util.argument_checks import is_whole
 from monitor.context.history import History, HistoryEdit
 from monitor.context.measure.tokens import message_tokens
 from monitor.context.turns import head_of

@@ -18,7 +18,7 @@ import re
 from typing import Any
 
 from monitor.chunks import ToolResult
-from monitor.detectors.calls.patterns import Form
+from monitor.detectors.calls.patterns import FilteredPattern
 
 ERROR_CHARS = 200
 """An error announces itself within this beginning of the answer. goose compares the first 100
@@ -27,7 +27,7 @@ characters; shells put a path before the message.
 RECORD_CHARS = 1_000
 """If the record of an execution is longer, the command has printed something. A longer answer has
 found something."""
-_ERROR = Form(
+_ERROR = FilteredPattern(
     re.compile(
         r"^\W*(\w*error|\w*exception|fatal|traceback|failed|failure)\b"
         r"|\b(not found|no such|does(n't| not) exist|cannot|can't|could not|permission denied|unknown|undefined|syntax"

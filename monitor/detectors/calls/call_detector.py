@@ -30,8 +30,8 @@ from monitor.chunks import (
     ToolResult,
     TurnFinished,
 )
-from monitor.detectors.base import NOTHING
 from monitor.detectors.calls.tool_policy import ToolPolicy, action_of, checked, is_veto, policy_of
+from monitor.detectors.detector import NOTHING
 from monitor.verdicts import Detection
 
 EXCERPT_CHARS = 200
@@ -56,7 +56,7 @@ class CallKey(NamedTuple):
 
 
 @dataclass(slots=True, frozen=True)
-class Asked:
+class DetectorCall:
     """A call that waits for its result, or has just received it."""
 
     index: int
@@ -112,7 +112,7 @@ class CallDetector:
     """The state before the first call of this turn."""
     _seen: dict[str, str]
     """Calls of this turn: id -> hash."""
-    _waiting: dict[str, Asked]
+    _waiting: dict[str, DetectorCall]
     """Calls without a result, by id."""
 
     VERSION = 4
@@ -127,14 +127,14 @@ class CallDetector:
 
     @abstractmethod
     def _called(self, call: Called) -> Sequence[Detection]:
-        """A call was made."""
+        """Take in a call that was made."""
 
-    def _answered(self, asked: Asked, policy: ToolPolicy, result: ToolResult) -> Sequence[Detection]:
-        """A call has its result."""
+    def _answered(self, asked: DetectorCall, policy: ToolPolicy, result: ToolResult) -> Sequence[Detection]:
+        """Take in the result of a call."""
         return NOTHING
 
     def _turn_ended(self) -> Sequence[Detection]:
-        """The model closed its turn."""
+        """Take in the end of the model's turn."""
         return NOTHING
 
     @abstractmethod
@@ -192,7 +192,7 @@ class CallDetector:
         return NOTHING
 
     def _take_call(self, chunk: ToolCall) -> Sequence[Detection]:
-        action, text, xxhash = told_of(chunk)
+        action, text, xxhash = read_call(chunk)
         policy = self._policy_of(chunk.name, action)
         exempt = policy.exempt
         if policy.loop_key is not None or chunk.loop_key is not None:
@@ -209,7 +209,7 @@ class CallDetector:
             self._next_batch()
         call = Called(self._calls, chunk.name, self._batch, text, xxhash, policy, exempt)
         remember(self._seen, chunk.id, xxhash)
-        remember(self._waiting, chunk.id, Asked(call.index, chunk.name, action, call.batch))
+        remember(self._waiting, chunk.id, DetectorCall(call.index, chunk.name, action, call.batch))
         self._calls += 1
         return self._called(call)
 
@@ -264,9 +264,9 @@ class CallDetector:
         self._load(state["own"])
 
 
-def _asked(saved: Asked | list[Any]) -> Asked:
-    """`saved` as an `Asked`, also if it is JSON data."""
-    return saved if isinstance(saved, Asked) else Asked(*saved)
+def _asked(saved: DetectorCall | list[Any]) -> DetectorCall:
+    """`saved` as a `DetectorCall`, also if it is JSON data."""
+    return saved if isinstance(saved, DetectorCall) else DetectorCall(*saved)
 
 
 def remember(kept: dict[str, Any], key: str, value: object, limit: int = CALLS_KEPT) -> None:
@@ -292,40 +292,40 @@ def plain(state: Any) -> dict[str, Any]:
     }
 
 
-class Told(NamedTuple):
+class ReadCall(NamedTuple):
     """A call, read once for all detectors."""
 
     action: str
-    """As `action_of` has it."""
+    """The action of the call, as `action_of` reads it."""
     text: str
-    """Its name and its canonical arguments."""
+    """The name and the canonical arguments of the call."""
     xxhash: str
 
 
 _FLAT = frozenset({str, int, float, bool, type(None)})
 _Flat: TypeAlias = tuple[str, tuple[tuple[object, object], ...], list[type]]
-_latest: tuple[_Flat, Told] = ("", (), []), Told("", "({})", identity("({})"))
+_latest: tuple[_Flat, ReadCall] = ("", (), []), ReadCall("", "({})", identity("({})"))
 """The latest call with flat arguments: its name, their items, and the types of their values."""
 
 
-def told_of(call: ToolCall) -> Told:
+def read_call(call: ToolCall) -> ReadCall:
     """`call`, read. Every detector asks for the same call in turn, so the latest one is kept, if
     its arguments are flat: then they can be compared by value.
     """
     global _latest  # noqa: PLW0603 - one tuple, put in its place whole
     arguments = call.arguments
     if type(arguments) is not dict:
-        return _told(call)
+        return _read_anew(call)
     flat = call.name, tuple(arguments.items()), [*map(type, arguments.values())]
     known, told = _latest
     if flat == known:
         return told
-    told = _told(call)
+    told = _read_anew(call)
     if _FLAT.issuperset(flat[2]) and {str}.issuperset(map(type, arguments)):
         _latest = flat, told
     return told
 
 
-def _told(call: ToolCall) -> Told:
+def _read_anew(call: ToolCall) -> ReadCall:
     text = f"{call.name}({canonical_json(call.arguments)})"
-    return Told(action_of(call.arguments), text, identity(text))
+    return ReadCall(action_of(call.arguments), text, identity(text))

@@ -1,6 +1,6 @@
-"""The same answer to different calls. Failure answered: ten different SELECTs on a table that does
-not exist; a shell whose working directory is gone. No two calls are equal, so only the results show
-the loop.
+"""A detector of one answer to different calls. Failure answered: ten different SELECTs on a table
+that does not exist; a shell whose working directory is gone. No two calls are equal, so only the
+results show the loop.
 
 Rules:
 
@@ -18,7 +18,7 @@ Rules:
 - One question in other words with the same answer, however short, is a suspicion at three and a
   loop at five (`reworded`).
 - A call with a number that is to be lowered (failing tests) stands still if that number does not
-  become lower (`monitor.detectors.calls.progress`).
+  become lower (`monitor.detectors.calls.progress_rule`).
 - An answer is an error if it is marked as one, or begins like one. An exit code without a message
   is not an error: five greps that find nothing are a search (three of 20 hard good runs have such a
   streak).
@@ -32,12 +32,19 @@ from typing import Any, NamedTuple
 
 from monitor._util.hashing import identity
 from monitor.chunks import ToolResult
-from monitor.detectors.base import NOTHING
 from monitor.detectors.calls.answers import is_error
-from monitor.detectors.calls.call_detector import EXCERPT_CHARS, OFFSETS_SHOWN, Asked, CallDetector, Called, plain
-from monitor.detectors.calls.progress import ProgressRule, Standstill, reported
+from monitor.detectors.calls.call_detector import (
+    EXCERPT_CHARS,
+    OFFSETS_SHOWN,
+    CallDetector,
+    Called,
+    DetectorCall,
+    plain,
+)
+from monitor.detectors.calls.progress_rule import ProgressRule, Standstill, reported
 from monitor.detectors.calls.reworded import NOTHING_FOUND, Rewording, answer_to, question_of
 from monitor.detectors.calls.tool_policy import ToolPolicy, error_identity
+from monitor.detectors.detector import NOTHING
 from monitor.errors import ConfigError
 from monitor.verdicts import Detection, Evidence, Level
 
@@ -50,7 +57,7 @@ CALLS_COMPARED = 64
 
 
 @dataclass(slots=True)
-class _Turn:
+class _TurnAnswers:
     """The calls of one turn and what came back."""
 
     calls: list[int] = field(default_factory=list[int])
@@ -69,7 +76,7 @@ class _Turn:
 
 
 @dataclass(slots=True)
-class _Streak:
+class _AnswerStreak:
     """Different calls with the same answer."""
 
     answer: str = ""
@@ -79,7 +86,7 @@ class _Streak:
     offsets: list[int] = field(default_factory=list[int])
 
 
-class _Numbers(NamedTuple):
+class _CountedCalls(NamedTuple):
     """The count, the threshold, and the calls."""
 
     level: Level
@@ -89,7 +96,7 @@ class _Numbers(NamedTuple):
 
 
 class NoProgress(CallDetector):
-    """The same answer to different calls, or one question in other words with the same answer.
+    """Finds one answer to different calls, or one question in other words with the same answer.
 
     The options are the numbers of calls that make a loop. `errors_at`: different calls with the
     same error. `results_at`: with the same long success. `short_results_at`: with the same short
@@ -114,9 +121,9 @@ class NoProgress(CallDetector):
         "_turn",
     )
     _standstill: Standstill
-    _streak: _Streak
+    _streak: _AnswerStreak
     _rewording: Rewording
-    _turn: _Turn
+    _turn: _TurnAnswers
 
     def __init__(
         self,
@@ -183,7 +190,7 @@ class NoProgress(CallDetector):
             del kept[:-CALLS_COMPARED]
         return found
 
-    def _answered(self, asked: Asked, policy: ToolPolicy, result: ToolResult) -> Sequence[Detection]:
+    def _answered(self, asked: DetectorCall, policy: ToolPolicy, result: ToolResult) -> Sequence[Detection]:
         turn = self._turn
         if asked.index not in turn.open:
             return NOTHING
@@ -200,14 +207,14 @@ class NoProgress(CallDetector):
             turn.told = [*turn.told, told][:2] if told not in turn.told else turn.told
         return stalled if turn.open else self._close_turn() or stalled
 
-    def _stalled(self, turn: _Turn, asked: Asked, result: ToolResult) -> Sequence[Detection]:
+    def _stalled(self, turn: _TurnAnswers, asked: DetectorCall, result: ToolResult) -> Sequence[Detection]:
         """One call, whose number does not become lower."""
         left = self._progress(result)
         xxhash = dict(zip(turn.calls, turn.hashes, strict=True)).get(asked.index)
         if left is None or xxhash is None:
             return NOTHING
         if self._standstill.took(xxhash, left, asked.index):
-            self._streak = _Streak()
+            self._streak = _AnswerStreak()
             self._rewording.forget()
         best, offsets = self._standstill.of(xxhash)
         count = len(offsets)
@@ -248,17 +255,17 @@ class NoProgress(CallDetector):
             return ""
         return policy.answer_of(result)
 
-    def _threshold(self, turn: _Turn) -> int | None:
+    def _threshold(self, turn: _TurnAnswers) -> int | None:
         if turn.error:
             return self._errors_at
         return self._results_at if turn.length >= RECEIPT_CHARS else self._short_results_at
 
     def _close_turn(self) -> Sequence[Detection]:
-        turn, self._turn = self._turn, _Turn()
+        turn, self._turn = self._turn, _TurnAnswers()
         asked_again = self._asked_again(turn)
         return self._answered_again(turn) or asked_again
 
-    def _asked_again(self, turn: _Turn) -> Sequence[Detection]:
+    def _asked_again(self, turn: _TurnAnswers) -> Sequence[Detection]:
         """The findings for a reworded question."""
         rewording = self._rewording
         if not turn.question or len(turn.told) != 1:
@@ -273,11 +280,11 @@ class NoProgress(CallDetector):
             return (self._reworded(turn, "suspect", rewording.near, rewording.near),)
         return NOTHING
 
-    def _answered_again(self, turn: _Turn) -> Sequence[Detection]:
+    def _answered_again(self, turn: _TurnAnswers) -> Sequence[Detection]:
         """The findings for one answer to different calls."""
         answer = turn.answers[0] if len(turn.answers) == 1 else ""
         if not answer or answer != self._streak.answer:
-            self._streak = _Streak(answer=answer)
+            self._streak = _AnswerStreak(answer=answer)
         streak = self._streak
         threshold = self._threshold(turn)
         if not answer or threshold is None:
@@ -294,19 +301,21 @@ class NoProgress(CallDetector):
             return (self._same(turn, streak.turns, 2 * threshold, f"calls, {len(streak.calls)} of them different,"),)
         return NOTHING
 
-    def _same(self, turn: _Turn, count: int, threshold: int, calls: str) -> Detection:
+    def _same(self, turn: _TurnAnswers, count: int, threshold: int, calls: str) -> Detection:
         what = "failed with the same error" if turn.error else "gave the same result"
         xxhash = self._rewording.xxhash if self._rewording.near > 1 else self._streak.answer
-        numbers = _Numbers("loop", count, threshold, self._streak.offsets)
+        numbers = _CountedCalls("loop", count, threshold, self._streak.offsets)
         return self._detection(turn, numbers, xxhash, f"{count} {calls} in a row {what}, the last one of {turn.tool}")
 
-    def _reworded(self, turn: _Turn, level: Level, count: int, threshold: int) -> Detection:
+    def _reworded(self, turn: _TurnAnswers, level: Level, count: int, threshold: int) -> Detection:
         rewording = self._rewording
         found = "found nothing" if rewording.answer == NOTHING_FOUND else "got the same answer"
         message = f"{rewording.tool} was asked the same in {count} wordings in a row, and {found} each time"
-        return self._detection(turn, _Numbers(level, count, threshold, rewording.offsets), rewording.xxhash, message)
+        return self._detection(
+            turn, _CountedCalls(level, count, threshold, rewording.offsets), rewording.xxhash, message
+        )
 
-    def _detection(self, turn: _Turn, numbers: _Numbers, xxhash: str, message: str) -> Detection:
+    def _detection(self, turn: _TurnAnswers, numbers: _CountedCalls, xxhash: str, message: str) -> Detection:
         offsets = numbers.offsets
         excerpt = f"{turn.tool}(...) -> {turn.excerpt}"[:EXCERPT_CHARS]
         return Detection(
@@ -331,8 +340,8 @@ class NoProgress(CallDetector):
         }
 
     def _load(self, state: Mapping[str, Any] | None) -> None:
-        self._turn = _Turn(**_copied(state["turn"])) if state else _Turn()
-        self._streak = _Streak(**_copied(state["streak"])) if state else _Streak()
+        self._turn = _TurnAnswers(**_copied(state["turn"])) if state else _TurnAnswers()
+        self._streak = _AnswerStreak(**_copied(state["streak"])) if state else _AnswerStreak()
         self._rewording = Rewording(**_copied(state["rewording"])) if state else Rewording()
         self._standstill = Standstill(state.get("standstill")) if state else Standstill()
 

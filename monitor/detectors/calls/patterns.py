@@ -34,7 +34,7 @@ def outline(text: str) -> str:
 
 
 @dataclass(slots=True, frozen=True)
-class Form:
+class FilteredPattern:
     """A pattern, and what the outline of each text has that it matches: one of `signs`, and a place
     where `around` is true.
     """

@@ -1,6 +1,6 @@
-"""The same question in other words. Failure answered: a search that found nothing is asked again
-with the words in another order, and then with one more, until the budget is gone. No two calls are
-equal, and each "no results" is short and repeats the question.
+"""A detector of one question in other words. Failure answered: a search that found nothing is asked
+again with the words in another order, and then with one more, until the budget is gone. No two
+calls are equal, and each "no results" is short and repeats the question.
 
 Rules:
 
@@ -115,7 +115,7 @@ class Rewording:
         return identity(f"{self.tool}:{self.answer}")
 
     def save(self) -> dict[str, Any]:
-        """As JSON data."""
+        """The state as JSON data."""
         return {**plain(self), "questions": self.questions[:]}
 
     def _nearness(self, tool: str, question: Mapping[str, Any]) -> Nearness:

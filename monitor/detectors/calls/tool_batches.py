@@ -2,8 +2,9 @@
 is written, before any of them has run. Also a model that reads the same twelve files at once in
 every turn, which is longer than any cycle of single calls.
 
-Two counters for `ToolCallCycle`. `Response` reads the calls of one response in the order in which
-they are written. `EqualBatches` compares whole batches and their results, without regard to order.
+Two counters for `ToolCallCycle`. `ResponseRepeats` reads the calls of one response in the order in
+which they are written. `EqualBatches` compares whole batches and their results, without regard to
+order.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ ROUNDS_KEPT = 64
 """The most equal batches that are counted."""
 
 
-class Response:
+class ResponseRepeats:
     """Counts how often the newest calls of one response repeat the ones before them. It checks
     every period up to `max_period`, and reports from `rounds` rounds on.
     """
@@ -31,7 +32,8 @@ class Response:
     _newest: list[str]
     """The newest calls, by hash."""
     _repeats: list[int]
-    """By period, from 1: how many of the newest calls equal the call one period before."""
+    """The repeats by period, from 1: how many of the newest calls equal the call one period before.
+    """
 
     def __init__(self, max_period: int, rounds: int, state: Mapping[str, Any] | None = None) -> None:
         """`state`: what `save` returned; `None`: nothing yet."""
@@ -62,12 +64,12 @@ class Response:
         return None
 
     def save(self) -> dict[str, Any]:
-        """As JSON data."""
+        """The state as JSON data."""
         return {"batch": self._batch, "newest": self._newest[:], "repeats": self._repeats[:], "calls": self.calls[:]}
 
 
 @dataclass(slots=True)
-class _Batch:
+class _SiblingCalls:
     number: int = -1
     calls: list[str] = field(default_factory=list[str])
     """The hashes of its calls, sorted."""
@@ -80,7 +82,7 @@ class EqualBatches:
     """
 
     __slots__ = ("_answers", "_batch", "_calls", "_length", "_starts")
-    _batch: _Batch
+    _batch: _SiblingCalls
     """The present batch."""
     _calls: str
     """Identity of the batch before it."""
@@ -92,7 +94,9 @@ class EqualBatches:
 
     def __init__(self, state: Mapping[str, Any] | None = None) -> None:
         """`state`: what `save` returned; `None`: nothing yet."""
-        self._batch = _Batch(state["batch"][0], list(state["batch"][1]), state["batch"][2]) if state else _Batch()
+        self._batch = (
+            _SiblingCalls(state["batch"][0], list(state["batch"][1]), state["batch"][2]) if state else _SiblingCalls()
+        )
         self._calls, self._length = state["before"] if state else ("", 0)
         self._starts = list(state["starts"]) if state else []
         self._answers = dict(state["answers"]) if state else {}
@@ -103,7 +107,7 @@ class EqualBatches:
         """
         if batch != self._batch.number:
             self._close()
-            self._batch = _Batch(batch, [], index)
+            self._batch = _SiblingCalls(batch, [], index)
         calls = self._batch.calls
         if len(calls) >= CALLS_KEPT:
             return []
@@ -149,7 +153,7 @@ class EqualBatches:
         self._starts = [*self._starts, batch.start][-ROUNDS_KEPT:]
 
     def save(self) -> dict[str, Any]:
-        """As JSON data."""
+        """The state as JSON data."""
         batch = self._batch
         return {
             "batch": [batch.number, batch.calls[:], batch.start],

@@ -1,4 +1,4 @@
-"""The same few tool calls in turn: A-B-A-B-A-B, or longer. Failure answered: an agent that
+"""A detector of a few tool calls in turn: A-B-A-B-A-B, or longer. Failure answered: an agent that
 alternates between calls, which a counter of consecutive calls never sees (DeepSeek-V2.5: one run of
 50 with a repeated call, 17 with a cycle).
 
@@ -36,20 +36,20 @@ from typing import Any, TypeAlias
 
 from monitor._util.hashing import identity
 from monitor.chunks import ToolResult
-from monitor.detectors.base import NOTHING
 from monitor.detectors.calls.answers import is_error
 from monitor.detectors.calls.call_detector import (
     EXCERPT_CHARS,
     OFFSETS_SHOWN,
-    Asked,
     CallDetector,
     Called,
     CallKey,
+    DetectorCall,
     plain,
 )
-from monitor.detectors.calls.tool_batches import EqualBatches, Response
+from monitor.detectors.calls.tool_batches import EqualBatches, ResponseRepeats
 from monitor.detectors.calls.tool_policy import ToolPolicy
 from monitor.detectors.calls.tool_repetition import SAMPLING_TIMES
+from monitor.detectors.detector import NOTHING
 from monitor.errors import ConfigError
 from monitor.verdicts import Detection, Evidence, Level
 
@@ -68,7 +68,7 @@ NAMES_SHOWN = 5
 
 
 @dataclass(slots=True, frozen=True)
-class _Item:
+class _CycleCall:
     """A call, and its result."""
 
     index: int
@@ -79,7 +79,7 @@ class _Item:
     compared: bool
     """Whether its results can show progress."""
     looks: bool
-    """Whether it only reads."""
+    """Whether the call only reads."""
     batch: int = 0
     """The batch number: the same for calls that were made together."""
     sampling: bool = False
@@ -95,7 +95,7 @@ class _Reported:
 
     xxhash: str
     last: int
-    """The call it ended with."""
+    """The index of the call that ended the cycle."""
     count: int
     start: int
 
@@ -124,7 +124,7 @@ class ToolCallCycle(CallDetector):
         "_rounds",
         "_unordered_at",
     )
-    _items: list[_Item]
+    _items: list[_CycleCall]
     """The newest calls. Calls that were made together stand in the order of their hashes."""
     _postponed: bool
     """The unordered check is postponed while a batch is being written, until the batch is as large
@@ -164,7 +164,7 @@ class ToolCallCycle(CallDetector):
         key = CallKey(f"exempt {call.index}") if call.exempt else call.key(COMPARED_CHARS)
         rounds = max(self._rounds, (call.policy.loop_at or POLLING_ROUNDS) if call.policy.polling else 0)
         policy = call.policy
-        item = _Item(
+        item = _CycleCall(
             call.index, key, call.name, rounds, not policy.side_effect, policy.idempotent, call.batch, policy.sampling
         )
         self._put(item)
@@ -172,7 +172,7 @@ class ToolCallCycle(CallDetector):
         found = self._look_at_batches(item)
         return self._look() if found is None else found
 
-    def _put(self, item: _Item) -> None:
+    def _put(self, item: _CycleCall) -> None:
         """Calls that were made together stand in the order of their hashes."""
         items = self._items
         place = len(items)
@@ -182,7 +182,7 @@ class ToolCallCycle(CallDetector):
         if len(items) > self._kept:
             del items[min(range(len(items)), key=lambda at: items[at].index) if items[0].batch == item.batch else 0]
 
-    def _answered(self, asked: Asked, policy: ToolPolicy, result: ToolResult) -> Sequence[Detection]:
+    def _answered(self, asked: DetectorCall, policy: ToolPolicy, result: ToolResult) -> Sequence[Detection]:
         place = next((at for at, item in enumerate(self._items) if item.index == asked.index), None)
         if place is None:
             return NOTHING
@@ -196,7 +196,7 @@ class ToolCallCycle(CallDetector):
             self._reported = self._reported if before == outcome else None
         return NOTHING
 
-    def _look_at_batches(self, item: _Item) -> Sequence[Detection] | None:
+    def _look_at_batches(self, item: _CycleCall) -> Sequence[Detection] | None:
         """The findings among calls that were made together. `None`: there is no such cycle."""
         repeated = self._response.add(item.batch, item.index, item.key.xxhash)
         starts = self._batches.add(item.batch, item.index, item.key.xxhash)
@@ -265,7 +265,7 @@ class ToolCallCycle(CallDetector):
         """`rounds`, limited to the rounds that are remembered: a polled tool may need more."""
         return max(self._rounds, min(rounds, self._kept // different))
 
-    def _candidates(self, period: int) -> list[list[_Item]]:
+    def _candidates(self, period: int) -> list[list[_CycleCall]]:
         """The longest tails that repeat their last `period` calls: as they are, and each with one
         of the newest calls left out.
         """
@@ -281,7 +281,7 @@ class ToolCallCycle(CallDetector):
         return [tail for tail in found if len(tail) >= period * self._rounds and len({item.key for item in tail}) > 1]
 
     @staticmethod
-    def _is_foreign(left_out: _Item, items: list[_Item], tail: list[_Item]) -> bool:
+    def _is_foreign(left_out: _CycleCall, items: list[_CycleCall], tail: list[_CycleCall]) -> bool:
         """Whether `left_out` does not interrupt the cycle, because it changed nothing. A call that
         was made with others and comes again belongs to the cycle.
         """
@@ -289,7 +289,7 @@ class ToolCallCycle(CallDetector):
             return (left_out.looks or left_out.failed) and sum(item.key == left_out.key for item in items) == 1
         return left_out.looks or left_out.failed or any(item.key == left_out.key for item in tail)
 
-    def _report(self, tail: list[_Item], period: int, rounds: int) -> Sequence[Detection]:
+    def _report(self, tail: list[_CycleCall], period: int, rounds: int) -> Sequence[Detection]:
         unit, times = _rotated(tail[-period:]), 1
         together = len({item.batch for item in unit}) == 1
         if together:  # of calls without an order, A A B B is twice A B
@@ -315,15 +315,15 @@ class ToolCallCycle(CallDetector):
             unit, self._rounds_of(_xxhash(unit), calls[-period * rounds :], period), threshold, message, level=level
         )
 
-    def _report_batches(self, together: list[_Item], starts: list[int], rounds: int) -> Sequence[Detection]:
-        """The same batch again."""
+    def _report_batches(self, together: list[_CycleCall], starts: list[int], rounds: int) -> Sequence[Detection]:
+        """Report a batch that was made again."""
         calls, seen = self._batches.calls, _GAVE_THE_SAME if self._batches.was_answered else _NOT_SEEN
         xxhash, last = identity(" ".join(sorted(set(calls)))), max(item.index for item in together)
         self._reported = _Reported(xxhash, last, len(starts), starts[0])
         message = f"{_the_same(together, len(calls))} together {{count}} times{seen}"
         return self._detection(together, (self._reported, starts), rounds, message)
 
-    def _report_without_order(self, tail: list[_Item], different: int, rounds: int) -> Sequence[Detection]:
+    def _report_without_order(self, tail: list[_CycleCall], different: int, rounds: int) -> Sequence[Detection]:
         times = Counter(item.key for item in tail)
         again = sorted((key for key, count in times.items() if count > 1), key=lambda key: (-times[key], key.xxhash))
         if not all(any(item.key == key and (item.result or not item.compared) for item in tail) for key in again):
@@ -356,7 +356,7 @@ class ToolCallCycle(CallDetector):
 
     def _detection(
         self,
-        unit: list[_Item],
+        unit: list[_CycleCall],
         rounds: _Rounds | None,
         threshold: int,
         message: str,
@@ -399,7 +399,7 @@ class ToolCallCycle(CallDetector):
     def _load(self, state: Mapping[str, Any] | None) -> None:
         reported = state["reported"] if state else None
         self._items = [_item(item) for item in state["items"]] if state else []
-        self._response = Response(self._kept, self._rounds, state["response"] if state else None)
+        self._response = ResponseRepeats(self._kept, self._rounds, state["response"] if state else None)
         self._batches = EqualBatches(state["batches"] if state else None)
         self._reported = _Reported(*reported) if reported else None
         self._postponed = state["postponed"] if state else False
@@ -409,25 +409,25 @@ _NOT_SEEN = "; no results were seen, the arguments alone decide"
 _GAVE_THE_SAME = " and got the same results each time"
 
 
-def _about_results(items: list[_Item]) -> str:
+def _about_results(items: list[_CycleCall]) -> str:
     return _GAVE_THE_SAME if any(item.result for item in items) else _NOT_SEEN
 
 
-def _xxhash(unit: list[_Item]) -> str:
+def _xxhash(unit: list[_CycleCall]) -> str:
     return identity(" ".join(item.key.xxhash for item in unit))
 
 
-def _the_same(unit: list[_Item], size: int | None = None) -> str:
+def _the_same(unit: list[_CycleCall], size: int | None = None) -> str:
     names = [item.tool for item in unit]
     shown = names if len(names) <= NAMES_SHOWN else [*sorted(set(names))[:NAMES_SHOWN], "..."]
     return f"the same {size or len(unit)} calls ({', '.join(shown)}) were made"
 
 
-def _item(saved: _Item | dict[str, Any]) -> _Item:
-    return saved if isinstance(saved, _Item) else _Item(**{**saved, "key": CallKey(**saved["key"])})
+def _item(saved: _CycleCall | dict[str, Any]) -> _CycleCall:
+    return saved if isinstance(saved, _CycleCall) else _CycleCall(**{**saved, "key": CallKey(**saved["key"])})
 
 
-def _periodic_tail(items: list[_Item], period: int) -> list[_Item]:
+def _periodic_tail(items: list[_CycleCall], period: int) -> list[_CycleCall]:
     """The longest tail in which every call equals the one `period` calls later."""
     place = len(items) - period
     while place > 0 and items[place - 1].key == items[place - 1 + period].key:
@@ -435,7 +435,7 @@ def _periodic_tail(items: list[_Item], period: int) -> list[_Item]:
     return items[max(place, 0) :]
 
 
-def _unchanged_tail(tail: list[_Item], period: int) -> list[_Item]:
+def _unchanged_tail(tail: list[_CycleCall], period: int) -> list[_CycleCall]:
     """The part of `tail` in which no call of the unit got two different results. Results that were
     not seen or cannot show progress are ignored.
     """
@@ -446,7 +446,7 @@ def _unchanged_tail(tail: list[_Item], period: int) -> list[_Item]:
     return tail
 
 
-def _rotated(unit: list[_Item]) -> list[_Item]:
+def _rotated(unit: list[_CycleCall]) -> list[_CycleCall]:
     """The unit rotated to a fixed beginning, so that a cycle has one identity wherever it was first
     seen.
     """

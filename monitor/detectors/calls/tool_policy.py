@@ -1,4 +1,4 @@
-"""What a tool does when it is called again: the difference between polling a build and booking
+"""The rules for a tool that is called again: the difference between polling a build and booking
 eight meetings. Failure answered: with one rule for all tools, a waiting agent is stopped, and an
 agent that sends the same mail eight times is not.
 
@@ -30,7 +30,7 @@ from typing import Any
 
 from monitor._util.hashing import canonical_json, identity
 from monitor.chunks import ToolResult
-from monitor.detectors.calls.patterns import Form, outline
+from monitor.detectors.calls.patterns import FilteredPattern, outline
 from monitor.detectors.calls.volatile import READ_CHARS, at_ends, without_fields, without_forms, without_what_changes
 from monitor.errors import ConfigError
 
@@ -74,9 +74,9 @@ ACTION_CHARS = 64
 """A longer `action` is a text and not the name of an action."""
 COMMAND_CHARS = 1_000
 """A longer command is a program, and does more than wait."""
-_SLEEPS = Form(re.compile(r"\bsleep[\s(]+\d", re.IGNORECASE), ("sleep",))
+_SLEEPS = FilteredPattern(re.compile(r"\bsleep[\s(]+\d", re.IGNORECASE), ("sleep",))
 """A command that waits by itself: `sleep 30 && kubectl get pods` or `time.sleep(30)`."""
-_CHANGES_BY_ITSELF = Form(
+_CHANGES_BY_ITSELF = FilteredPattern(
     re.compile(
         r"\b\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d)?(\.\d+)?Z?)?|\b\d\d:\d\d:\d\d\b"  # dates and times
         r"|\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b0x[0-9a-f]+\b"  # ids and addresses
@@ -98,7 +98,7 @@ _FAILED = re.compile(
 its letter and looks behind it, so that other letters are skipped quickly.
 """
 _DURATION_FORM = r"\d(?<!\w.)\d{0,99}(?:\.\d+ ?(?:s|secs?|seconds|ms)| ?ms)\b"
-_DURATION = Form(
+_DURATION = FilteredPattern(
     re.compile(_DURATION_FORM, re.IGNORECASE), around=re.compile(_DURATION_FORM.replace(r"\d", "0")).search
 )
 TIMING = re.compile(
@@ -128,7 +128,8 @@ class ToolPolicy:
     exempt: bool = False
     """Never reported. It still stands between the calls of other tools."""
     idempotent: bool = False
-    """It only reads: a repeated short answer is not a receipt, and shows that nothing is learned.
+    """The tool only reads: a repeated short answer is not a receipt, and shows that nothing is
+    learned.
     """
     polling: bool = False
     """Called again on purpose: a cycle with it needs `loop_at` rounds, not three. A changed result
@@ -205,7 +206,7 @@ class ToolPolicy:
         return text.replace(result.id, "") if len(result.id) >= ID_CHARS else text
 
 
-class _Reading:
+class _ResultReading:
     """A result as one policy reads it."""
 
     def __init__(self, policy: ToolPolicy, result: ToolResult) -> None:
@@ -240,16 +241,16 @@ class _Reading:
         return self._answers[text]
 
 
-_latest: _Reading | None = None
-"""Of the latest result. Each detector of a run reads the same result in turn."""
+_latest: _ResultReading | None = None
+"""The reading of the latest result. Each detector of a run reads the same result in turn."""
 
 
-def _reading(policy: ToolPolicy, result: ToolResult) -> _Reading:
+def _reading(policy: ToolPolicy, result: ToolResult) -> _ResultReading:
     global _latest  # noqa: PLW0603 - one object, put in its place whole
     known = _latest
     if known is not None and known.result is result and known.policy is policy:
         return known
-    reading = _Reading(policy, result)
+    reading = _ResultReading(policy, result)
     if len(result.text) <= KEPT_CHARS:
         _latest = reading
     return reading
@@ -291,7 +292,7 @@ def words_of(name: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=GUESSES_KEPT)
 def guess(name: str) -> ToolPolicy:
-    """What the name of a tool says about it."""
+    """The policy that the name of a tool suggests."""
     words = words_of(name)
     first, last, whole = words[0], words[-1], "".join(words)
     if whole in DOES_NOTHING:

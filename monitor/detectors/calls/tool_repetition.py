@@ -30,18 +30,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from monitor.chunks import ToolResult
-from monitor.detectors.base import NOTHING
 from monitor.detectors.calls.call_detector import (
     CALLS_KEPT,
     EXCERPT_CHARS,
     OFFSETS_SHOWN,
-    Asked,
     CallDetector,
     Called,
     CallKey,
+    DetectorCall,
     plain,
 )
 from monitor.detectors.calls.tool_policy import ToolPolicy
+from monitor.detectors.detector import NOTHING
 from monitor.errors import ConfigError
 from monitor.verdicts import Detection, Evidence, Level
 
@@ -54,7 +54,7 @@ number for a loop.
 
 
 @dataclass(slots=True)
-class _Streak:
+class _CallStreak:
     """Identical calls in a row, as far as results did not change."""
 
     key: CallKey = field(default_factory=CallKey)
@@ -92,8 +92,8 @@ class ToolCallRepetition(CallDetector):
     """
 
     __slots__ = ("_idle", "_loop_at", "_streak", "_suspect_at")
-    _streak: _Streak
-    _idle: _Streak
+    _streak: _CallStreak
+    _idle: _CallStreak
     """The same for tools that only think or wait."""
 
     def __init__(
@@ -128,7 +128,7 @@ class ToolCallRepetition(CallDetector):
             streak = self._idle = _continued(self._idle, call)
         else:
             streak = self._streak = _continued(self._streak, call)
-            self._idle = _Streak()
+            self._idle = _CallStreak()
         if call.exempt:
             return NOTHING
         suspect_at, loop_at = self._thresholds(call.policy)
@@ -146,7 +146,7 @@ class ToolCallRepetition(CallDetector):
         suspect_at = policy.suspect_at or (self._suspect_at and min(self._suspect_at, loop_at))
         return suspect_at, loop_at
 
-    def _answered(self, asked: Asked, policy: ToolPolicy, result: ToolResult) -> Sequence[Detection]:
+    def _answered(self, asked: DetectorCall, policy: ToolPolicy, result: ToolResult) -> Sequence[Detection]:
         streak = self._idle if policy.no_op else self._streak
         if asked.index < streak.start or asked.index not in streak.indices:
             return NOTHING
@@ -160,7 +160,7 @@ class ToolCallRepetition(CallDetector):
         streak.answered += 1
         return NOTHING
 
-    def _detection(self, call: Called, streak: _Streak, level: Level, threshold: int) -> Detection:
+    def _detection(self, call: Called, streak: _CallStreak, level: Level, threshold: int) -> Detection:
         about = _about_results(streak, call.policy)
         return Detection(
             detector=self.name,
@@ -181,19 +181,19 @@ class ToolCallRepetition(CallDetector):
         return {"streak": plain(self._streak), "idle": plain(self._idle)}
 
     def _load(self, state: Mapping[str, Any] | None) -> None:
-        self._streak = _streak(state["streak"]) if state else _Streak()
-        self._idle = _streak(state["idle"]) if state else _Streak()
+        self._streak = _streak(state["streak"]) if state else _CallStreak()
+        self._idle = _streak(state["idle"]) if state else _CallStreak()
 
 
-def _continued(streak: _Streak, call: Called) -> _Streak:
+def _continued(streak: _CallStreak, call: Called) -> _CallStreak:
     key = call.key(COMPARED_CHARS)
     if key != streak.key or call.exempt:
-        streak = _Streak(key=key, start=call.index)
+        streak = _CallStreak(key=key, start=call.index)
     streak.add(call.index)
     return streak
 
 
-def _about_results(streak: _Streak, policy: ToolPolicy) -> str:
+def _about_results(streak: _CallStreak, policy: ToolPolicy) -> str:
     if policy.side_effect:
         return "; each call does it again, whatever it answers"
     if streak.answered == 0:
@@ -206,5 +206,5 @@ def _about_results(streak: _Streak, policy: ToolPolicy) -> str:
     return " and gave the same result each time"
 
 
-def _streak(data: Mapping[str, Any]) -> _Streak:
-    return _Streak(**{**data, "key": CallKey(**data["key"]), "indices": list(data["indices"])})
+def _streak(data: Mapping[str, Any]) -> _CallStreak:
+    return _CallStreak(**{**data, "key": CallKey(**data["key"]), "indices": list(data["indices"])})

@@ -1,6 +1,6 @@
-"""The same invented tool again and again, with any arguments. Failure answered: a model
-calls a tool that does not exist ("X is not a valid tool", nine times). It varies the arguments, and
-makes real calls in between.
+"""A detector of an invented tool that is called again and again, with any arguments. Failure
+answered: a model calls a tool that does not exist ("X is not a valid tool", nine times). It varies
+the arguments, and makes real calls in between.
 
 Rules:
 
@@ -23,17 +23,17 @@ from typing import Any
 
 from monitor._util.hashing import identity
 from monitor.chunks import ToolResult
-from monitor.detectors.base import NOTHING
 from monitor.detectors.calls.call_detector import (
     EXCERPT_CHARS,
     OFFSETS_SHOWN,
-    Asked,
     CallDetector,
     Called,
+    DetectorCall,
     plain,
     remember,
 )
 from monitor.detectors.calls.tool_policy import ToolPolicy
+from monitor.detectors.detector import NOTHING
 from monitor.errors import ConfigError
 from monitor.verdicts import Detection, Evidence, Level
 
@@ -103,7 +103,7 @@ class UnknownTool(CallDetector):
             return NOTHING
         return self._failed(call.index, call.batch, call.name, call.text)
 
-    def _answered(self, asked: Asked, policy: ToolPolicy, result: ToolResult) -> Sequence[Detection]:
+    def _answered(self, asked: DetectorCall, policy: ToolPolicy, result: ToolResult) -> Sequence[Detection]:
         if self._known is not None or policy.exempt:
             return NOTHING
         if _UNKNOWN.search(result.text[:PHRASE_CHARS]):

@@ -27,7 +27,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from monitor.detectors.calls.patterns import Form, outline
+from monitor.detectors.calls.patterns import FilteredPattern, outline
 
 READ_CHARS = 32_768
 """How much of a longer text is examined, half of it from each end. The middle is compared
@@ -62,7 +62,7 @@ _EXIT_FIELD = re.compile(_EXIT, re.IGNORECASE)
 _FIELD = re.compile(r'"(\w{2,32})\\{0,3}"\s{0,3}:')
 FIELDS_KEPT = 1_024
 """How many classified names of fields are cached."""
-_EXIT_TEXT = Form(
+_EXIT_TEXT = FilteredPattern(
     re.compile(r"\bexit(ed)?\b.{0,12}\b(code|status)\b", re.IGNORECASE),
     around=re.compile(r"exit(?:ed)?\b.{0,12}\b(?:code|status)\b").search,
 )
@@ -82,7 +82,7 @@ _CLOCK = (
     r" 20\d\d\b)?"
 )
 """The part of a time of day after the hours and the first colon."""
-_TIMES = Form(
+_TIMES = FilteredPattern(
     re.compile(
         r"[0-9](?<![\w.].)(?:"
         r"(?:\d{3}[-/.]\d\d[-/.]\d\d[T ,_]{1,2}|\d?[-/.]\d\d?[-/.]\d{4}[T ,]{1,2}"
@@ -101,7 +101,7 @@ _TIMES = Form(
     ).search,
 )
 _MONTH_WORD = re.compile(r" (?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec) ")
-_DAYS = Form(
+_DAYS = FilteredPattern(
     re.compile(
         rf"[A-Z](?<![A-Za-z].)[a-z]{{2}}(?:,? (?=(?:\d\d? )?{_MONTH} )"
         r"| {1,2}\d\d?,? (?:20\d\d,? )?(?=\d\d?:\d\d:\d\d))"
@@ -109,7 +109,7 @@ _DAYS = Form(
     around=lambda outline: "0:00:00" in outline or _MONTH_WORD.search(outline),
 )
 """The day of the week before a date; month and day before a time."""
-_DURATION = Form(
+_DURATION = FilteredPattern(
     re.compile(
         r"[0-9](?<![\w.].)\d{0,9}(?P<exact>\.\d{1,9} ?|(?= ?[mun]s\b) ?)?"
         r"(?: ?(?:[mun]s|s|secs?|seconds?|m|min|minutes?)\b)"
@@ -135,7 +135,7 @@ _LABELS = (
     ("out", _CELL),
 )
 """Each label, and what it looks like with its number."""
-_LABELLED = Form(
+_LABELLED = FilteredPattern(
     re.compile(
         r"(?<![A-Za-z])(?:"
         r"(?:pp?id|pgid|pids)\b[\"']?\s?[:=#]?\s?\d+"
@@ -147,7 +147,7 @@ _LABELLED = Form(
     around=lambda outline: any(word in outline and number.search(outline) for word, number in _LABELS),
 )
 _OWNERS = ("request", "trace", "correlation", "session", "span", "operation", "process", "shell")
-_ID_OF = Form(
+_ID_OF = FilteredPattern(
     re.compile(
         r"[iI][dD](?:"
         + "|".join(rf"(?<=[{name[0]}{name[0].upper()}]{name[1:]}{gap}..)" for name in _OWNERS for gap in ("", "[ _-]"))
@@ -165,7 +165,7 @@ def _has_long_hex(outline: str) -> bool:
     return _HEX_RUN in outline.encode("latin-1").translate(_HEX_AS_0)
 
 
-_IDS = Form(
+_IDS = FilteredPattern(
     re.compile(
         r"[0-9a-fA-F](?<![0-9A-Za-z].)(?:"
         r"[0-9a-fA-F]{7}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
@@ -179,7 +179,7 @@ _NAMES = (
     *("request", "req", "run", "resp", "trace", "toolu", "task", "tx", "txn", "span", "session", "ses", "sess", "call"),
     *("conv", "msg", "evt", "job", "op"),
 )
-_NAMED_IDS = Form(
+_NAMED_IDS = FilteredPattern(
     re.compile(
         rf"(?<![0-9A-Za-z])(?:{'|'.join(_NAMES)})"
         r"[_-](?=[A-Za-z_-]{0,40}\d)[0-9A-Za-z_-]{8,64}(?![0-9A-Za-z])"
@@ -188,8 +188,8 @@ _NAMED_IDS = Form(
         f"[_-](?=[0a-z_-]{{8}})(?=[a-z_-]{{0,40}}0)(?:{'|'.join(f'(?<={name}.)' for name in _NAMES)})"
     ).search,
 )
-_ADDRESS = Form(re.compile(r"0x(?<![0-9A-Za-z]..)[0-9a-fA-F]{4,16}\b"), ("0x",))
-_TEMPORARY = Form(
+_ADDRESS = FilteredPattern(re.compile(r"0x(?<![0-9A-Za-z]..)[0-9a-fA-F]{4,16}\b"), ("0x",))
+_TEMPORARY = FilteredPattern(
     re.compile(r"(?:tmp(?<=[/\\]tmp)[._]?[0-9A-Za-z_]{6,12}|pytest-(?<=[/\\]pytest-)\d{1,6})\b"), ("tmp", "pytest-0")
 )
 _PLANNED = re.compile(

@@ -19,7 +19,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from monitor.detectors.base import NOTHING
+from monitor.detectors.detector import NOTHING
+from monitor.detectors.text.chant import CHANT_KIND, WindowRule, WindowScanner
 from monitor.detectors.text.copies import CopyScanner
 from monitor.detectors.text.counted import CountedRule, CountedScanner
 from monitor.detectors.text.hit import Hit
@@ -27,7 +28,6 @@ from monitor.detectors.text.markdown import Fences
 from monitor.detectors.text.recurrence import RecurrenceRule, RecurrenceScanner
 from monitor.detectors.text.tail import TailRule, TailScanner
 from monitor.detectors.text.vocabulary import WORDS_STEP, Vocabulary
-from monitor.detectors.text.window import CHANT_KIND, WindowRule, WindowScanner
 from monitor.verdicts import Channel, Detection
 
 SLICE_CHARS = 8_192
@@ -56,17 +56,17 @@ class Off:
         """Never called, because never due."""
 
     def restart(self, offset: int) -> None:
-        """Nothing to forget."""
+        """A rule that is switched off has nothing to forget."""
 
     def snapshot(self) -> dict[str, Any]:
-        """Nothing to keep."""
+        """A rule that is switched off has nothing to keep."""
         return {}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Nothing to take back."""
+        """A rule that is switched off has nothing to take back."""
 
 
-Rules: TypeAlias = tuple[WindowRule | None, TailRule | None, RecurrenceRule | None, CountedRule | None]
+TextRules: TypeAlias = tuple[WindowRule | None, TailRule | None, RecurrenceRule | None, CountedRule | None]
 """Chant, tail, recurrence and counter; `None`: not wanted."""
 
 
@@ -105,7 +105,7 @@ class TextChannel:
     _scanning: bool
     """The scanners are set to the text from `_base` on."""
 
-    def __init__(self, rules: Rules, channel: Channel, *, detector: str) -> None:
+    def __init__(self, rules: TextRules, channel: Channel, *, detector: str) -> None:
         """`detector`: its name, for the findings."""
         self._rules = rules
         self._channel: Channel = channel

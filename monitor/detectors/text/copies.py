@@ -1,4 +1,5 @@
-"""The same long text again and again: units that are longer than the tail rule can hold.
+"""A rule of long texts that come again and again: units that are longer than the tail rule can
+hold.
 
 It answers a model that writes one answer, one file or one report over and over within its output:
 each copy has thousands of characters, and is exactly as long as the one before.
@@ -28,7 +29,7 @@ ANCHOR_CHARS = 64
 PIECE_CHARS = 1_024
 """How much is searched and hashed at once."""
 NEAR_CHARS = 4_096
-"""Reach of the near anchor."""
+"""The most characters between two places of the near anchor."""
 MOST_MISSES = 3
 """Different texts between the places of an anchor, before it is replaced."""
 OFFSETS_SHOWN = 12

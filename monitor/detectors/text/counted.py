@@ -53,9 +53,9 @@ SPREAD = 43
 rounds of a fitting length do not show their number each time.
 """
 LEAST_ROUNDS = 4
-"""To be followed."""
+"""Rounds that must repeat before a counter is followed."""
 LEAST_CHARS = 12
-"""Of a round."""
+"""Rounds shorter than this many characters are ignored."""
 SWING_CHARS = 8
 """Numbers get longer: so much may the lengths of two rounds differ."""
 OFFSETS_SHOWN = 12
@@ -83,10 +83,10 @@ _ROMAN = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100}
 _WORD = re.compile(r"[^\W\d_]+")
 _WIDE = re.compile(r"[\u0e00-\u0e7f\u3040-\u9fff\uac00-\ud7a3]")
 _MARKS = "#>*- [0123456789]"
-"""What a line begins with that is no sign of code."""
+"""Characters at the beginning of a line that are no sign of code."""
 _SIGNS = tuple(sign for sign in CODE_SIGNS if sign not in "|/")
 Round: TypeAlias = tuple[list[str], list[int]]
-"""What stands around the numbers, and the numbers."""
+"""The texts around the numbers of a round, and the numbers."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -95,11 +95,11 @@ class CountedRule:
 
     rounds: int = 40
     long_rounds: int = 14
-    """Of several lines, or of more than 200 characters."""
+    """Rounds for a finding, where a round has several lines or more than 200 characters."""
     short_rounds: int = 64
-    """With fewer than four words."""
+    """Rounds for a finding, where a round has fewer than four words."""
     data_rounds: int = 128
-    """Of code and data, and with fewer than two words."""
+    """Rounds for a finding in code and data, and where a round has fewer than two words."""
     min_chars: int = 512
     reach_chars: int = 512
     """The longest round. A longer one is prose, which the recurrence rule sees."""
@@ -108,7 +108,7 @@ class CountedRule:
     history: int = field(init=False, repr=False, compare=False)
     """How far back of the text's end the scanner may look."""
     least_chars: int = field(init=False, repr=False, compare=False)
-    """No shorter text has a finding."""
+    """Shorter texts have no finding of this rule."""
 
     def __post_init__(self) -> None:
         """Refuse numbers that mean nothing, and work out those that follow from them."""
@@ -143,14 +143,14 @@ class CountedScanner:
     )
 
     _anchor: str
-    """What stands in each round; empty while nothing is followed."""
+    """The text that stands in each round; empty while nothing is followed."""
     _around: Sequence[str]
     _numbers: Sequence[int]
-    """Of the last round."""
+    """The numbers of the last round."""
     _steps: Sequence[int]
-    """By how much each of them runs."""
+    """The growth of each number from round to round."""
     _places: Sequence[int]
-    """The last ones of the anchor."""
+    """The last places of the anchor."""
 
     def __init__(self, rule: CountedRule, fences: Fences) -> None:
         self._rule = rule
@@ -326,12 +326,12 @@ def _probe_end(due: int) -> int:
 
 
 def read(unit: str) -> Round:
-    """What stands around the numbers of a round, and the numbers."""
+    """The texts around the numbers of a round, and the numbers."""
     return NUMBER.split(unit), [value(number) for number in NUMBER.findall(unit)]
 
 
 def run(later: Sequence[int], earlier: Sequence[int]) -> list[int]:
-    """By how much each number grows from one round to the next."""
+    """The growth of each number from one round to the next."""
     return [one - other for one, other in zip(later, earlier, strict=True)]
 
 
@@ -350,7 +350,7 @@ def counts(around: list[str], numbers: list[int], steps: list[int]) -> bool:
 
 
 def value(number: str) -> int:
-    """What a number says, in any of the ways that `NUMBER` finds."""
+    """The value of a number, in any of the ways that `NUMBER` finds."""
     if number[:2] in {"0x", "0X"}:
         return int(number[2:][-DIGITS:], 16)
     if number[0].isdecimal():

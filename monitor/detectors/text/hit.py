@@ -1,5 +1,5 @@
-"""What a rule of text hands to its detector: a finding without the names of detector and
-channel.
+"""The finding that a rule of text hands to its detector: a finding without the names of detector
+and channel.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from monitor._util.hashing import identity
 from monitor.verdicts import Channel, Detection, Evidence, Level
 
 EXCERPT_CHARS = 200
-"""As `Evidence.excerpt` says."""
+"""The most characters of `Evidence.excerpt`."""
 _NAMES = {"text": "the answer", "reasoning": "the thinking", "arguments": "the arguments of a tool call"}
 
 

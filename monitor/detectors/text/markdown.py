@@ -29,8 +29,8 @@ MAX_INDENT = 3
 """Blanks before a fence; four make an indented code block (CommonMark)."""
 
 LEADERS = frozenset(" \t\n\r\u00a0.-_=*~\u00b7\u2022\u2026\u2500\u2501\u2550")
-"""What people fill a line with, as long as it takes: padding, leaders, rules. Other characters make
-bars of up to 120 (comments).
+"""The characters with which people fill a line, as long as it takes: padding, leaders, rules. Other
+characters make bars of up to 120 (comments).
 """
 
 VERSE_BYTES = 64

@@ -47,10 +47,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from monitor.detectors.text.chant import is_one_line
 from monitor.detectors.text.hit import Hit
 from monitor.detectors.text.markdown import is_code, only_counts, speaks, words_percent
 from monitor.detectors.text.structure import is_frame
-from monitor.detectors.text.window import is_one_line
 from monitor.errors import ConfigError
 
 BLOCK_CHARS = 64
@@ -69,7 +69,7 @@ BACK_CHARS = 12 * STEP_CHARS
 LEAST_COPIES = 3
 """Two distances between them, to be compared."""
 LEAST_SAMPLES = 2
-"""Of one step."""
+"""A rule has at least this many samples: those of one step."""
 LATEST = 0b11
 """The samples of the latest step: one of them must be stale as well, so that what is shown is at
 hand.
@@ -78,11 +78,11 @@ LINE_BYTES = 32
 DOUBTFUL_ROUNDS = 3
 """Suspicions in a row that make a loop, each the length of all samples after the last."""
 NAMED_ROUNDS = 6
-"""The same where each round names somebody else."""
+"""Rounds for a finding, where each round names somebody else."""
 LINES_COMPARED = 4
 _WORD = re.compile(r"[^\W\d_]+")
 _NUMBER = "0123456789.)*-# "
-"""What a numbered line starts with."""
+"""The characters with which a numbered line starts."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -93,7 +93,7 @@ class RecurrenceRule:
     stale_samples: int = 28
     """How many of them must have stood there before."""
     doubtful_samples: int = 22
-    """How many make a suspicion."""
+    """Stale samples that make a suspicion."""
     counting_samples: int = 22
     """How many, where nothing but digits changes. Some samples hold the counter: a period of 76
     leaves 25.
@@ -121,7 +121,7 @@ class RecurrenceRule:
     nap: int = field(init=False, repr=False, compare=False)
     """How many characters pass unlooked while nothing is stale: fewer than any finding takes."""
     least_chars: int = field(init=False, repr=False, compare=False)
-    """No shorter text has a finding."""
+    """Shorter texts have no finding of this rule."""
 
     def __post_init__(self) -> None:
         """Refuse numbers that mean nothing, and work out those that follow from them."""

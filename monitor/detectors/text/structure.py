@@ -1,4 +1,4 @@
-"""What kind of thing a repeated unit is.
+"""The kinds of repeated units.
 
 A rule that counts rows as it counts words raises false alarms. A rule that ignores structure misses
 a model that writes the same list, table, fenced block or tool call for its whole budget.
@@ -25,13 +25,13 @@ from monitor.detectors.text.markdown import is_code, words_percent
 
 DATA_STARTS = frozenset("<[{(|\"'")
 BLOCK_LINES = 2
-"""Different ones, at least."""
+"""A block has at least this many different lines."""
 LEAST_WORDS = 3
-"""Of what a speaker says, and of an indented line."""
+"""What a speaker says has at least this many words, and so has an indented line."""
 INDENTED_PERCENT = 85
 """Letters and blanks of a line of prose; of source code fewer are."""
 _SPEECH = frozenset('\u2014\u2013"\u201c\u201e\u00ab\u300c')
-"""What a line of a novel begins with where somebody speaks."""
+"""The signs at the beginning of a line of a novel in which somebody speaks."""
 _CLOSERS = frozenset("}])")
 _MARKED = re.compile(
     r"[-*+#>|<`~\u2022\u2192\u25aa\u25cb\u25cf\u25e6]|[^\w\s\x00-\u25ff\u2b00-\u303f]|\[(?!\d)"

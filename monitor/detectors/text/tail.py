@@ -74,7 +74,7 @@ class TailRule:
 
     max_period_chars: int = 1024
     copies: int = 4
-    """For a suspicion."""
+    """Copies that make a suspicion."""
     loop_copies: int = 5
     min_chars: int = 192
     short_chars: int = 16
@@ -116,7 +116,7 @@ class TailRule:
 
     @property
     def least_chars(self) -> int:
-        """No shorter text has a finding."""
+        """Shorter texts have no finding of this rule."""
         return self.short_min_chars
 
     def __post_init__(self) -> None:
@@ -317,7 +317,9 @@ class TailScanner:
         return rule.strong_chars(period), rule.loop_chars(period)
 
     def _enough_lines(self, text: str, base: int, at: int) -> tuple[int, int] | None:
-        """The same for a unit of lines; `None` where they are lines of words or verse."""
+        """Characters that make a unit of lines a suspicion, and a loop; `None` where they are lines
+        of words or verse.
+        """
         rule, period, stop = self._rule, self._period, at - base
         unit, weak = text[stop - period : stop], rule.weak_chars(period)
         if is_frame(unit):

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, Final, get_args
 
-from monitor._util.checks import check_kind, check_part, is_whole
-from monitor.adapters.forms import to_form
+from monitor._util.argument_checks import check_kind, check_part, is_whole
+from monitor.adapters.provider_forms import to_form
 from monitor.compaction.pinned import PinnedFacts, recognised
 from monitor.compaction.preset import Preset
 from monitor.compaction.records import CompactionResult

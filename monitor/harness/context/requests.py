@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
-from monitor.adapters.forms import to_form
+from monitor.adapters.provider_forms import to_form
 from monitor.chunks import ToolCall
 from monitor.compaction.pinned import recognised
 from monitor.context.history import History, HistoryEdit

@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
-from monitor._util.checks import check_kind, check_part, check_parts
+from monitor._util.argument_checks import check_kind, check_part, check_parts
 from monitor._util.codec import text_of
-from monitor.adapters.base import AdapterFactory
+from monitor.adapters.adapter import AdapterFactory
 from monitor.budget import Budget
 from monitor.chunks import ToolCall, ToolResult
 from monitor.conditions import Condition
@@ -24,8 +24,7 @@ from monitor.context.history import History
 from monitor.context.measure.fullness import Full, Fullness
 from monitor.context.measure.window import UNKNOWN, Window, window_of
 from monitor.core.run import RunCore
-from monitor.detectors.base import Detector
-from monitor.detectors.defaults import OF_CALLS, of_text
+from monitor.detectors.detector import Detector
 from monitor.errors import ConfigError, describe
 from monitor.events import AttemptRetried, Event, RunIdentity, RunStarted, StreamClosed, TurnEnded, TurnStarted
 from monitor.goal.goal import MAX_NUDGES, Goal
@@ -38,7 +37,7 @@ from monitor.harness.guards.sync_stream import SyncSource
 from monitor.harness.judge_tasks import JudgeTasks
 from monitor.harness.streams.clock import Clock
 from monitor.harness.streams.source import Source
-from monitor.judges.base import Judge, as_judges
+from monitor.judges.judge import Judge, as_judges
 from monitor.outcome import Outcome, OutputT, Turn
 from monitor.policy import Policy, StopAtFirstLoop
 from monitor.reasons import TerminateReason
@@ -160,10 +159,15 @@ class Guard(Generic[OutputT]):
         self._weighed: Turn | None = None
         self._tried_inside = False  # the provider's count covers several attempts
         judges = as_judges(judge)
+        of_calls = None
+        if detectors is _DEFAULT:
+            from monitor.detectors.defaults import OF_CALLS, of_text  # noqa: PLC0415 - for guards that have them only
+
+            detectors, of_calls = of_text(), OF_CALLS
         self._core = RunCore(
             stop_when=stop_when,
-            detectors=of_text() if detectors is _DEFAULT else check_parts("detectors", detectors or (), "observe"),
-            of_calls=OF_CALLS if detectors is _DEFAULT else None,
+            detectors=check_parts("detectors", detectors or (), "observe"),
+            of_calls=of_calls,
             policy=policy or _STOP_AT_FIRST_LOOP,
             emit=self._emit,
             keep_text_chars=keep_text_chars,

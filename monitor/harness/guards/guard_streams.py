@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from monitor._util.lazy import LazyModule
-from monitor.adapters.base import AdapterFactory
+from monitor.adapters.adapter import AdapterFactory
 from monitor.core.run import RunCore
 from monitor.errors import ConfigError
 from monitor.harness.events.async_sinks import Awaited

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar, cast
 
-from monitor.adapters.base import AdapterFactory, ReportedFailure, find_adapter_of_source
+from monitor.adapters.adapter import AdapterFactory, ReportedFailure, find_adapter_of_source
 from monitor.core.run import RunCore
 from monitor.errors import ConfigError, SourceFailed, describe
 from monitor.harness.streams.clock import Clock

@@ -19,8 +19,8 @@ from monitor.core.tape import Tape, split
 from monitor.events import ApprovalAnswered, ApprovalRequested, Event
 from monitor.messages import Message
 from monitor.sessions.nodes import Draft
-from monitor.sessions.records import Changes, Committed, RunRecord, TurnChunks
-from monitor.sessions.store import SessionStore
+from monitor.sessions.run_records import Changes, Committed, RunRecord, TurnChunks
+from monitor.sessions.session_store import SessionStore
 from monitor.sessions.writer import committed_in
 
 

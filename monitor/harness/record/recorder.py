@@ -45,8 +45,8 @@ from monitor.messages import AssistantMessage, Message, Text
 from monitor.outcome import Outcome
 from monitor.reasons import RESUMABLE, TerminateReason
 from monitor.sessions.nodes import Compacted, Draft, compaction, context_edit, message
-from monitor.sessions.records import COMPACT, MAIN, RunRecord, RunStage
-from monitor.sessions.store import SessionStore
+from monitor.sessions.run_records import COMPACT, MAIN, RunRecord, RunStage
+from monitor.sessions.session_store import SessionStore
 from monitor.sessions.tree import ACTIVE
 
 NOT_STORED = (ChunkReceived, ToolOutput)

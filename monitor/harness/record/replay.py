@@ -13,12 +13,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from monitor._util.checks import check_kind, check_part, check_parts
-from monitor.conditions.base import Condition
+from monitor._util.argument_checks import check_kind, check_part, check_parts
+from monitor.conditions.condition import Condition
 from monitor.core.again import Again
 from monitor.core.described import NotRecorded
 from monitor.core.tape import LIFE, Entry, Input, joined
-from monitor.detectors.base import Detector
+from monitor.detectors.detector import Detector
 from monitor.errors import ConfigError, SessionDamaged
 from monitor.events import ChunkReceived, Event, RunStarted, RunTerminated, event_codec
 from monitor.harness.record.inputs_of_events import inputs_of_events, with_pieces
@@ -27,8 +27,8 @@ from monitor.outcome import Outcome
 from monitor.policy import Policy
 from monitor.sessions.nodes import Node, NodeKind, said_of
 from monitor.sessions.reader import SessionReader
-from monitor.sessions.records import MAIN, RunRecord, TurnChunks
-from monitor.sessions.store import SessionStore
+from monitor.sessions.run_records import MAIN, RunRecord, TurnChunks
+from monitor.sessions.session_store import SessionStore
 from monitor.tools.secrets.masked_chunks import MaskedChunks
 from monitor.tools.secrets.masking import Secrets
 

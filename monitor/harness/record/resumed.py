@@ -5,8 +5,8 @@ from __future__ import annotations
 from monitor.core.past import Past, past_of
 from monitor.events import RunTerminated
 from monitor.outcome import Outcome
-from monitor.sessions.records import SUBAGENT, RunRecord, RunStage
-from monitor.sessions.store import SessionStore
+from monitor.sessions.run_records import SUBAGENT, RunRecord, RunStage
+from monitor.sessions.session_store import SessionStore
 
 CALL = "call"
 """The key, in the data of a nested run's record, of the call that began it."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from monitor._util.checks import check_part, is_whole
+from monitor._util.argument_checks import check_part, is_whole
 from monitor.calls import CallLedger
 from monitor.errors import ConfigError
 from monitor.tools.approvals.approval import Approval, Approver, AskFunction, approver_of

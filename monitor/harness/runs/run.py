@@ -31,13 +31,13 @@ import anyio
 import anyio.from_thread
 import anyio.lowlevel
 
-from monitor._util.checks import is_whole
+from monitor._util.argument_checks import is_whole
 from monitor._util.hashing import canonical_json, fingerprint
 from monitor._util.quoting import foreign
 from monitor.budget import Budget
 from monitor.compaction.records import CompactionResult
 from monitor.conditions import Condition, MaxTurns, Timeout
-from monitor.conditions.limits import DefaultLimits
+from monitor.conditions.usage_limits import DefaultLimits
 from monitor.context.history import History
 from monitor.core.run import RunCore
 from monitor.core.tape import Tape, TapedCore, TapedGoal
@@ -65,8 +65,8 @@ from monitor.harness.streams.wait import current_task
 from monitor.messages import AssistantMessage, Message, Repair, Text, UserMessage
 from monitor.outcome import Outcome, OutputT
 from monitor.reasons import RESUMABLE, TerminateReason
-from monitor.sessions.records import SUBAGENT, RunRecord
-from monitor.sessions.store import SessionStore
+from monitor.sessions.run_records import SUBAGENT, RunRecord
+from monitor.sessions.session_store import SessionStore
 from monitor.shared.budgets.shared import SharedBudget
 from monitor.tools.files.notes import with_notes
 from monitor.usage import AskCost, Price, Usage, price_of

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Generic, get_args
 
-from monitor._util.checks import check_kind, check_part, check_parts, is_finite
+from monitor._util.argument_checks import check_kind, check_part, check_parts, is_finite
 from monitor.budget import Budget
 from monitor.calls import CallLedger
 from monitor.conditions import Condition
 from monitor.context.measure.window import Window, window_of
 from monitor.core.reply import LoopedText
-from monitor.detectors.base import Detector
+from monitor.detectors.detector import Detector
 from monitor.errors import ConfigError
 from monitor.goal.goal import MAX_NUDGES, preflight
 from monitor.goal.instructions import render, run_instructions
@@ -23,12 +23,12 @@ from monitor.harness.context.compaction import DEFAULT, Compaction
 from monitor.harness.context.requests import Given, form_of, take_in
 from monitor.harness.runs.call_options import CallOptions, Offer
 from monitor.harness.streams.clock import Clock
-from monitor.judges.base import Judge, as_judges
+from monitor.judges.judge import Judge, as_judges
 from monitor.messages import Message
 from monitor.models import Model, Retries, ToolChoice
 from monitor.outcome import OutputT
 from monitor.policy import Ladder, Policy
-from monitor.sessions.store import SessionStore
+from monitor.sessions.session_store import SessionStore
 from monitor.shared.budgets.shared import SharedBudget
 from monitor.shared.outages.shared import Outages
 from monitor.sinks.base import Sink, checked_sinks

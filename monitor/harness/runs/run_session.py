@@ -23,8 +23,8 @@ from monitor.harness.runs.run_calls import Calls, last_reply
 from monitor.messages import AssistantMessage, Message, Text, UserMessage
 from monitor.outcome import Outcome
 from monitor.sessions.nodes import Node, NodeKind, Said, edit_of, said_of
-from monitor.sessions.records import RunRecord, RunStage
-from monitor.sessions.store import SessionStore
+from monitor.sessions.run_records import RunRecord, RunStage
+from monitor.sessions.session_store import SessionStore
 from monitor.sessions.tree import ACTIVE, Context
 
 GO_ON = "Go on with the task. If it is finished, say so."

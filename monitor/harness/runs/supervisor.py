@@ -26,8 +26,8 @@ from monitor.harness.streams.wait import current_task
 from monitor.messages import Message, UserMessage
 from monitor.models import ToolSpec
 from monitor.outcome import Outcome, OutputT
-from monitor.sessions.records import MAIN, RunStage
-from monitor.sessions.store import SessionStore
+from monitor.sessions.run_records import MAIN, RunStage
+from monitor.sessions.session_store import SessionStore
 from monitor.tools.base import Tool, ToolContext, check_name
 from monitor.wires.raw import RawMessage
 

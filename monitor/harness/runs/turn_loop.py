@@ -9,7 +9,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final
 
-from monitor.adapters.base import adapter_of
+from monitor.adapters.adapter import adapter_of
 from monitor.chunks import Chunk, ToolCall, ToolResult
 from monitor.context.history import History
 from monitor.core.run import RunCore

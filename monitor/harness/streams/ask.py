@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from monitor.adapters.base import adapter_of
+from monitor.adapters.adapter import adapter_of
 from monitor.conditions import Timeout
 from monitor.context.measure.tokens import sizes_by_source
 from monitor.core.run import RunCore

@@ -17,7 +17,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 
-from monitor.adapters.base import FullAdapter, responses_behind
+from monitor.adapters.adapter import FullAdapter, responses_behind
 from monitor.errors import describe
 from monitor.harness.streams.background import Background
 from monitor.harness.streams.wait import AGAIN_S, Asked, LeftBehind, Whose, cancelled_types, current_task, within

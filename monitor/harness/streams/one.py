@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
-from monitor.adapters.base import AdapterFactory, FullAdapter, ReportedFailure, complete, find_adapter
-from monitor.adapters.plain import TextAdapter
+from monitor.adapters.adapter import AdapterFactory, FullAdapter, ReportedFailure, complete, find_adapter
+from monitor.adapters.plain_streams import TextAdapter
 from monitor.core.run import RunCore
 from monitor.errors import ConfigError, forget_keys, without_keys
 from monitor.harness.streams.clock import Clock

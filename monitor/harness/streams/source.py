@@ -23,7 +23,7 @@ from typing import Any, Final, Self, TypeAlias, TypeVar
 import anyio
 import anyio.lowlevel
 
-from monitor.adapters.base import (
+from monitor.adapters.adapter import (
     AdapterFactory,
     FullAdapter,
     ReportedFailure,
@@ -31,7 +31,7 @@ from monitor.adapters.base import (
     find_adapter_of_source,
     responses_behind,
 )
-from monitor.adapters.plain import TextAdapter
+from monitor.adapters.plain_streams import TextAdapter
 from monitor.chunks import Chunk
 from monitor.core.run import RunCore
 from monitor.errors import ConfigError, SourceFailed

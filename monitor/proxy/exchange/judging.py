@@ -23,7 +23,7 @@ from monitor.conditions import Condition
 from monitor.core.findings import DetectorBank, PartCrash, abridged_arguments, abridged_text
 from monitor.core.past import Past
 from monitor.core.run import RunCore
-from monitor.detectors.base import Detector
+from monitor.detectors.detector import Detector
 from monitor.events import Event
 from monitor.messages import AssistantMessage, Message, Reasoning, Text
 from monitor.policy import stop_for

@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
-from monitor.adapters.base import FullAdapter, ReportedFailure
+from monitor.adapters.adapter import FullAdapter, ReportedFailure
 from monitor.chunks import Chunk, UsageReport
 from monitor.errors import AdapterError
 from monitor.messages import Message

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Self, cast
 from urllib.parse import urlsplit
 
-from monitor._util.checks import check_kind
+from monitor._util.argument_checks import check_kind
 from monitor.errors import ConfigError, MissingExtra
 from monitor.proxy.transport.headers import Headers
 

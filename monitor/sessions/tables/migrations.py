@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
 from monitor.errors import SessionTooNew
-from monitor.sessions.tables.schema import APPLICATION_ID, FIRST, Connection
+from monitor.sessions.tables.schema import APPLICATION_ID, FIRST, SqlConnection
 
 Steps: TypeAlias = Mapping[int, Sequence[str]]
 """For each format, the statements that lead to it from the one before. A step only adds: readers
@@ -20,7 +20,7 @@ of this version read every older format with the same statements.
 STEPS: Final[Steps] = {1: FIRST}
 
 
-def format_of(connection: Connection) -> int:
+def format_of(connection: SqlConnection) -> int:
     """The format of a file; 0: it is empty."""
     found: int = connection.execute("PRAGMA user_version").fetchone()[0]
     return found
@@ -32,7 +32,7 @@ def check_format(session: str, found: int, steps: Steps = STEPS) -> None:
         raise SessionTooNew(session, found, max(steps))
 
 
-def migrate(connection: Connection, steps: Steps = STEPS) -> bool:
+def migrate(connection: SqlConnection, steps: Steps = STEPS) -> bool:
     """Bring a file to the newest format, in the transaction that the caller has begun. True: the
     format was changed.
     """

@@ -13,8 +13,8 @@ from monitor.calls import CallRecord, call_codec
 from monitor.errors import SessionDamaged
 from monitor.events import Event, event_codec
 from monitor.sessions.nodes import canonical
-from monitor.sessions.tables.memory import MOST_NODES, Memory
-from monitor.sessions.tables.schema import Connection
+from monitor.sessions.tables.owner_memory import MOST_NODES, Memory
+from monitor.sessions.tables.schema import SqlConnection
 from monitor.sessions.tables.sharing import Pointers, can_be_shared, has_pointer, whole
 
 T = TypeVar("T")
@@ -30,7 +30,7 @@ _NO_POINTERS: Final = Pointers()
 class Packing:
     """Writes the bodies of rows, with pointers in the place of texts that the turn's nodes hold."""
 
-    def __init__(self, connection: Connection, memory: Memory) -> None:
+    def __init__(self, connection: SqlConnection, memory: Memory) -> None:
         self._connection = connection
         self._memory = memory
 
@@ -41,7 +41,7 @@ class Packing:
         return escaped(data)
 
     def call(self, record: CallRecord) -> str:
-        """The body of a call."""
+        """The body of a call's row, packed."""
         data = call_codec.to_brief(record)
         kept = {name: value for name, value in data.items() if name not in _CALL_COLUMNS}
         return self.packed(kept, record.run, record.turn)
@@ -74,8 +74,8 @@ def escaped(data: Any) -> str:
     return canonical(_NO_POINTERS.shared(data)) if has_pointer(body) else body
 
 
-def unpacked(connection: Connection, decode: Callable[[Any], T], body: str) -> T:
-    """What the body of a row says. Raises `SessionDamaged` if it cannot be read."""
+def unpacked(connection: SqlConnection, decode: Callable[[Any], T], body: str) -> T:
+    """The data in the body of a row. Raises `SessionDamaged` if it cannot be read."""
 
     def of_node(seq: int) -> str:
         found = connection.execute("SELECT body FROM node WHERE seq = ?", (seq,)).fetchone()
@@ -92,11 +92,11 @@ def unpacked(connection: Connection, decode: Callable[[Any], T], body: str) -> T
 
 
 CALL: Final = "SELECT run, call_id, key, state, body FROM call"
-"""The columns of `call_of`."""
+"""The columns that `call_of` reads, in order."""
 
 
-def call_of(connection: Connection, row: Sequence[Any]) -> CallRecord:
-    """The call of a row."""
+def call_of(connection: SqlConnection, row: Sequence[Any]) -> CallRecord:
+    """The record of a call, read from its row."""
     run, call_id, key, state, body = row
 
     def decode(data: Any) -> CallRecord:
@@ -106,6 +106,6 @@ def call_of(connection: Connection, row: Sequence[Any]) -> CallRecord:
     return unpacked(connection, decode, body)
 
 
-def event_of(connection: Connection, kind: str, body: str) -> Event:
-    """The event of a row."""
+def event_of(connection: SqlConnection, kind: str, body: str) -> Event:
+    """The stored event, read from its row."""
     return unpacked(connection, lambda data: event_codec.from_dict({**data, "type": kind}), body)

@@ -8,9 +8,9 @@ from typing import Any, Final
 from monitor.errors import SessionDamaged, StoreError
 from monitor.sessions.nodes import Node, NodeKind
 from monitor.sessions.tables.blobs import Blobs
-from monitor.sessions.tables.memory import Memory
+from monitor.sessions.tables.owner_memory import Memory
 from monitor.sessions.tables.pacing import aside
-from monitor.sessions.tables.schema import Connection, is_inline
+from monitor.sessions.tables.schema import SqlConnection, is_inline
 from monitor.sessions.tree import Tip
 
 _KINDS: Final = {kind: number for number, kind in enumerate(NodeKind, 1)}
@@ -33,7 +33,7 @@ _UPWARDS: Final = f"""
 class SqlView:
     """The tree of a file, as the planning of new nodes needs it."""
 
-    def __init__(self, connection: Connection, blobs: Blobs, memory: Memory | None = None) -> None:
+    def __init__(self, connection: SqlConnection, blobs: Blobs, memory: Memory | None = None) -> None:
         self._connection = connection
         self._blobs = blobs
         self._memory = memory or Memory()
@@ -95,7 +95,7 @@ def _node(row: Sequence[Any], blobs: Blobs) -> Node:
 # ------------------------------------------------------------------ writing
 
 
-def run_number(connection: Connection, run: str | None, known: dict[str, int] | None = None) -> int | None:
+def run_number(connection: SqlConnection, run: str | None, known: dict[str, int] | None = None) -> int | None:
     """The number of a run. `known`: numbers by their ids, to which it is added. Raises `StoreError`
     if there is no such run.
     """
@@ -113,7 +113,7 @@ def run_number(connection: Connection, run: str | None, known: dict[str, int] | 
 
 
 def write_node(
-    connection: Connection,
+    connection: SqlConnection,
     node: Node,
     blobs: Blobs,
     runs: dict[str, int] | None = None,
@@ -152,7 +152,7 @@ def write_node(
     )
 
 
-def write_head(connection: Connection, branch: str, node: str | None, seqs: Mapping[str, int] | None = None) -> None:
+def write_head(connection: SqlConnection, branch: str, node: str | None, seqs: Mapping[str, int] | None = None) -> None:
     """Make `node` the end of a branch. Raises `StoreError` if there is no such node."""
     seq = None if node is None else _seq(connection, node, seqs)
     connection.execute(
@@ -161,7 +161,7 @@ def write_head(connection: Connection, branch: str, node: str | None, seqs: Mapp
     )
 
 
-def _seq(connection: Connection, node: str, known: Mapping[str, int] | None) -> int:
+def _seq(connection: SqlConnection, node: str, known: Mapping[str, int] | None) -> int:
     if known is not None and node in known:
         return known[node]
     found = connection.execute("SELECT seq FROM node WHERE id = ?", (_id(node),)).fetchone()
@@ -174,31 +174,31 @@ def _seq(connection: Connection, node: str, known: Mapping[str, int] | None) -> 
 # ------------------------------------------------------------------ reading
 
 
-def nodes(connection: Connection, blobs: Blobs) -> Iterator[Node]:
+def nodes(connection: SqlConnection, blobs: Blobs) -> Iterator[Node]:
     """All nodes, in the order of their numbers."""
     for row in connection.execute(f"{_ALL} ORDER BY n.seq"):
         yield _node(row, blobs)
 
 
-def find_node(connection: Connection, id: str, blobs: Blobs) -> Node | None:
-    """The node with this id."""
+def find_node(connection: SqlConnection, id: str, blobs: Blobs) -> Node | None:
+    """The node with the id `id`, or `None`."""
     found = connection.execute(f"{_ALL} WHERE n.id = ?", (_id(id),)).fetchone()
     return _node(found, blobs) if found else None
 
 
-def heads(connection: Connection) -> dict[str, str | None]:
+def heads(connection: SqlConnection) -> dict[str, str | None]:
     """The newest node of each branch."""
     rows = connection.execute("SELECT h.name, n.id FROM head h LEFT JOIN node n ON n.seq = h.node ORDER BY h.name")
     return {name: node.hex() if node is not None else None for name, node in rows}
 
 
-def meta(connection: Connection) -> dict[str, Any]:
+def meta(connection: SqlConnection) -> dict[str, Any]:
     """Facts about the file: `id`, `created_ms`, `epoch`, `forked_from`."""
     return dict(connection.execute("SELECT key, value FROM meta ORDER BY key").fetchall())
 
 
-def write_meta(connection: Connection, key: str, value: Any) -> None:
-    """Set a fact about the file."""
+def write_meta(connection: SqlConnection, key: str, value: Any) -> None:
+    """Write a fact about the file, such as its format."""
     connection.execute(
         "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
         (key, value),

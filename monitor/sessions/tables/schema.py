@@ -26,7 +26,7 @@ def is_inline(body: str) -> bool:
     return len(body) <= INLINE_BYTES // 4 or len(body.encode()) <= INLINE_BYTES
 
 
-class Rows(Protocol):
+class SqlRows(Protocol):
     """The rows that a statement returned."""
 
     def fetchone(self) -> Any: ...
@@ -34,10 +34,10 @@ class Rows(Protocol):
     def __iter__(self) -> Iterator[Any]: ...
 
 
-class Connection(Protocol):
+class SqlConnection(Protocol):
     """The methods of a connection that are used, so that another SQLite can take its place."""
 
-    def execute(self, sql: str, parameters: Any = (), /) -> Rows: ...
+    def execute(self, sql: str, parameters: Any = (), /) -> SqlRows: ...
     def close(self) -> object: ...
 
 
@@ -143,14 +143,14 @@ FIRST: Final = (
 """Format 1, statement by statement."""
 
 
-def prepare_reader(connection: Connection) -> None:
-    """Settings of every connection."""
+def prepare_reader(connection: SqlConnection) -> None:
+    """Set what every connection needs, of readers too."""
     connection.execute("PRAGMA trusted_schema=OFF")
     connection.execute("PRAGMA cell_size_check=ON")
     connection.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
 
 
-def prepare_writer(connection: Connection) -> None:
+def prepare_writer(connection: SqlConnection) -> None:
     """Settings of the one connection that writes.
 
     `synchronous=FULL`, because in WAL mode NORMAL loses acknowledged transactions when the power

@@ -34,10 +34,10 @@ class Pointers:
         self._calls: dict[str, tuple[int, int]] = {}
         self._unread = list(nodes)
         self.size = len(self._unread)
-        """The number of nodes."""
+        """The number of nodes that can be pointed into."""
 
     def add(self, seq: int, body: str) -> None:
-        """One more node."""
+        """Add a node whose texts can be pointed to."""
         self._unread.append((seq, body))
         self.size += 1
 

@@ -18,13 +18,13 @@ from monitor.calls import (
 from monitor.chunks import Chunk, TextDelta, chunk_codec
 from monitor.errors import SessionDamaged, StoreError
 from monitor.events import Event
-from monitor.sessions.records import Changes, Committed, RunRecord, TurnChunks, run_codec
+from monitor.sessions.run_records import Changes, Committed, RunRecord, TurnChunks, run_codec
 from monitor.sessions.tables.blobs import Blobs
-from monitor.sessions.tables.memory import Memory
+from monitor.sessions.tables.owner_memory import Memory
 from monitor.sessions.tables.packing import Packing, escaped
-from monitor.sessions.tables.reading import find_call
+from monitor.sessions.tables.read_records import find_call
 from monitor.sessions.tables.rows import SqlView, run_number, write_head, write_node
-from monitor.sessions.tables.schema import Connection
+from monitor.sessions.tables.schema import SqlConnection
 from monitor.sessions.tree import Planned, plan
 
 NOWHERE: Final = (None, 0)
@@ -34,7 +34,7 @@ _MOST_ROWS: Final = 64
 
 
 def commit(
-    connection: Connection,
+    connection: SqlConnection,
     changes: Changes,
     blobs: Blobs,
     *,
@@ -68,7 +68,7 @@ def commit(
     return Committed(planned.nodes, planned.head)
 
 
-def _write_nodes(connection: Connection, planned: Planned, branch: str, blobs: Blobs, memory: Memory) -> None:
+def _write_nodes(connection: SqlConnection, planned: Planned, branch: str, blobs: Blobs, memory: Memory) -> None:
     seqs = {node.id: node.seq for node in (*memory.recent.values(), *planned.nodes)}
     for node in planned.nodes:
         write_node(connection, node, blobs, memory.runs, seqs)
@@ -84,7 +84,7 @@ def _by_key(records: Sequence[CallRecord]) -> list[list[CallRecord]]:
     return [*found.values()]
 
 
-def write_run(connection: Connection, run: RunRecord) -> None:
+def write_run(connection: SqlConnection, run: RunRecord) -> None:
     """Store a run, or replace its record."""
     connection.execute(
         "INSERT INTO run (id, parent_run, agent, purpose, state, started_ms, ended_ms, body)"
@@ -105,7 +105,7 @@ def write_run(connection: Connection, run: RunRecord) -> None:
 
 
 def _write_steps(
-    connection: Connection, steps: Sequence[CallRecord], node: int | None, packing: Packing, memory: Memory
+    connection: SqlConnection, steps: Sequence[CallRecord], node: int | None, packing: Packing, memory: Memory
 ) -> None:
     """Write the last of the steps of one call, if each of them is allowed."""
     first, last = steps[0], steps[-1]
@@ -124,7 +124,7 @@ def _write_steps(
         _update_call(connection, last, packing, memory)
 
 
-def _standing(connection: Connection, key: str, memory: Memory) -> tuple[CallState | None, int]:
+def _standing(connection: SqlConnection, key: str, memory: Memory) -> tuple[CallState | None, int]:
     """The state and the attempt of the call under this key."""
     if key in memory.calls:
         return memory.calls[key]
@@ -138,7 +138,7 @@ def _standing(connection: Connection, key: str, memory: Memory) -> tuple[CallSta
         raise SessionDamaged(f"a row of the session cannot be read: {error}") from None
 
 
-def intend(connection: Connection, record: CallRecord, memory: Memory) -> CallRecord:
+def intend(connection: SqlConnection, record: CallRecord, memory: Memory) -> CallRecord:
     """Store a call unless its key is known. Returns the record that now stands under the key."""
     put_call(connection, record, memory)
     stored = find_call(connection, record.key)
@@ -147,14 +147,14 @@ def intend(connection: Connection, record: CallRecord, memory: Memory) -> CallRe
     return stored
 
 
-def put_call(connection: Connection, record: CallRecord, memory: Memory) -> None:
+def put_call(connection: SqlConnection, record: CallRecord, memory: Memory) -> None:
     """Store a call unless its key is known."""
     if _standing(connection, record.key, memory) == NOWHERE:
         _insert_call(connection, record, None, Packing(connection, memory), memory)
 
 
 def _insert_call(
-    connection: Connection, record: CallRecord, node: int | None, packing: Packing, memory: Memory
+    connection: SqlConnection, record: CallRecord, node: int | None, packing: Packing, memory: Memory
 ) -> None:
     connection.execute(
         "INSERT INTO call (run, call_id, node, key, state, body) VALUES (?, ?, ?, ?, ?, ?)",
@@ -163,7 +163,7 @@ def _insert_call(
     memory.take_call(record)
 
 
-def advance(connection: Connection, record: CallRecord, memory: Memory) -> bool:
+def advance(connection: SqlConnection, record: CallRecord, memory: Memory) -> bool:
     """Replace a call by its next step, if that is allowed. Returns whether it was."""
     if not may_follow(record, *_standing(connection, record.key, memory)):
         return False
@@ -171,7 +171,7 @@ def advance(connection: Connection, record: CallRecord, memory: Memory) -> bool:
     return True
 
 
-def _update_call(connection: Connection, record: CallRecord, packing: Packing, memory: Memory) -> None:
+def _update_call(connection: SqlConnection, record: CallRecord, packing: Packing, memory: Memory) -> None:
     connection.execute(
         "UPDATE call SET state = ?, body = ? WHERE key = ?",
         (record.state.value, packing.call(record), record.key),
@@ -179,7 +179,7 @@ def _update_call(connection: Connection, record: CallRecord, packing: Packing, m
     memory.take_call(record)
 
 
-def write_request(connection: Connection, request: ApprovalRequest) -> None:
+def write_request(connection: SqlConnection, request: ApprovalRequest) -> None:
     """Store a question. Storing it again changes nothing."""
     connection.execute(
         "INSERT INTO approval (id, run, request) VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING",
@@ -187,7 +187,7 @@ def write_request(connection: Connection, request: ApprovalRequest) -> None:
     )
 
 
-def write_answer(connection: Connection, answer: ApprovalAnswer) -> None:
+def write_answer(connection: SqlConnection, answer: ApprovalAnswer) -> None:
     """Store an answer. Raises `StoreError` if there is no such question, or it has an answer."""
     found = connection.execute("SELECT answer FROM approval WHERE id = ?", (answer.id,)).fetchone()
     if found is None:
@@ -199,12 +199,12 @@ def write_answer(connection: Connection, answer: ApprovalAnswer) -> None:
     )
 
 
-def write_event(connection: Connection, run: str | None, at_ms: int, event: Event, memory: Memory) -> None:
+def write_event(connection: SqlConnection, run: str | None, at_ms: int, event: Event, memory: Memory) -> None:
     """Store an event behind those that are there."""
     _write_events(connection, [(run_number(connection, run), at_ms, *Packing(connection, memory).event(run, event))])
 
 
-def _write_events(connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
+def _write_events(connection: SqlConnection, rows: Sequence[tuple[Any, ...]]) -> None:
     """All events of a step with one statement: each statement costs a change of the thread."""
     for start in range(0, len(rows), _MOST_ROWS):
         some = rows[start : start + _MOST_ROWS]
@@ -220,7 +220,7 @@ def _piece(chunk: Chunk) -> Any:
     return chunk.text if isinstance(chunk, TextDelta) else chunk_codec.to_dict(chunk)
 
 
-def write_chunks(connection: Connection, at_ms: int, chunks: TurnChunks, memory: Memory) -> None:
+def write_chunks(connection: SqlConnection, at_ms: int, chunks: TurnChunks, memory: Memory) -> None:
     """Store some chunks behind those that are there."""
     pieces = [[at_s, _piece(chunk)] for at_s, chunk in chunks.chunks]
     if chunks.inputs:

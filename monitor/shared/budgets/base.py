@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from monitor._util.checks import check_kind, is_finite, is_whole
+from monitor._util.argument_checks import check_kind, is_finite, is_whole
 from monitor.errors import ConfigError
 
 NANO: Final = 1_000_000_000

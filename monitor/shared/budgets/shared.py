@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from monitor._util.checks import check_part, is_finite, is_whole
+from monitor._util.argument_checks import check_part, is_finite, is_whole
 from monitor.errors import ConfigError
 from monitor.shared.budgets.base import BudgetStore, levels
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from monitor._util.checks import check_kind, check_part, is_finite
+from monitor._util.argument_checks import check_kind, check_part, is_finite
 from monitor.errors import ConfigError
 from monitor.outage import Failure, Outage, OutageRule, Trouble
 from monitor.shared.outages.base import InMemoryOutages, OutageStore

@@ -51,7 +51,7 @@ class LocalAnthropic(LocalServer):
 
 
 class _Anthropic(CountingDialect):
-    """The dialect."""
+    """The dialect of Anthropic's service."""
 
     count_field = "input_tokens"
 

@@ -51,7 +51,7 @@ class LocalGemini(LocalServer):
 
 
 class _Gemini(CountingDialect):
-    """The dialect."""
+    """The dialect of Gemini's service."""
 
     count_field = "totalTokens"
 

@@ -54,7 +54,7 @@ class LocalOpenAI(LocalServer):
 
 
 class _OpenAI:
-    """The dialect."""
+    """The dialect of OpenAI's service."""
 
     root = "/v1"
 

@@ -17,8 +17,8 @@ from urllib.parse import urljoin
 import anyio
 from pydantic import Field
 
+from monitor._util.argument_checks import is_finite, is_whole
 from monitor._util.arguments import shown
-from monitor._util.checks import is_finite, is_whole
 from monitor.errors import ConfigError, MissingExtra, ToolError, describe
 from monitor.reasons import ToolErrorKind
 from monitor.tools.base import Tool, ToolContext

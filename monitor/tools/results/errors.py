@@ -6,8 +6,8 @@ import copy
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from monitor._util.argument_checks import is_finite
 from monitor._util.arguments import closest, was_cut_off
-from monitor._util.checks import is_finite
 from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import ToolError, describe, message_of
 from monitor.messages import CUT_OFF

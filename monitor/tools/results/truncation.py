@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
-from monitor._util.checks import is_finite
+from monitor._util.argument_checks import is_finite
 from monitor._util.cuts import cut_after, cut_before
 from monitor._util.quoting import printable
 from monitor.errors import ConfigError

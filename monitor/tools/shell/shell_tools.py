@@ -21,7 +21,7 @@ import anyio
 import anyio.lowlevel
 from pydantic import Field
 
-from monitor._util.checks import is_finite, is_whole
+from monitor._util.argument_checks import is_finite, is_whole
 from monitor.errors import ConfigError, ToolError
 from monitor.reasons import ToolErrorKind
 from monitor.tools.base import Tool, ToolContext

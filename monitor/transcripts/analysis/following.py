@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from monitor._util.hashing import fingerprint
-from monitor.detectors.base import Detector
+from monitor.detectors.detector import Detector
 from monitor.errors import MissingExtra
 from monitor.policy import Policy
 from monitor.transcripts.analysis.states import States

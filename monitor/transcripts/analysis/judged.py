@@ -5,8 +5,8 @@ evident, else the whole run.
 from __future__ import annotations
 
 from monitor.chunks import TextDelta, ToolCall, ToolResult, TurnFinished
-from monitor.judges.base import MIN_TURNS, JudgeInput
 from monitor.judges.digest import Digest
+from monitor.judges.judge import MIN_TURNS, JudgeInput
 from monitor.outcome import Turn
 from monitor.transcripts.analysis.scan import KEPT_FOR_JUDGES
 from monitor.transcripts.base import RecordedRun

@@ -20,9 +20,9 @@ from typing import Any, Literal, TypeAlias
 from monitor.chunks import Chunk, TextDelta, ToolCall, ToolResult, TurnFinished
 from monitor.core.run import RunCore
 from monitor.detectors import default_detectors
-from monitor.detectors.base import Detector
+from monitor.detectors.detector import Detector
 from monitor.events import Event
-from monitor.judges.base import Judge, JudgeInput
+from monitor.judges.judge import Judge, JudgeInput
 from monitor.policy import Policy, StopAtFirstLoop, TurnPolicy
 from monitor.reasons import TerminateReason
 from monitor.transcripts.base import RecordedRun

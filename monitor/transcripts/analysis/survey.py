@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from monitor.detectors.base import Detector
+from monitor.detectors.detector import Detector
 from monitor.errors import MissingExtra
 from monitor.outcome import RunFailed
 from monitor.policy import Policy

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Final
 
-from monitor.detectors.base import Detector
+from monitor.detectors.detector import Detector
 from monitor.outcome import RunFailed
 from monitor.policy import ObserveOnly, Policy, StopAtFirstLoop
 from monitor.transcripts.analysis.calibration import Stopped, Trace

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor._util.signatures import REDACTED
+from monitor.adapters.adapter import ReportedFailure
 from monitor.adapters.anthropic.stream import AnthropicAdapter
-from monitor.adapters.base import ReportedFailure
 from monitor.chunks import ReasoningDelta, StreamRetried, TextDelta, ToolCall, ToolCallDelta, TurnFinished, UsageReport
 from monitor.chunks import check as check_chunk
 from monitor.errors import AdapterError

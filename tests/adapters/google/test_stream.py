@@ -16,7 +16,7 @@ from google.genai import errors, types
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.adapters.base import StreamAdapter
+from monitor.adapters.adapter import StreamAdapter
 from monitor.adapters.google.stream import GoogleAdapter
 from monitor.chunks import (
     CHUNK_TYPES,

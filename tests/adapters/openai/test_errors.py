@@ -11,7 +11,7 @@ import openai
 import pytest
 from openai import AsyncOpenAI
 
-from monitor.adapters.base import ReportedFailure
+from monitor.adapters.adapter import ReportedFailure
 from monitor.adapters.openai.errors import reported
 from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.models import ErrorKind, ModelError

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor._util.signatures import mark
-from monitor.adapters.openai.history import to_input, to_messages
 from monitor.adapters.openai.model import OpenAIModel, OpenAIResponsesModel, to_chat, to_response
+from monitor.adapters.openai.request_messages import to_input, to_messages
 from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import ConfigError
 from monitor.messages import AssistantMessage, Media, Message, Reasoning, Text, UserMessage

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor._util.signatures import mark, read_mark
-from monitor.adapters.base import ReportedFailure, StreamAdapter
-from monitor.adapters.openai.history import to_messages
+from monitor.adapters.adapter import ReportedFailure, StreamAdapter
+from monitor.adapters.openai.request_messages import to_messages
 from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.chunks import (
     CHUNK_TYPES,

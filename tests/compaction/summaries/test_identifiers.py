@@ -16,7 +16,7 @@ from monitor.compaction.summaries.identifiers import (
     MOST_LISTED,
     MOST_NOTES,
     OF_A_FAMILY,
-    Named,
+    MessageNames,
     family,
     files_of,
     identifiers,
@@ -186,7 +186,7 @@ def test_of_a_long_result_only_both_ends_are_looked_through():
 
 def test_what_was_refused_names_nothing():
     refused = ToolResult("1", "read", "a.py was not read", vetoed=True)
-    assert named_in(AssistantMessage((), (refused,))) == Named()
+    assert named_in(AssistantMessage((), (refused,))) == MessageNames()
     assert named_in(one(f"{VETO} a.py was not read")).answered == ("a.py",), "a tool may say that too"
 
 

@@ -11,13 +11,13 @@ from typing import Any
 import anyio
 import pytest
 
-from monitor.adapters.plain import ChunkAdapter
+from monitor.adapters.plain_streams import ChunkAdapter
 from monitor.chunks import ReasoningDelta, ToolCall, ToolResult, TurnFinished, UsageReport
 from monitor.compaction.records import CompactionDetails, CompactionError
+from monitor.compaction.summaries.excerpts import with_error
 from monitor.compaction.summaries.summarize import ModelSummarizer
 from monitor.compaction.summaries.summarizer import Checkpoint, CompactionProgress, Summary
 from monitor.compaction.summaries.templates import BEGIN, CHECKPOINT, END, SummaryTask, Template
-from monitor.compaction.summaries.transcript import with_error
 from monitor.context.measure.tokens import Size, sizes_by_source
 from monitor.context.measure.window import Window
 from monitor.errors import ConfigError

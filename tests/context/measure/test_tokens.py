@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor._util.tokens import estimate_tokens, weigh
+from monitor._util.token_estimate import estimate_tokens, weigh
 from monitor.chunks import ToolCall, ToolResult, UsageReport
 from monitor.context.history import CommittedEdit, History, HistoryEdit
 from monitor.context.measure.headroom import PI

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor import ConfigError
-from monitor._util.tokens import estimate_tokens
+from monitor._util.token_estimate import estimate_tokens
 from monitor.context import ClipResults, clip, oversized_chars
 from tests.context.talk import IMAGE, ran, results, said, user
 

@@ -9,13 +9,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from monitor.detectors.calls import answers, tool_policy, volatile
-from monitor.detectors.calls.patterns import Form, outline
+from monitor.detectors.calls.patterns import FilteredPattern, outline
 
 FORMS = {
     f"{module.__name__.rpartition('.')[2]}{name}": form
     for module in (answers, tool_policy, volatile)
     for name, form in vars(module).items()
-    if isinstance(form, Form)
+    if isinstance(form, FilteredPattern)
 }
 FAILED = re.compile(r"\b(fail(s|ed|ing|ure|ures)?|errors?|\w+(Error|Exception)|panic(ked)?|traceback)\b", re.IGNORECASE)
 PIECES = (

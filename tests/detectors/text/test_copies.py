@@ -13,8 +13,8 @@ from monitor.chunks import ToolCallDelta
 from monitor.detectors import ContentRepetition, TailRule
 from monitor.errors import ConfigError
 from monitor.testing import cut
-from tests.detectors.text.test_content import prose
 from tests.detectors.text.test_content_equivalence import assert_true_to_the_text, watched
+from tests.detectors.text.test_content_repetition import prose
 
 Make: TypeAlias = Callable[[int, int], str]
 

@@ -18,8 +18,8 @@ from monitor.errors import ConfigError
 from monitor.testing import cut
 from tests.detectors import reference
 from tests.detectors.rounds import counting
-from tests.detectors.text.test_content import found, prose
 from tests.detectors.text.test_content_equivalence import assert_true_to_the_text, earliest_arrivals, pieces, watched
+from tests.detectors.text.test_content_repetition import found, prose
 
 MANY = settings(max_examples=max(100, settings.default.max_examples if settings.default else 0))
 

@@ -15,8 +15,8 @@ from monitor.testing import cut
 from tests.detectors import reference
 from tests.detectors.benign import BENIGN
 from tests.detectors.rounds import LOOPS, counter_in_lines, jug_steps, nearly_periodic
-from tests.detectors.text.test_content import CUTS, found, prose
 from tests.detectors.text.test_content_equivalence import earliest_arrivals, pieces, watched
+from tests.detectors.text.test_content_repetition import CUTS, found, prose
 
 MANY = settings(max_examples=max(60, settings.default.max_examples if settings.default else 0))
 

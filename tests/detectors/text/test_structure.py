@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from monitor.detectors.text.structure import is_block, is_dialogue, is_frame, is_indented_prose, lines_of
-from tests.detectors.text.test_content import found, prose
+from tests.detectors.text.test_content_repetition import found, prose
 
 BLOCKS = {
     "numbered list": "1. Read the settings again\n2. Run the tests once more\n3. Fix what is broken\n\n",

@@ -10,14 +10,12 @@ import anyio
 import pytest
 
 from monitor import Compaction, ConfigError, Window, events
-from monitor.adapters.forms import to_form
+from monitor.adapters.provider_forms import to_form
 from monitor.chunks import ToolCall
 from monitor.compaction import (
     BeforeCompaction,
     CompactionError,
-    CompactionFailure,
     CompactionHook,
-    CompactionReason,
     CompactionRecord,
     CompactionResult,
     Extractive,
@@ -35,6 +33,7 @@ from monitor.goal.plan import Plan
 from monitor.harness.context.run_context import frontier
 from monitor.messages import Message, message_codec
 from monitor.models import ModelRequest
+from monitor.reasons import CompactionFailure, CompactionReason
 from monitor.testing import FakeClock, ScriptedModel, Stall
 from monitor.wires.check import validate
 from monitor.wires.forms import Form

@@ -14,7 +14,7 @@ import anyio.lowlevel
 import pytest
 
 import monitor
-from monitor.adapters.plain import ChunkAdapter
+from monitor.adapters.plain_streams import ChunkAdapter
 from monitor.compaction.hooks import CompactionAsked
 from monitor.compaction.summaries.templates import CHECKPOINT
 from monitor.context.reduce.prune import PruneResults

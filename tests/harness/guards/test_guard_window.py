@@ -10,7 +10,7 @@ import pytest
 
 import monitor
 from monitor import Compact, Continue, Stop
-from monitor.adapters.plain import ChunkAdapter
+from monitor.adapters.plain_streams import ChunkAdapter
 from monitor.chunks import TextDelta, UsageReport
 from monitor.testing import FakeClock, ScriptedStream
 

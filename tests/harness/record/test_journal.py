@@ -16,7 +16,7 @@ from monitor.events import ToolCallChanged, event_codec
 from monitor.harness.record.recorder import EFFECTS, NOT_STORED
 from monitor.sessions import Changes, Committed, InMemorySession, NodeKind, RunStage, SQLiteSession
 from monitor.sessions.nodes import said_of
-from monitor.sessions.tables import reading
+from monitor.sessions.tables import read_records
 from monitor.testing import call
 from tests.harness.driving import Reason, look
 from tests.harness.runs.test_run_session import SCRIPT, Full, Mortal, supervisor
@@ -42,10 +42,10 @@ class Heard(list[Any]):
     def _is_stored(self, event: Any) -> bool:
         connection = self._store._connection
         if isinstance(event, ToolCallChanged):
-            call = reading.find_call(connection, event.record.key)
+            call = read_records.find_call(connection, event.record.key)
             if call is not None and call.state == event.record.state:
                 return True
-        return event_codec.dumps(event) in [event_codec.dumps(one.event) for one in reading.events(connection)]
+        return event_codec.dumps(event) in [event_codec.dumps(one.event) for one in read_records.events(connection)]
 
 
 @pytest.mark.parametrize("streams", [False, True], ids=["run", "stream"])

@@ -17,7 +17,7 @@ import monitor
 from monitor.calls import ApprovalAnswer
 from monitor.chunks import ReasoningDelta, StreamRetried, TextDelta, ToolCallDelta, TurnFinished, UsageReport
 from monitor.core.described import NotRecorded
-from monitor.detectors.base import NOTHING
+from monitor.detectors.detector import NOTHING
 from monitor.errors import ConfigError, SessionDamaged
 from monitor.events import DetectionRaised, Nudged, RunStarted, StopDecided, event_codec
 from monitor.harness.record.replay import FROM_TURNS, NO_CHUNKS

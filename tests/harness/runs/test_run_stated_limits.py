@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import monitor
+from monitor.compaction.preset import PRESETS
 from monitor.context.measure.overflow import (
     LEAST_WINDOW_TOKENS,
     MOST_WINDOW_TOKENS,
@@ -100,7 +101,7 @@ def test_a_provider_that_refuses_everything_ends_the_run_with_a_reason_whatever_
     anyio.run(main)
 
 
-@pytest.mark.parametrize("name", [name for name in monitor.compaction.PRESETS if name != "default"])
+@pytest.mark.parametrize("name", [name for name in PRESETS if name != "default"])
 def test_so_with_every_preset(name: str):
     async def main() -> None:
         for number in ("0", "1", "512"):

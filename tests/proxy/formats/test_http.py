@@ -12,8 +12,8 @@ import pytest
 from google import genai
 from google.genai import errors, types
 
+from monitor.adapters.adapter import FullAdapter
 from monitor.adapters.anthropic.stream import AnthropicAdapter
-from monitor.adapters.base import FullAdapter
 from monitor.adapters.google.stream import GoogleAdapter
 from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.chunks import TextDelta, TurnFinished

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from monitor.adapters.base import complete, find_adapter
+from monitor.adapters.adapter import complete, find_adapter
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, TurnFinished, UsageReport
 from monitor.proxy.formats.base import Heard, decoded
 from monitor.testing.openai_steps import merged_chat, merged_response

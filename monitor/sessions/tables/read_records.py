@@ -7,36 +7,36 @@ from typing import Any
 
 from monitor.calls import CallRecord, answer_codec, request_codec
 from monitor.chunks import TextDelta, chunk_codec
-from monitor.sessions.records import ApprovalState, RunRecord, StoredEvent, TurnChunks, run_codec
+from monitor.sessions.run_records import ApprovalState, RunRecord, StoredEvent, TurnChunks, run_codec
 from monitor.sessions.tables.packing import CALL, call_of, event_of, unpacked
-from monitor.sessions.tables.schema import Connection
+from monitor.sessions.tables.schema import SqlConnection
 
 
-def runs(connection: Connection) -> list[RunRecord]:
+def runs(connection: SqlConnection) -> list[RunRecord]:
     """All runs, in the order in which they were begun."""
     rows = connection.execute("SELECT body FROM run ORDER BY number")
     return [unpacked(connection, run_codec.from_dict, body) for (body,) in rows]
 
 
-def find_call(connection: Connection, key: str) -> CallRecord | None:
-    """The call under this key."""
+def find_call(connection: SqlConnection, key: str) -> CallRecord | None:
+    """The call that was recorded under `key`."""
     found = connection.execute(f"{CALL} WHERE key = ?", (key,)).fetchone()
     return call_of(connection, found) if found else None
 
 
-def calls(connection: Connection, run: str | None = None) -> list[CallRecord]:
+def calls(connection: SqlConnection, run: str | None = None) -> list[CallRecord]:
     """The calls of a run or of all, in the order in which they were intended."""
     rows = connection.execute(f"{CALL} WHERE ?1 IS NULL OR run = ?1 ORDER BY number", (run,))
     return [call_of(connection, row) for row in rows]
 
 
-def open_calls(connection: Connection, run: str) -> list[CallRecord]:
+def open_calls(connection: SqlConnection, run: str) -> list[CallRecord]:
     """The calls of a run that have not ended, in the order in which they were intended."""
     rows = connection.execute(f"{CALL} WHERE run = ? AND state IN ('intended', 'running') ORDER BY number", (run,))
     return [call_of(connection, row) for row in rows]
 
 
-def approvals(connection: Connection, *, only_open: bool = False) -> list[ApprovalState]:
+def approvals(connection: SqlConnection, *, only_open: bool = False) -> list[ApprovalState]:
     """The questions, in the order in which they were asked."""
     rows = connection.execute(
         "SELECT request, answer FROM approval WHERE answer IS NULL OR NOT ? ORDER BY number", (only_open,)
@@ -44,12 +44,12 @@ def approvals(connection: Connection, *, only_open: bool = False) -> list[Approv
     return [_approval(connection, request, answer) for request, answer in rows]
 
 
-def _approval(connection: Connection, request: str, answer: str | None) -> ApprovalState:
+def _approval(connection: SqlConnection, request: str, answer: str | None) -> ApprovalState:
     answered = None if answer is None else unpacked(connection, answer_codec.from_dict, answer)
     return ApprovalState(unpacked(connection, request_codec.from_dict, request), answered)
 
 
-def events(connection: Connection, run: str | None = None, after: int = 0) -> list[StoredEvent]:
+def events(connection: SqlConnection, run: str | None = None, after: int = 0) -> list[StoredEvent]:
     """The events of a run or of all, in their order."""
     rows = connection.execute(
         "SELECT e.seq, r.id, e.at_ms, e.type, e.body FROM event e LEFT JOIN run r ON r.number = e.run"
@@ -59,7 +59,7 @@ def events(connection: Connection, run: str | None = None, after: int = 0) -> li
     return [StoredEvent(seq, of, at_ms, event_of(connection, kind, body)) for seq, of, at_ms, kind, body in rows]
 
 
-def chunks(connection: Connection, run: str | None = None) -> list[TurnChunks]:
+def chunks(connection: SqlConnection, run: str | None = None) -> list[TurnChunks]:
     """The chunks of a run or of all, in their order."""
     rows = connection.execute(
         "SELECT r.id, c.turn, c.body FROM chunk c LEFT JOIN run r ON r.number = c.run"

@@ -21,7 +21,7 @@ class FakeClock:
         self._alarms: list[tuple[float, int, FakeAlarm]] = []
 
     def now(self) -> float:
-        """The time, in seconds."""
+        """The time of the clock, in seconds."""
         return self._now
 
     def call_at(self, when: float, callback: Callable[[], object]) -> FakeAlarm:
@@ -31,7 +31,7 @@ class FakeClock:
         return alarm
 
     def advance(self, seconds: float) -> None:
-        """Let `seconds` pass."""
+        """Let `seconds` pass, and ring the alarms that are due."""
         end = self._now + seconds
         while self._alarms and self._alarms[0][0] <= end:
             when, _, alarm = heapq.heappop(self._alarms)
@@ -55,14 +55,14 @@ class FakeClock:
 
 
 class FakeAlarm:
-    """An alarm of a `FakeClock`."""
+    """An alarm that rings when its `FakeClock` is moved to its time."""
 
     def __init__(self, callback: Callable[[], object]) -> None:
         self._callback: Callable[[], object] | None = callback
 
     @property
     def is_set(self) -> bool:
-        """Whether the alarm will ring."""
+        """Whether the alarm is set and will ring."""
         return self._callback is not None
 
     def cancel(self) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Final
 from monitor._util.codec import to_plain
 from monitor._util.hashing import identity
 from monitor._util.signatures import CUSTOM, goes_to, read_mark
-from monitor.adapters.requests import valid, valid_data
+from monitor.adapters.request_writing import valid, valid_data
 from monitor.chunks import ToolCall
 from monitor.errors import ConfigError
 from monitor.messages import CUT_OFF, NOT_CARRIED_OUT, AssistantMessage, Media, Message, Reasoning, Text, UserMessage
@@ -137,11 +137,11 @@ def to_input(messages: Iterable[Message], *, stored: bool = False, model: str | 
                 if content:
                     items.append({"type": "message", "role": "user", "content": content})
             case AssistantMessage():
-                items += _Turn(message, stored=stored, model=model).items()
+                items += _TurnItems(message, stored=stored, model=model).items()
     return items
 
 
-class _Turn:
+class _TurnItems:
     """One assistant message as items."""
 
     def __init__(self, message: AssistantMessage, *, stored: bool, model: str | None) -> None:

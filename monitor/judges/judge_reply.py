@@ -27,7 +27,7 @@ SHOWN_CHARS = 200
 
 @dataclass(slots=True, frozen=True)
 class JudgeReply:
-    """What a judge said."""
+    """The reply of a judge's model, read."""
 
     analysis: str
     confidence: float

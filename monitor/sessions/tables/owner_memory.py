@@ -1,4 +1,4 @@
-"""What the one owner of a session knows without asking SQLite, because nobody else writes.
+"""Facts that the owner of a session knows without asking SQLite, because nobody else writes.
 
 Each statement costs a change of the thread, so a question that need not be asked saves time.
 """
@@ -30,19 +30,19 @@ class Memory:
     def forget(self) -> None:
         """A transaction has failed: what it wrote is not there."""
         self.runs: dict[str, int] = {}
-        """By their ids: the numbers of runs."""
+        """The numbers of runs, by their ids."""
         self.heads: dict[str, Node] = {}
         """The newest node of each branch."""
         self.recent: dict[str, Node] = {}
         """The nodes of the last step of each branch, by their ids."""
         self.calls: dict[str, tuple[CallState, int]] = {}
-        """By key: the state and the attempt of calls that are open."""
+        """The state and the attempt of each open call, by its key."""
         self.last_seq: int | None = None
         self._pointers: dict[str, tuple[int, Pointers]] = {}
-        """By run: its newest turn, and pointers into all nodes of that turn."""
+        """The newest turn of each run, and pointers into all nodes of that turn."""
 
     def take(self, nodes: Sequence[Node], branch: str, head: str | None) -> None:
-        """These nodes were written, and the branch ends at `head`."""
+        """Note that `nodes` were written, and that the branch ends at `head`."""
         written = {node.id: node for node in nodes}
         for node in nodes:
             self._point_into(node)
@@ -56,7 +56,7 @@ class Memory:
         self.recent = written | ends
 
     def take_call(self, record: CallRecord) -> None:
-        """This step of a call was written."""
+        """Note that a step of a call was written."""
         if record.open:
             self.calls[record.key] = record.state, record.attempt
         else:
@@ -70,7 +70,7 @@ class Memory:
         return known[1] if known is not None and known[0] == turn else None
 
     def take_pointers(self, run: str, turn: int, pointers: Pointers) -> None:
-        """These point into all nodes of a turn."""
+        """Note pointers into all nodes of a turn."""
         self._pointers.pop(run, None)
         self._pointers[run] = turn, pointers
         if len(self._pointers) > MOST_RUNS:

@@ -18,7 +18,7 @@ def printable(text: str) -> str:
     return text if text.isprintable() else text.translate(_SHOWN)
 
 
-class _Shown(dict[int, str]):
+class _Escapes(dict[int, str]):
     """How each character is shown; a cache that fills on demand."""
 
     def __missing__(self, code: int) -> str:
@@ -27,11 +27,11 @@ class _Shown(dict[int, str]):
         return shown
 
 
-_SHOWN = _Shown({ord("\n"): "\n", ord("\t"): "    "})
+_SHOWN = _Escapes({ord("\n"): "\n", ord("\t"): "    "})
 
 
 def printable_json(text: str) -> str:
-    """The same JSON with control characters as escapes. They stand only inside strings."""
+    """The JSON `text` with its control characters as escapes. They stand only inside strings."""
     return text if text.isprintable() else "".join(map(_in_json, text))
 
 
@@ -42,5 +42,5 @@ def _in_json(char: str) -> str:
 
 
 def on_one_line(text: str) -> str:
-    """`text` as a line of a table."""
+    """`text` with its line breaks as escapes, for a row of a table."""
     return printable(text.replace("\n", "\\n"))

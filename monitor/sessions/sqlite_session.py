@@ -1,4 +1,4 @@
-"""A session in one SQLite file."""
+"""A session that is kept in one SQLite file."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from monitor.sessions import faults
 from monitor.sessions.faults import blobs_path, lock_path
 from monitor.sessions.lock import OwnerLock, owner_of
 from monitor.sessions.reader import check_file, check_pages
-from monitor.sessions.sql import SqlSession, id_at
+from monitor.sessions.sql_session import SqlSession, id_at
 from monitor.sessions.tables import rows
 from monitor.sessions.tables.blobs import BlobFolder, Blobs, sync_file, sync_folder
-from monitor.sessions.tables.memory import Memory
 from monitor.sessions.tables.migrations import STEPS, Steps, migrate
-from monitor.sessions.tables.schema import Connection, check_sqlite, prepare_writer
+from monitor.sessions.tables.owner_memory import Memory
+from monitor.sessions.tables.schema import SqlConnection, check_sqlite, prepare_writer
 from monitor.sessions.writer import Work, Writer
 
 _POLL_S: Final = 0.02
@@ -52,7 +52,7 @@ class SQLiteSession(SqlSession):
         chunks: bool = False,
         blobs: Blobs | None = None,
         clock: Callable[[], float] = time.time,
-        connect: Callable[[Path], Connection] | None = None,
+        connect: Callable[[Path], SqlConnection] | None = None,
         steps: Steps = STEPS,
     ) -> None:
         """`create`: make the file if it is not there. `wait_s`: how long to wait for an owner that
@@ -67,7 +67,7 @@ class SQLiteSession(SqlSession):
         self.keeps_chunks: bool = chunks
         self._wait_s = wait_s
         self._lock = OwnerLock(lock_path(self.path), self.path.stem)
-        self._rules = _Rules(
+        self._rules = _OwnerRules(
             self.path, connect=connect or _connect, steps=steps, create=create, takeover=takeover, clock=clock
         )
         super().__init__(
@@ -132,7 +132,7 @@ class SQLiteSession(SqlSession):
         return self._rules.pending
 
 
-def _connect(path: Path) -> Connection:
+def _connect(path: Path) -> SqlConnection:
     return sqlite3.connect(path, isolation_level=None, timeout=0)
 
 
@@ -142,14 +142,14 @@ def _unlink(path: Path) -> None:
         path.with_name(f"{path.name}{ending}").unlink(missing_ok=True)
 
 
-class _Rules:
+class _OwnerRules:
     """The checks before and after each transaction of an owner; see `writer.Rules`."""
 
     def __init__(
         self,
         path: Path,
         *,
-        connect: Callable[[Path], Connection],
+        connect: Callable[[Path], SqlConnection],
         steps: Steps,
         create: bool,
         takeover: bool,
@@ -171,7 +171,7 @@ class _Rules:
         """The facts that the thread of the writer knows of the file."""
         self._unsettled = False
 
-    def connect(self) -> Connection:
+    def connect(self) -> SqlConnection:
         found = check_file(self._path, self._steps)
         if found is None:
             if not self._create:
@@ -212,7 +212,7 @@ class _Rules:
             why = error.strerror if isinstance(error, OSError) else error
             raise SessionUnavailable(f"{self._path} cannot be made ({why}); nothing was written") from error
 
-    def _transaction(self, connection: Connection, work: Callable[[Connection], None]) -> None:
+    def _transaction(self, connection: SqlConnection, work: Callable[[SqlConnection], None]) -> None:
         connection.execute("BEGIN IMMEDIATE")
         try:
             work(connection)
@@ -223,7 +223,7 @@ class _Rules:
             raise
         self.committed()
 
-    def _new(self, connection: Connection) -> None:
+    def _new(self, connection: SqlConnection) -> None:
         at_ms = round(self._clock() * 1000)
         migrate(connection, self._steps)
         rows.write_meta(connection, "id", id_at(at_ms))
@@ -231,7 +231,7 @@ class _Rules:
         rows.write_meta(connection, "epoch", 1)
         self._raised = 1
 
-    def begin(self, connection: Connection) -> None:
+    def begin(self, connection: SqlConnection) -> None:
         if self._unsettled:  # the transaction before this one has failed
             self.memory.forget()
         self._unsettled = True
@@ -265,7 +265,7 @@ class _Rules:
                 " what was acknowledged before is in the file that was replaced."
             )
 
-    def close(self, connection: Connection) -> None:
+    def close(self, connection: SqlConnection) -> None:
         if self._lost:
             # Closing the connection would copy its log into a file that another owner writes, and
             # remove that owner's log, which has the same name. So it stays open until the end.

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from monitor._util.checks import check_kind, is_finite, is_whole
+from monitor._util.argument_checks import check_kind, is_finite, is_whole
 from monitor.errors import ConfigError
 
 

@@ -22,12 +22,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from monitor.chunks import Chunk, ReasoningDelta, StreamRetried, TextDelta, ToolCall, ToolCallDelta, TurnFinished
-from monitor.detectors.base import NOTHING, TextFeed
-from monitor.detectors.text.channel import Rules, TextChannel
+from monitor.detectors.detector import NOTHING, TextFeed
+from monitor.detectors.text.channel import TextChannel, TextRules
+from monitor.detectors.text.chant import WindowRule
 from monitor.detectors.text.counted import CountedRule
 from monitor.detectors.text.recurrence import RecurrenceRule
 from monitor.detectors.text.tail import TailRule
-from monitor.detectors.text.window import WindowRule
 from monitor.errors import ConfigError
 from monitor.verdicts import Channel, Detection
 
@@ -37,8 +37,8 @@ CHANT = WindowRule()
 TAIL = TailRule()
 RECURRENCE = RecurrenceRule()
 COUNTED = CountedRule()
-DEFAULT_RULES: Rules = (CHANT, TAIL, RECURRENCE, COUNTED)
-"""Shared by all streams."""
+DEFAULT_RULES: TextRules = (CHANT, TAIL, RECURRENCE, COUNTED)
+"""The rules that all streams share by default."""
 
 
 class ContentRepetition:
@@ -75,7 +75,7 @@ class ContentRepetition:
             )
         self.name = name
         rules = (chant, tail, recurrence, counted)
-        self._rules: Rules = DEFAULT_RULES if rules == DEFAULT_RULES else rules
+        self._rules: TextRules = DEFAULT_RULES if rules == DEFAULT_RULES else rules
         self._channels: dict[Channel, TextChannel] = {}
         self._turn_start: dict[Channel, int] = {}
         self._call = ""

@@ -1,4 +1,4 @@
-"""What a judge is, and when it is asked."""
+"""The protocol of judges, and when a judge is asked."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MIN_TURNS = 5
 
 @dataclass(slots=True, frozen=True)
 class JudgeInput:
-    """What a judge reads about a run."""
+    """The facts about a run that a judge reads."""
 
     task: str | None
     """The user's request. `None`: unknown."""
@@ -68,7 +68,7 @@ class Judge(Protocol):
 
     @property
     def fact(self) -> str:
-        """What the judge's answer is about: `loop` or `done`, see `Fact`."""
+        """The subject of the judge's answer: `loop` or `done`, see `Fact`."""
         ...
 
     @property

@@ -14,7 +14,7 @@ from monitor.errors import StoreError
 from monitor.sessions.faults import not_text
 from monitor.sessions.nodes import ID_CHANCE_BYTES, Draft, Node, new_id
 from monitor.sessions.reader import problems
-from monitor.sessions.records import (
+from monitor.sessions.run_records import (
     ApprovalState,
     Changes,
     Committed,
@@ -22,10 +22,10 @@ from monitor.sessions.records import (
     StoredEvent,
     TurnChunks,
 )
-from monitor.sessions.tables import reading, rows, writing
+from monitor.sessions.tables import read_records, rows, writing
 from monitor.sessions.tables.blobs import Blobs
-from monitor.sessions.tables.memory import Memory
-from monitor.sessions.tables.schema import Connection
+from monitor.sessions.tables.owner_memory import Memory
+from monitor.sessions.tables.schema import SqlConnection
 from monitor.sessions.tree import ACTIVE, Context, TreeProblem, context_of
 from monitor.sessions.writer import Work
 
@@ -51,7 +51,7 @@ class SqlSession(ABC):
         return await self._typed(work, writes=False)
 
     async def _write(self, work: Work[Any]) -> Any:
-        def write(connection: Connection) -> Any:
+        def write(connection: SqlConnection) -> Any:
             try:
                 return work(connection)
             except BaseException:
@@ -71,7 +71,7 @@ class SqlSession(ABC):
     async def commit(self, changes: Changes) -> Committed:
         """Write one step: all of it, or nothing. Returns when it is on the disk."""
 
-        def write(connection: Connection) -> Committed:
+        def write(connection: SqlConnection) -> Committed:
             at_ms = round(self._clock() * 1000)
             return writing.commit(
                 connection, changes, self._blobs, at_ms=at_ms, new_id=partial(id_at, at_ms), memory=self._memory
@@ -87,13 +87,13 @@ class SqlSession(ABC):
     async def context(self, branch: str = ACTIVE) -> Context:
         """The messages that the model gets of a branch."""
 
-        def read(connection: Connection) -> Context:
+        def read(connection: SqlConnection) -> Context:
             return context_of(self._upwards(connection, branch))
 
         found: Context = await self._read(read)
         return found
 
-    def _upwards(self, connection: Connection, branch: str) -> Any:
+    def _upwards(self, connection: SqlConnection, branch: str) -> Any:
         view = rows.SqlView(connection, self._blobs)
         head = view.head(branch)
         return view.upwards(head.id if head else None)
@@ -109,7 +109,7 @@ class SqlSession(ABC):
         return found
 
     async def find_node(self, id: str) -> Node | None:
-        """The node with this id."""
+        """The node with the id `id`, or `None`."""
         found: Node | None = await self._read(lambda one: rows.find_node(one, id, self._blobs))
         return found
 
@@ -125,7 +125,7 @@ class SqlSession(ABC):
         With a new name as `branch`, this makes a branch of that name.
         """
 
-        def write(connection: Connection) -> None:
+        def write(connection: SqlConnection) -> None:
             self._memory.heads.pop(branch, None)
             rows.write_head(connection, branch, node)
 
@@ -135,29 +135,29 @@ class SqlSession(ABC):
 
     async def runs(self, *, hidden: bool = False) -> tuple[RunRecord, ...]:
         """The runs. `hidden`: also those that serve another run, such as compactions."""
-        found: Sequence[RunRecord] = await self._read(reading.runs)
+        found: Sequence[RunRecord] = await self._read(read_records.runs)
         return tuple(run for run in found if hidden or not run.hidden)
 
     async def calls(self, run: str | None = None) -> tuple[CallRecord, ...]:
-        """The calls of a run, or of all."""
-        return tuple(await self._read(lambda one: reading.calls(one, run)))
+        """The calls of a run, or of all runs."""
+        return tuple(await self._read(lambda one: read_records.calls(one, run)))
 
     async def approvals(self, *, only_open: bool = False) -> tuple[ApprovalState, ...]:
         """The questions and their answers."""
-        return tuple(await self._read(lambda one: reading.approvals(one, only_open=only_open)))
+        return tuple(await self._read(lambda one: read_records.approvals(one, only_open=only_open)))
 
     async def events(self, run: str | None = None) -> tuple[StoredEvent, ...]:
         """The events of a run, or of all."""
-        return tuple(await self._read(lambda one: reading.events(one, run)))
+        return tuple(await self._read(lambda one: read_records.events(one, run)))
 
     async def chunks(self, run: str | None = None) -> tuple[TurnChunks, ...]:
         """The chunks of a run, or of all."""
-        return tuple(await self._read(lambda one: reading.chunks(one, run)))
+        return tuple(await self._read(lambda one: read_records.chunks(one, run)))
 
     async def intend(self, records: Sequence[CallRecord]) -> Sequence[CallRecord]:
         """See `CallLedger.intend`."""
 
-        def write(connection: Connection) -> list[CallRecord]:
+        def write(connection: SqlConnection) -> list[CallRecord]:
             return [writing.intend(connection, record, self._memory) for record in records]
 
         found: list[CallRecord] = await self._write(write)
@@ -170,12 +170,12 @@ class SqlSession(ABC):
 
     async def find(self, key: str) -> CallRecord | None:
         """See `CallLedger.find`."""
-        found: CallRecord | None = await self._read(lambda one: reading.find_call(one, key))
+        found: CallRecord | None = await self._read(lambda one: read_records.find_call(one, key))
         return found
 
     async def open_calls(self, run: str) -> Sequence[CallRecord]:
         """See `CallLedger.open_calls`."""
-        found: list[CallRecord] = await self._read(lambda one: reading.open_calls(one, run))
+        found: list[CallRecord] = await self._read(lambda one: read_records.open_calls(one, run))
         return found
 
     async def verify(self) -> tuple[TreeProblem, ...]:
@@ -196,5 +196,5 @@ class SqlSession(ABC):
 
 
 def id_at(at_ms: int) -> str:
-    """A new id."""
+    """A new id, in the order of time."""
     return new_id(at_ms, secrets.token_bytes(ID_CHANCE_BYTES))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from monitor.errors import ConfigError
-from monitor.judges.base import JudgeSchedule, checked, next_interval
+from monitor.judges.judge import JudgeSchedule, checked, next_interval
 from monitor.usage import AskCost, Usage
 from monitor.verdicts import Judgement
 

@@ -12,7 +12,7 @@ import pytest
 
 import monitor
 from monitor.adapters.google.model import GoogleModel
-from monitor.adapters.models import _NO_CLIENT, _PROVIDERS
+from monitor.adapters.model_names import _NO_CLIENT, _PROVIDERS
 from monitor.adapters.replay.model import ReplayModel
 from monitor.errors import ConfigError, MissingExtra
 

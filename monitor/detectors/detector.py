@@ -13,7 +13,7 @@ from monitor.chunks import Chunk
 from monitor.verdicts import Channel, Detection
 
 NOTHING: tuple[Detection, ...] = ()
-"""What `observe` usually returns; shared, so that finding nothing allocates nothing."""
+"""The usual answer of `observe`; shared, so that finding nothing allocates nothing."""
 
 
 @runtime_checkable

@@ -1,4 +1,4 @@
-"""What an adapter is, and how the right one is found from the object that a stream yields.
+"""The protocol of adapters, and how the right one is found from the object that a stream yields.
 
 An adapter turns one SDK's stream objects into chunks; one instance reads one stream. It knows the
 SDK's shapes by their attributes, so that neither finding nor using it imports the SDK.
@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol, cast
 
 from monitor.adapters.decoding import AdapterBase
 from monitor.adapters.decoding import ReportedFailure as ReportedFailure  # noqa: PLC0414 - its public place
-from monitor.adapters.plain import ChunkAdapter, TextAdapter
+from monitor.adapters.plain_streams import ChunkAdapter, TextAdapter
 from monitor.chunks import CHUNK_TYPES, Chunk
 from monitor.models import ModelError
 

@@ -18,11 +18,11 @@ from monitor.events import event_codec
 from monitor.sessions.files import made
 from monitor.sessions.nodes import Node, NodeKind, canonical
 from monitor.sessions.reader import SessionReader
-from monitor.sessions.records import TurnChunks, run_codec
+from monitor.sessions.run_records import TurnChunks, run_codec
 from monitor.sessions.tables import rows, writing
 from monitor.sessions.tables.blobs import Blobs
-from monitor.sessions.tables.memory import Memory
-from monitor.sessions.tables.schema import Connection
+from monitor.sessions.tables.owner_memory import Memory
+from monitor.sessions.tables.schema import SqlConnection
 from monitor.sessions.tree import verify
 
 FORMAT: Final = 1
@@ -68,7 +68,7 @@ def imported(lines: Iterable[str], path: Path) -> None:
     digests shows. Then no file is made. Raises `StoreError` if `path` exists already.
     """
     with made(path) as (connection, blobs):
-        reading = _Reading(connection, blobs)
+        reading = _Import(connection, blobs)
         for number, line in enumerate(lines, 1):
             if line.strip():
                 try:
@@ -78,17 +78,17 @@ def imported(lines: Iterable[str], path: Path) -> None:
         reading.end()
 
 
-class _Reading:
-    """Writes each line as a row."""
+class _Import:
+    """Writes each line of an export as a row of a new session."""
 
-    def __init__(self, connection: Connection, blobs: Blobs) -> None:
+    def __init__(self, connection: SqlConnection, blobs: Blobs) -> None:
         self._connection = connection
         self._blobs = blobs
         self._memory = Memory()
         self._begun = False
 
     def take(self, data: Any) -> None:
-        """Write the next line."""
+        """Write the next line of the export as a row."""
         kind = data["type"]
         if self._begun is (kind == "session"):
             raise ValueError("a session has one line of type session, and it is the first")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from monitor._util.quoting import LINE_MARK
 from monitor.chunks import ToolCall, ToolResult
-from monitor.compaction.summaries.transcript import LEAST_WINDOW_TOKENS, Excerpt, blocks, most_tokens, next_window
+from monitor.compaction.summaries.excerpts import LEAST_WINDOW_TOKENS, Excerpt, blocks, most_tokens, next_window
 from monitor.errors import ConfigError
 from monitor.messages import AssistantMessage, Media, Message, Reasoning, Text, UserMessage
 

@@ -16,7 +16,7 @@ from monitor import Media
 from monitor.adapters import to_form
 from monitor.adapters.anthropic import model as anthropic_model
 from monitor.adapters.google import model as google_model
-from monitor.adapters.openai import history as _openai_history
+from monitor.adapters.openai import request_messages as _openai_messages
 from monitor.context import Form, read_history, repair
 from tests.context.talk import IMAGE, ran, said, user
 from tests.context.wire import FORMS
@@ -28,8 +28,8 @@ HISTORY = (user("What is this?", IMAGE), ran("seen", "more"), said("A chart."), 
     ("form", "sent"),
     [
         ("gemini", google_model.to_contents),
-        ("openai-chat", _openai_history.to_messages),
-        ("openai-responses", _openai_history.to_input),
+        ("openai-chat", _openai_messages.to_messages),
+        ("openai-responses", _openai_messages.to_input),
         ("anthropic", anthropic_model.to_messages),
     ],
 )

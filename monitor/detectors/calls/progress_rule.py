@@ -32,7 +32,7 @@ class ProgressRule(Protocol):
 
 
 def reported(result: ToolResult) -> float | None:
-    """What the tool itself reports."""
+    """The number that the tool itself reports."""
     return result.progress
 
 

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from monitor.calls import CallRecord
 from monitor.sessions.nodes import Draft, Node
-from monitor.sessions.records import (
+from monitor.sessions.run_records import (
     ApprovalState,
     Changes,
     Committed,
@@ -58,7 +58,7 @@ class SessionStore(Protocol):
         ...
 
     async def find_node(self, id: str, /) -> Node | None:
-        """The node with this id."""
+        """The node with the id `id`, or `None`."""
         ...
 
     async def heads(self) -> dict[str, str | None]:
@@ -78,7 +78,7 @@ class SessionStore(Protocol):
         ...
 
     async def calls(self, run: str | None = None, /) -> tuple[CallRecord, ...]:
-        """The calls of a run, or of all."""
+        """The calls of a run, or of all runs."""
         ...
 
     async def approvals(self, *, only_open: bool = False) -> tuple[ApprovalState, ...]:

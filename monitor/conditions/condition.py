@@ -1,4 +1,4 @@
-"""What a condition is, and how conditions combine.
+"""The base class of conditions, and how conditions combine.
 
 A condition reads a `RunState` and keeps no state, so any number of runs can share it. Its methods:
 
@@ -185,7 +185,7 @@ class _Composition(Condition, ABC):
 
 @dataclass(frozen=True)
 class AnyOf(_Composition):
-    """`a | b`."""
+    """True when one of its parts is true: `a | b`."""
 
     symbol: ClassVar[str] = "|"
 
@@ -231,7 +231,7 @@ class AnyOf(_Composition):
 
 @dataclass(frozen=True)
 class AllOf(_Composition):
-    """`a & b`."""
+    """True when all of its parts are true: `a & b`."""
 
     symbol: ClassVar[str] = "&"
 

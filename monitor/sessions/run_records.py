@@ -20,7 +20,7 @@ class RunStage(StrEnum):
 
     RUNNING = "running"
     WAITING = "waiting"
-    """It waits for an approval, and its process may have ended."""
+    """The run waits for an approval, and its process may have ended."""
     ENDED = "ended"
 
 
@@ -46,14 +46,14 @@ class RunRecord:
     """`main`, `subagent`, `compact`, or a word of the caller's."""
     state: RunStage = RunStage.RUNNING
     started_at_s: float = 0.0
-    """Seconds since 1970."""
+    """The time at which the run began, in seconds since 1970."""
     ended_at_s: float | None = None
     data: Mapping[str, Any] = field(default_factory=dict)
     """JSON data: how it ended, what it was given."""
 
     @property
     def hidden(self) -> bool:
-        """Listings do not show the run."""
+        """Whether listings leave the run out."""
         return self.purpose in HIDDEN
 
 
@@ -62,7 +62,7 @@ run_codec: Codec[RunRecord] = Codec(RunRecord)
 
 @dataclass(slots=True, frozen=True)
 class StoredEvent:
-    """An event as it is stored."""
+    """An event of a run, as a session stores it."""
 
     seq: int
     run: str | None
@@ -113,8 +113,8 @@ class Changes:
 
 @dataclass(slots=True, frozen=True)
 class Committed:
-    """The result of one step."""
+    """The nodes that one step has stored."""
 
     nodes: tuple[Node, ...]
     head: str | None
-    """The newest node of the branch."""
+    """The id of the newest node of the branch."""

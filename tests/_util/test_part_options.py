@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import monitor
-from monitor._util.options import made_again, options_of
+from monitor._util.part_options import made_again, options_of
 from monitor.detectors import ContentRepetition, TailRule, default_detectors
 from monitor.settings import detector_types
 

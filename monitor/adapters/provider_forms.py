@@ -14,8 +14,8 @@ from monitor.wires.forms import Form
 
 _BUILDERS: Final[Mapping[Form, tuple[str, str]]] = {
     "gemini": ("monitor.adapters.google.model", "to_contents"),
-    "openai-chat": ("monitor.adapters.openai.history", "to_messages"),
-    "openai-responses": ("monitor.adapters.openai.history", "to_input"),
+    "openai-chat": ("monitor.adapters.openai.request_messages", "to_messages"),
+    "openai-responses": ("monitor.adapters.openai.request_messages", "to_input"),
     "anthropic": ("monitor.adapters.anthropic.model", "to_messages"),
 }
 """The module of each form, imported on demand. None needs an SDK."""

@@ -101,7 +101,7 @@ class WindowRule:
     history: int = field(init=False, repr=False, compare=False)
     """How far back of the text's end the scanner may look."""
     least_chars: int = field(init=False, repr=False, compare=False)
-    """No shorter text has a finding."""
+    """Shorter texts have no finding of this rule."""
 
     def __post_init__(self) -> None:
         """Refuse numbers that mean nothing, and work out those that follow from them."""

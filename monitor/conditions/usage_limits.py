@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from monitor._util.checks import ROUNDING_USD, is_finite, is_whole
-from monitor.conditions.base import AnyOf, Condition
+from monitor._util.argument_checks import ROUNDING_USD, is_finite, is_whole
+from monitor.conditions.condition import AnyOf, Condition
 from monitor.errors import ConfigError
 from monitor.reasons import TerminateReason
 from monitor.state import RunState
