@@ -19,6 +19,7 @@ from monitor.context.measure.tokens import message_tokens, size_of_text
 from monitor.core.run import RunCore
 from monitor.errors import BudgetUnreachable, ConfigError
 from monitor.events import BudgetLost, DetectionRaised, Event, StreamClosed
+from monitor.harness.runs.budget_hold import BudgetHold
 from monitor.harness.streams.source_stream import SourceStream
 from monitor.policy import nudge_text, stop_for
 from monitor.proxy.accounts import Accounts
