@@ -23,7 +23,7 @@ from monitor.errors import ToolError
 from monitor.events import TurnEnded, event_codec
 from monitor.outcome import Turn
 from monitor.reasons import FinishReason
-from monitor.report.page import ReportPage
+from monitor.report.report_page import ReportPage
 from monitor.report.story import StoryWatcher
 from monitor.sessions import InMemorySession
 from monitor.sinks import JsonlSink, LogSink, OtelSink

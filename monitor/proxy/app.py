@@ -19,8 +19,8 @@ from monitor.harness.streams.clock import Clock
 from monitor.proxy.accounts import ROOT, Accounts
 from monitor.proxy.admin.admin import Admin
 from monitor.proxy.exchange.exchange import Exchange, ProxiedRequest, ProxyContext
-from monitor.proxy.exchange.history import run_of
 from monitor.proxy.exchange.judging import LARGE_BYTES
+from monitor.proxy.exchange.request_history import run_of
 from monitor.proxy.formats import wire_of
 from monitor.proxy.formats.base import JudgedRequest, Unjudged, Wire
 from monitor.proxy.holds import HeldRuns

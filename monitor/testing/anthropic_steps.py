@@ -258,21 +258,21 @@ def events_of_message(message: Event, *, cut: int = 20) -> list[dict[str, Any]]:
 
 
 @dataclass(slots=True, frozen=True)
-class RecordedMessage:
+class AnthropicRecording:
     """One recorded message: the events of one stream."""
 
     events: tuple[dict[str, Any], ...]
 
 
-def load_recording(path: str | PathLike[str]) -> list[RecordedMessage]:
+def load_recording(path: str | PathLike[str]) -> list[AnthropicRecording]:
     """The messages of a recorded file, in order: one event a line; the file may hold several
     streams, one after the other.
 
-    `RecordedMessage.events` is a script. Raises `AdapterError` for a line that is not an event.
+    `AnthropicRecording.events` is a script. Raises `AdapterError` for a line that is not an event.
     """
     messages: list[list[dict[str, Any]]] = [[]]
     for event in json_lines(Path(path), "type"):
         if event["type"] == "message_start" and any(one["type"] == "message_stop" for one in messages[-1]):
             messages.append([])
         messages[-1].append(event)
-    return [RecordedMessage(tuple(events)) for events in messages if events]
+    return [AnthropicRecording(tuple(events)) for events in messages if events]

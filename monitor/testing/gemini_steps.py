@@ -233,31 +233,31 @@ def events_of_message(message: Event, *, cut: int = 20) -> list[dict[str, Any]]:
 
 
 @dataclass(slots=True, frozen=True)
-class RecordedCall:
+class GeminiRecording:
     """One recorded model call: the API method and the events that it answered."""
 
     method: str
     events: tuple[dict[str, Any], ...]
 
 
-def load_recording(path: str | PathLike[str]) -> list[RecordedCall]:
+def load_recording(path: str | PathLike[str]) -> list[GeminiRecording]:
     """The calls of a recorded file, in order: `*.jsonl` is one streamed call, an event a line;
     `*.responses` has a call a line.
 
-    `RecordedCall.events` is a script. Raises `AdapterError` for a line that is neither.
+    `GeminiRecording.events` is a script. Raises `AdapterError` for a line that is neither.
     """
     file = Path(path)
     lines = json_lines(file)
     if file.suffix != ".responses":
-        return [RecordedCall("generateContentStream", tuple(lines))]
+        return [GeminiRecording("generateContentStream", tuple(lines))]
     return [_recorded_call(file, line) for line in lines]
 
 
-def _recorded_call(file: Path, line: Event) -> RecordedCall:
+def _recorded_call(file: Path, line: Event) -> GeminiRecording:
     method, response = line.get("method"), line.get("response")
     events: list[Any] = response if isinstance(response, list) else [response]
     if not isinstance(method, str) or not all(isinstance(event, dict) for event in events):
         raise AdapterError(
             f"{file}: a recorded call needs `method` and `response`; this one has {', '.join(line) or 'nothing'}"
         )
-    return RecordedCall(method, tuple(events))
+    return GeminiRecording(method, tuple(events))

@@ -26,7 +26,7 @@ from typing import IO, Any
 
 from monitor.errors import AdapterError, ConfigError
 from monitor.transcripts.base import RecordedRun
-from monitor.transcripts.events import EventLog, LoggedRun, is_event
+from monitor.transcripts.event_logs import EventLog, LoggedRun, is_event
 
 GZIP_MAGIC = b"\x1f\x8b"
 BOM = b"\xef\xbb\xbf"

@@ -16,7 +16,7 @@ from monitor.events import Envelope
 from monitor.outcome import Outcome
 from monitor.sinks.descriptions import call_in_words
 from monitor.usage import Price, Usage
-from monitor.view.ending import count, failed
+from monitor.view.run_ending import count, failed
 from monitor.view.terminal import on_one_line
 
 BAR: Final = 12

@@ -86,7 +86,7 @@ from monitor.models import ErrorKind, ModelError
 from monitor.outcome import Outcome, Turn
 from monitor.reasons import CompactionFailure, CompactionReason, TerminateReason
 from monitor.sinks import FanOut, JsonlSink, LogSink, MemorySink, OtelSink, line_of
-from monitor.sinks.otel.run import RunSpans
+from monitor.sinks.otel.run_spans import RunSpans
 from monitor.usage import AskCost
 from monitor.verdicts import Detection, Evidence, FleetFinding, Judgement, Stop
 

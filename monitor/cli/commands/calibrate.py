@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from monitor._util.hashing import identity
-from monitor.cli.inputs.survey import SurveySettings
+from monitor.cli.inputs.survey_workers import SurveySettings
 from monitor.cli.inputs.transcripts import InputReader, RunSelection, inputs_of
 from monitor.cli.options.levels import FACTORS, SCALED, Levels, as_toml, levels_of, names_of
 from monitor.cli.options.selection import LimitOption, OneJsonOption, SelectionOptions
@@ -35,7 +35,7 @@ from monitor.transcripts.analysis.calibration import (
 )
 from monitor.transcripts.analysis.survey import SurveyedRun
 from monitor.transcripts.analysis.traces import ALL, TracedRun
-from monitor.view.ending import count
+from monitor.view.run_ending import count
 
 BAD_INPUT: Final = 2
 CONDITION: Final = (

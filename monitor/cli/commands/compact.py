@@ -35,7 +35,7 @@ from monitor.models import Model, ModelRequest
 from monitor.reasons import CompactionReason
 from monitor.settings import known_name
 from monitor.sinks.lines import line_of
-from monitor.view.ending import count
+from monitor.view.run_ending import count
 from monitor.wires.recognise import FORMS, NEUTRAL
 
 NOT_COMPACTED: Final = 1

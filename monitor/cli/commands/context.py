@@ -39,7 +39,7 @@ from monitor.context.turns import user_turns
 from monitor.errors import ConfigError
 from monitor.messages import AssistantMessage, Message, UserMessage
 from monitor.messages import Text as Words
-from monitor.view.ending import count
+from monitor.view.run_ending import count
 from monitor.wires.recognise import FORMS, NEUTRAL
 
 NOT_AS_IT_STANDS: Final = 1

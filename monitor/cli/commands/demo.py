@@ -22,7 +22,7 @@ from monitor.cli.render import output, table
 from monitor.errors import ConfigError, MissingExtra
 from monitor.reasons import TerminateReason
 from monitor.transcripts import RecordedResult
-from monitor.view.ending import count, ms, style, why
+from monitor.view.run_ending import count, ms, style, why
 
 if TYPE_CHECKING:
     from monitor.cli.inputs.demo_model import DemoResult

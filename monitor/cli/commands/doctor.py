@@ -24,7 +24,7 @@ from monitor.settings import Settings
 from monitor.testing.loops import Case, healthy, loops
 from monitor.transcripts.analysis.scan import Finding, RunScanner, watch_chunks
 from monitor.verdicts import Detection
-from monitor.view.ending import count
+from monitor.view.run_ending import count
 
 NOT_SEEN = 1
 

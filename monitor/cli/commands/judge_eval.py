@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from monitor.cli.inputs.offline_judge import CacheOption, ConfirmOption, OfflineJudge, offline_judge
-from monitor.cli.inputs.survey import complain_of_report, strange, why_missing
+from monitor.cli.inputs.survey_workers import complain_of_report, strange, why_missing
 from monitor.cli.options.selection import OneJsonOption
 from monitor.cli.render import output, table
 from monitor.errors import AdapterError, MissingExtra
@@ -23,7 +23,7 @@ from monitor.transcripts.analysis.survey import why_unread
 from monitor.transcripts.places import files as files_of
 from monitor.transcripts.places import sources_of
 from monitor.verdicts import Judgement
-from monitor.view.ending import count
+from monitor.view.run_ending import count
 
 NO_VERDICT, BAD_INPUT = 1, 2
 BINS = 10

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from monitor.cli.inputs.survey import SurveySettings
+from monitor.cli.inputs.survey_workers import SurveySettings
 from monitor.cli.inputs.transcripts import InputReader, RunSelection, inputs_of
 from monitor.cli.options.selection import LimitOption, SelectionOptions, TranscriptsArgument
 from monitor.cli.options.settings_options import SettingsOptions
@@ -17,7 +17,7 @@ from monitor.cli.render.out_file import check_out, write_out
 from monitor.cli.render.scan_report import Report
 from monitor.report import ReportPage, StoryWatcher
 from monitor.transcripts.analysis.survey import SurveyedRun
-from monitor.view.ending import count
+from monitor.view.run_ending import count
 
 BAD_INPUT = 2
 

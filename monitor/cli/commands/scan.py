@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from monitor.cli.inputs.offline_judge import JudgeOptions, OfflineJudge
-from monitor.cli.inputs.survey import SurveySettings
+from monitor.cli.inputs.survey_workers import SurveySettings
 from monitor.cli.inputs.transcripts import InputReader, Inputs, RunSelection, inputs_of
 from monitor.cli.options.selection import LimitOption, SelectionOptions, TranscriptsArgument
 from monitor.cli.options.settings_options import SettingsOptions

@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from monitor.cli.inputs.survey import strange
+from monitor.cli.inputs.survey_workers import strange
 from monitor.cli.inputs.transcripts import duration_s
 from monitor.cli.options.settings_options import DetectorOptions
 from monitor.cli.render import output
@@ -21,13 +21,13 @@ from monitor.cli.render.tool_counts import AGENTS, project_of
 from monitor.errors import ConfigError
 from monitor.policy import ObserveOnly
 from monitor.transcripts.analysis.following import Follower
-from monitor.transcripts.analysis.live import Begun, Live
+from monitor.transcripts.analysis.live_transcripts import Begun, Live
 from monitor.transcripts.analysis.states import InMemory
 from monitor.transcripts.analysis.survey import SurveyedFile
 from monitor.transcripts.places import files, known_places
 from monitor.transcripts.readers import reader_of
 from monitor.transcripts.source import Source
-from monitor.view.ending import count
+from monitor.view.run_ending import count
 
 LOOPS_FOUND, BAD_INPUT = 1, 2
 ID_CHARS: Final = 20

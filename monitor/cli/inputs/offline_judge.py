@@ -30,7 +30,7 @@ from monitor.judges.judge import FIRST_TURN, Judge, JudgeInput
 from monitor.models import Model, ModelRequest
 from monitor.usage import AskCost
 from monitor.verdicts import Judgement
-from monitor.view.ending import count
+from monitor.view.run_ending import count
 
 ConfirmOption: TypeAlias = Annotated[
     str | None,

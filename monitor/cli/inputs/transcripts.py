@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.text import Text
 
 from monitor.cli.exit_code import INTERRUPTED
-from monitor.cli.inputs.survey import SurveySettings, complain_of, size_of, strange, surveyed_files, why_missing
+from monitor.cli.inputs.survey_workers import SurveySettings, complain_of, size_of, strange, surveyed_files, why_missing
 from monitor.cli.options.selection import SelectionOptions
 from monitor.cli.render import output
 from monitor.cli.render.output import STDIN
@@ -34,7 +34,7 @@ from monitor.transcripts.entries import ReadReport, collected
 from monitor.transcripts.places import files, known_places, sources_of
 from monitor.transcripts.readers import READERS, reader_of
 from monitor.transcripts.source import Source
-from monitor.view.ending import count
+from monitor.view.run_ending import count
 
 STDIN_NAME: Final = "<stdin>"
 NAMED: Final = 3

@@ -15,7 +15,7 @@ from monitor.cli.render import output
 from monitor.transcripts.analysis.scan import Finding, ModelOutput, Rung
 from monitor.transcripts.analysis.survey import SurveyedRun
 from monitor.verdicts import Detection, Level
-from monitor.view.ending import count
+from monitor.view.run_ending import count
 
 LEVELS: Mapping[Level, str] = {"suspect": "a suspicion", "loop": "a loop"}
 RUNG_STYLES: Mapping[Rung, str] = {

@@ -17,7 +17,7 @@ from monitor.cli.render.explain import RUNG_STYLES, finding_as_json, found_at, t
 from monitor.cli.render.tool_counts import OWN_FORMATS, ToolCounts
 from monitor.transcripts.analysis.scan import ModelOutput
 from monitor.transcripts.analysis.survey import SurveyedRun
-from monitor.view.ending import count
+from monitor.view.run_ending import count
 
 LABELLED_LOOP = "loop"
 NOT_COUNTED = "borderline"

@@ -18,7 +18,7 @@ from monitor.cli.render import output
 from monitor.events import ChunkReceived, Envelope, envelope_codec
 from monitor.usage import Price
 from monitor.view import LiveView
-from monitor.view.ending import count
+from monitor.view.run_ending import count
 
 _WAITS = (
     *(events.ToolStarted, events.ToolFinished, events.RetryScheduled, events.ApprovalRequested),

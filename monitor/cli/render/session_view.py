@@ -32,7 +32,7 @@ from monitor.sessions.lock import owner_of
 from monitor.sessions.run_records import MAIN, RunStage
 from monitor.sinks import line_of
 from monitor.sinks.descriptions import call_in_words
-from monitor.view.ending import count
+from monitor.view.run_ending import count
 
 SHORT: Final = 12
 """The last digits of an id that are shown in a tree. The first ones are the time, and differ less.

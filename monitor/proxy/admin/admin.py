@@ -15,8 +15,8 @@ from urllib.parse import parse_qs, unquote
 
 import anyio
 
-from monitor.proxy.admin.metrics import prometheus
-from monitor.proxy.admin.page import page
+from monitor.proxy.admin.live_page import page
+from monitor.proxy.admin.prometheus import prometheus
 from monitor.proxy.formats.sse import event
 from monitor.proxy.runs import HoldAnswer, ProxiedRun
 from monitor.proxy.transport.asgi import Receive, Scope, Send, answer, begin, body

@@ -33,9 +33,9 @@ except ImportError:
 from monitor.sinks.otel.content import CONTENT_CHARS
 from monitor.sinks.otel.exports import QUEUED_SPANS, Exports
 from monitor.sinks.otel.logs import Records
-from monitor.sinks.otel.metrics import Metrics
 from monitor.sinks.otel.names import DIALECTS, Dialect, provider_and_model
-from monitor.sinks.otel.run import RunSpans
+from monitor.sinks.otel.run_metrics import Metrics
+from monitor.sinks.otel.run_spans import RunSpans
 from monitor.sinks.otel.spans import CALLS, TraceContext
 
 Turns: TypeAlias = Literal["auto", "on", "off"]

@@ -16,9 +16,9 @@ from monitor.events import RunIdentity
 from monitor.sinks.otel import content, names
 from monitor.sinks.otel.exports import Exports
 from monitor.sinks.otel.logs import Records
-from monitor.sinks.otel.metrics import Metrics
 from monitor.sinks.otel.notes import Note
 from monitor.sinks.otel.place import SpanPlace
+from monitor.sinks.otel.run_metrics import Metrics
 from monitor.usage import Usage
 
 _NS: Final = 1_000_000_000

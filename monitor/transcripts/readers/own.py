@@ -8,7 +8,7 @@ from monitor.errors import AdapterError
 from monitor.transcripts.base import RecordedRun
 from monitor.transcripts.corpus import run_of
 from monitor.transcripts.entries import Began, ReadReport, TranscriptEntry
-from monitor.transcripts.events import EventLog, is_event
+from monitor.transcripts.event_logs import EventLog, is_event
 from monitor.transcripts.readers.base import RunIds, TranscriptReader, whole_run
 from monitor.transcripts.readers.values import rows, table
 from monitor.transcripts.source import Source

@@ -19,7 +19,7 @@ except ImportError:
 from monitor.events import ApprovalAnswered, ApprovalRequested, Envelope, Paused, Resumed, RunStarted, RunTerminated
 from monitor.outcome import Outcome
 from monitor.usage import Price
-from monitor.view.ending import results, style, title, used, why
+from monitor.view.run_ending import results, style, title, used, why
 from monitor.view.status import Status
 from monitor.view.terminal import PLAIN_COLUMNS, SafeConsole, card, columns, is_unbounded
 from monitor.view.transcript import Transcript

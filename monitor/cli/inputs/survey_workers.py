@@ -23,7 +23,7 @@ from monitor.transcripts.entries import Began, ReadReport
 from monitor.transcripts.kinds import HEAD_BYTES, kind_of
 from monitor.transcripts.places import sources_of
 from monitor.transcripts.source import Source
-from monitor.view.ending import count
+from monitor.view.run_ending import count
 
 PAYS_BYTES: Final = 8 * 1024 * 1024
 """With fewer bytes a second process takes more time than it saves: it has to import the library."""
