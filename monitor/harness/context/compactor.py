@@ -1,9 +1,9 @@
 """Carries out the compactions of one run, one at a time.
 
 A compaction is a task beside the run. At the high-water mark the run goes on meanwhile. Where it
-cannot go on, it waits, under its own deadlines and its abort. The session stores the proposal first,
-or finds it stale. Then the history is changed in one step without an await, so it is as before or
-as after. A proposal whose run has ended is thrown away.
+cannot go on, it waits, under its own deadlines and its abort. The session stores the proposal, or
+finds it stale. Then the history is changed in one step without an await, so it is as before or as
+after. A proposal whose run has ended is thrown away.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ class CompactionRuns(CompactionNumbers):
         sync: Callable[[], Awaitable[None]],
         stored: Callable[[], Sequence[StoredMessage]],
     ) -> None:
-        """`sync`: stores what the history holds. `stored`: the original messages and where they are."""
+        """`sync`: stores what the history holds. `stored`: the original messages of the run."""
         super().__init__()
         self._store = store
         self._run = run
