@@ -1,5 +1,9 @@
 """Sessions: conversations that survive a crash and a power cut, and can be read later."""
 
+from monitor.sessions.copies.json_lines import exported as exported
+from monitor.sessions.copies.json_lines import imported as imported
+from monitor.sessions.copies.salvage import Salvaged as Salvaged
+from monitor.sessions.copies.salvage import salvage as salvage
 from monitor.sessions.files import ENDING as ENDING
 from monitor.sessions.files import Retained as Retained
 from monitor.sessions.files import SessionFile as SessionFile
@@ -9,8 +13,6 @@ from monitor.sessions.files import remove as remove
 from monitor.sessions.files import retain as retain
 from monitor.sessions.files import sessions_in as sessions_in
 from monitor.sessions.in_memory import InMemorySession as InMemorySession
-from monitor.sessions.json_lines import exported as exported
-from monitor.sessions.json_lines import imported as imported
 from monitor.sessions.nodes import FOLLOW as FOLLOW
 from monitor.sessions.nodes import Compacted as Compacted
 from monitor.sessions.nodes import ContextEdit as ContextEdit
@@ -33,8 +35,6 @@ from monitor.sessions.run_records import RunRecord as RunRecord
 from monitor.sessions.run_records import RunStage as RunStage
 from monitor.sessions.run_records import StoredEvent as StoredEvent
 from monitor.sessions.run_records import TurnChunks as TurnChunks
-from monitor.sessions.salvage import Salvaged as Salvaged
-from monitor.sessions.salvage import salvage as salvage
 from monitor.sessions.session_store import SessionStore as SessionStore
 from monitor.sessions.sqlite_session import SQLiteSession as SQLiteSession
 from monitor.sessions.tables.blobs import Blobs as Blobs

@@ -36,7 +36,7 @@ CUT_OFF = "its process ended before the compaction was done"
 
 
 @dataclass(slots=True)
-class Exchange:
+class SummaryExchange:
     """One request to the model of a compaction, and its answer."""
 
     model: str
@@ -71,9 +71,9 @@ class CompactionNumbers:
         """
         return True
 
-    def exchange(self, number: int, model: str, request: ModelRequest) -> Exchange:
+    def exchange(self, number: int, model: str, request: ModelRequest) -> SummaryExchange:
         """A request that the compaction makes now. It is stored with the next step."""
-        return Exchange(model, request)
+        return SummaryExchange(model, request)
 
 
 class CompactionRuns(CompactionNumbers):
@@ -100,7 +100,7 @@ class CompactionRuns(CompactionNumbers):
         self._sync = sync
         self._stored = stored
         self._children: dict[int, RunRecord] = {}
-        self._exchanges: list[tuple[int, Exchange]] = []
+        self._exchanges: list[tuple[int, SummaryExchange]] = []
         """The exchanges that are not stored yet, each with the number of its compaction."""
         self._lives: dict[int, int] = {}
         """The number of exchanges of each compaction."""
@@ -202,8 +202,8 @@ class CompactionRuns(CompactionNumbers):
 
     # ------------------------------------------------------------------ what its model was asked
 
-    def exchange(self, number: int, model: str, request: ModelRequest) -> Exchange:
-        made = Exchange(model, request, InputLog() if self._store.keeps_chunks else None)
+    def exchange(self, number: int, model: str, request: ModelRequest) -> SummaryExchange:
+        made = SummaryExchange(model, request, InputLog() if self._store.keeps_chunks else None)
         if made.log is not None:
             made.log.note(LifeNote(self._lives.get(number, 0)))
         self._lives[number] = self._lives.get(number, 0) + 1
@@ -224,7 +224,7 @@ class CompactionRuns(CompactionNumbers):
                     raise
                 self._exchanges.remove((number, made))
 
-    def _changes(self, child: RunRecord, made: Exchange) -> Changes:
+    def _changes(self, child: RunRecord, made: SummaryExchange) -> Changes:
         """An exchange as one step: a branch of the child's own, its events and its chunks."""
         request, turn = made.request, made.turn
         begins = marker(REQUEST, {"model": made.model, "instructions": request.instructions}, run=child.id, turn=1)

@@ -41,7 +41,7 @@ _POINTED: Final = re.compile(r'"\$(?:node|call)":\[(\d+),')
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Salvaged:
-    """What was saved of a damaged session, and what was lost."""
+    """The report of a salvage: how much was saved of a damaged session, and what is lost."""
 
     id: str
     """The id of the new session."""
@@ -185,7 +185,7 @@ class _Salvage:
     def _nearest(self, seq: int, parent: int | None) -> Node | None:
         """The saved node that a node follows."""
         while parent is not None and parent not in self._saved:
-            if parent not in self._parents:  # its row is gone, so nobody knows what it followed
+            if parent not in self._parents:  # its row is gone, and with it the node that it followed
                 return next((self._saved[one] for one in sorted(self._saved, reverse=True) if one < seq), None)
             parent = self._parents[parent]
         return self._saved[parent] if parent is not None else None

@@ -1,0 +1,1 @@
+"""Copies of a session: as lines of JSON, and what is readable of a damaged one."""
