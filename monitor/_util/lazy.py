@@ -69,7 +69,7 @@ class _Missing(type):
 
     _error: "MissingExtra"
 
-    def __new__(cls, name: str, bases: tuple[type, ...], members: dict[str, Any], **options: object) -> "_Missing":
+    def __new__(cls, name: str, bases: tuple[type, ...], members: dict[str, Any]) -> "_Missing":
         for base in bases:
             if isinstance(base, _Missing):
                 raise base._reason()  # noqa: SLF001 - of the same class
