@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from monitor._util.argument_checks import ROUNDING_USD, is_finite, is_whole
+from monitor._util.explained_options import explains_options
 from monitor.errors import ConfigError
 from monitor.reasons import TerminateReason
 from monitor.verdicts import Met, Stop
 
 __all__ = ["Budget"]
+
+WORDS: Final = {
+    **dict.fromkeys(("cost", "dollars", "max_cost", "max_usd", "money"), "usd"),
+    **dict.fromkeys(("limit", "max_tokens", "token_limit", "total_tokens"), "tokens"),
+}
+"""The options in other words."""
 
 
 class Budget:
@@ -23,6 +30,7 @@ class Budget:
 
     __slots__ = ("_open_runs", "_own_tokens", "_own_usd", "chain", "spent_tokens", "spent_usd", "tokens", "usd")
 
+    @explains_options(example="monitor.Budget(tokens=200_000)", words=WORDS)
     def __init__(self, *, tokens: int | None = None, usd: float | None = None) -> None:
         if tokens is not None and not (is_whole(tokens) and tokens >= 1):
             raise ConfigError(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
+from monitor._util.explained_options import explains_options
 from monitor._util.quoting import quoted
 from monitor.errors import ConfigError
 from monitor.reasons import TerminateReason
@@ -140,6 +141,7 @@ class Ladder:
         "_suspected",
     )
 
+    @explains_options(example="monitor.Ladder()")
     def __init__(
         self,
         *,

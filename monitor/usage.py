@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from monitor._util.argument_checks import is_finite
+from monitor._util.explained_options import explained
 from monitor.chunks import UsageReport
 from monitor.errors import ConfigError
 
@@ -79,6 +80,7 @@ NO_COST = AskCost()
 """One for all runs that have asked nothing."""
 
 
+@explained(example="monitor.Price(2.5, 10.0), in US dollars per million tokens of input and output")
 @dataclass(slots=True, frozen=True)
 class Price:
     """US dollars per million tokens. `cached`: price of input from the provider's cache. `None`:
@@ -107,6 +109,9 @@ class Price:
         return (fresh * self.input + usage.cached_tokens * cached + usage.output_tokens * self.output) / 1_000_000
 
 
+_LINE = "write prices=monitor.Price(2.5, 10.0), in US dollars per million tokens of input and output"
+
+
 def price_of(prices: Mapping[str, Price] | Price | None, model_name: str | None) -> Price | None:
     """The price of a model, found by its exact name or by its name without the provider ("google:x"
     -> "x"). `None`: unknown.
@@ -116,11 +121,11 @@ def price_of(prices: Mapping[str, Price] | Price | None, model_name: str | None)
     if prices is None or isinstance(prices, Price):
         return prices
     if not isinstance(prices, Mapping):
-        raise ConfigError(f"prices takes a Price, or a dict of model names and Prices, not {prices!r}")
+        raise ConfigError(f"prices takes a Price, or a dict of model names and Prices, not {prices!r}: {_LINE}")
     table: Mapping[Any, Any] = prices
     for name, price in table.items():
         if not isinstance(name, str) or not isinstance(price, Price):
-            raise ConfigError(f"prices takes a Price for each model name, not {name!r}: {price!r}")
+            raise ConfigError(f"prices takes a Price for each model name, not {name!r}: {price!r}; {_LINE}")
     if model_name is None:
         return None
     return prices.get(model_name) or prices.get(model_name.partition(":")[2])

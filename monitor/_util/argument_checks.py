@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Sequence
 from types import UnionType
@@ -36,13 +37,28 @@ def check_parts(name: str, given: object, *methods: str) -> Sequence[Any]:
     `methods`.
     """
     if type(given) not in _LISTS and (not isinstance(given, Sequence) or isinstance(given, str)):
-        raise ConfigError(f"{name} takes a list, not {type(given).__name__}")
+        one = type(given).__name__
+        way_out = (
+            f": write {name}=[{one}(...)]" if any(callable(getattr(given, each, None)) for each in methods) else ""
+        )
+        raise ConfigError(f"{name} takes a list, not {one}{way_out or f': write {name}=[...]'}")
     parts: Sequence[Any] = given  # type: ignore[assignment]
     for part in parts:
         check_part(name, part, *methods)
     return parts
 
 
+def _needs_arguments(kind: type) -> bool:
+    """Whether an object of `kind` cannot be made without arguments."""
+    try:
+        parameters = inspect.signature(kind).parameters.values()
+    except (TypeError, ValueError):  # a class without a signature
+        return False
+    named = (parameter for parameter in parameters if parameter.kind not in _ANY_NUMBER)
+    return any(parameter.default is parameter.empty for parameter in named)
+
+
+_ANY_NUMBER = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _LISTS = (list, tuple)
 """Known at a glance: to ask whether an object is a sequence takes a microsecond."""
 
@@ -52,8 +68,26 @@ def check_part(name: str, part: object, *methods: str) -> None:
     `methods`.
     """
     if isinstance(part, type):
-        raise ConfigError(f"{name} takes objects, and {part.__name__} is a class: write {part.__name__}()")
-    if isinstance(part, str) and methods == ("stream",):
-        raise ConfigError(f"{name}: {part!r} is a name; write monitor.model({part!r})")
+        inside = "..." if _needs_arguments(part) else ""
+        raise ConfigError(f"{name} takes objects, and {part.__name__} is a class: write {part.__name__}({inside})")
     if not any(callable(getattr(part, method, None)) for method in methods):
-        raise ConfigError(f"{name}: {part!r} has no {methods[-1]}()")
+        a = "an" if name[0] in "aeio" else "a"
+        raise ConfigError(f"{name}: {part!r} has no {methods[-1]}(): give {a} {name.removesuffix('s')} object")
+
+
+def check_model(name: str, model: object) -> None:
+    """Raise `ConfigError` for what is no model: its name, a client of an SDK, nothing."""
+    if isinstance(model, str):
+        wanted = model if ":" in model else f"google:{model or 'gemini-2.5-flash'}"
+        raise ConfigError(f"{name}: {model!r} is a name; write {name}=monitor.model({wanted!r})")
+    known = None if isinstance(model, type) else _MODELS.get(type(model).__module__.partition(".")[0])
+    if known is not None and not callable(getattr(model, "stream", None)):
+        kind = type(model).__name__
+        raise ConfigError(f"{name}: {kind} is a client; write {name}=monitor.model({known!r}, client=client)")
+    if model is None:
+        raise ConfigError(f"{name}: None is no model; write {name}=monitor.model({_MODELS['google']!r})")
+    check_part(name, model, "stream")
+
+
+_MODELS = {"anthropic": "anthropic:claude-sonnet-5", "google": "google:gemini-2.5-flash", "openai": "openai:gpt-5"}
+"""For each SDK, a model as an example."""

@@ -26,9 +26,10 @@ from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from functools import cached_property
 from operator import attrgetter
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 from monitor._util.codec import tag_of
+from monitor.conditions.spelling import another, spelled, wanted
 from monitor.errors import ConfigError
 from monitor.events import Limit
 from monitor.reasons import TerminateReason
@@ -119,16 +120,43 @@ class Condition(ABC):
 
     def __or__(self, other: Condition) -> Condition:
         if not isinstance(other, Condition):
-            return NotImplemented
+            raise _not_joined(self, "|", other)
         return AnyOf((*parts_of(self, AnyOf), *parts_of(other, AnyOf)))
 
     def __and__(self, other: Condition) -> Condition:
         if not isinstance(other, Condition):
-            return NotImplemented
+            raise _not_joined(self, "&", other)
         return AllOf((*parts_of(self, AllOf), *parts_of(other, AllOf)))
+
+    def __ror__(self, other: object) -> NoReturn:
+        raise _not_joined(self, "|", other)
+
+    def __rand__(self, other: object) -> NoReturn:
+        raise _not_joined(self, "&", other)
 
     def __invert__(self) -> Condition:
         return Not(self)
+
+    def __bool__(self) -> NoReturn:
+        """A condition has no truth value: `a or b` would be `a` alone."""
+        raise ConfigError(
+            f"a condition is neither true nor false, so `or`, `and`, `not` and `if` cannot join it; `|` is or, `&` is"
+            f" and, `~` is not: write {spelled(self)} | {another(self)}"
+        )
+
+
+def check_condition(name: str, given: object, example: str) -> None:
+    """Raise `ConfigError` for what is neither `None` nor a condition. `example`: one that fits."""
+    if given is not None and not isinstance(given, Condition):
+        raise ConfigError(wanted(name, given, Condition, example))
+
+
+def _not_joined(condition: Condition, symbol: str, other: object) -> ConfigError:
+    if isinstance(other, type) and issubclass(other, Condition):
+        right, why = f"monitor.{other.__name__}(...)", f"{other.__name__} is a class"
+    else:
+        right, why = another(condition), f"{other!r} is none"
+    return ConfigError(f"{symbol} joins two conditions, and {why}: write {spelled(condition)} {symbol} {right}")
 
 
 def leaves(condition: Condition) -> tuple[Condition, ...]:

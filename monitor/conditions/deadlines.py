@@ -29,12 +29,18 @@ class _Timed(Condition):
 
     seconds: float
 
+    def _line(self) -> str:
+        """The line to type in place of a wrong one."""
+        total = getattr(self.seconds, "total_seconds", None)
+        return f"write monitor.{type(self).__name__}({total() if callable(total) else 300:g})"
+
     def __post_init__(self) -> None:
         if isinstance(self.seconds, bool) or not isinstance(self.seconds, int | float):
-            raise ConfigError(f"{type(self).__name__} takes seconds as a number, not {self.seconds!r}")
+            raise ConfigError(f"{type(self).__name__} takes seconds as a number, not {self.seconds!r}: {self._line()}")
         if not 0 <= self.seconds <= sys.float_info.max:
             raise ConfigError(
-                f"{type(self).__name__} takes a finite number of seconds that is not negative, not {self.seconds!r}"
+                f"{type(self).__name__} takes a finite number of seconds that is not negative, not {self.seconds!r}:"
+                f" {self._line()}, or leave the condition out for no limit"
             )
 
     @abstractmethod

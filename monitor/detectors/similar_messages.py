@@ -35,6 +35,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from monitor._util.explained_options import explains_options
 from monitor._util.hashing import chained, identity
 from monitor.chunks import Chunk, StreamRetried, TextDelta, ToolCall, ToolResult, TurnFinished
 from monitor.detectors.calls.call_detector import read_call
@@ -116,6 +117,7 @@ class SimilarMessages:
     need: int
     """How many code points may be held back."""
 
+    @explains_options(example="monitor.SimilarMessages()")
     def __init__(
         self,
         *,

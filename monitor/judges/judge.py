@@ -162,7 +162,8 @@ def as_judges(given: object) -> tuple[Judge, ...]:
     for judge in several:
         if isinstance(judge, type) or not callable(getattr(judge, "review", None)):
             raise ConfigError(
-                f"judge takes a judge such as monitor.LoopJudge(model), or a list of judges, not {judge!r}"
+                f"judge takes a judge such as monitor.LoopJudge(model), or a list of judges, not {judge!r}: write"
+                " judge=monitor.LoopJudge(monitor.model('google:gemini-2.5-flash'))"
             )
         missing = [name for name in _PARTS if not hasattr(judge, name)]
         if missing:

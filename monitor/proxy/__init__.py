@@ -7,9 +7,24 @@
 `agent-monitor proxy` runs it. Needs the extra `proxy`.
 """
 
-from monitor.proxy.app import Proxy
-from monitor.proxy.keys import KeyNames, digest_of
-from monitor.proxy.options import OnLoop
-from monitor.proxy.runs import ProxiedRun, ProxiedRuns
+from typing import TYPE_CHECKING
 
-__all__ = ["KeyNames", "OnLoop", "ProxiedRun", "ProxiedRuns", "Proxy", "digest_of"]
+from monitor._util.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from monitor.proxy.app import Proxy as Proxy
+    from monitor.proxy.keys import KeyNames as KeyNames
+    from monitor.proxy.keys import digest_of as digest_of
+    from monitor.proxy.options import OnLoop as OnLoop
+    from monitor.proxy.runs import ProxiedRun as ProxiedRun
+    from monitor.proxy.runs import ProxiedRuns as ProxiedRuns
+else:  # a type checker that read this would believe that every name is there
+    __all__, __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "monitor.proxy.app": "Proxy",
+            "monitor.proxy.keys": "KeyNames digest_of",
+            "monitor.proxy.options": "OnLoop",
+            "monitor.proxy.runs": "ProxiedRun ProxiedRuns",
+        },
+    )

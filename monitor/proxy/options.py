@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias, get_args
 
-from monitor._util.argument_checks import check_kind, is_finite, is_whole
+from monitor._util.argument_checks import is_finite, is_whole
 from monitor.conditions import Condition
+from monitor.conditions.condition import check_condition
 from monitor.detectors import Detector, default_detectors
 from monitor.errors import ConfigError
 from monitor.harness.checks import clock_of
@@ -46,7 +47,7 @@ class ProxyOptions:
     clock: Clock = field(default_factory=lambda: clock_of(None))
 
     def __post_init__(self) -> None:
-        check_kind("stop_when", self.stop_when, Condition, "a condition such as monitor.MaxTurns(30)")
+        check_condition("stop_when", self.stop_when, "monitor.MaxTurns(30)")
         if self.on_loop not in get_args(OnLoop):
             raise ConfigError(f"on_loop is one of {', '.join(map(repr, get_args(OnLoop)))}, not {self.on_loop!r}")
         if not callable(self.detectors):

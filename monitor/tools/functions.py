@@ -21,7 +21,6 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-import math
 import threading
 import typing
 from collections.abc import Callable, Iterable, Mapping
@@ -35,6 +34,7 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticSerializationError
 
+from monitor._util.argument_checks import is_finite
 from monitor.errors import ConfigError, ToolError, describe, message_of
 from monitor.models import ToolSpec
 from monitor.reasons import ToolErrorKind
@@ -310,7 +310,9 @@ def _function_of(fn: Any) -> Callable[..., Any]:
     docstring and the globals.
     """
     if isinstance(fn, type) or not callable(fn):
-        raise ConfigError(f"{excerpt(fn)} is no tool: give a function, or an object with `spec` and `call`")
+        raise ConfigError(
+            f"{excerpt(fn)} is no tool: give a function, or an object with `spec` and `call`, as in tools=[search]"
+        )
     while isinstance(fn, functools.partial):
         fn = fn.func
     if not inspect.isroutine(fn):
@@ -372,7 +374,7 @@ def checked_traits(given: Traits) -> ToolTraits:
     traits = ToolTraits(**given)
     for name in ("timeout_s", "hard_timeout_s"):
         seconds = getattr(traits, name)
-        if seconds is not None and (isinstance(seconds, bool) or not 0 < seconds < math.inf):
+        if seconds is not None and not (is_finite(seconds) and seconds > 0):
             raise ConfigError(f"{name}={seconds!r}: give seconds above 0, or None for no timeout")
     if traits.hard_timeout_s is not None and traits.hard_timeout_s < (traits.timeout_s or 0):
         raise ConfigError(f"hard_timeout_s={traits.hard_timeout_s!r} is shorter than timeout_s={traits.timeout_s!r}")

@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
+from collections.abc import Callable
 from types import ModuleType
+from typing import Any
 
 import pytest
 
 from monitor._util.lazy import LazyModule, lazy_names
+from monitor.errors import MissingExtra
 
 
 def test_a_module_is_imported_when_something_of_it_is_asked_for():
@@ -49,3 +53,50 @@ def test_a_submodule_is_a_name_of_its_package_and_not_in_all(monkeypatch: pytest
     assert public == ["Template"]
     assert "tool" in names()
     assert get("tool") is sys.modules["json.tool"]
+
+
+def test_a_name_close_to_a_known_one_is_suggested():
+    _public, get, _names = lazy_names("json", {"string": "Template"})
+    with pytest.raises(AttributeError, match="no attribute 'Templates'; did you mean 'Template'"):
+        get("Templates")
+
+
+def test_dir_lists_public_names_only(monkeypatch: pytest.MonkeyPatch):
+    package = ModuleType("made_up")
+    package._hidden = package.imported = 1  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "made_up", package)
+    _public, _get, names = lazy_names("made_up", {"json": "dumps loads"})
+    assert names() == ["dumps", "loads"]
+
+
+class TestAMissingExtra:
+    """`monitor.view.LiveView` where rich is not installed."""
+
+    @pytest.fixture
+    def stand_in(self, monkeypatch: pytest.MonkeyPatch) -> Any:
+        monkeypatch.setattr("importlib.import_module", _fail)
+        return lazy_names("made_up", {"needs_an_extra": "Needed"})[1]("Needed")
+
+    def test_it_has_a_name_and_says_why_it_cannot_be_used(self, stand_in: Any):
+        assert stand_in.__name__ == "Needed"
+        assert "pip install 'agent-monitor[cli]'" in stand_in.__doc__
+        assert not hasattr(stand_in, "__wrapped__")
+
+    @pytest.mark.parametrize(
+        "use", [lambda it: it(), lambda it: it.preset, lambda it: type("Own", (it,), {})], ids=["call", "name", "base"]
+    )
+    def test_using_it_raises_what_to_install(self, stand_in: Any, use: Callable[[Any], object]):
+        with pytest.raises(MissingExtra, match=re.escape("pip install 'agent-monitor[cli]'")):
+            use(stand_in)
+
+    def test_another_error_of_an_import_is_not_hidden(self, monkeypatch: pytest.MonkeyPatch):
+        def broken(name: str) -> ModuleType:
+            raise ValueError(name)
+
+        monkeypatch.setattr("importlib.import_module", broken)
+        with pytest.raises(ValueError, match="needs"):
+            lazy_names("made_up", {"needs": "Needed"})[1]("Needed")
+
+
+def _fail(name: str) -> ModuleType:
+    raise MissingExtra("rich", "cli")

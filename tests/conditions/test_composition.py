@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import math
 import pickle
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -186,12 +187,30 @@ def test_a_composition_is_named_as_it_is_written():
     "other", [None, 5, "timeout", lambda state: True, Timeout], ids=lambda other: type(other).__name__
 )
 def test_only_conditions_can_be_combined(other: Any):
-    with pytest.raises(TypeError, match="unsupported operand"):
+    with pytest.raises(ConfigError, match=r"write monitor\.Timeout\(5\) \| monitor\."):
         Timeout(5) | other
-    with pytest.raises(TypeError, match="unsupported operand"):
+    with pytest.raises(ConfigError, match=r"write monitor\.Timeout\(5\) & monitor\."):
         Timeout(5) & other
-    with pytest.raises(TypeError, match="unsupported operand"):
+    with pytest.raises(ConfigError, match=r"write monitor\.Timeout\(5\) \| monitor\."):
         other | Timeout(5)
+
+
+@pytest.mark.parametrize(
+    "join",
+    [
+        lambda a, b: a or b,
+        lambda a, b: a and b,
+        lambda a, b: not a,
+        lambda a, b: b if a else None,
+        lambda a, b: any([a, b]),
+    ],
+    ids=["or", "and", "not", "if", "any"],
+)
+def test_a_condition_is_neither_true_nor_false(join: Any):
+    """`MaxTurns(30) or Timeout(600)` would be `MaxTurns(30)` alone."""
+    line = re.escape("write monitor.MaxTurns(30) | monitor.Timeout(600)")
+    with pytest.raises(ConfigError, match=line):
+        join(MaxTurns(30), Timeout(600))
 
 
 # --- who gives the reason

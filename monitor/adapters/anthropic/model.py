@@ -71,7 +71,9 @@ class AnthropicModel:
         self._model = model
         self._known = _known_settings()
         if client is not None and not _is_async_client(client):
-            raise ConfigError(f"client takes an AsyncAnthropic, not {type(client).__name__}")
+            raise ConfigError(
+                f"client takes an AsyncAnthropic, not {type(client).__name__}: write client=anthropic.AsyncAnthropic()"
+            )
         self._given: AsyncAnthropic | None = client
         self._made: RunVar[Any] = RunVar("client")
 

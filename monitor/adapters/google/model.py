@@ -63,7 +63,7 @@ class GoogleModel:
         if client is not None and not callable(
             getattr(getattr(self._given, "models", None), "generate_content_stream", None)
         ):
-            raise ConfigError(f"client takes a genai.Client, not {type(client).__name__}")
+            raise ConfigError(f"client takes a genai.Client, not {type(client).__name__}: write client=genai.Client()")
         self._made: RunVar[Any] = RunVar("client")
 
     def stream(self, request: ModelRequest) -> Awaitable[AsyncIterator[types.GenerateContentResponse]]:

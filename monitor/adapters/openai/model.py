@@ -60,7 +60,9 @@ class _OpenAIBase:
         self._model = model
         sdk = _sdk()
         if client is not None and not isinstance(client, sdk.AsyncOpenAI):
-            raise ConfigError(f"client takes an openai.AsyncOpenAI, not {type(client).__name__}")
+            raise ConfigError(
+                f"client takes an openai.AsyncOpenAI, not {type(client).__name__}: write client=openai.AsyncOpenAI()"
+            )
         self._given = client
         self._made: RunVar[Any] = RunVar("client")
 

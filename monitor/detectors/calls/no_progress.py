@@ -30,6 +30,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from monitor._util.explained_options import explains_options
 from monitor._util.hashing import identity
 from monitor.chunks import ToolResult
 from monitor.detectors.calls.answers import is_error
@@ -125,6 +126,7 @@ class NoProgress(CallDetector):
     _rewording: Rewording
     _turn: _TurnAnswers
 
+    @explains_options(example="monitor.NoProgress()")
     def __init__(
         self,
         *,

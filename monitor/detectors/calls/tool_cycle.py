@@ -34,6 +34,7 @@ from dataclasses import astuple, dataclass, replace
 from math import gcd
 from typing import Any, TypeAlias
 
+from monitor._util.explained_options import explains_options
 from monitor._util.hashing import identity
 from monitor.chunks import ToolResult
 from monitor.detectors.calls.answers import is_error
@@ -132,6 +133,7 @@ class ToolCallCycle(CallDetector):
     """
     _reported: _Reported | None
 
+    @explains_options(example="monitor.ToolCallCycle()")
     def __init__(
         self,
         *,

@@ -29,6 +29,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from monitor._util.explained_options import explains_options
 from monitor.chunks import ToolResult
 from monitor.detectors.calls.call_detector import (
     CALLS_KEPT,
@@ -96,6 +97,7 @@ class ToolCallRepetition(CallDetector):
     _idle: _CallStreak
     """The same for tools that only think or wait."""
 
+    @explains_options(example="monitor.ToolCallRepetition()")
     def __init__(
         self,
         *,

@@ -21,6 +21,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from monitor._util.explained_options import explains_options
 from monitor._util.hashing import identity
 from monitor.chunks import ToolResult
 from monitor.detectors.calls.call_detector import (
@@ -76,6 +77,7 @@ class UnknownTool(CallDetector):
     __slots__ = ("_failures", "_known", "_loop_at", "_suspect_at")
     _failures: dict[str, _Failures]
 
+    @explains_options(example="monitor.UnknownTool()")
     def __init__(
         self,
         *,

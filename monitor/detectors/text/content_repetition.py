@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from monitor._util.explained_options import explains_options
 from monitor.chunks import Chunk, ReasoningDelta, StreamRetried, TextDelta, ToolCall, ToolCallDelta, TurnFinished
 from monitor.detectors.detector import NOTHING, TextFeed
 from monitor.detectors.text.channel import TextChannel, TextRules
@@ -57,6 +58,7 @@ class ContentRepetition:
         "name",
     )
 
+    @explains_options(example="monitor.ContentRepetition()")
     def __init__(
         self,
         *,

@@ -12,7 +12,7 @@ from typing import Any, Final, get_args
 
 import anyio
 
-from monitor._util.argument_checks import check_kind, check_part, is_whole
+from monitor._util.argument_checks import check_kind, check_model, is_whole
 from monitor.adapters.provider_forms import to_form
 from monitor.compaction.pinned import PinnedFacts, recognised
 from monitor.compaction.preset import Preset
@@ -284,7 +284,7 @@ compaction that was asked for gives warnings.
 def _check(model: object, instructions: object, tools: Sequence[object], facts: object) -> None:
     """Refuse arguments that would fail later, with a message that is harder to understand."""
     if model is not None:
-        check_part("model", model, "stream")
+        check_model("model", model)
     check_kind("instructions", instructions, str, "a text")
     check_kind("facts", facts, PinnedFacts, "a monitor.compaction.PinnedFacts")
     for tool in tools:

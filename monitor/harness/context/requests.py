@@ -44,6 +44,10 @@ class InitialHistory:
     repairs: tuple[Repair, ...]
 
 
+_HISTORY = "history=[monitor.UserMessage((monitor.Text('Hello'),)), ...]"
+"""A history, as a line to type."""
+
+
 def take_in(history: object, form: Form | None, instructions: str | None) -> InitialHistory:
     """`history`, of messages and raw messages in any state, repaired for `form`. `instructions`:
     the run's own, which replace those of the history.
@@ -52,10 +56,12 @@ def take_in(history: object, form: Form | None, instructions: str | None) -> Ini
     unknown part.
     """
     if not isinstance(history, Sequence) or isinstance(history, str):
-        raise ConfigError(f"history takes a list of messages, not {history!r}")
+        raise ConfigError(f"history takes a list of messages, not {history!r}: write {_HISTORY}")
     for message in history:
         if not isinstance(message, Message | RawMessage):
-            raise ConfigError(f"history takes messages (UserMessage, AssistantMessage, RawMessage), not {message!r}")
+            raise ConfigError(
+                f"history takes messages (UserMessage, AssistantMessage, RawMessage), not {message!r}: write {_HISTORY}"
+            )
     messages, report = repair(tuple(history), form=form)
     repairs = report.repairs
     if instructions is None:

@@ -6,6 +6,7 @@ Both only perform: `RunCore` decides, `SourceStream` reads and closes.
 from __future__ import annotations
 
 import contextlib
+import inspect
 import math
 import time
 import uuid
@@ -16,10 +17,12 @@ from typing import Any, Generic, Self, TypeVar
 
 from monitor._util.argument_checks import check_kind, check_part, check_parts
 from monitor._util.codec import text_of
+from monitor._util.explained_options import explains_options
 from monitor.adapters.adapter import AdapterFactory
 from monitor.budget import Budget
 from monitor.chunks import ToolCall, ToolResult
 from monitor.conditions import Condition
+from monitor.conditions.condition import check_condition
 from monitor.context.history import History
 from monitor.context.measure.fullness import Full, Fullness
 from monitor.context.measure.window import UNKNOWN, Window, window_of
@@ -35,6 +38,7 @@ from monitor.harness.guards.coverage import Covered, RunCounts
 from monitor.harness.guards.guard_streams import GuardStreams, Watched, WatchedSync
 from monitor.harness.guards.sync_stream import SyncSource
 from monitor.harness.judge_tasks import JudgeTasks
+from monitor.harness.option_words import WORDS, line_for
 from monitor.harness.streams.clock import Clock
 from monitor.harness.streams.source_stream import Source
 from monitor.judges.judge import Judge, as_judges
@@ -119,6 +123,7 @@ class Guard(Generic[OutputT]):
         "outputs",
     )
 
+    @explains_options(example="monitor.Guard(stop_when=monitor.MaxTurns(30))", words=WORDS, explain=line_for)
     def __init__(
         self,
         *,
@@ -138,7 +143,7 @@ class Guard(Generic[OutputT]):
         keep_text_chars: int | None = KEEP_TEXT_CHARS,
         close_grace_s: float | None = CLOSE_GRACE_S,
     ) -> None:
-        check_kind("stop_when", stop_when, Condition, "a condition such as monitor.Timeout(300)")
+        check_condition("stop_when", stop_when, "monitor.Timeout(300)")
         if policy is not None:
             check_part("policy", policy, "decide")
         check_bounds(keep_text_chars, close_grace_s, max_nudges)
@@ -166,7 +171,7 @@ class Guard(Generic[OutputT]):
             detectors, of_calls = of_text(), OF_CALLS
         self._core = RunCore(
             stop_when=stop_when,
-            detectors=check_parts("detectors", detectors or (), "observe"),
+            detectors=check_parts("detectors", () if detectors is None else detectors, "observe"),
             of_calls=of_calls,
             policy=policy or _STOP_AT_FIRST_LOOP,
             emit=self._emit,
@@ -307,6 +312,12 @@ class Guard(Generic[OutputT]):
         lowered, such as that of failing tests, for `NoProgress`.
         """
         self._must_have_begun()
+        if inspect.iscoroutine(result):
+            name = result.__name__
+            result.close()
+            raise ConfigError(
+                f"the result is a coroutine that nobody has awaited: write guard.tool_result(call, await {name}(...))"
+            )
         self._seen.results += 1
         self._core.tool_result(
             _identify(call, self._core.open_calls),
@@ -463,6 +474,7 @@ class Watch(Watched[T]):
             await self._guard.__aexit__(kind, error, trace)
 
 
+@explains_options(example="monitor.watch(stream, stop_when=monitor.Timeout(300))", words=WORDS, explain=line_for)
 def watch(
     stream: Source[T] | SyncSource[T],
     *,

@@ -71,7 +71,10 @@ class GuardStreams:
     def ended(self) -> Outcome:
         """How the run ended. `ConfigError`: it has not."""
         if self.outcome is None:
-            raise ConfigError("the outcome is known when the block of the run has been left")
+            raise ConfigError(
+                "the outcome is known when the block of the run has been left: read guard.outcome, or watched.outcome,"
+                " behind its 'async with' block"
+            )
         return self.outcome
 
     def wake(self) -> None:

@@ -16,6 +16,7 @@ from monitor.core.run import RunCore
 from monitor.errors import ConfigError, SourceFailed, describe
 from monitor.harness.streams.clock import Clock
 from monitor.harness.streams.one import OneStream
+from monitor.harness.streams.unwatchable import not_watched
 
 T = TypeVar("T")
 
@@ -102,12 +103,13 @@ class SyncStream(OneStream[T]):
         self._opened = given
         waits = isinstance(given, AsyncIterator) or hasattr(given, "__aiter__") or hasattr(given, "__await__")
         if waits and not hasattr(given, "__iter__"):  # the streams of LiteLLM are both
-            raise ConfigError(f"cannot watch {type(given).__name__} without an event loop; use 'async with'")
-        if not hasattr(given, "__iter__"):
-            hint = "; enter it first: with ... as stream, and then watch the stream"
             raise ConfigError(
-                f"cannot watch {type(given).__name__}: it is no iterator{hint if hasattr(given, '__enter__') else ''}"
+                f"cannot watch {type(given).__name__} without an event loop; use 'async with': write async with"
+                " monitor.watch(stream) as watched: async for chunk in watched: ..."
             )
+        # A pydantic model, such as a whole answer, is an iterable of its fields.
+        if not hasattr(given, "__iter__") or hasattr(type(given), "model_fields"):
+            raise ConfigError(f"cannot watch {type(given).__name__}: {not_watched(given, waits=False)}")
         source: Iterator[T] = iter(cast("Iterable[T]", given))
         if self._factory is None:
             self._factory = find_adapter_of_source(source)

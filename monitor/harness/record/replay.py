@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from monitor._util.argument_checks import check_kind, check_part, check_parts
-from monitor.conditions.condition import Condition
+from monitor._util.argument_checks import check_part, check_parts
+from monitor.conditions.condition import Condition, check_condition
 from monitor.core import inputs
 from monitor.core.inputs import LoggedInput, joined
 from monitor.core.recorded_parts import NotRecorded
@@ -105,9 +105,9 @@ def replay_of(session: SessionReader, run: str | None = None, *, pieces: bool = 
 def _checked(detectors: Any, stop_when: Any, policy: Any) -> dict[str, Any]:
     given: dict[str, Any] = {}
     if detectors is not _AS_RECORDED:
-        given["detectors"] = check_parts("detectors", detectors or (), "observe")
+        given["detectors"] = check_parts("detectors", () if detectors is None else detectors, "observe")
     if stop_when is not _AS_RECORDED:
-        check_kind("stop_when", stop_when, Condition, "a condition such as monitor.MaxTurns(30)")
+        check_condition("stop_when", stop_when, "monitor.MaxTurns(30)")
         given["stop_when"] = stop_when
     if policy is not _AS_RECORDED:
         check_part("policy", policy, "decide")

@@ -20,12 +20,12 @@ import copy
 import threading
 import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, Generic, Literal, Self, TypeAlias
+from typing import Any, Final, Generic, Literal, NoReturn, Self, TypeAlias
 
 import anyio
 import anyio.from_thread
@@ -145,7 +145,9 @@ class Run(Generic[OutputT]):
         of the session that goes on, without another task.
         """
         if resumed is None and not isinstance(task, str | UserMessage):
-            raise ConfigError(f"the task is a text or a UserMessage, not {task!r}")
+            raise ConfigError(
+                f"the task is a text or a UserMessage, not {task!r}: write supervisor.run('What to do', history=[...])"
+            )
         said = str(resumed.data.get(TASK, "")) if resumed is not None else _words(task)
         self.id: Final = resumed.id if resumed is not None else run_id or uuid.uuid4().hex
         """Names the run in its ledger and its events of calls."""
@@ -286,7 +288,9 @@ class Run(Generic[OutputT]):
     def outcome(self) -> Outcome[OutputT]:
         """How the run ended. Before the end, reading it raises `ConfigError`."""
         if self._outcome is None:
-            raise ConfigError("the outcome is known when the run has ended")
+            raise ConfigError(
+                "the outcome is known when the run has ended: read run.outcome behind its 'async with' block"
+            )
         return self._outcome
 
     @property
@@ -388,6 +392,13 @@ class Run(Generic[OutputT]):
 
     # ------------------------------------------------------------------ the block and the iteration
 
+    def __await__(self) -> Generator[Any, None, NoReturn]:
+        """A run that is read event by event is entered, not awaited."""
+        raise ConfigError(
+            "a stream of events is not awaited: write outcome = await supervisor.run(task), or async with"
+            " supervisor.stream(task) as run: async for event in run: ..."
+        )
+
     async def __aenter__(self) -> Self:
         if self._phase != "idle":
             raise ConfigError(f"this run is {self._phase}: a run is used once, begin another with supervisor.stream()")
@@ -455,7 +466,10 @@ class Run(Generic[OutputT]):
     async def _next(self) -> Event | Envelope:
         """The next event of this run, or the next envelope of a nested run."""
         if self._driver is None:
-            raise ConfigError("enter the run before reading it: async with supervisor.stream(task) as run")
+            raise ConfigError(
+                "enter the run before reading it: write async with supervisor.stream(task) as run: async for event in"
+                " run: ..."
+            )
         if self._at_work:
             raise ConfigError("this run is already being read by another task")
         while not self._delivery.queue:

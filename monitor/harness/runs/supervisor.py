@@ -26,7 +26,7 @@ from monitor.harness.streams.wait import current_task
 from monitor.messages import Message, UserMessage
 from monitor.models import ToolSpec
 from monitor.outcome import Outcome, OutputT
-from monitor.sessions.run_records import MAIN, RunStage
+from monitor.sessions.run_records import MAIN, RunRecord, RunStage
 from monitor.sessions.session_store import SessionStore
 from monitor.tools.base import Tool, ToolContext, check_name
 from monitor.wires.raw import RawMessage
@@ -143,12 +143,14 @@ class Supervisor(RunOptions[OutputT]):
     async def _resumed(self, session: SessionStore | None, run: str | None, *, streams: bool) -> Run:
         store = checked_session(session, None) or self.session
         if store is None:
-            raise ConfigError("resume needs a session: give it here, or to the Supervisor")
+            raise ConfigError(
+                "resume needs a session: write await supervisor.resume(session), or monitor.Supervisor(model,"
+                " session=session)"
+            )
         of_user = [one for one in await store.runs() if one.purpose == MAIN]
         going = [one for one in of_user if (one.state is not RunStage.ENDED if run is None else one.id == run)]
         if not going:
-            missing = "every one has ended" if run is None else f"it has none with the id {run}"
-            raise ConfigError(f"no run of this session is to be resumed: {missing}")
+            raise _nothing_to_resume(of_user, run)
         record = replace(going[-1], ended_at_s=None)
         return Run(self, None, streams=streams, session=store, resumed=record)
 
@@ -192,6 +194,24 @@ class Supervisor(RunOptions[OutputT]):
         is an error that names the reason.
         """
         return _Subagent(self, name, description)
+
+
+def _nothing_to_resume(runs: Sequence[RunRecord], run: str | None) -> ConfigError:
+    """The error of a resume that finds no run: why, and the line to type."""
+    if not runs:
+        return ConfigError(
+            "this session is empty, so it has no run to resume: write await supervisor.run(task, session=session)"
+        )
+    last = runs[-1].id
+    if run is not None:
+        return ConfigError(
+            f"no run of this session has the id {run!r}; its newest run is {last!r}: write await"
+            f" supervisor.resume(session, run={last!r})"
+        )
+    return ConfigError(
+        "every run of this session has ended: write await supervisor.run(task, session=session) for a new run that"
+        f" goes on with its conversation, or await supervisor.resume(session, run={last!r}) to go on with the last one"
+    )
 
 
 class _Subagent:

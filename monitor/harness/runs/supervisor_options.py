@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from os import PathLike, fspath
 from typing import Any, Generic, get_args
 
-from monitor._util.argument_checks import check_kind, check_part, check_parts, is_finite
+from monitor._util.argument_checks import check_kind, check_model, check_part, check_parts, is_finite
+from monitor._util.explained_options import explains_options
 from monitor.budget import Budget
 from monitor.calls import CallLedger
 from monitor.conditions import Condition
+from monitor.conditions.condition import check_condition
 from monitor.context.measure.window import Window, window_of
 from monitor.core.reply_parts import LoopedText
 from monitor.detectors.detector import Detector
@@ -21,6 +24,7 @@ from monitor.goal.plan import Plan
 from monitor.harness.checks import CLOSE_GRACE_S, KEEP_TEXT_CHARS, check_bounds, clock_of, must_know_price
 from monitor.harness.context.compaction import DEFAULT, Compaction
 from monitor.harness.context.requests import InitialHistory, form_of, take_in
+from monitor.harness.option_words import WORDS, line_for
 from monitor.harness.runs.call_options import CallOptions, Offer
 from monitor.harness.streams.clock import Clock
 from monitor.judges.judge import Judge, as_judges
@@ -54,6 +58,9 @@ class RunOptions(Generic[OutputT]):
     option.
     """
 
+    @explains_options(
+        example="monitor.Supervisor(monitor.model('google:gemini-2.5-flash'))", words=WORDS, explain=line_for
+    )
     def __init__(
         self,
         model: Model,
@@ -95,12 +102,12 @@ class RunOptions(Generic[OutputT]):
         keep_text_chars: int | None = KEEP_TEXT_CHARS,
         close_grace_s: float | None = CLOSE_GRACE_S,
     ) -> None:
-        check_part("model", model, "stream")
+        check_model("model", model)
         self.limits_given: bool = stop_when is not _DEFAULT
         """Whether `stop_when` was given. `None` counts as given: it means no limit."""
         stop_when = None if stop_when is _DEFAULT else stop_when
         self.stop_when: Condition | None = stop_when
-        check_kind("stop_when", stop_when, Condition, "a condition such as monitor.MaxTurns(30)")
+        check_condition("stop_when", stop_when, "monitor.MaxTurns(30)")
         self.budget, self.shared_budget = _apart(budget)
         self.outages = _checked_outages(outages)
         if policy is not None:
@@ -136,7 +143,9 @@ class RunOptions(Generic[OutputT]):
         self._said = render(instructions, variables or {}) if instructions is not None else None
         self.given: InitialHistory = self.taken_in(history)
         self.detectors: Sequence[Detector] | None = (
-            None if detectors is _DEFAULT else check_parts("detectors", detectors or (), "observe")
+            None
+            if detectors is _DEFAULT
+            else check_parts("detectors", () if detectors is None else detectors, "observe")
         )
         self.judges: tuple[Judge, ...] = as_judges(judge)
         self.policy: Policy = policy or Ladder()
@@ -167,13 +176,19 @@ def checked_session(session: SessionStore | None, ledger: CallLedger | None) -> 
     """`session`. Raises `ConfigError` if it is no session, and beside a ledger."""
     if session is None:
         return None
+    if isinstance(session, str | PathLike):
+        path = fspath(session)
+        raise ConfigError(
+            f"session takes an open session, not the path {path!r}: write async with"
+            f" monitor.sessions.SQLiteSession({path!r}) as session: ... session=session"
+        )
     check_part("session", session, "commit")
     if ledger is not None:
         raise ConfigError("a session is the ledger of its runs: give session= or ledger=, not both")
     return session
 
 
-RunOptions.__init__.__qualname__ = "Supervisor.__init__"  # the name in Python's error for a wrong argument
+RunOptions.__init__.__qualname__ = "Supervisor.__init__"  # the name in the error for a wrong argument
 
 
 def _readable(tools: Registry, store: ArtifactStore | None) -> Registry:

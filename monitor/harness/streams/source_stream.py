@@ -38,6 +38,7 @@ from monitor.errors import ConfigError, SourceFailed
 from monitor.harness.streams.clock import Clock
 from monitor.harness.streams.closing import Closing, Isolated, close_all, close_source
 from monitor.harness.streams.one import OneStream
+from monitor.harness.streams.unwatchable import not_watched
 from monitor.harness.streams.wait import ErrorOrigin, PendingCancel, ReadWait, cancelled_types, current_task, make_wait
 
 T = TypeVar("T")
@@ -236,7 +237,8 @@ class SourceStream(OneStream[T]):
     def _start(self) -> ReadWait:
         if not self._entered:
             raise ConfigError(
-                "enter the stream before reading it: async with ... as watched: async for chunk in watched"
+                "enter the stream before reading it: write async with monitor.watch(stream) as watched: async for"
+                " chunk in watched: ..."
             )
         self._wait = wait = make_wait(self._core, self._clock, self._look_behind)
         self._core.replanned = wait.follow
@@ -275,10 +277,7 @@ class SourceStream(OneStream[T]):
         self._opened = source
         if not hasattr(source, "__anext__"):
             if not hasattr(source, "__aiter__"):
-                hint = "; use the asynchronous client of your SDK" if hasattr(source, "__next__") else ""
-                if hasattr(source, "__aenter__"):
-                    hint = "; enter it first: async with ... as stream, and then watch the stream"
-                raise ConfigError(f"cannot watch {type(source).__name__}: it is not an async iterator{hint}")
+                raise ConfigError(f"cannot watch {type(source).__name__}: {not_watched(source, waits=True)}")
             source = aiter(source)
         self._iterator = source
         if self._factory is None:

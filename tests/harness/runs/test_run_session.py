@@ -415,12 +415,12 @@ async def test_a_run_that_had_answered_is_told_to_go_on():
 
 async def test_there_must_be_a_run_to_go_on_with():
     store = InMemorySession()
-    with pytest.raises(monitor.ConfigError, match="no run of this session"):
+    with pytest.raises(monitor.ConfigError, match="this session is empty"):
         await supervisor("x", session=store).resume()
     with pytest.raises(monitor.ConfigError, match="needs a session"):
         await supervisor("x").resume()
     await supervisor("x", session=store).run("go")
-    with pytest.raises(monitor.ConfigError, match="every one has ended"):
+    with pytest.raises(monitor.ConfigError, match="every run of this session has ended"):
         await supervisor("x", session=store).resume()
 
 
