@@ -105,6 +105,18 @@ async def test_another_source_and_another_part_are_shown(files: FileTools):
     assert not [run.results(at)[0].text for at in range(3) if "not changed" in run.results(at)[0].text]
 
 
+@pytest.mark.parametrize("names", ["a", "ab"])
+async def test_a_loop_of_reads_is_found_one_round_later_with_a_store_than_without(files: FileTools, names: str):
+    """The second answer, which says that nothing has changed, is a new one. All later ones are equal to it."""
+    reads = [read(f"{name}.txt") for name in names] * 10
+    turns = []
+    for store in (None, InMemoryArtifacts()):
+        run = await drive(*reads, DONE, tools=[files], artifacts=store)
+        assert run.outcome.reason is monitor.TerminateReason.LOOP_DETECTED
+        turns.append(next(one.turn for one in run.of(monitor.events.DetectionRaised) if one.detection.level == "loop"))
+    assert turns[1] - turns[0] == len(names)
+
+
 @pytest.mark.feature("MA-03")
 async def test_without_a_store_a_file_is_shown_each_time(files: FileTools):
     run = await drive(read("a.txt"), read("a.txt"), DONE, tools=[files])
