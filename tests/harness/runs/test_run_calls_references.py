@@ -4,6 +4,7 @@ when the texts have left the context.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from tests.harness.driving import Drive, drive, text_of_user
 pytestmark = pytest.mark.anyio
 
 DONE = call("terminate", status="success")
+CLEARS = PruneResults(protect_turns=0, protect_tokens=0, more_than_tokens=0)
 
 
 def read(path: str, **more: Any) -> Any:
@@ -55,10 +57,14 @@ async def compacted(*answers: Any, **options: Any) -> Drive:
     return await driven.go()
 
 
+def texts(history: Sequence[monitor.messages.Message]) -> list[str]:
+    """The results of calls in a history."""
+    return [result.text for one in history if isinstance(one, AssistantMessage) for result in one.results]
+
+
 def cleared(run: Drive) -> str:
     """The first result, when a reducer has cleared it."""
-    pruned = PruneResults(protect_turns=0, protect_tokens=0, more_than_tokens=0).reduce(run.run.history)
-    return next(message.results[0].text for message in pruned if isinstance(message, AssistantMessage))
+    return texts(CLEARS.reduce(run.run.history))[0]
 
 
 @pytest.mark.feature("MA-01")
@@ -107,7 +113,7 @@ async def test_another_source_and_another_part_are_shown(files: FileTools):
 
 @pytest.mark.parametrize("names", ["a", "ab"])
 async def test_a_loop_of_reads_is_found_one_round_later_with_a_store_than_without(files: FileTools, names: str):
-    """The second answer, which says that nothing has changed, is a new one. All later ones are equal to it."""
+    """The second answer, which says that nothing has changed, is a new one."""
     reads = [read(f"{name}.txt") for name in names] * 10
     turns = []
     for store in (None, InMemoryArtifacts()):
@@ -130,6 +136,17 @@ async def test_a_text_that_a_summary_has_replaced_is_shown_again(files: FileTool
     )
     assert len(run.of(monitor.events.CompactionFinished)) == 1
     assert run.results(-2)[0].text.startswith("note 0\n")
+
+
+@pytest.mark.feature("MA-03")
+async def test_a_text_that_was_cleared_is_shown_again(files: FileTools):
+    history: list[monitor.messages.Message] = []
+    store = InMemoryArtifacts()
+    for task in ("read it", "again"):
+        run = await drive(read("a.txt"), DONE, tools=[files], artifacts=store, history=history, task=task)
+        history = [*CLEARS.reduce(run.run.history)]
+        assert not [one for one in texts(history) if one.startswith("note 0")]
+        assert texts(run.run.history)[-2].startswith("note 0")
 
 
 @pytest.mark.feature("MA-04")
