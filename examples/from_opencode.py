@@ -4,8 +4,8 @@
 | --- | --- |
 | `compaction.auto` | `compaction=Compaction.opencode()`; `None` is off |
 | `isOverflow`: the window less a reserve of 20,000 tokens | the preset has it |
-| `prune`: newest two turns and 40,000 tokens stay, at least 20,000 go | the preset has it |
-| `skill` is never pruned | the preset has it |
+| `compaction.prune`: newest two turns and 40,000 tokens stay | `after_turn=[PruneResults()]` |
+| `skill` is never pruned | `PruneResults(protected_tools=...)`; `skill` is its default |
 | the hook `experimental.session.compacting` | `monitor.compaction.CompactionHook` |
 | `/compact` | `await run.compact()` |
 | the part of type `compaction` | a node of the session; the original stays readable |
@@ -18,6 +18,7 @@ import asyncio
 
 import monitor
 from monitor.compaction import BeforeCompaction, CompactionAsked, CompactionHook
+from monitor.context import PruneResults
 from monitor.models import ModelRequest
 from monitor.sessions import InMemorySession
 from monitor.testing import ScriptedModel, call
@@ -80,7 +81,10 @@ async def main() -> None:
             tools=[read_note],
             session=session,
             window=48_000,
-            compaction=monitor.Compaction.opencode(hooks=[CompactionHook(before=keep_numbers)]),
+            compaction=monitor.Compaction.opencode(
+                hooks=[CompactionHook(before=keep_numbers)],
+                after_turn=[PruneResults(protect_turns=0, protect_tokens=18_000, more_than_tokens=4_000)],
+            ),
         )
         async with agent.stream(f"Read the notes 1 to {NOTES}, then say which valve leaks.") as run:
             async for event in run:

@@ -117,6 +117,8 @@ class ToolResult:
     """A number that is to be lowered, 0 when nothing is left: failing tests, open items. `None`:
     the tool reports none.
     """
+    wrote: tuple[str, ...] = field(default=(), compare=False)
+    """Files that the call has written. A compaction names them in the context."""
 
 
 @dataclass(slots=True, frozen=True)

@@ -294,7 +294,8 @@ _WORDS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
 
 def files_of(messages: Iterable[Message]) -> CompactionDetails:
     """Files that were read and changed, things that were made, and calls that failed or were
-    refused, oldest first. The names of tools and arguments tell.
+    refused, oldest first. A result says which files its call has written. For other calls the names
+    of tools and arguments tell.
 
     A call that failed, was refused or has no result has read and changed nothing.
     """
@@ -306,8 +307,8 @@ def files_of(messages: Iterable[Message]) -> CompactionDetails:
         if result.is_error or result.vetoed:
             notes.append(note_of(result))
             continue
-        words, paths = _words(call), _paths(call)
-        changes = _does(_CHANGES, words)
+        words, paths = _words(call), result.wrote or _paths(call)
+        changes = bool(result.wrote) or _does(_CHANGES, words)
         if changes:
             changed += paths
         elif _does(_READS, words):

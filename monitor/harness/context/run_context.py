@@ -25,6 +25,7 @@ from monitor.harness.context.compaction import DEFAULT
 from monitor.harness.context.compaction_job import OVER, CompactionJob, RunServices
 from monitor.harness.context.compactor import Compactor
 from monitor.harness.context.overflow_recovery import OverflowRecovery, overflow_of
+from monitor.messages import AssistantMessage
 from monitor.models import Model, ToolSpec
 from monitor.outcome import Turn
 from monitor.reasons import CompactionFailure, CompactionReason, TerminateReason
@@ -73,6 +74,7 @@ class RunContext:
     ) -> None:
         preset = compaction or DEFAULT
         self._run = run
+        self._history = history
         self._fixed = fixed
         self._fullness = Fullness(history, window, preset.headroom)
         self._off = compaction is None
@@ -85,6 +87,15 @@ class RunContext:
         if preset is not DEFAULT and window.tokens is None:
             self._warning = f"the window of {model.name} is not known: {NEVER_FULL}"
         self._cut_off: Overflow | None = None
+
+    def shows(self, artifact: str, text: str) -> bool:
+        """Whether the model is shown `text` as the result with the full text `artifact`."""
+        return any(
+            result.artifact == artifact and result.text.startswith(text)
+            for message in self._history.messages
+            if isinstance(message, AssistantMessage)
+            for result in message.results
+        )
 
     # --- a request, and its answer
 

@@ -32,11 +32,11 @@ class CallOptions:
     bound: Bound | None
     guidance: GuidanceFlag
 
-    def keeper(self, run_id: str) -> ResultStore | None:
-        """The bound of the results of the run, if there is one."""
+    def keeper(self, run_id: str, shows: Callable[[str, str], bool]) -> ResultStore | None:
+        """The bound of the results of the run, if there is one. `shows`: see `ResultStore`."""
         if self.artifacts is None and self.bound is None:
             return None
-        return ResultStore(self.artifacts, self.bound or Bound(), run=run_id)
+        return ResultStore(self.artifacts, self.bound or Bound(), run=run_id, shows=shows)
 
     def __post_init__(self) -> None:
         if self.artifacts is not None:

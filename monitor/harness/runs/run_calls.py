@@ -80,7 +80,7 @@ class Calls(CallListener):
         self._now = clock.now
         self._withdrawn: set[str] = set()
         self._only: tuple[str, ...] | None = None
-        self._keeper = options.keeper(run_id)
+        self._keeper = options.keeper(run_id, context.shows)
         self._guidance = GuidanceBook(lambda name: tools.entry(name).traits.guidance, options.guidance)
         self.left_open: frozenset[str] = frozenset()
         """Ids of calls that a run which goes on had made when its process ended."""

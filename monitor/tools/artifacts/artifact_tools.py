@@ -173,7 +173,9 @@ class Recent:
     store: ArtifactStore
     _: KW_ONLY
     most: int = 256
-    _known: OrderedDict[str, tuple[str, str | None]] = field(default_factory=OrderedDict, init=False, repr=False)
+    _known: OrderedDict[str, tuple[str, Reference, str | None]] = field(
+        default_factory=OrderedDict, init=False, repr=False
+    )
 
     def __post_init__(self) -> None:
         if self.most < 1:
@@ -191,25 +193,31 @@ class Recent:
         `fetch` is called with the validator of the text that is known, or with `None`. It returns
         `None` if that text has not changed. Raises `ConfigError` if `fetch(None)` returns `None`.
         """
-        earlier = await self._earlier(reference)
-        fetched = await fetch(earlier.validator if earlier is not None else None)
+        earlier = await self.earlier(reference)
+        fetched = await fetch(earlier[1].validator if earlier is not None else None)
         if fetched is None:
             if earlier is None:
                 raise ConfigError(f"fetch says {reference.line()} has not changed, but no earlier text is known")
-            fetched = earlier
+            fetched = earlier[1]
+        return await self.keep(reference, fetched, pin=pin), fetched.text
+
+    async def keep(self, reference: Reference, fetched: Fetched, *, pin: str | None = None) -> Artifact:
+        """Remember `fetched` as the newest text of the source `reference`."""
         artifact = await self.store.put(fetched.text, reference=reference, pin=pin)
-        self._known[reference.key] = (artifact.digest, fetched.validator)
+        self._known[reference.key] = (artifact.digest, reference, fetched.validator)
         self._known.move_to_end(reference.key)
         while len(self._known) > self.most:
             self._known.popitem(last=False)
-        return artifact, fetched.text
+        return artifact
 
-    async def _earlier(self, reference: Reference) -> Fetched | None:
-        """The text that was fetched before, if its validator is known and it is still kept."""
-        digest, validator = self._known.get(reference.key, ("", None))
+    async def earlier(self, reference: Reference) -> tuple[Reference, Fetched] | None:
+        """The newest text of the source, with the reference under which it was kept. `None`: no
+        text is known, the source gave no validator for it, or it is kept no longer.
+        """
+        digest, known, validator = self._known.get(reference.key, ("", reference, None))
         if validator is None:
             return None
         try:
-            return Fetched(await self.store.read(digest), validator)
-        except ArtifactGone:
+            return known, Fetched(await self.store.read(digest), validator)
+        except StoreError:  # it is gone or damaged, and its source has it
             return None

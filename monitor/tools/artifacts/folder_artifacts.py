@@ -20,7 +20,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 import anyio.to_thread
 
-from monitor.errors import StoreError, describe
+from monitor.errors import ConfigError, StoreError, describe
 from monitor.tools.artifacts.artifact_store import (
     MAX_BYTES,
     Artifact,
@@ -48,6 +48,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+_PROJECT: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 _BEGINNING: Final = re.compile(r"[0-9a-f]{2}")
 _OLD_PIN_S: Final = 86_400.0
 """On a system without locks it is not known whether the owner of a pin still runs. Then the pin
@@ -61,13 +62,16 @@ class FolderArtifacts:
     """Texts in the folder `path`, at most `max_bytes` in all. The least recently used are removed
     first. A text that a running session has pinned stays, also if that is another process.
 
+    `project`: the texts of this project stand in a folder of their own. No other project reads or
+    removes them, and `max_bytes` holds for this project alone.
+
     The folder is made when the first text is kept. Raises `StoreError` if the folder cannot be read
     or written, or if the digest of a text is not its name.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, project: str | None = None, max_bytes: int = MAX_BYTES) -> None:
         check_max_bytes(max_bytes)
-        self.path = Path(path)
+        self.path = folder_of(path, project)
         self.max_bytes = max_bytes
         self.loads = 0
         """The number of texts that were loaded."""
@@ -256,6 +260,17 @@ class FolderArtifacts:
                     else:
                         path.unlink()
         return pinned
+
+
+def folder_of(path: str | os.PathLike[str], project: str | None) -> Path:
+    """The folder of `project` in the folder `path`; `path` itself where there is no project. Raises
+    `ConfigError` if `project` is no name.
+    """
+    if project is None:
+        return Path(path)
+    if not isinstance(project, str) or not _PROJECT.fullmatch(project):
+        raise ConfigError(f"project={project!r}: give a name of at most 64 letters, digits, ., - and _")
+    return Path(path) / "projects" / project
 
 
 class _Pin:

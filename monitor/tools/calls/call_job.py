@@ -12,6 +12,7 @@ import anyio
 
 from monitor.calls import CallRecord, CallState
 from monitor.chunks import ToolCall, ToolResult
+from monitor.tools.artifacts.artifact_store import Reference
 from monitor.tools.event_loop import Alarm
 from monitor.tools.protocols import CallListener
 from monitor.tools.registry import ToolEntry
@@ -63,6 +64,8 @@ class CallJob:
     """The reason why this scheduler cancels the call. A cancellation from outside has none."""
     status: str | None = None
     """The line of the result that is never cut."""
+    reference: Reference | None = None
+    """Where the text of the result came from, if its tool says so."""
     timed_out: bool = False
     left_thread: bool = False
     entered: bool = False

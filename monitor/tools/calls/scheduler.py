@@ -313,7 +313,8 @@ class Scheduler:
         state, whole = job.outcome
         keep = job.entry.traits.keep
         try:
-            job.outcome = state, await self._keeper.kept(whole, keep=keep, status=job.status)
+            kept = await self._keeper.kept(whole, keep=keep, status=job.status, reference=job.reference)
+            job.outcome = state, kept
         except BaseException:  # it is cancelled while the text is kept
             job.outcome = state, self._keeper.cut(whole, keep=keep, status=job.status)
             raise

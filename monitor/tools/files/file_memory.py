@@ -26,8 +26,10 @@ from monitor._util.quoting import foreign, printable
 from monitor.errors import ConfigError, ToolError, describe
 from monitor.reasons import ToolErrorKind
 from monitor.tools.artifacts.artifact_tools import PAGE_LINES, page
+from monitor.tools.artifacts.folder_artifacts import folder_of
 from monitor.tools.functions import FunctionTool
 from monitor.tools.registry import ToolGroup
+from monitor.tools.results.tool_answer import ToolAnswer
 
 NOTES_CHARS: Final = 40_000
 """The most characters of a project's notes, because they stand in every request."""
@@ -83,8 +85,11 @@ class FileMemory(ToolGroup):
     a toolset with the tools `remember`, `recall` and `forget`. Put it also into `notes=`, so that
     its index stands in the instructions.
 
-    `kinds`: the names of the allowed kinds. Several runs may use one folder: each file is written
-    whole or not at all.
+    - `kinds`: the names of the allowed kinds.
+    - `project`: the memory of this project has a folder of its own, and only its index is shown.
+
+    Several runs may use one folder: each file is written whole or not at all. A file that a run has
+    written is named beside each summary of its history.
     """
 
     def __init__(
@@ -92,11 +97,12 @@ class FileMemory(ToolGroup):
         folder: str | os.PathLike[str],
         *,
         kinds: Sequence[str] = ("findings", "decisions", "plans"),
+        project: str | None = None,
         prefix: str = "",
     ) -> None:
         if isinstance(kinds, str) or not kinds or not all(_NAME.fullmatch(kind) for kind in kinds):
             raise ConfigError(f"kinds={kinds!r}: give a list of names of letters, digits, - and _")
-        self.folder = Path(folder)
+        self.folder = folder_of(folder, project)
         self.kinds = tuple(kinds)
         said = f"One of: {', '.join(self.kinds)}."
         super().__init__(
@@ -130,11 +136,12 @@ class FileMemory(ToolGroup):
         name: Annotated[str, Field(description="A short name, of letters, digits, - and _.")],
         text: Annotated[str, Field(max_length=FILE_CHARS, description="The first line says what it is about.")],
         append: Annotated[bool, Field(description="Add to the file instead of replacing it.")] = False,  # noqa: FBT002 - named by the model
-    ) -> str:
+    ) -> ToolAnswer:
         """Write a finding into a file of your memory. It stays there when it has left the
         conversation, and in later runs.
         """
-        return await anyio.to_thread.run_sync(self._write, self._place(kind, name), text, append)
+        said = await anyio.to_thread.run_sync(self._write, self._place(kind, name), text, append)
+        return ToolAnswer(said, wrote=(f"{kind}/{name} of the memory",))
 
     async def _recall(
         self,

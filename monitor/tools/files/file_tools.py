@@ -19,6 +19,7 @@ from pydantic import Field
 from monitor._util.argument_checks import is_finite, is_whole
 from monitor.errors import ConfigError, ToolError
 from monitor.reasons import ToolErrorKind
+from monitor.tools.artifacts.artifact_store import Reference
 from monitor.tools.base import Tool, ToolContext, excerpt
 from monitor.tools.files import search_program
 from monitor.tools.files.edits import difference, replaced
@@ -27,7 +28,7 @@ from monitor.tools.functions import FunctionTool
 from monitor.tools.registry import ToolGroup
 from monitor.tools.results.tool_answer import ToolAnswer
 from monitor.tools.workspace.encodings import UTF_8, Encoding, decoded
-from monitor.tools.workspace.workspace import Workspace
+from monitor.tools.workspace.workspace import Workspace, WorkspacePath
 
 FILE_BYTES: Final = 16 * 1024 * 1024
 """A larger file is not edited, and only its beginning can be read."""
@@ -199,7 +200,7 @@ class FileTools(ToolGroup):
         return ToolAnswer("\n".join(lines), status=f"{len(names):,} entries{more}")
 
     def _page(self, path: str, offset: int, limit: int) -> ToolAnswer:
-        text, encoding, whole = self._text(path)
+        place, text, encoding, whole = self._text(path)
         lines = text.split("\n")
         if lines[-1] == "":
             lines.pop()
@@ -210,15 +211,22 @@ class FileTools(ToolGroup):
         page, notes = _paged(lines, offset, limit)
         last = offset + len(page) - 1
         of = f"{len(lines):,}" if whole else f"more than {len(lines):,}"
+        position = None
         if offset > 1 or last < len(lines) or not whole:
-            notes.insert(0, f"lines {offset} to {last} of {of}")
+            position = f"lines {offset} to {last}"
+            notes.insert(0, f"{position} of {of}")
         if last < len(lines):
             notes.append(f"continue at line {last + 1}: offset={last + 1}")
         elif not whole:
             notes.append(f"the rest, after {self._file_bytes:,} bytes, is not read here: use shell")
         if encoding != UTF_8:
             notes.append(str(encoding))
-        return ToolAnswer("\n".join(page), status="; ".join(notes) or None, data={"lines": len(lines)})
+        return ToolAnswer(
+            "\n".join(page),
+            status="; ".join(notes) or None,
+            data={"lines": len(lines)},
+            reference=Reference(kind="document", path=str(place), position=position),
+        )
 
     def _written(self, path: str, content: str) -> ToolAnswer:
         with self._writing:
@@ -227,14 +235,14 @@ class FileTools(ToolGroup):
         lines = content.count("\n") + (not content.endswith("\n") and bool(content))
         said = "" if encoding == UTF_8 else f", {encoding}"
         status = f"{'made' if new else 'replaced'} {name_of(str(place))}: {lines:,} lines{said}"
-        return ToolAnswer("" if new else changes, status=status)
+        return ToolAnswer("" if new else changes, status=status, wrote=(str(place),))
 
     def _edited(self, path: str, old: str, new: str, every: bool) -> ToolAnswer:  # noqa: FBT001 - run_sync passes by place
         with self._writing:
             data, count, changes = self._change(path, old, new, every)
             place = self._workspace.write(path, data)
         times = f"{count} places" if count > 1 else "1 place"
-        return ToolAnswer(changes, status=f"edited {name_of(str(place))} in {times}")
+        return ToolAnswer(changes, status=f"edited {name_of(str(place))} in {times}", wrote=(str(place),))
 
     def _found(self, pattern: str, path: str) -> ToolAnswer:
         try:
@@ -265,16 +273,16 @@ class FileTools(ToolGroup):
 
     # --- parts of that work
 
-    def _text(self, path: str) -> tuple[str, Encoding, bool]:
-        """The text, its encoding, and whether it is whole."""
-        _, content, size = self._workspace.read(path, self._file_bytes)
+    def _text(self, path: str) -> tuple[WorkspacePath, str, Encoding, bool]:
+        """The place of the file, its text, its encoding, and whether the text is whole."""
+        place, content, size = self._workspace.read(path, self._file_bytes)
         whole = size <= len(content)
         found = decoded(content, whole=whole)
         if found is None:
             raise ToolError(
                 f"{excerpt(path)} is no text: a binary file of {size:,} bytes", kind=ToolErrorKind.INVALID_ARGUMENTS
             )
-        return *found, whole
+        return place, *found, whole
 
     def _check_free(self, path: str) -> None:
         """Raise `ToolError` if the real place of `path` is protected."""
@@ -288,7 +296,7 @@ class FileTools(ToolGroup):
         """
         self._check_free(path)
         try:
-            before, encoding, whole = self._text(path)
+            _, before, encoding, whole = self._text(path)
         except ToolError as error:
             if error.kind is not ToolErrorKind.NOT_FOUND:
                 raise
@@ -304,7 +312,7 @@ class FileTools(ToolGroup):
     def _change(self, path: str, old: str, new: str, every: bool) -> tuple[bytes, int, str]:  # noqa: FBT001 - as above
         """The bytes of the edited file, in how many places it changes, and the difference."""
         self._check_free(path)
-        before, encoding, whole = self._text(path)
+        _, before, encoding, whole = self._text(path)
         if not whole:
             raise ToolError(f"{excerpt(path)} has more than {self._file_bytes:,} bytes: use shell")
         if encoding.crlf:

@@ -34,6 +34,7 @@ from monitor.errors import ConfigError, ToolError, describe
 from monitor.models import ToolSpec
 from monitor.reasons import ToolErrorKind
 from monitor.schemas import portable
+from monitor.tools.artifacts.artifact_store import Reference
 from monitor.tools.base import NeedsApproval, ToolContext, ToolTraits, check_name
 from monitor.tools.processes.environment import environment
 from monitor.tools.processes.process_table import MARKER, marked, members, owner_token, sweep
@@ -138,7 +139,8 @@ class DiscoveredTool:
         given = json.dumps(dict(arguments), ensure_ascii=False, default=str).encode("utf-8", "replace")
         ended = await exchange([*self._command, self._name], given, self._surroundings)
         if ended.code == 0:
-            return ToolAnswer(ended.output)
+            request = {"tool": self.spec.name, "arguments": json.loads(given)}
+            return ToolAnswer(ended.output, reference=Reference(kind="reply", request=request))
         text = "\n".join(part.rstrip("\n") for part in (ended.output, ended.errors) if part)
         return ToolAnswer(text, is_error=True, error_kind=ToolErrorKind.EXECUTION_FAILED, status=ended.status)
 

@@ -17,6 +17,7 @@ import math
 import re
 import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import PurePath
 from types import TracebackType
 from typing import Any, Final, Self
@@ -29,6 +30,7 @@ from monitor.context.reduce.truncate import clip
 from monitor.errors import ConfigError, describe
 from monitor.models import ToolSpec
 from monitor.schemas import portable
+from monitor.tools.artifacts.artifact_store import Reference
 from monitor.tools.base import NeedsApproval, Tool, ToolContext, ToolTraits
 from monitor.tools.remote.mcp_connection import MAX_PAGES, Endpoint, McpCall, McpConnection
 from monitor.tools.results.tool_answer import ToolAnswer
@@ -247,7 +249,10 @@ class McpTool:
         async def progress(done: float, total: float | None, note: str | None) -> None:
             context.progress(done, total, printable(note or ""))
 
-        return _answer(await self._server.connection.call(McpCall(self.original, _sendable(arguments), progress)))
+        given = _sendable(arguments)
+        answer = _answer(await self._server.connection.call(McpCall(self.original, given, progress)))
+        request = {"tool": self.spec.name, "arguments": given}
+        return replace(answer, reference=Reference(kind="reply", request=request))
 
 
 def endpoint_of(target: str | Sequence[str], **options: Any) -> Endpoint:

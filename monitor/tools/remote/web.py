@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, Protocol
@@ -19,8 +20,10 @@ from pydantic import Field
 
 from monitor._util.argument_checks import is_finite, is_whole
 from monitor._util.arguments import shown
-from monitor.errors import ConfigError, MissingExtra, ToolError, describe
+from monitor.errors import ConfigError, MissingExtra, StoreError, ToolError, describe
 from monitor.reasons import ToolErrorKind
+from monitor.tools.artifacts.artifact_store import InMemoryArtifacts, Reference
+from monitor.tools.artifacts.artifact_tools import Fetched, Recent
 from monitor.tools.base import Tool, ToolContext
 from monitor.tools.functions import FunctionTool
 from monitor.tools.processes.command import printed
@@ -42,6 +45,11 @@ MAX_BYTES: Final = 5 * 1024 * 1024
 TIMEOUT_S: Final = 30.0
 REDIRECTS: Final = 5
 RESULTS: Final = 10
+RECENT_BYTES: Final = 50_000_000
+"""The most bytes of pages that are kept in memory, so that they are not fetched again."""
+VALIDATOR_CHARS: Final = 1_000
+"""A longer ETag is not sent back."""
+NOT_MODIFIED: Final = 304
 PAGE_S: Final = 10.0
 """The most seconds that a page may take to become text."""
 _TEXTS: Final = ("text/", "application/json", "application/xml", "application/javascript", "application/x-ndjson")
@@ -73,6 +81,8 @@ class WebTools(ToolGroup):
     - `private`: also open addresses that are not public.
     - `timeout_s`: the most seconds of a call. `max_bytes`: the most bytes of a page that are read.
     - `needs_approval`: for `web_fetch`, because an address can carry data out.
+    - `recent`: the newest pages. A page that has not changed is not sent again. `None`: they are
+      kept in memory, at most 50 MB.
     """
 
     def __init__(
@@ -83,6 +93,7 @@ class WebTools(ToolGroup):
         timeout_s: float = TIMEOUT_S,
         max_bytes: int = MAX_BYTES,
         user_agent: str = "agent-monitor",
+        recent: Recent | None = None,
         needs_approval: bool | Callable[[Mapping[str, Any], ToolContext], bool] = False,
         prefix: str = "",
         filter: Collection[str] | Callable[[Tool], bool] | None = None,  # noqa: A002 - as ToolGroup has it
@@ -95,6 +106,7 @@ class WebTools(ToolGroup):
         self._private = private
         self._timeout_s = timeout_s
         self._max_bytes = max_bytes
+        self._recent = Recent(InMemoryArtifacts(max_bytes=RECENT_BYTES)) if recent is None else recent
         self._headers = {"user-agent": user_agent, "accept": "text/html, text/*;q=0.9, application/json;q=0.9"}
         tools: list[Tool] = [
             FunctionTool(self._fetch, name="web_fetch", kind="read", keep="head", needs_approval=needs_approval)
@@ -114,7 +126,8 @@ class WebTools(ToolGroup):
         assert self._provider is not None  # noqa: S101 - without one there is no such tool
         found = [*await self._provider.search(query, RESULTS)][:RESULTS]
         text = "\n\n".join(f"{one.title}\n{one.url}\n{one.text}".strip() for one in found)
-        return ToolAnswer(text, status=f"{len(found)} found")
+        reference = Reference(kind="reply", request={"query": query})
+        return ToolAnswer(text, status=f"{len(found)} found", reference=reference)
 
     async def _read(self, url: str) -> ToolAnswer:
         async with httpx2.AsyncClient(trust_env=False, timeout=self._timeout_s, headers=self._headers) as client:
@@ -122,8 +135,14 @@ class WebTools(ToolGroup):
                 host = checked_url(url).hostname or ""
                 if not self._private:
                     await check_public(host)
+                earlier = await self._recent.earlier(Reference(kind="page", url=url))
+                asks = _if_changed(earlier[1].validator) if earlier is not None else {}
+                trace = {"trace": self._guard(host)}
                 try:
-                    async with client.stream("GET", url, extensions={"trace": self._guard(host)}) as response:
+                    async with client.stream("GET", url, headers=asks, extensions=trace) as response:
+                        if earlier is not None and response.status_code == NOT_MODIFIED:
+                            page, fetched = earlier
+                            return ToolAnswer(fetched.text, status=f"HTTP 200; {url}", reference=page)
                         if response.is_redirect:
                             url = urljoin(url, response.headers.get("location", ""))
                             continue
@@ -162,11 +181,34 @@ class WebTools(ToolGroup):
         notes = [f"HTTP {response.status_code}", url]
         if not whole:
             notes.append(f"the first {self._max_bytes:,} bytes")
+        note = ""
         if kind in _PAGES:
             text = await _page_text(text, url)
+            note = text.partition("\n")[0]
         failed = response.is_error
+        reference = None if failed else Reference(kind="page", url=url, note=note)
+        if reference is not None and whole:
+            with suppress(StoreError):  # then it is fetched again
+                await self._recent.keep(reference, Fetched(text, _validator(response.headers)))
         error = ToolErrorKind.NOT_FOUND if response.status_code in {404, 410} else ToolErrorKind.EXECUTION_FAILED
-        return ToolAnswer(text, failed, error if failed else None, status="; ".join(notes))
+        return ToolAnswer(text, failed, error if failed else None, status="; ".join(notes), reference=reference)
+
+
+def _validator(headers: Mapping[str, str]) -> str | None:
+    """The ETag of a page, or the time of its last change. `None`: the page has neither that can be
+    sent back, or says that it must not be kept.
+    """
+    found: str | None = headers.get("etag") or headers.get("last-modified")
+    if found is None or not found.isascii() or not found.isprintable() or len(found) > VALIDATOR_CHARS:
+        return None
+    return None if "no-store" in headers.get("cache-control", "").lower() else found
+
+
+def _if_changed(validator: str | None) -> dict[str, str]:
+    """The header that asks for a page only if it has changed. Only an ETag has quotes."""
+    if validator is None:
+        return {}
+    return {"if-none-match" if validator.endswith('"') else "if-modified-since": validator}
 
 
 def _text(content: bytes, charset: str | None, *, whole: bool) -> str:

@@ -38,7 +38,16 @@ def result_of(call: ToolCall, value: object) -> ToolResult:
         raise ToolError(str(error)) from None
     progress = value.data.get("progress") if isinstance(value.data, Mapping) else None
     number = float(progress) if is_finite(progress) else None
-    return ToolResult(call.id, call.name, text, value.is_error, media, error_kind=kind, progress=number)
+    return ToolResult(
+        call.id,
+        call.name,
+        text,
+        value.is_error,
+        media,
+        error_kind=kind,
+        progress=number,
+        wrote=() if value.is_error else value.wrote,
+    )
 
 
 def failed(call: ToolCall, text: str, kind: ToolErrorKind, *, vetoed: bool = False) -> ToolResult:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Final
 
@@ -9,7 +10,7 @@ import anyio
 
 from monitor.chunks import ToolResult
 from monitor.errors import StoreError, message_of
-from monitor.tools.artifacts.artifact_store import ArtifactStore
+from monitor.tools.artifacts.artifact_store import ArtifactStore, Reference
 from monitor.tools.artifacts.artifact_tools import READ, SEARCH, restored_by
 from monitor.tools.base import Keep
 from monitor.tools.results.truncation import Bound, shown
@@ -18,6 +19,8 @@ LEAST_CHARS: Final = 2_000
 """A shorter result is not kept outside the history, because it costs little to get it again."""
 UNPIN_S: Final = 5.0
 """How long the end of a run waits for its store."""
+UNCHANGED: Final = "not changed since it was shown above"
+"""Stands in the place of a text that the model is shown already."""
 _OF_ARTIFACTS: Final = frozenset({READ, SEARCH})
 """The answers of these tools are parts of texts that are kept already."""
 
@@ -27,14 +30,18 @@ class ResultStore:
     """Bounds the results of one run, and keeps their full texts in `store`.
 
     A result above `bound` is cut, and says how to read the rest. A result above 2,000 characters is
-    kept whole, so that it can be read again when it has left the context. `run`: the id of the run;
-    its artifacts stay until `close`.
+    kept whole, so that it can be read again when it has left the context. A text of a known source
+    that the model is still shown is not shown twice.
+
+    - `run`: the id of the run. Its artifacts stay until `close`.
+    - `shows`: whether the history has a result with this artifact and this text.
     """
 
     store: ArtifactStore | None
     bound: Bound
     _: KW_ONLY
     run: str = ""
+    shows: Callable[[str, str], bool] = lambda _artifact, _text: False
 
     def cut(self, result: ToolResult, *, keep: Keep, status: str | None = None, more: str | None = None) -> ToolResult:
         """`result`, cut where it exceeds the bound."""
@@ -43,17 +50,24 @@ class ResultStore:
         cut = shown(_without(status, result.text), keep=keep, bound=self.bound, status=status, more=more)
         return replace(result, text=cut.text, truncated=True) if cut.truncated else result
 
-    async def kept(self, result: ToolResult, *, keep: Keep, status: str | None = None) -> ToolResult:
-        """`result` within the bound, after its full text was kept."""
+    async def kept(
+        self, result: ToolResult, *, keep: Keep, status: str | None = None, reference: Reference | None = None
+    ) -> ToolResult:
+        """`result` within the bound, after its full text was kept. `reference`: its source."""
         if self.store is None or len(result.text) <= LEAST_CHARS or result.name in _OF_ARTIFACTS:
             return self.cut(result, keep=keep, status=status)
         try:
-            artifact = await self.store.put(_without(status, result.text), pin=self.run or None)
+            artifact = await self.store.put(_without(status, result.text), reference=reference, pin=self.run or None)
         except StoreError as error:
             more = f"the rest was not kept: {message_of(error)}"
             return self.cut(result, keep=keep, status=status, more=more)
         line = artifact.line()
-        return replace(self.cut(result, keep=keep, status=status, more=restored_by(line)), artifact=line)
+        whole = restored_by(line)
+        cut = replace(self.cut(result, keep=keep, status=status, more=whole), artifact=line)
+        if reference is None or result.is_error or result.media or not self.shows(line, cut.text):
+            return cut
+        text = f"[{UNCHANGED}; {whole}]"
+        return replace(cut, text=f"{status}\n{text}" if status else text, truncated=True)
 
     async def close(self) -> None:
         """The run has ended. Its artifacts may be removed when the store needs room."""

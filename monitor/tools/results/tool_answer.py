@@ -11,6 +11,7 @@ from monitor._util.codec import text_of
 from monitor._util.hashing import identity
 from monitor.chunks import Media
 from monitor.reasons import ToolErrorKind
+from monitor.tools.artifacts.artifact_store import Reference
 
 
 @dataclass(slots=True, frozen=True)
@@ -26,6 +27,12 @@ class ToolAnswer:
     """One line that stands above `text` and is never cut: an exit code, a duration."""
     data: Any = None
     """The answer as JSON data, for programs. The model does not read it."""
+    reference: Reference | None = None
+    """Where `text` came from. With `artifacts=` it is kept under this reference. A text that the
+    model is still shown is not shown again: its reference stands in its place.
+    """
+    wrote: tuple[str, ...] = ()
+    """Files that the call has written. A compaction names them in the context."""
 
 
 def answered(value: object) -> tuple[str, tuple[Media, ...]]:

@@ -116,3 +116,14 @@ async def test_a_folder_that_is_not_there_has_no_artifacts(tmp_path: Path):
     assert await store.artifacts() == []
     assert await store.find("0" * 16) is None
     assert not (tmp_path / "never").exists()
+
+
+@pytest.mark.feature("MA-01")
+async def test_the_texts_of_two_projects_are_kept_apart(tmp_path: Path):
+    pump, valve = (FolderArtifacts(tmp_path, project=name, max_bytes=10) for name in ("pump", "valve"))
+    kept = await pump.put("of pumps")
+    await valve.put("of valves")  # there is room: the bound holds for each project
+    assert [one.digest for one in await pump.artifacts()] == [kept.digest]
+    assert await valve.find(kept.ref) is None
+    assert await FolderArtifacts(tmp_path).artifacts() == []
+    assert await FolderArtifacts(tmp_path, project="pump").read(kept.ref) == "of pumps"

@@ -12,6 +12,7 @@ from monitor import ConfigError
 from monitor.chunks import ToolCall
 from monitor.reasons import ToolErrorKind
 from monitor.tools import carry_out
+from monitor.tools.artifacts.folder_artifacts import FolderArtifacts
 from monitor.tools.files.file_memory import FILE_CHARS, FileMemory, NotesFile, with_notes
 
 pytestmark = pytest.mark.anyio
@@ -37,6 +38,22 @@ async def test_a_finding_is_written_read_added_to_and_removed(tmp_path: Path):
     assert stat.S_IMODE((tmp_path / "memory/findings/prices.md").stat().st_mode) == 0o600
     await ask(memory, "forget", kind="findings", name="prices")
     assert memory.index() == ""
+
+
+@pytest.mark.feature("MA-04")
+async def test_the_memories_of_two_projects_are_kept_apart(tmp_path: Path):
+    pump, valve = (FileMemory(tmp_path, project=name) for name in ("pump", "valve"))
+    await ask(pump, "remember", kind="findings", name="prices", text="Prices of pumps")
+    assert pump.index() == "- findings/prices (15 bytes): Prices of pumps"
+    assert valve.index() == FileMemory(tmp_path).index() == ""
+    assert (await ask(valve, "recall", kind="findings", name="prices")).error_kind is ToolErrorKind.NOT_FOUND
+
+
+@pytest.mark.parametrize("project", ["", "..", ".", ".a", "a/b", "a\\b", "é", "a\n", "a" * 65, 3])
+def test_a_project_that_is_no_name_is_refused(tmp_path: Path, project: Any):
+    for kind in (FileMemory, FolderArtifacts):
+        with pytest.raises(ConfigError, match="project="):
+            kind(tmp_path, project=project)
 
 
 @pytest.mark.parametrize("tool", ["remember", "recall", "forget"])

@@ -17,6 +17,7 @@ from monitor.chunks import ToolCall
 from monitor.reasons import ToolErrorKind
 from monitor.testing import call
 from monitor.tools import carry_out
+from monitor.tools.artifacts.artifact_store import InMemoryArtifacts, Reference
 from monitor.tools.remote.discovery import DiscoveredTools, declared
 from tests.harness.driving import drive
 from tests.processes import commands_left, no_command_is_left
@@ -84,6 +85,16 @@ async def test_a_run_has_the_tools_with_their_prefix(tmp_path: Path):
     run = await drive(call("my_shout", text="hi"), done, tools=[commands(tmp_path, prefix="my_")])
     assert "my_shout" in run.offered(0)
     assert run.results(0)[0].text == "HI\n"
+
+
+@pytest.mark.feature("MA-01")
+async def test_a_long_reply_is_kept_with_the_request_that_it_answers(tmp_path: Path):
+    store, text = InMemoryArtifacts(), "x" * 3_000
+    asked, done = call("shout", text=text), call("terminate", status="success")
+    await drive(asked, done, tools=[commands(tmp_path)], artifacts=store)
+    (kept,) = await store.artifacts()
+    request = {"tool": "shout", "arguments": {"text": text}}
+    assert kept.references == (Reference(kind="reply", request=request),)
 
 
 async def test_a_command_that_hangs_is_ended_with_all_it_started(tmp_path: Path):

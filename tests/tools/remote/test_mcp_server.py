@@ -24,6 +24,7 @@ from monitor.errors import ToolError
 from monitor.reasons import ToolErrorKind
 from monitor.testing import call
 from monitor.tools import ToolContext, carry_out
+from monitor.tools.artifacts.artifact_store import InMemoryArtifacts, Reference
 from monitor.tools.base import traits_of
 from monitor.tools.remote.mcp_connection import check_version
 from monitor.tools.remote.mcp_server import McpServer, endpoint_of, legal_name, readable
@@ -84,6 +85,15 @@ async def test_a_server_lists_its_tools_and_answers_calls_from_any_task():
                 group.start_soon(one, number)
         assert answers == {number: f"text {number}" for number in range(20)}
         assert server.connection.connects == 1
+
+
+@pytest.mark.feature("MA-01")
+async def test_a_long_reply_is_kept_with_the_request_that_it_answers():
+    store, text = InMemoryArtifacts(), "x" * 3_000
+    await drive(call("plain__echo", text=text), call("terminate", status="success"), tools=[plain()], artifacts=store)
+    (kept,) = await store.artifacts()
+    request = {"tool": "plain__echo", "arguments": {"text": text}}
+    assert kept.references == (Reference(kind="reply", request=request),)
 
 
 async def test_a_server_killed_in_a_call_is_an_error_and_the_next_call_starts_it_again(tmp_path: Path):

@@ -12,6 +12,8 @@ import pytest
 
 from monitor.errors import ConfigError, ToolError
 from monitor.reasons import ToolErrorKind
+from monitor.tools.artifacts.artifact_store import InMemoryArtifacts, Reference
+from monitor.tools.artifacts.artifact_tools import Recent
 from monitor.tools.remote import web
 from monitor.tools.remote.addresses import checked_url, is_public
 from monitor.tools.remote.page_program import text_of_page
@@ -29,11 +31,22 @@ PAGE = """<!doctype html><html><head><title>The  page</title><style>p {color: re
 
 class Site(BaseHTTPRequestHandler):
     asked: list[str]
+    validators: dict[str, str]
+    """The headers by which each page says whether it has changed."""
+    statuses: list[int]
+    """200 or 304 for each page: whether it was sent."""
+
+    @staticmethod
+    def asks(headers: Any) -> str | None:
+        return headers.get("if-none-match") or headers.get("if-modified-since")
 
     def do_GET(self) -> None:
         type(self).asked.append(self.path)
-        kind, content, headers = "text/html; charset=utf-8", PAGE.encode(), {}
+        kind, content, headers = "text/html; charset=utf-8", PAGE.encode(), dict(type(self).validators)
         status = 200
+        if headers and type(self).asks(self.headers) in headers.values():
+            status, content = 304, b""
+        type(self).statuses.append(status)
         match self.path:
             case "/latin":
                 kind, content = "text/plain; charset=latin-1", "café".encode("latin-1")
@@ -68,7 +81,7 @@ class Site(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def site() -> Iterator[str]:
-    Site.asked = []
+    Site.asked, Site.statuses, Site.validators = [], [], {}
     server = ThreadingHTTPServer(("127.0.0.1", 0), Site)
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
@@ -132,6 +145,59 @@ async def test_a_slow_page_and_endless_redirects_end(site: str):
 async def test_a_page_that_takes_long_to_read_is_left(site: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(web, "PAGE_S", 0.001)
     assert (await refused(f"{site}/")).kind is ToolErrorKind.TIMEOUT
+
+
+# --- pages that have not changed
+
+
+@pytest.mark.feature("MA-01")
+async def test_a_page_says_its_address_and_its_title_by_itself(site: str):
+    assert (await fetch(f"{site}/")).reference == Reference(kind="page", url=f"{site}/", note="The page")
+    assert (await fetch(f"{site}/once")).reference == Reference(kind="page", url=f"{site}/json")
+    assert (await fetch(f"{site}/missing")).reference is None
+
+
+@pytest.mark.feature("MA-03")
+@pytest.mark.parametrize("validator", [{"ETag": '"v1"'}, {"ETag": 'W/"v1"'}, {"Last-Modified": "Mon, 01 Jan 2024"}])
+async def test_a_page_that_has_not_changed_is_not_sent_again(site: str, validator: dict[str, str]):
+    Site.validators = validator
+    web_tools = WebTools(private=True)
+    first = await ask(web_tools.tools(), "web_fetch", url=f"{site}/")
+    assert await ask(web_tools.tools(), "web_fetch", url=f"{site}/") == first
+    assert Site.statuses == [200, 304]
+    Site.validators = {name: value.replace("1", "2") for name, value in validator.items()}
+    assert await ask(web_tools.tools(), "web_fetch", url=f"{site}/") == first
+    assert Site.statuses == [200, 304, 200]
+
+
+@pytest.mark.feature("MA-03")
+@pytest.mark.parametrize(
+    "headers",
+    [{}, {"ETag": '"v1"', "Cache-Control": "private, no-store"}, {"ETag": '"\xe9"'}, {"ETag": '"' + "v" * 2_000 + '"'}],
+)
+async def test_a_page_without_a_validator_that_can_be_sent_back_is_read_anew(site: str, headers: dict[str, str]):
+    Site.validators = headers
+    web_tools = WebTools(private=True)
+    answers = [await ask(web_tools.tools(), "web_fetch", url=f"{site}/") for _ in range(2)]
+    assert answers[0] == answers[1]
+    assert Site.statuses == [200, 200]
+
+
+@pytest.mark.feature("MA-03")
+async def test_two_groups_of_tools_may_share_what_is_known_of_pages(site: str):
+    Site.validators = {"ETag": '"v1"'}
+    recent = Recent(InMemoryArtifacts())
+    assert await fetch(f"{site}/", recent=recent) == await fetch(f"{site}/", recent=recent)
+    assert Site.statuses == [200, 304]
+
+
+@pytest.mark.feature("MA-03")
+async def test_the_beginning_of_a_long_page_does_not_stand_for_the_page(site: str):
+    Site.validators = {"ETag": '"v1"'}
+    recent = Recent(InMemoryArtifacts())
+    await fetch(f"{site}/big", recent=recent, max_bytes=1_000)
+    assert len((await fetch(f"{site}/big", recent=recent)).text) == 300_000
+    assert Site.statuses == [200, 200]
 
 
 # --- addresses
