@@ -955,7 +955,8 @@ async def test_the_message_that_goes_on_is_marked_by_its_field_and_in_its_metada
 async def test_a_section_is_asked_for_where_the_conversation_holds_what_it_is_about(held: Message, section: str):
     thoughts = [replace(user("word " * 900), synthetic=True), said("word " * 900)] * 10
     asked = []
-    for messages in ((*thoughts, *thoughts), (held, *thoughts[1:], *thoughts)):
+    histories: list[tuple[Message, ...]] = [(*thoughts, *thoughts), (held, *thoughts[1:], *thoughts)]
+    for messages in histories:
         model = ScriptedModel(*[lambda _: summary_of(EIGHT_SECTIONS)] * 3)
         await proposed(Compaction.claude_code(), situation(messages, window=16_000), model)
         asked.append(str(model.requests[0].instructions))

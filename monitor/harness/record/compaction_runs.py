@@ -147,9 +147,11 @@ class CompactionRuns(CompactionNumbers):
         return self._journal.head
 
     async def store(self, number: int, record: CompactionRecord, place: Node | None) -> bool:
+        is_stored = False
         with anyio.CancelScope(shield=True):
             await self._sync()
-            return await self._stored_with_its_node(number, record, place)
+            is_stored = await self._stored_with_its_node(number, record, place)
+        return is_stored
 
     async def _stored_with_its_node(self, number: int, record: CompactionRecord, place: Node | None) -> bool:
         stored = self._stored()
@@ -194,7 +196,7 @@ class CompactionRuns(CompactionNumbers):
             try:
                 await self._journal.flush()
             except anyio.get_cancelled_exc_class():
-                if node.node is None and self._journal.drop(node):
+                if self._journal.drop(node):
                     raise
             except BaseException:
                 self._journal.drop(node)

@@ -38,7 +38,8 @@ class Site(BaseHTTPRequestHandler):
 
     @staticmethod
     def asks(headers: Any) -> str | None:
-        return headers.get("if-none-match") or headers.get("if-modified-since")
+        asked: str | None = headers.get("if-none-match") or headers.get("if-modified-since")
+        return asked
 
     def do_GET(self) -> None:
         type(self).asked.append(self.path)
