@@ -953,7 +953,7 @@ async def test_the_message_that_goes_on_is_marked_by_its_field_and_in_its_metada
     ],
 )
 async def test_a_section_is_asked_for_where_the_conversation_holds_what_it_is_about(held: Message, section: str):
-    thoughts = [replace(user("word " * 900), synthetic=True), said("word " * 900)] * 10
+    thoughts: list[Message] = [replace(user("word " * 900), synthetic=True), said("word " * 900)] * 10
     asked = []
     histories: list[tuple[Message, ...]] = [(*thoughts, *thoughts), (held, *thoughts[1:], *thoughts)]
     for messages in histories:

@@ -151,7 +151,7 @@ class CompactionRuns(CompactionNumbers):
         with anyio.CancelScope(shield=True):
             await self._sync()
             is_stored = await self._stored_with_its_node(number, record, place)
-        return is_stored
+        return is_stored  # noqa: RET504 - to a type checker a scope may swallow the assignment
 
     async def _stored_with_its_node(self, number: int, record: CompactionRecord, place: Node | None) -> bool:
         stored = self._stored()
