@@ -78,6 +78,8 @@ class TurnLoop:
         self._streams_opened = 0
         self._edits = 0
         """The number of edits of the history that were seen."""
+        self._goes_on = True
+        """The last verdicts have not ended the run."""
         self._reading: SourceStream[Any] | None = None
         self.leave_at: int | None = None
         """The process leaves the run at the first boundary behind this number of turns."""
@@ -90,16 +92,26 @@ class TurnLoop:
         events = self._delivery.queue
         try:
             await self._calls.open()
-            await self._calls.carry_out_answered(self._history)
+            grace_s = self._supervisor.close_grace_s
+            async with aclosing(self._calls.carry_out_answered(self._history, grace_s)) as answered:
+                async for _ in answered:
+                    yield
             await self._delivery.stored()
-            while await self._perform(core.check(self._now())):
+            while True:
+                async with aclosing(self._perform(core.check(self._now()))) as performing:
+                    async for _ in performing:
+                        yield
+                if not self._goes_on:
+                    break
                 tries = _TurnAttempts()
                 while tries.again:
                     # Room for the request comes first: it may need a compaction, or end the run.
                     async with aclosing(self._made_ready(tries)) as waiting:
                         async for _ in waiting:
                             yield
-                    await self._before_call(tries)
+                    async with aclosing(self._before_call(tries)) as waiting:
+                        async for _ in waiting:
+                            yield
                     if core.stop is not None:
                         break
                     if events:
@@ -163,13 +175,16 @@ class TurnLoop:
 
     # ------------------------------------------------------------------ the core's verdict
 
-    async def _perform(self, verdict: Verdict) -> bool:
-        """Perform the core's verdicts until it says `Continue`. False: the run is over."""
+    async def _perform(self, verdict: Verdict) -> AsyncGenerator[None, None]:
+        """Perform the core's verdicts until it says `Continue`. `_goes_on` says whether the run is
+        not over. Yields whenever there are events for the reader.
+        """
         said: list[str] = []
+        self._goes_on = False
         while not isinstance(verdict, Continue):
             match verdict:
                 case Stop():
-                    return False
+                    return
                 case Nudge(text):
                     self._emit(Nudged(self._at(), self._core.turns, text))
                     said.append(text)
@@ -178,9 +193,9 @@ class TurnLoop:
                     self._emit(ToolWithdrawn(self._at(), self._core.turns, name, text))
                     said.append(text)
                 case Hold(detection):
-                    if words := await self._calls.hold(detection):
-                        self._emit(Nudged(self._at(), self._core.turns, words))
-                        said.append(words)
+                    async with aclosing(self._calls.hold(detection, said, self._supervisor.close_grace_s)) as asking:
+                        async for _ in asking:
+                            yield
                 case LastTurn(text, tools):
                     self._core.begin_last_turn(verdict, self._now())
                     self._context.last_turn()
@@ -191,7 +206,7 @@ class TurnLoop:
             verdict = self._core.check(self._now())
         if said:
             self.say("\n\n".join(said))
-        return True
+        self._goes_on = True
 
     # ------------------------------------------------------------------ one model call
 
@@ -225,13 +240,16 @@ class TurnLoop:
     def _heard(self, chunk: Chunk) -> None:
         self._delivery.chunk(chunk, self._at(), self._core.turns)
 
-    async def _before_call(self, tries: _TurnAttempts) -> None:
+    async def _before_call(self, tries: _TurnAttempts) -> AsyncGenerator[None, None]:
         """Reserve what the next call may use, and store what has happened. A shared budget that
         cannot pay the call ends the run. A process that hands the run over leaves it here.
         """
         if self._is_left_here(tries):
             await self._work.under_deadlines(self._judges.heard)
-            if not await self._perform(self._core.check(self._now())):
+            async with aclosing(self._perform(self._core.check(self._now()))) as performing:
+                async for _ in performing:
+                    yield
+            if not self._goes_on:
                 return
             if self._is_left_here(tries):  # what a judge has said may begin a last turn
                 self._core.leave(_HANDED_OVER, None, self._now())

@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
 from monitor.errors import SessionTooNew
-from monitor.sessions.tables.schema import APPLICATION_ID, FIRST, SqlConnection
+from monitor.sessions.tables.schema import APPLICATION_ID, FIRST, SECOND, SqlConnection
 
 Steps: TypeAlias = Mapping[int, Sequence[str]]
-"""For each format, the statements that lead to it from the one before. A step only adds: readers
-of this version read every older format with the same statements.
+"""For each format, the statements that lead to it from the one before. A step only adds, or makes
+an index anew: readers of this version read every older format with the same statements.
 """
 
-STEPS: Final[Steps] = {1: FIRST}
+STEPS: Final[Steps] = {1: FIRST, 2: SECOND}
 
 
 def format_of(connection: SqlConnection) -> int:

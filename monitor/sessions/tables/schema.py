@@ -141,6 +141,10 @@ FIRST: Final = (
     ),
 )
 """Format 1, statement by statement."""
+OPEN_CALL: Final = "state IN ('intended', 'awaiting_approval', 'running')"
+"""The condition on a row of `call` whose call has not ended."""
+SECOND: Final = ("DROP INDEX call_open", f"CREATE INDEX call_open ON call (run) WHERE {OPEN_CALL}")
+"""Format 2: a call can wait for an approval."""
 
 
 def prepare_reader(connection: SqlConnection) -> None:
