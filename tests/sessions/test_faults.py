@@ -249,28 +249,28 @@ async def test_whichever_page_is_garbage_its_owner_gets_no_session_to_append_to(
 @pytest.mark.parametrize("opened", [SQLiteSession, SessionReader])
 async def test_a_newer_format_is_too_new_for_an_owner_and_for_a_reader(path: Path, opened: Any):
     await make(path, 2)
-    async with SQLiteSession(path, steps={**STEPS, 2: ("CREATE TABLE later (x TEXT) STRICT",)}) as session:
+    async with SQLiteSession(path, steps={**STEPS, 3: ("CREATE TABLE later (x TEXT) STRICT",)}) as session:
         await session.append(says("a"))
     before = path.read_bytes()
     with pytest.raises(SessionTooNew) as refused:
         await try_to_open(opened, path)
-    assert (refused.value.found, refused.value.known) == (2, 1)
+    assert (refused.value.found, refused.value.known) == (3, 2)
     assert path.read_bytes() == before
 
 
 async def test_an_older_format_is_read_as_it_is_and_brought_forward_by_the_first_write(path: Path):
     await make(path, 2)
-    newer = {**STEPS, 2: ("CREATE TABLE later (x TEXT) STRICT",)}
+    newer = {**STEPS, 3: ("CREATE TABLE later (x TEXT) STRICT",)}
     before = path.read_bytes()
     async with SQLiteSession(path, steps=newer) as session:
-        assert session.pending_migration == (1, 2)
+        assert session.pending_migration == (2, 3)
         assert len((await session.context()).messages) == 2
     assert path.read_bytes() == before
     async with SQLiteSession(path, steps=newer) as session:
         await session.append(says("a"))
         assert session.pending_migration is None
     with SessionReader(path, steps=newer) as reader:
-        assert reader.format == 2
+        assert reader.format == 3
         assert len(reader.nodes()) == 3
 
 

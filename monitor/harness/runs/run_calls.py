@@ -262,6 +262,8 @@ class Calls(CallListener):
         if errors:
             raise errors[0]
         self._work.is_over()
+        if delivery.queue:
+            yield
 
     def _finisher(
         self, calls: Sequence[ToolCall], results: dict[str, ToolResult]
