@@ -160,6 +160,19 @@ class Delivery:
             await self._recorder.sync()
         await self.receivers()
 
+    @property
+    def holds(self) -> bool:
+        """Events wait for their commit."""
+        return bool(self._held)
+
+    async def reply_announced(self) -> None:
+        """Return when the model's message is stored, and its events are handed out. Its calls
+        cannot begin yet.
+        """
+        if self._held and self._recorder is not None:
+            self._recorder.add_reply()
+            await self._recorder.journal.flush()
+
     async def announced(self, *, beside_open_calls: bool = False) -> None:
         """Return when the events so far are handed out. `beside_open_calls`: see `Journal.flush`."""
         if self._held and self._recorder is not None:

@@ -281,6 +281,8 @@ class TurnLoop:
             waits = await gate.must_wait(calls)
 
         while await self._work.under_deadlines(look) and waits:
+            if calls is not None:
+                await self._delivery.reply_announced()
             if tries is not None and self.leave_at is not None:
                 if self._is_left_here(tries):
                     break
@@ -365,7 +367,8 @@ class TurnLoop:
             if isinstance(need, Stop):
                 self._core.leave(need, error, self._now())
                 return
-            if self.leave_at is not None:  # a summary takes long, and the results of the turn wait
+            # a summary takes long, and the results or the events of the turn wait
+            if self.leave_at is not None or self._delivery.holds:
                 await self._delivery.stored()
             while not need.over:
                 if self._delivery.queue:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import anyio
 import pytest
@@ -25,16 +23,16 @@ from monitor.events import (
 )
 from monitor.harness.record.recorder import NOT_STORED
 from monitor.sessions import Changes, Committed, InMemorySession, SessionStore
+from monitor.shared import Failure, Outages
 from monitor.testing import FakeClock, ScriptedModel, call
 from tests.harness.driving import SENTENCE, Reason
+from tests.harness.runs.test_outage_gate import outages_of
 from tests.harness.runs.test_run_session import Died, Mortal
 
 pytestmark = pytest.mark.anyio
 
 SLOW_S = 30
 """How long the slowest call takes."""
-STEPS = 200
-"""After as many steps of the event loop, everything waits for the clock."""
 
 
 @dataclass
@@ -48,6 +46,16 @@ class World:
     """The envelopes that a sink got, with their times."""
     read: list[tuple[float, Envelope]] = field(default_factory=list)
     """The envelopes that the reader got, with their times."""
+    outages: Outages = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.outages = outages_of(self.clock)
+
+    async def begin(self) -> Self:
+        """A tool has failed in other runs, if the shape says so."""
+        for number in range(4 if self.shape == "outage" else 0):
+            await self.outages.failed([Failure("tool work", "tool work", "down", "it is down")], f"run {number}")
+        return self
 
     def receive(self, envelope: Envelope) -> None:
         self.sunk.append((self.clock.now(), envelope))
@@ -90,30 +98,15 @@ class World:
         if self.shape == "nested":
             child = monitor.Supervisor(ScriptedModel(CALLS["three"][0], "Found."), **options)
             options["tools"] = [*options["tools"], child.as_tool(name="child", description="Looks.")]
+        if self.shape == "outage":
+            options["outages"] = self.outages
         if self.shape == "held":
             options["policy"] = monitor.Ladder(hold=True)
         return monitor.Supervisor(
             ScriptedModel(*answers), sinks=[self], clock=self.clock, session=self.store, **options
         )
 
-    @asynccontextmanager
-    async def time(self) -> AsyncIterator[None]:
-        """Inside, the clock moves whenever nothing else can happen."""
-        async with anyio.create_task_group() as group:
-            group.start_soon(self._advance)
-            try:
-                yield
-            finally:
-                group.cancel_scope.cancel()
-
-    async def _advance(self) -> None:
-        while True:
-            for _ in range(STEPS):
-                await anyio.lowlevel.checkpoint()
-            if (due := self.clock.next_due) is not None and due < 3_000:
-                self.clock.advance(due - self.clock.now())
-
-    async def late(self) -> list[str]:
+    def late(self) -> list[str]:
         """The events that were read or sunk after they had happened, or before they were stored."""
         began: dict[str, float] = {}
         found: list[str] = []
@@ -147,6 +140,7 @@ CALLS: dict[str, list[Any]] = {
         ]
     ],
     "nested": [[call("work", seconds=SLOW_S + 10), call("child", task="look"), call("work", seconds=1)]],
+    "outage": [[call("work", seconds=SLOW_S)]],
     "held": [SENTENCE * 40, SENTENCE * 40, [call("work", seconds=SLOW_S)]],
 }
 SHAPES = [*CALLS]
@@ -160,13 +154,13 @@ def store(request: pytest.FixtureRequest) -> SessionStore | None:
 @pytest.mark.feature("GT-04")
 @pytest.mark.parametrize("shape", SHAPES)
 async def test_each_event_reaches_sinks_and_reader_at_the_time_it_happens(shape: str, store: SessionStore | None):
-    world = World(shape, store)
-    async with world.time():
+    world = await World(shape, store).begin()
+    async with world.clock.autojump():
         async with world.supervisor().stream("go") as run:
             async for envelope in run.envelopes():
                 world.read.append((world.clock.now(), envelope))
     assert run.outcome.ok
-    assert await world.late() == []
+    assert world.late() == []
     read = [one for _, one in world.read if not isinstance(one.event, monitor.events.ChunkReceived)]
     assert read == [one for _, one in world.sunk]
     assert world.clock.now() >= SLOW_S
@@ -180,18 +174,18 @@ async def test_each_event_reaches_sinks_and_reader_at_the_time_it_happens(shape:
 @pytest.mark.feature("GT-04")
 @pytest.mark.parametrize("shape", SHAPES)
 async def test_a_run_that_nobody_reads_tells_its_sinks_at_once(shape: str, store: SessionStore | None):
-    world = World(shape, store)
-    async with world.time():
+    world = await World(shape, store).begin()
+    async with world.clock.autojump():
         assert (await world.supervisor().run("go")).ok
-    assert await world.late() == []
+    assert world.late() == []
 
 
 @pytest.mark.feature("GT-04")
 async def test_the_states_of_calls_are_all_read_before_the_slowest_call_ends(store: SessionStore | None):
-    world = World("three", store)
+    world = await World("three", store).begin()
     states: dict[str, list[str]] = {}
     kinds: set[type[Any]] = set()
-    async with world.time():
+    async with world.clock.autojump():
         async with world.supervisor().stream("go") as run:
             async for event in run:
                 if world.clock.now() >= SLOW_S:
@@ -230,8 +224,8 @@ class AfterEach(Mortal):
 @pytest.mark.parametrize("shape", SHAPES)
 async def test_a_state_that_is_told_is_in_the_session(shape: str):
     store = InMemorySession()
-    world = World(shape, store)
-    async with world.time():
+    world = await World(shape, store).begin()
+    async with world.clock.autojump():
         async with world.supervisor().stream("go") as run:
             async for envelope in run.envelopes():
                 event = envelope.event
@@ -253,14 +247,14 @@ async def test_a_state_that_is_told_is_in_the_session(shape: str):
 @pytest.mark.parametrize("how", ["abort", "break"])
 @pytest.mark.parametrize("shape", SHAPES)
 async def test_who_leaves_at_any_event_ends_the_run_at_once(shape: str, how: str, store: SessionStore | None):
-    whole = World(shape, InMemorySession() if store is not None else None)
-    async with whole.time(), whole.supervisor().stream("go") as run:
+    whole = await World(shape, InMemorySession() if store is not None else None).begin()
+    async with whole.clock.autojump(), whole.supervisor().stream("go") as run:
         kinds = {kind_of(event): None async for event in run}
     assert len(kinds) > 8
     for kind in kinds:
-        world = World(shape, InMemorySession() if store is not None else None)
+        world = await World(shape, InMemorySession() if store is not None else None).begin()
         left_at = -1.0
-        async with world.time():
+        async with world.clock.autojump():
             async with world.supervisor().stream("go") as run:
                 async for event in run:
                     if left_at < 0 and kind_of(event) == kind:
@@ -301,8 +295,8 @@ async def test_a_turn_in_which_nothing_is_slow_has_two_commits_with_a_reader_too
 @pytest.mark.feature("GT-04")
 async def test_calls_that_end_one_after_the_other_have_one_commit_each():
     store = AfterEach(InMemorySession())
-    world = World("three", store)
-    async with world.time():
+    world = await World("three", store).begin()
+    async with world.clock.autojump():
         assert (await world.supervisor().run("go")).ok
     assert len(store.calls_at) <= 4 + 1 + 3 + 2 * 3  # the run; each end; each question; each answer and what follows
 
