@@ -1,8 +1,8 @@
 """Tool calls as records: the rows of a ledger, the questions to an approver and the answers.
 
 A record of a call is stored before the step that it names happens: `intended` before anything else,
-`awaiting_approval` before a person is asked, `running` before the tool is entered. So after a crash a ledger knows which calls may have had an
-effect: those that were running. They become `unknown`.
+`awaiting_approval` before a person is asked, `running` before the tool is entered. So after a crash
+a ledger knows which calls may have had an effect: those that were running. They become `unknown`.
 """
 
 from __future__ import annotations

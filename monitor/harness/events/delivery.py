@@ -174,7 +174,10 @@ class Delivery:
             await self._recorder.journal.flush()
 
     async def announced(self, *, beside_open_calls: bool = False) -> None:
-        """Return when the events so far are handed out. `beside_open_calls`: see `Journal.flush`."""
+        """Return when the events so far are handed out.
+
+        `beside_open_calls`: see `Journal.flush`.
+        """
         if self._held and self._recorder is not None:
             await self._recorder.journal.flush(beside_open_calls=beside_open_calls)
 

@@ -88,59 +88,12 @@ class TurnLoop:
         """Check, call, read the stream, carry out the calls, report to the core, perform its
         verdict. Yields wherever there may be events for the reader.
         """
-        core = self._core
-        events = self._delivery.queue
         try:
             await self._calls.open()
-            grace_s = self._supervisor.close_grace_s
-            async with aclosing(self._calls.carry_out_answered(self._history, grace_s)) as answered:
-                async for _ in answered:
-                    yield
-            await self._delivery.stored()
-            while True:
-                async with aclosing(self._perform(core.check(self._now()))) as performing:
-                    async for _ in performing:
+            for steps in self._steps():
+                async with aclosing(steps) as going:
+                    async for _ in going:
                         yield
-                if not self._goes_on:
-                    break
-                tries = _TurnAttempts()
-                while tries.again:
-                    # Room for the request comes first: it may need a compaction, or end the run.
-                    async with aclosing(self._made_ready(tries)) as waiting:
-                        async for _ in waiting:
-                            yield
-                    async with aclosing(self._before_call(tries)) as waiting:
-                        async for _ in waiting:
-                            yield
-                    if core.stop is not None:
-                        break
-                    if events:
-                        yield
-                    # The call, its stream, and the tool calls of its answer.
-                    stream = self._reading = self._open()
-                    results: dict[str, ToolResult] = {}
-                    try:
-                        async with stream:
-                            async for _ in stream:
-                                if events:
-                                    yield
-                        await self._after_call(stream.turn)
-                        yield
-                        calls = self._calls.begin(stream.turn, results)
-                        if events:
-                            yield
-                        async with aclosing(self._carry_out(calls, results)) as running:
-                            async for _ in running:
-                                yield
-                    finally:
-                        self._reading = None
-                        self._record(results)
-                    await self._after_turn()
-                    yield
-                    # A failed attempt is made again, if the core and the retries allow it.
-                    async with aclosing(self._before_another(stream.turn, tries)) as waiting:
-                        async for _ in waiting:
-                            yield
         finally:
             try:
                 await self._judges.close()
@@ -149,6 +102,62 @@ class TurnLoop:
                     await self._calls.close(self._supervisor.close_grace_s)
                 finally:
                     await self._context.close()
+
+    def _steps(self) -> Iterator[AsyncGenerator[None, None]]:
+        """The parts of the run, each of which begins when the one before it is done."""
+        yield self._answered()
+        while True:
+            yield self._perform(self._core.check(self._now()))
+            if not self._goes_on:
+                return
+            yield self._turn()
+
+    async def _answered(self) -> AsyncGenerator[None, None]:
+        """Carry out calls that a run before this one has left open."""
+        async with aclosing(self._calls.carry_out_answered(self._history, self._supervisor.close_grace_s)) as running:
+            async for _ in running:
+                yield
+        await self._delivery.stored()
+
+    async def _turn(self) -> AsyncGenerator[None, None]:
+        """The attempts at one turn: the model call, and the calls of its answer."""
+        core, events = self._core, self._delivery.queue
+        tries = _TurnAttempts()
+        while tries.again:
+            # Room for the request comes first: it may need a compaction, or end the run.
+            for steps in (self._made_ready(tries), self._before_call(tries)):
+                async with aclosing(steps) as waiting:
+                    async for _ in waiting:
+                        yield
+            if core.stop is not None:
+                return
+            if events:
+                yield
+            # The call, its stream, and the tool calls of its answer.
+            stream = self._reading = self._open()
+            results: dict[str, ToolResult] = {}
+            try:
+                async with stream:
+                    async for _ in stream:
+                        if events:
+                            yield
+                await self._after_call(stream.turn)
+                yield
+                calls = self._calls.begin(stream.turn, results)
+                if events:
+                    yield
+                async with aclosing(self._carry_out(calls, results)) as running:
+                    async for _ in running:
+                        yield
+            finally:
+                self._reading = None
+                self._record(results)
+            await self._after_turn()
+            yield
+            # A failed attempt is made again, if the core and the retries allow it.
+            async with aclosing(self._before_another(stream.turn, tries)) as waiting:
+                async for _ in waiting:
+                    yield
 
     def _is_left_here(self, tries: _TurnAttempts) -> bool:
         """Whether this process leaves the run now, before another turn."""

@@ -155,10 +155,9 @@ def store(request: pytest.FixtureRequest) -> SessionStore | None:
 @pytest.mark.parametrize("shape", SHAPES)
 async def test_each_event_reaches_sinks_and_reader_at_the_time_it_happens(shape: str, store: SessionStore | None):
     world = await World(shape, store).begin()
-    async with world.clock.autojump():
-        async with world.supervisor().stream("go") as run:
-            async for envelope in run.envelopes():
-                world.read.append((world.clock.now(), envelope))
+    async with world.clock.autojump(), world.supervisor().stream("go") as run:
+        async for envelope in run.envelopes():
+            world.read.append((world.clock.now(), envelope))
     assert run.outcome.ok
     assert world.late() == []
     read = [one for _, one in world.read if not isinstance(one.event, monitor.events.ChunkReceived)]
@@ -185,16 +184,15 @@ async def test_the_states_of_calls_are_all_read_before_the_slowest_call_ends(sto
     world = await World("three", store).begin()
     states: dict[str, list[str]] = {}
     kinds: set[type[Any]] = set()
-    async with world.clock.autojump():
-        async with world.supervisor().stream("go") as run:
-            async for event in run:
-                if world.clock.now() >= SLOW_S:
-                    continue
-                kinds.add(type(event))
-                if isinstance(event, ToolCallChanged):
-                    told = event.record.arguments
-                    name = f"{event.record.tool} {told.get('decision', told['seconds'])}"
-                    states.setdefault(name, []).append(event.record.state.value)
+    async with world.clock.autojump(), world.supervisor().stream("go") as run:
+        async for event in run:
+            if world.clock.now() >= SLOW_S:
+                continue
+            kinds.add(type(event))
+            if isinstance(event, ToolCallChanged):
+                told = event.record.arguments
+                name = f"{event.record.tool} {told.get('decision', told['seconds'])}"
+                states.setdefault(name, []).append(event.record.state.value)
     asked = ["intended", "awaiting_approval"]
     assert states == {
         "work 2": ["intended", "running", "done"],
@@ -225,22 +223,21 @@ class AfterEach(Mortal):
 async def test_a_state_that_is_told_is_in_the_session(shape: str):
     store = InMemorySession()
     world = await World(shape, store).begin()
-    async with world.clock.autojump():
-        async with world.supervisor().stream("go") as run:
-            async for envelope in run.envelopes():
-                event = envelope.event
-                if isinstance(event, ToolCallChanged):
-                    (record,) = [one for one in await store.calls() if one.key == event.record.key]
-                    order = [*CallState]
-                    assert order.index(record.state) >= order.index(event.record.state)
-                elif isinstance(event, ApprovalRequested):
-                    assert event.request.id in [one.request.id for one in await store.approvals()]
-                    if event.request.call_id:
-                        waiting = [one for one in await store.calls() if one.approval == event.request.id]
-                        assert [one.state for one in waiting] == [CallState.AWAITING_APPROVAL]
-                elif isinstance(event, ApprovalAnswered):
-                    answers = [one.answer.id for one in await store.approvals() if one.answer is not None]
-                    assert event.answer.id in answers
+    async with world.clock.autojump(), world.supervisor().stream("go") as run:
+        async for envelope in run.envelopes():
+            event = envelope.event
+            if isinstance(event, ToolCallChanged):
+                (record,) = [one for one in await store.calls() if one.key == event.record.key]
+                order = [*CallState]
+                assert order.index(record.state) >= order.index(event.record.state)
+            elif isinstance(event, ApprovalRequested):
+                assert event.request.id in [one.request.id for one in await store.approvals()]
+                if event.request.call_id:
+                    waiting = [one for one in await store.calls() if one.approval == event.request.id]
+                    assert [one.state for one in waiting] == [CallState.AWAITING_APPROVAL]
+            elif isinstance(event, ApprovalAnswered):
+                answers = [one.answer.id for one in await store.approvals() if one.answer is not None]
+                assert event.answer.id in answers
 
 
 @pytest.mark.feature("GT-04")
@@ -254,14 +251,13 @@ async def test_who_leaves_at_any_event_ends_the_run_at_once(shape: str, how: str
     for kind in kinds:
         world = await World(shape, InMemorySession() if store is not None else None).begin()
         left_at = -1.0
-        async with world.clock.autojump():
-            async with world.supervisor().stream("go") as run:
-                async for event in run:
-                    if left_at < 0 and kind_of(event) == kind:
-                        left_at = world.clock.now()
-                        if how == "break":
-                            break
-                        run.abort("enough")
+        async with world.clock.autojump(), world.supervisor().stream("go") as run:
+            async for event in run:
+                if left_at < 0 and kind_of(event) == kind:
+                    left_at = world.clock.now()
+                    if how == "break":
+                        break
+                    run.abort("enough")
         assert world.clock.now() == left_at, kind
         left = run.outcome.reason in {Reason.ABORTED, Reason.CLOSED_BY_CALLER}
         assert left or (run.outcome.ok and left_at >= SLOW_S)  # the model had given its answer
