@@ -188,7 +188,7 @@ class Approvals:
         evidence = [detection.message, detection.evidence.excerpt]
         bound_to = bound_hash("", evidence, None)
         request = ApprovalRequest(
-            id=self.asked_before.pop(("", bound_to), None) or uuid.uuid4().hex,
+            id=self.asked_before.pop(("", bound_to), "") or uuid.uuid4().hex,
             run=self._run_id,
             call_id="",
             tool="",
@@ -236,7 +236,7 @@ class Approvals:
         schema = schema_hash(entry)
         bound_to = bound_hash(entry.spec.name, arguments, schema)
         return ApprovalRequest(
-            id=self.asked_before.pop((context.call.id, bound_to), None) or uuid.uuid4().hex,
+            id=self.asked_before.pop((context.call.id, bound_to), "") or uuid.uuid4().hex,
             run=self._run_id,
             call_id=context.call.id,
             tool=entry.spec.name,
