@@ -16,7 +16,7 @@ _KEPT = 400
 
 
 @dataclass
-class Heard:
+class FrameContent:
     """One answer as the client got it."""
 
     asked: float = 0.0
@@ -30,7 +30,7 @@ class Heard:
     """The last bytes."""
 
 
-async def ask(port: int, path: str, order: str, *, key: str, leave_after: int | None = None) -> Heard:
+async def ask(port: int, path: str, order: str, *, key: str, leave_after: int | None = None) -> FrameContent:
     """Ask for one stream. `leave_after`: leave when so many pieces have come; with 0, a moment
     after the request.
     """
@@ -40,7 +40,7 @@ async def ask(port: int, path: str, order: str, *, key: str, leave_after: int | 
         f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer {key}\r\n"
         f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
     )
-    heard = Heard(asked=time.perf_counter())
+    heard = FrameContent(asked=time.perf_counter())
     writer.write(head.encode() + body)
     held = b""
     try:

@@ -33,7 +33,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench import _report
-from bench._proxy_client import Heard, ask, log
+from bench._proxy_client import FrameContent, ask, log
 from bench._proxy_fronts import CHAT, KEY, Front, litellm, ours, plain, upstream, version_of
 
 PACE_S = 0.01
@@ -119,7 +119,7 @@ async def _warm(front: Front) -> None:
         await _asked(front, "words 5 0")
 
 
-async def _asked(front: Front, order: str, *, leave_after: int | None = None) -> tuple[str, Heard]:
+async def _asked(front: Front, order: str, *, leave_after: int | None = None) -> tuple[str, FrameContent]:
     name = f"r{next(_numbers)}"
     heard = await ask(front.port, front.path, f"{name} {order}", key=KEY, leave_after=leave_after)
     if leave_after is None and not heard.pieces:
@@ -127,7 +127,7 @@ async def _asked(front: Front, order: str, *, leave_after: int | None = None) ->
     return name, heard
 
 
-def _latency(seen: dict[str, Any], answers: Sequence[tuple[str, Heard]]) -> tuple[float, float]:
+def _latency(seen: dict[str, Any], answers: Sequence[tuple[str, FrameContent]]) -> tuple[float, float]:
     took = [
         (got - sent) * 1e3
         for name, heard in answers
@@ -136,7 +136,7 @@ def _latency(seen: dict[str, Any], answers: Sequence[tuple[str, Heard]]) -> tupl
     return median(took), _p99(took)
 
 
-def _closes(seen: dict[str, Any], answers: Sequence[tuple[str, Heard]]) -> tuple[float | None, int]:
+def _closes(seen: dict[str, Any], answers: Sequence[tuple[str, FrameContent]]) -> tuple[float | None, int]:
     """The p99 of the closes that the service saw, and how many it did not see."""
     took = [
         (seen[name]["closed"] - heard.left) * 1e3
@@ -146,7 +146,7 @@ def _closes(seen: dict[str, Any], answers: Sequence[tuple[str, Heard]]) -> tuple
     return (_p99(took) if took else None), len(answers) - len(took)
 
 
-def _stops(seen: dict[str, Any], answers: Sequence[tuple[str, Heard]]) -> tuple[float | None, int]:
+def _stops(seen: dict[str, Any], answers: Sequence[tuple[str, FrameContent]]) -> tuple[float | None, int]:
     """The same for loops, from the moment at which the first piece was sent that the client did not
     get: the decision falls in it.
     """

@@ -1,11 +1,12 @@
-"""What tests of commands share: a count in the process table, and asking a tool."""
+"""What tests of commands share: a look at the processes that this one has started, and asking a
+tool.
+"""
 
 from __future__ import annotations
 
-import os
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,14 +16,25 @@ import pytest
 
 from monitor.chunks import ToolCall
 from monitor.tools.base import Tool, ToolContext
-from monitor.tools.processes.process_table import ProcessInfo, living
+from monitor.tools.processes.process_table import ProcessInfo, command_of, living, owner_token
 from monitor.tools.protocols import CallListener
 from monitor.tools.results.tool_answer import ToolAnswer
+
+PATIENCE_S = 20.0
+"""What has been killed may live on in the process table for so long, where other programs have the
+processors. Whatever a test could leave by mistake sleeps for longer.
+"""
 
 
 def commands_left() -> list[ProcessInfo]:
     """The living processes that a command of this process has started."""
-    return [entry for entry in living() if any(token.startswith(f"{os.getpid()}-") for token in entry.tokens)]
+    mine = owner_token("")
+    return [entry for entry in living() if any(token.startswith(mine) for token in entry.tokens)]
+
+
+def no_command_is_left(within_s: float = PATIENCE_S) -> bool:
+    """Whether all processes that a command of this process has started end."""
+    return _becomes_true(lambda: not commands_left(), within_s)
 
 
 @pytest.fixture
@@ -30,7 +42,7 @@ def nothing_left() -> Iterator[None]:
     """Fails a test that leaves a process of a command, a descriptor or a reading thread."""
     descriptors = _descriptors()
     yield
-    assert commands_left() == []
+    assert no_command_is_left(), commands_left()
     assert _descriptors() <= descriptors
     assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("output of")]
 
@@ -39,13 +51,26 @@ def _descriptors() -> int:
     return len([*Path("/proc/self/fd").iterdir()])
 
 
-def is_gone(pid: int, within_s: float = 1.0) -> bool:
+def is_gone(pid: int, within_s: float = PATIENCE_S) -> bool:
+    """Whether this process, which a command of this one has started, ends."""
+    return _becomes_true(lambda: all(entry.pid != pid for entry in commands_left()), within_s)
+
+
+def is_running(text: str) -> bool:
+    """Whether a process has this text in its command line; for texts that no other program has."""
+    return text in " ".join(command_of(entry.pid) for entry in living())
+
+
+def is_running_no_more(text: str) -> bool:
+    """Whether the processes that have this text in their command line end."""
+    return _becomes_true(lambda: not is_running(text), PATIENCE_S)
+
+
+def _becomes_true(condition: Callable[[], bool], within_s: float) -> bool:
     deadline = time.monotonic() + within_s
-    while time.monotonic() < deadline:
-        if all(entry.pid != pid for entry in living()):
-            return True
+    while not (true := condition()) and time.monotonic() < deadline:
         time.sleep(0.01)
-    return False
+    return true
 
 
 class Heard(CallListener):

@@ -128,7 +128,7 @@ def run(root: Path, *options: str) -> subprocess.CompletedProcess[str]:
     """Without the plugins of all packages that are installed: importing them takes seconds."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "xdist", *options]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    return subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=50, check=False)
+    return subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=250, check=False)
 
 
 TESTS = """

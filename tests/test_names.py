@@ -24,22 +24,8 @@ PLAIN = {"__init__", "__main__", "base"}
 """Modules that are told apart by their folder alone."""
 EQUAL_MODULES = {"app"}  # the command line, and the proxy as an ASGI application
 EQUAL_CLASSES = {
-    *("Cut", "Pause", "Stall"),  # steps of a local server's answer, named in its module only
+    *("Pause", "Stall"),  # steps of a local server's answer, named in its module only
 }
-
-OWED_MODULES: set[str] = {
-    *("ending", "events", "history", "live", "metrics", "page"),
-    *("reply", "run", "run_options", "source", "survey"),
-}
-OWED_CLASSES: set[str] = {
-    *("Amount", "Answer", "Asked", "Awaited", "ClientLeft", "Compacted"),
-    *("Conversation", "Counted", "Ended", "Entry", "Given"),
-    *("Message", "Open", "Outcome", "Part", "Progress", "Recent", "RecordedCall"),
-    *("RecordedMessage", "Repair", "Row", "Rule", "Run", "RunState", "Runs", "Screen"),
-    *("Shown", "Step", "Stopped", "Told", "Tool", "Wait", "Watched"),
-    "Whole",
-}
-"""Names that still stand for several things."""
 
 
 def is_in(folders: tuple[str, ...], file: str) -> bool:
@@ -68,8 +54,8 @@ def test_a_class_name_stands_for_one_class():
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.ClassDef):
                 places[node.name.lstrip("_")].append(str(path.relative_to(ROOT)))
-    assert {name: places[name] for name in doubled_classes(places) - EQUAL_CLASSES - OWED_CLASSES} == {}
-    assert (EQUAL_CLASSES | OWED_CLASSES) - doubled_classes(places) == set(), "it stands for one class now"
+    assert {name: places[name] for name in doubled_classes(places) - EQUAL_CLASSES} == {}
+    assert (EQUAL_CLASSES) - doubled_classes(places) == set(), "it stands for one class now"
 
 
 def test_a_module_name_stands_for_one_module():
@@ -77,8 +63,8 @@ def test_a_module_name_stands_for_one_module():
     for path in FILES:
         if path.stem not in PLAIN:
             places[path.stem].append(str(path.relative_to(ROOT)))
-    assert {name: places[name] for name in doubled_modules(places) - EQUAL_MODULES - OWED_MODULES} == {}
-    assert (EQUAL_MODULES | OWED_MODULES) - doubled_modules(places) == set(), "it stands for one module now"
+    assert {name: places[name] for name in doubled_modules(places) - EQUAL_MODULES} == {}
+    assert (EQUAL_MODULES) - doubled_modules(places) == set(), "it stands for one module now"
 
 
 def test_the_folder_says_whose_a_like_name_is_only_among_equals():

@@ -163,7 +163,7 @@ class Nothing:
 
 
 class Halves:
-    def cut(self, history: Any, *, head: int, usable_tokens: int, tokens: Any) -> context.Cut | None:
+    def cut(self, history: Any, *, head: int, usable_tokens: int, tokens: Any) -> context.CutPoint | None:
         return None
 
 

@@ -23,7 +23,7 @@ from monitor.errors import ToolError
 from monitor.events import TurnEnded, event_codec
 from monitor.outcome import Turn
 from monitor.reasons import FinishReason
-from monitor.report.page import Page
+from monitor.report.report_page import ReportPage
 from monitor.report.story import StoryWatcher
 from monitor.sessions import InMemorySession
 from monitor.sinks import JsonlSink, LogSink, OtelSink
@@ -152,7 +152,7 @@ def test_a_report_has_no_secret():
     said = {"role": "assistant", "text": f"I use {KEY}.", "tool_calls": [used]}
     result = {"role": "tool", "tool_results": [{"name": "login", "text": f"no: {KEY}", "is_error": True}]}
     run = {"id": "r", "messages": [{"role": "user", "text": f"Use {KEY}."}, *[said, result] * 7]}
-    page = Page()
+    page = ReportPage()
     for told in survey(Source.of_bytes("r.jsonl", json.dumps(run).encode()), watcher=StoryWatcher):
         page.add(told)
     text = "".join(page.pieces())

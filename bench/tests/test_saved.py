@@ -1,14 +1,14 @@
 from __future__ import annotations
 
 from bench import saved
-from monitor.transcripts.analysis.calibration import Stopped, Trace
+from monitor.transcripts.analysis.calibration import StopPlace, Trace
 
 LEVELS = 8
 
 
 def run(turns: int, *, label: str = "clean", stop: int | None = None) -> saved.Run:
     costs = tuple(10.0 * turn for turn in range(1, turns + 1))
-    stops = tuple(None if stop is None else Stopped(stop, costs[stop - 1]) for _ in range(LEVELS))
+    stops = tuple(None if stop is None else StopPlace(stop, costs[stop - 1]) for _ in range(LEVELS))
     return saved.Run(label, Trace(costs, stops), tuple(range(1, turns + 1)))
 
 

@@ -249,11 +249,11 @@ def error_to_plain(error: BaseException) -> dict[str, str]:
 
 class Codec(Generic[T]):
     """JSON for a closed set of dataclasses. Unknown tags and wrong fields raise a `ValueError` that
-    names them.
+    names them. `tags`: the tags of classes that had another name when they were first stored.
     """
 
-    def __init__(self, *classes: type[T]) -> None:
-        self._tags = {cls: tag_of(cls) for cls in classes}
+    def __init__(self, *classes: type[T], tags: Mapping[type[T], str] | None = None) -> None:
+        self._tags = {cls: tag_of(cls) for cls in classes} | dict(tags or {})
         self._classes = {tag: cls for cls, tag in self._tags.items()}
         self._adapters: dict[type, pydantic.TypeAdapter[Any]] = {}
 

@@ -35,9 +35,9 @@ def _answered(arguments: list[str]) -> bool:
     """Answer a coding agent, without the libraries of the other commands: it waits for the answer.
     False: the command line is not the one that an agent has.
     """
-    from monitor.cli.hooks.answer import Asked  # noqa: PLC0415 - only this command needs it
+    from monitor.cli.hooks.answer import HookCall  # noqa: PLC0415 - only this command needs it
 
-    asked = Asked.of(arguments)
-    if asked is not None:
-        asked.answer()
-    return asked is not None
+    call = HookCall.of(arguments)
+    if call is not None:
+        call.answer()
+    return call is not None

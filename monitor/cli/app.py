@@ -15,6 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 import monitor
+from monitor.cli.options.signature import flattened
 from monitor.cli.render import output
 
 _ClickError: Any = next(cls for cls in typer.BadParameter.__mro__ if cls.__name__ == "ClickException")
@@ -172,7 +173,7 @@ def _loaded(name: str) -> Any:
     command = getattr(import_module(f"monitor.cli.commands.{attribute}"), attribute)
     if not isinstance(command, typer.Typer):  # else it is a group of commands
         alone = typer.Typer(add_completion=False, rich_markup_mode="rich")
-        alone.command(name)(command)
+        alone.command(name)(flattened(command))
         command = alone
     command.pretty_exceptions_enable = False
     return typer.main.get_command(command)

@@ -1,4 +1,4 @@
-"""How a run ended, as an exit code. `monitor.view.ending` says it in words."""
+"""How a run ended, as an exit code. `monitor.view.run_ending` says it in words."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ import monitor
 from monitor.cli.exit_code import UNREAD, exit_code
 from monitor.cli.options.clients import Closing
 from monitor.cli.render import output
-from monitor.cli.render.screen import Shown
+from monitor.cli.render.screen import EventFeed
 from monitor.sessions import SQLiteSession
 
 STRAGGLER_S = 0.2
@@ -32,7 +32,7 @@ Begin: TypeAlias = Callable[[SQLiteSession | None], Awaitable[monitor.Run]]
 
 
 def log_of(file: Path | None) -> AbstractContextManager[list[Any]]:
-    """The sinks of `--log`."""
+    """The sinks that `--log` adds to a run."""
     if file is None:
         return nullcontext([])
 
@@ -45,37 +45,37 @@ def log_of(file: Path | None) -> AbstractContextManager[list[Any]]:
 
 
 @dataclass(slots=True)
-class _Ended:
+class _RunEnd:
     outcome: monitor.Outcome
     code: int | None = None
     """The exit code, if something outside the run ended it."""
 
 
-def drive(begin: Begin, session: SQLiteSession | None, shown: Shown, close: Closing) -> NoReturn:
+def drive(begin: Begin, session: SQLiteSession | None, feed: EventFeed, close: Closing) -> NoReturn:
     """Drive the run to its end, show it, and exit. `close`: closes the model's client."""
     before = set(threading.enumerate())
-    ended = anyio.run(partial(_driven, begin, session, shown, close))
+    ended = anyio.run(partial(_driven, begin, session, feed, close))
     code = exit_code(ended.outcome) if ended.code is None else ended.code
     _leave_stragglers(before, code)
     raise typer.Exit(code)
 
 
-async def _driven(begin: Begin, session: SQLiteSession | None, shown: Shown, close: Closing) -> _Ended:
+async def _driven(begin: Begin, session: SQLiteSession | None, feed: EventFeed, close: Closing) -> _RunEnd:
     try:
         async with session or nullcontext() as store, await begin(store) as run:
-            shown.abort = run.abort
+            feed.abort = run.abort
             with _aborting(run.abort) as received:
                 async for envelope in run.envelopes():
-                    shown.handed_out(envelope)
+                    feed.handed_out(envelope)
     finally:
-        shown.flush()
-        shown.close()
+        feed.flush()
+        feed.close()
         await close()
-    if shown.failure is not None:
-        raise shown.failure
+    if feed.failure is not None:
+        raise feed.failure
     if run.outcome.reason is not monitor.TerminateReason.ABORTED:
-        return _Ended(run.outcome)
-    return _Ended(run.outcome, 128 + received[0] if received else UNREAD if output.nobody_reads() else None)
+        return _RunEnd(run.outcome)
+    return _RunEnd(run.outcome, 128 + received[0] if received else UNREAD if output.nobody_reads() else None)
 
 
 @contextmanager

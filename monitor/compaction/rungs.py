@@ -18,7 +18,7 @@ from monitor.compaction.records import CompactionError
 from monitor.compaction.summaries.extractive import Extractive
 from monitor.compaction.summaries.summarize import ModelSummarizer
 from monitor.compaction.summaries.summarizer import Summarizer
-from monitor.context.cut import Cut, cut_at, cut_by_turns
+from monitor.context.cut import CutPoint, cut_at, cut_by_turns
 from monitor.context.measure.window import window_of
 from monitor.context.reduce.reduction import Messages
 from monitor.context.reduce.unread import shared
@@ -40,7 +40,7 @@ _NOT_ASKED_AGAIN: Final = frozenset(
 class Rung:
     """One attempt at a compaction."""
 
-    cut: Cut
+    cut: CutPoint
     summarizer: Summarizer | None = None
     """`None`: nothing is summarised. No rung is below: any request that fits is taken."""
     summary_tokens: int = 0
@@ -79,7 +79,7 @@ class CompactionLadder:
 
     # --- where the history is cut
 
-    def cut(self, messages: Messages) -> Cut:
+    def cut(self, messages: Messages) -> CutPoint:
         """The cut that the preset asks for, made later where the kept messages have no room."""
         now, size = self.now, self.size
         usable = now.marks.high or size.before
@@ -106,12 +106,12 @@ class CompactionLadder:
             )
         return cut
 
-    def _keeping(self, messages: Messages, tokens: int) -> Cut:
+    def _keeping(self, messages: Messages, tokens: int) -> CutPoint:
         """The cut that keeps the newest messages, up to `tokens`."""
         cut = cut_by_turns(messages, tokens, tail_turns=None, head=self.now.head, tokens=self.size.tokens)
-        return cut or Cut(len(messages), None, 0)
+        return cut or CutPoint(len(messages), None, 0)
 
-    def _with_newest(self, messages: Messages, cut: Cut) -> Cut:
+    def _with_newest(self, messages: Messages, cut: CutPoint) -> CutPoint:
         """`cut`, moved before what the model has not read: a request of the user, or the results of
         the newest calls. These stay, whatever their size.
         """
@@ -157,14 +157,14 @@ class CompactionLadder:
 
     # --- the attempts
 
-    def rungs(self, messages: Messages, cut: Cut) -> Iterator[Rung]:
+    def rungs(self, messages: Messages, cut: CutPoint) -> Iterator[Rung]:
         """Every attempt, from what the preset asks for to what can always be done."""
         if cut.index > self.now.head:
             yield from self._asking(messages, cut)
         if self.now.reason in PRESSING:
             yield from self._without_model(messages, cut)
 
-    def _asking(self, messages: Messages, cut: Cut) -> Iterator[Rung]:
+    def _asking(self, messages: Messages, cut: CutPoint) -> Iterator[Rung]:
         """The attempts that ask the preset's summarizer, or a model."""
         preset, model, tokens = self.preset, self.model, self.size.summary_tokens
         if (given := preset.summarizer) is not None:
@@ -183,12 +183,12 @@ class CompactionLadder:
             how = "of the older half"
             yield Rung(cut=less, summarizer=plain, summary_tokens=tokens, asks=True, more=True, how=how)
 
-    def _without_model(self, messages: Messages, cut: Cut) -> Iterator[Rung]:
+    def _without_model(self, messages: Messages, cut: CutPoint) -> Iterator[Rung]:
         """The attempts for a run that cannot go on otherwise."""
         tokens = self.size.summary_tokens
         if cut.index > self.now.head:
             yield Rung(cut=cut, summarizer=Extractive(), summary_tokens=tokens)
-        least = self._with_newest(messages, Cut(len(messages), None, 0))
+        least = self._with_newest(messages, CutPoint(len(messages), None, 0))
         if least.index > self.now.head and (least.index > cut.index or self.now.unread is not None):
             how = "with nothing kept"
             yield Rung(cut=least, summarizer=Extractive(), summary_tokens=tokens, unread=UNREAD_SHARE, how=how)
@@ -200,13 +200,13 @@ class CompactionLadder:
                 cut=cut_at(messages, last, head=self.now.head, tokens=self.size.tokens), how="with the newest results"
             )
 
-    def _live_prefix(self, cut: Cut) -> ModelRequest | None:
+    def _live_prefix(self, cut: CutPoint) -> ModelRequest | None:
         """The request that the run's own model has already read, where its cache may be used."""
         if not self.preset.on_live_prefix or self.preset.model is not None:
             return None
         return ModelRequest(self.now.messages[: cut.index], self.now.instructions, self.now.tools)
 
-    def _older_half(self, messages: Messages, cut: Cut) -> Cut | None:
+    def _older_half(self, messages: Messages, cut: CutPoint) -> CutPoint | None:
         """The cut that summarises only the older half of what stands before `cut`, or more where
         the newer half has no room; `None`: that is not less.
         """

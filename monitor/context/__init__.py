@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 from monitor._util.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from monitor.context.cut import Cut as Cut
+    from monitor.context.cut import CutPoint as CutPoint
     from monitor.context.cut import cut_by_turns as cut_by_turns
     from monitor.context.history import CommittedEdit as CommittedEdit
     from monitor.context.history import History as History
     from monitor.context.history import HistoryEdit as HistoryEdit
     from monitor.context.history import Stale as Stale
-    from monitor.context.measure.fullness import Full as Full
     from monitor.context.measure.fullness import Fullness as Fullness
     from monitor.context.measure.headroom import Headroom as Headroom
     from monitor.context.measure.overflow import OVERFLOW_ROWS as OVERFLOW_ROWS
@@ -23,17 +22,12 @@ if TYPE_CHECKING:
     from monitor.context.measure.overflow import read_answer as read_answer
     from monitor.context.measure.overflow import read_failure as read_failure
     from monitor.context.measure.tokens import ContextMeter as ContextMeter
-    from monitor.context.measure.tokens import Size as Size
-    from monitor.context.measure.tokens import TokenCount as TokenCount
     from monitor.context.measure.tokens import sizes_by_source as sizes_by_source
     from monitor.context.measure.window import Window as Window
-    from monitor.context.measure.window import WindowSource as WindowSource
     from monitor.context.measure.window import window_of as window_of
     from monitor.context.reduce.keep_turns import HistoryLimits as HistoryLimits
     from monitor.context.reduce.keep_turns import KeepTurns as KeepTurns
-    from monitor.context.reduce.keep_turns import SessionKind as SessionKind
     from monitor.context.reduce.media import DropMedia as DropMedia
-    from monitor.context.reduce.media import without_media as without_media
     from monitor.context.reduce.prune import PruneArguments as PruneArguments
     from monitor.context.reduce.prune import PruneResults as PruneResults
     from monitor.context.reduce.reduction import Reducer as Reducer
@@ -41,52 +35,45 @@ if TYPE_CHECKING:
     from monitor.context.reduce.reduction import propose_edit as propose_edit
     from monitor.context.reduce.reduction import reduced as reduced
     from monitor.context.reduce.truncate import ClipResults as ClipResults
-    from monitor.context.reduce.truncate import clip as clip
     from monitor.context.reduce.truncate import oversized_chars as oversized_chars
     from monitor.context.repairs.curate import curated as curated
     from monitor.context.repairs.curate import recorded as recorded
     from monitor.context.repairs.prepare import prepare as prepare
     from monitor.context.repairs.repair import repair as repair
-    from monitor.context.turns import COMPACTION as COMPACTION
     from monitor.context.turns import head_of as head_of
-    from monitor.context.turns import user_turns as user_turns
-    from monitor.messages import Repair as Repair
-    from monitor.messages import RepairKind as RepairKind
     from monitor.messages import RepairReport as RepairReport
     from monitor.wires.check import validate as validate
     from monitor.wires.forms import Form as Form
     from monitor.wires.problem import WireProblem as WireProblem
     from monitor.wires.raw import RawMessage as RawMessage
-    from monitor.wires.raw import RawPart as RawPart
-    from monitor.wires.raw import Unread as Unread
     from monitor.wires.read import read_history as read_history
 else:  # a type checker that read this would believe that every name is there
     __all__, __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "monitor.context.cut": "Cut cut_by_turns",
+            "monitor.context.cut": "CutPoint cut_by_turns",
             "monitor.context.history": "CommittedEdit History HistoryEdit Stale",
-            "monitor.context.measure.fullness": "Full Fullness",
+            "monitor.context.measure.fullness": "Fullness",
             "monitor.context.measure.headroom": "Headroom",
             "monitor.context.measure.overflow": (
                 "OVERFLOW_ROWS Overflow OverflowKind OverflowRow read_answer read_failure"
             ),
-            "monitor.context.measure.tokens": "ContextMeter Size TokenCount sizes_by_source",
-            "monitor.context.measure.window": "Window WindowSource window_of",
-            "monitor.context.reduce.keep_turns": "HistoryLimits KeepTurns SessionKind",
-            "monitor.context.reduce.media": "DropMedia without_media",
+            "monitor.context.measure.tokens": "ContextMeter sizes_by_source",
+            "monitor.context.measure.window": "Window window_of",
+            "monitor.context.reduce.keep_turns": "HistoryLimits KeepTurns",
+            "monitor.context.reduce.media": "DropMedia",
             "monitor.context.reduce.prune": "PruneArguments PruneResults",
             "monitor.context.reduce.reduction": "Reducer Reduction propose_edit reduced",
-            "monitor.context.reduce.truncate": "ClipResults clip oversized_chars",
+            "monitor.context.reduce.truncate": "ClipResults oversized_chars",
             "monitor.context.repairs.curate": "curated recorded",
             "monitor.context.repairs.prepare": "prepare",
             "monitor.context.repairs.repair": "repair",
-            "monitor.context.turns": "COMPACTION head_of user_turns",
-            "monitor.messages": "Repair RepairKind RepairReport",
+            "monitor.context.turns": "head_of",
+            "monitor.messages": "RepairReport",
             "monitor.wires.check": "validate",
             "monitor.wires.forms": "Form",
             "monitor.wires.problem": "WireProblem",
-            "monitor.wires.raw": "RawMessage RawPart Unread",
+            "monitor.wires.raw": "RawMessage",
             "monitor.wires.read": "read_history",
         },
     )

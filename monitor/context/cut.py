@@ -21,7 +21,7 @@ from monitor.messages import AssistantMessage, Message, Reasoning, UserMessage
 
 
 @dataclass(slots=True, frozen=True)
-class Cut:
+class CutPoint:
     """The messages from `index` on stay; the messages between the head and `index` are
     summarised.
     """
@@ -58,7 +58,7 @@ def cut_by_turns(
     tail_turns: int | None = 2,
     head: int = 0,
     tokens: MessageTokens = message_tokens,
-) -> Cut | None:
+) -> CutPoint | None:
     """Keep as much of the newest `tail_turns` user turns (`None`: of all) as fits into
     `budget_tokens`. Of a turn that does not fit, its end stays.
 
@@ -82,7 +82,9 @@ def cut_by_turns(
     return _cut(messages, index, head, kept)
 
 
-def cut_at(messages: Sequence[Message], index: int, *, head: int = 0, tokens: MessageTokens = message_tokens) -> Cut:
+def cut_at(
+    messages: Sequence[Message], index: int, *, head: int = 0, tokens: MessageTokens = message_tokens
+) -> CutPoint:
     """Keep everything from `index` on, and the messages before it that must not be separated from
     it.
     """
@@ -95,9 +97,9 @@ def cut_at(messages: Sequence[Message], index: int, *, head: int = 0, tokens: Me
 
 
 class Keep(Protocol):
-    """Says where a history is cut."""
+    """A rule that says where a history is cut for a summary."""
 
-    def cut(self, messages: Messages, /, *, head: int, usable_tokens: int, tokens: MessageTokens) -> Cut | None:
+    def cut(self, messages: Messages, /, *, head: int, usable_tokens: int, tokens: MessageTokens) -> CutPoint | None:
         """The cut; `None`: there is nothing to summarise.
 
         `head`: the number of messages at the beginning that an earlier compaction put there.
@@ -126,8 +128,7 @@ class KeepTokens:
 
     def cut(
         self, messages: Messages, *, head: int = 0, usable_tokens: int, tokens: MessageTokens = message_tokens
-    ) -> Cut | None:
-        """See `Keep`. `None`: all stay."""
+    ) -> CutPoint | None:
         _check_head(head, messages)
         most = min(self.tokens, int(usable_tokens * self.share))
         index, kept = len(messages), 0
@@ -164,8 +165,7 @@ class KeepNewTurns:
 
     def cut(
         self, messages: Messages, *, head: int = 0, usable_tokens: int, tokens: MessageTokens = message_tokens
-    ) -> Cut | None:
-        """See `Keep`."""
+    ) -> CutPoint | None:
         budget = max(self.least_tokens, min(self.most_tokens, int(usable_tokens * self.share)))
         return cut_by_turns(messages, budget, tail_turns=self.turns, head=head, tokens=tokens)
 
@@ -186,7 +186,7 @@ class KeepShare:
 
     def cut(
         self, messages: Messages, *, head: int = 0, usable_tokens: int = 0, tokens: MessageTokens = message_tokens
-    ) -> Cut | None:
+    ) -> CutPoint | None:
         """See `Keep`. `None`: there is nothing before the cut."""
         _check_head(head, messages)
         sizes = [tokens(message) for message in messages[head:]]
@@ -216,8 +216,7 @@ class KeepMessages:
 
     def cut(
         self, messages: Messages, *, head: int = 0, usable_tokens: int = 0, tokens: MessageTokens = message_tokens
-    ) -> Cut | None:
-        """See `Keep`."""
+    ) -> CutPoint | None:
         if len(messages) - head <= self.messages:
             return None
         budget = sum(map(tokens, messages[len(messages) - self.messages :]))
@@ -233,14 +232,14 @@ def _is_last_word(message: Message) -> bool:
     return isinstance(message, AssistantMessage) and not any(isinstance(part, ToolCall) for part in message.content)
 
 
-def _cut(messages: Sequence[Message], index: int, head: int, kept: int) -> Cut:
+def _cut(messages: Sequence[Message], index: int, head: int, kept: int) -> CutPoint:
     inside = index < len(messages) and not isinstance(messages[index], UserMessage)
     start = (
         next((place for place in range(index - 1, head, -1) if isinstance(messages[place], UserMessage)), head)
         if inside
         else None
     )
-    return Cut(index, start, kept)
+    return CutPoint(index, start, kept)
 
 
 def _allowed(messages: Sequence[Message], index: int, kept: int, tokens: MessageTokens) -> tuple[int, int]:

@@ -32,9 +32,9 @@ class HistoryEdit:
     stop: int
     replacement: tuple[Message, ...]
     kind: str
-    """What made the edit, in one word: `prune`, `compaction`."""
+    """The origin of the edit, in one word: `prune`, `compaction`."""
     note: str = ""
-    """What the edit does and why, for people."""
+    """A sentence for people: what the edit does, and why."""
 
     def applied_to(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """`messages` with the edit applied: those of `base_version`, and perhaps later ones behind
@@ -69,7 +69,7 @@ class Stale:
 
     edit: HistoryEdit
     by: CommittedEdit
-    """The edit that changed them."""
+    """The edit that changed the messages meanwhile."""
 
 
 class History:
@@ -101,7 +101,7 @@ class History:
 
     @property
     def version(self) -> int:
-        """How many changes there were."""
+        """The number of changes of the history so far."""
         return len(self._lengths) - 1
 
     @property

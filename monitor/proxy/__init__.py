@@ -10,6 +10,6 @@
 from monitor.proxy.app import Proxy
 from monitor.proxy.keys import KeyNames, digest_of
 from monitor.proxy.options import OnLoop
-from monitor.proxy.runs import ProxiedRun, Runs
+from monitor.proxy.runs import ProxiedRun, ProxiedRuns
 
-__all__ = ["KeyNames", "OnLoop", "ProxiedRun", "Proxy", "Runs", "digest_of"]
+__all__ = ["KeyNames", "OnLoop", "ProxiedRun", "ProxiedRuns", "Proxy", "digest_of"]

@@ -66,7 +66,7 @@ class Accounts:
             self._known.popitem(last=False)
 
     async def aclose(self) -> None:
-        """Close the store."""
+        """Close the store that holds the budgets."""
         try:
             await self.store.aclose()
         except BudgetUnreachable:

@@ -18,19 +18,19 @@ from monitor.harness.checks import clock_of
 from monitor.harness.streams.clock import Clock
 from monitor.proxy.accounts import ROOT, Accounts
 from monitor.proxy.admin.admin import Admin
-from monitor.proxy.exchange.exchange import Exchange, House, Request
-from monitor.proxy.exchange.history import run_of
+from monitor.proxy.exchange.exchange import Exchange, ProxiedRequest, ProxyContext
 from monitor.proxy.exchange.judging import LARGE_BYTES
+from monitor.proxy.exchange.request_history import run_of
 from monitor.proxy.formats import wire_of
-from monitor.proxy.formats.base import Asked, Unjudged, Wire
-from monitor.proxy.holds import Desk
+from monitor.proxy.formats.base import JudgedRequest, Unjudged, Wire
+from monitor.proxy.holds import HeldRuns
 from monitor.proxy.keys import KeyNames
-from monitor.proxy.options import MOST_BODY, OnLoop, Options
-from monitor.proxy.runs import ProxiedRun, Runs
+from monitor.proxy.options import MOST_BODY, OnLoop, ProxyOptions
+from monitor.proxy.runs import ProxiedRun, ProxiedRuns
 from monitor.proxy.transport.asgi import Receive, Scope, Send, answer
 from monitor.proxy.transport.client import Client
 from monitor.proxy.transport.headers import NO_NAME, RUN, SEVERAL_KEYS, first, keys_in, run_in
-from monitor.proxy.transport.incoming import ClientLeft, Incoming
+from monitor.proxy.transport.incoming import ClientGone, Incoming
 from monitor.proxy.transport.relay import relay
 from monitor.proxy.transport.upstreams import SILENCE_S, Connections, Upstream, Upstreams
 from monitor.shared import BudgetStore
@@ -106,11 +106,11 @@ class Proxy:
             raise ConfigError(f"the token is empty: leave it out, and {TOKEN_VARIABLE} or a new one is used")
         self.upstreams: Upstreams = Upstreams(upstreams)
         self.token: str = token or os.environ.get(TOKEN_VARIABLE) or secrets.token_urlsafe(24)
-        """Opens the proxy's own pages."""
+        """The secret that opens the proxy's own pages."""
         self.prefix: str = prefix
-        self.runs: Runs = Runs(most_runs, wall)
-        """What the proxy knows of the runs behind it."""
-        options = Options(
+        self.runs: ProxiedRuns = ProxiedRuns(most_runs, wall)
+        """The runs behind the proxy, as far as it knows them."""
+        options = ProxyOptions(
             stop_when=stop_when,
             detectors=detectors,
             on_loop=on_loop,
@@ -131,13 +131,13 @@ class Proxy:
                 budget, root=budget_name, key_tokens=key_tokens, run_tokens=run_tokens, slice_tokens=slice_tokens
             )
         connections = Connections(silence_s=silence_s)
-        self._house = House(options, connections, self.runs, Desk(), accounts)
+        self._context = ProxyContext(options, connections, self.runs, HeldRuns(), accounts)
         self._keys = keys or KeyNames()
-        self._admin = Admin(self._house, self.token)
+        self._admin = Admin(self._context, self.token)
         self._told = told
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """See ASGI 3."""
+        """Answer one connection, as ASGI 3 describes it."""
         if scope["type"] == "http":
             await self._http(scope, receive, send)
         elif scope["type"] == "lifespan":
@@ -156,7 +156,7 @@ class Proxy:
         """Close all connections to the upstreams. The store of the budgets stays open, except when
         the server shuts down.
         """
-        await self._house.connections.aclose()
+        await self._context.connections.aclose()
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while True:
@@ -165,8 +165,8 @@ class Proxy:
                 await send({"type": "lifespan.startup.complete"})
             elif message["type"] == "lifespan.shutdown":
                 await self.aclose()
-                if self._house.accounts is not None:
-                    await self._house.accounts.aclose()
+                if self._context.accounts is not None:
+                    await self._context.accounts.aclose()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 
@@ -185,11 +185,11 @@ class Proxy:
             said = f"agent-monitor: no upstream for this path; known are {known}\n"
             await answer(send, 404, said.encode(), b"text/plain")
             return
-        incoming = Incoming(receive, self._house.options.most_body)
-        client = Client(send, clock=self._house.options.clock.now)
+        incoming = Incoming(receive, self._context.options.most_body)
+        client = Client(send, clock=self._context.options.clock.now)
         try:
             await self._answer(scope, found[0], found[1], incoming, client)
-        except ClientLeft:
+        except ClientGone:
             client.left = True
         if client.left:
             self.runs.count("clients_left")
@@ -199,7 +199,7 @@ class Proxy:
         where = _squeezed(path)
         wire = wire_of(scope["method"], unquote(where.decode("latin-1")))
         why = "unknown format" if wire is None else ""
-        asked: Asked | None = None
+        asked: JudgedRequest | None = None
         if wire is not None:
             if (first(headers, b"content-encoding") or b"identity") != b"identity":
                 why = "the request is packed"
@@ -213,7 +213,7 @@ class Proxy:
 
             async def work() -> None:
                 await relay(
-                    self._house.connections,
+                    self._context.connections,
                     upstream,
                     scope=scope,
                     path=path,
@@ -223,7 +223,7 @@ class Proxy:
                 )
 
             self.runs.count("unwatched")
-            await client.serve(work, incoming, patience_s=self._house.options.patience_s)
+            await client.serve(work, incoming, patience_s=self._context.options.patience_s)
             self.runs.count("bytes", number=client.sent_bytes)
             return
         name = run_in(headers)
@@ -232,13 +232,13 @@ class Proxy:
             await answer(client.send, refusal.status, refusal.body, b"application/json", _NEVER_AGAIN)
             return
         keys = keys_in(headers, query)
-        if len(keys) > 1 and self._house.accounts is not None:
+        if len(keys) > 1 and self._context.accounts is not None:
             refusal = wire.refusal(SEVERAL_KEYS, status=400)
             await answer(client.send, refusal.status, refusal.body, b"application/json", _NEVER_AGAIN)
             return
         spender = self._keys.name_of(keys[0] if keys else None)
         run = self.runs.begin(spender, name or run_of(asked.instructions, asked.messages), asked.form, asked.model)
-        request = Request(
+        request = ProxiedRequest(
             upstream=upstream,
             method=scope["method"],
             path=path,
@@ -250,15 +250,15 @@ class Proxy:
             hide=_hider(keys),
         )
         try:
-            exchange = Exchange(self._house, request, run, client)
-            await client.serve(exchange.perform, incoming, patience_s=self._house.options.patience_s)
+            exchange = Exchange(self._context, request, run, client)
+            await client.serve(exchange.perform, incoming, patience_s=self._context.options.patience_s)
         finally:
             self.runs.count("bytes", number=client.sent_bytes)
             self.runs.leave(run)
             if self._told is not None:
                 self._told(run)
 
-    async def _read(self, wire: Wire, path: bytes, body: bytes) -> Asked | Unjudged:
+    async def _read(self, wire: Wire, path: bytes, body: bytes) -> JudgedRequest | Unjudged:
         where = path.decode("latin-1")
         if len(body) < LARGE_BYTES:
             return wire.asked(where, body)

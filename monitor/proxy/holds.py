@@ -6,24 +6,24 @@ from typing import Self
 
 import anyio
 
-from monitor.proxy.runs import Answer
+from monitor.proxy.runs import HoldAnswer
 
 
-class Desk:
+class HeldRuns:
     """Where the runs wait, and where the operator answers."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, list[_Waiting]] = {}
 
     def __len__(self) -> int:
-        """How many requests wait."""
+        """The number of requests that wait."""
         return sum(map(len, self._waiting.values()))
 
     def wait(self, run: str) -> _Waiting:
         """A request of the run waits from now on. Use it in `with`."""
         return _Waiting(run, self._waiting)
 
-    def answer(self, run: str, said: Answer) -> bool:
+    def answer(self, run: str, said: HoldAnswer) -> bool:
         """The operator's word for all requests of the run that wait. False: none does."""
         waiting = self._waiting.get(run, [])
         for one in waiting:
@@ -33,12 +33,12 @@ class Desk:
 
 
 class _Waiting:
-    """One request that waits."""
+    """One request that waits for an answer."""
 
     def __init__(self, run: str, all_waiting: dict[str, list[_Waiting]]) -> None:
         self.event = anyio.Event()
-        self.said: Answer | None = None
-        """`None`: nobody has answered."""
+        self.said: HoldAnswer | None = None
+        """The operator's answer. `None`: nobody has answered."""
         self._run = run
         self._all = all_waiting
 
@@ -52,7 +52,7 @@ class _Waiting:
         if not waiting:
             del self._all[self._run]
 
-    async def for_at_most(self, seconds: float) -> Answer | None:
+    async def for_at_most(self, seconds: float) -> HoldAnswer | None:
         """The operator's word. `None`: there is none within this time."""
         with anyio.move_on_after(seconds):
             await self.event.wait()

@@ -1,4 +1,4 @@
-"""What a client's key is called. The key itself is kept nowhere.
+"""The names of clients' keys. The key itself is kept nowhere.
 
 A key in the table has its name. Any other is known by a keyed hash, whose secret lives as long as
 the process: nobody can find out from a page or a log whether a key of theirs was used.
@@ -27,7 +27,7 @@ def digest_of(key: str) -> str:
 
 
 class KeyNames:
-    """The names of keys."""
+    """Gives names to the keys of clients."""
 
     def __init__(self, names: Mapping[str, str] | None = None, *, secret: bytes | None = None) -> None:
         """`names`: the digest of a key (`digest_of`) by its name. `secret`: of the keyed hash; by
@@ -44,7 +44,7 @@ class KeyNames:
         self._secret = secret or secrets.token_bytes(32)
 
     def name_of(self, key: bytes | None) -> str:
-        """What the key is called."""
+        """The name of the key."""
         if not key:
             return NOBODY
         named = self._names.get(f"sha256:{hashlib.sha256(key).hexdigest()}") if self._names else None

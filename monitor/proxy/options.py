@@ -16,7 +16,7 @@ from monitor.proxy.transport.upstreams import SILENCE_S
 from monitor.usage import Price
 
 OnLoop: TypeAlias = Literal["stop", "error", "hold", "observe"]
-"""What follows from a loop.
+"""The action on a loop.
 
 - `stop`: the answer ends in its own format, as if the model had finished.
 - `error`: it ends with an error of its format, so the client's SDK raises.
@@ -28,7 +28,7 @@ MOST_BODY: Final = 32 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class ProxyOptions:
     """The options of `Proxy`, which documents them."""
 
     stop_when: Condition | None = None

@@ -1,4 +1,4 @@
-"""What the proxy knows of the runs behind it, for people: the newest runs, and counts of all."""
+"""The runs behind the proxy, for people: the newest runs, and counts of all."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from monitor.verdicts import Detection, Stop
 
 State: TypeAlias = Literal["running", "held", "ended", "stopped", "failed", "left"]
 """`ended`: the upstream has closed its answer. `stopped`: the proxy has. `left`: the client has."""
-Answer: TypeAlias = Literal["go", "stop"]
-"""What an operator says."""
+HoldAnswer: TypeAlias = Literal["go", "stop"]
+"""The answer of an operator to a request that waits."""
 
 EXCERPT_CHARS: Final = 400
 MODEL_CHARS: Final = 200
@@ -29,9 +29,9 @@ class ProxiedRun:
 
     id: str
     key: str
-    """What the client's key is called."""
+    """The name of the client's key."""
     name: str
-    """What the client calls the run, or the hash of how it began."""
+    """The client's name for the run, or the hash of how it began."""
     wire: str = ""
     model: str = ""
     state: State = "running"
@@ -74,12 +74,12 @@ class ProxiedRun:
         }
 
     def allow(self, detection: Detection) -> None:
-        """An operator allows this loop."""
+        """Note that an operator allows this loop."""
         if len(self.allowed) < MOST_ALLOWED:
             self.allowed.add(signature(detection))
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON data."""
+        """The run as JSON data, for the pages."""
         return {
             "id": self.id,
             "key": self.key,
@@ -102,11 +102,11 @@ class ProxiedRun:
 
 
 def signature(detection: Detection) -> str:
-    """What makes two detections the same loop."""
+    """The part of a detection that is equal if two are the same loop."""
     return f"{detection.detector}:{detection.kind}:{detection.evidence.xxhash}"
 
 
-class Runs:
+class ProxiedRuns:
     """The newest runs, by their id, and counts of all."""
 
     def __init__(self, most: int, wall: Callable[[], float]) -> None:
@@ -115,17 +115,17 @@ class Runs:
         self._wall = wall
         self._runs: OrderedDict[str, ProxiedRun] = OrderedDict()
         self.counts: Counter[tuple[str, str]] = Counter()
-        """By the name of a metric and its label."""
+        """Counts by the name of a metric and its label."""
         self.close_s = 0.0
         """Seconds that closing upstreams took together, from the decision on."""
         self.version = 0
-        """Grows with every change."""
+        """A number that grows with every change."""
         self._news = anyio.Event()
         self.closed_down = False
         """The server shuts down, so live pages end."""
 
     def begin(self, key: str, name: str, wire: str, model: str) -> ProxiedRun:
-        """A request of a run has come."""
+        """Note that a request of a run has come."""
         now, id = self._wall(), f"{key}/{name}"
         run = self._runs.get(id)
         if run is None:
@@ -140,13 +140,13 @@ class Runs:
         return run
 
     def leave(self, run: ProxiedRun) -> None:
-        """A request of the run is over."""
+        """Note that a request of the run is over."""
         run.active -= 1
         run.last_s = self._wall()
         self.changed()
 
     def count(self, metric: str, label: str = "", number: int = 1) -> None:
-        """Count something."""
+        """Add one to the count of a metric."""
         self.counts[metric, label] += number
 
     def closed(self, after_s: float) -> None:
@@ -155,11 +155,11 @@ class Runs:
         self.count("closed")
 
     def get(self, id: str) -> ProxiedRun | None:
-        """The run with this id."""
+        """The run with this id, if it is known."""
         return self._runs.get(id)
 
     def __iter__(self) -> Iterator[ProxiedRun]:
-        """The newest first."""
+        """The runs, with the newest one first."""
         return reversed(self._runs.values())
 
     def __len__(self) -> int:
@@ -170,7 +170,7 @@ class Runs:
         return Counter(run.state for run in self._runs.values())
 
     def changed(self) -> None:
-        """Tell those who look."""
+        """Tell the readers of the pages of a change."""
         self.version += 1
         self._news.set()
         self._news = anyio.Event()

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from monitor._util.hashing import identity
-from monitor.report.story import Step, Story, ToldRun, cells_of, shown
+from monitor.report.story import Story, StoryRun, StoryStep, cells_of, shown
 from monitor.tools.secrets.masking import masked
 from monitor.transcripts.analysis.scan import Finding
 from monitor.transcripts.analysis.survey import SurveyedRun
@@ -26,7 +26,7 @@ def as_script(data: object) -> str:
 
 
 def key_of(run: SurveyedRun) -> str:
-    """What a link names a run by: the same on every page on which the run stands."""
+    """The name of a run in a link: the same on every page on which the run stands."""
     return identity(f"{run.format}\n{run.id}\n{run.began.project}\n{run.first_at}")[:KEY_CHARS]
 
 
@@ -61,7 +61,7 @@ def as_data(run: SurveyedRun, *, key: str, texts: bool) -> dict[str, Any]:
         "all_findings": len(run.findings),
         "failed": shown(run.failed)[:NAME_CHARS],
     }
-    if isinstance(run, ToldRun):
+    if isinstance(run, StoryRun):
         data |= _story(run.story, texts=texts)
     data = masked(data)
     return {name: value for name, value in data.items() if value not in ("", None, [], {}, 0, False)}
@@ -118,7 +118,7 @@ def _story(story: Story, *, texts: bool) -> dict[str, Any]:
     }
 
 
-def _step(step: Step, *, texts: bool) -> list[Any]:
+def _step(step: StoryStep, *, texts: bool) -> list[Any]:
     """Number, kind, text, tool, time, length, flags (1 repeated, 2 the loop was seen), passage."""
     flags = step.repeated + 2 * step.loop
     passage = [_units(step.text[:at]) for at in step.passage] if step.passage and texts else None

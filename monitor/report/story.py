@@ -1,5 +1,5 @@
-"""What a page shows of a run: its time line, its first and last steps, and the steps around its
-loop. It is gathered while the run is read, and bounded however long the run is.
+"""The parts of a run that a page shows: its time line, its first and last steps, and the
+steps around its loop. It is gathered while the run is read, and bounded however long the run is.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ BEFORE_LOOP: Final = 36
 """Steps up to the one in which the loop was seen: five rounds of a cycle of three, with results."""
 AFTER_LOOP: Final = 8
 STEP_CHARS: Final = 240
-"""How much of a step is shown."""
+"""The text of a step is shown up to this many characters."""
 PASSAGE_CHARS: Final = 600
 """How much of a text is shown in which a passage is repeated."""
 BEFORE_PASSAGE: Final = 120
 MOST_TOOLS: Final = 50
 """Tools that are counted by name; what comes later counts together."""
 REMEMBERED_CALLS: Final = 512
-"""Of the newest calls it is known where on the time line they stand."""
+"""The places of this many of the newest calls on the time line are remembered."""
 
 StepKind: TypeAlias = Literal["user", "system", "note", "model", "thinking", "call", "result", "error", "compaction"]
 _LETTERS: Final = {"user": "u", "note": "n", "system": "n", "model": "t", "call": "c", "error": "e", "compaction": "k"}
@@ -48,7 +48,7 @@ def shown(text: str) -> str:
 
 
 @dataclass(slots=True)
-class Step:
+class StoryStep:
     """One thing that happened in a run."""
 
     number: int
@@ -61,29 +61,29 @@ class Step:
     chars: int = 0
     """Code points of the whole; more than `text` has where that is shortened."""
     repeated: bool = False
-    """It is one of the repeated calls or messages."""
+    """Whether the step is one of the repeated calls or messages."""
     passage: tuple[int, int] | None = None
     """Where in `text` the repeated passage stands."""
     loop: bool = False
-    """The loop was seen here."""
+    """Whether the loop was seen in this step."""
 
 
 @dataclass(slots=True)
-class Tool:
-    """What a run did with one tool."""
+class ToolTotals:
+    """The calls that a run has made to one tool."""
 
     calls: int = 0
     errors: int = 0
     chars: int = 0
-    """Code points of its results."""
+    """Code points of all results of the tool."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Story:
     """The parts of a run that the page shows beside its numbers."""
 
-    steps: list[Step] = field(default_factory=list[Step])
-    """In order, with gaps."""
+    steps: list[StoryStep] = field(default_factory=list[StoryStep])
+    """The steps that are kept, in order and with gaps."""
     number_of_steps: int = 0
     strip: Strip = field(default_factory=Strip)
     marks: list[int] = field(default_factory=list[int])
@@ -91,13 +91,13 @@ class Story:
     tokens: Sums = field(default_factory=Sums)
     """Tokens of the model calls, in order."""
     sources: dict[str, int] = field(default_factory=dict[str, int])
-    """Code points by who wrote them."""
-    tools: dict[str, Tool] = field(default_factory=dict[str, Tool])
+    """Code points of the run by their author."""
+    tools: dict[str, ToolTotals] = field(default_factory=dict[str, ToolTotals])
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
-class ToldRun(SurveyedRun):
-    """A run with its story."""
+class StoryRun(SurveyedRun):
+    """A run together with its story."""
 
     story: Story
 
@@ -108,16 +108,16 @@ class StoryWatcher(Watcher):
     def __init__(self, began: Began, scanner: RunScanner) -> None:
         super().__init__(began, scanner)
         self._story = Story()
-        self._first: list[Step] = []
-        self._recent: deque[Step] = deque(maxlen=BEFORE_LOOP)
-        self._around: list[Step] = []
+        self._first: list[StoryStep] = []
+        self._recent: deque[StoryStep] = deque(maxlen=BEFORE_LOOP)
+        self._around: list[StoryStep] = []
         self._left = 0
         self._calls = self._turns = 0
         self._events_of: dict[str, deque[tuple[int, int]]] = {
             "tools": deque(maxlen=REMEMBERED_CALLS),
             "messages": deque(maxlen=REMEMBERED_CALLS),
         }
-        self._step_of: dict[tuple[str, int], Step] = {}
+        self._step_of: dict[tuple[str, int], StoryStep] = {}
         self._chars = {"text": 0, "reasoning": 0}
 
     def take(self, message: RecordedMessage) -> Sequence[Finding]:
@@ -133,22 +133,22 @@ class StoryWatcher(Watcher):
 
     def compacted(self) -> None:
         super().compacted()
-        self._add(Step(self._story.number_of_steps, "compaction", "the history was replaced by a summary"))
+        self._add(StoryStep(self._story.number_of_steps, "compaction", "the history was replaced by a summary"))
         self._calls = self._turns = 0
         self._chars = {"text": 0, "reasoning": 0}
         for events in self._events_of.values():
             events.clear()
         self._step_of.clear()
 
-    def run(self, file: str, kind: str, ended: Ended) -> ToldRun:
+    def run(self, file: str, kind: str, ended: Ended) -> StoryRun:
         run = super().run(file, kind, ended)
         told = {step.number: step for step in (*self._first, *self._around, *list(self._recent)[-LAST_STEPS:])}
         self._story.steps = [told[number] for number in sorted(told)]
-        return ToldRun(**{one.name: getattr(run, one.name) for one in fields(SurveyedRun)}, story=self._story)
+        return StoryRun(**{one.name: getattr(run, one.name) for one in fields(SurveyedRun)}, story=self._story)
 
     # ------------------------------------------------------------------ the steps
 
-    def _told(self, message: RecordedMessage) -> Iterator[Step]:
+    def _told(self, message: RecordedMessage) -> Iterator[StoryStep]:
         at = message.at
         if message.role == "assistant":
             self._events_of["messages"].append((self._turns, self._story.strip.events))
@@ -175,7 +175,7 @@ class StoryWatcher(Watcher):
             tool.chars += length
             yield self._add(step)
 
-    def _call(self, call: RecordedCall, at: float | None) -> Step:
+    def _call(self, call: RecordedCall, at: float | None) -> StoryStep:
         arguments = call.arguments if isinstance(call.arguments, str) else _as_json(call.arguments)
         self._tool(call.name).calls += 1
         self._events_of["tools"].append((self._calls, self._story.strip.events))
@@ -184,17 +184,17 @@ class StoryWatcher(Watcher):
         self._calls += 1
         return step
 
-    def _step(self, kind: StepKind, text: str, *, name: str = "", at: float | None = None) -> Step:
+    def _step(self, kind: StepKind, text: str, *, name: str = "", at: float | None = None) -> StoryStep:
         story = self._story
         source = {"error": "result", "call": "arguments"}.get(kind, kind)
         story.sources[source] = story.sources.get(source, 0) + len(text)
-        return Step(story.number_of_steps, kind, shown(text[:STEP_CHARS]), shown(name[:STEP_CHARS]), at, len(text))
+        return StoryStep(story.number_of_steps, kind, shown(text[:STEP_CHARS]), shown(name[:STEP_CHARS]), at, len(text))
 
-    def _tool(self, name: str) -> Tool:
+    def _tool(self, name: str) -> ToolTotals:
         tools, key = self._story.tools, shown(name[:STEP_CHARS])
-        return tools.setdefault(key if key in tools or len(tools) < MOST_TOOLS else "(others)", Tool())
+        return tools.setdefault(key if key in tools or len(tools) < MOST_TOOLS else "(others)", ToolTotals())
 
-    def _add(self, step: Step) -> Step:
+    def _add(self, step: StoryStep) -> StoryStep:
         story = self._story
         step.number = story.number_of_steps
         story.number_of_steps += 1
@@ -212,7 +212,9 @@ class StoryWatcher(Watcher):
 
     # ------------------------------------------------------------------ where the loop stands
 
-    def _mark(self, found: Detection, message: RecordedMessage, told: Sequence[Step], before: dict[str, int]) -> None:
+    def _mark(
+        self, found: Detection, message: RecordedMessage, told: Sequence[StoryStep], before: dict[str, int]
+    ) -> None:
         """The first sure loop of the run was seen in `message`, whose steps are `told`. `before`:
         the code points of each channel that came before it.
         """
@@ -235,7 +237,7 @@ class StoryWatcher(Watcher):
         self._left = AFTER_LOOP
 
     def _mark_passage(
-        self, found: Detection, message: RecordedMessage, told: Sequence[Step], before: dict[str, int]
+        self, found: Detection, message: RecordedMessage, told: Sequence[StoryStep], before: dict[str, int]
     ) -> None:
         """Show the text from a little before the repeated passage on."""
         kind, text = ("thinking", message.reasoning) if found.channel == "reasoning" else ("model", message.text)

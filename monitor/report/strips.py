@@ -19,13 +19,13 @@ error, a compaction, a loop. Of two events in one cell the more telling is shown
 
 @dataclass(slots=True)
 class Strip:
-    """The kinds of events, in order."""
+    """The kinds of all events, in order, in cells of equal width."""
 
     cells: list[str] = field(default_factory=list[str])
     events: int = 0
-    """How many there were."""
+    """The number of events so far."""
     width: int = 1
-    """Events in a cell."""
+    """The number of events in a cell."""
 
     def add(self, kind: str) -> None:
         """The next event. `kind`: one of `WEIGHTS`."""
@@ -51,11 +51,11 @@ class Sums:
     cells: list[int] = field(default_factory=list[int])
     count: int = 0
     width: int = 1
-    """Numbers in a cell."""
+    """The number of added numbers in a cell."""
     most: int = 160
 
     def add(self, number: int) -> None:
-        """The next number."""
+        """Add the next number to the cells."""
         at = self.count // self.width
         if at < len(self.cells):
             self.cells[at] += number

@@ -1,4 +1,4 @@
-"""What a sink is, and how one event reaches several of them.
+"""The protocols of sinks, and the way in which one event reaches several of them.
 
 A sink receives the events of a run and cannot change it. A sink that raises is removed, the other
 sinks receive an event about it, and the run goes on.
@@ -25,7 +25,7 @@ class EventSink(Protocol):
     """Receives the events of one run, in order, synchronously; keep it quick."""
 
     def emit(self, event: Event, /) -> None:
-        """The next event."""
+        """Receive the next event of the run."""
         ...
 
 
@@ -43,7 +43,7 @@ class AsyncEventSink(Protocol):
     """As `EventSink`, for a sink that waits. It is awaited in order, beside the run."""
 
     def emit(self, event: Event, /) -> Awaitable[None]:
-        """The next event."""
+        """Receive the next event of the run."""
         ...
 
 
@@ -56,7 +56,7 @@ class AsyncEnvelopeSink(Protocol):
 
 
 Sink: TypeAlias = EventSink | EnvelopeSink | AsyncEventSink | AsyncEnvelopeSink
-"""What `sinks=` takes. Of a sink that has both methods, `receive` is called."""
+"""An object that `sinks=` takes. Of a sink that has both methods, `receive` is called."""
 
 _listening: ContextVar[tuple[Sink, ...]] = ContextVar("listening", default=())
 
@@ -94,11 +94,11 @@ def is_async(sink: object) -> bool:
 
 
 @dataclass(slots=True, frozen=True, eq=False)
-class _Told:
-    """A sink that still works."""
+class _WorkingSink:
+    """A sink that has not raised, and how it is called."""
 
     sink: Any
-    """What `sinks=` was given."""
+    """The object that `sinks=` was given."""
     tell: Callable[[Any], object]
     envelopes: bool
 
@@ -113,8 +113,8 @@ class FanOut:
         given = tuple(sinks)
         if listening := _listening.get():
             given = (*given, *[sink for sink in listening if all(sink is not one for one in given)])
-        self.told: tuple[_Told, ...] = tuple(_of_one_run(sink) for sink in given) if given else ()
-        """The sinks that still work."""
+        self.told: tuple[_WorkingSink, ...] = tuple(_of_one_run(sink) for sink in given) if given else ()
+        """The sinks that have not raised."""
         self._emit = emit if self.told else None
         self._identity: RunIdentity | None = None
         self._telling = self._over = False
@@ -123,12 +123,12 @@ class FanOut:
         """The number of the newest event."""
 
     def __bool__(self) -> bool:
-        """Whether a sink still works."""
+        """Whether any sink is left that has not raised."""
         return bool(self.told)
 
     @property
     def identity(self) -> RunIdentity:
-        """Whose events these are. A run that nobody has named gets a name."""
+        """The identity of the run. A run that nobody has named gets a name."""
         if self._identity is None:
             id = uuid.uuid4().hex
             self._identity = RunIdentity(run=id, root=id, began_s=time.time())
@@ -189,15 +189,15 @@ class FanOut:
             (self._emit or self.emit)(SinkFailed(event.at_s, name, why))
 
 
-def _of_one_run(sink: Any) -> _Told:
-    """What receives the events of this run. A sink that keeps something for each run has a method
-    `for_run`, which makes a sink for one.
+def _of_one_run(sink: Any) -> _WorkingSink:
+    """The object that receives the events of this run. A sink that keeps something for
+    each run has a method `for_run`, which makes a sink for one.
     """
     for_run = getattr(sink, "for_run", None)
     made = sink if for_run is None else for_run()
     if is_async(made):
         raise ConfigError(f"{_name_of(sink)} is asynchronous: only a run in an event loop can await it")
-    return _Told(sink, *method_of(made))
+    return _WorkingSink(sink, *method_of(made))
 
 
 def _name_of(sink: object) -> str:

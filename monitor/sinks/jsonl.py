@@ -34,7 +34,7 @@ class JsonlSink:
             raise StoreError(f"cannot write events to {path}: {error}") from error
 
     def receive(self, envelope: Envelope) -> None:
-        """Write `envelope` as one line."""
+        """Write `envelope` as one line of JSON."""
         self._write(envelope_codec.dumps(envelope))
 
     def emit(self, event: Event) -> None:

@@ -10,46 +10,10 @@ from typing import Any
 import structlog
 
 from monitor._util.codec import tag_of
-from monitor.events import (
-    BudgetLost,
-    CompactionFailed,
-    ContextFull,
-    ContextNearlyFull,
-    Envelope,
-    Event,
-    HistoryRepaired,
-    LimitWarning,
-    OutageEnded,
-    OutageFound,
-    OutagesLost,
-    RunHeld,
-    RunTerminated,
-    SinkFailed,
-    StopDecided,
-    StreamFailed,
-    WindowWarning,
-    event_codec,
-)
+from monitor.events import Envelope, Event, RunTerminated, StopDecided, event_codec
 from monitor.reasons import SUCCESSES, TerminateReason
+from monitor.sinks.descriptions import DESCRIPTIONS
 from monitor.verdicts import Stop
-
-_LOUD = (
-    BudgetLost,
-    OutageFound,
-    OutageEnded,
-    OutagesLost,
-    RunHeld,
-    LimitWarning,
-    WindowWarning,
-    ContextNearlyFull,
-    ContextFull,
-    HistoryRepaired,
-    CompactionFailed,
-    StopDecided,
-    StreamFailed,
-    SinkFailed,
-)
-
 
 _OF_RECORDS = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime"})
 """The attributes of the standard library's log records. A record refuses extra fields with these
@@ -72,7 +36,7 @@ class LogSink:
         _log(envelope.event, whose)
 
     def emit(self, event: Event) -> None:
-        """Log `event` with its fields."""
+        """Log `event` with its fields, without a run."""
         _log(event, {})
 
 
@@ -85,7 +49,7 @@ def _level(event: Event) -> int:
         return logging.INFO
     if isinstance(event, StopDecided) and _succeeds(event.stop):
         return logging.DEBUG
-    return logging.WARNING if isinstance(event, _LOUD) else logging.DEBUG
+    return logging.WARNING if DESCRIPTIONS[type(event)].warns else logging.DEBUG
 
 
 def _succeeds(stop: Stop) -> bool:

@@ -25,7 +25,7 @@ class MemorySink:
             self.events.append(envelope.event)
 
     def emit(self, event: Event) -> None:
-        """Append `event`."""
+        """Append `event` to the list of events."""
         self.events.append(event)
 
     def of(self, run: str) -> list[Event]:

@@ -15,7 +15,6 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
-from monitor.errors import AdapterError, ConfigError
 from monitor.testing.base_steps import Cut as Cut
 from monitor.testing.base_steps import Event as Event
 from monitor.testing.base_steps import Headers as Headers
@@ -29,7 +28,7 @@ from monitor.testing.base_steps import Send as Send
 from monitor.testing.base_steps import Stall as Stall
 from monitor.testing.base_steps import Step as Step
 from monitor.testing.base_steps import html_error as html_error
-from monitor.testing.base_steps import to_json
+from monitor.testing.base_steps import json_lines, pieces, retry_after, to_json, turn_of_message
 
 # --- the message
 
@@ -136,14 +135,14 @@ def whole(block: Event, *deltas: Event, index: int = 0) -> list[dict[str, Any]]:
     return [block_start(block, index=index), *[dict(one) | {"index": index} for one in deltas], block_stop(index=index)]
 
 
-def say(*pieces: str, index: int = 0) -> list[dict[str, Any]]:
+def say(*words: str, index: int = 0) -> list[dict[str, Any]]:
     """A block of visible text."""
-    return whole({"type": "text", "text": ""}, *map(text, pieces), index=index)
+    return whole({"type": "text", "text": ""}, *map(text, words), index=index)
 
 
-def think(*pieces: str, signed: str | None = "c2lnbmVk", index: int = 0) -> list[dict[str, Any]]:
+def think(*words: str, signed: str | None = "c2lnbmVk", index: int = 0) -> list[dict[str, Any]]:
     """A block of thinking, and its signature (base64)."""
-    deltas = [*map(thought, pieces), *([] if signed is None else [signature(signed)])]
+    deltas = [*map(thought, words), *([] if signed is None else [signature(signed)])]
     return whole({"type": "thinking", "thinking": "", "signature": ""}, *deltas, index=index)
 
 
@@ -159,8 +158,8 @@ def call(
     and an empty one before them.
     """
     words = json.dumps(given, ensure_ascii=False) if given else ""
-    pieces = ["", *[words[at : at + cut] for at in range(0, len(words), cut)]]
-    return whole({"type": "tool_use", "id": id, "name": name, "input": {}}, *map(arguments, pieces), index=index)
+    block = {"type": "tool_use", "id": id, "name": name, "input": {}}
+    return whole(block, *map(arguments, ["", *pieces(words, cut)]), index=index)
 
 
 # --- error answers
@@ -195,12 +194,8 @@ def error_reply(
 
 def rate_limited(retry_after_s: float | None = 7) -> Reply:
     """429 that asks to wait, by the header; `None` omits the header."""
-    headers = {} if retry_after_s is None else {"retry-after": f"{retry_after_s:g}"}
-    return error_reply(
-        429,
-        "This request would exceed your organization's rate limit of 50,000 input tokens per minute.",
-        headers=headers,
-    )
+    message = "This request would exceed your organization's rate limit of 50,000 input tokens per minute."
+    return error_reply(429, message, headers=retry_after(retry_after_s))
 
 
 def overloaded() -> Reply:
@@ -236,13 +231,11 @@ def events_of(
     `finish_reason`: `"auto"` is `tool_use` with calls, else `end_turn`. `None` omits the closing
     events, so the stream is truncated. `tokens`: of input and of output.
     """
-    if cut < 1:
-        raise ConfigError(f"cut must be at least 1 code point, not {cut}")
     calls, index = list(tool_calls), count()
     events = [start(tokens[0])]
     for words, block in ((reasoning, think), (answer, say)):
-        if words:
-            events += block(*[words[at : at + cut] for at in range(0, len(words), cut)], index=next(index))
+        if said := pieces(words, cut):
+            events += block(*said, index=next(index))
     events += [
         event
         for number, (name, given) in enumerate(calls)
@@ -261,40 +254,25 @@ def events_of_message(message: Event, *, cut: int = 20) -> list[dict[str, Any]]:
     Arguments other than a JSON object go under the key `input`, because the wire format has only
     objects.
     """
-    calls = [(str(made["name"]), made["args"]) for made in message.get("tool_calls") or ()]
-    objects = [(name, given if isinstance(given, Mapping) else {"input": given}) for name, given in calls]
-    return events_of(str(message.get("text") or ""), objects, cut=cut)
+    return events_of(*turn_of_message(message), cut=cut)
 
 
 @dataclass(slots=True, frozen=True)
-class RecordedMessage:
+class AnthropicRecording:
     """One recorded message: the events of one stream."""
 
     events: tuple[dict[str, Any], ...]
 
 
-def load_recording(path: str | PathLike[str]) -> list[RecordedMessage]:
+def load_recording(path: str | PathLike[str]) -> list[AnthropicRecording]:
     """The messages of a recorded file, in order: one event a line; the file may hold several
     streams, one after the other.
 
-    `RecordedMessage.events` is a script. Raises `AdapterError` for a line that is not an event.
+    `AnthropicRecording.events` is a script. Raises `AdapterError` for a line that is not an event.
     """
-    file = Path(path)
     messages: list[list[dict[str, Any]]] = [[]]
-    for number, line in enumerate(file.read_text("utf-8").splitlines(), 1):
-        if line.strip():
-            event = _recorded_event(file, number, line)
-            if event["type"] == "message_start" and any(one["type"] == "message_stop" for one in messages[-1]):
-                messages.append([])
-            messages[-1].append(event)
-    return [RecordedMessage(tuple(events)) for events in messages if events]
-
-
-def _recorded_event(file: Path, number: int, line: str) -> dict[str, Any]:
-    try:
-        event = json.loads(line)
-    except ValueError as error:
-        raise AdapterError(f"{file}, line {number}: no JSON: {error}") from None
-    if not isinstance(event, dict) or not isinstance(event.get("type"), str):
-        raise AdapterError(f"{file}, line {number}: expected a JSON object with a `type`")
-    return event
+    for event in json_lines(Path(path), "type"):
+        if event["type"] == "message_start" and any(one["type"] == "message_stop" for one in messages[-1]):
+            messages.append([])
+        messages[-1].append(event)
+    return [AnthropicRecording(tuple(events)) for events in messages if events]

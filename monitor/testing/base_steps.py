@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from monitor.errors import AdapterError
+from monitor.errors import AdapterError, ConfigError
 
 Event: TypeAlias = Mapping[str, Any]
 """One event as it stands on the wire: a JSON object."""
@@ -96,17 +96,44 @@ def to_json(value: Any) -> bytes:
         return json.dumps(value).encode()
 
 
-def json_lines(file: Path) -> list[dict[str, Any]]:
-    """The objects of a JSONL file. Raises `AdapterError` for a line that is not an object."""
+def pieces(words: str, cut: int) -> list[str]:
+    """A text in pieces of `cut` code points. Raises `ConfigError` for less than one."""
+    if cut < 1:
+        raise ConfigError(f"cut must be at least 1 code point, not {cut}")
+    return [words[at : at + cut] for at in range(0, len(words), cut)]
+
+
+def turn_of_message(message: Event) -> tuple[str, list[tuple[str, Event]]]:
+    """The text and the (name, arguments) calls of an assistant message of the loop corpus.
+
+    Arguments other than a JSON object go under the key `input`, because the wire formats that need
+    this have only objects.
+    """
+    calls = [(str(made["name"]), made["args"]) for made in message.get("tool_calls") or ()]
+    objects = [(name, given if isinstance(given, Mapping) else {"input": given}) for name, given in calls]
+    return str(message.get("text") or ""), objects
+
+
+def retry_after(delay_s: float | None) -> dict[str, str]:
+    """The header that asks to wait; `None` omits it."""
+    return {} if delay_s is None else {"retry-after": f"{delay_s:g}"}
+
+
+def json_lines(file: Path, field: str = "") -> list[dict[str, Any]]:
+    """The objects of a JSONL file. Raises `AdapterError` for a line that is not an object, or that
+    has no text under `field`.
+    """
     lines = file.read_text("utf-8").split("\n")  # JSON may hold the other characters at which Python would split
-    return [_json_line(file, number, line) for number, line in enumerate(lines, 1) if line.strip()]
+    return [_json_line(file, number, line, field) for number, line in enumerate(lines, 1) if line.strip()]
 
 
-def _json_line(file: Path, number: int, line: str) -> dict[str, Any]:
+def _json_line(file: Path, number: int, line: str, field: str) -> dict[str, Any]:
     try:
         data = json.loads(line)
     except ValueError as error:
         raise AdapterError(f"{file}, line {number}: no JSON: {error}") from None
     if not isinstance(data, dict):
         raise AdapterError(f"{file}, line {number}: expected a JSON object, not {type(data).__name__}")
+    if field and not isinstance(data.get(field), str):
+        raise AdapterError(f"{file}, line {number}: expected a JSON object with a `{field}`")
     return data

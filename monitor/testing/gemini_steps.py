@@ -10,7 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from monitor.errors import AdapterError, ConfigError
+from monitor.errors import AdapterError
 from monitor.testing.base_steps import STEPS as STEPS
 from monitor.testing.base_steps import Cut as Cut
 from monitor.testing.base_steps import Event as Event
@@ -25,7 +25,7 @@ from monitor.testing.base_steps import Send as Send
 from monitor.testing.base_steps import Stall as Stall
 from monitor.testing.base_steps import Step as Step
 from monitor.testing.base_steps import html_error as html_error
-from monitor.testing.base_steps import json_lines
+from monitor.testing.base_steps import json_lines, pieces, turn_of_message
 from monitor.testing.base_steps import to_json as to_json
 
 # --- what a script sends
@@ -215,10 +215,7 @@ def events_of(
     `finish_reason=None` omits the closing event, so the stream is truncated. `tokens` is its
     `usageMetadata`.
     """
-    if cut < 1:
-        raise ConfigError(f"cut must be at least 1 code point, not {cut}")
-    events = [thought(reasoning[at : at + cut]) for at in range(0, len(reasoning), cut)]
-    events += [text(answer[at : at + cut]) for at in range(0, len(answer), cut)]
+    events = [*map(thought, pieces(reasoning, cut)), *map(text, pieces(answer, cut))]
     events += [call(name, arguments) for name, arguments in tool_calls]
     if finish_reason is not None:
         events.append(finish(finish_reason, usage=tokens or usage(7, output=3)))
@@ -232,39 +229,35 @@ def events_of_message(message: Event, *, cut: int = 20) -> list[dict[str, Any]]:
     Arguments other than a JSON object go under the key `input`, because the wire format has only
     objects.
     """
-    calls = [(str(made["name"]), made["args"]) for made in message.get("tool_calls") or ()]
-    objects = [
-        (name, arguments if isinstance(arguments, Mapping) else {"input": arguments}) for name, arguments in calls
-    ]
-    return events_of(str(message.get("text") or ""), objects, cut=cut)
+    return events_of(*turn_of_message(message), cut=cut)
 
 
 @dataclass(slots=True, frozen=True)
-class RecordedCall:
+class GeminiRecording:
     """One recorded model call: the API method and the events that it answered."""
 
     method: str
     events: tuple[dict[str, Any], ...]
 
 
-def load_recording(path: str | PathLike[str]) -> list[RecordedCall]:
+def load_recording(path: str | PathLike[str]) -> list[GeminiRecording]:
     """The calls of a recorded file, in order: `*.jsonl` is one streamed call, an event a line;
     `*.responses` has a call a line.
 
-    `RecordedCall.events` is a script. Raises `AdapterError` for a line that is neither.
+    `GeminiRecording.events` is a script. Raises `AdapterError` for a line that is neither.
     """
     file = Path(path)
     lines = json_lines(file)
     if file.suffix != ".responses":
-        return [RecordedCall("generateContentStream", tuple(lines))]
+        return [GeminiRecording("generateContentStream", tuple(lines))]
     return [_recorded_call(file, line) for line in lines]
 
 
-def _recorded_call(file: Path, line: Event) -> RecordedCall:
+def _recorded_call(file: Path, line: Event) -> GeminiRecording:
     method, response = line.get("method"), line.get("response")
     events: list[Any] = response if isinstance(response, list) else [response]
     if not isinstance(method, str) or not all(isinstance(event, dict) for event in events):
         raise AdapterError(
             f"{file}: a recorded call needs `method` and `response`; this one has {', '.join(line) or 'nothing'}"
         )
-    return RecordedCall(method, tuple(events))
+    return GeminiRecording(method, tuple(events))

@@ -13,7 +13,6 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from monitor.errors import ConfigError
 from monitor.testing.base_steps import STEPS as STEPS
 from monitor.testing.base_steps import Cut as Cut
 from monitor.testing.base_steps import Event as Event
@@ -28,7 +27,7 @@ from monitor.testing.base_steps import Send as Send
 from monitor.testing.base_steps import Stall as Stall
 from monitor.testing.base_steps import Step as Step
 from monitor.testing.base_steps import html_error as html_error
-from monitor.testing.base_steps import json_lines, to_json
+from monitor.testing.base_steps import json_lines, pieces, retry_after, to_json
 
 # --- chat completions
 
@@ -81,8 +80,11 @@ def call(
     """A whole function call in one event. `at`: its index among the calls; `None` omits it, as
     `id=None` omits the id.
     """
-    written = arguments if isinstance(arguments, str) else to_json(dict(arguments or {})).decode()
-    return call_piece(written, name=name, id=id, at=at, **options)
+    return call_piece(_written(arguments), name=name, id=id, at=at, **options)
+
+
+def _written(arguments: Event | str | None) -> str:
+    return arguments if isinstance(arguments, str) else to_json(dict(arguments or {})).decode()
 
 
 def call_piece(
@@ -148,18 +150,11 @@ def events_of(
     `finish_reason=None` omits the closing event, so the stream is truncated. `tokens` is its
     `usage`.
     """
-    events = [thought(piece) for piece in _pieces(reasoning, cut)]
-    events += [text(piece) for piece in _pieces(answer, cut)]
+    events = [*map(thought, pieces(reasoning, cut)), *map(text, pieces(answer, cut))]
     events += [call(name, arguments, id=f"call_local_{at}", at=at) for at, (name, arguments) in enumerate(tool_calls)]
     if finish_reason is not None:
         events.append(finish(finish_reason, usage=tokens or usage(7, output=3)))
     return events
-
-
-def _pieces(words: str, cut: int) -> list[str]:
-    if cut < 1:
-        raise ConfigError(f"cut must be at least 1 code point, not {cut}")
-    return [words[at : at + cut] for at in range(0, len(words), cut)]
 
 
 # --- responses
@@ -188,57 +183,49 @@ def response_created() -> dict[str, Any]:
     return {"type": "response.created", "response": response()}
 
 
+def _item_event(kind: str, at: int, item: Event) -> dict[str, Any]:
+    return {"type": f"response.output_item.{kind}", "output_index": at, "item": item}
+
+
+def _message_item(at: int, phase: str | None, status: str, content: Sequence[Event]) -> dict[str, Any]:
+    item = {"id": f"msg_{at}", "type": "message", "role": "assistant", "status": status, "content": content}
+    return item | ({} if phase is None else {"phase": phase})
+
+
+def _message_event(kind: str, at: int, **fields: Any) -> dict[str, Any]:
+    return {"type": f"response.{kind}", "item_id": f"msg_{at}", "output_index": at, "content_index": 0, **fields}
+
+
+def _text_part(words: str) -> dict[str, Any]:
+    return {"type": "output_text", "text": words, "annotations": []}
+
+
 def response_message(*, at: int = 0, phase: str | None = None) -> list[dict[str, Any]]:
     """The events that begin a message. `at`: its place in the output."""
-    item = {"id": f"msg_{at}", "type": "message", "role": "assistant", "status": "in_progress", "content": []}
-    part = {"type": "output_text", "text": "", "annotations": []}
     return [
-        {
-            "type": "response.output_item.added",
-            "output_index": at,
-            "item": item | ({} if phase is None else {"phase": phase}),
-        },
-        {
-            "type": "response.content_part.added",
-            "item_id": f"msg_{at}",
-            "output_index": at,
-            "content_index": 0,
-            "part": part,
-        },
+        _item_event("added", at, _message_item(at, phase, "in_progress", [])),
+        _message_event("content_part.added", at, part=_text_part("")),
     ]
 
 
 def response_message_done(words: str, *, at: int = 0, phase: str | None = None) -> list[dict[str, Any]]:
     """The events that end a message, with all its words."""
-    part = {"type": "output_text", "text": words, "annotations": []}
-    item = {"id": f"msg_{at}", "type": "message", "role": "assistant", "status": "completed", "content": [part]}
-    place = {"item_id": f"msg_{at}", "output_index": at, "content_index": 0}
+    part = _text_part(words)
     return [
-        {"type": "response.output_text.done", **place, "text": words, "logprobs": []},
-        {"type": "response.content_part.done", **place, "part": part},
-        {
-            "type": "response.output_item.done",
-            "output_index": at,
-            "item": item | ({} if phase is None else {"phase": phase}),
-        },
+        _message_event("output_text.done", at, text=words, logprobs=[]),
+        _message_event("content_part.done", at, part=part),
+        _item_event("done", at, _message_item(at, phase, "completed", [part])),
     ]
 
 
 def response_text(words: str, *, at: int = 0) -> dict[str, Any]:
     """A piece of the visible answer."""
-    place = {"item_id": f"msg_{at}", "output_index": at, "content_index": 0}
-    return {"type": "response.output_text.delta", **place, "delta": words, "logprobs": []}
+    return _message_event("output_text.delta", at, delta=words, logprobs=[])
 
 
 def response_refusal(words: str, *, at: int = 0) -> dict[str, Any]:
     """A piece of a refusal."""
-    return {
-        "type": "response.refusal.delta",
-        "item_id": f"msg_{at}",
-        "output_index": at,
-        "content_index": 0,
-        "delta": words,
-    }
+    return _message_event("refusal.delta", at, delta=words)
 
 
 def response_thought(words: str, *, at: int = 0) -> dict[str, Any]:
@@ -251,14 +238,11 @@ def response_reasoning(words: str = "", *, encrypted: str | None = None, at: int
     """A whole reasoning item, with its summary in one piece."""
     item = {"id": f"rs_{at}", "type": "reasoning", "summary": []}
     summary = [{"type": "summary_text", "text": words}] if words else []
+    signed = {} if encrypted is None else {"encrypted_content": encrypted}
     return [
-        {"type": "response.output_item.added", "output_index": at, "item": item},
+        _item_event("added", at, item),
         *([response_thought(words, at=at)] if words else []),
-        {
-            "type": "response.output_item.done",
-            "output_index": at,
-            "item": item | {"summary": summary} | ({} if encrypted is None else {"encrypted_content": encrypted}),
-        },
+        _item_event("done", at, item | {"summary": summary} | signed),
     ]
 
 
@@ -274,29 +258,19 @@ def response_call(
     """A function call. Its arguments come in pieces of `cut` code points; `whole=False` ends in the
     middle of them.
     """
-    written = arguments if isinstance(arguments, str) else to_json(dict(arguments or {})).decode()
+    written = _written(arguments)
     place = {"output_index": at, "item_id": f"fc_{at}"}
-    item = {
-        "id": f"fc_{at}",
-        "type": "function_call",
-        "call_id": id,
-        "name": name,
-        "arguments": "",
-        "status": "in_progress",
-    }
-    deltas = [
-        {"type": "response.function_call_arguments.delta", **place, "delta": piece}
-        for piece in _pieces(written, cut or len(written) or 1)
-    ]
+    item = {"id": f"fc_{at}", "type": "function_call", "call_id": id, "name": name}
+    event = "response.function_call_arguments"
     ends = [
-        {"type": "response.function_call_arguments.done", **place, "arguments": written, "name": name},
-        {
-            "type": "response.output_item.done",
-            "output_index": at,
-            "item": item | {"arguments": written, "status": "completed"},
-        },
+        {"type": f"{event}.done", **place, "arguments": written, "name": name},
+        _item_event("done", at, item | {"arguments": written, "status": "completed"}),
     ]
-    return [{"type": "response.output_item.added", "output_index": at, "item": item}, *deltas, *(ends if whole else [])]
+    return [
+        _item_event("added", at, item | {"arguments": "", "status": "in_progress"}),
+        *({"type": f"{event}.delta", **place, "delta": piece} for piece in pieces(written, cut or len(written) or 1)),
+        *(ends if whole else []),
+    ]
 
 
 def response_usage(prompt: int, *, output: int = 0, reasoning: int = 0, cached: int = 0) -> dict[str, Any]:
@@ -347,7 +321,7 @@ def response_events_of(
         events += response_reasoning(reasoning, encrypted="local", at=at)
         at += 1
     if answer:
-        events += [*response_message(at=at), *(response_text(piece, at=at) for piece in _pieces(answer, cut))]
+        events += [*response_message(at=at), *(response_text(piece, at=at) for piece in pieces(answer, cut))]
         events += response_message_done(answer, at=at)
         at += 1
     for number, (name, arguments) in enumerate(tool_calls):
@@ -378,10 +352,8 @@ def error_reply(
 
 def rate_limited(retry_after_s: float | None = 7) -> Reply:
     """429 that asks to wait, by the header; `None` omits the header."""
-    headers = {} if retry_after_s is None else {"retry-after": f"{retry_after_s:g}"}
-    return error_reply(
-        429, "Rate limit reached for requests.", code="rate_limit_exceeded", kind="requests", headers=headers
-    )
+    message, headers = "Rate limit reached for requests.", retry_after(retry_after_s)
+    return error_reply(429, message, code="rate_limit_exceeded", kind="requests", headers=headers)
 
 
 def overflow(tokens: int = 9001, limit: int = 8192) -> Reply:

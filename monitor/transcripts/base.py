@@ -92,11 +92,11 @@ class LoopLabel:
 
     kind: str
     turn: int | None = None
-    """The first repeated element."""
+    """The index of the first repeated element."""
     turn_3: int | None = None
     """The end of the third repetition."""
     turn_5: int | None = None
-    """The end of the fifth."""
+    """The end of the fifth repetition."""
     period: int | None = None
     """The length of one round, in calls; for text, in characters."""
     repeats: float | None = None
@@ -109,7 +109,7 @@ class LoopLabel:
 
 @dataclass(slots=True, frozen=True)
 class RecordedRun:
-    """One run, with its label."""
+    """One recorded run, with its messages and label."""
 
     id: str
     messages: tuple[RecordedMessage, ...]

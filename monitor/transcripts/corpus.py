@@ -26,7 +26,7 @@ from typing import IO, Any
 
 from monitor.errors import AdapterError, ConfigError
 from monitor.transcripts.base import RecordedRun
-from monitor.transcripts.events import EventLog, LoggedRun, is_event
+from monitor.transcripts.event_logs import EventLog, LoggedRun, is_event
 
 GZIP_MAGIC = b"\x1f\x8b"
 BOM = b"\xef\xbb\xbf"
@@ -39,11 +39,11 @@ MAX_BAD_LINES = 100
 
 @dataclass(slots=True, frozen=True)
 class BadLine:
-    """An unreadable line."""
+    """A line of a file that cannot be read."""
 
     file: str
     line: int
-    """Counted from 1."""
+    """The number of the line, counted from 1."""
     message: str
 
     def __str__(self) -> str:
@@ -80,7 +80,7 @@ class Corpus:
                 yield from self._runs(file)
 
     def _runs(self, file: IO[bytes] | gzip.GzipFile) -> Iterator[RecordedRun]:
-        reader: _Runs | EventLog | None = None
+        reader: _RunLines | EventLog | None = None
         for number, line in self._lines(file):
             self.lines += 1
             try:
@@ -91,8 +91,8 @@ class Corpus:
                     raise AdapterError(
                         "an event among recorded runs" if is_event(record) else "not an event, in a log of events"
                     )
-                made = (reader or _Runs()).add(record)
-                reader = reader or _Runs()
+                made = (reader or _RunLines()).add(record)
+                reader = reader or _RunLines()
                 run = made.run if isinstance(made, LoggedRun) else made
             except AdapterError as error:
                 self._bad(number, str(error))
@@ -129,7 +129,7 @@ class Corpus:
 
 def parse_run(line: bytes | str) -> RecordedRun:
     """One line as a run. Raises `AdapterError` that names the fault."""
-    return _Runs().add(_parsed(line))
+    return _RunLines().add(_parsed(line))
 
 
 def _parsed(line: bytes | str) -> Mapping[str, Any]:
@@ -146,11 +146,11 @@ def _parsed(line: bytes | str) -> Mapping[str, Any]:
     return data
 
 
-class _Runs:
-    """Reads one run from each line."""
+class _RunLines:
+    """Reads one recorded run from each line."""
 
     def add(self, record: Mapping[str, Any]) -> RecordedRun:
-        """The run of one line."""
+        """The run that one line records."""
         return run_of(record)
 
 

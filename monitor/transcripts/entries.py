@@ -28,7 +28,7 @@ EndState: TypeAlias = Literal["finished", "unfinished", "failed", "aborted", "li
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Began:
-    """A run begins."""
+    """The entry with which a run begins."""
 
     run: str
     """The id of the run, unique in its file."""
@@ -40,13 +40,13 @@ class Began:
     model: str = ""
     source: str = ""
     label: str | None = None
-    """What people said about the run, in a labelled corpus."""
+    """The label that people gave to the run, in a labelled corpus."""
     loop: LoopLabel | None = None
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Said:
-    """The next message of a run."""
+    """The entry of the next message of a run."""
 
     run: str
     message: RecordedMessage

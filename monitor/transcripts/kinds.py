@@ -53,14 +53,15 @@ def kind_of_record(record: Mapping[str, Any]) -> str | None:
     if "chunk" in record or (isinstance(tag, str) and tag in chunk_codec.tags):
         return "a recording of chunks, which agent-monitor run --model replay:FILE plays"
     messages = record.get("messages")
-    if isinstance(record.get("id"), str) and isinstance(messages, list) and any(map(_is_recorded, messages)):
+    if isinstance(record.get("id"), str) and isinstance(messages, list) and any(map(is_recorded, messages)):
         return RUN
     if "role" in record or any(isinstance(record.get(name), list) for name in _REQUESTS):
         return CONVERSATION
     return None
 
 
-def _is_recorded(message: object) -> bool:
+def is_recorded(message: object) -> bool:
+    """Whether `message` is one of a recorded run, which no provider takes."""
     return (
         isinstance(message, Mapping) and ("text" in message or "tool_results" in message) and "content" not in message
     )

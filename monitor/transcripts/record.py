@@ -14,7 +14,7 @@ from monitor.transcripts.base import LoopLabel, RecordedCall, RecordedMessage, R
 def run_of_record(record: Mapping[str, Any]) -> RecordedRun:
     """One record as a run. Raises `AdapterError` with what is wrong with it."""
     try:
-        return _Run.model_validate(record).value()
+        return _RunFields.model_validate(record).value()
     except ValidationError as error:
         first, *others = error.errors(include_url=False, include_input=False)
         more = f" (and {len(others)} more)" if others else ""
@@ -28,7 +28,7 @@ _SAYS = {
 }
 
 
-class _Entry(BaseModel):
+class _RecordFields(BaseModel):
     """The allowed fields of a file. Types must be right, nothing is converted; `None` means
     absent.
     """
@@ -36,13 +36,13 @@ class _Entry(BaseModel):
     model_config = ConfigDict(strict=True)
 
 
-class _Whole(_Entry):
+class _KnownFields(_RecordFields):
     """Refuses unknown fields, which may hold the model's text."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
 
-class _Call(_Whole):
+class _CallFields(_KnownFields):
     name: str
     args: Any = None
 
@@ -50,7 +50,7 @@ class _Call(_Whole):
         return RecordedCall(self.name, {} if self.args is None else self.args)
 
 
-class _Result(_Whole):
+class _ResultFields(_KnownFields):
     name: str | None = None
     text: str | None = None
     is_error: bool | None = None
@@ -61,11 +61,11 @@ class _Result(_Whole):
         return RecordedResult(self.name or "", self.text or "", bool(self.is_error), self.length, self.sha1)
 
 
-class _Message(_Whole):
+class _MessageFields(_KnownFields):
     role: Role
     text: str | None = None
-    tool_calls: list[_Call] | None = None
-    tool_results: list[_Result] | None = None
+    tool_calls: list[_CallFields] | None = None
+    tool_results: list[_ResultFields] | None = None
 
     def value(self) -> RecordedMessage:
         calls = tuple(call.value() for call in self.tool_calls or ())
@@ -73,7 +73,7 @@ class _Message(_Whole):
         return RecordedMessage(self.role, self.text or "", calls, results)
 
 
-class _Loop(_Entry):
+class _LoopFields(_RecordFields):
     kind: str
     turn: int | None = None
     turn_3: int | None = None
@@ -88,12 +88,12 @@ class _Loop(_Entry):
         return LoopLabel(**self.model_dump())
 
 
-class _Run(_Entry):
+class _RunFields(_RecordFields):
     id: str
-    messages: list[_Message]
+    messages: list[_MessageFields]
     source: str | None = None
     label: str | None = None
-    loop: _Loop | None = None
+    loop: _LoopFields | None = None
     model: str | None = None
 
     def value(self) -> RecordedRun:

@@ -29,7 +29,7 @@ else:
     pydantic_core = LazyModule("pydantic_core")
 
 Bytes: TypeAlias = io.BufferedIOBase | io.RawIOBase | gzip.GzipFile
-"""An open file of bytes."""
+"""A file of bytes that is open for reading."""
 MAX_LINE_BYTES: Final = 256 * 1024 * 1024
 """Codex writes records of many megabytes; a file without line ends must not fill the memory."""
 MAX_DOCUMENT_BYTES: Final = 512 * 1024 * 1024
@@ -79,7 +79,7 @@ class Source:
 
     @classmethod
     def of_path(cls, path: str | Path) -> Source:
-        """The transcript in a file."""
+        """The transcript in the file at `path`."""
         file = Path(path)
         try:
             size = file.stat().st_size
@@ -89,14 +89,14 @@ class Source:
 
     @classmethod
     def of_bytes(cls, name: str, data: bytes) -> Source:
-        """A transcript in memory."""
+        """A transcript whose bytes are in memory."""
         return cls(name, lambda: io.BytesIO(data), size=len(data))
 
     def part(self, start: int, end: int) -> Source:
         """The bytes from `start` to `end` of a file that is not packed, as a transcript of the same
         name.
         """
-        return Source(self.name, lambda: _Part(self._open_raw(), start, end), size=end - start, is_plain=True)
+        return Source(self.name, lambda: _FileSlice(self._open_raw(), start, end), size=end - start, is_plain=True)
 
     @property
     def stem(self) -> str:
@@ -114,7 +114,7 @@ class Source:
 
     @contextmanager
     def open(self) -> Iterator[Bytes]:
-        """The unpacked bytes."""
+        """Open the transcript. The bytes that are read are unpacked."""
         with self._open_raw() as raw:
             magic = b""
             if not self._is_plain:
@@ -131,7 +131,7 @@ class Source:
 
     @cached_property
     def head(self) -> bytes:
-        """The first bytes, unpacked."""
+        """The first bytes of the transcript, unpacked."""
         found = bytearray()
         try:
             with self.open() as file:
@@ -161,6 +161,11 @@ class Source:
             if isinstance(value, dict):
                 found.append(value)
         return tuple(found)
+
+    @property
+    def first_record(self) -> Mapping[str, Any]:
+        """The first of `first_records`; an empty object if there is none."""
+        return self.first_records[0] if self.first_records else {}
 
     @cached_property
     def document(self) -> Any:
@@ -237,7 +242,7 @@ class Source:
                     at += 1
 
 
-class _Part(io.RawIOBase):
+class _FileSlice(io.RawIOBase):
     """The bytes from `start` to `end` of a file."""
 
     def __init__(self, file: Bytes, start: int, end: int) -> None:
@@ -335,7 +340,7 @@ def _frames_of(file: Bytes) -> Iterator[bytes]:
 
 
 class _Unpacked(io.RawIOBase):
-    """Pieces of bytes as a file."""
+    """A file of bytes that come in pieces."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces = pieces

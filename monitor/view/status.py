@@ -1,5 +1,5 @@
-"""What the runs are doing now, as a few lines: a tree of runs, and the limits of the outermost ones
-as bars.
+"""The present state of the runs, as a few lines: a tree of runs, and the limits of the
+outermost ones as bars.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from monitor import events
 from monitor.chunks import ReasoningDelta, TextDelta, ToolCall
 from monitor.events import Envelope
 from monitor.outcome import Outcome
-from monitor.sinks.lines import call_in_words
+from monitor.sinks.descriptions import call_in_words
 from monitor.usage import Price, Usage
-from monitor.view.ending import count, failed
+from monitor.view.run_ending import count, failed
 from monitor.view.terminal import on_one_line
 
 BAR: Final = 12
-"""The columns of a bar."""
+"""A bar is this many columns wide."""
 NARROW: Final = 50
 """Below this many columns, limits are numbers without bars."""
 MOST_NESTED: Final = 12
 """The most nested runs that are shown of one run. Of more, some that have ended are left out."""
 NEAR: Final = 0.8
-"""A bar is yellow from here."""
+"""A bar is yellow if at least this share of its limit is used."""
 
 
 @dataclass(slots=True)
 class RunStatus:
-    """One run: how far it is."""
+    """The progress of one run."""
 
     id: str
     name: str
@@ -45,7 +45,7 @@ class RunStatus:
     outcome: Outcome | None = None
     limits: dict[str, float] = field(default_factory=dict)
     warned: dict[str, float] = field(default_factory=dict)
-    """What `LimitWarning` has said is used."""
+    """The amounts that a `LimitWarning` has named as used."""
     at_s: float = 0.0
     heard_s: float = 0.0
     """When its newest event came, by the clock of the view."""
@@ -80,11 +80,11 @@ class Status:
 
     @property
     def going(self) -> bool:
-        """Whether a run goes on."""
+        """Whether any run has not ended yet."""
         return any(run.outcome is None for run in self._runs.values())
 
     def hear(self, envelope: Envelope) -> None:
-        """Take in the next event."""
+        """Update the runs by the event of `envelope`."""
         event = envelope.event
         if isinstance(event, events.RunStarted):
             self._begin(envelope, event)
@@ -277,5 +277,5 @@ def _number(value: float, limit: float, source: str) -> str:
 
 
 def name_of(envelope: Envelope) -> str:
-    """The name of a run for people."""
+    """The name of a run, for people."""
     return on_one_line(envelope.agent or (envelope.run[:8] if envelope.parent else "run"))

@@ -23,7 +23,7 @@ from monitor._util.printable import on_one_line as on_one_line  # noqa: PLC0414 
 from monitor._util.printable import printable as printable  # noqa: PLC0414 - the same
 
 MOST_COLUMNS = 100
-"""Longer lines are hard to read."""
+"""Lines on a terminal are at most this wide, because longer ones are hard to read."""
 PLAIN_COLUMNS = 160
 """The width without a terminal. Rows are cut late there, so that they can be searched."""
 LONGEST_WORD = 30
@@ -65,7 +65,7 @@ def _begin(text: str, width: int) -> str:
 
 
 def columns(console: Console) -> int:
-    """How wide the output is."""
+    """The number of columns that the output may use."""
     return min(console.width, MOST_COLUMNS) if console.is_terminal else console.width
 
 
@@ -75,7 +75,7 @@ def is_unbounded(console: Console) -> bool:
 
 
 def heading(console: Console, title: str) -> None:
-    """The start of a part."""
+    """Print the title of a part of the output."""
     console.print()
     if console.is_terminal:
         console.print(Rule(Text(title, style="bold"), align="left", style="cyan"), width=columns(console))
@@ -84,7 +84,7 @@ def heading(console: Console, title: str) -> None:
 
 
 def said_by_user(console: Console, text: str) -> None:
-    """Print the user's message."""
+    """Print `text` as the message of the user."""
     grid = Table.grid(padding=(0, 1))
     grid.add_row(Text("  user", style="bold"), printable(text.strip()))
     console.print(grid, width=columns(console))
@@ -143,7 +143,7 @@ class LiveText:
         return Text.assemble((self._bar, "cyan"), (self._line + self._held, self._style))
 
     def write(self, text: str) -> None:
-        """The next piece."""
+        """Print the next piece of the text."""
         if self._fresh:
             text = text.lstrip()
             self._fresh = not text

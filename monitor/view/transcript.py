@@ -13,84 +13,38 @@ from rich.text import Text
 
 from monitor.chunks import ReasoningDelta, TextDelta
 from monitor.events import (
-    AbortRequested,
-    BudgetLost,
     ChunkReceived,
-    CompactionFailed,
-    CompactionFinished,
-    CompactionSkipped,
-    CompactionStarted,
-    ContextFull,
-    ContextNearlyFull,
-    DetectionRaised,
     Envelope,
     Event,
-    HistoryReduced,
-    HistoryRepaired,
-    LastTurnStarted,
-    LimitWarning,
-    Nudged,
-    OutageEnded,
-    OutageFound,
-    OutagesLost,
-    OutputEmitted,
-    Paused,
     PlanUpdated,
-    Resumed,
     RetryScheduled,
-    RunHeld,
-    RunReleased,
     RunStarted,
     RunTerminated,
-    SinkFailed,
     StreamFailed,
     ToolFinished,
     ToolStarted,
-    ToolWithdrawn,
     TurnEnded,
     TurnStarted,
-    WindowWarning,
 )
 from monitor.outcome import Outcome
-from monitor.sinks.lines import call_in_words, line_of
-from monitor.view.ending import failed
+from monitor.sinks.descriptions import DESCRIPTIONS, Severity, attempt_in_words, call_in_words
+from monitor.sinks.lines import line_of
+from monitor.view.run_ending import failed
 from monitor.view.status import name_of
 from monitor.view.terminal import LiveText, columns, is_unbounded, on_one_line
 
-_MARKS: Mapping[type[Event], tuple[str, str]] = {
-    OutputEmitted: ("✓", "green"),
-    Nudged: ("!", "yellow"),
-    ToolWithdrawn: ("!", "yellow"),
-    DetectionRaised: ("!", "yellow"),
-    LimitWarning: ("!", "yellow"),
-    WindowWarning: ("!", "yellow"),
-    BudgetLost: ("!", "yellow"),
-    OutageFound: ("!", "yellow"),
-    OutageEnded: ("✓", "green"),
-    RunHeld: ("!", "yellow"),
-    RunReleased: ("·", "dim"),
-    OutagesLost: ("!", "yellow"),
-    ContextFull: ("!", "yellow"),
-    ContextNearlyFull: ("!", "yellow"),
-    HistoryReduced: ("·", "dim"),
-    CompactionStarted: ("·", "dim"),
-    CompactionFinished: ("✓", "green"),
-    CompactionSkipped: ("·", "dim"),
-    CompactionFailed: ("!", "yellow"),
-    HistoryRepaired: ("!", "yellow"),
-    LastTurnStarted: ("!", "yellow"),
-    RetryScheduled: ("↻", "yellow"),
-    AbortRequested: ("■", "red"),
-    SinkFailed: ("!", "red"),
-    Paused: ("·", "dim"),
-    Resumed: ("·", "dim"),
+_MARKS: Final[Mapping[Severity, tuple[str, str]]] = {
+    "detail": ("·", "dim"),
+    "note": ("·", "dim"),
+    "success": ("✓", "green"),
+    "retry": ("↻", "yellow"),
+    "warning": ("!", "yellow"),
+    "error": ("!", "red"),
+    "stop": ("■", "red"),
 }
-"""The marks and styles of other events. An event that is not listed is shown only with
-`--verbose`."""
-SLOW_S = 1.0
-"""A tool that takes longer has its time shown."""
-
-
+"""The mark and the style of each severity."""
+SLOW_S: Final = 1.0
+"""The time of a tool is shown if it is at least this many seconds."""
 EXCERPT: Final = 400
 """The most characters of a nested run's answer that are shown, on one line."""
 
@@ -125,7 +79,7 @@ class Transcript:
         return self._thinking.begun or self._answer.begun
 
     def emit(self, envelope: Envelope) -> None:
-        """Show the next event."""
+        """Show the event of `envelope` as lines."""
         event = envelope.event
         if self._main is None and envelope.parent is None and isinstance(event, RunStarted):
             self._main = envelope.run
@@ -159,13 +113,13 @@ class Transcript:
                 self._written = False
                 self.end_of_text()
                 self._console.print(Text(f"turn {turn}{f' (model call {call})' if call != turn else ''}", style="bold"))
-            case RetryScheduled(attempt=attempt, after_s=after_s) if self._failed:
-                self._line("↻", "yellow", f"attempt {attempt} {f'in {after_s:g} s' if after_s else 'at once'}")
+            case RetryScheduled() if self._failed:
+                self._line(*_MARKS["retry"], attempt_in_words(event))
             case PlanUpdated(plan=plan):
                 self._new_plan(plan)
             case StreamFailed():
                 self._failed = True
-                self._line("■", "red", line_of(event, chars=None))
+                self._of_any("", event)
             case _:
                 self._of_any("", event)
 
@@ -188,8 +142,6 @@ class Transcript:
             case RunTerminated(outcome=outcome):
                 mark, style = ("✓", "green") if outcome.ok else ("■", "red")
                 self._line(mark, style, f"{outcome.reason.value}: {outcome.detail}", who=name)
-            case StreamFailed():
-                self._line("■", "red", line_of(event, chars=None), who=name)
             case ChunkReceived() | TurnStarted() | TurnEnded():
                 pass
             case _:
@@ -204,9 +156,10 @@ class Transcript:
                 self._line("→", "cyan", call_in_words(call), who=who)
             case ToolFinished():
                 self._result(event, who)
-            case _ if type(event) in _MARKS or self._verbose:
-                mark, style = _MARKS.get(type(event), ("·", "dim"))
-                self._line(mark, style, line_of(event, chars=None), who=who)
+            case _:
+                severity = DESCRIPTIONS[type(event)].severity
+                if severity != "detail" or self._verbose:
+                    self._line(*_MARKS[severity], line_of(event, chars=None), who=who)
 
     def _result(self, event: ToolFinished, who: str) -> None:
         result = event.result
@@ -244,6 +197,6 @@ class Transcript:
             self._console.print(line, no_wrap=True, overflow="ellipsis", width=columns(self._console))
 
     def end_of_text(self) -> None:
-        """End the line that has begun."""
+        """End the line of text that has begun."""
         self._answer.end()
         self._thinking.end()

@@ -1,4 +1,5 @@
-"""The providers' forms of a conversation: recognised, read and checked here, and nowhere else.
+"""The providers' forms of a conversation: recognised and checked here, and read without loss.
 
-One room for each form. No clock and no I/O.
+One room for each form. No clock and no I/O. Other programs write messages that are only similar to
+these forms; `monitor.transcripts` reads those.
 """

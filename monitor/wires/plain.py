@@ -1,21 +1,16 @@
-"""What the readers have in common."""
+"""Pieces that the readers of all forms make and test alike."""
 
 from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import AdapterError
 from monitor.messages import Media, Text
 from monitor.wires.raw import RawPart, Unread
-
-
-def text(holder: Mapping[str, Any], *names: str) -> str:
-    """The first field of these names that is a text; `""` if there is none."""
-    return next((value for name in names if isinstance(value := holder.get(name), str)), "")
 
 
 def objects(holder: Mapping[str, Any], name: str) -> Iterator[Mapping[str, Any] | Unread]:
@@ -69,7 +64,7 @@ def media_at(address: str, mime_type: str = "image/*", name: str | None = None) 
 
 
 def in_order(parts: Iterable[RawPart]) -> tuple[RawPart, ...]:
-    """Parts without empty texts."""
+    """The parts in their order, without empty texts."""
     return tuple(part for part in parts if not isinstance(part, Text) or part.text)
 
 
@@ -91,3 +86,13 @@ def answer(call_id: str, name: str, said: str, shown: Iterable[RawPart], *, is_e
 def call(call_id: str, name: str, arguments: object) -> ToolCall:
     """A call whose arguments are JSON text."""
     return ToolCall(call_id, name, written(arguments))
+
+
+def is_one_of(value: object, known: Container[str | None]) -> bool:
+    """Whether `value` is one of these texts."""
+    return isinstance(value, str) and value in known
+
+
+def are_objects(value: object, each: Callable[[Mapping[str, Any]], bool]) -> bool:
+    """Whether `value` is a list of objects for which `each` holds."""
+    return isinstance(value, list) and all(isinstance(one, Mapping) and each(one) for one in value)

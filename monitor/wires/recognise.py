@@ -9,7 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from monitor.errors import ConfigError
+from monitor.wires.anthropic import signs as anthropic
+from monitor.wires.chat import signs as chat
 from monitor.wires.forms import Form
+from monitor.wires.gemini import signs as gemini
+from monitor.wires.plain import is_one_of
+from monitor.wires.responses import signs as responses
 
 Record: TypeAlias = Mapping[str, Any]
 
@@ -21,110 +26,6 @@ it.
 FORMS: Final[tuple[Kept, ...]] = (*get_args(Form), NEUTRAL)
 MOST_FIELDS: Final = 8
 """The most fields of an unknown record that are named."""
-
-_OWN: Final = frozenset({"user_message", "assistant_message"})
-_CHAT_ROLES: Final = frozenset({"user", "assistant", "system", "developer", "tool", "function"})
-_CHAT_FIELDS: Final = frozenset(
-    {"role", "content", "name", "tool_calls", "tool_call_id", "function_call", "refusal", "audio", "annotations"}
-    | {
-        "reasoning",
-        "reasoning_content",
-        "reasoning_details",
-        "thinking_blocks",
-        "extra_content",
-        "provider_specific_fields",
-    }
-    | {"prefix", "cache_control"}
-)
-"""Fields of OpenAI's and compatible servers' messages."""
-_CHAT_PARTS: Final = frozenset({"text", "image_url", "input_audio", "file", "refusal"})
-_MESSAGE_ROLES: Final = frozenset({"user", "assistant", "system"})
-_MESSAGE_FIELDS: Final = frozenset(
-    {
-        "role",
-        "content",
-        "id",
-        "type",
-        "model",
-        "stop_reason",
-        "stop_sequence",
-        "stop_details",
-        "usage",
-        "container",
-        "context_management",
-    }
-)
-"""Fields of Anthropic's messages, of requests and of answers."""
-_BLOCKS: Final = frozenset(
-    {
-        "text",
-        "image",
-        "document",
-        "thinking",
-        "redacted_thinking",
-        "tool_use",
-        "tool_result",
-        "search_result",
-        "container_upload",
-    }
-    | {"compaction", "fallback", "mcp_tool_listing", "tool_reference"}
-)
-_BLOCK_ENDS: Final = ("_tool_use", "_tool_result")
-"""Endings of the types of Anthropic's own tools' blocks: `server_tool_use`,
-`web_search_tool_result`."""
-_ITEM_ROLES: Final = frozenset({"user", "assistant", "system", "developer"})
-_ITEM_FIELDS: Final = frozenset({"role", "content", "type", "id", "status", "phase", "object"})
-_ITEM_PARTS: Final = frozenset({"input_text", "output_text", "input_image", "input_file", "input_audio", "refusal"})
-_ITEMS: Final[Mapping[str, tuple[str, ...]]] = {
-    "function_call": ("call_id", "name", "arguments"),
-    "custom_tool_call": ("call_id", "name", "input"),
-    **dict.fromkeys(
-        (
-            "function_call_output",
-            "custom_tool_call_output",
-            "local_shell_call_output",
-            "shell_call_output",
-            "computer_call_output",
-        ),
-        ("call_id", "output"),
-    ),
-    **dict.fromkeys(("apply_patch_call_output", "tool_search_output", "program_output"), ("call_id",)),
-    **dict.fromkeys(("local_shell_call", "shell_call", "apply_patch_call", "computer_call"), ("call_id",)),
-    **dict.fromkeys(("file_search_call", "web_search_call", "code_interpreter_call", "image_generation_call"), ("id",)),
-    **dict.fromkeys(("mcp_call", "mcp_list_tools", "mcp_approval_request", "item_reference", "program"), ("id",)),
-    "mcp_approval_response": ("approval_request_id",),
-    "compaction": ("encrypted_content",),
-    "reasoning": ("summary",),
-    **dict.fromkeys(("additional_tools", "configuration_update", "compaction_trigger", "tool_search_call"), ()),
-}
-"""Items of OpenAI's responses other than messages, and their required fields."""
-_CONTENT: Final = frozenset({"role", "parts"})
-_CONTENT_ROLES: Final = frozenset({"user", "model", "function", "tool"})
-_PARTS: Final = frozenset(
-    {
-        "text",
-        "thought",
-        "thoughtsignature",
-        "functioncall",
-        "functionresponse",
-        "inlinedata",
-        "filedata",
-        "executablecode",
-    }
-    | {
-        "codeexecutionresult",
-        "videometadata",
-        "toolcall",
-        "toolresponse",
-        "partmetadata",
-        "mediaresolution",
-        "mediaprocessing",
-    }
-    | {"audiotranscription", "speechmetadata", "documentmetadata", "spreadsheetmetadata", "audiometadata"}
-)
-"""Fields of Gemini's parts, without underscores and capitals, because the wire format and the SDK
-spell them differently.
-"""
 
 
 def forms_of(record: Record) -> frozenset[Kept]:
@@ -179,70 +80,13 @@ def not_understood(form: Kept, records: Sequence[Record]) -> int:
 
 
 def _neutral(record: Record) -> bool:
-    return _is(record.get("type"), _OWN)
-
-
-def _chat(record: Record) -> bool:
-    if not _is(record.get("role"), _CHAT_ROLES) or not record.keys() <= _CHAT_FIELDS:
-        return False
-    calls = record.get("tool_calls")
-    if calls is not None and not _objects(calls, lambda call: "function" in call or "custom" in call):
-        return False
-    content = record.get("content")
-    if content is None:
-        return bool(calls) or "content" in record or "function_call" in record
-    return isinstance(content, str) or _objects(content, lambda part: _is(part.get("type"), _CHAT_PARTS))
-
-
-def _anthropic(record: Record) -> bool:
-    if not _is(record.get("role"), _MESSAGE_ROLES) or record.get("type", "message") != "message":
-        return False
-    return record.keys() <= _MESSAGE_FIELDS and _is_text_or(record.get("content"), _is_block)
-
-
-def _is_block(block: Record) -> bool:
-    kind = block.get("type")
-    return isinstance(kind, str) and (kind in _BLOCKS or kind.endswith(_BLOCK_ENDS))
-
-
-def _responses(record: Record) -> bool:
-    kind = record.get("type", "message")
-    if kind == "message":
-        if not _is(record.get("role"), _ITEM_ROLES) or not record.keys() <= _ITEM_FIELDS:
-            return False
-        return _is_text_or(record.get("content"), lambda part: _is(part.get("type"), _ITEM_PARTS))
-    if kind == "reasoning" and "encrypted_content" in record:
-        return True
-    return isinstance(kind, str) and kind in _ITEMS and all(record.get(name) is not None for name in _ITEMS[kind])
-
-
-def _gemini(record: Record) -> bool:
-    if not record or not record.keys() <= _CONTENT or not _is(record.get("role", "user"), _CONTENT_ROLES):
-        return False
-    parts = record.get("parts")
-    return parts is None or _objects(parts, lambda part: bool(part) and {_plain(name) for name in part} <= _PARTS)
-
-
-def _is(value: object, known: frozenset[str]) -> bool:
-    return isinstance(value, str) and value in known
-
-
-def _plain(name: object) -> str:
-    return str(name).replace("_", "").casefold()
-
-
-def _is_text_or(content: object, is_part: Callable[[Record], bool]) -> bool:
-    return isinstance(content, str) or _objects(content, is_part)
-
-
-def _objects(value: object, each: Callable[[Record], bool]) -> bool:
-    return isinstance(value, list) and all(isinstance(one, Mapping) and each(one) for one in value)
+    return is_one_of(record.get("type"), {"user_message", "assistant_message"})
 
 
 _SIGNS: Final[Mapping[Kept, Callable[[Record], bool]]] = {
-    "gemini": _gemini,
-    "openai-chat": _chat,
-    "openai-responses": _responses,
-    "anthropic": _anthropic,
+    "gemini": gemini.is_content,
+    "openai-chat": chat.is_message,
+    "openai-responses": responses.is_item,
+    "anthropic": anthropic.is_message,
     NEUTRAL: _neutral,
 }

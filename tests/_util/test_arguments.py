@@ -43,6 +43,7 @@ def test_what_is_like_no_name_is_not_guessed(name: object):
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
         lambda x: st.lists(x) | st.dictionaries(st.text(), x),
+        max_leaves=20,
     )
 )
 def test_a_value_is_shown_in_few_characters(value: Any):

@@ -4,9 +4,7 @@ has just left whoever read it.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
 
@@ -15,66 +13,25 @@ import pytest
 
 import monitor
 from monitor.adapters.adapter import responses_behind
-from monitor.testing import FakeClock, anthropic_steps, gemini_steps, openai_steps
+from monitor.testing import FakeClock
 from monitor.testing.base_steps import Send, Stall
-from monitor.testing.servers.anthropic_server import LocalAnthropic
-from monitor.testing.servers.gemini_server import LocalGemini
-from monitor.testing.servers.local_server import LocalServer, Scripts
-from monitor.testing.servers.openai_server import LocalOpenAI
-from tests.adapters.anthropic import sdk as anthropic_sdk
-from tests.adapters.google import sdk as google_sdk
-from tests.adapters.openai import sdk as openai_sdk
+from monitor.testing.servers.local_server import LocalServer
+from tests.adapters.google.provider import GOOGLE
+from tests.adapters.openai.provider import OPENAI
+from tests.adapters.provider import Provider
+from tests.adapters.providers import each_stream, warnings
 
-pytestmark = [
-    pytest.mark.anyio,
-    google_sdk.sdk_warnings,
-    openai_sdk.aiohttp_warnings,
-    # httpcore2 leaves one to the collector on trio
-    pytest.mark.filterwarnings("ignore:Async generator .* was garbage collected:ResourceWarning"),
-]
+pytestmark = [pytest.mark.anyio, *warnings]
 
 Reason = monitor.TerminateReason
-CLOSE_S = 0.5
-"""Far above what bench.close measures: a busy test machine is no bug, a connection that stays open
-is.
-"""
-
-
-@dataclass(frozen=True)
-class Wire:
-    """One way in which an SDK streams."""
-
-    name: str
-    server: Callable[[Scripts], LocalServer]
-    client: Callable[..., AbstractAsyncContextManager[Any]]
-    opens: Callable[[Any], Awaitable[AsyncIterator[Any]]]
-    text: Callable[[str], dict[str, Any]]
-
-    @contextmanager
-    def serve(self) -> Iterator[LocalServer]:
-        """Every answer begins, and then stalls."""
-        with self.server([[Send(self.text("one ")), Send(self.text("two ")), Stall()]]) as server:
-            yield server
-
-
-WIRES = [
-    Wire("google", LocalGemini, google_sdk.sdk, google_sdk.stream, gemini_steps.text),
-    Wire("openai chat", LocalOpenAI, openai_sdk.sdk, openai_sdk.stream, openai_steps.text),
-    Wire(
-        "openai responses",
-        LocalOpenAI,
-        openai_sdk.sdk,
-        partial(openai_sdk.stream, api="responses"),
-        openai_steps.response_text,
-    ),
-    Wire("anthropic", LocalAnthropic, anthropic_sdk.sdk, anthropic_sdk.stream, anthropic_steps.text),
-    Wire("anthropic helper", LocalAnthropic, anthropic_sdk.sdk, anthropic_sdk.helper, anthropic_steps.text),
-]
-
-each_wire = pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.name.replace(" ", "-"))
 each_place = pytest.mark.parametrize(
     ("transport", "anyio_backend"), [("aiohttp", "asyncio"), ("httpx2", "asyncio"), ("httpx2", "trio")], ids=str
 )
+
+
+def stalled(provider: Provider) -> LocalServer:
+    """Every answer begins, and then stalls."""
+    return provider.server([[Send(provider.text("one ")), Send(provider.text("two ")), Stall()]])
 
 
 class _LateClock(FakeClock):
@@ -93,7 +50,7 @@ class _LateClock(FakeClock):
 async def _gone(server: LocalServer, outcome: monitor.Outcome) -> None:
     """It said so, and it is so."""
     assert outcome.closed
-    await server.wait_closed_async(timeout_s=CLOSE_S)
+    await server.wait_closed_async()
 
 
 async def _read(watch: monitor.harness.Watch[Any]) -> monitor.Outcome:
@@ -115,85 +72,87 @@ async def _read_until_aborted(watch: monitor.harness.Watch[Any], moment: anyio.E
     return outcome
 
 
-@each_wire
+@each_stream
 @each_place
 async def test_a_stream_whose_first_object_comes_too_late_is_closed(
-    wire: Wire, transport: str, anyio_backend: str
+    provider: Provider, transport: str, anyio_backend: str
 ) -> None:
-    with wire.serve() as server:
-        async with wire.client(server, transport) as client:
-            watch = monitor.watch(wire.opens(client), clock=_LateClock(server), stop_when=monitor.FirstChunkTimeout(10))
+    with stalled(provider) as server:
+        async with provider.sdk(server, transport) as client:
+            watch = monitor.watch(
+                provider.stream(client), clock=_LateClock(server), stop_when=monitor.FirstChunkTimeout(10)
+            )
             outcome = await _read(watch)
             assert outcome.reason is Reason.IDLE_TIMEOUT
             assert watch.turn.text == ""
             await _gone(server, outcome)
 
 
-@each_wire
+@each_stream
 @each_place
 async def test_an_opening_that_has_the_stream_already_is_closed_when_it_is_interrupted(
-    wire: Wire, transport: str, anyio_backend: str
+    provider: Provider, transport: str, anyio_backend: str
 ) -> None:
     moment = anyio.Event()
 
-    async def opens(client: Any) -> AsyncIterator[Any]:
-        stream = await wire.opens(client)
+    async def opens(client: Any) -> Any:
+        stream = await provider.stream(client)
         await anext(stream)
         moment.set()
         await anyio.sleep_forever()
         return stream
 
-    with wire.serve() as server:
-        async with wire.client(server, transport) as client:
+    with stalled(provider) as server:
+        async with provider.sdk(server, transport) as client:
             await _gone(server, await _read_until_aborted(monitor.watch(partial(opens, client)), moment))
 
 
-@each_wire
+@each_stream
 @each_place
 async def test_a_wrapper_that_is_interrupted_at_its_own_work_leaves_nothing_open(
-    wire: Wire, transport: str, anyio_backend: str
+    provider: Provider, transport: str, anyio_backend: str
 ) -> None:
     moment = anyio.Event()
 
     async def wrapped(client: Any) -> AsyncIterator[Any]:
-        async for item in await wire.opens(client):
+        async for item in await provider.stream(client):
             moment.set()
             await anyio.sleep_forever()
             yield item
 
-    with wire.serve() as server:
-        async with wire.client(server, transport) as client:
+    with stalled(provider) as server:
+        async with provider.sdk(server, transport) as client:
             await _gone(server, await _read_until_aborted(monitor.watch(wrapped(client)), moment))
 
 
-@each_wire
+@each_stream
 @each_place
 async def test_a_wrapper_that_fails_leaves_nothing_open_that_has_a_name(
-    wire: Wire, transport: str, anyio_backend: str
+    provider: Provider, transport: str, anyio_backend: str
 ) -> None:
     async def wrapped(client: Any) -> AsyncIterator[Any]:
-        stream = await wire.opens(client)
+        stream = await provider.stream(client)
         async for item in stream:
             yield item
             raise ValueError("the wrapper's own")
 
-    with wire.serve() as server:
-        async with wire.client(server, transport) as client:
+    with stalled(provider) as server:
+        async with provider.sdk(server, transport) as client:
             outcome = await _read(monitor.watch(wrapped(client)))
             assert isinstance(outcome.error, ValueError)
             await _gone(server, outcome)
 
 
-@each_wire
-async def test_a_wrapper_that_fails_and_has_no_name_for_its_stream_is_not_called_closed(wire: Wire) -> None:
+@each_stream
+async def test_a_wrapper_that_fails_and_has_no_name_for_its_stream_is_not_called_closed(provider: Provider) -> None:
     async def wrapped(client: Any) -> AsyncIterator[Any]:
-        async for item in await wire.opens(client):
+        async for item in await provider.stream(client):
             yield item
             raise ValueError("the wrapper's own")
 
     sink = monitor.sinks.MemorySink()
-    with wire.serve() as server:
-        async with wire.client(server) as client:
+    with stalled(provider) as server:
+        async with provider.sdk(server) as client:
             outcome = await _read(monitor.watch(wrapped(client), sinks=[sink]))
             assert isinstance(outcome.error, ValueError)
             assert not outcome.closed
@@ -202,37 +161,37 @@ async def test_a_wrapper_that_fails_and_has_no_name_for_its_stream_is_not_called
     assert "may still be open" in closed.note
 
 
-@each_wire
+@each_stream
 @each_place
 async def test_a_wrapper_that_yields_something_else_is_closed_with_what_it_wraps(
-    wire: Wire, transport: str, anyio_backend: str
+    provider: Provider, transport: str, anyio_backend: str
 ) -> None:
     async def wrapped(client: Any) -> AsyncIterator[str]:
-        async for item in await wire.opens(client):
+        async for item in await provider.stream(client):
             yield type(item).__name__
 
-    with wire.serve() as server:
-        async with wire.client(server, transport) as client:
+    with stalled(provider) as server:
+        async with provider.sdk(server, transport) as client:
             async with monitor.watch(wrapped(client)) as watched:
                 async for _ in watched:
                     break
             await _gone(server, watched.outcome)
 
 
-@each_wire
+@each_stream
 @each_place
 async def test_a_foreign_cancellation_of_an_opening_goes_on_and_leaves_nothing_open(
-    wire: Wire, transport: str, anyio_backend: str
+    provider: Provider, transport: str, anyio_backend: str
 ) -> None:
-    async def opens(client: Any) -> AsyncIterator[Any]:
-        stream = await wire.opens(client)
+    async def opens(client: Any) -> Any:
+        stream = await provider.stream(client)
         await anext(stream)
         scope.cancel()
         await anyio.sleep_forever()
         return stream
 
-    with wire.serve() as server:
-        async with wire.client(server, transport) as client:
+    with stalled(provider) as server:
+        async with provider.sdk(server, transport) as client:
             watch = monitor.watch(partial(opens, client))
             with anyio.CancelScope() as scope:
                 await _read(watch)
@@ -246,42 +205,39 @@ async def test_a_google_stream_that_the_service_fails_in_the_middle_is_closed(
     transport: str, anyio_backend: str
 ) -> None:
     failure = {"error": {"code": 500, "message": "it broke", "status": "INTERNAL"}}
-    with LocalGemini([[gemini_steps.text("a"), failure, Stall()]]) as server:
-        async with google_sdk.sdk(server, transport) as client:
-            outcome = await _read(monitor.watch(google_sdk.stream(client)))
+    with GOOGLE.server([[GOOGLE.text("a"), failure, Stall()]]) as server:
+        async with GOOGLE.sdk(server, transport) as client:
+            outcome = await _read(monitor.watch(GOOGLE.stream(client)))
             assert outcome.reason is Reason.ERROR
             await _gone(server, outcome)
 
 
 @each_place
 async def test_another_stream_of_the_caller_is_left_alone(transport: str, anyio_backend: str) -> None:
-    wire = WIRES[1]
     moment = anyio.Event()
 
-    async def opens(client: Any) -> AsyncIterator[Any]:
-        stream = await wire.opens(client)
+    async def opens(client: Any) -> Any:
+        stream = await OPENAI.stream(client)
         moment.set()
         await anyio.sleep_forever()
         return stream
 
-    with wire.serve() as server:
-        async with wire.client(server, transport) as client:
-            other = await wire.opens(client)
+    with stalled(OPENAI) as server:
+        async with OPENAI.sdk(server, transport) as client:
+            other = await OPENAI.stream(client)
             await _gone(server, await _read_until_aborted(monitor.watch(partial(opens, client)), moment))
             assert [await anext(other), await anext(other)]
             assert server.requests[0].closed is None
-            await other.close()  # type: ignore[attr-defined]
+            await other.close()
 
 
 async def test_only_the_frames_that_an_exception_has_left_are_looked_through() -> None:
-    wire = WIRES[1]
-
     async def fails(client: Any) -> None:
-        inner = await wire.opens(client)
+        inner = await OPENAI.stream(client)
         raise ValueError(f"holding {type(inner).__name__}")
 
     async def reads(client: Any) -> list[Any]:
-        mine = await wire.opens(client)
+        mine = await OPENAI.stream(client)
         try:
             await fails(client)
         except ValueError as error:
@@ -290,8 +246,8 @@ async def test_only_the_frames_that_an_exception_has_left_are_looked_through() -
             return [*found, mine]
         raise AssertionError
 
-    with wire.serve() as server:
-        async with wire.client(server) as client:
+    with stalled(OPENAI) as server:
+        async with OPENAI.sdk(server) as client:
             found, mine = await reads(client)
             assert found is not mine
             for stream in (found, mine):

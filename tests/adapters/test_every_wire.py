@@ -4,77 +4,20 @@ how a run goes and ends.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import anyio
 import pytest
 
 import monitor
-from monitor.models import Model
 from monitor.testing import anthropic_steps, gemini_steps, openai_steps
-from monitor.testing.base_steps import Reply, Script, Stall
-from monitor.testing.servers.anthropic_server import LocalAnthropic
-from monitor.testing.servers.gemini_server import LocalGemini
-from monitor.testing.servers.local_server import LocalServer, Scripts
-from monitor.testing.servers.openai_server import LocalOpenAI
-from tests.adapters.anthropic import sdk as anthropic_sdk
-from tests.adapters.google import sdk as google_sdk
-from tests.adapters.openai import sdk as openai_sdk
+from monitor.testing.base_steps import Stall
+from tests.adapters.provider import Provider
+from tests.adapters.providers import each_provider, sdk_test, warnings
 
-pytestmark = google_sdk.sdk_warnings
+pytestmark = warnings
 
 Reason = monitor.TerminateReason
-
-
-@dataclass(frozen=True)
-class Wire:
-    """One provider's wire format."""
-
-    name: str
-    server: Callable[[Scripts], LocalServer]
-    client: Callable[[Any], AbstractAsyncContextManager[Any]]
-    turn: Callable[..., list[dict[str, Any]]]
-    """A model turn: its text, and its calls."""
-    overflow: Callable[[], Reply]
-    rate_limited: Callable[[float | None], Reply]
-
-
-WIRES = [
-    Wire(
-        "google", LocalGemini, google_sdk.sdk, gemini_steps.events_of, gemini_steps.overflow, gemini_steps.rate_limited
-    ),
-    Wire(
-        "anthropic",
-        LocalAnthropic,
-        anthropic_sdk.sdk,
-        anthropic_steps.events_of,
-        anthropic_steps.overflow,
-        anthropic_steps.rate_limited,
-    ),
-    Wire(
-        "openai", LocalOpenAI, openai_sdk.sdk, openai_steps.events_of, openai_steps.overflow, openai_steps.rate_limited
-    ),
-    Wire(
-        "openai-responses",
-        LocalOpenAI,
-        openai_sdk.sdk,
-        openai_steps.response_events_of,
-        openai_steps.overflow,
-        openai_steps.rate_limited,
-    ),
-]
-on_every_wire = pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.name)
-sdk_test = pytest.mark.asyncio
-
-
-@asynccontextmanager
-async def served(wire: Wire, *scripts: Script) -> AsyncIterator[tuple[Model, LocalServer]]:
-    with wire.server(scripts) as server:
-        async with wire.client(server) as client:
-            yield monitor.model(f"{wire.name}:local", client=client), server
 
 
 def look(q: str) -> str:
@@ -87,10 +30,10 @@ def emit(value: str) -> tuple[str, dict[str, Any]]:
 
 
 @sdk_test
-@on_every_wire
-async def test_a_goal_is_reached_by_way_of_a_tool(wire: Wire):
-    turns = [wire.turn("I look.", [("look", {"q": "é"})]), wire.turn("", [emit("Paris")])]
-    async with served(wire, *turns) as (model, server):
+@each_provider
+async def test_a_goal_is_reached_by_way_of_a_tool(provider: Provider):
+    turns = [provider.turn("I look.", [("look", {"q": "é"})]), provider.turn("", [emit("Paris")])]
+    async with provider.modelled(*turns) as (model, server):
         outcome = await monitor.Supervisor(model, tools=[look], outputs={"city": str}).run("Which city?")
     assert (outcome.reason, outcome.emitted, outcome.turns) == (Reason.GOAL, {"city": "Paris"}, 2), outcome
     assert outcome.usage.input_tokens > 0
@@ -99,9 +42,10 @@ async def test_a_goal_is_reached_by_way_of_a_tool(wire: Wire):
 
 
 @sdk_test
-@on_every_wire
-async def test_a_model_that_stops_too_early_is_nudged(wire: Wire):
-    async with served(wire, wire.turn("I think it is Paris."), wire.turn("", [emit("Paris")])) as (model, server):
+@each_provider
+async def test_a_model_that_stops_too_early_is_nudged(provider: Provider):
+    turns = [provider.turn("I think it is Paris."), provider.turn("", [emit("Paris")])]
+    async with provider.modelled(*turns) as (model, server):
         outcome = await monitor.Supervisor(model, outputs={"city": str}).run("Which city?")
     assert (outcome.reason, outcome.emitted, outcome.turns) == (Reason.GOAL, {"city": "Paris"}, 2), outcome
     assert "city" in str(server.requests[1].body)
@@ -109,9 +53,10 @@ async def test_a_model_that_stops_too_early_is_nudged(wire: Wire):
 
 
 @sdk_test
-@on_every_wire
-async def test_a_run_out_of_turns_gets_a_last_one(wire: Wire):
-    async with served(wire, wire.turn("", [("look", {"q": "a"})]), wire.turn("", [emit("Paris")])) as (model, server):
+@each_provider
+async def test_a_run_out_of_turns_gets_a_last_one(provider: Provider):
+    turns = [provider.turn("", [("look", {"q": "a"})]), provider.turn("", [emit("Paris")])]
+    async with provider.modelled(*turns) as (model, server):
         supervisor = monitor.Supervisor(model, tools=[look], outputs={"city": str}, stop_when=monitor.MaxTurns(1))
         outcome = await supervisor.run("Which city?")
     assert (outcome.reason, outcome.recovered_from, outcome.emitted) == (
@@ -123,9 +68,9 @@ async def test_a_run_out_of_turns_gets_a_last_one(wire: Wire):
 
 
 @sdk_test
-@on_every_wire
-async def test_a_call_repeated_over_the_turns_is_a_loop(wire: Wire):
-    async with served(wire, wire.turn("", [("look", {"q": "a"})])) as (model, _):
+@each_provider
+async def test_a_call_repeated_over_the_turns_is_a_loop(provider: Provider):
+    async with provider.modelled(provider.turn("", [("look", {"q": "a"})])) as (model, _):
         supervisor = monitor.Supervisor(
             model, tools=[look], last_turn=None, policy=monitor.StopAtFirstLoop(), stop_when=monitor.MaxTurns(20)
         )
@@ -136,27 +81,27 @@ async def test_a_call_repeated_over_the_turns_is_a_loop(wire: Wire):
 
 
 @sdk_test
-@on_every_wire
-async def test_a_prompt_that_does_not_fit_is_no_matter_of_trying_again(wire: Wire):
-    async with served(wire, [wire.overflow()]) as (model, server):
+@each_provider
+async def test_a_prompt_that_does_not_fit_is_no_matter_of_trying_again(provider: Provider):
+    async with provider.modelled([provider.steps.overflow()]) as (model, server):
         outcome = await monitor.Supervisor(model, last_turn=None).run("Go.")
         assert len(server.requests) == 1
     assert outcome.reason is Reason.PROMPT_TOO_LONG, outcome
 
 
 @sdk_test
-@on_every_wire
-async def test_a_rate_limit_is_waited_for(wire: Wire):
-    async with served(wire, [wire.rate_limited(0.01)], wire.turn("Paris.")) as (model, server):
+@each_provider
+async def test_a_rate_limit_is_waited_for(provider: Provider):
+    async with provider.modelled([provider.steps.rate_limited(0.01)], provider.turn("Paris.")) as (model, server):
         outcome = await monitor.Supervisor(model).run("Which city?")
         assert len(server.requests) == 2
     assert (outcome.reason, outcome.text) == (Reason.GOAL, "Paris."), outcome
 
 
 @sdk_test
-@on_every_wire
-async def test_an_abort_closes_the_connection(wire: Wire):
-    async with served(wire, [*wire.turn("Paris.")[:1], Stall()], wire.turn("fine")) as (model, server):
+@each_provider
+async def test_an_abort_closes_the_connection(provider: Provider):
+    async with provider.modelled([*provider.turn("Paris.")[:1], Stall()], provider.turn("fine")) as (model, server):
         supervisor = monitor.Supervisor(model)
         async with supervisor.stream("Which city?") as run, anyio.create_task_group() as group:
 
@@ -168,14 +113,14 @@ async def test_an_abort_closes_the_connection(wire: Wire):
             group.start_soon(abort)
             async for _ in run:
                 pass
-        await server.wait_closed_async(0, timeout_s=0.5)
+        await server.wait_closed_async(0)
         assert (run.outcome.reason, run.outcome.closed) == (Reason.ABORTED, True), run.outcome
         assert (await supervisor.run("Again.")).text == "fine"
 
 
-def cut_off(wire: Wire, name: str) -> list[Any]:
+def cut_off(provider: Provider, name: str) -> list[Any]:
     """A turn that the output limit ends before the first argument of its only call."""
-    match wire.name:
+    match provider.name:
         case "anthropic":
             block = {"type": "tool_use", "id": "toolu_0", "name": name, "input": {}}
             return [anthropic_steps.start(), *anthropic_steps.whole(block), *anthropic_steps.finish("max_tokens")]
@@ -188,23 +133,23 @@ def cut_off(wire: Wire, name: str) -> list[Any]:
 
 
 @sdk_test
-@on_every_wire
+@each_provider
 @pytest.mark.parametrize("name", ["delete", "terminate"])
-async def test_a_call_that_was_cut_off_before_its_first_argument_is_not_carried_out(wire: Wire, name: str):
+async def test_a_call_that_was_cut_off_before_its_first_argument_is_not_carried_out(provider: Provider, name: str):
     done: list[str] = []
 
     def delete(path: str = "/") -> None:
         """Delete it."""
         done.append(path)
 
-    async with served(wire, cut_off(wire, name), wire.turn("", [emit("Paris")])) as (model, server):
+    async with provider.modelled(cut_off(provider, name), provider.turn("", [emit("Paris")])) as (model, server):
         outcome = await monitor.Supervisor(model, tools=[delete], outputs={"city": str}).run("Clean up.")
     assert not done
     assert (outcome.reason, outcome.emitted) == (Reason.GOAL, {"city": "Paris"}), outcome
     assert "was cut off while its arguments were being written" in str(server.requests[1].body)
 
 
-def only(wire: Wire) -> list[tuple[str, list[Any]]]:
+def only(provider: Provider) -> list[tuple[str, list[Any]]]:
     """Answers in which there is neither text nor a call, and yet something: their kind, and their
     events.
     """
@@ -218,7 +163,7 @@ def only(wire: Wire) -> list[tuple[str, list[Any]]]:
         "server_label": "bank",
     }
     picture = {"id": "ig_1", "type": "image_generation_call", "status": "completed", "result": "aW1hZ2U="}
-    match wire.name:
+    match provider.name:
         case "google":
             sent = [
                 ("image/png", image),
@@ -244,10 +189,10 @@ def only(wire: Wire) -> list[tuple[str, list[Any]]]:
 
 
 @sdk_test
-@on_every_wire
-async def test_an_answer_without_text_is_not_empty_and_not_asked_for_again(wire: Wire):
-    for kind, script in only(wire):
-        async with served(wire, script) as (model, server):
+@each_provider
+async def test_an_answer_without_text_is_not_empty_and_not_asked_for_again(provider: Provider):
+    for kind, script in only(provider):
+        async with provider.modelled(script) as (model, server):
             async with monitor.Supervisor(model).stream("Draw a cat.") as run:
                 turns = [event.turn async for event in run if isinstance(event, monitor.events.TurnEnded)]
             assert len(server.requests) == 1, kind
@@ -256,9 +201,9 @@ async def test_an_answer_without_text_is_not_empty_and_not_asked_for_again(wire:
 
 
 @sdk_test
-@on_every_wire
-async def test_an_answer_in_which_nothing_came_is_asked_for_again(wire: Wire):
-    async with served(wire, wire.turn(""), wire.turn("Paris.")) as (model, server):
+@each_provider
+async def test_an_answer_in_which_nothing_came_is_asked_for_again(provider: Provider):
+    async with provider.modelled(provider.turn(""), provider.turn("Paris.")) as (model, server):
         outcome = await monitor.Supervisor(model).run("Which city?")
         assert len(server.requests) == 2
     assert (outcome.reason, outcome.text) == (Reason.GOAL, "Paris."), outcome

@@ -16,7 +16,9 @@ from monitor.testing.base_steps import Reply, Script
 from monitor.testing.gemini_steps import error_reply as gemini_error
 from monitor.testing.servers.local_server import ReceivedRequest
 from tests.adapters.google import sdk as google_sdk
-from tests.adapters.test_every_wire import WIRES, Wire, emit
+from tests.adapters.provider import Provider
+from tests.adapters.providers import PROVIDERS, each_provider
+from tests.adapters.test_every_wire import emit
 
 pytestmark = [pytest.mark.asyncio, google_sdk.sdk_warnings]
 
@@ -50,7 +52,7 @@ def text(n: int) -> str:
     return "word " * n
 
 
-def served(wire: Wire, refusal: Reply, refused: int) -> Any:
+def served(provider: Provider, refusal: Reply, refused: int) -> Any:
     """Asks for two texts, refuses `refused` times, and goes on; whoever asks without tools gets a
     summary.
     """
@@ -59,18 +61,18 @@ def served(wire: Wire, refusal: Reply, refused: int) -> Any:
     def answer(request: ReceivedRequest) -> Script:
         if not request.body.get("tools"):
             seen["summaries"].append(request)
-            return wire.turn(SUMMARY)
+            return provider.turn(SUMMARY)
         seen["work"].append(request)
         number = len(seen["work"])
         if number <= 2:
-            return wire.turn("I look.", [("text", {"n": 6_000})])
-        return [refusal] if number <= 2 + refused else wire.turn("", [emit("Paris")])
+            return provider.turn("I look.", [("text", {"n": 6_000})])
+        return [refusal] if number <= 2 + refused else provider.turn("", [emit("Paris")])
 
     return answer, seen
 
 
-def size(wire: Wire, request: ReceivedRequest) -> int:
-    return len(str(request.body[KEYS[wire.name]]))
+def size(provider: Provider, request: ReceivedRequest) -> int:
+    return len(str(request.body[KEYS[provider.name]]))
 
 
 @pytest.mark.feature("CL-07")
@@ -78,11 +80,11 @@ def size(wire: Wire, request: ReceivedRequest) -> int:
     ("name", "refusal"), [(name, reply) for name, _, reply in REFUSALS], ids=[f"{n}: {w}" for n, w, _ in REFUSALS]
 )
 async def test_a_refused_request_goes_out_again_smaller_and_the_run_reaches_its_goal(name: str, refusal: Reply):
-    wire = next(wire for wire in WIRES if wire.name == name)
-    answer, seen = served(wire, refusal, 1)
+    provider = next(one for one in PROVIDERS if one.name == name)
+    answer, seen = served(provider, refusal, 1)
     sink = monitor.sinks.MemorySink()
-    with wire.server(answer) as server:
-        async with wire.client(server) as client:
+    with provider.server(answer) as server:
+        async with provider.sdk(server) as client:
             model = monitor.model(f"{name}:local", client=client)
             compaction = monitor.Compaction(steps=(), keep=KeepTokens(100))
             supervisor = monitor.Supervisor(
@@ -93,7 +95,7 @@ async def test_a_refused_request_goes_out_again_smaller_and_the_run_reaches_its_
     assert len(seen["work"]) == 4
     assert len(seen["summaries"]) == 1
     refused, again = seen["work"][2:]
-    assert size(wire, again) < 0.6 * size(wire, refused)
+    assert size(provider, again) < 0.6 * size(provider, refused)
     assert "Say which city it is." in str(again.body)
     assert "Which city?" in str(again.body)
     ran = [event for event in sink.events if isinstance(event, monitor.events.ToolStarted)]
@@ -103,12 +105,12 @@ async def test_a_refused_request_goes_out_again_smaller_and_the_run_reaches_its_
 
 
 @pytest.mark.feature("CL-07", "AC-08")
-@pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.name)
-async def test_refused_for_ever_it_ends_with_what_to_do_and_the_sdk_s_own_exception(wire: Wire):
-    answer, seen = served(wire, wire.overflow(), 100)
-    with wire.server(answer) as server:
-        async with wire.client(server) as client:
-            model = monitor.model(f"{wire.name}:local", client=client)
+@each_provider
+async def test_refused_for_ever_it_ends_with_what_to_do_and_the_sdk_s_own_exception(provider: Provider):
+    answer, seen = served(provider, provider.steps.overflow(), 100)
+    with provider.server(answer) as server:
+        async with provider.sdk(server) as client:
+            model = monitor.model(f"{provider.name}:local", client=client)
             compaction = monitor.Compaction(steps=(), attempts=1)
             outcome = await monitor.Supervisor(
                 model, tools=[text], outputs={"city": str}, compaction=compaction, detectors=[]
@@ -122,13 +124,14 @@ async def test_refused_for_ever_it_ends_with_what_to_do_and_the_sdk_s_own_except
 
 @pytest.mark.feature("CL-07")
 async def test_a_limit_per_minute_of_groq_that_the_request_alone_exceeds_ends_the_run_at_once():
-    wire = next(wire for wire in WIRES if wire.name == "openai")
+    provider = next(one for one in PROVIDERS if one.name == "openai")
     message = (
         "Request too large for model `llama` on tokens per minute (TPM): Limit 6000, Requested 12000, please reduce it."
     )
-    answer, seen = served(wire, openai_steps.error_reply(413, message, code="rate_limit_exceeded", kind="tokens"), 100)
-    with wire.server(answer) as server:
-        async with wire.client(server) as client:
+    refusal = openai_steps.error_reply(413, message, code="rate_limit_exceeded", kind="tokens")
+    answer, seen = served(provider, refusal, 100)
+    with provider.server(answer) as server:
+        async with provider.sdk(server) as client:
             model = monitor.model("openai:local", client=client)
             outcome = await monitor.Supervisor(model, tools=[text], outputs={"city": str}, detectors=[]).run("Which?")
     assert outcome.reason is Reason.PROMPT_TOO_LONG

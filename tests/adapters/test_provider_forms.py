@@ -64,5 +64,5 @@ def test_it_needs_no_sdk():
         "import sys; sys.modules.update(dict.fromkeys(('google.genai', 'openai', 'anthropic'))); import monitor\nfor"
         f" form in {FORMS!r}: print(len(monitor.adapters.to_form(form, [monitor.UserMessage((monitor.Text('hi'),))])))"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50, check=True)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=250, check=True)
     assert done.stdout.split() == ["1"] * 4

@@ -21,7 +21,8 @@ from monitor.testing.gemini_steps import events_of
 from monitor.testing.servers.gemini_server import LocalGemini
 from monitor.tools.functions import as_tools
 from tests.adapters.google.sdk import sdk, sdk_warnings, stream
-from tests.adapters.test_every_wire import Wire, on_every_wire, sdk_test, served
+from tests.adapters.provider import Provider
+from tests.adapters.providers import each_provider, sdk_test
 from tests.context.wire import FORMS, sdk_takes
 
 pytestmark = sdk_warnings
@@ -32,16 +33,16 @@ GO = UserMessage((Text("Go on."),))
 
 
 @sdk_test
-@on_every_wire
+@each_provider
 @pytest.mark.parametrize(
     "given", [CHART, ["Two bars.", CHART], [CHART, {"bars": 2}]], ids=["alone", "after a text", "before data"]
 )
-async def test_media_that_a_tool_returns_reaches_the_model_as_media(wire: Wire, given: Any):
+async def test_media_that_a_tool_returns_reaches_the_model_as_media(provider: Provider, given: Any):
     def draw() -> Any:
         """Draw it."""
         return given
 
-    async with served(wire, wire.turn("", [("draw", {})]), wire.turn("Two bars.")) as (model, server):
+    async with provider.modelled(provider.turn("", [("draw", {})]), provider.turn("Two bars.")) as (model, server):
         outcome = await monitor.Supervisor(model, tools=[draw]).run("What does it show?")
         body = server.requests[1].body
     assert outcome.ok, outcome
@@ -51,7 +52,7 @@ async def test_media_that_a_tool_returns_reaches_the_model_as_media(wire: Wire, 
         "openai": {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}"}},
         "openai-responses": {"type": "input_image", "image_url": f"data:image/png;base64,{PIXEL}", "detail": "auto"},
     }
-    assert holders[wire.name] in list(everything_in(body)), body
+    assert holders[provider.name] in list(everything_in(body)), body
     assert str(body).count(PIXEL) == 1
     assert "\\x89" not in str(body)
 

@@ -156,7 +156,7 @@ async def test_an_error_that_nothing_follows_is_the_end_also_where_the_source_st
                     seen = [item.type async for item in stream]
                 assert seen == ["response.created", "error"]
                 assert "It broke." in watch.outcome.detail, watch.outcome
-            await server.wait_closed_async(1, timeout_s=0.5)
+            await server.wait_closed_async(1)
 
 
 # --- a message that begins more than once, and one of several that is cut

@@ -50,7 +50,7 @@ class Forking:
 
     def __exit__(self, *_: object) -> None:
         self._socket.close()
-        complaints = self._process.communicate(timeout=50)[1]
+        complaints = self._process.communicate(timeout=250)[1]
         assert not complaints, complaints
 
 

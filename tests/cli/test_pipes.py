@@ -74,7 +74,7 @@ def test_the_same_of_a_process_that_was_started_and_not_forked(runs: Path):
         cwd=runs,
         stdout=write,
         stderr=subprocess.PIPE,
-        timeout=50,
+        timeout=250,
         check=False,
     )
     os.close(write)
@@ -117,7 +117,7 @@ def test_completion_is_shown_and_installed_for_the_shell_at_hand(tmp_path: Path)
         program = "import sys; sys.argv[0] = 'agent-monitor'; from monitor.cli import main; main()"
         environment = {**os.environ, "HOME": str(tmp_path), "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
         command = [sys.executable, "-c", program, option, "bash"]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=50, check=False)
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=250, check=False)
 
     shown = run("--show-completion")
     assert (shown.returncode, shown.stderr) == (0, "")

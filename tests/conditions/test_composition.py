@@ -703,5 +703,5 @@ def test_a_users_class_of_the_same_name_does_not_take_a_built_ins_place():
     """Recorded conditions must not turn into it. In a process of its own, because the class would
     stay.
     """
-    done = subprocess.run([sys.executable, "-c", NAMESAKE], capture_output=True, text=True, timeout=50, check=False)
+    done = subprocess.run([sys.executable, "-c", NAMESAKE], capture_output=True, text=True, timeout=250, check=False)
     assert (done.stdout, done.stderr) == ("True\n", "")

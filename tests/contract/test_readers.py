@@ -16,7 +16,7 @@ import zstandard
 from monitor.transcripts import source as parsers
 from monitor.transcripts.entries import Began, CompactionSeen, Ended, ReadReport, Said, TranscriptEntry, collected
 from monitor.transcripts.readers import READERS, reader_of
-from monitor.transcripts.readers.base import Reader
+from monitor.transcripts.readers.base import TranscriptReader
 from monitor.transcripts.source import Source
 
 ROOT = Path(__file__).parents[2] / "fixtures"
@@ -38,7 +38,7 @@ def name_of(path: Path) -> str:
     return str(path.relative_to(ROOT / "readers"))
 
 
-def entries(source: Source, reader: Reader | None = None) -> tuple[list[TranscriptEntry], ReadReport]:
+def entries(source: Source, reader: TranscriptReader | None = None) -> tuple[list[TranscriptEntry], ReadReport]:
     found, report = reader or reader_of(source), ReadReport()
     assert found is not None
     return list(found.read(source, report)), report

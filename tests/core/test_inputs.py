@@ -8,10 +8,10 @@ import pytest
 from monitor.calls import ApprovalRequest
 from monitor.chunks import TextDelta, ToolCall
 from monitor.core import inputs
-from monitor.core.inputs import CoreInput, InputNote, RecordedJudge, facts_of, input_from, joined, split
+from monitor.core.inputs import CoreInput, InputNote, LoggedInput, RecordedJudge, facts_of, input_from, joined, split
 from monitor.core.run import RunCore
 from monitor.errors import RecordedError
-from monitor.models import ModelError
+from monitor.models import ErrorKind, ModelError
 from monitor.reasons import TerminateReason
 from monitor.usage import AskCost, Usage
 from monitor.verdicts import Detection, Evidence, Judgement, Stop
@@ -33,7 +33,7 @@ EXAMPLES = [
     inputs.ToolResultInput("c1", "\ud83d", is_error=False, vetoed=True, progress=3),
     inputs.EndTurnInput(
         finished=False, must_finish=True, gave=("image",), error=RecordedError("builtins.OSError", "gone"),
-        model_error=ModelError("server", "gone"),
+        model_error=ModelError(ErrorKind.UNKNOWN, "gone"),
     ),
     inputs.SourceClosedInput(1.5, closed=True, chunks_dropped=2, note=None),
     inputs.AnswerCallInput(CALL),
@@ -88,7 +88,7 @@ def test_an_input_is_a_call_of_the_core(kind: type[CoreInput]):
 
 
 def test_chunks_and_inputs_keep_their_order():
-    entries = [
+    entries: list[LoggedInput] = [
         (1.0, inputs.BeginTurnInput()), (1.5, TextDelta("a")), (2.0, TextDelta("b")), (0.0, inputs.AbortNote("why")),
         (3.0, TextDelta("c")),
     ]  # fmt: skip

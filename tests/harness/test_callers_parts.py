@@ -15,7 +15,7 @@ import pytest
 import monitor
 from monitor.compaction.hooks import CompactionHook
 from monitor.compaction.summaries.summarizer import Summary
-from monitor.context.cut import Cut
+from monitor.context.cut import CutPoint
 from monitor.messages import AssistantMessage, Message
 from monitor.reasons import CompactionFailure
 from tests.context.talk import ran
@@ -89,10 +89,10 @@ def orphaned(messages: Sequence[Message], **_: object) -> Any:
 
 NONSENSE: dict[str, dict[str, Any]] = {
     "keep: a word": {"keep": Keep(lambda *_, **__: "all")},
-    "keep: behind the end": {"keep": Keep(lambda *_, **__: Cut(10_000, None, 5))},
-    "keep: before the beginning": {"keep": Keep(lambda *_, **__: Cut(-3, None, 5))},
-    "keep: everything": {"keep": Keep(lambda *_, **__: Cut(0, None, 5))},
-    "keep: no size": {"keep": Keep(lambda *_, **__: Cut(2, None, None))},  # type: ignore[arg-type]
+    "keep: behind the end": {"keep": Keep(lambda *_, **__: CutPoint(10_000, None, 5))},
+    "keep: before the beginning": {"keep": Keep(lambda *_, **__: CutPoint(-3, None, 5))},
+    "keep: everything": {"keep": Keep(lambda *_, **__: CutPoint(0, None, 5))},
+    "keep: no size": {"keep": Keep(lambda *_, **__: CutPoint(2, None, None))},  # type: ignore[arg-type]
     "step: nothing": {"steps": (Step(lambda *_, **__: None),)},
     "step: words": {"steps": (Step(lambda *_, **__: ("a", "b")),)},
     "step: no messages left": {"steps": (Step(lambda *_, **__: ()),)},

@@ -92,7 +92,7 @@ class Case:
 
 async def _until(is_so: Callable[[], bool]) -> None:
     """Let the others run until it is so."""
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         while not is_so():
             await anyio.lowlevel.checkpoint()
 
@@ -793,7 +793,7 @@ async def test_the_block_is_left_while_another_task_reads(moment: Callable[..., 
     async def read() -> None:
         case.seen.extend([event async for event in case.run])
 
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as group:
             async with case.run:
                 group.start_soon(read)
@@ -841,7 +841,7 @@ LIMITS: list[tuple[monitor.Condition, Reason]] = [
 async def test_every_limit(limit: monitor.Condition, reason: Reason, last_turn: monitor.LastTurn | None) -> None:
     model = ScriptedModel(lambda request: ["I look", call("look")])
     case = Case(model, tools=[look], stop_when=limit, last_turn=last_turn, prices=monitor.Price(1, 1), detectors=None)
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         await case.read()
     await case.nothing_is_left()
     case.ended(reason)
@@ -1156,7 +1156,7 @@ async def test_no_abort_from_a_thread_is_missed() -> None:
         for _ in range(60):
             case, _reached = in_a_tool()
             thread = threading.Thread(target=case.run.abort)
-            with anyio.fail_after(5):
+            with anyio.fail_after(60):
                 async with anyio.create_task_group() as group:
                     group.start_soon(case.read)
                     group.start_soon(anyio.to_thread.run_sync, partial(_start, thread))
@@ -1183,6 +1183,6 @@ async def test_an_abort_just_before_a_tool_is_waited_for_is_not_missed(monkeypat
         return wait
 
     monkeypatch.setattr("monitor.harness.streams.interrupt.make_wait", made)
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         await case.read()
     case.ended(Reason.ABORTED)

@@ -117,7 +117,7 @@ def letters(number: int) -> Callable[[int], Any]:
 
 async def until(true: Callable[[], Any]) -> Any:
     """Wait for something that another task does."""
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         while True:
             found = true()
             if hasattr(found, "__await__"):

@@ -67,7 +67,7 @@ async def ask(
         "query_string": query.encode(),
         "headers": [(name.encode(), value.encode()) for name, value in given.items()],
     }
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         await app(scope, receive, send)
     return reply
 

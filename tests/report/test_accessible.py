@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.report.browser import CHROMIUM, Tab, browser
-from tests.report.test_page import page_of, run_of
+from tests.report.test_report_page import page_of, run_of
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed: apt-get install chromium")
 

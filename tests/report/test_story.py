@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.report.data import as_data, key_of
-from monitor.report.story import AFTER_LOOP, BEFORE_LOOP, FIRST_STEPS, LAST_STEPS, StoryWatcher, ToldRun, shown
+from monitor.report.story import AFTER_LOOP, BEFORE_LOOP, FIRST_STEPS, LAST_STEPS, StoryRun, StoryWatcher, shown
 from monitor.transcripts.analysis.survey import survey
 from monitor.transcripts.source import Source
 
@@ -20,10 +20,10 @@ SAMPLES = Path(__file__).parents[2] / "fixtures"
 MOST_STEPS = FIRST_STEPS + BEFORE_LOOP + AFTER_LOOP + LAST_STEPS
 
 
-def told(*messages: dict[str, Any], id: str = "r") -> ToldRun:
+def told(*messages: dict[str, Any], id: str = "r") -> StoryRun:
     line = json.dumps({"id": id, "messages": list(messages)})
     (run,) = survey(Source.of_bytes("runs.jsonl", line.encode("utf-8", "surrogatepass")), watcher=StoryWatcher)
-    assert isinstance(run, ToldRun)
+    assert isinstance(run, StoryRun)
     return run
 
 
@@ -122,7 +122,7 @@ def test_a_run_of_every_sample_gets_a_story_whose_steps_are_in_order():
     for file in sorted((SAMPLES / "readers").rglob("*")):
         if file.is_file():
             for run in survey(Source.of_path(file), watcher=StoryWatcher):
-                assert isinstance(run, ToldRun)
+                assert isinstance(run, StoryRun)
                 numbers = [step.number for step in run.story.steps]
                 assert numbers == sorted(set(numbers))
                 assert len(numbers) <= MOST_STEPS

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -96,17 +95,14 @@ async def test_in_one_process_too_there_is_one_owner(path: Path):
             await session.__aenter__()
 
 
-async def test_a_killed_owner_is_followed_within_100_ms_and_nothing_is_lost(path: Path):
+async def test_a_killed_owner_is_followed_at_once_and_nothing_is_lost(path: Path):
     with owner(path) as process:
         assert ask(process, "second") == "stored"
         process.kill()
         process.wait()
-        began = time.perf_counter()
         async with SQLiteSession(path) as session:
-            after_s = time.perf_counter() - began
             assert await texts(session) == ["of the first owner", "second"]
             assert await session.verify() == ()
-        assert after_s < 1  # on a quiet machine 10 ms; bench.sessions measures it
 
 
 async def test_who_waits_gets_the_session_when_the_owner_dies(path: Path):

@@ -186,7 +186,7 @@ async def test_a_program_that_forgets_to_close_ends_and_loses_nothing(path: Path
         "async def main():\n    session = await SQLiteSession(sys.argv[1]).__aenter__()\n"
         "    await session.append(says('a'))\nanyio.run(main)\n"
     )
-    subprocess.run([sys.executable, "-c", program, str(path)], cwd=ROOT, check=True, timeout=30)
+    subprocess.run([sys.executable, "-c", program, str(path)], cwd=ROOT, check=True, timeout=250)
     async with SQLiteSession(path) as session:
         assert len(await session.nodes()) == 1
 

@@ -421,7 +421,7 @@ print("done")
 
 def test_a_program_that_configured_nothing_finds_nothing_of_ours_on_its_stdout():
     """It may talk a protocol there. Warnings go to stderr, as the standard library has it."""
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=50, check=True)
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=250, check=True)
     assert done.stdout == "done\n"
     assert done.stderr == "stop_decided\n"
 

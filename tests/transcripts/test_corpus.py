@@ -205,4 +205,4 @@ def test_a_file_that_is_not_there_is_an_error(tmp_path: Path):
 
 def test_a_label_in_a_file_has_the_fields_of_the_label():
     fields = {field.name for field in dataclasses.fields(LoopLabel)}
-    assert set(record._Loop.model_fields) == fields
+    assert set(record._LoopFields.model_fields) == fields

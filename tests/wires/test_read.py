@@ -14,9 +14,10 @@ from monitor import ConfigError, Media, Text
 from monitor._util.signatures import CUSTOM, mark
 from monitor.adapters import to_form
 from monitor.chunks import ToolCall, ToolResult
-from monitor.context import Form, RawMessage, Unread, read_history, repair, validate
+from monitor.context import Form, RawMessage, read_history, repair, validate
 from monitor.errors import AdapterError
 from monitor.messages import Reasoning
+from monitor.wires.raw import Unread
 from tests.context.wire import FORMS
 
 PIXEL = "iVBORw0KGgo="

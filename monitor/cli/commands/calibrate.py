@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -15,21 +13,19 @@ from rich.console import Console
 from rich.text import Text
 
 from monitor._util.hashing import identity
-from monitor.cli.inputs.survey import Chosen
-from monitor.cli.inputs.transcripts import Reading, Wanted, inputs_of, since_when
+from monitor.cli.inputs.survey_workers import SurveySettings
+from monitor.cli.inputs.transcripts import InputReader, RunSelection, inputs_of
 from monitor.cli.options.levels import FACTORS, SCALED, Levels, as_toml, levels_of, names_of
-from monitor.cli.options.selection import FormatOption, LimitOption, ProjectOption, SinceOption
-from monitor.cli.options.settings_options import ConfigOption, DetectorsOption, PolicyOption, SetOption, settings_of
+from monitor.cli.options.selection import LimitOption, OneJsonOption, SelectionOptions
+from monitor.cli.options.settings_options import SettingsOptions
 from monitor.cli.render import output, table
 from monitor.cli.render.out_file import check_out, write_out
-from monitor.cli.render.progress import progress
 from monitor.cli.render.scan_report import LABELLED_LOOP, NOT_COUNTED, Report
-from monitor.cli.render.tool_counts import count
 from monitor.errors import ConfigError
 from monitor.transcripts.analysis.calibration import (
     EVIDENCE,
     LENGTH,
-    Outcome,
+    LineOutcome,
     Trace,
     evidence_and_length,
     line,
@@ -37,8 +33,9 @@ from monitor.transcripts.analysis.calibration import (
     tried,
     usual_length,
 )
-from monitor.transcripts.analysis.scan import scan_run
+from monitor.transcripts.analysis.survey import SurveyedRun
 from monitor.transcripts.analysis.traces import ALL, TracedRun
+from monitor.view.run_ending import count
 
 BAD_INPUT: Final = 2
 CONDITION: Final = (
@@ -48,7 +45,7 @@ CONDITION: Final = (
 
 
 @dataclass(slots=True)
-class _Runs:
+class _GoodRuns:
     """The runs, as far as they count."""
 
     good: list[tuple[str, Mapping[str, Trace]]] = field(default_factory=list[tuple[str, Mapping[str, Trace]]])
@@ -83,15 +80,10 @@ def calibrate(
     finished: Annotated[
         bool, typer.Option("--finished", help="Only runs that ended by themselves, as their recordings say.")
     ] = False,
-    since: SinceOption = None,
-    only: FormatOption = None,
-    project: ProjectOption = None,
+    selection: SelectionOptions,
     limit: LimitOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    detectors: DetectorsOption = None,
-    policy: PolicyOption = None,
-    settings: SetOption = None,
-    config: ConfigOption = None,
+    as_json: OneJsonOption = False,
+    settings: SettingsOptions,
 ) -> None:
     """Fit the limits to your own good runs, with a promise: at most 5% of such runs are stopped.
 
@@ -118,28 +110,26 @@ def calibrate(
         least = needed(share)
         if out is not None:
             check_out(out, "--out")
-        base = settings_of(config, detectors, settings, policy)
+        base = settings.read()
         levels = levels_of(base)
         watcher = Levels(tuple(json.dumps(level) for level in levels)).watcher
-        given = Chosen.of(base, watcher)
-        runs, report, wanted = _Runs(), Report(), Wanted(only, project, since_when(since))
+        given = SurveySettings.of(base, watcher)
+        runs, report, wanted = _GoodRuns(), Report(), RunSelection.of(selection)
+
+        def add(run: SurveyedRun) -> None:
+            report.add(run, listed=False)
+            if isinstance(run, TracedRun):
+                runs.add(run, finished=finished)
+
         with inputs_of(paths, complaints, wanted) as inputs:
             report.bad += inputs.missing
-            examine = partial(scan_run, detectors=base.detectors(), policy=base.policy())
-            reading = Reading(given, examine, complaints, inputs, wanted, by_judge=False)
-            with progress(complaints, inputs.bytes, quiet=False) as tick:
-                for run in islice(reading.results(report), limit):
-                    report.add(run, listed=False)
-                    if isinstance(run, TracedRun):
-                        runs.add(run, finished=finished)
-                    tick(reading.done_bytes, report.runs, report.loops, run.file)
-            reading.complain(report, whole=limit is None or report.runs < limit)
+            InputReader(given, complaints, inputs, wanted).read_all(report, add, limit=limit, partly=False)
         if len(runs.good) < least:
             raise ConfigError(
                 f"{count(len(runs.good), 'good run')} cannot promise that at most {percent(share)} are stopped:"
                 f" {least:,} are needed"
             )
-        found = _Found.of(runs, levels, names_of(base), share)
+        found = _Calibration.of(runs, levels, names_of(base), share)
         if as_json:
             output.write_json(found.as_json())
         else:
@@ -166,9 +156,30 @@ def _share(text: str) -> float:
     return round(share, 9)
 
 
+_TRIED: Final[Sequence[table.Fact[LineOutcome]]] = (
+    table.Fact("score", table.Column("score", "end"), lambda one: one.rule),
+    table.Fact("good", None, lambda one: one.good),
+    table.Fact("good_stopped", None, lambda one: one.stopped),
+    table.Fact(None, table.Column("good stopped", right=True), lambda one: f"{one.stopped} of {one.good}"),
+    table.Fact("loops", None, lambda one: one.bad),
+    table.Fact("loops_stopped", None, lambda one: one.caught),
+    table.Fact(None, table.Column("loops stopped", right=True), lambda one: f"{one.caught} of {one.bad}"),
+    table.Fact("saved_tokens", None, lambda one: round(one.saved)),
+    table.Fact(None, table.Column("tokens saved", right=True), lambda one: f"{one.saved:,.0f}"),
+    table.Fact(
+        "saved_share",
+        table.Column("of them", right=True),
+        lambda one: one.saved / one.of_bad if one.of_bad else None,
+        lambda share: "" if share is None else f"{share:.0%}",
+    ),
+    table.Fact("lost_tokens", None, lambda one: round(one.lost)),
+)
+"""The facts about a rule that was tried on runs that did not draw its line."""
+
+
 @dataclass(slots=True, frozen=True)
-class _Found:
-    """What came of it."""
+class _Calibration:
+    """The fitted limits, and their results on runs that did not draw them."""
 
     share: float
     good: int
@@ -177,11 +188,13 @@ class _Found:
     estimated: int
     lines: Mapping[str, int]
     """The level of each detector alone, and of all together. As many as there are levels: off."""
-    tried: Sequence[Outcome]
+    tried: Sequence[LineOutcome]
     settings: Mapping[str, Any]
 
     @classmethod
-    def of(cls, runs: _Runs, levels: Sequence[Mapping[str, Any]], names: Sequence[str], share: float) -> _Found:
+    def of(
+        cls, runs: _GoodRuns, levels: Sequence[Mapping[str, Any]], names: Sequence[str], share: float
+    ) -> _Calibration:
         """The lines, and what they do on runs that they were not drawn from."""
         lines = {
             name: int(line([traces[name].evidence for _, traces in runs.good], share)) + 1 for name in (ALL, *names)
@@ -189,18 +202,11 @@ class _Found:
         at = lines[ALL]
         settings = dict(levels[at]) if at < len(levels) else {**levels[-1], "detectors": []}
         return cls(
-            share,
-            len(runs.good),
-            len(runs.bad),
-            runs.left_out,
-            runs.estimated,
-            lines,
-            _held_out(runs, share),
-            settings,
+            share, len(runs.good), len(runs.bad), runs.left_out, runs.estimated, lines, _held_out(runs, share), settings
         )
 
     def show(self, console: Console) -> None:
-        """For people."""
+        """Print the limits and their results for people."""
         console.print(
             Text(
                 f"{count(self.good, 'good run')}: at most {percent(self.share)} of runs like them are stopped",
@@ -228,21 +234,7 @@ class _Found:
     def _show_tried(self, console: Console) -> None:
         console.print()
         console.print("On the half of the good runs that did not draw the line, and on the labelled loops:")
-        columns = (
-            table.Column("score", "end"),
-            *(table.Column(name, right=True) for name in ("good stopped", "loops stopped", "tokens saved", "of them")),
-        )
-        rows = [
-            (
-                one.rule,
-                f"{one.stopped} of {one.good}",
-                f"{one.caught} of {one.bad}",
-                f"{one.saved:,.0f}",
-                f"{one.saved / one.of_bad:.0%}" if one.of_bad else "",
-            )
-            for one in self.tried
-        ]
-        table.show(console, columns, rows)
+        table.show_facts(console, _TRIED, self.tried)
 
     def as_toml(self) -> str:
         """The settings, with the promise above them."""
@@ -253,7 +245,7 @@ class _Found:
         return head + as_toml(self.settings)
 
     def as_json(self) -> dict[str, Any]:
-        """For programs."""
+        """The limits and their results as JSON data."""
         return {
             "at_most": self.share,
             "good": self.good,
@@ -261,25 +253,13 @@ class _Found:
             "left_out": self.left_out,
             "estimated": self.estimated,
             "lines": {name or "all": FACTORS[at] if at < len(FACTORS) else None for name, at in self.lines.items()},
-            "held_out": [
-                {
-                    "score": one.rule,
-                    "good": one.good,
-                    "good_stopped": one.stopped,
-                    "loops": one.bad,
-                    "loops_stopped": one.caught,
-                    "saved_tokens": round(one.saved),
-                    "saved_share": one.saved / one.of_bad if one.of_bad else None,
-                    "lost_tokens": round(one.lost),
-                }
-                for one in self.tried
-            ],
+            "held_out": [table.as_json(_TRIED, one) for one in self.tried],
             "settings": self.settings,
             "condition": CONDITION,
         }
 
 
-def _held_out(runs: _Runs, share: float) -> list[Outcome]:
+def _held_out(runs: _GoodRuns, share: float) -> list[LineOutcome]:
     """Half of the good runs, chosen by their hashes, draws the line; the other half is tried."""
     if not runs.bad:
         return []

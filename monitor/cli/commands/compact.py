@@ -17,6 +17,7 @@ import monitor
 from monitor.adapters.adapter import adapter_of
 from monitor.cli.inputs.conversation import Conversation, read_conversation, tokens_by_source, written
 from monitor.cli.options.clients import Closing
+from monitor.cli.options.selection import OneJsonOption
 from monitor.cli.options.supervisor_arguments import model_of, nothing_to_close
 from monitor.cli.render import output, table
 from monitor.cli.render.out_file import check_out, write_out
@@ -25,6 +26,7 @@ from monitor.compaction.pinned import gathered, read_back, recognised
 from monitor.compaction.preset import PRESETS
 from monitor.compaction.records import compaction_codec
 from monitor.context import Window, repair, window_of
+from monitor.context.measure.window import WindowSource
 from monitor.context.reduce.reduction import difference
 from monitor.errors import ConfigError
 from monitor.events import CompactionProgressed, CompactionStarted, Event
@@ -33,7 +35,7 @@ from monitor.models import Model, ModelRequest
 from monitor.reasons import CompactionReason
 from monitor.settings import known_name
 from monitor.sinks.lines import line_of
-from monitor.view.ending import count
+from monitor.view.run_ending import count
 from monitor.wires.recognise import FORMS, NEUTRAL
 
 NOT_COMPACTED: Final = 1
@@ -48,12 +50,12 @@ REASONS: Final = ("manual", "overflow")
 
 
 @dataclass(slots=True, frozen=True)
-class _Given:
+class _CompactInput:
     """The conversation to compact, with its window and model."""
 
     conversation: Conversation
     messages: tuple[Message, ...]
-    """Repaired."""
+    """The messages of the conversation, repaired."""
     repairs: int
     system: str | None
     """The text of a system message among the messages."""
@@ -65,12 +67,12 @@ class _Given:
         return "\n\n".join(filter(None, (self.conversation.instructions, self.system))) or None
 
     def by_source(self, messages: tuple[Message, ...]) -> dict[str, int]:
-        """Estimated tokens."""
+        """The estimated tokens of `messages`, by source."""
         return tokens_by_source(messages, self.instructions, self.conversation.tools)
 
 
 @dataclass(slots=True, frozen=True)
-class _Pinned:
+class _PinnedCounts:
     """The counted pinned facts beside the summary."""
 
     verbatim: int = 0
@@ -82,10 +84,10 @@ class _Pinned:
 
 
 @dataclass(slots=True, frozen=True)
-class _Compacted:
+class _CompactReport:
     """The result of the compaction, with all numbers to print."""
 
-    given: _Given
+    given: _CompactInput
     compaction: monitor.Compaction
     result: monitor.compaction.CompactionResult
     calls: int
@@ -106,15 +108,15 @@ class _Compacted:
         return "\n".join(part.text for part in self.result.record.shown[0].content if isinstance(part, monitor.Text))
 
     @property
-    def pinned(self) -> _Pinned:
+    def pinned(self) -> _PinnedCounts:
         """The facts for which there was room."""
         found = read_back(self.text)
         if found is None:
-            return _Pinned()
+            return _PinnedCounts()
         facts, said = found[1], set(gathered(self.given.messages[: self.summarised]).user_messages)
         verbatim = sum(text in said for text in facts.user_messages)
         files = {*facts.details.files_read, *facts.details.files_modified}
-        return _Pinned(
+        return _PinnedCounts(
             verbatim,
             len(facts.user_messages) - verbatim,
             facts.left_out,
@@ -163,7 +165,7 @@ def compact(
     show: Annotated[
         bool, typer.Option("--show", help="Also print what stands in the place of the old messages.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: OneJsonOption = False,
 ) -> None:
     """Compact a recorded conversation, and show the result: tokens before and after, pinned facts,
     and the cost.
@@ -231,22 +233,22 @@ def compact(
 # ------------------------------------------------------------------ what is given
 
 
-def _read(file: str, form: str | None, run: str | None, model: str | None, window: int | None) -> _Given:
+def _read(file: str, form: str | None, run: str | None, model: str | None, window: int | None) -> _CompactInput:
     conversation, raw = read_conversation(file, form, run)
     messages, report = repair(raw, form=None if conversation.form == NEUTRAL else conversation.form)
     names = [name for name in (model if model != EXTRACTIVE else None, conversation.model) if name is not None]
     found = [window_of(name, config=window) for name in names] or [window_of(None, config=window)]
     known = next((one for one in found if one.tokens is not None), None)
-    return _Given(
+    return _CompactInput(
         conversation,
         recognised(messages),
         len(report.repairs),
         report.instructions,
-        known or Window(ASSUMED_TOKENS, source=monitor.context.WindowSource.DEFAULT, note="assumed; --window says it"),
+        known or Window(ASSUMED_TOKENS, source=WindowSource.DEFAULT, note="assumed; --window says it"),
     )
 
 
-class _Counted:
+class _CountedModel:
     """A model whose calls are counted."""
 
     def __init__(self, model: Model) -> None:
@@ -256,33 +258,33 @@ class _Counted:
         self._model = model
 
     def stream(self, request: ModelRequest) -> Any:
-        """As the model does."""
+        """Count a call, and stream the answer of the model."""
         self.calls += 1
         return self._model.stream(request)
 
 
 @dataclass(slots=True, frozen=True)
-class _Progress:
+class _ProgressSink:
     """A sink that prints the progress."""
 
     console: Console
 
     def emit(self, event: Event) -> None:
-        """The next event."""
+        """Print `event` if it tells the progress of a compaction."""
         if isinstance(event, CompactionStarted | CompactionProgressed):
             output.complain(self.console, line_of(event, chars=None), style="dim")
 
 
 async def _compacted(
-    given: _Given,
+    given: _CompactInput,
     compaction: monitor.Compaction,
     model: Model | None,
     *,
     close: Closing,
     reason: CompactionReason,
     complaints: Console,
-) -> _Compacted:
-    counted = _Counted(model) if model is not None else None
+) -> _CompactReport:
+    counted = _CountedModel(model) if model is not None else None
     try:
         result = await compaction.compact(
             given.messages,
@@ -292,13 +294,13 @@ async def _compacted(
             tools=given.conversation.tools,
             reason=reason,
             form=None if given.conversation.form == NEUTRAL else given.conversation.form,
-            sinks=[_Progress(complaints)] if counted is not None else [],
+            sinks=[_ProgressSink(complaints)] if counted is not None else [],
         )
     finally:
         with anyio.CancelScope(shield=True):
             await close()
     breaks_at, *_ = difference(given.messages, result.messages)
-    return _Compacted(given, compaction, result, counted.calls if counted is not None else 0, reason, breaks_at)
+    return _CompactReport(given, compaction, result, counted.calls if counted is not None else 0, reason, breaks_at)
 
 
 def _say_why_not(error: monitor.compaction.CompactionError, complaints: Console, *, as_json: bool) -> None:
@@ -321,7 +323,7 @@ def _check_out(out: Path | None, file: str) -> None:
         raise ConfigError(f"--out {out}: that is the conversation itself; give the compacted one another name")
 
 
-def _in_its_words(given: _Given, messages: tuple[Message, ...]) -> str:
+def _in_its_words(given: _CompactInput, messages: tuple[Message, ...]) -> str:
     form = given.conversation.form
     if form == NEUTRAL:
         return written(given.conversation, list(map(message_codec.to_dict, messages)))
@@ -336,7 +338,7 @@ def _write(out: Path, text: str) -> None:
 # ------------------------------------------------------------------ for people
 
 
-def _show(console: Console, done: _Compacted, *, asked_nobody: bool, show: bool, out: Path | None) -> None:
+def _show(console: Console, done: _CompactReport, *, asked_nobody: bool, show: bool, out: Path | None) -> None:
     given, result = done.given, done.result
     saved = result.tokens_before - result.tokens_after
     before, after = given.by_source(given.messages), given.by_source(result.messages)
@@ -392,10 +394,6 @@ def _show(console: Console, done: _Compacted, *, asked_nobody: bool, show: bool,
         console.print(output.printable(done.text or "(nothing: no message is gone)"), soft_wrap=True)
 
 
-def _window(window: Window) -> str:
-    return f"{window.tokens or 0:,} ({window.note or window.source.value})"
-
-
 def _how(scaled: bool) -> str:
     """How the numbers of tokens were found."""
     return "what was refused has at least a window; the table has estimates" if scaled else "estimated"
@@ -407,7 +405,7 @@ def _kept_in_cache(breaks_at: int) -> str:
     return f"the cached prefix ends before message {breaks_at:,}"
 
 
-def _messages(done: _Compacted) -> str:
+def _messages(done: _CompactReport) -> str:
     kept = count(done.result.kept_messages, "message")
     if not done.summarised:
         return f"{kept}, all kept; nothing had to be summarised"
@@ -417,7 +415,7 @@ def _messages(done: _Compacted) -> str:
     return f"{gone}, the last {kept if done.result.kept_messages > 1 else 'message'} kept"
 
 
-def _by(done: _Compacted, *, asked_nobody: bool) -> str:
+def _by(done: _CompactReport, *, asked_nobody: bool) -> str:
     by = done.result.summarised_by
     if done.result.record is None:
         return f"no summary: {by} was enough"
@@ -425,7 +423,7 @@ def _by(done: _Compacted, *, asked_nobody: bool) -> str:
     return f"{by}{length}{'; no model was asked, --model names one' if asked_nobody else ''}"
 
 
-def _cost(done: _Compacted) -> str:
+def _cost(done: _CompactReport) -> str:
     usage, estimated = done.result.cost.usage, done.result.cost.estimated
     if not done.calls:
         return "nothing"
@@ -433,7 +431,7 @@ def _cost(done: _Compacted) -> str:
     return f"{count(done.calls, 'model call')}, {tokens}: {usage.input_tokens:,} in, {usage.output_tokens:,} out"
 
 
-def _pinned(pinned: _Pinned) -> str:
+def _pinned(pinned: _PinnedCounts) -> str:
     shortened = f", {pinned.shortened:,} shortened" if pinned.shortened else ""
     left_out = f", {pinned.left_out:,} left out" if pinned.left_out else ""
     names = f"{count(pinned.identifiers, 'identifier')}, {count(pinned.files, 'file')}"
@@ -443,7 +441,7 @@ def _pinned(pinned: _Pinned) -> str:
 # ------------------------------------------------------------------ for programs
 
 
-def _as_json(done: _Compacted) -> dict[str, Any]:
+def _as_json(done: _CompactReport) -> dict[str, Any]:
     given, result, pinned = done.given, done.result, done.pinned
     return {
         "ok": True,

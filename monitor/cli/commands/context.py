@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
 
 import typer
@@ -12,6 +12,7 @@ from rich.text import Text
 
 from monitor.adapters.provider_forms import to_form
 from monitor.cli.inputs.conversation import Conversation, read_conversation, tokens_by_source
+from monitor.cli.options.selection import OneJsonOption
 from monitor.cli.render import output, table
 from monitor.compaction.pinned import recognised
 from monitor.context import (
@@ -26,19 +27,19 @@ from monitor.context import (
     Reducer,
     Reduction,
     RepairReport,
-    TokenCount,
     Window,
     WireProblem,
     propose_edit,
     repair,
-    user_turns,
     validate,
     window_of,
 )
+from monitor.context.measure.tokens import TokenCount
+from monitor.context.turns import user_turns
 from monitor.errors import ConfigError
 from monitor.messages import AssistantMessage, Message, UserMessage
 from monitor.messages import Text as Words
-from monitor.view.ending import count
+from monitor.view.run_ending import count
 from monitor.wires.recognise import FORMS, NEUTRAL
 
 NOT_AS_IT_STANDS: Final = 1
@@ -59,8 +60,18 @@ _NEXT: Final = UserMessage((Words("(what the user says next)"),))
 _STYLES: Final[Mapping[Fits, str]] = {"yes": "green", "perhaps": "yellow", "no": "red", "unknown": "yellow"}
 
 
+_REDUCTION: Final[Sequence[table.Fact[Reduction]]] = (
+    table.Fact("kind", None, lambda one: one.edit.kind),
+    table.Fact("saved_tokens", "saves", lambda one: one.saved_tokens, "{:,}".format),
+    table.Fact("changed", "in messages", lambda one: one.changed, "{:,}".format),
+    table.Fact("breaks_at", "cached prefix ends before", lambda one: one.breaks_at, "message {}".format),
+    table.Fact("reread_tokens", "is read again", lambda one: one.reread_tokens, "{:,}".format),
+)
+"""The facts about a reduction of the conversation."""
+
+
 @dataclass(slots=True, frozen=True)
-class _Problem:
+class _FormProblem:
     """A broken rule of a form. `index=None`: the problem does not belong to one message."""
 
     form: Form
@@ -70,16 +81,16 @@ class _Problem:
 
 
 @dataclass(slots=True, frozen=True)
-class _Looked:
-    """All results to print."""
+class _ContextReport:
+    """All results that the command prints."""
 
     conversation: Conversation
     messages: tuple[Message, ...]
     """The repaired messages, as the model would be shown them."""
     report: RepairReport
-    problems: Sequence[_Problem]
+    problems: Sequence[_FormProblem]
     """The problems of the messages as they stand in the file."""
-    left: Sequence[_Problem]
+    left: Sequence[_FormProblem]
     """The problems of the repaired messages, as they would be sent."""
     tokens: Mapping[str, int]
     """Estimated tokens by source."""
@@ -125,7 +136,7 @@ def context(
     run: Annotated[
         str | None, typer.Option("--run", metavar="ID", help="Of a transcript with several runs, this one.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: OneJsonOption = False,
 ) -> None:
     """Show a recorded conversation as a model would see it: tokens by source, whether it fits, its
     problems, and what each reduction would save.
@@ -163,7 +174,7 @@ def context(
 
 def _look(
     conversation: Conversation, raw: tuple[RawMessage | Message, ...], model: str | None, window_tokens: int | None
-) -> _Looked:
+) -> _ContextReport:
     own = None if conversation.form == NEUTRAL else conversation.form
     target = _target(model) or own
     window = window_of(model or conversation.model, config=window_tokens)
@@ -172,7 +183,7 @@ def _look(
     messages = recognised(messages)
     history = History(messages)
     ahead = (_NEXT,) if messages and isinstance(messages[-1], AssistantMessage) and not messages[-1].results else ()
-    return _Looked(
+    return _ContextReport(
         conversation,
         messages,
         report,
@@ -191,18 +202,18 @@ def _target(model: str | None) -> Form | None:
     return None if model is None else _TARGETS.get(model.partition(":")[0])
 
 
-def _named(form: Form, problems: Sequence[WireProblem]) -> list[_Problem]:
-    return [_Problem(form, one.index, one.rule, one.message) for one in problems]
+def _named(form: Form, problems: Sequence[WireProblem]) -> list[_FormProblem]:
+    return [_FormProblem(form, one.index, one.rule, one.message) for one in problems]
 
 
-def _left(form: Form, messages: tuple[Message, ...]) -> list[_Problem]:
+def _left(form: Form, messages: tuple[Message, ...]) -> list[_FormProblem]:
     """The reasons for which the service would refuse the messages, in the form that its model
     sends.
     """
     try:
         return _named(form, validate(form, to_form(form, messages)))
     except ConfigError as error:
-        return [_Problem(form, None, "media", str(error))]
+        return [_FormProblem(form, None, "media", str(error))]
 
 
 def _reductions(history: History, window: Window) -> dict[str, Reduction | None]:
@@ -221,7 +232,7 @@ def _reductions(history: History, window: Window) -> dict[str, Reduction | None]
 # ------------------------------------------------------------------ for people
 
 
-def _show(console: Console, looked: _Looked) -> None:
+def _show(console: Console, looked: _ContextReport) -> None:
     conversation = looked.conversation
     turns = count(len(user_turns(looked.messages)), "user turn")
     rows: list[tuple[str, str | Text]] = [
@@ -240,11 +251,10 @@ def _show(console: Console, looked: _Looked) -> None:
     shares = [(source, f"{tokens:,}", f"{tokens / total:.0%}") for source, tokens in looked.tokens.items() if tokens]
     table.show(console, ("source", "tokens", "share"), shares)
     output.heading(console, "what could go")
-    table.show(
-        console,
-        (table.Column("reduction", "fold"), "saves", "in messages", "cached prefix ends before", "is read again"),
-        [(name, *_saves(reduction)) for name, reduction in looked.reductions.items()],
-    )
+    columns = [fact.column for fact in _REDUCTION if fact.column is not None]
+    nothing = ("nothing", *[""] * (len(columns) - 1))
+    rows = [(name, *(table.cells(_REDUCTION, one) if one else nothing)) for name, one in looked.reductions.items()]
+    table.show(console, (table.Column("reduction", "fold"), *columns), rows)
     _show_list(
         console,
         "repairs",
@@ -260,12 +270,6 @@ def _show(console: Console, looked: _Looked) -> None:
     _show_list(console, "problems when repaired", _lines(looked.left), "None.")
 
 
-def _saves(one: Reduction | None) -> tuple[str, str, str, str]:
-    if one is None:
-        return "nothing", "", "", ""
-    return f"{one.saved_tokens:,}", f"{one.changed:,}", f"message {one.breaks_at}", f"{one.reread_tokens:,}"
-
-
 def _not_understood(conversation: Conversation) -> list[tuple[str, str | Text]]:
     return [("but", Text(conversation.doubt, style="red"))] if conversation.doubt else []
 
@@ -277,7 +281,7 @@ def _window(window: Window) -> str:
     return f"{window.tokens:,}{answer} ({window.source.value}{': ' if window.note else ''}{window.note})"
 
 
-def _fits(looked: _Looked) -> str:
+def _fits(looked: _ContextReport) -> str:
     most = looked.window.tokens
     if most is None:
         return "unknown"
@@ -290,7 +294,7 @@ def _fits(looked: _Looked) -> str:
     return f"yes: {share}; {most - looked.count.tokens:,} are left"
 
 
-def _lines(problems: Sequence[_Problem]) -> list[str]:
+def _lines(problems: Sequence[_FormProblem]) -> list[str]:
     return [f"{one.form}  {'' if one.index is None else one.index}  {one.rule}  {one.message}" for one in problems]
 
 
@@ -305,7 +309,7 @@ def _show_list(console: Console, title: str, lines: Sequence[str], nothing: str)
 # ------------------------------------------------------------------ for programs
 
 
-def _as_json(looked: _Looked) -> dict[str, Any]:
+def _as_json(looked: _ContextReport) -> dict[str, Any]:
     window = looked.window
     return {
         "ok": looked.ok,
@@ -329,23 +333,9 @@ def _as_json(looked: _Looked) -> dict[str, Any]:
         | {"note": window.note, "problem": window.problem, "warning": window.warning},
         "fits": looked.fits,
         "reductions": {
-            name: None if one is None else _reduction_as_json(one) for name, one in looked.reductions.items()
+            name: None if one is None else table.as_json(_REDUCTION, one) for name, one in looked.reductions.items()
         },
         "repairs": [{"index": one.index, "kind": one.kind.value, "note": one.note} for one in looked.report.repairs],
-        "problems": list(map(_problem_as_json, looked.problems)),
-        "problems_when_repaired": list(map(_problem_as_json, looked.left)),
+        "problems": list(map(asdict, looked.problems)),
+        "problems_when_repaired": list(map(asdict, looked.left)),
     }
-
-
-def _reduction_as_json(one: Reduction) -> dict[str, Any]:
-    return {
-        "kind": one.edit.kind,
-        "saved_tokens": one.saved_tokens,
-        "changed": one.changed,
-        "breaks_at": one.breaks_at,
-        "reread_tokens": one.reread_tokens,
-    }
-
-
-def _problem_as_json(one: _Problem) -> dict[str, Any]:
-    return {"form": one.form, "index": one.index, "rule": one.rule, "message": one.message}

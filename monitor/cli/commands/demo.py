@@ -22,10 +22,10 @@ from monitor.cli.render import output, table
 from monitor.errors import ConfigError, MissingExtra
 from monitor.reasons import TerminateReason
 from monitor.transcripts import RecordedResult
-from monitor.view.ending import count, ms, style, why
+from monitor.view.run_ending import count, ms, style, why
 
 if TYPE_CHECKING:
-    from monitor.cli.inputs.demo_model import Played
+    from monitor.cli.inputs.demo_model import DemoResult
 
 PACE_S, THINK_S = 0.015, 0.25
 """Seconds between two events, and before a turn: about 400 characters a second, which people can
@@ -87,11 +87,11 @@ def _show_recorded(console: Console, *, fast: bool) -> None:
         width=output.columns(console),
     )
     pace_s, think_s = (FAST_PACE_S, FAST_THINK_S) if fast else (PACE_S, THINK_S)
-    played: list[tuple[DemoRun, Played]] = []
+    played: list[tuple[DemoRun, DemoResult]] = []
     for number, run in enumerate(runs, 1):
         output.heading(console, f"{number} of {len(runs)}: {run.title}")
         _introduce(console, run)
-        screen = _Screen(console)
+        screen = _TextDemoScreen(console)
         end = anyio.run(partial(gemini.play, run, screen, pace_s=pace_s, think_s=think_s))
         screen.ended(end.outcome)
         output.card(console, _title(end.outcome), _facts(end), style=style(end.outcome))
@@ -105,7 +105,7 @@ def _introduce(console: Console, run: DemoRun) -> None:
     output.said_by_user(console, run.prompt)
 
 
-def _facts(end: Played) -> list[tuple[str, str | Text]]:
+def _facts(end: DemoResult) -> list[tuple[str, str | Text]]:
     rows = why(end.outcome)
     if not end.outcome.ok:
         rows.append(("saved", _saved(end)))
@@ -118,7 +118,7 @@ def _facts(end: Played) -> list[tuple[str, str | Text]]:
     return rows
 
 
-def _saved(end: Played) -> str:
+def _saved(end: DemoResult) -> str:
     saved = end.recorded - end.sent
     parts = []
     if end.recorded.chars:
@@ -129,13 +129,13 @@ def _saved(end: Played) -> str:
     return "; ".join(parts)
 
 
-def _closed(end: Played) -> str:
+def _closed(end: DemoResult) -> str:
     if end.seen_closed_after_s is None:
         return "the server did not see the connection close"
     return f"the server saw the connection close {ms(end.seen_closed_after_s)} after the decision"
 
 
-def _summarise(console: Console, played: list[tuple[DemoRun, Played]]) -> None:
+def _summarise(console: Console, played: list[tuple[DemoRun, DemoResult]]) -> None:
     output.heading(console, "in short")
     columns = (table.Column("run", "fold"), "reason", "saved", "closed after")
     table.show(console, columns, [_summary(run, end) for run, end in played])
@@ -150,7 +150,7 @@ def _summarise(console: Console, played: list[tuple[DemoRun, Played]]) -> None:
     console.print(Text("  agent-monitor run --demo", style="cyan"))
 
 
-def _summary(run: DemoRun, end: Played) -> tuple[str, Text, str, str]:
+def _summary(run: DemoRun, end: DemoResult) -> tuple[str, Text, str, str]:
     saved = end.recorded - end.sent
     stopped = not end.outcome.ok
     return (
@@ -176,7 +176,7 @@ def _ask(console: Console, model: str, prompt: str) -> None:
     gemini = _gemini()
     console.print(Text.assemble(("agent-monitor demo", "bold"), f": {output.printable(model)}, watched"))
     output.said_by_user(console, prompt)
-    screen = _Screen(console)
+    screen = _TextDemoScreen(console)
     outcome: monitor.Outcome = anyio.run(gemini.ask_model, model, prompt, screen)
     screen.ended(outcome)
     rows = why(outcome)
@@ -192,7 +192,7 @@ def _ask(console: Console, model: str, prompt: str) -> None:
 # ------------------------------------------------------------------ both
 
 
-class _Screen:
+class _TextDemoScreen:
     """Shows a run while it goes on."""
 
     def __init__(self, console: Console) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -15,14 +15,8 @@ from rich.text import Text
 
 from monitor.chunks import Chunk, ToolResult
 from monitor.cli.inputs.versions import environment
-from monitor.cli.options.settings_options import (
-    ConfigOption,
-    DetectorsOption,
-    PolicyOption,
-    SetOption,
-    described,
-    settings_of,
-)
+from monitor.cli.options.selection import OneJsonOption
+from monitor.cli.options.settings_options import SettingsOptions, described
 from monitor.cli.render import output, table
 from monitor.cli.render.explain import RUNG_STYLES
 from monitor.policy import Policy, StopAtFirstLoop
@@ -30,13 +24,14 @@ from monitor.settings import Settings
 from monitor.testing.loops import Case, healthy, loops
 from monitor.transcripts.analysis.scan import Finding, RunScanner, watch_chunks
 from monitor.verdicts import Detection
+from monitor.view.run_ending import count
 
 NOT_SEEN = 1
 
 
 @dataclass(slots=True, frozen=True)
-class _Row:
-    """A case and its result."""
+class _CaseResult:
+    """A made run, and the findings in it."""
 
     case: Case
     watched: RunScanner
@@ -48,18 +43,11 @@ class _Row:
 
     @property
     def suspicion(self) -> Finding | None:
-        """The first finding."""
+        """The first finding, sure or not."""
         return self.watched.findings[0] if self.watched.findings else None
 
 
-def doctor(
-    *,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    detectors: DetectorsOption = None,
-    policy: PolicyOption = None,
-    settings: SetOption = None,
-    config: ConfigOption = None,
-) -> None:
+def doctor(*, as_json: OneJsonOption = False, settings: SettingsOptions) -> None:
     """Feed your settings a loop of each kind, and healthy work, and say what is seen, how soon, and
     what follows.
 
@@ -81,7 +69,7 @@ def doctor(
     """  # noqa: D301 - \b keeps the lines of an example apart
     console = output.stdout()
     with output.tidy_exit():
-        chosen = settings_of(config, detectors, settings, policy)
+        chosen = settings.read()
         decides = chosen.policy() or StopAtFirstLoop()
         if not as_json:
             _show_environment(console, chosen, decides)
@@ -96,17 +84,19 @@ def doctor(
         raise typer.Exit(NOT_SEEN if _not_seen(sick) or _alarms(well) else 0)
 
 
-def _watch(cases: Iterable[Case], chosen: Settings, policy: Policy) -> list[_Row]:
-    return [_Row(case, watch_chunks(case.chunks(), detectors=chosen.detectors(), policy=policy)) for case in cases]
+def _watch(cases: Iterable[Case], chosen: Settings, policy: Policy) -> list[_CaseResult]:
+    return [
+        _CaseResult(case, watch_chunks(case.chunks(), detectors=chosen.detectors(), policy=policy)) for case in cases
+    ]
 
 
-def _blind(chosen: Settings, policy: Policy, sick: Iterable[_Row]) -> list[str]:
+def _blind(chosen: Settings, policy: Policy, sick: Iterable[_CaseResult]) -> list[str]:
     """The kinds of loops that are seen no more where a program never passes on the results of its
     tools.
     """
     seen = [row.case for row in sick if row.loop is not None]
     rows = [
-        _Row(case, watch_chunks(_without_results(case.chunks()), detectors=chosen.detectors(), policy=policy))
+        _CaseResult(case, watch_chunks(_without_results(case.chunks()), detectors=chosen.detectors(), policy=policy))
         for case in seen
     ]
     return [row.case.title for row in rows if row.loop is None]
@@ -129,11 +119,11 @@ def _show_blind(console: Console, blind: list[str]) -> None:
         console.print(Text(line), soft_wrap=True)
 
 
-def _not_seen(rows: Iterable[_Row]) -> list[_Row]:
+def _not_seen(rows: Iterable[_CaseResult]) -> list[_CaseResult]:
     return [row for row in rows if row.loop is None and not row.case.unseen_because]
 
 
-def _alarms(rows: Iterable[_Row]) -> list[_Row]:
+def _alarms(rows: Iterable[_CaseResult]) -> list[_CaseResult]:
     return [row for row in rows if row.loop is not None]
 
 
@@ -165,7 +155,7 @@ def _with_version(name: str, version: str | None) -> str:
     return f"{name} {version or '(not installed)'}"
 
 
-def _show(console: Console, sick: list[_Row], well: list[_Row]) -> None:
+def _show(console: Console, sick: list[_CaseResult], well: list[_CaseResult]) -> None:
     output.heading(console, "loops")
     names = ("a loop of this kind", "is seen by", "after", "and the policy")
     columns = [table.Column(name, "whole" if name == "after" else "fold") for name in names]
@@ -197,7 +187,7 @@ def _show(console: Console, sick: list[_Row], well: list[_Row]) -> None:
         )
 
 
-def _seen(row: _Row) -> tuple[str | Text, str | Text, str | Text]:
+def _seen(row: _CaseResult) -> tuple[str | Text, str | Text, str | Text]:
     if row.loop is None:
         style = "dim" if row.case.unseen_because else "bold red"
         if row.suspicion is None:
@@ -209,8 +199,7 @@ def _seen(row: _Row) -> tuple[str | Text, str | Text, str | Text]:
 
 
 def _after(found: Detection) -> str:
-    number = _number(found)
-    return f"{number:,} {_unit(found)}{'' if number == 1 else 's'}"
+    return count(_number(found), _unit(found))
 
 
 def _number(found: Detection) -> int:
@@ -223,7 +212,7 @@ def _unit(found: Detection) -> str:
 
 
 def _steps(watched: RunScanner) -> Text:
-    """What the policy did, and when, in the unit of the column before."""
+    """The steps of the policy, each with its place in the unit of the column before."""
     steps = Text()
     for _, findings in groupby(watched.findings, key=lambda finding: finding.rung):
         first = next(findings)
@@ -234,7 +223,7 @@ def _steps(watched: RunScanner) -> Text:
     return steps
 
 
-def _left_alone(row: _Row) -> Text:
+def _left_alone(row: _CaseResult) -> Text:
     if row.loop is not None:
         found = row.loop.detection
         return Text(f"taken for a loop by {found.detector} ({found.kind}) after {_after(found)}", style="bold red")
@@ -248,7 +237,7 @@ def _left_alone(row: _Row) -> Text:
 # ------------------------------------------------------------------ for programs
 
 
-def _as_json(chosen: Settings, policy: Policy, sick: list[_Row], well: list[_Row]) -> Mapping[str, Any]:
+def _as_json(chosen: Settings, policy: Policy, sick: list[_CaseResult], well: list[_CaseResult]) -> Mapping[str, Any]:
     not_seen, alarms = _not_seen(sick), _alarms(well)
     return {
         "ok": not (not_seen or alarms),
@@ -266,7 +255,7 @@ def _as_json(chosen: Settings, policy: Policy, sick: list[_Row], well: list[_Row
     }
 
 
-def _row_as_json(row: _Row) -> dict[str, Any]:
+def _row_as_json(row: _CaseResult) -> dict[str, Any]:
     found = row.loop.detection if row.loop else None
     return {
         "kind": row.case.title,

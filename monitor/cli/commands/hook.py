@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from monitor.cli.hooks import HOOKS
-from monitor.cli.hooks.answer import Asked
+from monitor.cli.hooks.answer import HookCall
 from monitor.cli.hooks.base import DEEDS, Deed
-from monitor.cli.options.settings_options import ConfigOption, DetectorsOption, SetOption, settings_of
+from monitor.cli.options.settings_options import DetectorOptions
 from monitor.cli.render import output
 from monitor.settings import known_name
 
@@ -24,9 +24,7 @@ def hook(
     on_loop: Annotated[
         str, typer.Option("--on-loop", metavar="WHAT", help="ask a person, deny the call, or stop the agent.")
     ] = "ask",
-    detectors: DetectorsOption = None,
-    settings: SetOption = None,
-    config: ConfigOption = None,
+    settings: DetectorOptions,
 ) -> None:
     """Answer a coding agent that asks before each tool call: while it is in a loop, ask or stop.
 
@@ -49,12 +47,9 @@ def hook(
         deed: Deed = next(one for one in DEEDS if one == known_name(on_loop, DEEDS, "answer", "--on-loop"))
         if print_settings:
             command = ["agent-monitor", "hook", known.agent, "--on-loop", deed]
-            command += ["--config", str(config.absolute())] if config is not None else []
-            command += ["--detectors", detectors] if detectors is not None else []
-            for setting in settings or ():
-                command += ["--set", setting]
-            settings_of(config, detectors, settings, None)
+            command += settings.written()
+            settings.read()
             output.write_json(known.settings(shlex.join(command), deed), indent=2)
             output.stderr().print(f"Add this to {known.place}. {known.note}", soft_wrap=True)
             return
-        Asked(known, deed, config, detectors, settings or ()).answer()
+        HookCall(known, deed, settings.config, settings.detectors, settings.settings or ()).answer()

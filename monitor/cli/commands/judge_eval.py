@@ -7,15 +7,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from rich.console import Console
 
 from monitor.cli.inputs.offline_judge import CacheOption, ConfirmOption, OfflineJudge, offline_judge
-from monitor.cli.inputs.survey import complain_of_report, strange, why_missing
+from monitor.cli.inputs.survey_workers import complain_of_report, strange, why_missing
+from monitor.cli.options.selection import OneJsonOption
 from monitor.cli.render import output, table
-from monitor.cli.render.tool_counts import count
 from monitor.errors import AdapterError, MissingExtra
 from monitor.transcripts import ReadReport, RecordedRun, runs
 from monitor.transcripts.analysis.judged import is_stuck, question_on
@@ -23,6 +23,7 @@ from monitor.transcripts.analysis.survey import why_unread
 from monitor.transcripts.places import files as files_of
 from monitor.transcripts.places import sources_of
 from monitor.verdicts import Judgement
+from monitor.view.run_ending import count
 
 NO_VERDICT, BAD_INPUT = 1, 2
 BINS = 10
@@ -98,7 +99,7 @@ def judge_eval(
     confirm: ConfirmOption = None,
     cache: CacheOption = None,
     limit: Annotated[int | None, typer.Option(min=1, metavar="N", help="Stop after N questions.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: OneJsonOption = False,
 ) -> None:
     """Ask a judge about labelled runs, and compare.
 
@@ -165,37 +166,40 @@ def _examine(run: RecordedRun, asker: OfflineJudge, found: Evaluation) -> None:
         found.verdicts.append(Verdict(run.id, run.loop.kind if run.loop else run.label or "", stuck, judgement))
 
 
+# ------------------------------------------------------------------ the tables
+
+
+def _confidence(verdicts: Sequence[Verdict]) -> float:
+    return _mean(verdict.judgement.confidence for verdict in verdicts)
+
+
+_KIND: Final[Sequence[table.Fact[tuple[str, list[Verdict]]]]] = (
+    table.Fact("kind", table.Column("runs that are", "fold"), lambda one: one[0]),
+    table.Fact("stuck", "labelled", lambda one: one[1][0].stuck, lambda stuck: "stuck" if stuck else "not stuck"),
+    table.Fact("asked", "asked", lambda one: len(one[1])),
+    table.Fact("called_stuck", "called stuck", lambda one: sum(verdict.judgement.found for verdict in one[1])),
+    table.Fact("mean_confidence", "mean confidence", lambda one: _confidence(one[1]), "{:.2f}".format),
+)
+"""The facts about the verdicts on one kind of run."""
+_BIN: Final[Sequence[table.Fact[tuple[float, float, list[Verdict]]]]] = (
+    table.Fact(None, "confidence", lambda one: f"{one[0]:.1f} to {one[1]:.1f}"),
+    table.Fact("from", None, lambda one: one[0]),
+    table.Fact("to", None, lambda one: one[1]),
+    table.Fact("runs", "runs", lambda one: len(one[2])),
+    table.Fact("mean", "mean", lambda one: _confidence(one[2]), "{:.2f}".format),
+    table.Fact("stuck", "really stuck", lambda one: _share(verdict.stuck for verdict in one[2]), "{:.0%}".format),
+)
+"""The facts about the verdicts with confidences between two bounds."""
+
+
 # ------------------------------------------------------------------ for people
 
 
 def show(console: Console, found: Evaluation, asker: OfflineJudge) -> None:
     """Print two tables and the totals."""
     if found.verdicts:
-        kinds = [
-            (
-                kind,
-                "stuck" if verdicts[0].stuck else "not stuck",
-                str(len(verdicts)),
-                str(sum(verdict.judgement.found for verdict in verdicts)),
-                f"{_confidence(verdicts):.2f}",
-            )
-            for kind, verdicts in found.kinds()
-        ]
-        table.show(
-            console,
-            (table.Column("runs that are", "fold"), "labelled", "asked", "called stuck", "mean confidence"),
-            kinds,
-        )
-        bins = [
-            (
-                f"{low:.1f} to {high:.1f}",
-                str(len(verdicts)),
-                f"{_confidence(verdicts):.2f}",
-                f"{_share(verdict.stuck for verdict in verdicts):.0%}",
-            )
-            for low, high, verdicts in found.bins()
-        ]
-        table.show(console, ("confidence", "runs", "mean", "really stuck"), bins)
+        table.show_facts(console, _KIND, found.kinds())
+        table.show_facts(console, _BIN, found.bins())
         right = sum(verdict.agrees for verdict in found.verdicts)
         verdicts_agree = (
             f"{right} of {count(len(found.verdicts), 'verdict')} agree with the label ({found.agreement:.0%})"
@@ -223,26 +227,8 @@ def as_data(found: Evaluation, asker: OfflineJudge) -> dict[str, Any]:
     return {
         "agreement": found.agreement if found.verdicts else None,
         "brier": found.brier if found.verdicts else None,
-        "kinds": [
-            {
-                "kind": kind,
-                "stuck": verdicts[0].stuck,
-                "asked": len(verdicts),
-                "called_stuck": sum(verdict.judgement.found for verdict in verdicts),
-                "mean_confidence": _confidence(verdicts),
-            }
-            for kind, verdicts in found.kinds()
-        ],
-        "reliability": [
-            {
-                "from": low,
-                "to": high,
-                "runs": len(verdicts),
-                "mean": _confidence(verdicts),
-                "stuck": _share(v.stuck for v in verdicts),
-            }
-            for low, high, verdicts in found.bins()
-        ],
+        "kinds": [table.as_json(_KIND, one) for one in found.kinds()],
+        "reliability": [table.as_json(_BIN, one) for one in found.bins()],
         "verdicts": [
             {
                 "id": verdict.run,
@@ -260,10 +246,6 @@ def as_data(found: Evaluation, asker: OfflineJudge) -> dict[str, Any]:
         "unreadable": found.bad,
         "judge": asker.as_json(),
     }
-
-
-def _confidence(verdicts: Sequence[Verdict]) -> float:
-    return _mean(verdict.judgement.confidence for verdict in verdicts)
 
 
 def _share(given: Any) -> float:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 import typer
 from rich.text import Text
 
-from monitor.cli.options.run_options import LIMITS, IdleTimeoutOption, MaxToolCallsOption, PriceOption
-from monitor.cli.options.settings_options import ConfigOption, DetectorsOption, SetOption, settings_of
+from monitor.cli.options.run_options import IdleTimeoutOption, MaxToolCallsOption, PriceOption, limit_option
+from monitor.cli.options.settings_options import DetectorOptions
 from monitor.cli.options.supervisor_arguments import limits_of, number_or_off, price_of
 from monitor.cli.render import output
 from monitor.errors import ConfigError, MissingExtra
@@ -38,7 +38,7 @@ _SIGNS: Final[Mapping[str, Sequence[str]]] = {
     "anthropic": ("anthropic", "claude"),
     "google": ("google", "gemini"),
 }
-"""What the name or the address of such a service has in it."""
+"""The words by which the name or the address of such a service is recognised."""
 _QUIET: Final = frozenset({"ended", "running"})
 
 
@@ -67,18 +67,13 @@ def proxy(
         bool,
         typer.Option("--nudge", help="Add a message to the request of a run that repeats itself, and may loop soon."),
     ] = False,
-    max_turns: Annotated[
-        str, typer.Option(metavar="N|off", help="Turns since the user's last task.", rich_help_panel=LIMITS)
-    ] = "off",
+    max_turns: Annotated[str, limit_option(metavar="N|off", help="Turns since the user's last task.")] = "off",
     max_tool_calls: MaxToolCallsOption = None,
-    timeout: Annotated[
-        str, typer.Option(metavar="SECONDS|off", help="For one answer.", rich_help_panel=LIMITS)
-    ] = "off",
+    timeout: Annotated[str, limit_option(metavar="SECONDS|off", help="For one answer.")] = "off",
     idle_timeout: IdleTimeoutOption = "off",
-    max_body: Annotated[
-        int,
-        typer.Option(metavar="BYTES", min=1, help="Longer requests are relayed unwatched.", rich_help_panel=LIMITS),
-    ] = 32 * 1024 * 1024,
+    max_body: Annotated[int, limit_option(metavar="BYTES", min=1, help="Longer requests are relayed unwatched.")] = 32
+    * 1024
+    * 1024,
     budget: Annotated[
         str | None,
         typer.Option(
@@ -120,9 +115,7 @@ def proxy(
         str, typer.Option(metavar="SECONDS|off", help="How long Ctrl-C lets running answers go on.")
     ] = "10",
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object for each answer.")] = False,
-    detectors: DetectorsOption = None,
-    settings: SetOption = None,
-    config: ConfigOption = None,
+    settings: DetectorOptions,
 ) -> None:
     """Watch what models answer to clients in any language: a proxy in front of the service.
 
@@ -153,7 +146,7 @@ def proxy(
     Ctrl-C lets running answers end, for --drain seconds; again, it closes at once.
     """  # noqa: D301 - \b keeps the lines of an example apart
     with output.tidy_exit():
-        chosen = settings_of(config, detectors, settings, None)
+        chosen = settings.read()
         made = _made(
             _upstreams(upstream),
             chosen,

@@ -12,13 +12,20 @@ import typer
 from rich.text import Text
 
 from monitor.cli.exit_code import exit_code
-from monitor.cli.options.run_arguments import Asked, asked_in
-from monitor.cli.options.run_options import LIMITS, SHOWN, NoDetectorsOption, VerboseOption
+from monitor.cli.options.run_arguments import RunArguments, arguments_in
+from monitor.cli.options.run_options import (
+    NoDetectorsOption,
+    VerboseOption,
+    limit_option,
+    refuse_detectors_without,
+    setting_option,
+    shown_option,
+)
 from monitor.cli.options.session_file import FolderOption, SessionArgument, found_file
-from monitor.cli.options.settings_options import SETTINGS, DetectorsOption, SetOption, settings_of
+from monitor.cli.options.settings_options import DetectorsOption, SetOption, settings_of
 from monitor.cli.options.supervisor_arguments import limits_of
 from monitor.cli.render import output
-from monitor.cli.render.screen import ForPeople, Heading, JsonLines, Shown
+from monitor.cli.render.screen import EventFeed, JsonScreen, RunHeading, TerminalScreen
 from monitor.errors import ConfigError
 from monitor.events import ChunkReceived, Envelope, Event, RunIdentity, RunStarted
 from monitor.harness.record.recorder import TASK
@@ -37,22 +44,13 @@ def replay(  # noqa: PLR0917 - typer calls it by name
     ] = None,
     speed: Annotated[
         float | None,
-        typer.Option(
-            "--speed",
-            metavar="N",
-            help="1: as fast as it was; 10: ten times. Otherwise at once.",
-            rich_help_panel=SHOWN,
-        ),
+        shown_option("--speed", metavar="N", help="1: as fast as it was; 10: ten times. Otherwise at once."),
     ] = None,
-    events: Annotated[
-        bool, typer.Option("--events", help="One line for each event, with its second.", rich_help_panel=SHOWN)
-    ] = False,
+    events: Annotated[bool, shown_option("--events", help="One line for each event, with its second.")] = False,
     as_json: Annotated[
         bool,
-        typer.Option(
-            "--json",
-            help="JSON lines: first what kind of replay it is, then one event each; the last is the outcome.",
-            rich_help_panel=SHOWN,
+        shown_option(
+            "--json", help="JSON lines: first what kind of replay it is, then one event each; the last is the outcome."
         ),
     ] = False,
     verbose: VerboseOption = False,
@@ -60,40 +58,24 @@ def replay(  # noqa: PLR0917 - typer calls it by name
     no_detectors: NoDetectorsOption = False,
     policy: Annotated[
         str | None,
-        typer.Option(
+        setting_option(
             "--policy",
             metavar="NAME",
             help="What follows from a loop: ladder, stop, or observe, which shows all that is found.",
-            rich_help_panel=SETTINGS,
         ),
     ] = None,
     settings: SetOption = None,
     config: Annotated[
         Path | None,
-        typer.Option(
-            "--config",
-            metavar="FILE",
-            help="Settings (TOML) in the place of those of the run.",
-            rich_help_panel=SETTINGS,
-        ),
+        setting_option("--config", metavar="FILE", help="Settings (TOML) in the place of those of the run."),
     ] = None,
-    max_turns: Annotated[
-        str | None, typer.Option("--max-turns", metavar="N|off", help="Turns.", rich_help_panel=LIMITS)
-    ] = None,
-    timeout: Annotated[
-        str | None, typer.Option("--timeout", metavar="SECONDS|off", help="For the whole run.", rich_help_panel=LIMITS)
-    ] = None,
+    max_turns: Annotated[str | None, limit_option("--max-turns", metavar="N|off", help="Turns.")] = None,
+    timeout: Annotated[str | None, limit_option("--timeout", metavar="SECONDS|off", help="For the whole run.")] = None,
     idle_timeout: Annotated[
-        str | None,
-        typer.Option(
-            "--idle-timeout",
-            metavar="SECONDS|off",
-            help="How long the model may send nothing.",
-            rich_help_panel=LIMITS,
-        ),
+        str | None, limit_option("--idle-timeout", metavar="SECONDS|off", help="How long the model may send nothing.")
     ] = None,
     max_tool_calls: Annotated[
-        int | None, typer.Option("--max-tool-calls", metavar="N", min=1, help="Tool calls.", rich_help_panel=LIMITS)
+        int | None, limit_option("--max-tool-calls", metavar="N", min=1, help="Tool calls.")
     ] = None,
     folder: FolderOption = None,
 ) -> None:
@@ -127,12 +109,11 @@ def replay(  # noqa: PLR0917 - typer calls it by name
             raise ConfigError(f"--speed {speed:g}: give a number above 0")
         if events and as_json:
             raise ConfigError("--events and --json say different things; give one of them")
-        if no_detectors and detectors is not None:
-            raise ConfigError("--detectors and --no-detectors say different things; give one of them")
+        refuse_detectors_without(detectors, no_detectors=no_detectors)
         limits = _limits(max_turns, timeout, idle_timeout, max_tool_calls)
         with SessionReader(found_file(session, folder)) as there:
-            asked = asked_in(there)
-            base = Settings(asked.settings if asked is not None else {}) if config is None else None
+            arguments = arguments_in(there)
+            base = Settings(arguments.settings if arguments is not None else {}) if config is None else None
             chosen = settings_of(config, detectors, settings, policy, base=base)
             others = bool(settings) or config is not None
             given: dict[str, Any] = {**limits}
@@ -143,11 +124,11 @@ def replay(  # noqa: PLR0917 - typer calls it by name
             replayed = replay_of(there, run, pieces=not events, **given)
         played = _in_time(replayed.events, speed)
         if as_json:
-            _print_json(replayed, _enveloped(replayed, asked, played), verbose=verbose)
+            _print_json(replayed, _enveloped(replayed, arguments, played), verbose=verbose)
         elif events:
             _print_events(played)
         else:
-            _print_run(session, replayed, asked, _enveloped(replayed, asked, played), verbose=verbose)
+            _print_run(session, replayed, arguments, _enveloped(replayed, arguments, played), verbose=verbose)
         if not as_json:
             _print_remarks(replayed, changed=bool(given))
         raise typer.Exit(exit_code(replayed.outcome) if replayed.outcome is not None else 0)
@@ -178,10 +159,10 @@ def _in_time(events: Iterable[Event], speed: float | None) -> Iterator[Event]:
         yield event
 
 
-def _enveloped(replayed: Replay, asked: Asked | None, events: Iterable[Event]) -> Iterator[Envelope]:
+def _enveloped(replayed: Replay, arguments: RunArguments | None, events: Iterable[Event]) -> Iterator[Envelope]:
     """The events with the identity of their run."""
     run, seq = replayed.run, 0
-    model = asked.model if asked is not None else None
+    model = arguments.model if arguments is not None else None
     identity = RunIdentity(run=run.id, root=run.id, agent=run.agent, model=model, began_s=run.started_at_s or 0.0)
     for event in events:
         seq += not isinstance(event, ChunkReceived)
@@ -192,7 +173,7 @@ def _print_json(replayed: Replay, events: Iterable[Envelope], *, verbose: bool) 
     about = {"run": replayed.run.id, "exact": replayed.exact, "as_stored": replayed.as_stored}
     about |= {"departed": replayed.departed, "remark": replayed.remark}
     output.write_json(json.dumps({"type": "replay", **about}))
-    lines = JsonLines(chunks=verbose)
+    lines = JsonScreen(chunks=verbose)
     for envelope in events:
         lines.receive(envelope)
 
@@ -208,30 +189,30 @@ def _print_events(events: Iterable[Event]) -> None:
 
 
 def _print_run(
-    session: str, replayed: Replay, asked: Asked | None, events: Iterable[Envelope], *, verbose: bool
+    session: str, replayed: Replay, arguments: RunArguments | None, events: Iterable[Envelope], *, verbose: bool
 ) -> None:
-    screen = ForPeople(output.stdout(), verbose=verbose, price=asked.priced if asked is not None else None)
-    shown = Shown(screen)
-    named = asked or Asked(folder="")
+    screen = TerminalScreen(output.stdout(), verbose=verbose, price=arguments.priced if arguments is not None else None)
+    feed = EventFeed(screen)
+    named = arguments or RunArguments(folder="")
     outputs = [one.partition(":")[0].strip() for one in named.outputs]
     task = str(replayed.run.data.get(TASK, ""))
-    screen.begin(Heading(f"agent-monitor replay {session}", named.model, (), outputs, task))
+    screen.begin(RunHeading(f"agent-monitor replay {session}", named.model, (), outputs, task))
     began = False
     for envelope in events:
         if isinstance(envelope.event, RunStarted):
             if began:
-                shown.flush()
+                feed.flush()
                 output.stdout().print(Text("here the run was taken up again", style="bold"))
             began = True
         if not isinstance(envelope.event, ChunkReceived):
-            shown.receive(envelope)
-        shown.handed_out(envelope)
-    shown.flush()
-    shown.close()
+            feed.receive(envelope)
+        feed.handed_out(envelope)
+    feed.flush()
+    feed.close()
 
 
 def _print_remarks(replayed: Replay, *, changed: bool) -> None:
-    """What the reader should know about this replay."""
+    """Print the limitations of this replay to stderr."""
     remarks = [replayed.remark] if replayed.remark is not None else []
     if replayed.departed is not None:
         remarks.append(f"the rest of the record is not shown: {replayed.departed}")

@@ -12,12 +12,12 @@ import monitor
 from monitor.adapters.replay.model import ReplayModel
 from monitor.cli.commands.run import outputs_in
 from monitor.cli.foreground import drive, log_of
-from monitor.cli.options.run_arguments import asked_in
-from monitor.cli.options.run_options import AsJsonOption, BaseUrlOption, LogOption, VerboseOption
+from monitor.cli.options.run_arguments import arguments_in
+from monitor.cli.options.run_options import BaseUrlOption, ShownOptions
 from monitor.cli.options.session_file import FolderOption, SessionArgument, found_file
 from monitor.cli.options.supervisor_arguments import approver
 from monitor.cli.render import output
-from monitor.cli.render.screen import Heading, Shown, screen_of
+from monitor.cli.render.screen import EventFeed, RunHeading, screen_of
 from monitor.errors import ConfigError
 from monitor.events import TurnEnded
 from monitor.harness.record.recorder import TASK
@@ -40,9 +40,7 @@ def resume(
     ] = None,
     base_url: BaseUrlOption = None,
     folder: FolderOption = None,
-    as_json: AsJsonOption = False,
-    verbose: VerboseOption = False,
-    log: LogOption = None,
+    shown: ShownOptions,
 ) -> None:
     """Go on with a run that agent-monitor run --session has stored.
 
@@ -72,36 +70,36 @@ def resume(
     with output.tidy_exit():
         path = found_file(session, folder).absolute()
         with SessionReader(path) as there:
-            record, asked = _to_go_on(there.runs(), session), asked_in(there)
+            record, arguments = _to_go_on(there.runs(), session), arguments_in(there)
             ended = [one.event.turn for one in there.events(record.id) if isinstance(one.event, TurnEnded)]
             turns = sum(turn.model_error is None for turn in ended)
-        if asked is None:
+        if arguments is None:
             raise ConfigError(
                 f"the run of {session} was begun by a program, which has its tools: there, supervisor.resume(session)"
                 " goes on with it"
             )
-        asked.go_there()
+        arguments.go_there()
         if model is not None or base_url is not None:
-            asked = replace(asked, model=model or asked.model, base_url=base_url, demo=False)
-        screen = screen_of(as_json=as_json, verbose=verbose, price=asked.priced, session=session)
-        shown = Shown(screen)
-        with log_of(log) as sinks:
-            made, close = asked.made_model()
+            arguments = replace(arguments, model=model or arguments.model, base_url=base_url, demo=False)
+        screen = screen_of(as_json=shown.as_json, verbose=shown.verbose, price=arguments.priced, session=session)
+        feed = EventFeed(screen)
+        with log_of(shown.log) as sinks:
+            made, close = arguments.made_model()
             if model is None:
                 _skip(made, turns)
-            supervisor = asked.supervisor(made, approver=approver() or PendingApprovals(), sinks=[shown, *sinks])
+            supervisor = arguments.supervisor(made, approver=approver() or PendingApprovals(), sinks=[feed, *sinks])
 
             async def begin(store: SQLiteSession | None) -> monitor.Run:
                 screen.begin(_heading(session, record, supervisor))
                 return await supervisor.resume_stream(store, run=record.id)
 
-            drive(begin, SQLiteSession(path, create=False, chunks=True), shown, close)
+            drive(begin, SQLiteSession(path, create=False, chunks=True), feed, close)
 
 
-def _heading(session: str, record: RunRecord, supervisor: monitor.Supervisor) -> Heading:
+def _heading(session: str, record: RunRecord, supervisor: monitor.Supervisor) -> RunHeading:
     command = f"agent-monitor resume {session}"
     task = str(record.data.get(TASK, ""))
-    return Heading(command, supervisor.model.name, [*supervisor.tools], outputs_in(supervisor), task)
+    return RunHeading(command, supervisor.model.name, [*supervisor.tools], outputs_in(supervisor), task)
 
 
 def _to_go_on(runs: Sequence[RunRecord], session: str) -> RunRecord:

@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from monitor.cli.exit_code import INTERRUPTED
-from monitor.cli.inputs.offline_judge import CacheOption, ConfirmOption, JudgeOption, OfflineJudge, offline_judge
-from monitor.cli.inputs.survey import Chosen
-from monitor.cli.inputs.transcripts import Inputs, Reading, Wanted, inputs_of, since_when
-from monitor.cli.options.selection import FormatOption, LimitOption, ProjectOption, SinceOption
-from monitor.cli.options.settings_options import ConfigOption, DetectorsOption, PolicyOption, SetOption, settings_of
+from monitor.cli.inputs.offline_judge import JudgeOptions, OfflineJudge
+from monitor.cli.inputs.survey_workers import SurveySettings
+from monitor.cli.inputs.transcripts import InputReader, Inputs, RunSelection, inputs_of
+from monitor.cli.options.selection import LimitOption, SelectionOptions, TranscriptsArgument
+from monitor.cli.options.settings_options import SettingsOptions
 from monitor.cli.render import output
 from monitor.cli.render.csv_rows import rows_to
 from monitor.cli.render.explain import explain as explain_run
 from monitor.cli.render.output import STDIN
-from monitor.cli.render.progress import progress
 from monitor.cli.render.scan_report import Report, run_as_json, show, summary_as_json
-from monitor.cli.render.tool_counts import count
-from monitor.errors import ConfigError
-from monitor.judges.judge import FIRST_TURN
 from monitor.policy import StopAtFirstLoop
 from monitor.settings import Settings
 from monitor.transcripts.analysis.scan import scan_run
@@ -37,17 +31,9 @@ LOOPS_FOUND, BAD_INPUT = 1, 2
 
 
 def scan(
-    paths: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[PATH...]",
-            help="Transcripts: files, folders, patterns, archives; - is stdin. Without any, the known places are read.",
-        ),
-    ] = None,
+    paths: TranscriptsArgument = None,
     *,
-    since: SinceOption = None,
-    only: FormatOption = None,
-    project: ProjectOption = None,
+    selection: SelectionOptions,
     csv: Annotated[
         str | None, typer.Option(metavar="FILE", help="Write a row for each run to this file; - is stdout.")
     ] = None,
@@ -59,22 +45,8 @@ def scan(
     ] = False,
     every: Annotated[bool, typer.Option("--all", help="List the runs without a loop too.")] = False,
     limit: LimitOption = None,
-    detectors: DetectorsOption = None,
-    policy: PolicyOption = None,
-    settings: SetOption = None,
-    config: ConfigOption = None,
-    judge: JudgeOption = None,
-    judge_confirm: ConfirmOption = None,
-    judge_cache: CacheOption = None,
-    judge_from: Annotated[
-        int, typer.Option(min=1, metavar="TURN", help="The turn at which the judge is asked first.")
-    ] = FIRST_TURN,
-    judge_suspicion: Annotated[
-        float | None,
-        typer.Option(
-            min=0.1, max=1.0, metavar="SCORE", help="Ask earlier where a run looks as if it got nowhere: 0.6."
-        ),
-    ] = None,
+    settings: SettingsOptions,
+    judge: JudgeOptions,
 ) -> None:
     """Look for loops in recorded runs, with the same core that watches live ones.
 
@@ -117,30 +89,17 @@ def scan(
     """  # noqa: D301 - \b keeps the lines of an example apart
     console, complaints = output.stdout(), output.stderr()
     with output.tidy_exit(), ExitStack() as stack:
-        asker = None
-        if judge is not None:
-            asker = stack.enter_context(
-                offline_judge(judge, judge_confirm, judge_cache, first_turn=judge_from, suspicion=judge_suspicion)
-            )
-        else:
-            _refuse_without_judge(
-                {
-                    "--judge-confirm": judge_confirm is not None,
-                    "--judge-cache": judge_cache is not None,
-                    "--judge-from": judge_from != FIRST_TURN,
-                    "--judge-suspicion": judge_suspicion is not None,
-                }
-            )
-        chosen = settings_of(config, detectors, settings, policy)
-        wanted = Wanted(only, project, since_when(since))
+        asker = stack.enter_context(judge.opened())
+        chosen = settings.read()
+        wanted = RunSelection.of(selection)
         inputs = stack.enter_context(inputs_of(paths, complaints, wanted))
         reading = _reading(chosen, asker, complaints, inputs, wanted)
         rows = stack.enter_context(rows_to(csv))
-        shown = _Shown(console, explain=explain, as_json=as_json, every=every, write_row=rows)
+        shown = _RunPrinter(console, explain=explain, as_json=as_json, every=every, write_row=rows)
         report = Report(warns=not isinstance(chosen.policy() or StopAtFirstLoop(), StopAtFirstLoop), bad=inputs.missing)
         began = time.perf_counter()
-        interrupted = _read(reading, report, shown, bar=complaints, total=inputs.bytes, limit=limit)
-        reading.complain(report, whole=not interrupted and (limit is None or report.runs < limit))
+        quiet = (as_json or explain) and console.is_terminal
+        reading.read_all(report, lambda run: shown.add(run, report), limit=limit, quiet=quiet)
         if asker is not None:
             asker.complain(complaints)
         if as_json:
@@ -153,14 +112,11 @@ def scan(
             reading.show(console)
             if asker is not None:
                 console.print(asker.said(), soft_wrap=True)
-        if interrupted:
-            output.complain(complaints, f"interrupted: {reading.read} of {count(len(inputs.paths), 'file')} were read")
-            raise typer.Exit(INTERRUPTED)
-        raise typer.Exit(BAD_INPUT if report.incomplete else LOOPS_FOUND if report.loops else 0)
+        reading.leave(BAD_INPUT if report.incomplete else LOOPS_FOUND if report.loops else 0)
 
 
 @dataclass(slots=True)
-class _Shown:
+class _RunPrinter:
     """Shows each run while the others are read."""
 
     console: Console
@@ -181,35 +137,10 @@ class _Shown:
 
 
 def _reading(
-    chosen: Settings, asker: OfflineJudge | None, complaints: Console, inputs: Inputs, wanted: Wanted
-) -> Reading:
-    examine = partial(
-        scan_run,
-        detectors=chosen.detectors(),
-        policy=chosen.policy() or StopAtFirstLoop(),
-        judge=asker.judge if asker else None,
-        ask_judge=asker,
-    )
-    return Reading(Chosen.of(chosen), examine, complaints, inputs, wanted, by_judge=asker is not None)
-
-
-def _read(reading: Reading, report: Report, shown: _Shown, *, bar: Console, total: int, limit: int | None) -> bool:
-    """Read until the end, until `limit`, or until Ctrl-C: then what was read is kept. Returns
-    whether it was Ctrl-C.
-    """
-    quiet = (shown.as_json or shown.explain) and shown.console.is_terminal
-    try:
-        with progress(bar, total, quiet=quiet) as tick:
-            for run in islice(reading.results(report), limit):
-                shown.add(run, report)
-                tick(reading.done_bytes, report.runs, report.loops, run.file)
-    except KeyboardInterrupt:
-        if not report.runs:
-            raise
-        return True
-    return False
-
-
-def _refuse_without_judge(given: Mapping[str, bool]) -> None:
-    if idle := [option for option, is_given in given.items() if is_given]:
-        raise ConfigError(f"{' and '.join(idle)} without a judge to ask: add --judge google:NAME")
+    chosen: Settings, asker: OfflineJudge | None, complaints: Console, inputs: Inputs, wanted: RunSelection
+) -> InputReader:
+    if asker is None:
+        return InputReader(SurveySettings.of(chosen), complaints, inputs, wanted)
+    policy = chosen.policy() or StopAtFirstLoop()
+    examine = partial(scan_run, detectors=chosen.detectors(), policy=policy, judge=asker.judge, ask_judge=asker)
+    return InputReader(SurveySettings.of(chosen), complaints, inputs, wanted, examine)

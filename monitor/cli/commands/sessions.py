@@ -39,7 +39,7 @@ from monitor.sessions import (
 )
 from monitor.sessions.tables.migrations import STEPS
 from monitor.sessions.tables.schema import SQLITE_FLOOR, check_sqlite, has_reset_bug
-from monitor.view.ending import count
+from monitor.view.run_ending import count
 
 PROBLEMS: Final = 1
 DAY_S: Final = 86_400

@@ -13,20 +13,21 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from monitor.cli.inputs.survey import strange
+from monitor.cli.inputs.survey_workers import strange
 from monitor.cli.inputs.transcripts import duration_s
-from monitor.cli.options.settings_options import ConfigOption, DetectorsOption, SetOption, settings_of
+from monitor.cli.options.settings_options import DetectorOptions
 from monitor.cli.render import output
-from monitor.cli.render.tool_counts import AGENTS, count, project_of
+from monitor.cli.render.tool_counts import AGENTS, project_of
 from monitor.errors import ConfigError
 from monitor.policy import ObserveOnly
 from monitor.transcripts.analysis.following import Follower
-from monitor.transcripts.analysis.live import Begun, Live
+from monitor.transcripts.analysis.live_transcripts import Begun, Live
 from monitor.transcripts.analysis.states import InMemory
 from monitor.transcripts.analysis.survey import SurveyedFile
 from monitor.transcripts.places import files, known_places
 from monitor.transcripts.readers import reader_of
 from monitor.transcripts.source import Source
+from monitor.view.run_ending import count
 
 LOOPS_FOUND, BAD_INPUT = 1, 2
 ID_CHARS: Final = 20
@@ -48,9 +49,7 @@ def watch(
         float, typer.Option(min=0.05, metavar="SECONDS", help="How often the files are looked at.")
     ] = 1.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object for each loop.")] = False,
-    detectors: DetectorsOption = None,
-    settings: SetOption = None,
-    config: ConfigOption = None,
+    settings: DetectorOptions,
 ) -> None:
     """Follow sessions that are being written, and say when a loop begins.
 
@@ -70,7 +69,7 @@ def watch(
     """  # noqa: D301 - \b keeps the lines of an example apart
     console, complaints = output.stdout(), output.stderr()
     with output.tidy_exit():
-        chosen = settings_of(config, detectors, settings, None)
+        chosen = settings.read()
         for_s = None if last is None else duration_s(last, "--for")
         named, folders = _given(paths)
         live = Live(

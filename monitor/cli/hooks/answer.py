@@ -38,7 +38,7 @@ OWN_FILE, PROJECT_FILE, TABLE = "agent-monitor.toml", "pyproject.toml", "agent-m
 
 
 @dataclass(slots=True)
-class Asked:
+class HookCall:
     """The command line of a hook."""
 
     hook: Hook
@@ -48,27 +48,27 @@ class Asked:
     settings: Sequence[str] = ()
 
     @classmethod
-    def of(cls, arguments: Sequence[str]) -> Asked | None:
+    def of(cls, arguments: Sequence[str]) -> HookCall | None:
         """The command line that the settings of an agent have. `None`: it is another one, which
         typer reads, and refuses where it is wrong.
         """
         if not arguments or len(arguments) % 2 == 0 or arguments[0] not in HOOKS:
             return None
-        asked, settings = cls(HOOKS[arguments[0]]), list[str]()
+        call, settings = cls(HOOKS[arguments[0]]), list[str]()
         for option, value in zip(arguments[1::2], arguments[2::2], strict=True):
             deed: Deed | None = next((one for one in DEEDS if one == value), None)
             if option == "--on-loop" and deed is not None:
-                asked.deed = deed
+                call.deed = deed
             elif option == "--config":
-                asked.config = Path(value)
+                call.config = Path(value)
             elif option == "--detectors":
-                asked.detectors = value
+                call.detectors = value
             elif option == "--set":
                 settings.append(value)
             else:
                 return None
-        asked.settings = settings
-        return asked
+        call.settings = settings
+        return call
 
     def answer(self) -> None:
         """Read the question on stdin, and write the answer to stdout. Reasons for no answer go to
@@ -107,7 +107,7 @@ class Asked:
             return Follower(InFiles(folder, "{}"), policy=ObserveOnly)
         from monitor.cli.options.settings_options import settings_of  # noqa: PLC0415 - with pydantic and typer, only where needed
 
-        chosen = settings_of(self.config, self.detectors, self.settings, None)
+        chosen = settings_of(self.config, self.detectors, self.settings)
         kept = InFiles(folder, json.dumps(chosen.settings, default=str))
         return Follower(kept, detectors=chosen.detectors, policy=ObserveOnly)
 

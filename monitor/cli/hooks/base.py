@@ -1,4 +1,4 @@
-"""What a hook is: it knows an agent's settings, and the words in which it takes an answer."""
+"""The base of all hooks: a hook knows an agent's settings, and the words of its answers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Final, Literal, Protocol, TypeAlias
 
 Deed: TypeAlias = Literal["ask", "deny", "stop"]
-"""What is done about a loop: a person is asked, the call is refused with the reason, or the agent
+"""The answer to a loop: a person is asked, the call is refused with the reason, or the agent
 is stopped.
 """
 DEEDS: Final[tuple[Deed, ...]] = ("ask", "deny", "stop")
@@ -21,9 +21,9 @@ class Hook(Protocol):
     place: ClassVar[str]
     """The file of settings, for people."""
     note: ClassVar[str]
-    """What a user has to know, in a sentence."""
+    """The limitation that a user has to know, in a sentence."""
     before: ClassVar[str]
-    """The event before a tool call."""
+    """The name of the event that the agent sends before a tool call."""
 
     def settings(self, command: str, deed: Deed) -> Mapping[str, Any]:
         """The part that the user adds to the settings, so that the agent asks `command`."""

@@ -15,7 +15,7 @@ from monitor.cli.hooks.base import TIMEOUT_S, Deed
 AFTER: Final = "PostToolBatch"
 
 
-class ClaudeCode:
+class ClaudeCodeHook:
     """Asks in its own permission dialog."""
 
     agent: ClassVar[str] = "claude-code"

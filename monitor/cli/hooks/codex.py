@@ -19,8 +19,8 @@ _TOLD: Final[Mapping[Deed, str]] = {
 }
 
 
-class Codex:
-    """Refuses calls."""
+class CodexHook:
+    """The hook of Codex, which can refuse a call."""
 
     agent: ClassVar[str] = "codex"
     place: ClassVar[str] = "~/.codex/hooks.json, or .codex/hooks.json of a project"

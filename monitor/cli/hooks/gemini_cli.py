@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from monitor.cli.hooks.base import TIMEOUT_S, Deed
 
 
-class GeminiCli:
+class GeminiCliHook:
     """Refuses a call, or stops the agent."""
 
     agent: ClassVar[str] = "gemini-cli"

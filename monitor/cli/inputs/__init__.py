@@ -1,1 +1,1 @@
-"""What the commands read: transcripts, conversations, samples."""
+"""The inputs of the commands: transcripts, conversations, samples."""

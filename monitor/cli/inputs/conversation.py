@@ -9,7 +9,7 @@ import gzip
 import json
 import sys
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -23,22 +23,22 @@ from monitor.messages import Message, message_codec
 from monitor.models import ModelRequest, ToolSpec
 from monitor.transcripts.corpus import GZIP_MAGIC
 from monitor.transcripts.entries import ReadReport, collected
-from monitor.transcripts.history import history_of
-from monitor.transcripts.kinds import CONVERSATION, HEAD_BYTES, MAGIC_BYTES, kind_of, kind_of_record
+from monitor.transcripts.kinds import CONVERSATION, HEAD_BYTES, MAGIC_BYTES, is_recorded, kind_of, kind_of_record
 from monitor.transcripts.readers import reader_of
+from monitor.transcripts.recorded_history import history_of
 from monitor.transcripts.source import Source
+from monitor.wires.fields import snake
 from monitor.wires.recognise import FORMS, NEUTRAL, Kept, form_of, not_understood
+from monitor.wires.request import MESSAGES, declarations_of, instructions_of, messages_of
 
 SHOWN: Final = 5
 _BARE: Final = frozenset({"messages", "responses", "runs", "events"})
 """Formats without an agent of their own: their messages are read as a request has them."""
-_MESSAGES: Final = ("messages", "contents", "input", "history")
-"""The fields of a request that may hold its messages."""
 
 
 @dataclass(slots=True, frozen=True)
 class Conversation:
-    """The content of the file."""
+    """The content of a file with a conversation."""
 
     form: Kept
     given: Sequence[Mapping[str, Any]]
@@ -132,7 +132,7 @@ def written(conversation: Conversation, messages: Sequence[Mapping[str, Any]], s
         return "".join(f"{_json(message)}\n" for message in messages)
     if not request:
         return f"{_json(list(messages), indent=1)}\n"
-    place = next((name for name in _MESSAGES if isinstance(request.get(name), list | str)), _MESSAGES[0])
+    place = next((name for name in MESSAGES if isinstance(request.get(name), list | str)), MESSAGES[0])
     return f"{_json({**request, place: list(messages)}, indent=1)}\n"
 
 
@@ -204,9 +204,9 @@ def _parsed(text: str) -> tuple[Any, bool]:
 
 def _conversation(data: Any, form: str | None) -> Conversation:
     request: Mapping[str, Any] = {}
-    if isinstance(data, list) and len(data) == 1 and _messages_of(data[0]) is not None:
+    if isinstance(data, list) and len(data) == 1 and messages_of(data[0]) is not None:
         data = data[0]  # one request, as a line of a log
-    if isinstance(data, Mapping) and (found := _messages_of(data)) is not None:
+    if isinstance(data, Mapping) and (found := messages_of(data)) is not None:
         request, data = data, found
     elif isinstance(data, Mapping):
         data = [data]  # a line of one message
@@ -217,10 +217,8 @@ def _conversation(data: Any, form: str | None) -> Conversation:
     for index, one in enumerate(data):
         if not isinstance(one, Mapping):
             raise ConfigError(f"message {index} is {type(one).__name__}, not an object")
-        if (inside := _messages_of(one)) is not None:
-            if isinstance(inside, list) and _is_recording(
-                message for message in inside if isinstance(message, Mapping)
-            ):
+        if (inside := messages_of(one)) is not None:
+            if isinstance(inside, list) and any(map(_is_recorded, inside)):
                 raise ConfigError(_RECORDING)
             raise ConfigError(
                 f"record {index} is a whole conversation; give one of them, e.g. the last: tail -n 1 FILE, and - for"
@@ -236,8 +234,8 @@ def _conversation(data: Any, form: str | None) -> Conversation:
     return Conversation(
         kept,
         data,
-        "\n\n".join(filter(None, map(_words, system))) or None,
-        tuple(_tools(fields.get("tools"))),
+        "\n\n".join(filter(None, map(instructions_of, system))) or None,
+        tuple(_tool_specs(fields.get("tools"))),
         model if isinstance(model, str) and model else None,
         request,
         not_understood=not_understood(kept, data) if form is not None else 0,
@@ -248,7 +246,7 @@ def _form(said: str | None, request: Mapping[str, Any], records: Sequence[Mappin
     """The form that `--form` names, else the recognised one."""
     if said is not None:
         return next(one for one in FORMS if one == said)
-    if _is_recording(records):
+    if any(map(_is_recorded, records)):
         raise ConfigError(_RECORDING)
     try:
         return form_of(request, records)
@@ -258,42 +256,14 @@ def _form(said: str | None, request: Mapping[str, Any], records: Sequence[Mappin
         raise
 
 
-def _messages_of(data: object) -> Any:
-    """The messages of a request. `None`: it is not a request."""
-    if not isinstance(data, Mapping) or "role" in data or "type" in data:
-        return None
-    return next((data[name] for name in _MESSAGES if isinstance(data.get(name), list | str)), None)
-
-
-def _words(system: object) -> str:
-    match system:
-        case str():
-            return system
-        case Mapping():
-            return _words(system.get("text", system.get("parts")))
-        case list():
-            return "\n\n".join(filter(None, map(_words, system)))
-    return ""
-
-
-def _tools(given: object) -> Iterator[ToolSpec]:
+def _tool_specs(tools: object) -> Iterator[ToolSpec]:
     """The tools of the request, in any provider's form, for the estimate of their size."""
-    for one in given if isinstance(given, list) else ():
-        if not isinstance(one, Mapping):
-            continue
-        declared = _first(one, "functionDeclarations", "function_declarations")
-        if isinstance(declared, list):
-            yield from _tools(declared)
-            continue
-        function = one.get("function")
-        fields = function if isinstance(function, Mapping) else one
-        schema = _first(fields, "parameters", "parametersJsonSchema", "parameters_json_schema", "input_schema")
-        name, described = _first(fields, "name", "type"), fields.get("description")
+    for one in declarations_of(tools):
+        fields = snake(one)
+        name, described = fields.get("name", fields.get("type")), fields.get("description")
+        schemas = (fields.get(name) for name in ("parameters", "parameters_json_schema", "input_schema"))
+        schema = next((schema for schema in schemas if schema is not None), None)
         yield ToolSpec(str(name or ""), str(described or ""), schema if isinstance(schema, Mapping) else {})
-
-
-def _first(fields: Mapping[str, Any], *names: str) -> Any:
-    return next((fields[name] for name in names if fields.get(name) is not None), None)
 
 
 def _messages(conversation: Conversation) -> Iterator[RawMessage | Message]:
@@ -310,15 +280,10 @@ def _messages(conversation: Conversation) -> Iterator[RawMessage | Message]:
             raise ConfigError(f"message {index}: {error}") from None
 
 
-# --- what is none
-
-
 _RECORDING: Final = (
     "this looks like a recording for agent-monitor scan: its calls have no ids, and no provider takes it"
 )
 
 
-def _is_recording(messages: Iterable[Mapping[str, Any]]) -> bool:
-    return any(
-        "role" in one and ("tool_results" in one or ("text" in one and "content" not in one)) for one in messages
-    )
+def _is_recorded(message: object) -> bool:
+    return isinstance(message, Mapping) and "role" in message and is_recorded(message)

@@ -23,7 +23,7 @@ from monitor.outcome import RunFailed
 from monitor.testing.gemini_steps import Event, Pause, Step, events_of_message
 from monitor.testing.servers.gemini_server import LocalGemini, ReceivedRequest
 from monitor.transcripts import RecordedResult
-from monitor.transcripts.analysis.scan import Amount
+from monitor.transcripts.analysis.scan import ModelOutput
 
 DELTA_CHARS = 6
 """About a token and a half, which is what fast models send at a time."""
@@ -36,41 +36,41 @@ CLOSE_SEEN_S = 2.0
 LIVE_LIMITS = monitor.Timeout(300) | monitor.IdleTimeout(60)
 
 
-class Screen(Protocol):
-    """Shows a run while it goes on."""
+class DemoScreen(Protocol):
+    """A display for a run of the demo."""
 
     def text(self, words: str) -> None:
-        """A piece of the answer."""
+        """Show a piece of the answer."""
         ...
 
     def call(self, name: str, arguments: Any) -> None:
-        """A tool call of the model's."""
+        """Show a tool call of the model."""
         ...
 
     def result(self, result: RecordedResult) -> None:
-        """A tool's answer."""
+        """Show the result of a tool call."""
         ...
 
 
 @dataclass(slots=True, frozen=True)
-class Played:
+class DemoResult:
     """How the guarded run of a recording ended, from both ends of the wire."""
 
     outcome: monitor.Outcome
-    recorded: Amount
-    sent: Amount
-    """What the server had sent when the connection was gone."""
+    recorded: ModelOutput
+    sent: ModelOutput
+    """The amount that the server had sent when the connection was gone."""
     seen_closed_after_s: float | None
     """Seconds from the decision to stop until the server saw the connection close. `None`: the
     server did not see it."""
 
 
-async def play(run: DemoRun, screen: Screen, *, pace_s: float, think_s: float) -> Played:
+async def play(run: DemoRun, screen: DemoScreen, *, pace_s: float, think_s: float) -> DemoResult:
     """Play `run` on the local server, and read it with the real SDK under a guard, as an agent's
     loop would.
     """
     scripts = [_script(turn, pace_s=pace_s, think_s=think_s) for turn in run.turns]
-    decided = _Decided()
+    decided = _DecisionTime()
     with LocalGemini(scripts) as server, _no_proxy():
         client = genai.Client(
             api_key="demo", vertexai=False, http_options=types.HttpOptions(base_url=server.base_url)
@@ -88,10 +88,10 @@ async def play(run: DemoRun, screen: Screen, *, pace_s: float, think_s: float) -
     if guard.outcome.error is not None:
         raise RunFailed(guard.outcome)
     after_s = None if seen_closed_at is None or decided.at is None else seen_closed_at - decided.at
-    return Played(guard.outcome, run.recorded, _sent(requests, scripts), after_s)
+    return DemoResult(guard.outcome, run.recorded, _sent(requests, scripts), after_s)
 
 
-async def _agent_loop(run: DemoRun, guard: monitor.Guard, client: Any, screen: Screen) -> None:
+async def _agent_loop(run: DemoRun, guard: monitor.Guard, client: Any, screen: DemoScreen) -> None:
     """The loop of any agent: ask the model, carry out its calls, ask again. Here the tools give
     their recorded answers.
     """
@@ -114,7 +114,7 @@ async def _agent_loop(run: DemoRun, guard: monitor.Guard, client: Any, screen: S
         history += [types.Content(role="model", parts=said), types.Content(role="user", parts=answers)]
 
 
-async def ask_model(model: str, prompt: str, screen: Screen) -> monitor.Outcome:
+async def ask_model(model: str, prompt: str, screen: DemoScreen) -> monitor.Outcome:
     """One answer of a real model, watched. Key and address come from the environment, as the SDK
     reads them.
     """
@@ -131,7 +131,7 @@ async def ask_model(model: str, prompt: str, screen: Screen) -> monitor.Outcome:
     return watched.outcome
 
 
-class _Decided:
+class _DecisionTime:
     """A sink that notes the time of the decision, by the same clock as the server."""
 
     def __init__(self) -> None:
@@ -157,17 +157,17 @@ def _script(turn: DemoTurn, *, pace_s: float, think_s: float) -> list[Step | Eve
     return [*steps, Pause(CLOSING_PAUSE_S), last]
 
 
-def _sent(requests: Sequence[ReceivedRequest], scripts: Sequence[Sequence[Step | Event]]) -> Amount:
-    sent = Amount(turns=len(requests))
+def _sent(requests: Sequence[ReceivedRequest], scripts: Sequence[Sequence[Step | Event]]) -> ModelOutput:
+    sent = ModelOutput(turns=len(requests))
     for request, script in zip(requests, scripts, strict=False):
         events = [step for step in script if isinstance(step, dict)]
         for event in events[: request.events_sent]:
             for part in event["candidates"][0]["content"]["parts"]:
-                sent += Amount(chars=len(part.get("text", "")), tool_calls="functionCall" in part)
+                sent += ModelOutput(chars=len(part.get("text", "")), tool_calls="functionCall" in part)
     return sent
 
 
-def _shown(response: types.GenerateContentResponse, screen: Screen) -> list[types.Part]:
+def _shown(response: types.GenerateContentResponse, screen: DemoScreen) -> list[types.Part]:
     """Show a response. Returns its parts."""
     content = response.candidates[0].content if response.candidates else None
     parts = (content.parts if content else None) or []

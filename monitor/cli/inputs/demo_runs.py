@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import Any
 
 from monitor.transcripts import RecordedResult
-from monitor.transcripts.analysis.scan import Amount
+from monitor.transcripts.analysis.scan import ModelOutput
 from monitor.transcripts.corpus import parse_run
 
 
@@ -33,7 +33,7 @@ class DemoRun:
     license: str
     prompt: str
     turns: tuple[DemoTurn, ...]
-    recorded: Amount
+    recorded: ModelOutput
 
 
 def demo_runs() -> list[DemoRun]:
@@ -53,7 +53,7 @@ def _run(line: str) -> DemoRun:
         for start, end in zip(at, [*at[1:], len(run.messages)], strict=True)
     )
     own = [run.messages[index] for index in at]
-    recorded = Amount(
+    recorded = ModelOutput(
         sum(len(message.text) for message in own), sum(len(message.tool_calls) for message in own), len(own)
     )
     return DemoRun(data["title"], data["model"], data["source"], data["license"], run.messages[0].text, turns, recorded)

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
@@ -20,7 +21,6 @@ from monitor.cli.inputs.cache_folder import cache_folder
 from monitor.cli.inputs.reply_cache import ReplyCache
 from monitor.cli.options.replay_model import REPLAY, replay_of
 from monitor.cli.render import output
-from monitor.cli.render.tool_counts import count
 from monitor.errors import ConfigError, describe
 from monitor.harness.checks import CLOSE_GRACE_S
 from monitor.harness.streams.ask import ask
@@ -30,15 +30,8 @@ from monitor.judges.judge import FIRST_TURN, Judge, JudgeInput
 from monitor.models import Model, ModelRequest
 from monitor.usage import AskCost
 from monitor.verdicts import Judgement
+from monitor.view.run_ending import count
 
-JudgeOption: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--judge",
-        metavar="MODEL",
-        help="Also ask this model whether a run is stuck: google:NAME, openai:NAME, ..., or replay:FILE.",
-    ),
-]
 ConfirmOption: TypeAlias = Annotated[
     str | None,
     typer.Option("--judge-confirm", metavar="MODEL", help="A second model, asked the same where the first is sure."),
@@ -112,7 +105,7 @@ class OfflineJudge:
         self.cost += cost
 
     def said(self) -> str:
-        """The cost in a sentence."""
+        """The cost of all questions in a sentence."""
         tokens = f"{self.cost.usage.total_tokens:,} tokens{' (estimated)' if self.cost.estimated else ''}"
         failed = f", {self.failed} without an answer" if self.failed else ""
         return (
@@ -128,7 +121,7 @@ class OfflineJudge:
             console.print(f"judge: and {count(len(self.reasons) - REASONS_SHOWN, 'other reason')}", style="red")
 
     def as_json(self) -> dict[str, Any]:
-        """The cost as JSON data."""
+        """The cost of all questions as JSON data."""
         return {
             "questions": self.questions,
             "model_calls": self.asked,
@@ -138,6 +131,43 @@ class OfflineJudge:
             "tokens_estimated": self.cost.estimated,
             "failures": dict(self.reasons.most_common()),
         }
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class JudgeOptions:
+    """The judge that is asked beside the detectors."""
+
+    judge: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL",
+            help="Also ask this model whether a run is stuck: google:NAME, openai:NAME, ..., or replay:FILE.",
+        ),
+    ] = None
+    judge_confirm: ConfirmOption = None
+    judge_cache: CacheOption = None
+    judge_from: Annotated[
+        int, typer.Option(min=1, metavar="TURN", help="The turn at which the judge is asked first.")
+    ] = FIRST_TURN
+    judge_suspicion: Annotated[
+        float | None,
+        typer.Option(
+            min=0.1, max=1.0, metavar="SCORE", help="Ask earlier where a run looks as if it got nowhere: 0.6."
+        ),
+    ] = None
+
+    def opened(self) -> AbstractContextManager[OfflineJudge | None]:
+        """The judge, if one was named. Raises `ConfigError` if only its options were given."""
+        if self.judge is not None:
+            return offline_judge(
+                *(self.judge, self.judge_confirm, self.judge_cache),
+                first_turn=self.judge_from,
+                suspicion=self.judge_suspicion,
+            )
+        idle = [f"--{one.name.replace('_', '-')}" for one in fields(self) if getattr(self, one.name) != one.default]
+        if idle:
+            raise ConfigError(f"{' and '.join(idle)} without a judge to ask: add --judge google:NAME")
+        return nullcontext()
 
 
 @contextmanager

@@ -29,7 +29,7 @@ class ReplyCache:
         return hashlib.sha256(canonical_json({"model": model.name, "request": to_plain(request)}).encode()).hexdigest()
 
     def get(self, key: str) -> str | None:
-        """The text of the answer."""
+        """The text of the answer that is kept under `key`."""
         try:
             reply = json.loads(self._path(key).read_text("utf-8"))["reply"]
         except (OSError, ValueError, KeyError, TypeError):

@@ -10,26 +10,31 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
+import typer
 from rich.console import Console
 from rich.text import Text
 
-from monitor.cli.inputs.survey import Chosen, complain_of, size_of, strange, surveyed_files, why_missing
+from monitor.cli.exit_code import INTERRUPTED
+from monitor.cli.inputs.survey_workers import SurveySettings, complain_of, size_of, strange, surveyed_files, why_missing
+from monitor.cli.options.selection import SelectionOptions
 from monitor.cli.render import output
 from monitor.cli.render.output import STDIN
+from monitor.cli.render.progress import progress
 from monitor.cli.render.scan_report import Report
-from monitor.cli.render.tool_counts import count
 from monitor.errors import ConfigError, MissingExtra
 from monitor.outcome import RunFailed
 from monitor.transcripts import RecordedRun
-from monitor.transcripts.analysis.scan import Amount, ScanResult
+from monitor.transcripts.analysis.scan import ModelOutput, ScanResult
 from monitor.transcripts.analysis.survey import SurveyedFile, SurveyedRun, surveyed, why_unread
 from monitor.transcripts.entries import ReadReport, collected
 from monitor.transcripts.places import files, known_places, sources_of
 from monitor.transcripts.readers import READERS, reader_of
 from monitor.transcripts.source import Source
+from monitor.view.run_ending import count
 
 STDIN_NAME: Final = "<stdin>"
 NAMED: Final = 3
@@ -40,21 +45,24 @@ _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w":
 
 
 @dataclass(slots=True, frozen=True)
-class Wanted:
+class RunSelection:
     """The choice of runs that a scan looks at."""
 
     format: str | None
     project: str | None
     since: float | None
-    """Seconds since 1970."""
+    """The earliest time of a run, in seconds since 1970."""
 
-    def __post_init__(self) -> None:
+    @classmethod
+    def of(cls, options: SelectionOptions) -> RunSelection:
+        """The choice that `options` name. Raises `ConfigError` for an unknown format or time."""
         formats = sorted(reader.format for reader in READERS)
-        if self.format is not None and self.format not in formats:
-            raise ConfigError(f"--format takes one of {', '.join(formats)}, not {self.format!r}")
+        if options.only is not None and options.only not in formats:
+            raise ConfigError(f"--format takes one of {', '.join(formats)}, not {options.only!r}")
+        return cls(options.only, options.project, _since(options.since))
 
     def __str__(self) -> str:
-        """The options that were given."""
+        """The options that were given, for a message."""
         given = (("--format", self.format), ("--project", self.project), ("--since", self.since))
         return ", ".join(option for option, value in given if value is not None)
 
@@ -67,7 +75,7 @@ class Wanted:
         return self.since is None or run.last_at is None or run.last_at >= self.since
 
 
-def since_when(text: str | None) -> float | None:
+def _since(text: str | None) -> float | None:
     """`--since` as seconds since 1970."""
     if text is None:
         return None
@@ -90,7 +98,7 @@ def duration_s(text: str, option: str) -> float:
 
 @dataclass(slots=True)
 class Inputs:
-    """The files to be read."""
+    """The files that a scan reads."""
 
     paths: list[Path] = field(default_factory=list[Path])
     named: set[Path] = field(default_factory=set[Path])
@@ -109,7 +117,7 @@ class Inputs:
 
 
 @contextmanager
-def inputs_of(given: Sequence[str] | None, complaints: Console, wanted: Wanted) -> Iterator[Inputs]:
+def inputs_of(given: Sequence[str] | None, complaints: Console, wanted: RunSelection) -> Iterator[Inputs]:
     """The files that the command line names, or those of the known places."""
     inputs = Inputs()
     with ExitStack() as stack:
@@ -138,7 +146,7 @@ def inputs_of(given: Sequence[str] | None, complaints: Console, wanted: Wanted) 
         yield inputs
 
 
-def _places(wanted: Wanted) -> str:
+def _places(wanted: RunSelection) -> str:
     if wanted.format is not None:
         places = [f"~/{place}" for reader in READERS if reader.format == wanted.format for place in reader.places]
         looked = f"looked for {', '.join(places)}" if places else f"{wanted.format} has no place of its own"
@@ -176,28 +184,28 @@ def _named(files: Sequence[str]) -> str:
     return f" ({', '.join(output.on_one_line(Path(name).name) for name in files)})"
 
 
-class Reading:
+class InputReader:
     """Reads the transcripts of a scan, one file after the other, and reports unreadable ones."""
 
     def __init__(
         self,
-        given: Chosen,
-        examine: Callable[[RecordedRun], ScanResult],
+        given: SurveySettings,
         complaints: Console,
         inputs: Inputs,
-        wanted: Wanted,
-        *,
-        by_judge: bool,
+        wanted: RunSelection,
+        examine: Callable[[RecordedRun], ScanResult] | None = None,
     ) -> None:
+        """`examine`: reads each run whole, as a judge needs it. `None`: files are surveyed."""
         self.read = 0
         """The number of files that were read."""
         self.done_bytes = 0
+        self.interrupted = False
+        """Whether Ctrl-C has ended the reading."""
         self._given = given
         self._examine = examine
         self._complaints = complaints
         self._inputs = inputs
         self._wanted = wanted
-        self._by_judge = by_judge
         self._strangers: list[str] = []
         self._unwanted = 0
         """The number of runs that do not fit `--format`, `--project` or `--since`."""
@@ -212,8 +220,12 @@ class Reading:
         """The runs that were asked for. Unreadable files and lines are reported, and counted in
         `report`.
         """
-        paths = self._inputs.paths
-        found = (self._asked(path) for path in paths) if self._by_judge else surveyed_files(paths, self._given)
+        paths, examine = self._inputs.paths, self._examine
+        found = (
+            surveyed_files(paths, self._given)
+            if examine is None
+            else ([_examined(source, examine) for source in sources_of(path)] for path in paths)
+        )
         for path, transcripts in zip(paths, found, strict=True):
             runs = [run for transcript in transcripts for run in self._runs(path, transcript, report)]
             self.read += 1
@@ -241,28 +253,38 @@ class Reading:
         for run in looked_at:
             yield replace(run, file=name)
 
-    def _asked(self, path: Path) -> list[SurveyedFile]:
-        """The transcripts of a file, where a judge is asked."""
-        return [self._asked_about(source) for source in sources_of(path)]
+    def read_all(
+        self,
+        report: Report,
+        add: Callable[[SurveyedRun], None],
+        *,
+        limit: int | None,
+        quiet: bool = False,
+        partly: bool = True,
+    ) -> None:
+        """Give each run that was asked for to `add`, at most `limit` of them, with a progress bar.
 
-    def _asked_about(self, source: Source) -> SurveyedFile:
-        """A transcript. A judge has to see each run whole."""
-        report, runs = ReadReport(), list[SurveyedRun]()
+        With `partly`, Ctrl-C ends the reading early, and what was read is kept.
+        """
         try:
-            reader = reader_of(source)
-            for run, ended in collected(reader.read(source, report)) if reader is not None else ():
-                try:
-                    seen = surveyed(source.name, self._examine(run))
-                except RunFailed as error:
-                    seen = replace(surveyed(source.name, ScanResult(run=run, total=Amount())), failed=str(error))
-                runs.append(replace(seen, format=reader.format if reader is not None else "", ended=ended))
-        except (OSError, MissingExtra) as error:
-            return SurveyedFile(file=source.name, format=None, report=report, error=why_unread(error))
-        fault = source.fault if reader is None else ""
-        kind = reader.format if reader is not None else None
-        return SurveyedFile(file=source.name, format=kind, runs=tuple(runs), report=report, error=fault)
+            with progress(self._complaints, self._inputs.bytes, quiet=quiet) as tick:
+                for run in islice(self.results(report), limit):
+                    add(run)
+                    tick(self.done_bytes, report.runs, report.loops, run.file)
+        except KeyboardInterrupt:
+            if not (report.runs and partly):
+                raise
+            self.interrupted = True
+        self._complain(report, whole=not self.interrupted and (limit is None or report.runs < limit))
 
-    def complain(self, report: Report, *, whole: bool) -> None:
+    def leave(self, code: int) -> NoReturn:
+        """End the command with `code`, or with that of an interruption."""
+        if self.interrupted:
+            files = count(len(self._inputs.paths), "file")
+            output.complain(self._complaints, f"interrupted: {self.read} of {files} were read")
+        raise typer.Exit(INTERRUPTED if self.interrupted else code)
+
+    def _complain(self, report: Report, *, whole: bool) -> None:
         """Report runs in which there is nothing to look at. `whole`: all was read to its end."""
         by_file: dict[str, list[str]] = {}
         for name, run in self._silent:
@@ -309,7 +331,7 @@ class Reading:
             console.print(Text(f"Not looked at: {', '.join(left)}."), soft_wrap=not console.is_terminal)
 
     def as_json(self) -> dict[str, Any]:
-        """The same counts, for programs."""
+        """The counts that `show` prints, as JSON data."""
         return {
             "files": self.read,
             "unknown_files": len(self._strangers),
@@ -317,3 +339,21 @@ class Reading:
             "copied_records": self._copied,
             "repeated_records": self._repeated,
         }
+
+
+def _examined(source: Source, examine: Callable[[RecordedRun], ScanResult]) -> SurveyedFile:
+    """A transcript whose runs were read whole."""
+    report, runs = ReadReport(), list[SurveyedRun]()
+    try:
+        reader = reader_of(source)
+        for run, ended in collected(reader.read(source, report)) if reader is not None else ():
+            try:
+                seen = surveyed(source.name, examine(run))
+            except RunFailed as error:
+                seen = replace(surveyed(source.name, ScanResult(run=run, total=ModelOutput())), failed=str(error))
+            runs.append(replace(seen, format=reader.format if reader is not None else "", ended=ended))
+    except (OSError, MissingExtra) as error:
+        return SurveyedFile(file=source.name, format=None, report=report, error=why_unread(error))
+    fault = source.fault if reader is None else ""
+    kind = reader.format if reader is not None else None
+    return SurveyedFile(file=source.name, format=kind, runs=tuple(runs), report=report, error=fault)

@@ -50,7 +50,7 @@ def _at(base: Settings, factor: float) -> dict[str, Any]:
 
 
 def names_of(base: Settings) -> list[str]:
-    """The detectors that watch."""
+    """The names of the detectors that `base` has."""
     default = [type(detector).__name__ for detector in default_detectors()]
     return list(base.settings.get("detectors", default))
 
@@ -81,7 +81,7 @@ class Levels:
     """Levels that another process can be given."""
 
     settings: tuple[str, ...]
-    """As JSON."""
+    """The settings of each level as JSON."""
 
     def watcher(self, began: Began, scanner: RunScanner) -> TraceWatcher:
         """Watches a run with all of them."""

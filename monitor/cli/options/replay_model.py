@@ -51,7 +51,7 @@ def _named(given: str) -> tuple[str, str | None]:
 
 
 def _turns(run: RecordedRun) -> Iterator[list[RecordedChunk]]:
-    """What the model said, response by response."""
+    """The answers of the model, response by response."""
     turn: list[RecordedChunk] = []
     for index, chunk in run.chunks():
         usage = run.messages[index].usage

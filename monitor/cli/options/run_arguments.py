@@ -1,4 +1,4 @@
-"""What was asked of `run`, as data: a run is begun with it, and taken up again."""
+"""The options of `run` as data. A run is begun and resumed with them."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from monitor.tools.calls.scheduler import MAX_PARALLEL
 from monitor.usage import Price
 
 MARKER: Final = "agent-monitor run"
-"""The name of the node that holds what was asked."""
+"""The marker of the command's options in a session has this name."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
-class Asked:
+class RunArguments:
     """The options of `run` as they were given. Files that they name were read, except for rules of
     approval.
     """
@@ -125,15 +125,15 @@ class Asked:
             raise ConfigError(f"{self.folder}, where the run was begun: {error.strerror}") from None
 
 
-asked_codec: Codec[Asked] = Codec(Asked)
+arguments_codec: Codec[RunArguments] = Codec(RunArguments, tags={RunArguments: "asked"})
 
 
-def as_node(asked: Asked) -> Draft:
-    """The node that keeps what was asked."""
-    return marker(MARKER, asked_codec.to_dict(asked))
+def as_node(arguments: RunArguments) -> Draft:
+    """The node of a session that keeps `arguments`."""
+    return marker(MARKER, arguments_codec.to_dict(arguments))
 
 
-def asked_in(session: SessionReader) -> Asked | None:
+def arguments_in(session: SessionReader) -> RunArguments | None:
     """The options of the last run. `None`: no run of this session was begun by the command."""
     found: Mapping[str, Any] | None = None
     for node in session.active_path():
@@ -142,6 +142,6 @@ def asked_in(session: SessionReader) -> Asked | None:
     if found is None:
         return None
     try:
-        return asked_codec.from_dict(found)
+        return arguments_codec.from_dict(found)
     except ValueError as error:
         raise ConfigError(f"the options of this run were stored by another version: {error}") from None

@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, TypeAlias
 
 import typer
 
-SinceOption: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="WHEN", help="Only runs of the last 7d (24h, 2w), or since 2026-01-31.")
-]
-FormatOption: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--format", metavar="NAME", help="Only transcripts of this format: claude-code, codex."),
-]
-ProjectOption: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="TEXT", help="Only runs whose folder has this in its path.")
+TranscriptsArgument: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[PATH...]",
+        help="Transcripts: files, folders, patterns, archives; - is stdin. Without any, the known places are read.",
+    ),
 ]
 LimitOption: TypeAlias = Annotated[int | None, typer.Option(min=1, metavar="N", help="Stop after N runs.")]
+OneJsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class SelectionOptions:
+    """The choice of runs."""
+
+    since: Annotated[
+        str | None, typer.Option(metavar="WHEN", help="Only runs of the last 7d (24h, 2w), or since 2026-01-31.")
+    ] = None
+    only: Annotated[
+        str | None,
+        typer.Option("--format", metavar="NAME", help="Only transcripts of this format: claude-code, codex."),
+    ] = None
+    project: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Only runs whose folder has this in its path.")
+    ] = None

@@ -1,4 +1,4 @@
-"""Which session is meant: a name, an id, a part of either, or a file. And where sessions are."""
+"""The session that an argument names, by a name, an id, a part of either, or a file."""
 
 from __future__ import annotations
 

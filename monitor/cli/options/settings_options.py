@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -58,11 +59,44 @@ PolicyOption: TypeAlias = Annotated[
 ]
 
 
+@dataclass(slots=True, frozen=True, kw_only=True)
+class DetectorOptions:
+    """The settings of a command that has a policy of its own."""
+
+    detectors: DetectorsOption = None
+    settings: SetOption = None
+    config: ConfigOption = None
+
+    def read(self) -> Settings:
+        """The settings: those of the command line on top of those of the file."""
+        return settings_of(self.config, self.detectors, self.settings)
+
+    def written(self) -> list[str]:
+        """The options as words of a command line."""
+        config = ["--config", str(self.config.absolute())] if self.config is not None else []
+        detectors = ["--detectors", self.detectors] if self.detectors is not None else []
+        return [*config, *detectors, *(word for one in self.settings or () for word in ("--set", one))]
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class SettingsOptions:
+    """The settings of a command that watches runs."""
+
+    detectors: DetectorsOption = None
+    policy: PolicyOption = None
+    settings: SetOption = None
+    config: ConfigOption = None
+
+    def read(self) -> Settings:
+        """The settings: those of the command line on top of those of the file."""
+        return settings_of(self.config, self.detectors, self.settings, self.policy)
+
+
 def settings_of(
     config: Path | None,
     detectors: str | None,
     settings: Sequence[str] | None,
-    policy: str | None,
+    policy: str | None = None,
     compaction: str | None = None,
     *,
     base: Settings | None = None,

@@ -82,12 +82,12 @@ async def nothing_to_close() -> None:
 
 
 def instructions_of(given: str | None) -> str | None:
-    """A text, or `@FILE`."""
+    """The instructions: `given`, or the content of `@FILE`."""
     return _read(given[1:], "--instructions") if given is not None and given.startswith("@") else given
 
 
 def variables_of(given: Iterable[str]) -> dict[str, str]:
-    """`--var name=value`, each."""
+    """The variables of all `--var name=value`."""
     variables: dict[str, str] = {}
     for one in given:
         name, equals, value = one.partition("=")

@@ -1,1 +1,1 @@
-"""What the commands show: tables, lines, pages, JSON."""
+"""The output of the commands: tables, lines, pages, JSON."""

@@ -12,9 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from monitor.cli.render import output
-from monitor.transcripts.analysis.scan import Amount, Finding, Rung
+from monitor.transcripts.analysis.scan import Finding, ModelOutput, Rung
 from monitor.transcripts.analysis.survey import SurveyedRun
 from monitor.verdicts import Detection, Level
+from monitor.view.run_ending import count
 
 LEVELS: Mapping[Level, str] = {"suspect": "a suspicion", "loop": "a loop"}
 RUNG_STYLES: Mapping[Rung, str] = {
@@ -25,7 +26,7 @@ RUNG_STYLES: Mapping[Rung, str] = {
     "last_turn": "red",
     "stop": "bold red",
 }
-"""Styles by the policy's step."""
+"""The styles of the steps that a policy takes."""
 
 
 def found_at(finding: Finding) -> str:
@@ -91,10 +92,10 @@ def _in_short(result: SurveyedRun) -> str:
     return f"{was}; {how} turn {end.turn}, which would have saved {amount(result.saved)}"
 
 
-def amount(amount: Amount) -> str:
+def amount(amount: ModelOutput) -> str:
     """An amount in words, without its zeros."""
     parts = [
-        f"{number:,} {noun}{'' if number == 1 else 's'}"
+        count(number, noun)
         for number, noun in ((amount.turns, "turn"), (amount.tool_calls, "call"), (amount.chars, "character"))
         if number
     ]
@@ -123,8 +124,8 @@ def _steps(numbered: Sequence[tuple[int, Finding]]) -> Table:
         (number, first), *others = list(same)
         found = first.detection
         sure = f"{times(found)}: {LEVELS[found.level]} from {found.threshold}{' %' if found.kind == 'judge' else ''}"
-        count = Text(sure, style="red" if found.level == "loop" else "yellow")
-        steps.add_row(f"#{number}", *_when(first), count, Text(first.rung, style=RUNG_STYLES[first.rung]))
+        seen = Text(sure, style="red" if found.level == "loop" else "yellow")
+        steps.add_row(f"#{number}", *_when(first), seen, Text(first.rung, style=RUNG_STYLES[first.rung]))
         if others:
             number, last = others[-1]
             again = Text(f"{len(others):,} more, up to {times(last.detection)}", style="dim")

@@ -12,7 +12,7 @@ from typing import Final
 from monitor.errors import ConfigError
 
 PREFIX_CHARS: Final = 50
-"""Of the name of the file, so that the name of its half is not too long for the file system."""
+"""The name of a half-written file has at most this many characters of the name of the file."""
 
 
 def check_out(out: Path, option: str) -> None:

@@ -54,7 +54,7 @@ __all__ = [
 
 
 def stdout() -> Console:
-    """The console for results."""
+    """The console that results are printed on."""
     return _console(stderr=False)
 
 
@@ -83,7 +83,7 @@ def _console(*, stderr: bool) -> Console:
 
 
 def write(text: str) -> None:
-    """A line on stdout, at once."""
+    """Write a line to stdout, at once."""
     _written(sys.stdout, f"{printable(text)}\n")
 
 

@@ -14,9 +14,10 @@ from rich.text import Text
 
 from monitor.cli.render import output, table
 from monitor.cli.render.explain import RUNG_STYLES, finding_as_json, found_at, times
-from monitor.cli.render.tool_counts import OWN_FORMATS, Tools, count
-from monitor.transcripts.analysis.scan import Amount
+from monitor.cli.render.tool_counts import OWN_FORMATS, ToolCounts
+from monitor.transcripts.analysis.scan import ModelOutput
 from monitor.transcripts.analysis.survey import SurveyedRun
+from monitor.view.run_ending import count
 
 LABELLED_LOOP = "loop"
 NOT_COUNTED = "borderline"
@@ -27,19 +28,19 @@ NAMED_OTHERS = 5
 
 
 @dataclass(slots=True, frozen=True)
-class _Row:
-    """A run of the table."""
+class _ListedRun:
+    """A run that has a line in the table."""
 
     file: str
     cells: tuple[str | Text, ...]
-    """The cells, by column."""
+    """The cells of the line, in the order of the columns."""
 
 
 @dataclass(slots=True)
 class Report:
     """Counts of everything, and a line for each run that is listed."""
 
-    tools: Tools = field(default_factory=Tools)
+    tools: ToolCounts = field(default_factory=ToolCounts)
     """Runs of agents and frameworks, by tool and project."""
     own: int = 0
     """Runs in the project's own formats."""
@@ -52,9 +53,9 @@ class Report:
     """Runs with suspicions and no loop."""
     ended: int = 0
     """Runs that the policy would have ended."""
-    rows: list[_Row] = field(default_factory=list[_Row])
+    rows: list[_ListedRun] = field(default_factory=list[_ListedRun])
     by_kind: Counter[str] = field(default_factory=Counter[str])
-    saved_by_kind: dict[str, Amount] = field(default_factory=dict[str, Amount])
+    saved_by_kind: dict[str, ModelOutput] = field(default_factory=dict[str, ModelOutput])
     labelled: Counter[str] = field(default_factory=Counter[str])
     """Labelled loops by kind."""
     found: Counter[str] = field(default_factory=Counter[str])
@@ -75,9 +76,9 @@ class Report:
         return self.by_kind.total()
 
     @property
-    def saved(self) -> Amount:
+    def saved(self) -> ModelOutput:
         """The amount that would not have been produced."""
-        return sum(self.saved_by_kind.values(), Amount())
+        return sum(self.saved_by_kind.values(), ModelOutput())
 
     def add(self, result: SurveyedRun, *, listed: bool) -> None:
         """One more run. `listed`: it gets a line."""
@@ -89,12 +90,12 @@ class Report:
         if result.detection is not None:
             kind = f"{result.detection.detector}/{result.detection.kind}"
             self.by_kind[kind] += 1
-            self.saved_by_kind[kind] = self.saved_by_kind.get(kind, Amount()) + result.saved
+            self.saved_by_kind[kind] = self.saved_by_kind.get(kind, ModelOutput()) + result.saved
         elif result.findings:
             self.suspected += 1
         self.ended += result.ended_by is not None
         if listed and result.format in OWN_FORMATS:
-            self.rows.append(_Row(result.file, _cells(result)))
+            self.rows.append(_ListedRun(result.file, _cells(result)))
         elif listed and result.loops:
             self.tools.list(result)
         self._compare(result)
@@ -188,7 +189,7 @@ def _cells(result: SurveyedRun) -> tuple[str | Text, ...]:
     )
 
 
-def _saved(saved: Amount) -> str:
+def _saved(saved: ModelOutput) -> str:
     return count(saved.tool_calls, "call") if saved.tool_calls else f"{saved.chars:,} chars"
 
 
@@ -280,5 +281,5 @@ def summary_as_json(report: Report, *, settings: Path | None) -> dict[str, Any]:
     }
 
 
-def _amount_as_json(amount: Amount) -> dict[str, int]:
+def _amount_as_json(amount: ModelOutput) -> dict[str, int]:
     return {"chars": amount.chars, "tool_calls": amount.tool_calls, "turns": amount.turns}

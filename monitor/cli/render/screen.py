@@ -13,36 +13,26 @@ from rich.console import Console
 from rich.text import Text
 
 import monitor
+from monitor import events
 from monitor.cli.render import output
-from monitor.events import (
-    ApprovalAnswered,
-    ApprovalRequested,
-    ChunkReceived,
-    DetectionRaised,
-    Envelope,
-    LimitWarning,
-    Paused,
-    Resumed,
-    RetryScheduled,
-    StopDecided,
-    ToolFinished,
-    ToolStarted,
-    envelope_codec,
-)
+from monitor.events import ChunkReceived, Envelope, envelope_codec
 from monitor.usage import Price
 from monitor.view import LiveView
-from monitor.view.ending import count
+from monitor.view.run_ending import count
 
-_WAITS = (ToolStarted, ToolFinished, RetryScheduled, ApprovalRequested, ApprovalAnswered, Paused, Resumed)
+_WAITS = (
+    *(events.ToolStarted, events.ToolFinished, events.RetryScheduled, events.ApprovalRequested),
+    *(events.ApprovalAnswered, events.Paused, events.Resumed),
+)
 """Events at which a wait begins or goes on."""
-_FINDINGS = (DetectionRaised, LimitWarning, StopDecided)
+_FINDINGS = (events.DetectionRaised, events.LimitWarning, events.StopDecided)
 """The run yields these events before the piece of the answer that caused them."""
 TASK_LINES = 8
 """How many lines of a task are shown: a task from stdin may be a whole file."""
 
 
 @dataclass(slots=True, frozen=True)
-class Heading:
+class RunHeading:
     """The lines above a run."""
 
     command: str
@@ -53,33 +43,33 @@ class Heading:
     task: str
 
 
-class Screen(Protocol):
-    """Shows a run."""
+class RunScreen(Protocol):
+    """A display for the events of a run."""
 
-    def begin(self, heading: Heading) -> None:
-        """The run is about to begin."""
+    def begin(self, heading: RunHeading) -> None:
+        """Show the lines above the run, which is about to begin."""
         ...
 
     def receive(self, envelope: Envelope) -> None:
-        """The next event, in order."""
+        """Show the next event of the run."""
         ...
 
     def close(self) -> None:
-        """Nothing more comes."""
+        """Show nothing more, and leave the terminal as it was."""
         ...
 
 
-class Shown:
+class EventFeed:
     """Brings events to the screen, in order and at once.
 
     The run yields its events, with the pieces of the answer, on request. While the run waits, no
-    event is requested. As a sink, `Shown` gets the event that begins a wait at once, and then shows
+    event is requested. As a sink, `EventFeed` gets the event that begins a wait at once, and then
     all events before it.
 
     If the reader of the output has gone (`| head`), the run is aborted.
     """
 
-    def __init__(self, screen: Screen) -> None:
+    def __init__(self, screen: RunScreen) -> None:
         self._screen = screen
         self._heard: deque[Envelope] = deque()
         self._found: deque[Envelope] = deque()  # caused by the piece of the answer that comes next
@@ -128,17 +118,17 @@ class Shown:
                 self.abort("nobody reads what is printed")
 
 
-class JsonLines:
+class JsonScreen:
     """Events as JSON lines; the last one holds the outcome."""
 
     def __init__(self, *, chunks: bool) -> None:
         self._chunks = chunks
 
-    def begin(self, heading: Heading) -> None:
+    def begin(self, heading: RunHeading) -> None:
         """Does nothing: the first event has all facts."""
 
     def receive(self, envelope: Envelope) -> None:
-        """One line."""
+        """Print the event as one line of JSON."""
         if self._chunks or not isinstance(envelope.event, ChunkReceived):
             output.write_json(envelope_codec.dumps(envelope))
 
@@ -146,7 +136,7 @@ class JsonLines:
         """Does nothing: the last event has all facts."""
 
 
-class ForPeople:
+class TerminalScreen:
     """The task, and a `LiveView` of the run."""
 
     def __init__(self, console: Console, *, verbose: bool, price: Price | None, session: str | None = None) -> None:
@@ -155,7 +145,7 @@ class ForPeople:
         self._session = session
         self._view = LiveView(console, verbose=verbose, price=price, beside=self._stored)
 
-    def begin(self, heading: Heading) -> None:
+    def begin(self, heading: RunHeading) -> None:
         """Print the model, the parts and the task."""
         parts = [output.on_one_line(heading.model)] if heading.model is not None else []
         if heading.tools:
@@ -186,8 +176,8 @@ class ForPeople:
         return [("session", f"{output.on_one_line(self._session)}{output.on_one_line(ways)}")]
 
 
-def screen_of(*, as_json: bool, verbose: bool, price: Price | None, session: str | None = None) -> Screen:
+def screen_of(*, as_json: bool, verbose: bool, price: Price | None, session: str | None = None) -> RunScreen:
     """The screen of a run: JSON lines, or a live view."""
     if as_json:
-        return JsonLines(chunks=verbose)
-    return ForPeople(output.stdout(), verbose=verbose, price=price, session=session)
+        return JsonScreen(chunks=verbose)
+    return TerminalScreen(output.stdout(), verbose=verbose, price=price, session=session)

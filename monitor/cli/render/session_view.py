@@ -31,20 +31,20 @@ from monitor.sessions.faults import lock_path
 from monitor.sessions.lock import owner_of
 from monitor.sessions.run_records import MAIN, RunStage
 from monitor.sinks import line_of
-from monitor.sinks.lines import call_in_words
-from monitor.view.ending import count
+from monitor.sinks.descriptions import call_in_words
+from monitor.view.run_ending import count
 
 SHORT: Final = 12
 """The last digits of an id that are shown in a tree. The first ones are the time, and differ less.
 """
 LINE_CHARS: Final = 160
 DAY_CHARS: Final = 10
-"""Of a moment: the year, the month and the day."""
+"""The first characters of a moment are the year, the month and the day."""
 MEGABYTE: Final = 1_000_000
 
 
 def size(given: int) -> str:
-    """A number of bytes, for people."""
+    """The number of bytes `given` in megabytes or kilobytes, for people."""
     return f"{given / MEGABYTE:,.1f} MB" if given >= MEGABYTE else f"{given / 1_000:,.0f} KB"
 
 
@@ -57,7 +57,7 @@ def age(changed_s: float, now_s: float) -> str:
 
 
 def at(ms: int) -> str:
-    """A moment, in local time."""
+    """The moment `ms` (milliseconds since 1970) in local time."""
     return datetime.fromtimestamp(ms / 1000, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 

@@ -5,9 +5,9 @@ In a pipe every value is whole, so that it can be searched.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -16,6 +16,7 @@ from rich.text import Text
 
 from monitor.cli.render import output
 
+T = TypeVar("T")
 Cell: TypeAlias = str | Text
 Narrow: TypeAlias = Literal["whole", "middle", "end", "fold"]
 
@@ -33,6 +34,35 @@ class Column:
     name: str
     narrow: Narrow = "whole"
     right: bool = False
+
+
+@dataclass(slots=True, frozen=True)
+class Fact(Generic[T]):
+    """A fact about each row: a field of its JSON, a column of a table, or both."""
+
+    field: str | None
+    """The name in JSON. `None`: only the table has the fact."""
+    column: Column | str | None
+    """The column of the table. `None`: only JSON has the fact."""
+    value: Callable[[T], Any]
+    text: Callable[[Any], Cell] = str
+    """Makes the cell of the table from the value."""
+
+
+def as_json(facts: Iterable[Fact[T]], row: T) -> dict[str, Any]:
+    """The facts about `row` as JSON data."""
+    return {fact.field: fact.value(row) for fact in facts if fact.field is not None}
+
+
+def cells(facts: Iterable[Fact[T]], row: T) -> list[Cell]:
+    """The facts about `row` as cells of a table."""
+    return [fact.text(fact.value(row)) for fact in facts if fact.column is not None]
+
+
+def show_facts(console: Console, facts: Sequence[Fact[T]], rows: Iterable[T]) -> None:
+    """Print a table with a line for each of `rows`."""
+    columns = [fact.column for fact in facts if fact.column is not None]
+    show(console, columns, [cells(facts, row) for row in rows])
 
 
 def show(console: Console, columns: Sequence[Column | str], rows: Sequence[Sequence[Cell]]) -> None:

@@ -17,6 +17,7 @@ from rich.text import Text
 from monitor.cli.render import output, table
 from monitor.transcripts.analysis.survey import SurveyedRun
 from monitor.transcripts.readers import READERS
+from monitor.view.run_ending import count
 
 AGENTS: Final = {reader.format: reader.agent for reader in READERS}
 OWN_FORMATS: Final = frozenset({"runs", "events"})
@@ -28,7 +29,7 @@ CENT: Final = 0.01
 
 
 @dataclass(slots=True)
-class _Counted:
+class _ProjectCounts:
     runs: int = 0
     loops: int = 0
     tokens: int = 0
@@ -46,15 +47,15 @@ class _Counted:
 
 
 @dataclass(slots=True)
-class Tools:
+class ToolCounts:
     """Counts by tool and project, and the loops."""
 
-    by_project: dict[tuple[str, str], _Counted] = field(default_factory=dict[tuple[str, str], _Counted])
+    by_project: dict[tuple[str, str], _ProjectCounts] = field(default_factory=dict[tuple[str, str], _ProjectCounts])
     loops: list[SurveyedRun] = field(default_factory=list[SurveyedRun])
 
     @property
     def runs(self) -> int:
-        """The number of runs."""
+        """The number of all counted runs."""
         return sum(counted.runs for counted in self.by_project.values())
 
     @property
@@ -69,7 +70,7 @@ class Tools:
 
     def add(self, run: SurveyedRun) -> None:
         """Count one more run."""
-        self.by_project.setdefault((run.format, project_of(run)), _Counted()).add(run)
+        self.by_project.setdefault((run.format, project_of(run)), _ProjectCounts()).add(run)
 
     def list(self, run: SurveyedRun) -> None:
         """Keep a run that loops, to show it."""
@@ -122,15 +123,15 @@ def _named(kind: str, project: str) -> tuple[str, str]:
     return AGENTS.get(kind, kind), project
 
 
-def _numbers(counted: _Counted, *, priced: bool) -> tuple[str | Text, ...]:
+def _numbers(counted: _ProjectCounts, *, priced: bool) -> tuple[str | Text, ...]:
     loops = Text(f"{counted.loops:,}", style="red" if counted.loops else "dim")
     money = (f"{counted.saved_usd:,.2f}" if counted.has_usd else "",) if priced else ()
     tokens = f"{counted.tokens:,}" if counted.tokens else ""
     return (f"{counted.runs:,}", loops, tokens, f"{counted.saved_tokens:,}" if counted.loops else "", *money)
 
 
-def _sum(counted: Iterable[_Counted]) -> _Counted:
-    total = _Counted()
+def _sum(counted: Iterable[_ProjectCounts]) -> _ProjectCounts:
+    total = _ProjectCounts()
     for one in counted:
         total.runs += one.runs
         total.loops += one.loops
@@ -186,8 +187,3 @@ def _saved(run: SurveyedRun) -> str:
     if run.saved_usd:
         parts.append(f"US$ {run.saved_usd:,.2f}")
     return ", ".join(parts)
-
-
-def count(number: int, noun: str, nouns: str | None = None) -> str:
-    """`1 run`, `2 runs`."""
-    return f"{number:,} {noun if number == 1 else nouns or noun + 's'}"

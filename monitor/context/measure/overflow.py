@@ -117,7 +117,7 @@ class Overflow:
 
     kind: OverflowKind
     provider: str
-    """Whose message it was; `any` if several providers use it."""
+    """The provider whose message it was; `any` if several providers use it."""
     used_tokens: int | None = None
     """How many tokens the provider counted. `None`: not stated."""
     limit_tokens: int | None = None
@@ -249,7 +249,7 @@ one, and compacted because of typing errors.
 def read_failure(
     message: str, *, status: int | None = None, code: str | None = None, rows: Iterable[OverflowRow] = OVERFLOW_ROWS
 ) -> Overflow | None:
-    """What a failed call says about the size of the request. `None`: nothing.
+    """Reads what a failed call says about the size of the request. `None`: nothing.
 
     `status`: the HTTP status, if there was one. `code`: the provider's own code. Never raises,
     whatever the provider says.
@@ -279,7 +279,7 @@ by pi).
 def read_answer(
     usage: Usage, window_tokens: int | None, *, finish_reason: FinishReason | None, raw_finish_reason: str | None = None
 ) -> Overflow | None:
-    """What an answer without an error says about the size of its request. `None`: nothing.
+    """Reads what an answer without an error says about the size of its request. `None`: nothing.
 
     `usage`: the tokens of this one call. `window_tokens`: the model's window; `None`: unknown. An
     answer that was cut off at its own limit, with room left in the window, says nothing about the

@@ -91,7 +91,7 @@ class Size:
 
     @property
     def tokens(self) -> int:
-        """Whole tokens, rounded up."""
+        """The size in whole tokens, rounded up."""
         return -(-(self.plain + self.other + self.media) // 8)
 
 
@@ -211,7 +211,7 @@ class _Sent:
     """The request that was sent last."""
 
     messages: int
-    """How many messages it had."""
+    """The number of messages in the request."""
     edits: int
     """How many edits the history had had by then."""
     fixed: Size

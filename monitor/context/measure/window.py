@@ -32,12 +32,12 @@ def _check(name: str, tokens: object) -> None:
 
 
 class WindowSource(StrEnum):
-    """Who said how large the window is."""
+    """The source that said how large the window is."""
 
     CONFIG = "config"
-    """The caller's configuration."""
+    """The caller's configuration said it."""
     MODEL = "model"
-    """The table of known models."""
+    """The table of known models said it."""
     AGENT_CAP = "agent_cap"
     """The caller, who gives this agent less than its model's window."""
     LEARNED = "learned"
@@ -83,7 +83,7 @@ class Window:
 
     @property
     def warning(self) -> str | None:
-        """What the user should know before a run begins. `None`: nothing."""
+        """A warning for the user before a run begins. `None`: there is nothing to say."""
         if self.tokens is None or not TOO_SMALL_TOKENS <= self.tokens < SMALL_TOKENS:
             return None
         return (

@@ -130,7 +130,7 @@ class PruneArguments:
     tools: frozenset[str] | None = frozenset({"write_file", "edit_file"})
     """The tools whose arguments are shortened. `None`: all tools."""
     max_chars: int = 2_000
-    """Longer texts are shortened."""
+    """Texts longer than this many characters are shortened."""
     keep_chars: int = 20
     """How many characters of their beginning stay."""
     protect_messages: int = 20

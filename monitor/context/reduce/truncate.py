@@ -102,7 +102,7 @@ class ClipResults:
     ending: float | None = 0.0
     """The share that is taken from the end. `None`: as in `clip`."""
     advice: str = ""
-    """What the note advises the model to do."""
+    """Advice to the model, which the note gives."""
 
     def __post_init__(self) -> None:
         check_number("max_chars", self.max_chars, 1)

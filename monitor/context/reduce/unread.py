@@ -105,7 +105,6 @@ class Sparing:
         return self.reducer.name
 
     def reduce(self, messages: Messages, *, head: int = 0) -> Messages:
-        """See `Reducer`."""
         less = self.reducer.reduce(messages, head=head)
         if less is messages or self.start is None:
             return less

@@ -1,5 +1,5 @@
-"""Which records of a history are sent, and which are kept, by the rules of Gemini CLI. `repair`
-pairs calls and results.
+"""The records of a history that are sent, and those that are kept, by the rules of Gemini CLI.
+`repair` pairs calls and results.
 """
 
 from __future__ import annotations

@@ -13,15 +13,15 @@ from monitor.reasons import FinishReason
 
 
 @dataclass(slots=True, eq=False)
-class Slot:
-    """A call, and its result."""
+class PairedCall:
+    """A call, and the result that answers it."""
 
     call: ToolCall
     turn: PairedTurn
     result: ToolResult | None = None
 
 
-Content: TypeAlias = "Text | Reasoning | Slot"
+Content: TypeAlias = "Text | Reasoning | PairedCall"
 
 
 @dataclass(slots=True, eq=False)
@@ -42,29 +42,29 @@ class PairedTurn:
 
 
 @dataclass(slots=True, eq=False)
-class PairedCall:
-    """A user message."""
+class UserRecord:
+    """A user message that is being put together."""
 
     index: int
     content: tuple[Text | Media, ...]
     source: UserMessage | None = None
 
 
-class Open:
+class WaitingCalls:
     """Calls that wait for a result, found by a key of the result. Calls of the newest turn come
     first, in call order.
     """
 
     def __init__(self) -> None:
-        self._groups: defaultdict[Hashable, list[deque[Slot]]] = defaultdict(list)
+        self._groups: defaultdict[Hashable, list[deque[PairedCall]]] = defaultdict(list)
 
-    def add(self, key: Hashable, slot: Slot) -> None:
+    def add(self, key: Hashable, slot: PairedCall) -> None:
         groups = self._groups[key]
         if not groups or groups[-1][-1].turn is not slot.turn:
             groups.append(deque())
         groups[-1].append(slot)
 
-    def first(self, key: Hashable) -> Slot | None:
+    def first(self, key: Hashable) -> PairedCall | None:
         """The call that a result with this key answers. A call that has its result is not found
         again.
         """

@@ -19,7 +19,7 @@ from typing import Any, Final, cast, get_args
 
 from monitor._util.hashing import canonical_json, identity
 from monitor.chunks import ToolCall, ToolResult, check
-from monitor.context.repairs.pairing import Open, PairedCall, PairedTurn, Slot
+from monitor.context.repairs.pairing import PairedCall, PairedTurn, UserRecord, WaitingCalls
 from monitor.errors import AdapterError, ConfigError
 from monitor.messages import (
     CUT_OFF,
@@ -75,7 +75,7 @@ def repair(
         rules = rules_of(form)
     except KeyError:
         raise ConfigError(f"unknown form {form!r}; known: gemini, openai-chat, openai-responses, anthropic") from None
-    work = _Repair(rules, None if tools is None else frozenset(tools))
+    work = _HistoryRepair(rules, None if tools is None else frozenset(tools))
     for index, message in enumerate(given):
         work.take(index, message)
     messages = work.messages()
@@ -94,13 +94,13 @@ def repair_next(
     call without a name gets one, because the model must still read that the call failed. `ids`: the
     ids of earlier calls, to which the new ids are added.
     """
-    work = _Repair(rules_of(form), None, ids, nameless=NAMELESS)
+    work = _HistoryRepair(rules_of(form), None, ids, nameless=NAMELESS)
     work.take(index, message)
     (said,) = work.taken() or (None,)
     return said, tuple(work.repairs)
 
 
-class _Repair:
+class _HistoryRepair:
     """The state of one repair. `ids`: the ids of earlier calls. `nameless`: the name for a call
     without a name; `None`: such a call is dropped.
     """
@@ -113,14 +113,14 @@ class _Repair:
         self._rules = rules
         self._tools = tools
         self._nameless = nameless
-        self._line: list[PairedTurn | PairedCall] = []
-        self._open = Open()
-        self._made_up: defaultdict[str, list[Slot]] = defaultdict(list)
-        """By id: calls whose present result is an error in the place of a missing one."""
+        self._line: list[PairedTurn | UserRecord] = []
+        self._open = WaitingCalls()
+        self._made_up: defaultdict[str, list[PairedCall]] = defaultdict(list)
+        """Calls whose present result is an error in the place of a missing one, by their ids."""
         self._known: set[str] = set()
-        """Ids of calls so far."""
+        """The ids of all calls so far."""
         self._early: list[tuple[int, ToolResult]] = []
-        """Results that have no call yet."""
+        """The results that came before their calls."""
         self._answering = False
         """The newest turn has a result, so that the assistant's next record begins another turn.
         """
@@ -133,7 +133,7 @@ class _Repair:
     # --- reading
 
     def take(self, index: int, message: object) -> None:
-        """Add the next message."""
+        """Add the next message of the history."""
         match message:
             case UserMessage(content=content):
                 _check(index, content, (Text, Media))
@@ -204,7 +204,7 @@ class _Repair:
             self._note(RepairKind.PART_DROPPED, index, f"{what} of the {role}")
 
     def _ask(self, index: int, content: tuple[Text | Media, ...], source: UserMessage | None) -> None:
-        self._line.append(PairedCall(index, content, source))
+        self._line.append(UserRecord(index, content, source))
         self._answering = True
 
     def _say(self, turn: PairedTurn, content: Sequence[Text | Reasoning | ToolCall]) -> None:
@@ -217,7 +217,7 @@ class _Repair:
             if not isinstance(part, ToolCall):
                 turn.content.append(part)
                 continue
-            slot = Slot(part, turn)
+            slot = PairedCall(part, turn)
             turn.content.append(slot)
             self._known.add(part.id)
             self._open.add(("id", part.id), slot)
@@ -236,13 +236,13 @@ class _Repair:
         else:
             self._settle(index, slot, result)
 
-    def _waiting(self, result: ToolResult) -> Slot | None:
+    def _waiting(self, result: ToolResult) -> PairedCall | None:
         name = result.name.strip()
         if result.id:
             return self._open.first(("id", result.id)) or self._open.first(("name of one without id", name))
         return self._open.first(("name", name)) if name else self._open.first("any")
 
-    def _settle(self, index: int, slot: Slot, result: ToolResult) -> None:
+    def _settle(self, index: int, slot: PairedCall, result: ToolResult) -> None:
         slot.result = result
         if result.text in _SYNTHETIC:
             self._made_up[result.id].append(slot)
@@ -286,14 +286,14 @@ class _Repair:
                 self._note(RepairKind.RESULT_MOVED, index, f"the result of {_named(slot.call)} stood before it")
         messages: list[Message] = []
         for one in self._line:
-            message = self._asked(one) if isinstance(one, PairedCall) else self._said(one)
+            message = self._asked(one) if isinstance(one, UserRecord) else self._said(one)
             if message is None:
                 self._note(RepairKind.MESSAGE_DROPPED, one.index, "an empty message")
             else:
                 messages.append(message)
         return messages
 
-    def _asked(self, one: PairedCall) -> UserMessage | None:
+    def _asked(self, one: UserRecord) -> UserMessage | None:
         content = tuple(self._sendable(one.index, part) for part in one.content)
         if all(isinstance(part, Text) and not part.text.strip() for part in content):
             return None
@@ -317,7 +317,7 @@ class _Repair:
         if not self._rules.unique_ids:
             self._ids, self._copies = set(), Counter()
         for part in turn.content:
-            if isinstance(part, Slot):
+            if isinstance(part, PairedCall):
                 pair = self._paired(turn, part)
                 if pair is not None:
                     content.append(pair[0])
@@ -338,7 +338,7 @@ class _Repair:
             self._note(RepairKind.RESULT_MOVED, turn.index, "the results of the turn are in the order of its calls")
         return replace(source, content=tuple(content), results=tuple(results))
 
-    def _paired(self, turn: PairedTurn, slot: Slot) -> tuple[ToolCall, ToolResult] | None:
+    def _paired(self, turn: PairedTurn, slot: PairedCall) -> tuple[ToolCall, ToolResult] | None:
         given, result = slot.call, slot.result
         name = given.name.strip() or (result.name.strip() if result is not None else "") or self._nameless
         why = self._why_not(turn, slot, name)
@@ -368,7 +368,7 @@ class _Repair:
         same = result.id == call_id and result.name == renamed
         return call, result if same else replace(result, id=call_id, name=renamed)
 
-    def _why_not(self, turn: PairedTurn, slot: Slot, name: str) -> str | None:
+    def _why_not(self, turn: PairedTurn, slot: PairedCall, name: str) -> str | None:
         if not name:
             return "it has no name"
         if slot.result is not None:

@@ -1,1 +1,1 @@
-"""The proxy's own pages."""
+"""The pages of the proxy for its operators."""

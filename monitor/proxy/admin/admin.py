@@ -15,15 +15,15 @@ from urllib.parse import parse_qs, unquote
 
 import anyio
 
-from monitor.proxy.admin.metrics import prometheus
-from monitor.proxy.admin.page import page
+from monitor.proxy.admin.live_page import page
+from monitor.proxy.admin.prometheus import prometheus
 from monitor.proxy.formats.sse import event
-from monitor.proxy.runs import Answer, ProxiedRun
+from monitor.proxy.runs import HoldAnswer, ProxiedRun
 from monitor.proxy.transport.asgi import Receive, Scope, Send, answer, begin, body
 from monitor.proxy.transport.headers import first
 
 if TYPE_CHECKING:
-    from monitor.proxy.exchange.exchange import House
+    from monitor.proxy.exchange.exchange import ProxyContext
 
 _JSON: Final = b"application/json"
 _TEXT: Final = b"text/plain; version=0.0.4; charset=utf-8"
@@ -32,7 +32,7 @@ _OPERATOR: Final = "an operator stopped it"
 _EVERY_S: Final = 0.25
 """The page gets changes at most so often."""
 _SHOWN: Final = 200
-"""Runs on the page."""
+"""The page shows this many runs at most."""
 _METHODS: Final[Mapping[str, frozenset[str]]] = {
     "health": frozenset({"GET", "HEAD"}),
     "": frozenset({"GET", "HEAD"}),
@@ -45,8 +45,8 @@ _METHODS: Final[Mapping[str, frozenset[str]]] = {
 class Admin:
     """Answers below the proxy's own prefix."""
 
-    def __init__(self, house: House, token: str) -> None:
-        self._house = house
+    def __init__(self, context: ProxyContext, token: str) -> None:
+        self._context = context
         self._token = token.encode()
 
     async def serve(self, scope: Scope, path: str, receive: Receive, send: Send) -> None:
@@ -59,7 +59,7 @@ class Admin:
         elif method not in allowed:
             await _say(send, 405, {"error": f"use {' or '.join(sorted(allowed))}"})
         elif path == "health":
-            await _say(send, 200, {"ok": True, "held": len(self._house.desk)}, empty=method == "HEAD")
+            await _say(send, 200, {"ok": True, "held": len(self._context.desk)}, empty=method == "HEAD")
         elif path == "":
             content, policy = page()
             kind, safe = b"text/html; charset=utf-8", (b"content-security-policy", policy.encode())
@@ -70,10 +70,10 @@ class Admin:
         elif is_run:
             await self._run(scope, method, path.removeprefix("runs/"), send)
         elif path == "metrics":
-            content = prometheus(self._house.runs, len(self._house.desk)).encode()
+            content = prometheus(self._context.runs, len(self._context.desk)).encode()
             await answer(send, 200, content, _TEXT, _NOT_KEPT)
         elif path == "runs":
-            await _say(send, 200, {"runs": [run.to_dict() for run in self._house.runs]})
+            await _say(send, 200, {"runs": [run.to_dict() for run in self._context.runs]})
         else:
             await self._events(receive, send)
 
@@ -83,7 +83,7 @@ class Admin:
         return kind.lower() == b"bearer" and hmac.compare_digest(token.strip(), self._token)
 
     async def _run(self, scope: Scope, method: str, id: str, send: Send) -> None:
-        run = self._house.runs.get(id)
+        run = self._context.runs.get(id)
         if run is None:
             await _say(send, 404, {"error": "there is no such run, or it is long over"})
         elif method == "GET":
@@ -97,9 +97,9 @@ class Admin:
             status = 200 if done else 409
             await _say(send, status, run.to_dict() if done else {"error": "nothing of this run waits or runs"})
 
-    def _do(self, run: ProxiedRun, asked: Answer) -> bool:
+    def _do(self, run: ProxiedRun, asked: HoldAnswer) -> bool:
         """Let held requests go, or stop them and the answers that go on. False: there is none."""
-        held = self._house.desk.answer(run.id, asked)
+        held = self._context.desk.answer(run.id, asked)
         if asked == "go":
             return held
         aborts = list(run.aborts)
@@ -109,7 +109,7 @@ class Admin:
 
     async def _events(self, receive: Receive, send: Send) -> None:
         """The runs, again after each change, until the reader leaves or the proxy closes."""
-        runs = self._house.runs
+        runs = self._context.runs
         headers = [(b"content-type", b"text/event-stream"), _NOT_KEPT]
         async with anyio.create_task_group() as group:
 
@@ -123,7 +123,7 @@ class Admin:
             while not runs.closed_down:
                 version = runs.version
                 shown = [run.to_dict() for run, _ in zip(runs, range(_SHOWN), strict=False)]
-                await body(send, event({"runs": shown, "held": len(self._house.desk)}), more=True)
+                await body(send, event({"runs": shown, "held": len(self._context.desk)}), more=True)
                 await anyio.sleep(_EVERY_S)
                 await runs.news(version)
             await body(send, b"", more=False)

@@ -23,17 +23,17 @@ from monitor.harness.runs.budget_hold import BudgetHold
 from monitor.harness.streams.source_stream import SourceStream
 from monitor.policy import nudge_text, stop_for
 from monitor.proxy.accounts import Accounts
-from monitor.proxy.exchange.judging import LARGE_BYTES, Judged, LoopPolicy
+from monitor.proxy.exchange.judging import LARGE_BYTES, LoopPolicy, RequestJudge
 from monitor.proxy.exchange.nudging import nudged
-from monitor.proxy.exchange.passing import Passing, Streamed, Whole
+from monitor.proxy.exchange.relays import AnswerRelay, BodyRelay, StreamRelay
 from monitor.proxy.exchange.sources import BodyAdapter
-from monitor.proxy.formats.base import Answer, Asked, Heard, Wire
-from monitor.proxy.holds import Desk
-from monitor.proxy.options import Options
-from monitor.proxy.runs import ProxiedRun, Runs
+from monitor.proxy.formats.base import FrameContent, JudgedRequest, Wire, WireAnswer
+from monitor.proxy.holds import HeldRuns
+from monitor.proxy.options import ProxyOptions
+from monitor.proxy.runs import ProxiedRun, ProxiedRuns
 from monitor.proxy.transport.client import Client
 from monitor.proxy.transport.headers import NUDGED, Headers, first, to_client, to_upstream
-from monitor.proxy.transport.upstreams import Connections, Opened, Upstream, UpstreamFailed
+from monitor.proxy.transport.upstreams import Connections, Upstream, UpstreamAnswer, UpstreamFailed
 from monitor.reasons import TerminateReason
 from monitor.usage import price_of
 from monitor.verdicts import Detection, Stop
@@ -46,19 +46,19 @@ _EVENTS: Final = "text/event-stream"
 
 
 @dataclass(slots=True)
-class House:
-    """What all requests share."""
+class ProxyContext:
+    """The objects that all requests share."""
 
-    options: Options
+    options: ProxyOptions
     connections: Connections
-    runs: Runs
-    desk: Desk
+    runs: ProxiedRuns
+    desk: HeldRuns
     accounts: Accounts | None
 
 
 @dataclass(slots=True, kw_only=True)
-class Request:
-    """One request, read."""
+class ProxiedRequest:
+    """One request that was read to its end."""
 
     upstream: Upstream
     method: str
@@ -67,7 +67,7 @@ class Request:
     headers: Headers
     body: bytes
     wire: Wire
-    asked: Asked
+    asked: JudgedRequest
     hide: Callable[[str], str]
     """Masks the client's key, and whatever looks like one."""
 
@@ -81,20 +81,20 @@ class _Unwatchable(Exception):
 
 
 class Exchange:
-    """Answers one request."""
+    """Answers one request, and judges its answer."""
 
-    def __init__(self, house: House, request: Request, run: ProxiedRun, client: Client) -> None:
-        self._house = house
+    def __init__(self, context: ProxyContext, request: ProxiedRequest, run: ProxiedRun, client: Client) -> None:
+        self._context = context
         self._request = request
         self._asked = request.asked
         self._run = run
         self._client = client
-        self._clock = house.options.clock
-        self._began = house.options.clock.now()
-        self._on_loop = house.options.on_loop
+        self._clock = context.options.clock
+        self._began = context.options.clock.now()
+        self._on_loop = context.options.on_loop
         self._holding: BudgetHold | None = None
-        self._opened: Opened | None = None
-        self._passing: Passing | None = None
+        self._opened: UpstreamAnswer | None = None
+        self._passing: AnswerRelay | None = None
         self._lost = ""
         """Why the budget cannot be asked, in words that are not for the client."""
         self._nudged = ""
@@ -102,7 +102,7 @@ class Exchange:
         self._is_paid = False
         """The upstream has a request for which it asks money, as far as is known."""
         self._said = "watched"
-        """What the headers of the answer say of it."""
+        """The word for the exchange in the headers of the answer."""
 
     async def perform(self) -> None:
         """Answer the request. It is cancelled if the client leaves."""
@@ -123,13 +123,13 @@ class Exchange:
 
     async def _verdict(self) -> tuple[RunCore, Stop | None]:
         """The core of the run, and why the upstream is not asked. `None`: it is."""
-        options, asked = self._house.options, self._asked
+        options, asked = self._context.options, self._asked
         price = price_of(options.prices, asked.model)
         budgets: list[Budget] = []
         unreachable: Stop | None = None
-        if self._house.accounts is not None:
+        if self._context.accounts is not None:
             try:
-                self._holding = await self._house.accounts.open(
+                self._holding = await self._context.accounts.open(
                     self._run.key, self._run.name, price=price, clock=self._clock, emit=self._heard, began=self._began
                 )
                 budgets = [self._holding.grant]
@@ -138,7 +138,7 @@ class Exchange:
                 detail = f"no call without its budget: {error}"
                 unreachable = Stop(TerminateReason.TOKEN_LIMIT, detail, "SharedBudget")
         policy = LoopPolicy(self._run.allowed, observe=self._on_loop == "observe", patient=self._on_loop != "error")
-        judged = Judged(
+        judged = RequestJudge(
             stop_when=options.stop_when,
             detectors=options.detectors(),
             policy=policy,
@@ -164,8 +164,8 @@ class Exchange:
         return judged.core, stop
 
     async def _about(self, loop: Detection) -> Stop | None:
-        """What follows from a loop over turns."""
-        self._house.runs.count("loops", loop.detector)
+        """Acts on a loop over turns."""
+        self._context.runs.count("loops", loop.detector)
         if self._on_loop == "observe":
             self._run.end("running", stop_for(loop), hide=self._request.hide)
             return None
@@ -175,32 +175,32 @@ class Exchange:
         return stop_for(loop)
 
     def _nudge(self, suspicion: Detection) -> None:
-        """Add a message to the request."""
+        """Add a message for the model to the request."""
         with contextlib.suppress(ValueError):
             self._request.body = nudged(self._asked.form, self._request.body, nudge_text(suspicion))
             self._nudged = suspicion.detector
-            self._house.runs.count("nudges", suspicion.detector)
+            self._context.runs.count("nudges", suspicion.detector)
 
     async def _hold(self, loop: Detection) -> str | None:
         """The operator's word. Meanwhile the client is sent comments, so that it waits."""
-        options, run = self._house.options, self._run
-        if len(self._house.desk) >= options.most_held:
+        options, run = self._context.options, self._run
+        if len(self._context.desk) >= options.most_held:
             return None
         await self._remark()
         run.end("held", stop_for(loop), hide=self._request.hide)
-        self._house.runs.count("holds")
-        self._house.runs.changed()
+        self._context.runs.count("holds")
+        self._context.runs.changed()
         until = self._clock.now() + options.hold_s
         run.held += 1
         try:
-            with self._house.desk.wait(run.id) as waiting:
+            with self._context.desk.wait(run.id) as waiting:
                 while waiting.said is None and (left := until - self._clock.now()) > 0:
                     await waiting.for_at_most(min(left, options.keep_alive_s))
                     await self._remark()
         finally:
             run.held -= 1
         run.end("running")
-        self._house.runs.changed()
+        self._context.runs.changed()
         return waiting.said
 
     async def _remark(self) -> None:
@@ -252,17 +252,17 @@ class Exchange:
             outcome = core.terminate(self._clock.now())
             self._run.tokens += outcome.usage.total_tokens
             self._run.estimated |= outcome.usage_estimated
-            self._house.runs.count("tokens", number=outcome.usage.total_tokens)
+            self._context.runs.count("tokens", number=outcome.usage.total_tokens)
         await self._end(core.stop, stream.turn.error)
 
     async def _open(self) -> Any:
         """Ask the upstream, and send the head of its answer on at once."""
-        request, options = self._request, self._house.options
+        request, options = self._request, self._context.options
         length = len(request.body) if self._nudged else None
         headers = to_upstream(request.headers, identity=True, length=length)
         self._is_paid = True
         try:
-            self._opened = opened = await self._house.connections.open(
+            self._opened = opened = await self._context.connections.open(
                 request.upstream,
                 method=request.method,
                 path=request.path,
@@ -273,7 +273,7 @@ class Exchange:
         except UpstreamFailed:
             self._is_paid = False
             raise
-        self._house.runs.count("upstream_requests")
+        self._context.runs.count("upstream_requests")
         kind = (first(opened.headers, b"content-type") or b"").decode("latin-1")
         packed = (first(opened.headers, b"content-encoding") or b"identity").decode("latin-1")
         if opened.status != _OK:
@@ -283,10 +283,10 @@ class Exchange:
             raise _Unwatchable(f"the answer is packed with {packed}")
         answer = request.wire.answer(self._asked, kind)
         if answer is not None:
-            self._passing = streamed = Streamed(self._client, answer, opened.body)
+            self._passing = streamed = StreamRelay(self._client, answer, opened.body)
             await self._begin(opened.status, opened.headers)
             return streamed.source
-        self._passing = whole = Whole(
+        self._passing = whole = BodyRelay(
             self._client,
             opened.body,
             lambda body: request.wire.whole(self._asked, body),
@@ -296,7 +296,7 @@ class Exchange:
         return whole.source
 
     def _adapter(self, _: int) -> Any:
-        return self._passing.adapter if self._passing is not None else BodyAdapter(lambda _: Heard(), 0)
+        return self._passing.adapter if self._passing is not None else BodyAdapter(lambda _: FrameContent(), 0)
 
     async def _end(self, stop: Stop | None, error: BaseException | None) -> None:
         """End the client's answer, now that the upstream is closed."""
@@ -321,22 +321,22 @@ class Exchange:
         elif passing is not None:
             await self._finished(passing)
 
-    async def _finished(self, passing: Passing) -> None:
+    async def _finished(self, passing: AnswerRelay) -> None:
         """The upstream has closed its answer, perhaps too early."""
         if cut := await passing.finished():
-            self._house.runs.count("upstream_failures")
+            self._context.runs.count("upstream_failures")
             self._run.end("failed", Stop(TerminateReason.ERROR, cut, "upstream"))
         else:
             self._run.end("ended")
 
-    def _is_complete(self, passing: Passing) -> bool:
+    def _is_complete(self, passing: AnswerRelay) -> bool:
         """Whether it is a body that was read to its end. It is handed on with what was found in it:
         nothing is saved by keeping it back.
         """
-        return isinstance(passing, Whole) and passing.adapter.read
+        return isinstance(passing, BodyRelay) and passing.adapter.read
 
     async def _failed(self, error: UpstreamFailed) -> None:
-        self._house.runs.count("upstream_failures")
+        self._context.runs.count("upstream_failures")
         self._run.end("failed", Stop(TerminateReason.ERROR, error.why, "upstream"))
         if self._passing is None or not await self._passing.broken(error.why):
             if self._client.began:  # by comments, while the run was held
@@ -375,7 +375,7 @@ class Exchange:
 
     # ------------------------------------------------------------------ words
 
-    def _speak(self) -> Answer:
+    def _speak(self) -> WireAnswer:
         """An answer that has not begun, to say something in its format."""
         kind = "application/json" if self._asked.array else _EVENTS
         answer = self._request.wire.answer(self._asked, kind)
@@ -402,12 +402,12 @@ class Exchange:
     def _note(self, stop: Stop) -> str:
         """Write down why the answer was stopped. Returns it in short."""
         self._run.end("stopped", stop, hide=self._request.hide)
-        self._house.runs.count("stops", stop.reason.value)
+        self._context.runs.count("stops", stop.reason.value)
         self._said = f"stopped; {stop.reason.value}"
         return self._said
 
     def _reason(self, stop: Stop) -> str:
-        """What the client reads. Operators read the whole detail."""
+        """The reason as the client reads it. Operators read the whole detail."""
         detail = stop.detail.replace(self._lost, "its store does not answer") if self._lost else stop.detail
         return f"agent-monitor stopped this run: {stop.reason.value}: {detail}"
 
@@ -416,12 +416,12 @@ class Exchange:
 
     def _unwatched(self, why: str) -> None:
         self._run.unwatched = why
-        self._house.runs.count("unwatched")
+        self._context.runs.count("unwatched")
 
     def _heard(self, event: Event) -> None:
         if isinstance(event, DetectionRaised):
-            self._house.runs.count("detections", event.detection.detector)
+            self._context.runs.count("detections", event.detection.detector)
         elif isinstance(event, StreamClosed):
-            self._house.runs.closed(event.after_s)
+            self._context.runs.closed(event.after_s)
         elif isinstance(event, BudgetLost):
             self._lost = event.detail

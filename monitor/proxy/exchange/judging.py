@@ -27,7 +27,7 @@ from monitor.detectors.detector import Detector
 from monitor.events import Event
 from monitor.messages import AssistantMessage, Message, Reasoning, Text
 from monitor.policy import stop_for
-from monitor.proxy.exchange.history import calls_of, has_news, task_turns
+from monitor.proxy.exchange.request_history import calls_of, has_news, task_turns
 from monitor.proxy.runs import signature
 from monitor.reasons import FinishReason
 from monitor.usage import Price
@@ -50,11 +50,11 @@ class LoopPolicy:
         `patient`: a loop over turns does not end an answer either; the next request is judged.
         """
         self.loop: Detection | None = None
-        """The loop of the last turn."""
+        """The loop that was found in the last turn."""
         self.suspicion: Detection | None = None
         """The suspicion of the last turn."""
         self.calls_before = 0
-        """The calls in the history."""
+        """The number of calls in the history."""
         self._allowed = allowed
         self._observe = observe
         self._patient = patient
@@ -90,7 +90,7 @@ class LoopPolicy:
         return detection.channel == "messages"
 
 
-class Judged:
+class RequestJudge:
     """The core of one request, and what its history says."""
 
     def __init__(

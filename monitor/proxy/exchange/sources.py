@@ -10,14 +10,14 @@ from monitor.adapters.decoding import AdapterBase
 from monitor.chunks import Chunk
 from monitor.errors import describe
 from monitor.models import ErrorKind, ModelError
-from monitor.proxy.formats.base import Answer, Frame, Heard
+from monitor.proxy.formats.base import Frame, FrameContent, WireAnswer
 from monitor.proxy.transport.upstreams import Body
 
 
 class Frames:
     """The frames of a stream. A frame is the smallest piece that a client can read."""
 
-    def __init__(self, body: Body, answer: Answer) -> None:
+    def __init__(self, body: Body, answer: WireAnswer) -> None:
         self._body = body
         self._answer = answer
         self._ready: deque[Frame] = deque()
@@ -45,12 +45,14 @@ class Frames:
         return self._ready.popleft()
 
     async def aclose(self) -> None:
-        """Close the connection."""
+        """Close the connection to the service."""
         await self._body.aclose()
 
 
 class _Adapter(AdapterBase):
-    """What both kinds of answers have in common. `unread`: why a part was not understood."""
+    """The common part of the adapters for both kinds of answers. `unread`: why a part was not
+    understood.
+    """
 
     unread = ""
 
@@ -58,20 +60,20 @@ class _Adapter(AdapterBase):
         """The upstream failed, or the connection to it."""
         return ModelError(ErrorKind.NETWORK, describe(error))
 
-    def _chunks(self, heard: Heard) -> Sequence[Chunk]:
+    def _chunks(self, heard: FrameContent) -> Sequence[Chunk]:
         if heard.unread and not self.unread:
             self.unread = heard.unread
         return heard.chunks
 
 
 class FrameAdapter(_Adapter):
-    """Reads frames."""
+    """Reads the frames of a streamed answer."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: WireAnswer) -> None:
         self._answer = answer
 
     def decode(self, item: object) -> Sequence[Chunk]:
-        """The chunks of one frame."""
+        """The chunks that one frame has."""
         return self._chunks(self._answer.read(item)) if isinstance(item, Frame) else ()
 
     def finish(self) -> Sequence[Chunk]:
@@ -82,18 +84,18 @@ class FrameAdapter(_Adapter):
 class BodyAdapter(_Adapter):
     """Collects a body in one piece, up to `most` bytes, and reads it at its end."""
 
-    def __init__(self, read: Callable[[bytes], Heard], most: int) -> None:
+    def __init__(self, read: Callable[[bytes], FrameContent], most: int) -> None:
         self.parts: list[bytes] = []
         """The parts that were collected and not passed on."""
         self.too_long = False
         """The body is longer. Its parts are passed on as they come, and nothing is read."""
         self.read = False
-        """The whole body was read."""
+        """Whether the whole body was read."""
         self._read = read
         self._left = most
 
     def decode(self, item: object) -> Sequence[Chunk]:
-        """Nothing yet."""
+        """No chunks: the body is read when it is whole."""
         if isinstance(item, bytes):
             self.parts.append(item)
             self._left -= len(item)
@@ -103,7 +105,7 @@ class BodyAdapter(_Adapter):
         return ()
 
     def finish(self) -> Sequence[Chunk]:
-        """What the body says."""
+        """The chunks of the whole body."""
         self.read = not self.too_long
         return self._chunks(self._read(b"".join(self.parts))) if self.read else ()
 

@@ -1,4 +1,4 @@
-"""Anthropic's messages."""
+"""The wire format of Anthropic's messages."""
 
 from __future__ import annotations
 
@@ -7,73 +7,70 @@ from typing import Any, Final
 
 from monitor.adapters.anthropic.stream import AnthropicAdapter
 from monitor.proxy.formats import sse
-from monitor.proxy.formats.base import Answer, Asked, Frame, Heard, Refusal, Unjudged, decoded, joined, parsed_object
-from monitor.proxy.formats.refusals import ANTHROPIC_TYPES, CODE, refused, type_of
-from monitor.proxy.formats.requests import (
-    count_at,
-    history,
-    judged,
-    model_at,
-    names_of,
-    object_at,
-    objects_at,
-    records_at,
-    text_of,
-    truth_at,
+from monitor.proxy.formats.base import (
+    Frame,
+    FrameContent,
+    JudgedRequest,
+    Refusal,
+    Unjudged,
+    WireAnswer,
+    decoded,
+    joined,
+    parsed_object,
 )
-from monitor.proxy.formats.view import View
+from monitor.proxy.formats.refusals import ANTHROPIC_TYPES, CODE, refused, type_of
+from monitor.proxy.formats.requests import count_at, history, judged, model_at, records_at, tools_at, truth_at
+from monitor.proxy.formats.view import JsonView
 from monitor.usage import Usage
+from monitor.wires.fields import object_at, objects_at
 from monitor.wires.forms import Form
+from monitor.wires.request import instructions_of
 
 _CALLS: Final = "tool_use"
 """The last word of the types of all blocks that are calls, the service's own calls too."""
 
 
 class AnthropicWire:
-    """`POST .../v1/messages`."""
+    """The format of `POST .../v1/messages`."""
 
     form: Form = "anthropic"
 
-    def asked(self, path: str, body: bytes) -> Asked | Unjudged:
-        """See `Wire`."""
+    def asked(self, path: str, body: bytes) -> JudgedRequest | Unjudged:
         return judged(body, self._asked)
 
-    def _asked(self, request: Mapping[str, Any]) -> Asked:
+    def _asked(self, request: Mapping[str, Any]) -> JudgedRequest:
         messages, instructions = history(self.form, records_at(request, "messages"))
-        return Asked(
+        return JudgedRequest(
             form=self.form,
             model=model_at(request),
             streams=truth_at(request, "stream"),
             messages=messages,
-            instructions=text_of(request.get("system")) or instructions,
-            tools=names_of(objects_at(request, "tools")),
+            instructions=instructions_of(request.get("system")) or instructions,
+            tools=tools_at(request),
             max_output_tokens=count_at(request, "max_tokens"),
         )
 
-    def answer(self, asked: Asked, content_type: str) -> AnthropicAnswer | None:
-        """See `Wire`."""
+    def answer(self, asked: JudgedRequest, content_type: str) -> AnthropicAnswer | None:
         return AnthropicAnswer(asked) if sse.is_event_stream(content_type) else None
 
-    def whole(self, asked: Asked, body: bytes) -> Heard:
-        """See `Wire`."""
+    def whole(self, asked: JudgedRequest, body: bytes) -> FrameContent:
         message = parsed_object(body)
-        if isinstance(message, Heard):
+        if isinstance(message, FrameContent):
             return message
         adapter = AnthropicAdapter()
         if message.get("type") == "error":
-            return decoded(adapter, View(message))
+            return decoded(adapter, JsonView(message))
         events = ({"type": "message_start", "message": message}, {"type": "message_stop"})
-        return joined([decoded(adapter, View(event)) for event in events])
+        return joined([decoded(adapter, JsonView(event)) for event in events])
 
     def refusal(self, reason: str, *, status: int = 429, code: str = CODE) -> Refusal:
-        """See `Wire`."""
         return refused(status, _error(status, reason))
 
 
-class AnthropicAnswer(Answer):
-    """One streamed message."""
+class AnthropicAnswer(WireAnswer):
+    """One message that comes as a stream."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: JudgedRequest) -> None:
         super().__init__(asked, sse.SseReader(), AnthropicAdapter())
         self._begun = False
         self._blocks: dict[int, str] = {}
@@ -85,7 +82,7 @@ class AnthropicAnswer(Answer):
         self._ended = False
 
     def _item(self, frame: Frame) -> object:
-        return View(frame.value) if isinstance(frame.value, dict) else frame.value
+        return JsonView(frame.value) if isinstance(frame.value, dict) else frame.value
 
     def _told(self, frame: Frame) -> None:
         event = frame.value
@@ -113,11 +110,6 @@ class AnthropicAnswer(Answer):
 
     @property
     def over(self) -> bool:
-        """See `Answer`."""
-        return self._ended
-
-    @property
-    def _closed(self) -> bool:
         return self._ended
 
     @property
@@ -152,7 +144,6 @@ class AnthropicAnswer(Answer):
         return sse.comment(reason) + sse.event(_error(status, reason), "error")
 
     def comment(self, text: str) -> bytes:
-        """See `Answer`."""
         return sse.comment(text)
 
 

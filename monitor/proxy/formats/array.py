@@ -25,14 +25,14 @@ class ArrayReader:
     def __init__(self, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
         self._most = max_event_bytes
         self._held = bytearray()
-        """The bytes of the next frame."""
+        """The bytes of the frame that is not complete yet."""
         self._scanned = 0
         self._element = 0
-        """Where its element begins."""
+        """The place where the frame's element begins."""
         self._depth = 0
-        """The number of open brackets."""
+        """The number of brackets that are open."""
         self._outside = 0
-        """The same outside of the elements: 1 in the array."""
+        """The number of open brackets outside of the elements: 1 in the array."""
         self._in_string = False
         self._oversized = False
 

@@ -1,4 +1,4 @@
-"""What a wire format is to the proxy: what a request asks for, what an answer says, and how an
+"""A wire format, as the proxy sees it: what a request asks for, what an answer says, and how an
 answer ends before its model ends it.
 
 Nothing here reads, writes or waits. The relay has the bytes, and does with each answer:
@@ -39,16 +39,16 @@ __all__ = [
     "NOTHING",
     "RETRY_NEVER",
     "STOPPED",
-    "Answer",
-    "Asked",
     "Fault",
     "FaultKind",
     "Frame",
+    "FrameContent",
     "Framing",
-    "Heard",
+    "JudgedRequest",
     "Refusal",
     "Unjudged",
     "Wire",
+    "WireAnswer",
     "decoded",
     "joined",
     "parsed",
@@ -60,8 +60,8 @@ __all__ = [
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
-class Asked:
-    """What one request asks for."""
+class JudgedRequest:
+    """A request that was read and can be judged."""
 
     form: Form
     model: str
@@ -69,7 +69,7 @@ class Asked:
     messages: tuple[Message, ...]
     """The conversation in the request, repaired. Loops over turns are judged from it."""
     instructions: str | None = None
-    """The system messages."""
+    """The text of the system messages."""
     tools: frozenset[str] = frozenset()
     """The names of the tools that the model may call."""
     max_output_tokens: int | None = None
@@ -129,13 +129,13 @@ class Frame:
     data: str | None = None
     """The text of the event. `None`: the frame says nothing, as a comment does."""
     value: Any = None
-    """The JSON value of `data`."""
+    """The value of `data`, which is JSON."""
     fault: Fault | None = None
 
 
 @dataclass(slots=True, frozen=True)
-class Heard:
-    """What a frame, or a whole answer, says."""
+class FrameContent:
+    """The content of a frame, or of a whole answer."""
 
     chunks: tuple[Chunk, ...] = ()
     failure: ModelError | None = None
@@ -145,7 +145,7 @@ class Heard:
 
     @property
     def usage(self) -> Usage:
-        """The tokens that it reports."""
+        """The tokens that the piece reports."""
         used = NO_USAGE
         for chunk in self.chunks:
             if isinstance(chunk, UsageReport):
@@ -153,7 +153,7 @@ class Heard:
         return used
 
 
-NOTHING: Final = Heard()
+NOTHING: Final = FrameContent()
 
 MAX_EVENT_BYTES: Final = 32 * 1024 * 1024
 """The longest frame that is read. Images come as one event of some megabytes."""
@@ -171,14 +171,14 @@ class Framing(Protocol):
         ...
 
 
-class Answer(ABC):
+class WireAnswer(ABC):
     """One streamed answer on its way from the upstream to the client.
 
     `read` follows what the upstream says, `sent` what the client knows. The two may differ: a frame
     in which a stop falls is read and not sent. The ending is for what the client knows.
     """
 
-    def __init__(self, asked: Asked, framing: Framing, adapter: FullAdapter) -> None:
+    def __init__(self, asked: JudgedRequest, framing: Framing, adapter: FullAdapter) -> None:
         self.asked = asked
         self.usage: Usage = NO_USAGE
         """The tokens that the upstream has reported so far."""
@@ -200,10 +200,10 @@ class Answer(ABC):
         frames = [_parsed(frame) for frame in self._framing.end()]
         return [frame for frame in frames if frame.fault is None]
 
-    def read(self, frame: Frame) -> Heard:
-        """What the frame says; each frame once, in order. Never raises."""
+    def read(self, frame: Frame) -> FrameContent:
+        """Read the frame. Each frame is read once, in order. Never raises."""
         if frame.fault is not None:
-            return Heard(unread=frame.fault.detail)
+            return FrameContent(unread=frame.fault.detail)
         if frame.value is None:
             return NOTHING
         heard = self._heard(frame)
@@ -216,7 +216,7 @@ class Answer(ABC):
         """The chunks that are missing when the upstream has ended: calls that were cut off."""
         return tuple(self._adapter.finish())
 
-    def _heard(self, frame: Frame) -> Heard:
+    def _heard(self, frame: Frame) -> FrameContent:
         return decoded(self._adapter, self._item(frame))
 
     @abstractmethod
@@ -226,7 +226,7 @@ class Answer(ABC):
     # --- what the client knows
 
     def sent(self, frame: Frame) -> None:
-        """The client was sent the frame."""
+        """Note that the client was sent the frame."""
         if frame.fault is not None and frame.fault.kind == "oversized":
             self._blind = True
         elif frame.data is not None:
@@ -274,9 +274,9 @@ class Answer(ABC):
         return b""
 
     @property
-    @abstractmethod
     def _closed(self) -> bool:
         """Whether nothing may follow what the client was sent."""
+        return self.over
 
     @property
     @abstractmethod
@@ -291,23 +291,23 @@ class Answer(ABC):
 
 
 class Wire(Protocol):
-    """One wire format."""
+    """Reads the requests and answers of one wire format."""
 
     @property
     def form(self) -> Form:
         """The form of its histories, which is also its name."""
         ...
 
-    def asked(self, path: str, body: bytes) -> Asked | Unjudged:
-        """What a request asks for. `path`: with its query. Never raises."""
+    def asked(self, path: str, body: bytes) -> JudgedRequest | Unjudged:
+        """Read a request. `path`: with its query. Never raises."""
         ...
 
-    def answer(self, asked: Asked, content_type: str) -> Answer | None:
+    def answer(self, asked: JudgedRequest, content_type: str) -> WireAnswer | None:
         """A reader for the answer, whose status is 200. `None`: it is not a stream; use `whole`."""
         ...
 
-    def whole(self, asked: Asked, body: bytes) -> Heard:
-        """What an answer says that came in one piece. Never raises."""
+    def whole(self, asked: JudgedRequest, body: bytes) -> FrameContent:
+        """Read an answer that came in one piece. Never raises."""
         ...
 
     def refusal(self, reason: str, *, status: int = 429, code: str = "agent_monitor") -> Refusal:
@@ -320,19 +320,19 @@ class Wire(Protocol):
 # --- shared by the formats
 
 
-def decoded(adapter: FullAdapter, item: object) -> Heard:
-    """What `item` says, by its adapter."""
+def decoded(adapter: FullAdapter, item: object) -> FrameContent:
+    """The content of `item`, as its adapter reads it."""
     try:
-        return Heard(tuple(adapter.decode(item)))
+        return FrameContent(tuple(adapter.decode(item)))
     except ReportedFailure as failure:
-        return Heard(failure.chunks, failure=failure.model_error)
+        return FrameContent(failure.chunks, failure=failure.model_error)
     except AdapterError as error:
-        return Heard(unread=str(error))
+        return FrameContent(unread=str(error))
 
 
-def joined(parts: Sequence[Heard]) -> Heard:
-    """What several pieces say together."""
-    return Heard(
+def joined(parts: Sequence[FrameContent]) -> FrameContent:
+    """The content of several pieces together."""
+    return FrameContent(
         tuple(chunk for part in parts for chunk in part.chunks),
         next((part.failure for part in parts if part.failure is not None), None),
         next((part.unread for part in parts if part.unread is not None), None),
@@ -347,13 +347,13 @@ def parsed(data: str | bytes) -> Any:
         raise ValueError("nested too deep") from None
 
 
-def parsed_object(body: bytes) -> dict[str, Any] | Heard:
-    """The JSON object of a whole answer. `Heard`: it has none, and why."""
+def parsed_object(body: bytes) -> dict[str, Any] | FrameContent:
+    """The JSON object of a whole answer. `FrameContent`: it has none, and why."""
     try:
         value = parsed(body)
     except ValueError:
-        return Heard(unread="the answer is not JSON")
-    return value if isinstance(value, dict) else Heard(unread="the answer is not a JSON object")
+        return FrameContent(unread="the answer is not JSON")
+    return value if isinstance(value, dict) else FrameContent(unread="the answer is not a JSON object")
 
 
 def to_bytes(value: object) -> bytes:
@@ -375,7 +375,7 @@ STOPPED: Final = 400
 do not try again.
 """
 BROKE_OFF: Final = 502
-"""The same, if the upstream broke off: clients may try again."""
+"""The status of such an error if the upstream broke off: clients may try again."""
 
 DONE: Final = "[DONE]"
 """How the data of the last event of OpenAI's chat completions begins, which is not JSON."""

@@ -10,12 +10,12 @@ from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.proxy.formats import sse
 from monitor.proxy.formats.base import (
     DONE,
-    Answer,
-    Asked,
     Frame,
-    Heard,
+    FrameContent,
+    JudgedRequest,
     Refusal,
     Unjudged,
+    WireAnswer,
     decoded,
     joined,
     parsed_object,
@@ -26,50 +26,44 @@ from monitor.proxy.formats.requests import (
     history,
     judged,
     model_at,
-    names_of,
-    object_at,
-    objects_at,
     one_answer,
     records_at,
+    tools_at,
     truth_at,
 )
 from monitor.usage import NO_USAGE, Usage
+from monitor.wires.fields import object_at, objects_at
 from monitor.wires.forms import Form
 
 
 class ChatWire:
-    """`POST .../chat/completions`."""
+    """The format of `POST .../chat/completions`."""
 
     form: Form = "openai-chat"
 
-    def asked(self, path: str, body: bytes) -> Asked | Unjudged:
-        """See `Wire`."""
+    def asked(self, path: str, body: bytes) -> JudgedRequest | Unjudged:
         return judged(body, self._asked)
 
-    def _asked(self, request: Mapping[str, Any]) -> Asked:
+    def _asked(self, request: Mapping[str, Any]) -> JudgedRequest:
         one_answer(request, "n")
         messages, instructions = history(self.form, records_at(request, "messages"))
-        tools = objects_at(request, "tools")
-        declared = [object_at(tool, "function") or object_at(tool, "custom") for tool in tools]
-        return Asked(
+        return JudgedRequest(
             form=self.form,
             model=model_at(request),
             streams=truth_at(request, "stream"),
             messages=messages,
             instructions=instructions,
-            tools=names_of([*declared, *objects_at(request, "functions")]),
+            tools=tools_at(request) | tools_at(request, "functions"),
             max_output_tokens=count_at(request, "max_completion_tokens", "max_tokens"),
             wants_usage=object_at(request, "stream_options").get("include_usage") is True,
         )
 
-    def answer(self, asked: Asked, content_type: str) -> ChatAnswer | None:
-        """See `Wire`."""
+    def answer(self, asked: JudgedRequest, content_type: str) -> ChatAnswer | None:
         return ChatAnswer(asked) if sse.is_event_stream(content_type) else None
 
-    def whole(self, asked: Asked, body: bytes) -> Heard:
-        """See `Wire`."""
+    def whole(self, asked: JudgedRequest, body: bytes) -> FrameContent:
         answer = parsed_object(body)
-        if isinstance(answer, Heard):
+        if isinstance(answer, FrameContent):
             return answer
         if "error" in answer and "choices" not in answer:
             return failed(answer)
@@ -78,17 +72,16 @@ class ChatWire:
         ]
         adapter = OpenAIAdapter()
         heard = decoded(adapter, {**answer, "choices": choices})
-        return joined([heard, Heard(tuple(adapter.finish()))])
+        return joined([heard, FrameContent(tuple(adapter.finish()))])
 
     def refusal(self, reason: str, *, status: int = 429, code: str = CODE) -> Refusal:
-        """See `Wire`."""
         return refused(status, openai_error(status, reason, code))
 
 
-class ChatAnswer(Answer):
-    """One streamed chat completion."""
+class ChatAnswer(WireAnswer):
+    """One chat completion that comes as a stream."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: JudgedRequest) -> None:
         super().__init__(asked, sse.SseReader(), OpenAIAdapter())
         self._last: Mapping[str, Any] = {}
         """The last chunk. Its head is that of all chunks."""
@@ -100,7 +93,7 @@ class ChatAnswer(Answer):
         self._usage_told = False
         self._ended = False
 
-    def _heard(self, frame: Frame) -> Heard:
+    def _heard(self, frame: Frame) -> FrameContent:
         if isinstance(frame.value, dict) and frame.value.get("error"):
             return failed(frame.value)
         return super()._heard(frame)
@@ -166,15 +159,14 @@ class ChatAnswer(Answer):
         return sse.comment(reason) + sse.event(openai_error(status, reason, CODE))
 
     def comment(self, text: str) -> bytes:
-        """See `Answer`."""
         return sse.comment(text)
 
 
-def failed(value: Mapping[str, Any]) -> Heard:
+def failed(value: Mapping[str, Any]) -> FrameContent:
     """The error that a service reports in place of an answer, or inside one."""
     error = value.get("error")
     fields = error if isinstance(error, dict) else {"message": error}
-    return Heard(failure=reported(fields.get("code"), fields.get("message"), type_=fields.get("type")))
+    return FrameContent(failure=reported(fields.get("code"), fields.get("message"), type_=fields.get("type")))
 
 
 def _usage(usage: Usage) -> dict[str, Any]:

@@ -12,33 +12,24 @@ from monitor.adapters.google.stream import GoogleAdapter
 from monitor.proxy.formats import sse
 from monitor.proxy.formats.array import END, ArrayReader
 from monitor.proxy.formats.base import (
-    Answer,
-    Asked,
     Frame,
-    Heard,
+    FrameContent,
+    JudgedRequest,
     Refusal,
     Unjudged,
+    WireAnswer,
     decoded,
     joined,
     parsed_object,
     to_bytes,
 )
 from monitor.proxy.formats.refusals import CODE, RPC_STATUSES, refused, type_of
-from monitor.proxy.formats.requests import (
-    CannotJudge,
-    count_at,
-    history,
-    judged,
-    names_of,
-    object_at,
-    objects_at,
-    one_answer,
-    records_at,
-    text_of,
-)
+from monitor.proxy.formats.requests import CannotJudge, count_at, history, judged, one_answer, records_at, tools_at
 from monitor.proxy.formats.view import CamelView
 from monitor.usage import NO_USAGE, Usage
+from monitor.wires.fields import object_at, objects_at, snake
 from monitor.wires.forms import Form
+from monitor.wires.request import instructions_of
 
 _CALLED: Final = re.compile(r"/models/([^/:]+):(generateContent|streamGenerateContent)\Z")
 _JSON: Final = "application/json"
@@ -49,63 +40,59 @@ class GeminiWire:
 
     form: Form = "gemini"
 
-    def asked(self, path: str, body: bytes) -> Asked | Unjudged:
-        """See `Wire`."""
+    def asked(self, path: str, body: bytes) -> JudgedRequest | Unjudged:
         return judged(body, lambda request: self._asked(path, request))
 
-    def _asked(self, path: str, request: Mapping[str, Any]) -> Asked:
+    def _asked(self, path: str, request: Mapping[str, Any]) -> JudgedRequest:
         where, _, query = path.partition("?")
         called = _CALLED.search(unquote(where))
         if called is None:
             raise CannotJudge(f"the path {where!r} names no model")
         streams = called[2] == "streamGenerateContent"
-        config = _snake(object_at(_snake(request), "generation_config"))
+        fields = snake(request)
+        config = snake(fields.get("generation_config"))
         one_answer(config, "candidate_count")
         contents = request.get("contents")
         records = [contents] if isinstance(contents, dict) else records_at(request, "contents")
         messages, _ = history(self.form, records)
-        tools = [_snake(tool) for tool in objects_at(request, "tools")]
-        return Asked(
+        return JudgedRequest(
             form=self.form,
             model=called[1],
             streams=streams,
             messages=messages,
-            instructions=text_of(object_at(_snake(request), "system_instruction").get("parts")),
-            tools=names_of(one for tool in tools for one in objects_at(tool, "function_declarations")),
+            instructions=instructions_of(fields.get("system_instruction")) or None,
+            tools=tools_at(request),
             max_output_tokens=count_at(config, "max_output_tokens"),
             array=streams and parse_qs(query).get("alt") != ["sse"],
         )
 
-    def answer(self, asked: Asked, content_type: str) -> GeminiAnswer | None:
-        """See `Wire`."""
+    def answer(self, asked: JudgedRequest, content_type: str) -> GeminiAnswer | None:
         if asked.array:
             given = content_type.partition(";")[0].strip().lower()
             return GeminiAnswer(asked) if given == _JSON else None
         return GeminiAnswer(asked) if asked.streams and sse.is_event_stream(content_type) else None
 
-    def whole(self, asked: Asked, body: bytes) -> Heard:
-        """See `Wire`."""
+    def whole(self, asked: JudgedRequest, body: bytes) -> FrameContent:
         answer = parsed_object(body)
-        if isinstance(answer, Heard):
+        if isinstance(answer, FrameContent):
             return answer
         if "error" in answer:
-            return Heard(failure=reported(answer["error"]))
+            return FrameContent(failure=reported(answer["error"]))
         adapter = GoogleAdapter()
-        return joined([decoded(adapter, CamelView(answer)), Heard(tuple(adapter.finish()))])
+        return joined([decoded(adapter, CamelView(answer)), FrameContent(tuple(adapter.finish()))])
 
     def refusal(self, reason: str, *, status: int = 429, code: str = CODE) -> Refusal:
-        """See `Wire`."""
         return refused(status, _error(status, reason, code))
 
 
-class GeminiAnswer(Answer):
+class GeminiAnswer(WireAnswer):
     """One streamed answer, in server-sent events or in a JSON array.
 
     The SDK reads a comment as broken JSON. So there is none, and our reason is the `finishMessage`
     of the last chunk.
     """
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: JudgedRequest) -> None:
         super().__init__(asked, ArrayReader() if asked.array else sse.SseReader(), GoogleAdapter())
         self._head: dict[str, Any] = {"modelVersion": asked.model}
         """The fields that all chunks of the answer have alike."""
@@ -115,16 +102,16 @@ class GeminiAnswer(Answer):
         self._ended = False
         """Whether an error was sent, or the end of the array."""
 
-    def _heard(self, frame: Frame) -> Heard:
+    def _heard(self, frame: Frame) -> FrameContent:
         if isinstance(frame.value, dict) and "error" in frame.value:
-            return Heard(failure=reported(frame.value["error"]))
+            return FrameContent(failure=reported(frame.value["error"]))
         return super()._heard(frame)
 
     def _item(self, frame: Frame) -> object:
         return CamelView(frame.value) if isinstance(frame.value, dict) else frame.value
 
     def sent(self, frame: Frame) -> None:
-        """See `Answer`. The last bracket of an array has no value."""
+        """The last bracket of an array has no value."""
         super().sent(frame)
         self._ended = self._ended or (self.asked.array and frame.event == END)
 
@@ -143,12 +130,7 @@ class GeminiAnswer(Answer):
 
     @property
     def over(self) -> bool:
-        """See `Answer`."""
         return self._ended or (self._finished and not self.asked.array)
-
-    @property
-    def _closed(self) -> bool:
-        return self.over
 
     @property
     def _calls_open(self) -> bool:
@@ -175,7 +157,7 @@ class GeminiAnswer(Answer):
         return (b"," if self._told_any else b"[") + to_bytes(chunk) + b"]"
 
     def comment(self, text: str) -> bytes:
-        """White space: see the class."""
+        """White space, because the SDK reads a comment as broken JSON."""
         return b"\n"
 
 
@@ -193,8 +175,3 @@ def _error(status: int, reason: str, code: str) -> dict[str, Any]:
     details = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": code.upper(), "domain": "agent-monitor"}
     word = type_of(status, RPC_STATUSES, "INTERNAL", "FAILED_PRECONDITION")
     return {"error": {"code": status, "message": reason, "status": word, "details": [details]}}
-
-
-def _snake(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields with the SDK's names; the service takes both."""
-    return {re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower(): value for name, value in fields.items()}

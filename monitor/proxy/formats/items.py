@@ -30,7 +30,7 @@ _Place: TypeAlias = tuple[Literal["content", "summary"], int]
 
 
 @dataclass(slots=True)
-class _Part:
+class _ItemPart:
     value: dict[str, Any]
     pieces: list[str] = field(default_factory=list[str])
     text_done: bool = False
@@ -49,28 +49,28 @@ class _Part:
         return self.value | {self.holds: "".join(self.pieces)}
 
 
-class Item:
-    """One output item."""
+class OutputItem:
+    """One output item, as far as the client knows it."""
 
     def __init__(self, index: int, value: Mapping[str, Any]) -> None:
         self._index = index
         self._value: Mapping[str, Any] = value
         self._done = False
-        self._parts: dict[_Place, _Part] = {}
+        self._parts: dict[_Place, _ItemPart] = {}
 
     def finish(self, value: Mapping[str, Any]) -> None:
         """The service has closed the item. `value`: the whole item."""
         self._value, self._done = value, True
 
     def take(self, event: Mapping[str, Any]) -> None:
-        """Note an event of this item."""
+        """Note an event that belongs to this item."""
         place = _place(event)
         kind = str(event.get("type"))
         if place is None or self._done:
             return
         if kind.endswith(("part.added", "part.done")):
             part = event.get("part")
-            known = self._parts.setdefault(place, _Part({}))
+            known = self._parts.setdefault(place, _ItemPart({}))
             known.value = dict(part) if isinstance(part, dict) else known.value
             known.done = kind.endswith("done")
         elif kind.endswith(".delta") and isinstance(event.get("delta"), str) and place in self._parts:
@@ -96,8 +96,8 @@ class Item:
         events = [event for place in parts for event in self._closing(place, self._parts[place], parts[place])]
         return [*events, {"type": "response.output_item.done", "output_index": self._index, "item": item}], item
 
-    def _closing(self, place: _Place, part: _Part, whole: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        """The events that close a part."""
+    def _closing(self, place: _Place, part: _ItemPart, whole: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """The events that close a part of the item."""
         if part.done:
             return
         where, number = place

@@ -37,7 +37,7 @@ def type_of(status: int, types: Mapping[int, str], of_server: str, of_client: st
 
 
 def refused(status: int, body: Mapping[str, Any]) -> Refusal:
-    """A refusal with this body."""
+    """A refusal with `body` as its JSON."""
     return Refusal(status, RETRY_NEVER, to_bytes(body))
 
 

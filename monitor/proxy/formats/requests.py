@@ -1,4 +1,4 @@
-"""What the requests of all formats have in common: a JSON object with a history, a model, tools."""
+"""Reads requests of all formats: each is a JSON object with a history, a model, tools."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ from typing import Any, Final
 from monitor.context.repairs.repair import repair
 from monitor.errors import MonitorError
 from monitor.messages import Message
-from monitor.proxy.formats.base import Asked, Unjudged, parsed
+from monitor.proxy.formats.base import JudgedRequest, Unjudged, parsed
+from monitor.wires.fields import text
 from monitor.wires.forms import Form
 from monitor.wires.read import read_history
+from monitor.wires.request import declarations_of
 
 
 class CannotJudge(Exception):
     """The request cannot be judged; the message says why."""
 
 
-def judged(body: bytes, read_request: Callable[[Mapping[str, Any]], Asked]) -> Asked | Unjudged:
-    """What `read_request` makes of the body. Whatever a client sends, nothing is raised."""
+def judged(body: bytes, read_request: Callable[[Mapping[str, Any]], JudgedRequest]) -> JudgedRequest | Unjudged:
+    """Read the body by `read_request`. Whatever a client sends, nothing is raised."""
     try:
         request = parsed(body)
         if not isinstance(request, dict):
@@ -76,30 +78,9 @@ def one_answer(request: Mapping[str, Any], name: str) -> None:
         raise CannotJudge(f"the request asks for several answers (`{name}`), and only one can be watched")
 
 
-def object_at(holder: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """An object; an empty one for anything else."""
-    value = holder.get(name)
-    return value if isinstance(value, dict) else {}
-
-
-def objects_at(holder: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
-    """The objects of a list; anything else in it is left out."""
-    value = holder.get(name)
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
-
-
-def names_of(tools: Iterable[Mapping[str, Any]]) -> frozenset[str]:
-    """The names of declared tools."""
-    return frozenset(name for tool in tools if isinstance(name := tool.get("name"), str) and name)
-
-
-def text_of(value: object) -> str | None:
-    """A text, which may come in parts. `None`: there is none."""
-    if isinstance(value, str):
-        return value or None
-    parts = value if isinstance(value, list) else [value]
-    texts = [part["text"] for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str)]
-    return "\n\n".join(filter(None, texts)) or None
+def tools_at(request: Mapping[str, Any], field: str = "tools") -> frozenset[str]:
+    """The names of the tools that a request declares."""
+    return frozenset(filter(None, (text(tool, "name") for tool in declarations_of(request.get(field)))))
 
 
 _KINDS: Final[Mapping[type, str]] = {

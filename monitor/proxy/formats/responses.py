@@ -1,4 +1,4 @@
-"""OpenAI's responses."""
+"""The wire format of OpenAI's responses."""
 
 from __future__ import annotations
 
@@ -7,9 +7,19 @@ from typing import Any, Final
 
 from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.proxy.formats import sse
-from monitor.proxy.formats.base import Answer, Asked, Frame, Heard, Refusal, Unjudged, decoded, joined, parsed_object
+from monitor.proxy.formats.base import (
+    Frame,
+    FrameContent,
+    JudgedRequest,
+    Refusal,
+    Unjudged,
+    WireAnswer,
+    decoded,
+    joined,
+    parsed_object,
+)
 from monitor.proxy.formats.chat import failed
-from monitor.proxy.formats.items import SERVED, Item
+from monitor.proxy.formats.items import SERVED, OutputItem
 from monitor.proxy.formats.refusals import CODE, openai_error, refused
 from monitor.proxy.formats.requests import (
     CannotJudge,
@@ -17,15 +27,14 @@ from monitor.proxy.formats.requests import (
     history,
     judged,
     model_at,
-    names_of,
-    object_at,
-    objects_at,
     records_at,
-    text_of,
+    tools_at,
     truth_at,
 )
 from monitor.usage import NO_USAGE, Usage
+from monitor.wires.fields import object_at, objects_at
 from monitor.wires.forms import Form
+from monitor.wires.request import instructions_of
 
 _ENDS: Final = frozenset(
     {"response.completed", "response.incomplete", "response.failed", "response.cancelled", "error"}
@@ -34,49 +43,45 @@ _ECHOES: Final = frozenset({"response.created", "response.queued", "response.in_
 
 
 class ResponsesWire:
-    """`POST .../v1/responses`."""
+    """The format of `POST .../v1/responses`."""
 
     form: Form = "openai-responses"
 
-    def asked(self, path: str, body: bytes) -> Asked | Unjudged:
-        """See `Wire`."""
+    def asked(self, path: str, body: bytes) -> JudgedRequest | Unjudged:
         return judged(body, self._asked)
 
-    def _asked(self, request: Mapping[str, Any]) -> Asked:
+    def _asked(self, request: Mapping[str, Any]) -> JudgedRequest:
         if truth_at(request, "background"):
             raise CannotJudge("the response is made in the background, so closing its stream does not stop it")
         given = request.get("input")
         records = [{"role": "user", "content": given}] if isinstance(given, str) else records_at(request, "input")
         messages, instructions = history(self.form, records)
         elsewhere = request.get("previous_response_id") or request.get("conversation") or request.get("prompt")
-        return Asked(
+        return JudgedRequest(
             form=self.form,
             model=model_at(request),
             streams=truth_at(request, "stream"),
             messages=messages,
-            instructions=text_of(request.get("instructions")) or instructions,
-            tools=names_of(objects_at(request, "tools")),
+            instructions=instructions_of(request.get("instructions")) or instructions,
+            tools=tools_at(request),
             max_output_tokens=count_at(request, "max_output_tokens"),
             whole_history=not elsewhere,
         )
 
-    def answer(self, asked: Asked, content_type: str) -> ResponsesAnswer | None:
-        """See `Wire`."""
+    def answer(self, asked: JudgedRequest, content_type: str) -> ResponsesAnswer | None:
         return ResponsesAnswer(asked) if sse.is_event_stream(content_type) else None
 
-    def whole(self, asked: Asked, body: bytes) -> Heard:
-        """See `Wire`."""
+    def whole(self, asked: JudgedRequest, body: bytes) -> FrameContent:
         response = parsed_object(body)
-        if isinstance(response, Heard):
+        if isinstance(response, FrameContent):
             return response
         if response.get("error") and response.get("status") != "failed":
             return failed(response)
         adapter = OpenAIAdapter()
         heard = [decoded(adapter, event) for event in _events_of(response)]
-        return joined([*heard, Heard(tuple(adapter.finish()))])
+        return joined([*heard, FrameContent(tuple(adapter.finish()))])
 
     def refusal(self, reason: str, *, status: int = 429, code: str = CODE) -> Refusal:
-        """See `Wire`."""
         return refused(status, openai_error(status, reason, code))
 
 
@@ -96,22 +101,22 @@ def _events_of(response: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     yield {"type": f"response.{ending}", "response": response}
 
 
-class ResponsesAnswer(Answer):
+class ResponsesAnswer(WireAnswer):
     """One streamed response.
 
     It holds the text that the client was sent: the events that close an item repeat it.
     """
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: JudgedRequest) -> None:
         super().__init__(asked, sse.SseReader(), OpenAIAdapter())
         self._response: dict[str, Any] | None = None
         self._sequence = -1
-        self._items: dict[int, Item] = {}
+        self._items: dict[int, OutputItem] = {}
         """The items that the client knows, by their place in the output."""
         self._called = False
         self._ended = False
 
-    def _heard(self, frame: Frame) -> Heard:
+    def _heard(self, frame: Frame) -> FrameContent:
         value = frame.value
         if isinstance(value, dict) and value.get("error") and not value.get("type"):
             return failed(value)
@@ -138,20 +143,15 @@ class ResponsesAnswer(Answer):
         item = object_at(event, "item")
         known = self._items.get(index)
         if kind == "response.output_item.added":
-            self._items[index] = Item(index, item)
+            self._items[index] = OutputItem(index, item)
         elif kind == "response.output_item.done":
-            self._items.setdefault(index, Item(index, item)).finish(item)
+            self._items.setdefault(index, OutputItem(index, item)).finish(item)
         elif known is not None:
             known.take(event)
         self._called = self._called or bool(item and item.get("type") not in SERVED)
 
     @property
     def over(self) -> bool:
-        """See `Answer`."""
-        return self._ended
-
-    @property
-    def _closed(self) -> bool:
         return self._ended
 
     @property
@@ -206,7 +206,6 @@ class ResponsesAnswer(Answer):
         return b"".join(sse.event({**event, "sequence_number": number}, event["type"]) for number, event in numbered)
 
     def comment(self, text: str) -> bytes:
-        """See `Answer`."""
         return sse.comment(text)
 
 

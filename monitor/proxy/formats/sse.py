@@ -23,9 +23,9 @@ class SseReader:
     def __init__(self, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
         self._most = max_event_bytes
         self._held = bytearray()
-        """The bytes of the next frame."""
+        """The bytes of the frame that is not complete yet."""
         self._line = 0
-        """Where its newest line begins."""
+        """The place where the frame's newest line begins."""
         self._scanned = 0
         """No line ends before this place."""
         self._after_cr = False
@@ -34,7 +34,7 @@ class SseReader:
         """Whether the first line, which may have a byte order mark, is over."""
         self._oversized = False
         self._pending = False
-        """Whether an event has begun."""
+        """Whether an event has begun in the frame."""
         self._event = ""
         self._data: list[bytes] = []
 

@@ -11,7 +11,7 @@ _PLAIN: Final = frozenset({"args", "input"})
 """Fields that are data of the caller's in the SDKs' objects too: the arguments of calls."""
 
 
-class View:
+class JsonView:
     """A JSON object whose fields are attributes. A field that is missing is `None`, as in the SDKs'
     objects.
     """
@@ -41,8 +41,10 @@ class View:
         return f"{type(self).__name__}({self._fields!r})"
 
 
-class CamelView(View):
-    """The same for Gemini, whose fields are camel case on the wire and snake case in the SDK."""
+class CamelView(JsonView):
+    """A view of objects of Gemini, whose fields are camel case on the wire and snake case in the
+    SDK.
+    """
 
     __slots__ = ()
 

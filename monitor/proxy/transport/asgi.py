@@ -17,7 +17,7 @@ async def begin(send: Send, status: int, headers: Sequence[tuple[bytes, bytes]])
 
 
 async def body(send: Send, part: bytes, *, more: bool) -> None:
-    """Send a piece of the body."""
+    """Send a piece of the body to the client."""
     await send({"type": "http.response.body", "body": part, "more_body": more})
 
 

@@ -8,7 +8,7 @@ from typing import Final
 import anyio
 
 from monitor.proxy.transport.asgi import Send, begin, body
-from monitor.proxy.transport.incoming import ClientLeft, Incoming
+from monitor.proxy.transport.incoming import ClientGone, Incoming
 
 _LOOKS: Final = 4
 """How often a slow client is looked at within its time."""
@@ -34,7 +34,7 @@ class Client:
         await begin(self.send, status, headers)
 
     async def write(self, data: bytes) -> None:
-        """Send a piece of the body."""
+        """Send a piece of the body to the client."""
         self.sent_bytes += len(data)
         self.sending_since = self._clock()
         await body(self.send, data, more=True)
@@ -70,6 +70,6 @@ class Client:
             group.start_soon(watch_patience)
             try:
                 await work()
-            except ClientLeft:  # while its request was passed on
+            except ClientGone:  # while its request was passed on
                 self.left = True
             group.cancel_scope.cancel()

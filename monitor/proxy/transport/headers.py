@@ -16,7 +16,7 @@ Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 OWN: Final = b"x-agent-monitor"
 """Says on every answer what the proxy did with it."""
 RUN: Final = b"x-agent-monitor-run"
-"""Names the run of a request."""
+"""The header that names the run of a request."""
 NUDGED: Final = b"x-agent-monitor-nudge"
 """Says that a message of the proxy was added to the request."""
 
@@ -26,7 +26,7 @@ _HOP: Final = frozenset(
         *(b"te", b"trailer", b"trailers", b"transfer-encoding", b"upgrade"),
     }
 )
-"""Of one connection only (RFC 9110, 7.6.1)."""
+"""Headers that hold for one connection only (RFC 9110, 7.6.1)."""
 _MADE_ANEW: Final = frozenset({b"host", b"expect"})
 _KEYS: Final = (b"authorization", b"x-api-key", b"x-goog-api-key", b"api-key")
 """Headers in which the providers' SDKs send the key."""

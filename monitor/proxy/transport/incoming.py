@@ -9,7 +9,7 @@ import anyio
 from monitor.proxy.transport.asgi import Receive
 
 
-class ClientLeft(Exception):
+class ClientGone(Exception):
     """The client closed the connection before its request was complete."""
 
 
@@ -24,7 +24,7 @@ class Incoming:
         self._complete = anyio.Event()
 
     async def read(self) -> bool:
-        """Read the body up to the limit. False: it is longer. Raises `ClientLeft`."""
+        """Read the body up to the limit. False: it is longer. Raises `ClientGone`."""
         parts, size = list[bytes](), 0
         while not self._complete.is_set() and size <= self.limit:
             part = await self._next()
@@ -34,7 +34,7 @@ class Incoming:
         return self._complete.is_set() and size <= self.limit
 
     async def rest(self) -> AsyncIterator[bytes]:
-        """The part that was read, and then the rest as it comes. Raises `ClientLeft`."""
+        """The part that was read, and then the rest as it comes. Raises `ClientGone`."""
         kept, self.kept = self.kept, b""
         if kept:
             yield kept
@@ -52,7 +52,7 @@ class Incoming:
     async def _next(self) -> bytes:
         message = await self._receive()
         if message["type"] == "http.disconnect":
-            raise ClientLeft
+            raise ClientGone
         if not message.get("more_body", False):
             self._complete.set()
         part: bytes = message.get("body", b"")

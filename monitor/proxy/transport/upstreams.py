@@ -41,7 +41,7 @@ class UpstreamFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """One service."""
+    """One service behind the proxy."""
 
     name: str
     """The first segment of the paths that go there. Empty: it gets all other paths."""
@@ -49,7 +49,7 @@ class Upstream:
     host: str
     port: int | None
     path: bytes
-    """What stands before the path of a request."""
+    """The prefix of the paths of requests."""
 
     @classmethod
     def at(cls, name: str, address: str) -> Self:
@@ -79,7 +79,7 @@ class Upstream:
 
 
 class Upstreams:
-    """All services behind one proxy."""
+    """The services behind one proxy."""
 
     def __init__(self, given: Mapping[str, str] | str) -> None:
         """One address, or addresses by the first segment of the path. `""` gets all other paths."""
@@ -133,7 +133,7 @@ class Body:
 
 
 @dataclass(slots=True)
-class Opened:
+class UpstreamAnswer:
     """The answer of an upstream whose headers have come."""
 
     status: int
@@ -159,7 +159,7 @@ class Connections:
         query: bytes,
         headers: list[tuple[bytes, bytes]],
         content: bytes | AsyncIterable[bytes],
-    ) -> Opened:
+    ) -> UpstreamAnswer:
         """Send a request, and return when the headers of the answer have come. Raises
         `UpstreamFailed`.
         """
@@ -174,10 +174,10 @@ class Connections:
             response = await self._transport(upstream).handle_async_request(request)
         except (httpx2.TransportError, httpx2.InvalidURL) as error:
             raise failure(error) from None
-        return Opened(response.status_code, response.headers.raw, Body(response))
+        return UpstreamAnswer(response.status_code, response.headers.raw, Body(response))
 
     async def aclose(self) -> None:
-        """Close all connections."""
+        """Close the connections to all services."""
         transports, self._transports = self._transports, {}
         for transport in transports.values():
             await transport.aclose()

@@ -1,4 +1,4 @@
-"""What was said, as attributes: the messages of the GenAI conventions, cut to a size.
+"""The content of a run as attributes: the messages of the GenAI conventions, cut to a size.
 
 Keys of services are removed first. A text that is too long is shortened inside the JSON, so the
 attribute is valid JSON at every size.
@@ -55,12 +55,12 @@ def arguments_of(call: ToolCall) -> Any:
 
 
 def user_message(text: str) -> dict[str, Any]:
-    """What the user, or the monitor in the user's place, said."""
+    """The message of a user, or of the monitor in the place of the user."""
     return {"role": "user", "parts": [{"type": "text", "content": without_keys(text)}]}
 
 
 def assistant_message(turn: Turn) -> dict[str, Any]:
-    """What the model said in `turn`."""
+    """The message of the model in `turn`."""
     parts: list[dict[str, Any]] = []
     if turn.text:
         parts.append({"type": "text", "content": without_keys(turn.text)})
@@ -72,12 +72,12 @@ def assistant_message(turn: Turn) -> dict[str, Any]:
 
 
 def tool_message(result: ToolResult) -> dict[str, Any]:
-    """What a tool answered."""
+    """The message that carries the result of a tool."""
     response = without_keys(result.text)
     return {"role": "tool", "parts": [{"type": "tool_call_response", "id": result.id, "response": response}]}
 
 
-class Conversation:
+class MessageLog:
     """The messages of a run: the first, and as many of the newest as fit into four attributes."""
 
     def __init__(self, chars: int) -> None:
@@ -112,7 +112,7 @@ def fitted(value: Any, chars: int) -> str:
 
 
 def flat_output(turn: Turn, chars: int) -> dict[str, Any]:
-    """What the model said in `turn`, in OpenInference's flat form."""
+    """The message of the model in `turn`, in the flat form of OpenInference."""
     message = "llm.output_messages.0.message"
     flat: dict[str, Any] = {f"{message}.role": "assistant"}
     if turn.text:

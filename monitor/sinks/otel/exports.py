@@ -85,7 +85,7 @@ class Exports:
                 waiting.task_done()
 
     def failure(self) -> str | None:
-        """What a span processor raised, the first time that somebody asks after it."""
+        """The error that a span processor has raised, at the first call after it; later `None`."""
         if self._failure is None or self._told:
             return None
         self._told = True

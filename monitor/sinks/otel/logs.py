@@ -1,4 +1,4 @@
-"""What happens at one moment of a run, as OpenTelemetry log records with the names of the events.
+"""Moments of a run as OpenTelemetry log records with the names of the events.
 
 The record has the ids of the span that was open, so a viewer shows it beside that span.
 """

@@ -16,7 +16,7 @@ AS_OF: Final = "2026-11"
 """Month in which the names below were compared with the conventions."""
 
 Dialect: TypeAlias = Literal["genai", "openinference"]
-"""Whose names the spans carry."""
+"""The convention that names the attributes of a span."""
 DIALECTS: Final = get_args(Dialect)
 
 # Neutral keys of this package -> the attribute in each dialect. A key without a name in a dialect

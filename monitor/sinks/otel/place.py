@@ -22,8 +22,8 @@ _CALL_OPERATIONS: Final = frozenset({names.CHAT, names.GENERATE, "text_completio
 
 
 @dataclass(slots=True, frozen=True)
-class Place:
-    """Where a run's spans stand."""
+class SpanPlace:
+    """The place of a run's spans among those of others."""
 
     parent: Context
     joined: Span | None = None
@@ -37,24 +37,24 @@ class Place:
     calls_made: bool = True
     """Model calls get spans of ours, and count in the metrics of the conventions."""
     tools_made: bool = True
-    """The same for tools."""
+    """Tool calls get spans of ours, and count in the metrics of the conventions."""
     agent_made: bool = True
-    """The same for the run."""
+    """The run gets a span of ours as an agent, and counts in the metrics of the conventions."""
 
 
-def of_run(parent: Context, turns: str, provider: str | None) -> tuple[Place, bool]:
+def of_run(parent: Context, turns: str, provider: str | None) -> tuple[SpanPlace, bool]:
     """The place of a run that begins below `parent`, and whether it is final. If not, the first
     model call decides: a framework may begin its trace between the two.
     """
     outside = trace.get_current_span(parent)
     if turns != "auto":
-        return Place(parent, calls_made=turns == "on"), True
+        return SpanPlace(parent, calls_made=turns == "on"), True
     if _of_agent(outside) or of_call(outside):
-        return Place(parent, outside, calls_made=False, tools_made=False, agent_made=False), True
-    return Place(parent, calls_made=not instrumented(provider)), False
+        return SpanPlace(parent, outside, calls_made=False, tools_made=False, agent_made=False), True
+    return SpanPlace(parent, calls_made=not instrumented(provider)), False
 
 
-def of_first_call(before: Place) -> Place:
+def of_first_call(before: SpanPlace) -> SpanPlace:
     """The place of a run whose first model call begins now."""
     current = trace.get_current_span()
     agent = _of_agent(current)
@@ -63,7 +63,7 @@ def of_first_call(before: Place) -> Place:
     above: SpanContext | None = None if agent else getattr(current, "parent", None)
     beside = trace.NonRecordingSpan(above) if above is not None else current
     parent = trace.set_span_in_context(beside, Context())
-    return Place(parent, inside=True, calls_made=False, tools_made=False, agent_made=False)
+    return SpanPlace(parent, inside=True, calls_made=False, tools_made=False, agent_made=False)
 
 
 def of_call(span: Span) -> bool:

@@ -33,10 +33,10 @@ except ImportError:
 from monitor.sinks.otel.content import CONTENT_CHARS
 from monitor.sinks.otel.exports import QUEUED_SPANS, Exports
 from monitor.sinks.otel.logs import Records
-from monitor.sinks.otel.metrics import Metrics
 from monitor.sinks.otel.names import DIALECTS, Dialect, provider_and_model
-from monitor.sinks.otel.run import RunSpans
-from monitor.sinks.otel.spans import CALLS, Shared
+from monitor.sinks.otel.run_metrics import Metrics
+from monitor.sinks.otel.run_spans import RunSpans
+from monitor.sinks.otel.spans import CALLS, TraceContext
 
 Turns: TypeAlias = Literal["auto", "on", "off"]
 Moments: TypeAlias = Literal["spans", "logs", "both"]
@@ -108,7 +108,7 @@ class OtelSink:
         provider, model_name = provider_and_model(model if model is None or isinstance(model, str) else model.name)
         installed = version("agent-monitor")
         self._exports = Exports(queued_spans)
-        self._shared = Shared(
+        self._shared = TraceContext(
             tracer=trace.get_tracer(SCOPE, installed, tracer_provider=tracer_provider),
             metrics=Metrics(SCOPE, installed, meter_provider),
             exports=self._exports,

@@ -1,4 +1,4 @@
-"""What every span of a run needs: names, times, parents."""
+"""The names, times and parents that every span of a run needs."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from monitor.events import RunIdentity
 from monitor.sinks.otel import content, names
 from monitor.sinks.otel.exports import Exports
 from monitor.sinks.otel.logs import Records
-from monitor.sinks.otel.metrics import Metrics
 from monitor.sinks.otel.notes import Note
-from monitor.sinks.otel.place import Place
+from monitor.sinks.otel.place import SpanPlace
+from monitor.sinks.otel.run_metrics import Metrics
 from monitor.usage import Usage
 
 _NS: Final = 1_000_000_000
@@ -27,8 +27,8 @@ DETAIL_CHARS: Final = 500
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
-class Shared:
-    """What all runs of one sink have in common."""
+class TraceContext:
+    """The parts that all runs of one sink share."""
 
     tracer: Tracer
     metrics: Metrics
@@ -36,7 +36,7 @@ class Shared:
     records: Records | None
     """`None`: nothing becomes a log record."""
     on_spans: bool
-    """What happens at one moment is shown on the spans."""
+    """Whether moments of a run are shown on its spans."""
     dialect: names.Dialect
     turns: str
     content_chars: int
@@ -53,7 +53,7 @@ class Shared:
 
 
 @dataclass(slots=True, eq=False)
-class OpenCall:
+class OpenCallSpan:
     """The span of a tool call that has not ended."""
 
     span: Span
@@ -69,7 +69,7 @@ class OpenCall:
     waited_s: float = 0.0
 
 
-CALLS: ContextVar[OpenCall | None] = ContextVar("agent_monitor_call", default=None)
+CALLS: ContextVar[OpenCallSpan | None] = ContextVar("agent_monitor_call", default=None)
 """The call that is carried out in this task: the parent of a nested run. It is set in the task of
 the call, when the tool is about to be entered, and is no OpenTelemetry context.
 """
@@ -84,7 +84,7 @@ class OpenSpans:
     """The span of the turn is somebody else's: it gets our events, and is ended by its owner."""
     turn_since: float = 0.0
     first_chunk_s: float | None = None
-    calls: dict[str, OpenCall] = field(default_factory=dict)
+    calls: dict[str, OpenCallSpan] = field(default_factory=dict)
     judges: dict[str, Span] = field(default_factory=dict)
     compactions: dict[int, tuple[Span, float]] = field(default_factory=dict)
     pause: Span | None = None
@@ -104,7 +104,7 @@ class SpanMaker:
 
     def __init__(
         self,
-        shared: Shared,
+        shared: TraceContext,
         *,
         task: str | None,
         conversation: str | None,
@@ -118,7 +118,7 @@ class SpanMaker:
         self._links = [Link(one) for one in links]
         self._resumed = resumed
         self._task = task
-        self._said_so_far = content.Conversation(shared.content_chars)
+        self._said_so_far = content.MessageLog(shared.content_chars)
         if task is not None and shared.content_chars:
             self._said_so_far.add(content.user_message(task))
         self._span: Span | None = None
@@ -127,7 +127,7 @@ class SpanMaker:
         self._begun = False
         self._pending: events.RunStarted | None = None
         """The run has begun, and its place is not final."""
-        self._place = Place(Context())
+        self._place = SpanPlace(Context())
         self._with_turns = self._with_tools = False
         self._anchor_ns = 0
         self._open = OpenSpans()

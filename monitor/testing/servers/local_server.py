@@ -85,7 +85,7 @@ class ReceivedRequest:
 
 Scripts: TypeAlias = Iterable[Script] | Callable[[ReceivedRequest], Script]
 _HEAD_LIMIT_BYTES = 1 << 20
-_START_LIMIT_S = 10.0
+_START_LIMIT_S = 30.0
 
 
 class Dialect(Protocol):
@@ -195,21 +195,21 @@ class LocalServer:
         if error is None and self._failure is not None:
             raise self._failure
 
-    def wait_request(self, number: int = 0, *, timeout_s: float = 5.0) -> ReceivedRequest:
+    def wait_request(self, number: int = 0, *, timeout_s: float = 30.0) -> ReceivedRequest:
         """Block until request `number` has arrived. Raises `TimeoutError`."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._has(number), timeout_s):
                 raise TimeoutError(f"request {number} did not arrive within {timeout_s} s; {len(self.requests)} did")
             return self.requests[number]
 
-    def wait_closed(self, number: int = -1, *, timeout_s: float = 5.0) -> ClientLeft:
+    def wait_closed(self, number: int = -1, *, timeout_s: float = 30.0) -> ClientLeft:
         """Block until the client was seen leaving request `number`. Raises `TimeoutError`."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._closed(number) is not None, timeout_s):
                 raise TimeoutError(self._still_open(number, timeout_s))
         return self._known_closed(number)
 
-    async def wait_closed_async(self, number: int = -1, *, timeout_s: float = 5.0) -> ClientLeft:
+    async def wait_closed_async(self, number: int = -1, *, timeout_s: float = 30.0) -> ClientLeft:
         """`wait_closed` without blocking the event loop, on asyncio and trio."""
         give_up_at = time.perf_counter() + timeout_s
         while self._closed(number) is None:

@@ -1,1 +1,1 @@
-"""What the core says of recorded runs: findings, savings, and limits with a promise."""
+"""Recorded runs under the core: findings, savings, and limits with a promise."""

@@ -22,32 +22,32 @@ NEVER: int = -1
 
 
 @dataclass(slots=True, frozen=True)
-class Stopped:
+class StopPlace:
     """Where a run would have been stopped."""
 
     turn: int
     """The model response, counted from 1."""
     spent: float
-    """Tokens up to there."""
+    """Tokens that were spent up to the stop."""
 
 
 @dataclass(slots=True, frozen=True)
 class Trace:
-    """What a run has cost, and where each level of settings would have stopped it."""
+    """The costs of a run, and where each level of settings would have stopped it."""
 
     costs: tuple[float, ...]
     """Tokens spent up to the end of each turn."""
-    stops: tuple[Stopped | None, ...]
+    stops: tuple[StopPlace | None, ...]
     """For each level, the strictest first. `None`: it does not stop the run."""
 
     @property
     def total(self) -> float:
-        """Tokens of the whole run."""
+        """The tokens that the whole run spent."""
         return self.costs[-1] if self.costs else 0.0
 
     @property
     def turns(self) -> int:
-        """Model responses."""
+        """The number of the model's responses."""
         return len(self.costs)
 
     @property
@@ -90,7 +90,7 @@ def _share(at_most: float) -> Fraction:
 
 
 @dataclass(slots=True, frozen=True)
-class Rule:
+class ScoringRule:
     """A way to score runs, and where a line on its score stops one."""
 
     name: str
@@ -109,13 +109,13 @@ def _length_stop(trace: Trace, at: float) -> float | None:
     return trace.before(int(at) + 1) if trace.turns > at else None
 
 
-EVIDENCE = Rule("evidence", lambda trace: float(trace.evidence), _evidence_stop)
+EVIDENCE = ScoringRule("evidence", lambda trace: float(trace.evidence), _evidence_stop)
 """The settings one level above the line."""
-LENGTH = Rule("length alone", lambda trace: float(trace.turns), _length_stop)
+LENGTH = ScoringRule("length alone", lambda trace: float(trace.turns), _length_stop)
 """The baseline: a number of turns, whatever they do."""
 
 
-def evidence_and_length(scale: float) -> Rule:
+def evidence_and_length(scale: float) -> ScoringRule:
     """Evidence in levels, and each `scale` turns count like one level more."""
 
     def stop(trace: Trace, at: float) -> float | None:
@@ -134,7 +134,7 @@ def evidence_and_length(scale: float) -> Rule:
                     return spent
         return None
 
-    return Rule("evidence + length", lambda trace: trace.evidence + trace.turns / scale, stop)
+    return ScoringRule("evidence + length", lambda trace: trace.evidence + trace.turns / scale, stop)
 
 
 def usual_length(traces: Sequence[Trace]) -> float:
@@ -144,31 +144,33 @@ def usual_length(traces: Sequence[Trace]) -> float:
 
 
 @dataclass(slots=True, frozen=True)
-class Outcome:
-    """What a line does to runs that it was not drawn from."""
+class LineOutcome:
+    """The effect of a line on runs that it was not drawn from."""
 
     rule: str
     at: float
     stopped: int
-    """Good runs that it stops."""
+    """The number of good runs that the line stops."""
     good: int
     caught: int
-    """Bad runs that it stops."""
+    """The number of bad runs that the line stops."""
     bad: int
     saved: float
     """Tokens of the bad runs after the stop."""
     lost: float
     """Tokens of the good runs after the stop: work that would be missing."""
     of_bad: float
-    """Tokens of the bad runs in all."""
+    """All tokens of the bad runs, before and after a stop."""
 
 
-def tried(rule: Rule, fit: Sequence[Trace], good: Sequence[Trace], bad: Sequence[Trace], at_most: float) -> Outcome:
+def tried(
+    rule: ScoringRule, fit: Sequence[Trace], good: Sequence[Trace], bad: Sequence[Trace], at_most: float
+) -> LineOutcome:
     """Draw the line from `fit`, and use it on `good` and `bad`."""
     at = line([rule.score(trace) for trace in fit], at_most)
     good_stops = [(trace, spent) for trace in good if (spent := rule.stop(trace, at)) is not None]
     bad_stops = [(trace, spent) for trace in bad if (spent := rule.stop(trace, at)) is not None]
-    return Outcome(
+    return LineOutcome(
         rule.name,
         at,
         len(good_stops),

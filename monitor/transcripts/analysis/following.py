@@ -24,11 +24,11 @@ from monitor.detectors.detector import Detector
 from monitor.errors import MissingExtra
 from monitor.policy import Policy
 from monitor.transcripts.analysis.states import States
-from monitor.transcripts.analysis.survey import Survey, SurveyedFile, Watched, survey_file, why_unread
+from monitor.transcripts.analysis.survey import Survey, SurveyedFile, WatchSettings, survey_file, why_unread
 from monitor.transcripts.entries import ReadReport
 from monitor.transcripts.places import sources_of
 from monitor.transcripts.readers import reader_of
-from monitor.transcripts.readers.base import Reader, Steps, Stepwise
+from monitor.transcripts.readers.lines import LineReader, LineReading
 from monitor.transcripts.source import HEAD_BYTES, Source
 
 COMPARED_BYTES: Final = 65_536
@@ -39,19 +39,19 @@ STEP_BACK: Final = 65_536
 
 
 @dataclass(slots=True, kw_only=True)
-class Progress:
+class FileReading:
     """A reading up to the end of a whole line."""
 
     format: str
     inode: tuple[int, int]
-    steps: Steps
+    reading: LineReading
     survey: Survey
     report: ReadReport = field(default_factory=ReadReport)
     offset: int = 0
-    """Bytes that were read."""
+    """The number of bytes that were read."""
     first: str = ""
     last: str = ""
-    """Hashes of the first and of the last of them."""
+    """Hashes of the first and of the last of these bytes."""
 
     def is_of(self, path: Path, status: os.stat_result) -> bool:
         """Whether the file still begins with what was read."""
@@ -73,7 +73,7 @@ class Follower:
         policy: Callable[[], Policy | None] | None = None,
     ) -> None:
         self._states = states
-        self._watched = Watched(detectors, policy)
+        self._watched = WatchSettings(detectors, policy)
 
     def survey(self, path: Path) -> list[SurveyedFile]:
         """The transcripts of the file, as `survey_file` has them."""
@@ -93,12 +93,12 @@ class Follower:
         """The runs, from where the last reading stopped; `None`: the file must be read from its
         start.
         """
-        if not isinstance(progress, Progress) or not progress.is_of(path, status):
+        if not isinstance(progress, FileReading) or not progress.is_of(path, status):
             return None
         source = Source.of_path(path)
         if progress.offset < HEAD_BYTES:  # the head may show more than it did
             reader = reader_of(source)
-            if reader is None or reader.format != progress.format or not progress.steps.began_like(source):
+            if reader is None or reader.format != progress.format or not progress.reading.began_like(source):
                 return None
         progress.survey.watched = self._watched
         return self._continued(path, progress, status.st_size)
@@ -106,41 +106,37 @@ class Follower:
     def _read_anew(self, path: Path, status: os.stat_result) -> SurveyedFile | None:
         """The runs, from the start; `None`: the file cannot be read step by step."""
         source = Source.of_path(path)
-        reader = None if source.is_packed else _stepwise(reader_of(source))
-        steps = reader.steps(source) if reader is not None else None
-        if reader is None or steps is None:
+        reader = reader_of(source)
+        reading = reader.reading_of(source) if isinstance(reader, LineReader) and not source.is_packed else None
+        if reader is None or reading is None:
             return None
         survey = Survey(source.name, reader.format, self._watched)
-        progress = Progress(format=reader.format, inode=_inode(status), steps=steps, survey=survey)
+        progress = FileReading(format=reader.format, inode=_inode(status), reading=reading, survey=survey)
         return self._continued(path, progress, status.st_size)
 
-    def _continued(self, path: Path, progress: Progress, size: int) -> SurveyedFile | None:
+    def _continued(self, path: Path, progress: FileReading, size: int) -> SurveyedFile | None:
         """Read what is new, keep the state after it, and end the runs for now."""
         source = Source.of_path(path)
         end = _end_of_lines(path, progress.offset, size)
         if end > progress.offset:
             _take(progress, source.part(progress.offset, end))
-            if progress.steps.stale:
+            if progress.reading.stale:
                 return None
             progress.offset = end
             progress.first, progress.last = _hashes(path, end)
             self._states.put(path, progress)
         _take(progress, source.part(end, size))
-        if progress.steps.stale:
+        if progress.reading.stale:
             return None
-        runs = progress.survey.take_all(progress.steps.end(progress.report))
+        runs = progress.survey.take_all(progress.reading.end(progress.report))
         return SurveyedFile(file=source.name, format=progress.format, runs=tuple(runs), report=progress.report)
 
 
-def _take(progress: Progress, part: Source) -> None:
+def _take(progress: FileReading, part: Source) -> None:
     for record in part.records(progress.report):
-        progress.survey.take_all(progress.steps.take(record, progress.report))
-        if progress.steps.stale:
+        progress.survey.take_all(progress.reading.take(record, progress.report))
+        if progress.reading.stale:
             break
-
-
-def _stepwise(reader: Reader | None) -> Stepwise | None:
-    return reader if isinstance(reader, Stepwise) else None
 
 
 def _inode(status: os.stat_result) -> tuple[int, int]:
@@ -148,7 +144,7 @@ def _inode(status: os.stat_result) -> tuple[int, int]:
 
 
 def _hashes(path: Path, offset: int) -> tuple[str, str]:
-    """Of the first bytes of a file, and of the last ones before `offset`."""
+    """Hashes of the first bytes of a file, and of the last ones before `offset`."""
     length = min(offset, COMPARED_BYTES)
     with path.open("rb") as file:
         first = file.read(length)

@@ -12,7 +12,7 @@ from monitor.transcripts.analysis.scan import KEPT_FOR_JUDGES
 from monitor.transcripts.base import RecordedRun
 
 STUCK = "loop"
-"""The label of stuck runs."""
+"""The label that a corpus gives to stuck runs."""
 NOT_STUCK = ("clean", "hard_negative")
 """The labels of other runs. Any further label, such as `borderline`, is not counted."""
 WITHIN_ONE_MESSAGE = "text_"

@@ -52,20 +52,20 @@ _RUNGS: Mapping[type[Verdict], Rung] = {
 
 
 @dataclass(slots=True, frozen=True)
-class Amount:
-    """How much a model produced."""
+class ModelOutput:
+    """The amount of text and calls that a model produced."""
 
     chars: int = 0
-    """Code points of visible text."""
+    """The code points of visible text."""
     tool_calls: int = 0
     turns: int = 0
-    """Model responses."""
+    """The number of the model's responses."""
 
-    def __add__(self, other: Amount) -> Amount:
-        return Amount(self.chars + other.chars, self.tool_calls + other.tool_calls, self.turns + other.turns)
+    def __add__(self, other: ModelOutput) -> ModelOutput:
+        return ModelOutput(self.chars + other.chars, self.tool_calls + other.tool_calls, self.turns + other.turns)
 
-    def __sub__(self, other: Amount) -> Amount:
-        return Amount(self.chars - other.chars, self.tool_calls - other.tool_calls, self.turns - other.turns)
+    def __sub__(self, other: ModelOutput) -> ModelOutput:
+        return ModelOutput(self.chars - other.chars, self.tool_calls - other.tool_calls, self.turns - other.turns)
 
 
 @dataclass(slots=True, frozen=True)
@@ -85,7 +85,7 @@ class Finding:
 
     @property
     def rung(self) -> Rung:
-        """What the policy did, in one word."""
+        """The policy's answer, in one word."""
         return _RUNGS[type(self.verdict)]
 
     @property
@@ -103,9 +103,9 @@ class ScanResult:
     """Everything that was seen, in the order of the run, up to its end."""
     ended_by: Finding | None = None
     """The finding that would have ended the run. `None`: no finding would."""
-    total: Amount
-    """The amount that was recorded."""
-    saved: Amount = Amount()
+    total: ModelOutput
+    """The amount that the recording has of the run."""
+    saved: ModelOutput = ModelOutput()
     """The amount that would not have been produced: everything after the end."""
 
     @property
@@ -185,7 +185,7 @@ class RunScanner:
         """The finding that would have ended the run: by a stop, or by a last turn. The recording
         itself goes on after it.
         """
-        self.produced = Amount()
+        self.produced = ModelOutput()
         """The amount produced up to the end that the policy would have made."""
         self.over = False
         """Whether the policy has ended the run. Then the rest need not be watched."""
@@ -194,7 +194,7 @@ class RunScanner:
         self._detectors = default_detectors() if detectors is None else detectors
         self._judge, self._ask_judge, self._task = judge, ask_judge, task
         self._turn: int | None = None
-        self._before = Amount()
+        self._before = ModelOutput()
         self._begin()
 
     def _begin(self) -> None:
@@ -227,7 +227,7 @@ class RunScanner:
                 return
             if not self._begin_turn(index):
                 return
-            self.produced += Amount(turns=1)
+            self.produced += ModelOutput(turns=1)
         for piece in _pieces(chunk):
             _feed(self._core, piece)
             self.produced += _amount(piece)
@@ -262,7 +262,7 @@ class RunScanner:
         detection = self.ended_by.detection
         if detection.channel == "text":
             chars = self._base.chars + detection.offset
-            self.produced = Amount(chars, self.produced.tool_calls, self.produced.turns)
+            self.produced = ModelOutput(chars, self.produced.tool_calls, self.produced.turns)
         return False
 
 
@@ -298,7 +298,7 @@ def _ask_due(core: RunCore, ask_judge: AskJudge) -> None:
             core.judge_failed(judge, told, answer, 0.0, cost=AskCost())
 
 
-def _finding(detection: Detection, verdict: Verdict, message: int, before: Amount, base: Amount) -> Finding:
+def _finding(detection: Detection, verdict: Verdict, message: int, before: ModelOutput, base: ModelOutput) -> Finding:
     """The finding for `detection`. `before`: the amount when the turn of the message began. `base`:
     the amount at which the offsets of the detections begin to count.
     """
@@ -314,7 +314,7 @@ def _finding(detection: Detection, verdict: Verdict, message: int, before: Amoun
     )
 
 
-class _Listener:
+class _RecordedPolicy:
     """A policy that keeps its findings and verdicts."""
 
     def __init__(self, policy: Policy) -> None:
@@ -353,9 +353,9 @@ class _Listener:
         self._policy.restore(state)
 
 
-def _listener_to(policy: Policy) -> _Listener:
+def _listener_to(policy: Policy) -> _RecordedPolicy:
     """A listener of a class of its own: the core names a policy that crashes by its class."""
-    made: _Listener = type(type(policy).__name__, (_Listener,), {})(policy)
+    made: _RecordedPolicy = type(type(policy).__name__, (_RecordedPolicy,), {})(policy)
     return made
 
 
@@ -378,15 +378,17 @@ def _pieces(chunk: Chunk) -> Iterator[Chunk]:
         yield TextDelta(chunk.text[start : start + SLICE_CHARS])
 
 
-def _amount(chunk: Chunk) -> Amount:
+def _amount(chunk: Chunk) -> ModelOutput:
     if isinstance(chunk, TextDelta):
-        return Amount(chars=len(chunk.text))
-    return Amount(tool_calls=1) if isinstance(chunk, ToolCall) else Amount()
+        return ModelOutput(chars=len(chunk.text))
+    return ModelOutput(tool_calls=1) if isinstance(chunk, ToolCall) else ModelOutput()
 
 
-def _total(run: RecordedRun) -> Amount:
+def _total(run: RecordedRun) -> ModelOutput:
     own = [message for message in run.messages if message.role == "assistant"]
-    return Amount(sum(len(message.text) for message in own), sum(len(message.tool_calls) for message in own), len(own))
+    return ModelOutput(
+        sum(len(message.text) for message in own), sum(len(message.tool_calls) for message in own), len(own)
+    )
 
 
 def _ignore(event: Event) -> None:

@@ -58,12 +58,12 @@ class States(Protocol):
         ...
 
     def forget(self, path: Path) -> None:
-        """Drop the state."""
+        """Drop the state of the file."""
         ...
 
 
 class InMemory:
-    """States of one process."""
+    """Keeps the states of readings in memory, for one process."""
 
     def __init__(self) -> None:
         self._states: OrderedDict[Path, bytes] = OrderedDict()
@@ -134,7 +134,7 @@ class InFiles:
 
 
 def _version() -> str:
-    """What the classes of a state depend on: the code of the library."""
+    """A hash of the code of the library, on which the classes of a state depend."""
     root = Path(__file__).parents[2]
     changed = [
         file.stat().st_mtime_ns

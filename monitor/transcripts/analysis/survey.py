@@ -12,18 +12,18 @@ from monitor.detectors.detector import Detector
 from monitor.errors import MissingExtra
 from monitor.outcome import RunFailed
 from monitor.policy import Policy
-from monitor.transcripts.analysis.scan import Amount, Finding, RunScanner, ScanResult
+from monitor.transcripts.analysis.scan import Finding, ModelOutput, RunScanner, ScanResult
 from monitor.transcripts.base import Chunker, RecordedMessage
 from monitor.transcripts.entries import Began, CompactionSeen, Ended, EndState, ReadReport, Said, TranscriptEntry
 from monitor.transcripts.readers import reader_of
-from monitor.transcripts.readers.base import Reader
+from monitor.transcripts.readers.base import TranscriptReader
 from monitor.transcripts.source import Source
 from monitor.usage import Usage
 from monitor.verdicts import Detection
 
 EXCERPT_CHARS = 400
 """How much of a task and of a result is kept, to be shown."""
-NOTHING = Amount()
+NOTHING = ModelOutput()
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -41,19 +41,19 @@ class SurveyedRun:
     """The times of its first and its last message, in seconds since 1970. `None`: the recording
     does not say.
     """
-    total: Amount = NOTHING
+    total: ModelOutput = NOTHING
     """The amount that its model produced."""
     errors: int = 0
     """The number of results that are errors."""
     usage: Usage | None = None
     """`None`: the recording does not say."""
     cost_usd: float | None = None
-    """Its cost, as the recording says."""
+    """The cost of the run in US dollars, as the recording says."""
     compactions: int = 0
     findings: tuple[Finding, ...] = ()
     ended_by: Finding | None = None
     """The finding that would have ended the run. `None`: it would have gone on."""
-    saved: Amount = NOTHING
+    saved: ModelOutput = NOTHING
     """The amount after that finding, which would not have been produced."""
     saved_tokens: int | None = None
     """Tokens of the model calls after that finding, input and output. `None`: the recording does
@@ -68,7 +68,7 @@ class SurveyedRun:
 
     @property
     def id(self) -> str:
-        """The id of the run."""
+        """The id of the run, as its recording has it."""
         return self.began.run
 
     @property
@@ -89,7 +89,7 @@ class SurveyedRun:
     @property
     def silent(self) -> bool:
         """Whether its model says and does nothing, so there was nothing to look at."""
-        return self.total == Amount(turns=self.total.turns)
+        return self.total == ModelOutput(turns=self.total.turns)
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -98,7 +98,7 @@ class SurveyedFile:
 
     file: str
     format: str | None
-    """`None`: its format is unknown."""
+    """The format of the file. `None`: the format is unknown."""
     runs: tuple[SurveyedRun, ...] = ()
     report: ReadReport = field(default_factory=ReadReport)
     error: str = ""
@@ -116,7 +116,7 @@ class Watcher:
         self._task = ""
         self._result = self._result_then = ""
         self._times: list[float] = []
-        self._produced = Amount()
+        self._produced = ModelOutput()
         self._errors = self._compactions = 0
         self._usage: Usage | None = None
         self._usage_then: Usage | None = None
@@ -126,7 +126,7 @@ class Watcher:
 
     @property
     def finding(self) -> Finding | None:
-        """The latest finding."""
+        """The latest finding in the run."""
         return self._scanner.findings[-1] if self._scanner.findings else None
 
     def take(self, message: RecordedMessage) -> Sequence[Finding]:
@@ -156,7 +156,7 @@ class Watcher:
             self._task = message.text[:EXCERPT_CHARS]
         self._errors += sum(result.is_error for result in message.tool_results)
         if message.role == "assistant":
-            self._produced += Amount(len(message.text), len(message.tool_calls), 1)
+            self._produced += ModelOutput(len(message.text), len(message.tool_calls), 1)
         if message.usage is not None:
             self._usage = message.usage if self._usage is None else self._usage + message.usage
         if message.cost_usd is not None:
@@ -188,7 +188,7 @@ class Watcher:
             compactions=self._compactions,
             findings=tuple(scanner.findings),
             ended_by=scanner.ended_by,
-            saved=self._produced - scanner.produced if stopped else Amount(),
+            saved=self._produced - scanner.produced if stopped else ModelOutput(),
             saved_tokens=None if self._usage is None else tokens - then if stopped else 0,
             saved_usd=None if self._usd is None else self._usd - (self._usd_then or 0.0) if stopped else 0.0,
             result=self._result_then or (self._result if scanner.findings else ""),
@@ -213,9 +213,9 @@ def surveyed(file: str, result: ScanResult) -> SurveyedRun:
 
 
 @dataclass(slots=True, frozen=True)
-class Watched:
-    """Who watches runs. `detectors`, `policy`: functions that make new ones for each run; `None`:
-    the guard's default ones. `watcher`: what is kept of a run.
+class WatchSettings:
+    """The parts that watch runs. `detectors`, `policy`: functions that make new ones for each run;
+    `None`: the guard's default ones. `watcher`: what is kept of a run.
     """
 
     detectors: Callable[[], Sequence[Detector]] | None = None
@@ -223,7 +223,7 @@ class Watched:
     watcher: Callable[[Began, RunScanner], Watcher] = Watcher
 
     def begin(self, began: Began) -> Watcher:
-        """Watch one more run."""
+        """Begin to watch one more run."""
         scanner = RunScanner(
             detectors=self.detectors() if self.detectors is not None else None,
             policy=self.policy() if self.policy is not None else None,
@@ -237,7 +237,7 @@ class Survey:
     to be set again.
     """
 
-    def __init__(self, file: str, kind: str, watched: Watched) -> None:
+    def __init__(self, file: str, kind: str, watched: WatchSettings) -> None:
         self.watched = watched
         self._file, self._kind = file, kind
         self._open: dict[str, Watcher] = {}
@@ -280,25 +280,27 @@ def survey(
     reader = reader_of(source)
     if reader is not None:
         yield from _surveyed(
-            reader, source, ReadReport() if report is None else report, Watched(detectors, policy, watcher)
+            reader, source, ReadReport() if report is None else report, WatchSettings(detectors, policy, watcher)
         )
 
 
-def _surveyed(reader: Reader, source: Source, report: ReadReport, watched: Watched) -> Iterator[SurveyedRun]:
+def _surveyed(
+    reader: TranscriptReader, source: Source, report: ReadReport, watched: WatchSettings
+) -> Iterator[SurveyedRun]:
     open_runs = Survey(source.name, reader.format, watched)
     for entry in reader.read(source, report):
         if (run := open_runs.take(entry)) is not None:
             yield run
 
 
-def survey_file(source: Source, *, watched: Watched | None = None) -> SurveyedFile:
+def survey_file(source: Source, *, watched: WatchSettings | None = None) -> SurveyedFile:
     """One transcript, read to its end. Its content never raises an error. `watched`: the guard's
     default detectors and policy if `None`.
     """
     report = ReadReport()
     try:
         reader = reader_of(source)
-        found = () if reader is None else tuple(_surveyed(reader, source, report, watched or Watched()))
+        found = () if reader is None else tuple(_surveyed(reader, source, report, watched or WatchSettings()))
     except (OSError, MissingExtra) as error:
         return SurveyedFile(file=source.name, format=None, report=report, error=why_unread(error))
     if reader is None and source.fault:
@@ -316,7 +318,7 @@ __all__ = [
     "Survey",
     "SurveyedFile",
     "SurveyedRun",
-    "Watched",
+    "WatchSettings",
     "Watcher",
     "survey",
     "survey_file",

@@ -9,7 +9,7 @@ from typing import Final
 from monitor.detectors.detector import Detector
 from monitor.outcome import RunFailed
 from monitor.policy import ObserveOnly, Policy, StopAtFirstLoop
-from monitor.transcripts.analysis.calibration import Stopped, Trace
+from monitor.transcripts.analysis.calibration import StopPlace, Trace
 from monitor.transcripts.analysis.scan import Finding, RunScanner
 from monitor.transcripts.analysis.survey import SurveyedRun, Watcher
 from monitor.transcripts.base import Chunker, RecordedMessage
@@ -35,7 +35,7 @@ class TracedRun(SurveyedRun):
     """A run, and where each level would have stopped it."""
 
     traces: Mapping[str, Trace]
-    """By the class of the detector; `ALL`: all of them, under the policy."""
+    """The traces by the class of the detector. `ALL`: all detectors, under the policy."""
     estimated: bool
     """The recording counts no tokens: they are estimated from the length of the texts."""
 
@@ -61,7 +61,7 @@ class TraceWatcher(Watcher):
             first = policy is None or isinstance(policy, StopAtFirstLoop)
             self._together.append(None if first else RunScanner(detectors=level.detectors(), policy=policy))
         self._detectors = list(dict.fromkeys(name for names in self._names for name in names.values()))
-        self._stops: list[dict[str, Stopped]] = [{} for _ in levels]
+        self._stops: list[dict[str, StopPlace]] = [{} for _ in levels]
         self._crashed = ""
 
     def take(self, message: RecordedMessage) -> Sequence[Finding]:
@@ -106,13 +106,13 @@ class TraceWatcher(Watcher):
             self._costs.append(self._spent)
         self._context += own + results
 
-    def _stopped(self, message: RecordedMessage, char: int | None, before: float) -> Stopped:
+    def _stopped(self, message: RecordedMessage, char: int | None, before: float) -> StopPlace:
         """`before`: the tokens before the message. Of a text only what was written until then."""
         turn, spent = max(1, len(self._costs)), self._spent
         if char is not None and message.role == "assistant":
             left = max(0, len(message.text) - char)
             spent = max(before, spent - left / CHARS_PER_TOKEN)
-        return Stopped(turn, spent)
+        return StopPlace(turn, spent)
 
     def compacted(self) -> None:
         super().compacted()
@@ -126,7 +126,7 @@ class TraceWatcher(Watcher):
         for together, stops in zip(self._together, self._stops, strict=True):
             if together is not None and together.ended_by is not None and ALL not in stops:
                 turn = max(1, min(together.produced.turns, len(costs)))  # of the last turn that was granted
-                stops[ALL] = Stopped(turn, costs[turn - 1] if costs else 0.0)
+                stops[ALL] = StopPlace(turn, costs[turn - 1] if costs else 0.0)
         traces = {
             name: Trace(costs, tuple(stops.get(name) for stops in self._stops)) for name in (ALL, *self._detectors)
         }

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import ClassVar, Final
+from typing import Final
 
 from monitor.transcripts.base import RecordedMessage, Role
 from monitor.transcripts.entries import Began, ReadReport, TranscriptEntry
-from monitor.transcripts.readers.base import RunState, seconds
+from monitor.transcripts.readers.base import OpenRun, TranscriptReader
+from monitor.transcripts.readers.values import seconds
 from monitor.transcripts.source import Source
 from monitor.usage import Usage
 
@@ -21,19 +22,17 @@ _TOKENS: Final = re.compile(
 _THOUSAND: Final = 1_000
 
 
-class Aider:
-    """Reads chat histories."""
+class AiderReader(TranscriptReader):
+    """Reads chat histories of aider."""
 
-    format: ClassVar[str] = "aider"
-    agent: ClassVar[str] = "aider"
-    places: ClassVar[tuple[str, ...]] = ()
+    format = "aider"
+    agent = "aider"
 
     def fits(self, source: Source) -> bool:
-        """It begins with the start of a chat."""
+        """The file begins with the start of a chat."""
         return source.head.lstrip().startswith(_STARTED.encode())
 
     def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
-        """A run for each chat."""
         chat: _Chat | None = None
         number = 0
         for _, raw in source.lines(report):
@@ -43,7 +42,7 @@ class Aider:
                     yield from chat.end()
                 number += 1
                 chat = _Chat(f"{source.stem}#{number}", line.removeprefix(_STARTED).strip())
-                yield Began(run=chat.state.run)
+                yield Began(run=chat.state.id)
             elif chat is not None:
                 yield from chat.take(line)
         if chat is not None:
@@ -52,7 +51,7 @@ class Aider:
 
 class _Chat:
     def __init__(self, id: str, started: str) -> None:
-        self.state = RunState(id)
+        self.state = OpenRun(id)
         self._at = seconds(started)
         self._role: Role = "system"
         self._lines: list[str] = []

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from monitor.transcripts.base import RecordedCall, RecordedMessage
 from monitor.transcripts.entries import Began, EndState, ReadReport, TranscriptEntry
-from monitor.transcripts.readers.base import (
-    Names,
-    WholeRun,
+from monitor.transcripts.readers.base import RunIds, TranscriptReader, whole_run
+from monitor.transcripts.readers.chat import are_messages, messages_of
+from monitor.transcripts.readers.values import (
     call_of,
     dollars,
     id_of,
+    parsed,
     result_of,
     rows,
     seconds,
     table,
     text,
-    whole,
+    tokens_of,
     words,
 )
-from monitor.transcripts.readers.chat import are_messages, messages_of, parsed
 from monitor.transcripts.source import Source
-from monitor.usage import Usage
 
 _COMMAND: Final = re.compile(r"```(?:bash|sh|mswea_bash_command)\n([^`]+)```")
 """mini-swe-agent's command: a fenced block of the answer."""
@@ -41,12 +40,11 @@ def _ended(status: str) -> tuple[EndState, str] | None:
     return ("limit" if any(limit in lower for limit in _LIMITS) else "failed"), status
 
 
-class SweAgent:
+class SweAgentReader(TranscriptReader):
     """Reads `.traj` files of SWE-agent."""
 
-    format: ClassVar[str] = "swe-agent"
-    agent: ClassVar[str] = "SWE-agent"
-    places: ClassVar[tuple[str, ...]] = ()
+    format = "swe-agent"
+    agent = "SWE-agent"
 
     def fits(self, source: Source) -> bool:
         """A trajectory and a history, or a history whose messages have an agent."""
@@ -67,7 +65,7 @@ class SweAgent:
             if steps
             else messages_of(rows(document.get("history")))
         )
-        yield from WholeRun(began).entries(messages, ended=_ended(text(info.get("exit_status"))))
+        yield from whole_run(began, messages, ended=_ended(text(info.get("exit_status"))))
 
 
 def _step(step: Mapping[str, Any]) -> Iterator[RecordedMessage]:
@@ -79,12 +77,11 @@ def _step(step: Mapping[str, Any]) -> Iterator[RecordedMessage]:
         yield RecordedMessage("tool", tool_results=(result_of("act", text(step.get("observation"))),))
 
 
-class MiniSweAgent:
+class MiniSweAgentReader(TranscriptReader):
     """Reads `.traj.json` files of mini-swe-agent."""
 
-    format: ClassVar[str] = "mini-swe-agent"
-    agent: ClassVar[str] = "mini-swe-agent"
-    places: ClassVar[tuple[str, ...]] = ()
+    format = "mini-swe-agent"
+    agent = "mini-swe-agent"
 
     def fits(self, source: Source) -> bool:
         """Messages whose commands stand in fenced blocks, with or without `trajectory_format`."""
@@ -96,12 +93,11 @@ class MiniSweAgent:
         )
 
     def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
-        """The run of the file."""
         document = source.document
         info = table(table(document).get("info"))
         messages = rows(document if isinstance(document, list) else table(document).get("messages"))
-        yield from WholeRun(Began(run=source.stem)).entries(
-            _with_commands(messages_of(messages)), ended=_ended(text(info.get("exit_status")))
+        yield from whole_run(
+            Began(run=source.stem), _with_commands(messages_of(messages)), ended=_ended(text(info.get("exit_status")))
         )
 
 
@@ -122,12 +118,11 @@ def _with_commands(messages: Iterator[RecordedMessage]) -> Iterator[RecordedMess
             yield message
 
 
-class TauBench:
+class TauBenchReader(TranscriptReader):
     """Reads results of tau-bench and tau2-bench."""
 
-    format: ClassVar[str] = "tau-bench"
-    agent: ClassVar[str] = "tau-bench"
-    places: ClassVar[tuple[str, ...]] = ()
+    format = "tau-bench"
+    agent = "tau-bench"
 
     def fits(self, source: Source) -> bool:
         """A list of tasks with their trajectories, or simulations beside tasks."""
@@ -144,7 +139,7 @@ class TauBench:
         """A run for each trial of each task."""
         document = source.document
         simulations = rows(document if isinstance(document, list) else table(document).get("simulations"))
-        names = Names()
+        names = RunIds()
         for number, one in enumerate(map(table, simulations)):
             messages = one.get("traj", one.get("messages"))
             if not isinstance(messages, list):
@@ -152,18 +147,18 @@ class TauBench:
                 continue
             id = names.of(f"{source.stem}#{id_of(one.get('task_id'))}.{id_of(one.get('trial', number))}")
             reward = one.get("reward", table(one.get("reward_info")).get("reward"))
-            yield from WholeRun(Began(run=id, project="tau-bench")).entries(
+            yield from whole_run(
+                Began(run=id, project="tau-bench"),
                 messages_of(messages),
                 ended=_ended(text(one.get("termination_reason"))) or ("finished", f"reward {reward}"),
             )
 
 
-class Atif:
+class AtifReader(TranscriptReader):
     """Reads trajectories in the Agent Trajectory Interchange Format."""
 
-    format: ClassVar[str] = "atif"
-    agent: ClassVar[str] = "ATIF"
-    places: ClassVar[tuple[str, ...]] = ()
+    format = "atif"
+    agent = "ATIF"
 
     def fits(self, source: Source) -> bool:
         """The version of its schema, and steps."""
@@ -175,14 +170,13 @@ class Atif:
         )
 
     def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
-        """The run of the file."""
         document = table(source.document)
         agent = table(document.get("agent"))
         model = text(agent.get("model_name"))
         id = text(document.get("session_id")) or source.stem
         began = Began(run=id, project=text(agent.get("name")), model=model)
         steps = map(table, rows(document.get("steps")))
-        yield from WholeRun(began).entries(message for step in steps for message in _atif_step(step, model))
+        yield from whole_run(began, (message for step in steps for message in _atif_step(step, model)))
 
 
 def _atif_step(step: Mapping[str, Any], model: str) -> Iterator[RecordedMessage]:
@@ -197,23 +191,17 @@ def _atif_step(step: Mapping[str, Any], model: str) -> Iterator[RecordedMessage]
             for one in map(table, rows(step.get("tool_calls")))
         )
         metrics = table(step.get("metrics"))
-        cost = metrics.get("cost_usd")
         yield RecordedMessage(
             "assistant",
             words(step.get("message")),
             calls,
             reasoning=text(step.get("reasoning_content")),
             at=at,
-            usage=_atif_usage(metrics) if metrics else None,
-            cost_usd=dollars(cost),
+            usage=tokens_of(metrics, given=("prompt_tokens",), answered=("completion_tokens",), cached="cached_tokens"),
+            cost_usd=dollars(metrics.get("cost_usd")),
             model=text(step.get("model_name")) or model,
         )
     elif source in {"user", "system"}:
         yield RecordedMessage("user" if source == "user" else "system", words(step.get("message")), at=at)
     if results:
         yield RecordedMessage("tool", tool_results=results, at=at)
-
-
-def _atif_usage(metrics: Mapping[str, Any]) -> Usage:
-    given, answered = whole(metrics.get("prompt_tokens")), whole(metrics.get("completion_tokens"))
-    return Usage(given, answered, cached_tokens=whole(metrics.get("cached_tokens")), total_tokens=given + answered)

@@ -5,14 +5,14 @@ The fields of a message show its content: each field has one meaning in all of t
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from monitor.transcripts.base import RecordedCall, RecordedMessage, RecordedResult, Role
-from monitor.transcripts.readers.base import call_of, result_of, rows, seconds, table, text, whole, words
+from monitor.transcripts.readers.values import call_of, parsed, result_of, rows, seconds, table, text, whole, words
 from monitor.usage import Usage
+from monitor.wires.chat import signs
 
 ROLES: Final[Mapping[str, Role]] = {
     "system": "system",
@@ -31,10 +31,8 @@ _THOUGHT_BLOCKS: Final = frozenset({"thinking", "reasoning", "think"})
 
 def is_message(value: object) -> bool:
     """Whether `value` is one message with a role and a content."""
-    return (
-        isinstance(value, dict)
-        and text(value.get("role")) in ROLES
-        and (isinstance(value.get("content"), str | list) or "tool_calls" in value or "function_call" in value)
+    return isinstance(value, dict) and signs.is_message(
+        {**value, "role": ROLES.get(text(value.get("role")))}, strict=False
     )
 
 
@@ -137,16 +135,6 @@ def _reasoning(message: Mapping[str, Any], blocks: Iterable[Mapping[str, Any]]) 
     ]
     own = text(message.get("reasoning_content")) or text(message.get("reasoning"))
     return "\n".join(filter(None, (*thoughts, own if not any(thoughts) else "")))
-
-
-def parsed(arguments: object) -> object:
-    """The value of arguments that are JSON in a string."""
-    if not isinstance(arguments, str):
-        return {} if arguments is None else arguments
-    try:
-        return json.loads(arguments) if arguments.strip() else {}
-    except (ValueError, RecursionError):
-        return arguments
 
 
 def usage_of(usage: Mapping[str, Any]) -> Usage | None:

@@ -15,24 +15,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Final
 
-from monitor.transcripts.base import RecordedCall, RecordedMessage
+from monitor.transcripts.base import RecordedMessage
 from monitor.transcripts.entries import Began, CompactionSeen, ReadReport, TranscriptEntry
-from monitor.transcripts.readers.base import (
-    Recent,
-    RunState,
-    Steps,
-    all_steps,
-    call_of,
-    result_of,
-    rows,
-    seconds,
-    table,
-    text,
-    whole,
-    words,
-)
+from monitor.transcripts.readers.base import OpenRun, RecentIds
+from monitor.transcripts.readers.chat import usage_of
+from monitor.transcripts.readers.lines import HeldResponse, LineReader, LineReading
+from monitor.transcripts.readers.values import call_of, result_of, rows, seconds, table, text, words
 from monitor.transcripts.source import Source
-from monitor.usage import Usage
 
 _QUIET: Final = frozenset(
     {
@@ -48,40 +37,14 @@ _INTERRUPTED: Final = "[Request interrupted by user"
 _SYNTHETIC: Final = "<synthetic>"
 
 
-class ClaudeCode:
-    """Reads session files and stream-json."""
+class ClaudeCodeLines(LineReading):
+    """A reading of a session and its subagents."""
 
-    format: ClassVar[str] = "claude-code"
-    agent: ClassVar[str] = "Claude Code"
-    places: ClassVar[tuple[str, ...]] = (".claude/projects/**/*.jsonl", ".config/claude/projects/**/*.jsonl")
-
-    def fits(self, source: Source) -> bool:
-        """A record with a message of content blocks and the id of its session."""
-        for record in source.first_records:
-            message = table(record.get("message"))
-            if "sessionId" in record and "parentUuid" in record and "content" in message:
-                return True
-            if record.get("type") == "system" and record.get("subtype") == "init" and "session_id" in record:
-                return True
-        first = source.first_records[:1]
-        return bool(first) and first[0].get("type") == "summary" and "leafUuid" in first[0]
-
-    def steps(self, source: Source) -> Steps:
-        """A reading of the session and its subagents."""
-        return _Steps(source)
-
-    def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
-        """The session and its subagents."""
-        return all_steps(self.steps(source), source, report)
-
-
-class _Steps:
     def __init__(self, source: Source) -> None:
-        self.stale = False
         self._stem = source.stem
         self._session = _own_session(source)
-        self._runs: dict[str, _Run] = {}
-        self._seen = Recent()
+        self._runs: dict[str, AgentRun] = {}
+        self._seen = RecentIds()
 
     def began_like(self, source: Source) -> bool:
         return _own_session(source) == self._session
@@ -103,23 +66,43 @@ class _Steps:
             report.copied += 1
             return
         run = _run_of(record, self._session or text(record.get("session_id")) or self._stem, self._runs)
-        if run.state.last_role == "":
-            run.state.last_role = "nobody"
+        if run.last_role == "":
+            run.last_role = "nobody"
             yield run.began(record)
         yield from run.take(record)
 
     def end(self, report: ReadReport) -> Iterator[TranscriptEntry]:
         for run in self._runs.values():
             yield from run.flush()
-            yield run.state.end()
+            yield run.end()
 
 
-class IFlow(ClaudeCode):
+class ClaudeCodeReader(LineReader):
+    """Reads session files and stream-json."""
+
+    format = "claude-code"
+    agent = "Claude Code"
+    places: ClassVar[tuple[str, ...]] = (".claude/projects/**/*.jsonl", ".config/claude/projects/**/*.jsonl")
+    reading = ClaudeCodeLines
+
+    def fits(self, source: Source) -> bool:
+        """A record with a message of content blocks and the id of its session."""
+        for record in source.first_records:
+            message = table(record.get("message"))
+            if "sessionId" in record and "parentUuid" in record and "content" in message:
+                return True
+            if record.get("type") == "system" and record.get("subtype") == "init" and "session_id" in record:
+                return True
+        first = source.first_records[:1]
+        return bool(first) and first[0].get("type") == "summary" and "leafUuid" in first[0]
+
+
+class IFlowReader(ClaudeCodeReader):
     """Reads sessions of iFlow CLI, which are written like Claude Code's, and repeat calls."""
 
-    format: ClassVar[str] = "iflow"
-    agent: ClassVar[str] = "iFlow CLI"
-    places: ClassVar[tuple[str, ...]] = (".iflow/projects/**/*.jsonl",)
+    format = "iflow"
+    agent = "iFlow CLI"
+    places = (".iflow/projects/**/*.jsonl",)
 
     def fits(self, source: Source) -> bool:
         """The ids of its messages are made of the time."""
@@ -150,20 +133,20 @@ def _head_records(source: Source) -> Iterator[Mapping[str, Any]]:
     )
 
 
-def _run_of(record: Mapping[str, Any], session: str, runs: dict[str, _Run]) -> _Run:
+def _run_of(record: Mapping[str, Any], session: str, runs: dict[str, AgentRun]) -> AgentRun:
     agent = text(record.get("agentId")) or text(record.get("parent_tool_use_id"))
     if record.get("isSidechain") and not agent:
         root = _root(record, runs)
         agent = root
     id = f"{session}/{agent}" if agent else session
     if id not in runs:
-        runs[id] = _Run(id, parent=session if agent else None)
+        runs[id] = AgentRun(id, parent=session if agent else None)
     run = runs[id]
     run.uuids.is_new(record.get("uuid"))
     return run
 
 
-def _root(record: Mapping[str, Any], runs: dict[str, _Run]) -> str:
+def _root(record: Mapping[str, Any], runs: dict[str, AgentRun]) -> str:
     """Inline sidechains have no id: one begins with a record without parent, and the others follow
     their parents.
     """
@@ -175,42 +158,43 @@ def _root(record: Mapping[str, Any], runs: dict[str, _Run]) -> str:
     return f"sidechain-{sum(run.parent is not None for run in runs.values()) + 1}"
 
 
-class _Run:
-    """One agent of the file."""
+class AgentRun(OpenRun):
+    """The run of one agent of the file."""
 
     def __init__(self, id: str, *, parent: str | None) -> None:
-        self.state = RunState(id)
+        super().__init__(id)
         self.parent = parent
-        self.uuids = Recent()
-        self._message: _Message | None = None
-        self._done = Recent()
-        self._calls = Recent()
+        self.uuids = RecentIds()
+        self._held: HeldResponse | None = None
+        self._held_id = ""
+        self._done = RecentIds()
+        self._calls = RecentIds()
 
     def began(self, record: Mapping[str, Any]) -> Began:
         message = table(record.get("message"))
         return Began(
-            run=self.state.run,
+            run=self.id,
             parent=self.parent,
             project=text(record.get("cwd")),
             model=text(message.get("model")) or text(record.get("model")),
         )
 
     def result(self, record: Mapping[str, Any]) -> None:
-        """The last line of stream-json."""
+        """Take the last line of stream-json, which says how the run ended."""
         subtype = text(record.get("subtype"))
         if subtype == "success" and not record.get("is_error"):
-            self.state.ended = ("finished", subtype)
+            self.ended = ("finished", subtype)
         elif "max_turns" in subtype or "budget" in subtype:
-            self.state.ended = ("limit", subtype)
+            self.ended = ("limit", subtype)
         else:
-            self.state.ended = ("failed", subtype or text(record.get("result")))
+            self.ended = ("failed", subtype or text(record.get("result")))
 
     def take(self, record: Mapping[str, Any]) -> Iterator[TranscriptEntry]:
         kind, at = text(record["type"]), seconds(record.get("timestamp"))
         if kind == "system":
             if record.get("subtype") == "compact_boundary":
                 yield from self.flush()
-                yield CompactionSeen(run=self.state.run, at=at)
+                yield CompactionSeen(run=self.id, at=at)
         elif kind == "assistant":
             yield from self._assistant(record, at)
         else:
@@ -227,20 +211,20 @@ class _Run:
     def _assistant(self, record: Mapping[str, Any], at: float | None) -> Iterator[TranscriptEntry]:
         message = table(record.get("message"))
         id = text(message.get("id")) or text(record.get("uuid"))
-        self.state.ended = None
+        self.ended = None
         if message.get("model") == _SYNTHETIC or record.get("isApiErrorMessage"):
             yield from self.flush()
             said = words(message.get("content"))
-            yield self.state.said(RecordedMessage("system", said, synthetic=True, at=at))
+            yield self.said(RecordedMessage("system", said, synthetic=True, at=at))
             if record.get("isApiErrorMessage"):
-                self.state.ended = ("failed", said[:200])
+                self.ended = ("failed", said[:200])
             return
-        if self._message is None or self._message.id != id:
+        if self._held is None or self._held_id != id:
             yield from self.flush()
             if not self._done.is_new(id):
                 return  # copies of a message that is complete
-            self._message = _Message(id, at, text(message.get("model")))
-        self._message.add(self._joined(message))
+            self._held, self._held_id = HeldResponse(at, text(message.get("model"))), id
+        _add(self._held, self._joined(message))
 
     def _user(self, record: Mapping[str, Any], at: float | None) -> Iterator[TranscriptEntry]:
         content = table(record.get("message")).get("content")
@@ -257,72 +241,47 @@ class _Run:
         ]
         rest = words(content if isinstance(content, str) else [b for b in rows(content) if b not in results])
         if found:
-            self.state.ended = None
+            self.ended = None
             answered = RecordedMessage("tool", tool_results=tuple(found), at=at)
-            if self._message is not None:
-                self._message.results.append(answered)
+            if self._held is not None:
+                self._held.results.append(answered)
             else:
-                yield self.state.said(answered)
+                yield self.said(answered)
         if not rest:
             return
         if rest.startswith(_INTERRUPTED):
             yield from self.flush()
-            self.state.ended = ("aborted", rest[:100])
+            self.ended = ("aborted", rest[:100])
             return
         if not found:
             yield from self.flush()
         synthetic = bool(record.get("isMeta") or record.get("isCompactSummary")) or rest.startswith(_REMINDERS)
         if not synthetic:
-            self.state.ended = None
+            self.ended = None
         if not found:
-            yield self.state.said(RecordedMessage("user", rest, synthetic=synthetic, at=at))
+            yield self.said(RecordedMessage("user", rest, synthetic=synthetic, at=at))
 
     def flush(self) -> Iterator[TranscriptEntry]:
         """The message that is held, and the results that came after it."""
-        held, self._message = self._message, None
+        held, self._held = self._held, None
         if held is not None:
-            yield self.state.said(held.message())
-            for answered in held.results:
-                yield self.state.said(answered)
+            yield from map(self.said, (held.message(), *held.results))
 
 
-class _Message:
-    """A model message whose lines are being joined."""
-
-    def __init__(self, id: str, at: float | None, model: str) -> None:
-        self.id = id
-        self.results: list[RecordedMessage] = []
-        self._at = at
-        self._model = model
-        self._text: list[str] = []
-        self._thinking: list[str] = []
-        self._calls: list[RecordedCall] = []
-        self._usage: Mapping[str, Any] = {}
-
-    def add(self, message: Mapping[str, Any]) -> None:
-        self._usage = table(message.get("usage")) or self._usage
-        content = message.get("content")
-        for block in [{"type": "text", "text": content}] if isinstance(content, str) else map(table, rows(content)):
-            match block.get("type"):
-                case "text":
-                    self._text.append(text(block.get("text")))
-                case "thinking":
-                    self._thinking.append(text(block.get("thinking")))
-                case "tool_use" | "server_tool_use":
-                    self._calls.append(call_of(block.get("name"), block.get("input"), block.get("id")))
-                case _:
-                    pass
-
-    def message(self) -> RecordedMessage:
-        return RecordedMessage(
-            "assistant",
-            "\n".join(self._text),
-            tuple(self._calls),
-            reasoning="\n".join(filter(None, self._thinking)),
-            at=self._at,
-            usage=usage_of(self._usage) if self._usage else None,
-            model=self._model,
-        )
+def _add(held: HeldResponse, message: Mapping[str, Any]) -> None:
+    """Add the blocks of a line to the message that is held."""
+    held.usage = usage_of(table(message.get("usage"))) or held.usage
+    content = message.get("content")
+    for block in [{"type": "text", "text": content}] if isinstance(content, str) else map(table, rows(content)):
+        match block.get("type"):
+            case "text":
+                held.text.append(text(block.get("text")))
+            case "thinking":
+                held.reasoning.append(text(block.get("thinking")))
+            case "tool_use" | "server_tool_use":
+                held.calls.append(call_of(block.get("name"), block.get("input"), block.get("id")))
+            case _:
+                pass
 
 
 def _result_text(content: object) -> str:
@@ -330,11 +289,3 @@ def _result_text(content: object) -> str:
     parts = table(content).get("responseParts")
     response = table(table(table(parts).get("functionResponse")).get("response"))
     return words(response.get("output", response.get("error"))) if response else words(content)
-
-
-def usage_of(usage: Mapping[str, Any]) -> Usage:
-    """Anthropic's usage: its input does not count tokens read from or written to the cache."""
-    cached = whole(usage.get("cache_read_input_tokens"))
-    given = whole(usage.get("input_tokens")) + cached + whole(usage.get("cache_creation_input_tokens"))
-    answered = whole(usage.get("output_tokens"))
-    return Usage(given, answered, cached_tokens=cached, total_tokens=given + answered)

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import ClassVar, Final
+from typing import Final
 
 from monitor.transcripts.base import RecordedCall, RecordedMessage
 from monitor.transcripts.entries import Began, ReadReport, TranscriptEntry
-from monitor.transcripts.readers.base import WholeRun, result_of, rows, words
+from monitor.transcripts.readers.base import TranscriptReader, whole_run
 from monitor.transcripts.readers.chat import are_messages, messages_of
+from monitor.transcripts.readers.values import result_of, rows, words
 from monitor.transcripts.source import Source
 
 _TOOLS: Final = (
@@ -25,12 +26,12 @@ _RESULT: Final = re.compile(r"^\[([a-z_]{1,40})(?: for [^\n]{0,2000})?\] Result:
 _ENVIRONMENT: Final = "<environment_details>"
 
 
-class Cline:
-    """Reads conversation histories."""
+class ClineReader(TranscriptReader):
+    """Reads conversation histories of Cline, Roo and Kilo."""
 
-    format: ClassVar[str] = "cline"
-    agent: ClassVar[str] = "Cline, Roo, Kilo"
-    places: ClassVar[tuple[str, ...]] = tuple(
+    format = "cline"
+    agent = "Cline, Roo, Kilo"
+    places = tuple(
         f"{root}/{extension}/tasks/*/api_conversation_history.json"
         for root in (
             ".config/Code/User/globalStorage",
@@ -49,8 +50,7 @@ class Cline:
         )
 
     def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
-        """The run of the task."""
-        yield from WholeRun(Began(run=source.stem)).entries(_with_calls(messages_of(rows(source.document))))
+        yield from whole_run(Began(run=source.stem), _with_calls(messages_of(rows(source.document))))
 
 
 def _with_calls(messages: Iterator[RecordedMessage]) -> Iterator[RecordedMessage]:

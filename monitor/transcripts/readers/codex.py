@@ -12,26 +12,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from monitor._util.hashing import identity
 from monitor.transcripts.base import RecordedCall, RecordedMessage, RecordedResult
 from monitor.transcripts.entries import Began, CompactionSeen, EndState, ReadReport, TranscriptEntry
-from monitor.transcripts.readers.base import (
-    Recent,
-    RunState,
-    Steps,
-    all_steps,
-    call_of,
-    result_of,
-    seconds,
-    table,
-    text,
-    whole,
-    words,
-)
+from monitor.transcripts.readers.base import OpenRun, RecentIds
+from monitor.transcripts.readers.lines import HeldResponse, LineReader, LineReading
+from monitor.transcripts.readers.values import call_of, result_of, seconds, table, text, tokens_of, whole, words
 from monitor.transcripts.source import Source
-from monitor.usage import Usage
+from monitor.usage import NO_USAGE, Usage
 
 _CALLS: Final = {
     "function_call": "arguments",
@@ -52,209 +42,180 @@ _REMINDERS: Final = ("<environment_context>", "<user_instructions>", "# AGENTS.m
 _HEAD_CHARS: Final = 2_000
 
 
-class Codex:
-    """Reads rollouts and the events of `codex exec --json`."""
+class CodexLines(LineReading):
+    """A rollout, or the events of `codex exec --json`."""
 
-    format: ClassVar[str] = "codex"
-    agent: ClassVar[str] = "Codex"
-    places: ClassVar[tuple[str, ...]] = (
-        ".codex/sessions/**/*.jsonl",
-        ".codex/sessions/**/*.jsonl.zst",
-        ".codex/archived_sessions/*.jsonl*",
-    )
-
-    def fits(self, source: Source) -> bool:
-        """`session_meta`; a bare session line; or `thread.started`."""
-        first = source.first_records[0] if source.first_records else {}
-        if first.get("type") == "session_meta" and isinstance(first.get("payload"), dict):
-            return True
-        if first.get("type") == "thread.started" and "thread_id" in first:
-            return True
-        return "type" not in first and {"id", "timestamp", "instructions"} <= first.keys()
-
-    def steps(self, source: Source) -> Steps:
-        """A reading of the rollout."""
-        return _Steps(source)
-
-    def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
-        """The run of the rollout."""
-        return all_steps(self.steps(source), source, report)
-
-
-class _Steps:
     def __init__(self, source: Source) -> None:
-        self.stale = False
-        self._run = _Run(source.stem)
-
-    def began_like(self, source: Source) -> bool:
-        return True
+        self._run = OpenRun(source.stem)
+        self._known = False
+        self._model = ""
+        self._ids = RecentIds()
+        self._total = -1
+        self._held = HeldResponse()
+        self._results: list[RecordedResult] = []
 
     def take(self, record: Mapping[str, Any], report: ReadReport) -> Iterator[TranscriptEntry]:
-        run = self._run
         kind = text(record.get("type"))
         if kind == "session_meta":
-            yield from run.meta(table(record.get("payload")))
+            yield from self._meta(table(record.get("payload")))
         elif kind == "thread.started" or (not kind and "instructions" in record):
-            yield from run.meta({**record, "id": record.get("thread_id", record.get("id"))})
+            yield from self._meta({**record, "id": record.get("thread_id", record.get("id"))})
         elif kind == "turn_context":
-            run.model = text(table(record.get("payload")).get("model")) or run.model
+            self._model = text(table(record.get("payload")).get("model")) or self._model
         elif kind == "response_item":
-            yield from run.item(table(record.get("payload")), seconds(record.get("timestamp")), report)
+            yield from self._item(table(record.get("payload")), seconds(record.get("timestamp")), report)
         elif kind == "event_msg":
-            run.event(table(record.get("payload")))
+            self._event(table(record.get("payload")))
         elif kind == "compacted":
-            yield from run.flush()
-            yield CompactionSeen(run=run.state.run, at=seconds(record.get("timestamp")))
+            yield from self._flush()
+            yield CompactionSeen(run=self._run.id, at=seconds(record.get("timestamp")))
         elif kind == "item.completed":
-            yield from run.printed(table(record.get("item")))
+            yield from self._printed(table(record.get("item")))
         elif kind.startswith(("turn.", "item.")):
-            run.turn(kind, record)
+            self._turn(kind, record)
         elif kind in {*_CALLS, *_RESULTS, "message", "reasoning"}:  # the old shape
-            yield from run.item(record, None, report)
+            yield from self._item(record, None, report)
         elif kind not in _QUIET and "record_type" not in record:
             report.does_not_know(kind)
 
     def end(self, report: ReadReport) -> Iterator[TranscriptEntry]:
-        yield from self._run.flush()
-        if self._run.known:
-            yield self._run.state.end()
+        yield from self._flush()
+        if self._known:
+            yield self._run.end()
 
-
-class _Run:
-    def __init__(self, stem: str) -> None:
-        self.state = RunState(stem)
-        self.known = False
-        self.model = ""
-        self._ids = Recent()
-        self._total = -1
-        self._items: list[Mapping[str, Any]] = []
-        self._calls: list[RecordedCall] = []
-        self._results: list[RecordedResult] = []
-        self._usage: Usage | None = None
-        self._at: float | None = None
-
-    def meta(self, session: Mapping[str, Any]) -> Iterator[TranscriptEntry]:
+    def _meta(self, session: Mapping[str, Any]) -> Iterator[TranscriptEntry]:
         """The line of the session. A fork has those of its parents, too: the first is its own."""
-        if self.known:
+        if self._known:
             return
-        self.known = True
-        self.state.run = text(session.get("id")) or self.state.run
-        self.model = text(session.get("model"))
+        self._known = True
+        self._run.id = text(session.get("id")) or self._run.id
+        self._model = text(session.get("model"))
         yield Began(
-            run=self.state.run,
+            run=self._run.id,
             parent=text(session.get("parent_thread_id")) or text(session.get("forked_from_id")) or None,
             project=text(session.get("cwd")),
-            model=self.model,
+            model=self._model,
         )
 
-    def item(self, item: Mapping[str, Any], at: float | None, report: ReadReport) -> Iterator[TranscriptEntry]:
+    def _item(self, item: Mapping[str, Any], at: float | None, report: ReadReport) -> Iterator[TranscriptEntry]:
         kind = text(item.get("type"))
         role = item.get("role")
         if not self._ids.is_new(_identity(item)):
             report.repeated += 1
             return
         if kind == "message" and role != "assistant":
-            yield from self.flush()
+            yield from self._flush()
             said = words(item.get("content"))
             synthetic = role != "user" or said.startswith(_REMINDERS)
             if not synthetic:
-                self.state.ended = None
-            yield self.state.said(
+                self._run.ended = None
+            yield self._run.said(
                 RecordedMessage("user" if role == "user" else "system", said, synthetic=synthetic, at=at)
             )
         elif kind in {"message", "reasoning", "agent_message"} or kind in _CALLS:
-            if self._results or self._usage is not None:
-                yield from self.flush()
-            self._at = self._at or at
+            if self._results or self._held.usage is not None:
+                yield from self._flush()
+            self._held.at = self._held.at or at
             if kind in _CALLS:
-                self._calls.append(_call(item, kind))
-                if kind in _OWN_CALLS and self._calls[-1].id:
-                    status = text(item.get("status"))
-                    self._results.append(result_of("", status, call_id=self._calls[-1].id))
+                call = _call(item, kind)
+                self._held.calls.append(call)
+                if kind in _OWN_CALLS and call.id:
+                    self._results.append(result_of("", text(item.get("status")), call_id=call.id))
+            elif kind == "reasoning":
+                self._held.reasoning.append(words(item.get("summary")))
             else:
-                self._items.append(item)
+                self._held.text.append(words(item.get("content")))
         elif kind in _RESULTS:
             self._results.append(_result(item))
         elif kind != "ghost_snapshot":
             report.does_not_know(kind)
 
-    def event(self, event: Mapping[str, Any]) -> None:
+    def _event(self, event: Mapping[str, Any]) -> None:
         """Read ends and tokens. Everything else stands in the items as well."""
         kind = event.get("type")
         if kind == "token_count":
             tokens = table(event.get("info"))
             total = whole(table(tokens.get("total_token_usage")).get("total_tokens"))
             if total > self._total >= 0 or (self._total < 0 and tokens):
-                self._usage = _usage(table(tokens.get("last_token_usage")))
+                self._held.usage = _usage(table(tokens.get("last_token_usage")))
             self._total = max(total, self._total)
         elif kind == "task_started":
-            self.state.ended = None
+            self._run.ended = None
         elif kind == "task_complete":
-            self.state.ended = ("finished", "task_complete")
+            self._run.ended = ("finished", "task_complete")
         elif kind == "turn_aborted":
-            self.state.ended = ("aborted", text(event.get("reason")) or "turn_aborted")
+            self._run.ended = ("aborted", text(event.get("reason")) or "turn_aborted")
         elif kind == "error":
             info: object = event.get("codex_error_info")
             name = info if isinstance(info, str) else next(iter(table(info)), "")
             state: EndState = "limit" if "usage_limit" in name else "failed"
-            self.state.ended = (state, name or text(event.get("message"))[:200])
+            self._run.ended = (state, name or text(event.get("message"))[:200])
 
-    def printed(self, item: Mapping[str, Any]) -> Iterator[TranscriptEntry]:
+    def _printed(self, item: Mapping[str, Any]) -> Iterator[TranscriptEntry]:
         """A finished item of `codex exec --json`."""
         match item.get("type"):
-            case "agent_message" | "assistant_message":
+            case "agent_message" | "assistant_message" | "reasoning" as kind:
                 if self._results:
-                    yield from self.flush()
-                self._items.append({"type": "message", "content": text(item.get("text"))})
-            case "reasoning":
-                if self._results:
-                    yield from self.flush()
-                self._items.append({"type": "reasoning", "summary": text(item.get("text"))})
+                    yield from self._flush()
+                pieces = self._held.reasoning if kind == "reasoning" else self._held.text
+                pieces.append(text(item.get("text")))
             case "command_execution" | "mcp_tool_call" | "file_change" | "web_search":
                 name, id = text(item.get("type")), text(item.get("id"))
                 shown = {key: item[key] for key in _SHOWN if key in item}
-                self._calls.append(RecordedCall(name, shown, id))
+                self._held.calls.append(RecordedCall(name, shown, id))
                 output = words(item.get("aggregated_output")) or words(item.get("result"))
                 failed = item.get("status") == "failed" or whole(item.get("exit_code")) > 0
                 self._results.append(result_of("", output, is_error=failed, call_id=id))
             case _:
                 pass
 
-    def turn(self, kind: str, record: Mapping[str, Any]) -> None:
+    def _turn(self, kind: str, record: Mapping[str, Any]) -> None:
         """The events of a turn of `codex exec --json`."""
         if kind == "turn.completed":
-            self._usage = _usage(table(record.get("usage")))
-            self.state.ended = ("finished", kind)
+            self._held.usage = _usage(table(record.get("usage")))
+            self._run.ended = ("finished", kind)
         elif kind == "turn.failed":
-            self.state.ended = ("failed", text(table(record.get("error")).get("message"))[:200])
+            self._run.ended = ("failed", text(table(record.get("error")).get("message"))[:200])
         elif kind == "turn.started":
-            self.state.ended = None
+            self._run.ended = None
 
-    def flush(self) -> Iterator[TranscriptEntry]:
+    def _flush(self) -> Iterator[TranscriptEntry]:
         """The response that is held, and its results."""
-        items, calls, results = self._items, self._calls, self._results
-        self._items, self._calls, self._results = [], [], []
-        usage, self._usage = self._usage, None
-        at, self._at = self._at, None
-        if not self.known:
-            yield from self.meta({})
-        if items or calls:
-            said = "\n".join(words(item.get("content")) for item in items if item["type"] != "reasoning")
-            thought = "\n".join(
-                filter(None, (words(item.get("summary")) for item in items if item["type"] == "reasoning"))
-            )
-            yield self.state.said(
-                RecordedMessage(
-                    "assistant", said, tuple(calls), reasoning=thought, at=at, usage=usage, model=self.model
-                )
-            )
+        held, self._held = self._held, HeldResponse()
+        results, self._results = self._results, []
+        if not self._known:
+            yield from self._meta({})
+        held.model = self._model
         if results:
-            yield self.state.said(RecordedMessage("tool", tool_results=tuple(results)))
+            held.results.append(RecordedMessage("tool", tool_results=tuple(results)))
+        yield from map(self._run.said, held.messages())
+
+
+class CodexReader(LineReader):
+    """Reads rollouts and the events of `codex exec --json`."""
+
+    format = "codex"
+    agent = "Codex"
+    places = (
+        ".codex/sessions/**/*.jsonl",
+        ".codex/sessions/**/*.jsonl.zst",
+        ".codex/archived_sessions/*.jsonl*",
+    )
+    reading = CodexLines
+
+    def fits(self, source: Source) -> bool:
+        """`session_meta`; a bare session line; or `thread.started`."""
+        first = source.first_record
+        if first.get("type") == "session_meta" and isinstance(first.get("payload"), dict):
+            return True
+        if first.get("type") == "thread.started" and "thread_id" in first:
+            return True
+        return "type" not in first and {"id", "timestamp", "instructions"} <= first.keys()
 
 
 def _identity(item: Mapping[str, Any]) -> str | None:
-    """What an item that stands twice has in common. Local servers use an id (`fc_0`) again in each
-    response, so the call, or the words, are part of it. `None`: the item has no id.
+    """The identity of an item, which may stand twice. Local servers use an id (`fc_0`) again in
+    each response, so the call, or the words, are part of it. `None`: the item has no id.
     """
     id = text(item.get("id"))
     said = text(item.get("call_id")) or words(item.get("content")) or words(item.get("summary"))
@@ -291,11 +252,11 @@ def _failed(output: str) -> bool:
 
 
 def _usage(usage: Mapping[str, Any]) -> Usage:
-    given, answered = whole(usage.get("input_tokens")), whole(usage.get("output_tokens"))
-    return Usage(
-        given,
-        answered,
-        whole(usage.get("reasoning_output_tokens")),
-        whole(usage.get("cached_input_tokens")),
-        given + answered,
+    counted = tokens_of(
+        usage,
+        given=("input_tokens",),
+        answered=("output_tokens",),
+        thinking="reasoning_output_tokens",
+        cached="cached_input_tokens",
     )
+    return counted or NO_USAGE

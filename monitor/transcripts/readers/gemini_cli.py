@@ -9,26 +9,15 @@ result.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from monitor.transcripts.base import RecordedCall, RecordedMessage, RecordedResult
 from monitor.transcripts.entries import Began, EndState, ReadReport, TranscriptEntry
-from monitor.transcripts.readers.base import (
-    Recent,
-    RunState,
-    Steps,
-    WholeRun,
-    call_of,
-    result_of,
-    rows,
-    seconds,
-    table,
-    text,
-    whole,
-    words,
-)
+from monitor.transcripts.readers.base import OpenRun, RecentIds, whole_run
+from monitor.transcripts.readers.lines import LineReader, LineReading
+from monitor.transcripts.readers.values import call_of, result_of, rows, seconds, table, text, tokens_of, words
 from monitor.transcripts.source import Source
-from monitor.usage import Usage
+from monitor.wires.gemini.signs import is_content
 
 _CONTEXT = "<session_context>"
 """The first message of newer versions, which no person wrote."""
@@ -42,50 +31,6 @@ _ENDS: dict[str, tuple[EndState, str]] = {
 """The program's own words about the end, in lower case, and the end that they mean."""
 
 
-class GeminiCli:
-    """Reads sessions and saved chats."""
-
-    format: ClassVar[str] = "gemini-cli"
-    agent: ClassVar[str] = "Gemini CLI"
-    places: ClassVar[tuple[str, ...]] = (
-        ".gemini/tmp/*/chats/*.json",
-        ".gemini/tmp/*/chats/*.jsonl",
-        ".gemini/tmp/*/checkpoint-*.json",
-    )
-
-    def fits(self, source: Source) -> bool:
-        """A session has the hash of its project; a saved chat has contents with parts."""
-        first = source.first_records[0] if source.first_records else {}
-        if {"sessionId", "projectHash"} <= first.keys():
-            return True
-        document = source.document
-        if isinstance(document, dict):
-            return {"sessionId", "projectHash", "messages"} <= document.keys()
-        return is_contents(document)
-
-    def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
-        """The run of the file."""
-        document = source.document
-        if isinstance(document, list):
-            yield from WholeRun(Began(run=source.stem)).entries(messages_of_contents(document))
-            return
-        session, messages = (
-            (document, rows(document.get("messages")))
-            if isinstance(document, dict) and "messages" in document
-            else _replayed(source, report)
-        )
-        told = _Told()
-        found = [message for one in map(table, messages) for message in told.messages(one, report)]
-        model = next((message.model for message in found if message.model), "")
-        yield from WholeRun(_began(session, source.stem, model)).entries(found, ended=told.ended)
-
-    def steps(self, source: Source) -> Steps | None:
-        """A reading of JSON lines that goes on while nothing but the last message changes."""
-        document = source.document
-        is_lines = document is None or (isinstance(document, dict) and "messages" not in document)
-        return _Steps(source) if is_lines else None
-
-
 def _began(session: Mapping[str, Any], stem: str, model: str) -> Began:
     return Began(
         run=text(session.get("sessionId")) or stem,
@@ -96,7 +41,7 @@ def _began(session: Mapping[str, Any], stem: str, model: str) -> Began:
     )
 
 
-class _Told:
+class SessionMessages:
     """Reads messages in their order, and what they say about the end."""
 
     def __init__(self) -> None:
@@ -122,25 +67,21 @@ class _Told:
             report.does_not_know(kind)
 
 
-class _Steps:
-    """The last message is held, because it may come again. The beginning is held until a model has
-    answered: then the run is known.
+class GeminiCliLines(LineReading):
+    """A session on lines. The last message is held, because it may come again. The beginning is
+    held until a model has answered: then the run is known.
     """
 
     def __init__(self, source: Source) -> None:
-        self.stale = False
         self._stem = source.stem
         self._records = -1
         self._session: dict[str, Any] = {}
         self._began: Began | None = None
-        self._state: RunState | None = None
-        self._told = _Told()
-        self._ids = Recent()
+        self._run: OpenRun | None = None
+        self._messages = SessionMessages()
+        self._ids = RecentIds()
         self._held: tuple[str, Mapping[str, Any]] | None = None
         self._first: list[RecordedMessage] = []
-
-    def began_like(self, source: Source) -> bool:
-        return True
 
     def take(self, record: Mapping[str, Any], report: ReadReport) -> Iterator[TranscriptEntry]:
         self._records += 1
@@ -174,32 +115,77 @@ class _Steps:
 
     def _flush(self, report: ReadReport) -> Iterator[TranscriptEntry]:
         held, self._held = self._held, None
-        for message in self._told.messages(held[1], report) if held is not None else ():
+        for message in self._messages.messages(held[1], report) if held is not None else ():
             yield from self._said(message)
 
     def _said(self, message: RecordedMessage) -> Iterator[TranscriptEntry]:
-        if self._state is None:
+        if self._run is None:
             self._first.append(message)
             if message.model:
                 yield from self._begin(message.model)
             return
-        yield self._state.said(message)
+        yield self._run.said(message)
 
     def _begin(self, model: str) -> Iterator[TranscriptEntry]:
         self._began = _began(self._session, self._stem, model)
-        self._state = RunState(self._began.run)
+        self._run = OpenRun(self._began.run)
         yield self._began
         for message in self._first:
-            yield self._state.said(message)
+            yield self._run.said(message)
         self._first = []
 
     def end(self, report: ReadReport) -> Iterator[TranscriptEntry]:
         yield from self._flush(report)
-        if self._state is None:
+        if self._run is None:
             yield from self._begin("")
-        if self._state is not None:
-            self._state.ended = self._told.ended
-            yield self._state.end()
+        if self._run is not None:
+            self._run.ended = self._messages.ended
+            yield self._run.end()
+
+
+class GeminiCliReader(LineReader):
+    """Reads sessions and saved chats."""
+
+    format = "gemini-cli"
+    agent = "Gemini CLI"
+    places = (
+        ".gemini/tmp/*/chats/*.json",
+        ".gemini/tmp/*/chats/*.jsonl",
+        ".gemini/tmp/*/checkpoint-*.json",
+    )
+    reading = GeminiCliLines
+
+    def fits(self, source: Source) -> bool:
+        """A session has the hash of its project; a saved chat has contents with parts."""
+        first = source.first_record
+        if {"sessionId", "projectHash"} <= first.keys():
+            return True
+        document = source.document
+        if isinstance(document, dict):
+            return {"sessionId", "projectHash", "messages"} <= document.keys()
+        found = rows(document)[:20]
+        return bool(found) and all(isinstance(one, dict) and is_content(one, strict=False) for one in found)
+
+    def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
+        document = source.document
+        if isinstance(document, list):
+            yield from whole_run(Began(run=source.stem), messages_of_contents(document))
+            return
+        session, messages = (
+            (document, rows(document.get("messages")))
+            if isinstance(document, dict) and "messages" in document
+            else _replayed(source, report)
+        )
+        read = SessionMessages()
+        found = [message for one in map(table, messages) for message in read.messages(one, report)]
+        model = next((message.model for message in found if message.model), "")
+        yield from whole_run(_began(session, source.stem, model), found, ended=read.ended)
+
+    def reading_of(self, source: Source) -> LineReading | None:
+        """A reading of JSON lines that goes on while nothing but the last message changes."""
+        document = source.document
+        is_lines = document is None or (isinstance(document, dict) and "messages" not in document)
+        return GeminiCliLines(source) if is_lines else None
 
 
 def _end_of(said: str) -> tuple[EndState, str] | None:
@@ -252,7 +238,6 @@ def _turn(message: Mapping[str, Any]) -> Iterator[RecordedMessage]:
         "\n".join(filter(None, (text(thought.get("subject")), text(thought.get("description")))))
         for thought in map(table, rows(message.get("thoughts")))
     ]
-    tokens = table(message.get("tokens"))
     at = seconds(message.get("timestamp"))
     yield RecordedMessage(
         "assistant",
@@ -260,7 +245,14 @@ def _turn(message: Mapping[str, Any]) -> Iterator[RecordedMessage]:
         tuple(calls),
         reasoning="\n".join(thoughts),
         at=at,
-        usage=_usage(tokens) if tokens else None,
+        usage=tokens_of(
+            table(message.get("tokens")),
+            given=("input",),
+            answered=("output", "thoughts"),
+            thinking="thoughts",
+            cached="cached",
+            total="total",
+        ),
         model=text(message.get("model")),
     )
     if results:
@@ -277,31 +269,8 @@ def _response(part: object) -> str:
     return words(response.get("output", response.get("error"))) if response else words(part)
 
 
-def _usage(tokens: Mapping[str, Any]) -> Usage:
-    thinking, answered = whole(tokens.get("thoughts")), whole(tokens.get("output"))
-    return Usage(
-        whole(tokens.get("input")),
-        answered + thinking,
-        thinking,
-        whole(tokens.get("cached")),
-        whole(tokens.get("total")) or whole(tokens.get("input")) + answered + thinking,
-    )
-
-
-def is_contents(document: object) -> bool:
-    """Whether `document` is a list of Gemini's contents."""
-    return (
-        isinstance(document, list)
-        and bool(document)
-        and all(
-            isinstance(one, dict) and text(one.get("role")) in {"user", "model"} and isinstance(one.get("parts"), list)
-            for one in document[:20]
-        )
-    )
-
-
 def messages_of_contents(contents: list[Any]) -> Iterator[RecordedMessage]:
-    """Contents as messages."""
+    """The messages of a list of Gemini's contents."""
     for content in map(table, contents):
         yield from message_of_parts(
             "assistant" if content.get("role") == "model" else "user", map(table, rows(content.get("parts")))

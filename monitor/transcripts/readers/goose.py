@@ -6,21 +6,22 @@ import json
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from typing import Any, ClassVar
+from typing import Any
 
 from monitor.transcripts.entries import Began, ReadReport, TranscriptEntry
-from monitor.transcripts.readers.base import RunState, rows, table, text
+from monitor.transcripts.readers.base import OpenRun, TranscriptReader
 from monitor.transcripts.readers.chat import is_message, message_of
 from monitor.transcripts.readers.opencode import read_only, tables_of
+from monitor.transcripts.readers.values import rows, table, text
 from monitor.transcripts.source import SQLITE_MAGIC, Source
 
 
-class Goose:
-    """Reads sessions of goose."""
+class GooseReader(TranscriptReader):
+    """Reads sessions of goose, from lines or from its database."""
 
-    format: ClassVar[str] = "goose"
-    agent: ClassVar[str] = "goose"
-    places: ClassVar[tuple[str, ...]] = (
+    format = "goose"
+    agent = "goose"
+    places = (
         ".local/share/goose/sessions/*.jsonl",
         ".local/share/goose/sessions/sessions.db",
     )
@@ -36,16 +37,15 @@ class Goose:
         return bool(header) and all(is_message(one) and "created" in one for one in records[1:])
 
     def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
-        """The sessions of the file."""
         if source.head.startswith(SQLITE_MAGIC):
             yield from _database(source, report)
             return
-        state: RunState | None = None
+        state: OpenRun | None = None
         for record in source.records(report):
             if state is None:
-                state = RunState(text(record.get("id")) or source.stem)
+                state = OpenRun(text(record.get("id")) or source.stem)
                 yield Began(
-                    run=state.run, project=text(record.get("working_dir")), title=text(record.get("description"))
+                    run=state.id, project=text(record.get("working_dir")), title=text(record.get("description"))
                 )
             elif is_message(record):
                 for message in message_of(record):
@@ -62,9 +62,9 @@ def _database(source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
             database.row_factory = sqlite3.Row
             for session in database.execute("SELECT * FROM sessions").fetchall():
                 columns: Mapping[str, Any] = dict(session)
-                state = RunState(str(columns["id"]))
+                state = OpenRun(str(columns["id"]))
                 yield Began(
-                    run=state.run, project=text(columns.get("working_dir")), title=text(columns.get("description"))
+                    run=state.id, project=text(columns.get("working_dir")), title=text(columns.get("description"))
                 )
                 for row in database.execute(
                     "SELECT * FROM messages WHERE session_id = ? ORDER BY rowid", (columns["id"],)
@@ -75,7 +75,7 @@ def _database(source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
         report.cannot_read(1, f"the database cannot be read: {error}")
 
 
-def _row(state: RunState, row: Mapping[str, Any], report: ReadReport) -> Iterator[TranscriptEntry]:
+def _row(state: OpenRun, row: Mapping[str, Any], report: ReadReport) -> Iterator[TranscriptEntry]:
     try:
         content = json.loads(row["content_json"])
     except (KeyError, TypeError, ValueError) as error:

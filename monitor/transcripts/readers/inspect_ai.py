@@ -7,22 +7,22 @@ from __future__ import annotations
 import json
 import zipfile
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from monitor.transcripts.entries import Began, EndState, ReadReport, TranscriptEntry
-from monitor.transcripts.readers.base import Names, WholeRun, id_of, rows, table, text
+from monitor.transcripts.readers.base import RunIds, TranscriptReader, whole_run
 from monitor.transcripts.readers.chat import messages_of, with_model
+from monitor.transcripts.readers.values import id_of, rows, table, text
 from monitor.transcripts.source import DAMAGED, MAX_DOCUMENT_BYTES, ZIP_MAGIC, Source
 
 _ATTACHED = "attachment://"
 
 
-class InspectAi:
+class InspectAiReader(TranscriptReader):
     """Reads evaluation logs of Inspect."""
 
-    format: ClassVar[str] = "inspect"
-    agent: ClassVar[str] = "Inspect"
-    places: ClassVar[tuple[str, ...]] = ()
+    format = "inspect"
+    agent = "Inspect"
 
     def fits(self, source: Source) -> bool:
         """An archive with the journal of an evaluation, or a document with one."""
@@ -36,12 +36,11 @@ class InspectAi:
         )
 
     def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
-        """A run for each sample."""
         if source.head.startswith(ZIP_MAGIC):
             yield from _archive(source, report)
             return
         document = table(source.document)
-        head, names = table(document.get("eval")), Names()
+        head, names = table(document.get("eval")), RunIds()
         for sample in rows(document.get("samples")):
             yield from _sample(table(sample), head, source, names)
 
@@ -59,7 +58,7 @@ def _archive(source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
         with source.open() as file, zipfile.ZipFile(file) as archive:
             names = archive.namelist()
             head: Mapping[str, Any] = {}
-            ids = Names()
+            ids = RunIds()
             for name in ("header.json", "_journal/start.json"):
                 if name in names and not head:
                     head = table(table(_member(archive, name, report)).get("eval"))
@@ -82,7 +81,7 @@ def _member(archive: zipfile.ZipFile, name: str, report: ReadReport) -> object:
 
 
 def _sample(
-    sample: Mapping[str, Any], head: Mapping[str, Any], source: Source, names: Names
+    sample: Mapping[str, Any], head: Mapping[str, Any], source: Source, names: RunIds
 ) -> Iterator[TranscriptEntry]:
     if not sample:
         return
@@ -99,7 +98,7 @@ def _sample(
         model=model,
     )
     messages = (_resolved(message, attached, 0) for message in rows(sample.get("messages")))
-    yield from WholeRun(began).entries(with_model(messages_of(messages), model), ended=ended)
+    yield from whole_run(began, with_model(messages_of(messages), model), ended=ended)
 
 
 def _resolved(value: Any, attached: Mapping[str, Any], depth: int) -> Any:

@@ -8,21 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 from monitor.transcripts.base import RecordedMessage
 from monitor.transcripts.entries import Began, ReadReport, TranscriptEntry
-from monitor.transcripts.readers.base import RunState, result_of, rows, seconds, table, text, words
+from monitor.transcripts.readers.base import OpenRun, TranscriptReader
 from monitor.transcripts.readers.chat import message_of, messages_of, usage_of
+from monitor.transcripts.readers.values import result_of, rows, seconds, table, text, words
 from monitor.transcripts.source import Source
 
 
-class LangSmith:
+class LangSmithReader(TranscriptReader):
     """Reads requests to LangSmith, and its exports."""
 
-    format: ClassVar[str] = "langsmith"
-    agent: ClassVar[str] = "LangSmith"
-    places: ClassVar[tuple[str, ...]] = ()
+    format = "langsmith"
+    agent = "LangSmith"
 
     def fits(self, source: Source) -> bool:
         """`post` or `patch` with runs, or runs with a type and a trace."""
@@ -34,7 +34,6 @@ class LangSmith:
         return bool(found) and all(map(_is_run, found[:20]))
 
     def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
-        """A run for each trace."""
         document = source.document
         if isinstance(document, dict) and not _is_run(document):
             sent = [*rows(document.get("post")), *rows(document.get("patch"))]
@@ -76,7 +75,7 @@ def _completed(sent: Iterator[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _trace(trace: str, spans: list[Mapping[str, Any]]) -> Iterator[TranscriptEntry]:
-    state = RunState(trace)
+    state = OpenRun(trace)
     root = spans[0]
     yield Began(run=trace, project=text(root.get("session_name")), title=text(root.get("name")))
     first = True

@@ -5,22 +5,11 @@ messages of an interface (`parts`). No run has an id here, and most have no time
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
-from monitor.transcripts.base import RecordedCall, RecordedMessage, RecordedResult
+from monitor.transcripts.base import RecordedMessage, RecordedResult
 from monitor.transcripts.entries import Began, ReadReport, TranscriptEntry
-from monitor.transcripts.readers.base import (
-    RunState,
-    Steps,
-    WholeRun,
-    all_steps,
-    call_of,
-    result_of,
-    rows,
-    table,
-    text,
-    words,
-)
+from monitor.transcripts.readers.base import OpenRun, whole_run
 from monitor.transcripts.readers.chat import (
     are_messages,
     is_message,
@@ -28,15 +17,43 @@ from monitor.transcripts.readers.chat import (
     messages_of,
     with_model,
 )
+from monitor.transcripts.readers.lines import HeldResponse, LineReader, LineReading
+from monitor.transcripts.readers.values import call_of, result_of, rows, table, text, words
 from monitor.transcripts.source import Source
 
 
-class Messages:
+class MessageLines(LineReading):
+    """A message a line; Cursor CLI has the content one level deeper."""
+
+    def __init__(self, source: Source) -> None:
+        self._run = OpenRun(source.stem)
+        self._began = False
+
+    def take(self, record: Mapping[str, Any], report: ReadReport) -> Iterator[TranscriptEntry]:
+        yield from self._begin()
+        one = {**record, **table(record.get("message"))}
+        if not is_message(one):
+            report.does_not_know(record.get("role", record.get("type")))
+            return
+        for message in message_of(one):
+            yield self._run.said(message)
+
+    def _begin(self) -> Iterator[TranscriptEntry]:
+        if not self._began:
+            self._began = True
+            yield Began(run=self._run.id)
+
+    def end(self, report: ReadReport) -> Iterator[TranscriptEntry]:
+        yield from self._begin()
+        yield self._run.end()
+
+
+class MessagesReader(LineReader):
     """Reads messages of OpenAI and Anthropic, and of interfaces."""
 
-    format: ClassVar[str] = "messages"
-    agent: ClassVar[str] = "OpenAI or Anthropic messages"
-    places: ClassVar[tuple[str, ...]] = ()
+    format = "messages"
+    agent = "OpenAI or Anthropic messages"
+    reading = MessageLines
 
     def fits(self, source: Source) -> bool:
         """Everything in it is a message with a role."""
@@ -48,59 +65,26 @@ class Messages:
         return bool(source.first_records) and all(map(_is_line, source.first_records))
 
     def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
-        """The one run of the file."""
         document = source.document
-        began = Began(run=source.stem)
         if isinstance(document, dict) and not _is_line(document):
             yield from _request(source.stem, document)
         elif isinstance(document, list):
             if _are_langchain(document):
                 document = [{**table(one["data"]), "role": one["type"]} for one in document]
-            yield from WholeRun(began).entries(
-                (m for one in document for m in _ui(table(one))) if _are_ui(document) else messages_of(document)
-            )
+            found = (m for one in document for m in _ui(table(one))) if _are_ui(document) else messages_of(document)
+            yield from whole_run(Began(run=source.stem), found)
         else:
-            yield from all_steps(_Steps(source.stem), source, report)
+            yield from MessageLines(source).read_all(source, report)
 
-    def steps(self, source: Source) -> Steps | None:
+    def reading_of(self, source: Source) -> LineReading | None:
         """A reading of messages on lines."""
         document = source.document
         is_lines = document is None or (isinstance(document, dict) and _is_line(document))
-        return _Steps(source.stem) if is_lines else None
+        return MessageLines(source) if is_lines else None
 
 
 def _is_line(record: Mapping[str, Any]) -> bool:
     return is_message(record) or is_message({"role": record.get("role"), **table(record.get("message"))})
-
-
-class _Steps:
-    """A message a line; Cursor CLI has the content one level deeper."""
-
-    def __init__(self, stem: str) -> None:
-        self.stale = False
-        self._state = RunState(stem)
-        self._began = False
-
-    def began_like(self, source: Source) -> bool:
-        return True
-
-    def take(self, record: Mapping[str, Any], report: ReadReport) -> Iterator[TranscriptEntry]:
-        yield from self._begin()
-        one = {**record, **table(record.get("message"))}
-        if not is_message(one):
-            report.does_not_know(record.get("role", record.get("type")))
-            return
-        for message in message_of(one):
-            yield self._state.said(message)
-
-    def _begin(self) -> Iterator[TranscriptEntry]:
-        if not self._began:
-            self._began = True
-            yield Began(run=self._state.run)
-
-    def end(self, report: ReadReport) -> Iterator[TranscriptEntry]:
-        yield from self._begin()
-        yield self._state.end()
 
 
 def _request(stem: str, request: Mapping[str, Any]) -> Iterator[TranscriptEntry]:
@@ -112,9 +96,8 @@ def _request(stem: str, request: Mapping[str, Any]) -> Iterator[TranscriptEntry]
     everything = [*rows(request.get("messages")), *({**answer, "usage": usage} for answer in answers if answer)]
     if "content" in response and "role" in response:
         everything.append(response)
-    yield from WholeRun(Began(run=text(response.get("id")) or stem, model=model)).entries(
-        with_model(messages_of(everything), model)
-    )
+    began = Began(run=text(response.get("id")) or stem, model=model)
+    yield from whole_run(began, with_model(messages_of(everything), model))
 
 
 def _are_langchain(document: list[Any]) -> bool:
@@ -140,31 +123,29 @@ def _are_ui(document: list[Any]) -> bool:
 
 def _ui(message: Mapping[str, Any]) -> Iterator[RecordedMessage]:
     """A message of an interface: a call and its result are one part."""
-    calls: list[RecordedCall] = []
+    held = HeldResponse()
     results: list[RecordedResult] = []
-    said: list[str] = []
-    thought: list[str] = []
     for part in map(table, rows(message.get("parts"))):
         kind = text(part.get("type"))
         if kind == "text":
-            said.append(text(part.get("text")))
+            held.text.append(text(part.get("text")))
         elif kind == "reasoning":
-            thought.append(text(part.get("text")) or text(part.get("reasoning")))
+            held.reasoning.append(text(part.get("text")) or text(part.get("reasoning")))
         elif kind == "dynamic-tool" or kind.startswith("tool-"):
             inside = table(part.get("toolInvocation")) or part
             name = text(inside.get("toolName")) or kind.removeprefix("tool-")
             call = call_of(name, inside.get("input", inside.get("args")), inside.get("toolCallId"))
-            calls.append(call)
+            held.calls.append(call)
             if text(inside.get("state")) in {"output-available", "output-error", "result"}:
                 failed = inside["state"] == "output-error"
                 output = inside.get("errorText" if failed else "output", inside.get("result"))
                 results.append(result_of(name, _shown(output), is_error=failed, call_id=call.id))
     if message.get("role") == "assistant":
-        yield RecordedMessage("assistant", "\n".join(said), tuple(calls), reasoning="\n".join(thought))
+        yield held.message()
         if results:
             yield RecordedMessage("tool", tool_results=tuple(results))
     else:
-        yield RecordedMessage("user" if message.get("role") == "user" else "system", "\n".join(said))
+        yield RecordedMessage("user" if message.get("role") == "user" else "system", "\n".join(held.text))
 
 
 def _shown(output: object) -> str:

@@ -8,22 +8,12 @@ import json
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from monitor.transcripts.base import RecordedCall, RecordedMessage, RecordedResult
 from monitor.transcripts.entries import Began, CompactionSeen, EndState, ReadReport, TranscriptEntry
-from monitor.transcripts.readers.base import (
-    RunState,
-    call_of,
-    dollars,
-    result_of,
-    rows,
-    seconds,
-    table,
-    text,
-    whole,
-    words,
-)
+from monitor.transcripts.readers.base import OpenRun, TranscriptReader
+from monitor.transcripts.readers.values import call_of, dollars, result_of, rows, seconds, table, text, tokens_of, words
 from monitor.transcripts.source import SQLITE_MAGIC, Source
 from monitor.usage import Usage
 
@@ -34,12 +24,12 @@ _ERRORS: Final[Mapping[str, EndState]] = {
 }
 
 
-class OpenCode:
+class OpenCodeReader(TranscriptReader):
     """Reads exports and the database."""
 
-    format: ClassVar[str] = "opencode"
-    agent: ClassVar[str] = "opencode"
-    places: ClassVar[tuple[str, ...]] = (".local/share/opencode/opencode.db",)
+    format = "opencode"
+    agent = "opencode"
+    places = (".local/share/opencode/opencode.db",)
 
     def fits(self, source: Source) -> bool:
         """An object with `info` and messages of parts, or a database with the three tables."""
@@ -49,7 +39,6 @@ class OpenCode:
         return isinstance(document, dict) and isinstance(document.get("info"), dict) and "messages" in document
 
     def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
-        """The sessions of the file."""
         if source.head.startswith(SQLITE_MAGIC):
             yield from _database(source, report)
             return
@@ -115,9 +104,9 @@ def _json(data: object, report: ReadReport) -> Mapping[str, Any]:
 def _session(
     info: Mapping[str, Any], messages: Iterator[tuple[Mapping[str, Any], list[Any]]]
 ) -> Iterator[TranscriptEntry]:
-    state = RunState(text(info.get("id")) or "session")
+    state = OpenRun(text(info.get("id")) or "session")
     yield Began(
-        run=state.run,
+        run=state.id,
         parent=text(info.get("parentID")) or None,
         project=text(info.get("directory")),
         title=text(info.get("title")),
@@ -126,7 +115,7 @@ def _session(
         blocks = [*map(table, parts)]
         at = seconds(table(message.get("time")).get("created"))
         if any(block.get("type") == "compaction" for block in blocks):
-            yield CompactionSeen(run=state.run, at=at)
+            yield CompactionSeen(run=state.id, at=at)
         elif message.get("mode") == "compaction" or message.get("summary") is True:
             continue
         elif message.get("role") == "user":
@@ -140,7 +129,7 @@ def _session(
 
 
 def _turn(
-    state: RunState, message: Mapping[str, Any], blocks: list[Mapping[str, Any]], at: float | None
+    state: OpenRun, message: Mapping[str, Any], blocks: list[Mapping[str, Any]], at: float | None
 ) -> Iterator[TranscriptEntry]:
     calls: list[RecordedCall] = []
     results: list[RecordedResult] = []
@@ -152,7 +141,6 @@ def _turn(
                 failed = inside["status"] == "error"
                 said = words(inside.get("error" if failed else "output"))
                 results.append(result_of(calls[-1].name, said, is_error=failed, call_id=calls[-1].id))
-    tokens, cost = table(message.get("tokens")), message.get("cost")
     yield state.said(
         RecordedMessage(
             "assistant",
@@ -160,8 +148,8 @@ def _turn(
             tuple(calls),
             reasoning="\n".join(text(block.get("text")) for block in blocks if block.get("type") == "reasoning"),
             at=at,
-            usage=_usage(tokens) if tokens else None,
-            cost_usd=dollars(cost),
+            usage=_usage(table(message.get("tokens"))),
+            cost_usd=dollars(message.get("cost")),
             model=text(message.get("modelID")),
         )
     )
@@ -176,9 +164,11 @@ def _turn(
         state.ended = None
 
 
-def _usage(tokens: Mapping[str, Any]) -> Usage:
-    cache = table(tokens.get("cache"))
-    cached, thinking = whole(cache.get("read")), whole(tokens.get("reasoning"))
-    given = whole(tokens.get("input")) + cached + whole(cache.get("write"))
-    answered = whole(tokens.get("output")) + thinking
-    return Usage(given, answered, thinking, cached, given + answered)
+def _usage(tokens: Mapping[str, Any]) -> Usage | None:
+    return tokens_of(
+        {**tokens, **table(tokens.get("cache"))},
+        given=("input", "read", "write"),
+        answered=("output", "reasoning"),
+        thinking="reasoning",
+        cached="read",
+    )

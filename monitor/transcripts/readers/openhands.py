@@ -5,12 +5,13 @@ line). A result names the action that it answers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from monitor.transcripts.base import RecordedCall, RecordedMessage
 from monitor.transcripts.entries import Began, CompactionSeen, EndState, ReadReport, TranscriptEntry
-from monitor.transcripts.readers.base import Names, RunState, call_of, result_of, rows, seconds, table, text, words
-from monitor.transcripts.readers.chat import parsed
+from monitor.transcripts.readers.base import OpenRun, RunIds, TranscriptReader
+from monitor.transcripts.readers.lines import HeldResponse
+from monitor.transcripts.readers.values import call_of, parsed, result_of, rows, seconds, table, text, words
 from monitor.transcripts.source import Source
 
 _NO_CALLS: Final = frozenset({"message", "change_agent_state", "system", "recall", "null", "finish", "reject"})
@@ -20,12 +21,12 @@ _V1_QUIET: Final = frozenset(
 )
 
 
-class OpenHands:
-    """Reads events of both versions."""
+class OpenHandsReader(TranscriptReader):
+    """Reads events of OpenHands, of V0 and of V1."""
 
-    format: ClassVar[str] = "openhands"
-    agent: ClassVar[str] = "OpenHands"
-    places: ClassVar[tuple[str, ...]] = (
+    format = "openhands"
+    agent = "OpenHands"
+    places = (
         ".openhands/conversations/*/events.jsonl",
         ".openhands/conversations/**/event-*.json",
     )
@@ -37,7 +38,7 @@ class OpenHands:
             return bool(document) and all(map(_is_v0, document[:20]))
         if any(map(_is_v1, source.first_records)):
             return True
-        first = source.first_records[0] if source.first_records else {}
+        first = source.first_record
         return isinstance(first.get("history"), list) and "instance_id" in first
 
     def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
@@ -46,9 +47,9 @@ class OpenHands:
         if isinstance(document, list):
             yield from _v0(source.stem, document, report)
             return
-        first = source.first_records[0] if source.first_records else {}
+        first = source.first_record
         if "history" in first:
-            names = Names()
+            names = RunIds()
             for number, record in enumerate(source.records(report)):
                 id = names.of(text(record.get("instance_id")) or f"{source.stem}#{number}")
                 yield from _v0(id, _flat(rows(record.get("history"))), report)
@@ -76,19 +77,19 @@ def _flat(history: list[Any]) -> Iterator[Any]:
 
 
 def _v0(id: str, events: Iterable[Any], report: ReadReport) -> Iterator[TranscriptEntry]:
-    state = RunState(id)
+    run = OpenRun(id)
     yield Began(run=id)
     for event in map(table, events):
         action, observation = event.get("action"), event.get("observation")
         at, args = seconds(event.get("timestamp")), table(event.get("args"))
         if isinstance(action, str):
             if action in {"finish", "reject"}:
-                state.ended = ("finished" if action == "finish" else "failed", action)
-            yield from _action(state, event, action, args, at)
+                run.ended = ("finished" if action == "finish" else "failed", action)
+            yield from _action(run, event, action, args, at)
         elif isinstance(observation, str):
             extras = table(event.get("extras"))
             if observation == "agent_state_changed":
-                _agent_state(state, text(extras.get("agent_state")), text(extras.get("reason")))
+                _agent_state(run, text(extras.get("agent_state")), text(extras.get("reason")))
             elif observation not in _QUIET:
                 failed = observation == "error" or extras.get("success") is False
                 code = table(extras.get("metadata")).get("exit_code", extras.get("exit_code"))
@@ -98,13 +99,13 @@ def _v0(id: str, events: Iterable[Any], report: ReadReport) -> Iterator[Transcri
                     is_error=failed or (isinstance(code, int) and code > 0),
                     call_id=str(event["cause"]) if "cause" in event else None,
                 )
-                yield state.said(RecordedMessage("tool", tool_results=(result,), at=at))
+                yield run.said(RecordedMessage("tool", tool_results=(result,), at=at))
         else:
             report.does_not_know("event")
-    yield state.end()
+    yield run.end()
 
 
-def _agent_state(state: RunState, name: str, reason: str) -> None:
+def _agent_state(run: OpenRun, name: str, reason: str) -> None:
     ends: Mapping[str, EndState] = {
         "error": "failed",
         "finished": "finished",
@@ -115,18 +116,18 @@ def _agent_state(state: RunState, name: str, reason: str) -> None:
         ended = ends[name]
         if "loop" in reason.lower():
             ended = "loop"
-        state.ended = (ended, reason or name)
+        run.ended = (ended, reason or name)
     elif name == "running":
-        state.ended = None
+        run.ended = None
 
 
 def _action(
-    state: RunState, event: Mapping[str, Any], action: str, args: Mapping[str, Any], at: float | None
+    run: OpenRun, event: Mapping[str, Any], action: str, args: Mapping[str, Any], at: float | None
 ) -> Iterator[TranscriptEntry]:
     source = event.get("source")
     if action in {"message", "finish", "reject"}:
         said = words(args.get("content", args.get("final_thought"))) or text(event.get("message"))
-        yield state.said(RecordedMessage("assistant" if source == "agent" else "user", said, at=at))
+        yield run.said(RecordedMessage("assistant" if source == "agent" else "user", said, at=at))
     elif source == "agent" and action not in _NO_CALLS:
         shown = {
             key: value
@@ -134,79 +135,56 @@ def _action(
             if key not in {"thought", "hidden", "blocking", "confirmation_state"}
         }
         call = RecordedCall(action, shown, str(event["id"]) if "id" in event else None)
-        yield state.said(RecordedMessage("assistant", text(args.get("thought")), (call,), at=at))
+        yield run.said(RecordedMessage("assistant", text(args.get("thought")), (call,), at=at))
 
 
 def _v1(source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
-    state = RunState(source.stem)
+    run = OpenRun(source.stem)
     yield Began(run=source.stem)
-    held: _Response | None = None
+    held, held_id = HeldResponse(), ""
     for event in source.records(report):
         kind, at = text(event.get("kind")), seconds(event.get("timestamp"))
         if kind == "ActionEvent":
             response = text(event.get("llm_response_id")) or text(event.get("id"))
-            if held is None or held.id != response:
-                if held is not None:
-                    yield from held.entries(state)
-                held = _Response(response, at)
-            held.add(event)
+            if not held or held_id != response:
+                yield from map(run.said, held.messages())
+                held, held_id = HeldResponse(at), response
+            _add(held, event)
             continue
         if kind in {"ObservationEvent", "AgentErrorEvent", "UserRejectObservation"}:
             answered = _observation(event, kind, at)
-            if held is not None:
+            if held:
                 held.results.append(answered)
             else:
-                yield state.said(answered)
+                yield run.said(answered)
             continue
         if kind == "ConversationStateUpdateEvent":
             if event.get("key") == "execution_status":
-                _agent_state(state, text(event.get("value")), "")
+                _agent_state(run, text(event.get("value")), "")
             continue
-        if held is not None:
-            yield from held.entries(state)
-            held = None
+        yield from map(run.said, held.messages())
+        held = HeldResponse()
         if kind == "MessageEvent":
             message = table(event.get("llm_message"))
             by_agent = event.get("source") == "agent"
-            yield state.said(RecordedMessage("assistant" if by_agent else "user", words(message.get("content")), at=at))
+            yield run.said(RecordedMessage("assistant" if by_agent else "user", words(message.get("content")), at=at))
         elif kind.startswith("Condensation"):
-            yield CompactionSeen(run=state.run, at=at)
+            yield CompactionSeen(run=run.id, at=at)
         elif kind not in _V1_QUIET:
             report.does_not_know(kind)
-    if held is not None:
-        yield from held.entries(state)
-    yield state.end()
+    yield from map(run.said, held.messages())
+    yield run.end()
 
 
-class _Response:
-    """The actions of one model response, and their results."""
-
-    def __init__(self, id: str, at: float | None) -> None:
-        self.id = id
-        self.results: list[RecordedMessage] = []
-        self._at = at
-        self._said: list[str] = []
-        self._thought: list[str] = []
-        self._calls: list[RecordedCall] = []
-
-    def add(self, event: Mapping[str, Any]) -> None:
-        thought = words(event.get("thought"))
-        reasoning = text(event.get("reasoning_content"))
-        if thought and thought not in self._said:
-            self._said.append(thought)
-        if reasoning and reasoning not in self._thought:
-            self._thought.append(reasoning)
-        given = parsed(table(event.get("tool_call")).get("arguments")) or event.get("action")
-        self._calls.append(call_of(event.get("tool_name"), given, event.get("tool_call_id")))
-
-    def entries(self, state: RunState) -> Iterator[TranscriptEntry]:
-        yield state.said(
-            RecordedMessage(
-                "assistant", "\n".join(self._said), tuple(self._calls), reasoning="\n".join(self._thought), at=self._at
-            )
-        )
-        for result in self.results:
-            yield state.said(result)
+def _add(held: HeldResponse, event: Mapping[str, Any]) -> None:
+    """Add an action to the model's response."""
+    thought, reasoning = words(event.get("thought")), text(event.get("reasoning_content"))
+    if thought and thought not in held.text:
+        held.text.append(thought)
+    if reasoning and reasoning not in held.reasoning:
+        held.reasoning.append(reasoning)
+    given = parsed(table(event.get("tool_call")).get("arguments")) or event.get("action")
+    held.calls.append(call_of(event.get("tool_name"), given, event.get("tool_call_id")))
 
 
 def _observation(event: Mapping[str, Any], kind: str, at: float | None) -> RecordedMessage:

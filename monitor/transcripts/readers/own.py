@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar
 
 from monitor.errors import AdapterError
 from monitor.transcripts.base import RecordedRun
 from monitor.transcripts.corpus import run_of
 from monitor.transcripts.entries import Began, ReadReport, TranscriptEntry
-from monitor.transcripts.events import EventLog, is_event
-from monitor.transcripts.readers.base import Names, WholeRun, rows, table
+from monitor.transcripts.event_logs import EventLog, is_event
+from monitor.transcripts.readers.base import RunIds, TranscriptReader, whole_run
+from monitor.transcripts.readers.values import rows, table
 from monitor.transcripts.source import Source
 
 
-class RecordedRuns:
-    """Reads runs as JSON lines."""
+class RecordedRunsReader(TranscriptReader):
+    """Reads recorded runs, one on each line."""
 
-    format: ClassVar[str] = "runs"
-    agent: ClassVar[str] = "recorded runs"
-    places: ClassVar[tuple[str, ...]] = ()
+    format = "runs"
+    agent = "recorded runs"
 
     def fits(self, source: Source) -> bool:
         """A run has an id, and messages with nothing but the fields of this format."""
@@ -33,8 +32,7 @@ class RecordedRuns:
         )
 
     def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
-        """A run a line."""
-        names = Names()
+        names = RunIds()
         for record in source.records(report):
             try:
                 run = run_of(record)
@@ -44,15 +42,14 @@ class RecordedRuns:
             yield from _entries(run, names.of(run.id))
 
 
-class EventLogs:
+class EventLogsReader(TranscriptReader):
     """Reads the logs of `JsonlSink` and `agent-monitor run --log`."""
 
-    format: ClassVar[str] = "events"
-    agent: ClassVar[str] = "agent-monitor"
-    places: ClassVar[tuple[str, ...]] = ()
+    format = "events"
+    agent = "agent-monitor"
 
     def fits(self, source: Source) -> bool:
-        """Events with their time."""
+        """The records are events with their times."""
         return any(map(is_event, source.first_records))
 
     def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
@@ -74,4 +71,4 @@ class EventLogs:
 
 def _entries(run: RecordedRun, id: str, parent: str | None = None) -> Iterator[TranscriptEntry]:
     began = Began(run=id, parent=parent, source=run.source, label=run.label, loop=run.loop, model=run.model)
-    yield from WholeRun(began).entries(run.messages)
+    yield from whole_run(began, run.messages)

@@ -7,27 +7,14 @@ version 3 they are a tree: the model was shown the chain from the last entry bac
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from monitor.transcripts.base import RecordedCall, RecordedMessage
 from monitor.transcripts.entries import Began, CompactionSeen, EndState, ReadReport, TranscriptEntry
-from monitor.transcripts.readers.base import (
-    Recent,
-    RunState,
-    Steps,
-    all_steps,
-    call_of,
-    dollars,
-    result_of,
-    rows,
-    seconds,
-    table,
-    text,
-    whole,
-    words,
-)
+from monitor.transcripts.readers.base import OpenRun, RecentIds
+from monitor.transcripts.readers.lines import LineReader, LineReading
+from monitor.transcripts.readers.values import call_of, dollars, result_of, rows, seconds, table, text, tokens_of, words
 from monitor.transcripts.source import Source
-from monitor.usage import Usage
 
 _ENDS: Final[Mapping[str, EndState]] = {
     "stop": "finished",
@@ -37,51 +24,20 @@ _ENDS: Final[Mapping[str, EndState]] = {
 }
 
 
-class Pi:
-    """Reads sessions of pi and OpenClaw."""
+class PiLines(LineReading):
+    """A session. `active`: the ids of the records that count; `None`: all of them."""
 
-    format: ClassVar[str] = "pi"
-    agent: ClassVar[str] = "pi, OpenClaw"
-    places: ClassVar[tuple[str, ...]] = (
-        ".pi/agent/sessions/**/*.jsonl",
-        ".openclaw/agents/*/sessions/*.jsonl",
-        ".clawdbot/agents/*/sessions/*.jsonl",
-    )
-
-    def fits(self, source: Source) -> bool:
-        """The line of the session, or the start of an agent that prints."""
-        first = source.first_records[0] if source.first_records else {}
-        if first.get("type") == "session":
-            return "version" in first or {"provider", "modelId"} <= first.keys()
-        return first.get("type") == "agent_start" and len(source.first_records) > 1
-
-    def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
-        """The run of the file."""
-        return all_steps(_Steps(source, _active(source)), source, report)
-
-    def steps(self, source: Source) -> Steps:
-        """A reading that goes on while no branch is left."""
-        return _Chain(source)
-
-
-class _Steps:
-    """`active`: the ids of the records that count; `None`: all of them."""
-
-    def __init__(self, source: Source, active: set[str] | None) -> None:
-        self.stale = False
+    def __init__(self, source: Source, active: set[str] | None = None) -> None:
         self._stem = source.stem
         self._active = active
-        self._state: RunState | None = None
-
-    def began_like(self, source: Source) -> bool:
-        return True
+        self._run: OpenRun | None = None
 
     def take(self, record: Mapping[str, Any], report: ReadReport) -> Iterator[TranscriptEntry]:
         kind = text(record.get("type"))
-        if self._state is None:
-            self._state = RunState(text(record.get("id")) or self._stem)
+        if self._run is None:
+            self._run = OpenRun(text(record.get("id")) or self._stem)
             yield Began(
-                run=self._state.run,
+                run=self._run.id,
                 project=text(record.get("cwd")),
                 model=text(record.get("modelId")),
                 parent=text(record.get("parentSession")) or None,
@@ -89,25 +45,25 @@ class _Steps:
         if self._active is not None and kind != "session" and text(record.get("id")) not in self._active:
             return
         if kind in {"message", "message_end"}:
-            yield from _entries(self._state, table(record.get("message")), record)
+            yield from _entries(self._run, table(record.get("message")), record)
         elif kind == "compaction":
-            yield CompactionSeen(run=self._state.run, at=seconds(record.get("timestamp")))
+            yield CompactionSeen(run=self._run.id, at=seconds(record.get("timestamp")))
 
     def end(self, report: ReadReport) -> Iterator[TranscriptEntry]:
-        if self._state is not None:
-            yield self._state.end()
+        if self._run is not None:
+            yield self._run.end()
 
 
-class _Chain(_Steps):
-    """Every record that came so far counts: each one follows the one before, or none has a parent.
-    A record for which that does not hold makes the reading stale.
+class PiChain(PiLines):
+    """A session of which every record that came so far counts: each one follows the one before, or
+    none has a parent. A record for which that does not hold makes the reading stale.
     """
 
     def __init__(self, source: Source) -> None:
-        super().__init__(source, None)
+        super().__init__(source)
         self._leaf = ""
         self._is_tree: bool | None = None
-        self._ids = Recent()
+        self._ids = RecentIds()
 
     def take(self, record: Mapping[str, Any], report: ReadReport) -> Iterator[TranscriptEntry]:
         if record.get("type") != "session":
@@ -128,6 +84,30 @@ class _Chain(_Steps):
             self._is_tree = False
         self.stale = self.stale or not self._ids.is_new(id)
         self._leaf = id or self._leaf
+
+
+class PiReader(LineReader):
+    """Reads sessions of pi and OpenClaw. The reading of lines goes on while no branch is left."""
+
+    format = "pi"
+    agent = "pi, OpenClaw"
+    places = (
+        ".pi/agent/sessions/**/*.jsonl",
+        ".openclaw/agents/*/sessions/*.jsonl",
+        ".clawdbot/agents/*/sessions/*.jsonl",
+    )
+    reading = PiChain
+
+    def fits(self, source: Source) -> bool:
+        """The line of the session, or the start of an agent that prints."""
+        first = source.first_record
+        if first.get("type") == "session":
+            return "version" in first or {"provider", "modelId"} <= first.keys()
+        return first.get("type") == "agent_start" and len(source.first_records) > 1
+
+    def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
+        """The run of the file: the active chain of its records."""
+        return PiLines(source, _active(source)).read_all(source, report)
 
 
 def _active(source: Source) -> set[str] | None:
@@ -154,16 +134,16 @@ def _active(source: Source) -> set[str] | None:
     return active
 
 
-def _entries(state: RunState, message: Mapping[str, Any], record: Mapping[str, Any]) -> Iterator[TranscriptEntry]:
+def _entries(run: OpenRun, message: Mapping[str, Any], record: Mapping[str, Any]) -> Iterator[TranscriptEntry]:
     at = seconds(message.get("timestamp")) or seconds(record.get("timestamp"))
     content = message.get("content")
     match message.get("role"):
         case "user":
-            state.ended = None
-            yield state.said(RecordedMessage("user", words(content), at=at))
+            run.ended = None
+            yield run.said(RecordedMessage("user", words(content), at=at))
         case "assistant":
             stop = text(message.get("stopReason"))
-            state.ended = (_ENDS[stop], text(message.get("errorMessage"))[:200] or stop) if stop in _ENDS else None
+            run.ended = (_ENDS[stop], text(message.get("errorMessage"))[:200] or stop) if stop in _ENDS else None
             blocks = [*map(table, rows(content))]
             usage = table(message.get("usage"))
             cost = table(usage.get("cost")).get("total")
@@ -173,13 +153,15 @@ def _entries(state: RunState, message: Mapping[str, Any], record: Mapping[str, A
                 tuple(_calls(blocks)),
                 reasoning="\n".join(text(b.get("thinking")) for b in blocks if b.get("type") == "thinking"),
                 at=at,
-                usage=_usage(usage) if usage else None,
+                usage=tokens_of(
+                    usage, given=("input", "cacheRead", "cacheWrite"), answered=("output",), cached="cacheRead"
+                ),
                 cost_usd=dollars(cost),
                 model=text(message.get("model")),
             )
             empty = not (said.text or said.tool_calls or said.reasoning)
             if not (empty and stop in {"aborted", "error"}):
-                yield state.said(said)
+                yield run.said(said)
         case "toolResult":
             result = result_of(
                 text(message.get("toolName")),
@@ -187,7 +169,7 @@ def _entries(state: RunState, message: Mapping[str, Any], record: Mapping[str, A
                 is_error=message.get("isError") is True,
                 call_id=text(message.get("toolCallId")) or None,
             )
-            yield state.said(RecordedMessage("tool", tool_results=(result,), at=at))
+            yield run.said(RecordedMessage("tool", tool_results=(result,), at=at))
         case _:
             pass  # the person's own commands, and the like
 
@@ -196,9 +178,3 @@ def _calls(blocks: list[Mapping[str, Any]]) -> Iterator[RecordedCall]:
     for block in blocks:
         if block.get("type") == "toolCall":
             yield call_of(block.get("name"), block.get("arguments"), block.get("id"))
-
-
-def _usage(usage: Mapping[str, Any]) -> Usage:
-    cached = whole(usage.get("cacheRead"))
-    given, answered = whole(usage.get("input")) + cached + whole(usage.get("cacheWrite")), whole(usage.get("output"))
-    return Usage(given, answered, cached_tokens=cached, total_tokens=given + answered)

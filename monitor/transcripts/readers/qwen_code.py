@@ -6,24 +6,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from monitor.transcripts.base import RecordedMessage
 from monitor.transcripts.entries import Began, ReadReport, TranscriptEntry
-from monitor.transcripts.readers.base import WholeRun, rows, seconds, table, text, whole
+from monitor.transcripts.readers.base import TranscriptReader, whole_run
 from monitor.transcripts.readers.gemini_cli import message_of_parts
+from monitor.transcripts.readers.values import rows, seconds, table, text, tokens_of
 from monitor.transcripts.source import Source
 from monitor.usage import Usage
 
 _TURNS: Final = frozenset({"user", "assistant", "tool_result"})
 
 
-class QwenCode:
-    """Reads sessions of Qwen Code."""
+class QwenCodeReader(TranscriptReader):
+    """Reads the active chain of a session of Qwen Code."""
 
-    format: ClassVar[str] = "qwen-code"
-    agent: ClassVar[str] = "Qwen Code"
-    places: ClassVar[tuple[str, ...]] = (".qwen/projects/*/chats/*.jsonl", ".qwen/tmp/*/chats/*.json")
+    format = "qwen-code"
+    agent = "Qwen Code"
+    places = (".qwen/projects/*/chats/*.jsonl", ".qwen/tmp/*/chats/*.json")
 
     def fits(self, source: Source) -> bool:
         """A tree whose messages have parts."""
@@ -48,7 +49,7 @@ class QwenCode:
             project=text(first.get("cwd")),
             model=next((text(record["model"]) for record in records if record.get("model")), ""),
         )
-        yield from WholeRun(began).entries(_joined(records))
+        yield from whole_run(began, _joined(records))
 
 
 def _tree(source: Source) -> tuple[dict[str, str], str]:
@@ -109,8 +110,10 @@ def _both(first: RecordedMessage, second: RecordedMessage) -> RecordedMessage:
 
 
 def _usage(usage: Mapping[str, Any]) -> Usage | None:
-    if not usage:
-        return None
-    given, thinking = whole(usage.get("promptTokenCount")), whole(usage.get("thoughtsTokenCount"))
-    answered = whole(usage.get("candidatesTokenCount")) + thinking
-    return Usage(given, answered, thinking, whole(usage.get("cachedContentTokenCount")), given + answered)
+    return tokens_of(
+        usage,
+        given=("promptTokenCount",),
+        answered=("candidatesTokenCount", "thoughtsTokenCount"),
+        thinking="thoughtsTokenCount",
+        cached="cachedContentTokenCount",
+    )

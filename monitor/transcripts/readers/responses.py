@@ -5,31 +5,25 @@ a saved state of openai-agents. A history that is sent again repeats its items: 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
-from monitor.transcripts.base import RecordedCall, RecordedMessage, RecordedResult, Role
+from monitor.transcripts.base import RecordedMessage, RecordedResult, Role
 from monitor.transcripts.entries import Began, EndState, ReadReport, TranscriptEntry
-from monitor.transcripts.readers.base import Recent, RunState, call_of, result_of, rows, table, text, words
-from monitor.transcripts.readers.chat import ROLES, parsed, usage_of
+from monitor.transcripts.readers.base import OpenRun, RecentIds, TranscriptReader
+from monitor.transcripts.readers.chat import ROLES, usage_of
+from monitor.transcripts.readers.lines import HeldResponse
+from monitor.transcripts.readers.values import call_of, parsed, result_of, rows, table, text, words
 from monitor.transcripts.source import Source
-from monitor.usage import Usage
+from monitor.wires.responses.signs import CALL_OF, is_item, is_own_item
 
-_RESULTS: Final = frozenset(
-    {
-        *("function_call_output", "custom_tool_call_output", "computer_call_output", "local_shell_call_output"),
-        *("shell_call_output", "apply_patch_call_output"),
-    }
-)
 _ARGUMENTS: Final = ("arguments", "input", "action", "operation", "queries", "code")
-_OWN_FIELDS: Final = frozenset({"function_call", "reasoning", "custom_tool_call"}) | _RESULTS
 
 
-class Responses:
+class ResponseItemsReader(TranscriptReader):
     """Reads items of the Responses API."""
 
-    format: ClassVar[str] = "responses"
-    agent: ClassVar[str] = "OpenAI Responses items"
-    places: ClassVar[tuple[str, ...]] = ()
+    format = "responses"
+    agent = "OpenAI Responses items"
 
     def fits(self, source: Source) -> bool:
         """Items, and at least one that only this API has."""
@@ -41,36 +35,28 @@ class Responses:
         return _are_items(document if isinstance(document, list) else source.first_records)
 
     def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
-        """The one run of the file."""
         document = source.document
         if isinstance(document, dict) and "$schemaVersion" in document:
             yield from _saved_state(source.stem, document, report)
             return
-        run = _Run(source.stem, report)
-        yield Began(run=run.state.run, model=text(table(document).get("model")))
+        run = ItemRun(source.stem, report)
+        yield Began(run=run.id, model=text(table(document).get("model")))
         if isinstance(document, dict):
             yield from run.items([*rows(document.get("input")), *rows(document.get("output"))])
-            run.usage = usage_of(table(document.get("usage")))
+            run.held.usage = usage_of(table(document.get("usage")))
         else:
             yield from run.items(document if isinstance(document, list) else source.records(report))
-        yield from run.end()
+        yield from run.finish()
 
 
 def _are_items(items: Iterable[Any]) -> bool:
     found = [table(item) for item in [*items][:20]]
-    return any(text(one.get("type")) in _OWN_FIELDS for one in found) and all(map(_is_item, found))
-
-
-def _is_item(item: Mapping[str, Any]) -> bool:
-    kind = item.get("type", "message")
-    if kind == "message":
-        return text(item.get("role")) in ROLES
-    return kind in {"reasoning", "item_reference"} or text(kind).endswith(("_call", "_call_output"))
+    return any(map(is_own_item, found)) and all(is_item(one, strict=False) for one in found)
 
 
 def _saved_state(stem: str, document: Mapping[str, Any], report: ReadReport) -> Iterator[TranscriptEntry]:
     """`generated_items` has the items; the responses of the model have them again."""
-    run = _Run(stem, report)
+    run = ItemRun(stem, report)
     agent = text(table(document.get("current_agent")).get("name"))
     yield Began(run=stem, project=agent)
     given = document.get("original_input")
@@ -81,18 +67,17 @@ def _saved_state(stem: str, document: Mapping[str, Any], report: ReadReport) -> 
         if table(item).get("type") != "tool_approval_item"
     )
     waits = text(table(document.get("current_step")).get("type"))
-    yield from run.end(("unfinished", "waits for an approval") if waits == "next_step_interruption" else None)
+    yield from run.finish(("unfinished", "waits for an approval") if waits == "next_step_interruption" else None)
 
 
-class _Run:
+class ItemRun(OpenRun):
+    """A run whose items are joined to responses of the model, and their results."""
+
     def __init__(self, id: str, report: ReadReport) -> None:
-        self.state = RunState(id)
-        self.usage: Usage | None = None
+        super().__init__(id)
         self._report = report
-        self._seen = Recent()
-        self._said: list[str] = []
-        self._thought: list[str] = []
-        self._calls: list[RecordedCall] = []
+        self._seen = RecentIds()
+        self.held = HeldResponse()
         self._results: list[RecordedResult] = []
 
     def items(self, items: Iterable[Any]) -> Iterator[TranscriptEntry]:
@@ -105,8 +90,8 @@ class _Run:
                 yield from self._message(item)
             elif kind == "reasoning":
                 yield from self._begin()
-                self._thought.append(words(item.get("summary")) or words(item.get("content")))
-            elif kind in _RESULTS:
+                self.held.reasoning.append(words(item.get("summary")) or words(item.get("content")))
+            elif kind in CALL_OF:
                 failed = item.get("status") == "failed"
                 said = words(item.get("output"))
                 self._results.append(result_of("", said, is_error=failed, call_id=text(item.get("call_id")) or None))
@@ -114,7 +99,7 @@ class _Run:
                 yield from self._begin()
                 arguments: object = next((item[name] for name in _ARGUMENTS if name in item), {})
                 name = item.get("name") or kind.removesuffix("_call")
-                self._calls.append(call_of(name, parsed(arguments), id))
+                self.held.calls.append(call_of(name, parsed(arguments), id))
             else:
                 self._report.does_not_know(kind)
 
@@ -126,27 +111,20 @@ class _Run:
         role: Role = ROLES.get(text(item.get("role")), "assistant")
         if role == "assistant":
             yield from self._begin()
-            self._said.append(words(item.get("content")))
+            self.held.text.append(words(item.get("content")))
         else:
             yield from self._flush()
-            yield self.state.said(RecordedMessage(role, words(item.get("content"))))
+            yield self.said(RecordedMessage(role, words(item.get("content"))))
 
     def _flush(self) -> Iterator[TranscriptEntry]:
-        if self._said or self._thought or self._calls:
-            yield self.state.said(
-                RecordedMessage(
-                    "assistant",
-                    "\n".join(self._said),
-                    tuple(self._calls),
-                    reasoning="\n".join(filter(None, self._thought)),
-                    usage=self.usage,
-                )
-            )
+        held, self.held = self.held, HeldResponse()
         if self._results:
-            yield self.state.said(RecordedMessage("tool", tool_results=tuple(self._results)))
-        self._said, self._thought, self._calls, self._results = [], [], [], []
+            held.results.append(RecordedMessage("tool", tool_results=tuple(self._results)))
+        self._results = []
+        yield from map(self.said, held.messages())
 
-    def end(self, ended: tuple[EndState, str] | None = None) -> Iterator[TranscriptEntry]:
+    def finish(self, ended: tuple[EndState, str] | None = None) -> Iterator[TranscriptEntry]:
+        """The last response, and the end of the run."""
         yield from self._flush()
-        self.state.ended = ended
-        yield self.state.end()
+        self.ended = ended
+        yield self.end()

@@ -12,14 +12,17 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from monitor.transcripts.base import RecordedCall, RecordedMessage
 from monitor.transcripts.entries import Began, ReadReport, TranscriptEntry
-from monitor.transcripts.readers.base import (
-    RunState,
+from monitor.transcripts.readers.base import OpenRun, TranscriptReader
+from monitor.transcripts.readers.chat import message_of, messages_of
+from monitor.transcripts.readers.gemini_cli import message_of_parts, messages_of_contents
+from monitor.transcripts.readers.values import (
     as_float,
     call_of,
+    parsed,
     result_of,
     rows,
     seconds,
@@ -28,8 +31,6 @@ from monitor.transcripts.readers.base import (
     whole,
     words,
 )
-from monitor.transcripts.readers.chat import message_of, messages_of, parsed
-from monitor.transcripts.readers.gemini_cli import message_of_parts, messages_of_contents
 from monitor.transcripts.source import Source
 from monitor.usage import Usage
 
@@ -50,12 +51,11 @@ class _Span:
     failed: str = ""
 
 
-class Telemetry:
-    """Reads traces."""
+class TelemetryReader(TranscriptReader):
+    """Reads traces of OpenTelemetry and OpenInference."""
 
-    format: ClassVar[str] = "otel"
-    agent: ClassVar[str] = "OpenTelemetry, OpenInference"
-    places: ClassVar[tuple[str, ...]] = ()
+    format = "otel"
+    agent = "OpenTelemetry, OpenInference"
 
     def fits(self, source: Source) -> bool:
         """One of the containers of spans."""
@@ -127,7 +127,7 @@ def _spans(document: Mapping[str, Any]) -> Iterator[_Span]:
 
 
 def _otlp(value: object) -> Any:
-    """A typed value of OTLP."""
+    """The plain value of a typed value of OTLP."""
     given = table(value)
     for name in ("stringValue", "intValue", "doubleValue", "boolValue"):
         if name in given:
@@ -149,7 +149,7 @@ def _trace(trace: str, spans: list[_Span]) -> Iterator[TranscriptEntry]:
     if not calling:
         return
     agents = [span for span in spans if span.facts.get("gen_ai.operation.name") == "invoke_agent"]
-    state = RunState(trace)
+    state = OpenRun(trace)
     name = text(agents[0].facts.get("gen_ai.agent.name")) if agents else spans[0].name
     yield Began(run=trace, title=name, model=next(filter(None, map(_model, calling)), ""))
     known: set[str] = set()
@@ -193,7 +193,7 @@ def _is_tool(span: _Span) -> bool:
     )
 
 
-def _tool(state: RunState, span: _Span, known: set[str]) -> Iterator[TranscriptEntry]:
+def _tool(state: OpenRun, span: _Span, known: set[str]) -> Iterator[TranscriptEntry]:
     facts = span.facts
     name = _first(facts, "gen_ai.tool.name", "tool.name", "ai.toolCall.name") or span.name.removeprefix("execute_tool ")
     given = _first(

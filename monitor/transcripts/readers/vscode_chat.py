@@ -5,21 +5,22 @@ with their logs). A log of changes is JSON lines that must be replayed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from monitor.transcripts.base import RecordedCall, RecordedMessage, RecordedResult
 from monitor.transcripts.entries import Began, EndState, ReadReport, TranscriptEntry
-from monitor.transcripts.readers.base import WholeRun, call_of, result_of, rows, seconds, table, text, words
-from monitor.transcripts.readers.chat import parsed, usage_of
+from monitor.transcripts.readers.base import TranscriptReader, whole_run
+from monitor.transcripts.readers.chat import usage_of
+from monitor.transcripts.readers.values import call_of, parsed, result_of, rows, seconds, table, text, words
 from monitor.transcripts.source import Source
 
 
-class VsCodeChat:
-    """Reads chats of VS Code."""
+class VsCodeChatReader(TranscriptReader):
+    """Reads chats of VS Code, and replays of Copilot's chat."""
 
-    format: ClassVar[str] = "vscode-chat"
-    agent: ClassVar[str] = "VS Code chat"
-    places: ClassVar[tuple[str, ...]] = (
+    format = "vscode-chat"
+    agent = "VS Code chat"
+    places = (
         ".config/Code/User/workspaceStorage/*/chatSessions/*.json*",
         ".config/Code/User/globalStorage/emptyWindowChatSessions/*.json*",
         "Library/Application Support/Code/User/workspaceStorage/*/chatSessions/*.json*",
@@ -29,7 +30,7 @@ class VsCodeChat:
     def fits(self, source: Source) -> bool:
         """Requests of a responder, a log of changes, or prompts with logs."""
         document = source.document
-        first = source.first_records[0] if source.first_records else {}
+        first = source.first_record
         if first.get("kind") == 0 and isinstance(first.get("v"), dict):
             return True
         if not isinstance(document, dict):
@@ -41,13 +42,12 @@ class VsCodeChat:
         )
 
     def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
-        """The run of the file."""
-        first = source.first_records[0] if source.first_records else {}
+        first = source.first_record
         document = _replayed(source, report) if first.get("kind") == 0 and "v" in first else table(source.document)
         began = Began(run=text(document.get("sessionId")) or source.stem, title=text(document.get("customTitle")))
         if "prompts" in document:
             found = [m for prompt in map(table, rows(document["prompts"])) for m in _prompt(prompt)]
-            yield from WholeRun(began).entries(found)
+            yield from whole_run(began, found)
             return
         requests = [*map(table, rows(document.get("requests")))]
         ended: tuple[EndState, str] | None = None
@@ -57,7 +57,7 @@ class VsCodeChat:
                 ended = ("aborted", "cancelled")
             elif details:
                 ended = ("failed", text(details.get("message"))[:200])
-        yield from WholeRun(began).entries((m for request in requests for m in _request(request)), ended=ended)
+        yield from whole_run(began, (m for request in requests for m in _request(request)), ended=ended)
 
 
 def _replayed(source: Source, report: ReadReport) -> Mapping[str, Any]:

@@ -1,1 +1,1 @@
-"""Anthropic's messages."""
+"""The form of Anthropic's messages API."""

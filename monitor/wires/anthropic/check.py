@@ -20,15 +20,16 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from monitor.wires.fields import objects, text
 from monitor.wires.forms import RULES
-from monitor.wires.problem import WireProblem, objects, text
+from monitor.wires.problem import WireProblem
 
 _USERS: Final = frozenset({"text", "image", "document", "tool_result", "search_result", "container_upload"})
 _THINKING: Final = frozenset({"thinking", "redacted_thinking"})
 
 
 def problems(messages: Sequence[Mapping[str, Any]]) -> Iterator[WireProblem]:
-    """The problems, in order."""
+    """The problems of `messages`, in their order."""
     before: str | None = None
     waiting: list[str] = []
     ids: set[str] = set()

@@ -1,4 +1,4 @@
-"""Messages of Anthropic's API."""
+"""Reads messages of Anthropic's API."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import Any, Final, Literal
 from monitor._util.signatures import REDACTED, origin
 from monitor.chunks import ToolCall
 from monitor.messages import Media, Reasoning, Text
-from monitor.wires.plain import answer, base64_of, in_order, objects, role_of, text, words
+from monitor.wires.fields import text
+from monitor.wires.plain import answer, base64_of, in_order, objects, role_of, words
 from monitor.wires.raw import RawMessage, RawPart, Unread
 
 ORIGIN: Final = origin("anthropic", None)
 
-_ROLES: Final[Mapping[str | None, Literal["user", "assistant", "system"]]] = {
+ROLES: Final[Mapping[str | None, Literal["user", "assistant", "system"]]] = {
     "user": "user",
     "assistant": "assistant",
     "system": "system",
@@ -22,8 +23,8 @@ _ROLES: Final[Mapping[str | None, Literal["user", "assistant", "system"]]] = {
 
 
 def read(message: Mapping[str, Any]) -> RawMessage:
-    """One message."""
-    return RawMessage(role_of(message, _ROLES), in_order(_content(message)))
+    """One message of a history, with all of its blocks."""
+    return RawMessage(role_of(message, ROLES), in_order(_content(message)))
 
 
 def _content(holder: Mapping[str, Any]) -> Iterator[RawPart]:

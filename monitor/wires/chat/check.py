@@ -16,8 +16,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from monitor.wires.fields import is_object, objects, text
 from monitor.wires.forms import RULES
-from monitor.wires.problem import WireProblem, is_object, objects, text
+from monitor.wires.problem import WireProblem
 
 _PARTS: Final[Mapping[str, frozenset[str]]] = {
     "system": frozenset({"text"}),
@@ -29,7 +30,7 @@ _PARTS: Final[Mapping[str, frozenset[str]]] = {
 
 
 def problems(messages: Sequence[Mapping[str, Any]]) -> Iterator[WireProblem]:
-    """The problems, in order."""
+    """The problems of `messages`, in their order."""
     waiting: Counter[str] = Counter()
     asked = 0
     for index, message in enumerate(messages):

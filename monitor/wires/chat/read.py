@@ -9,11 +9,12 @@ from monitor._util.signatures import CUSTOM
 from monitor.chunks import ToolCall, ToolResult
 from monitor.messages import Media, Reasoning, Text
 from monitor.wires.failed import read_failed
+from monitor.wires.fields import text
 from monitor.wires.marked import ORIGIN, marked
-from monitor.wires.plain import call, in_order, media_at, objects, role_of, text, words
+from monitor.wires.plain import call, in_order, media_at, objects, role_of, words
 from monitor.wires.raw import RawMessage, RawPart, Unread
 
-_ROLES: Final[Mapping[str | None, Literal["user", "assistant", "tool", "system"]]] = {
+ROLES: Final[Mapping[str | None, Literal["user", "assistant", "tool", "system"]]] = {
     "user": "user",
     "assistant": "assistant",
     "tool": "tool",
@@ -24,8 +25,8 @@ _ROLES: Final[Mapping[str | None, Literal["user", "assistant", "tool", "system"]
 
 
 def read(message: Mapping[str, Any]) -> RawMessage:
-    """One message."""
-    role = role_of(message, _ROLES)
+    """One message of a history, with all of its parts and calls."""
+    role = role_of(message, ROLES)
     content = in_order(_content(message))
     if role == "tool":
         said, shown = words(content)

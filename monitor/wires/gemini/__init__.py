@@ -1,1 +1,1 @@
-"""Gemini's contents."""
+"""The form of Gemini's generateContent."""

@@ -11,14 +11,14 @@ Its error messages state them:
 
 from __future__ import annotations
 
-import re
 from base64 import b64decode
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from monitor.wires.fields import objects, snake, text
 from monitor.wires.forms import RULES
-from monitor.wires.problem import WireProblem, objects, text
+from monitor.wires.problem import WireProblem
 
 _DATA: Final = frozenset(
     {
@@ -34,7 +34,7 @@ _DATA: Final = frozenset(
 
 
 def problems(contents: Sequence[Mapping[str, Any]]) -> Iterator[WireProblem]:
-    """The problems, in order."""
+    """The problems of `contents`, in their order."""
     before: str | None = None
     waiting: Sequence[Mapping[str, Any]] = ()
     for index, content in enumerate(contents):
@@ -48,12 +48,12 @@ def problems(contents: Sequence[Mapping[str, Any]]) -> Iterator[WireProblem]:
         given = objects(content.get("parts"))
         if not given:
             yield WireProblem(index, "empty", "it has no parts")
-        parts = [_snake(part) for part in given or ()]
+        parts = [snake(part) for part in given or ()]
         for part in parts:
             yield from _part(index, part, str(role))
-        calls = [_snake(part["function_call"]) for part in parts if isinstance(part.get("function_call"), Mapping)]
+        calls = [snake(part["function_call"]) for part in parts if isinstance(part.get("function_call"), Mapping)]
         answers = [
-            _snake(part["function_response"]) for part in parts if isinstance(part.get("function_response"), Mapping)
+            snake(part["function_response"]) for part in parts if isinstance(part.get("function_response"), Mapping)
         ]
         yield from _pairs(index, waiting, answers)
         waiting, before = calls, str(role)
@@ -61,12 +61,6 @@ def problems(contents: Sequence[Mapping[str, Any]]) -> Iterator[WireProblem]:
     yield from _pairs(last + 1, waiting, [])
     if before == "model":
         yield WireProblem(last, "order", "the last content is not the user's")
-
-
-def _snake(part: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        re.sub(r"(?<=[a-z])(?=[A-Z])", "_", str(key)).lower(): value for key, value in part.items() if value is not None
-    }
 
 
 def _part(index: int, part: Mapping[str, Any], role: str) -> Iterator[WireProblem]:
@@ -88,7 +82,7 @@ def _part(index: int, part: Mapping[str, Any], role: str) -> Iterator[WireProble
     for one, field in ((call, "args"), (answer, "response")):
         if one is None:
             continue
-        fields = _snake(one) if isinstance(one, Mapping) else {}
+        fields = snake(one)
         if not RULES["gemini"].tool_name.fullmatch(text(fields, "name")):
             yield WireProblem(index, "name", f"{text(fields, 'name')!r} is not a valid name of a function")
         if not isinstance(fields.get(field, {}), Mapping):

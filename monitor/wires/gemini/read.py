@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal
 
@@ -10,12 +9,13 @@ from monitor._util.codec import text_of
 from monitor._util.signatures import origin
 from monitor.chunks import ToolCall
 from monitor.messages import Media, Reasoning, Text
-from monitor.wires.plain import answer, base64_of, objects, role_of, text
+from monitor.wires.fields import snake, text
+from monitor.wires.plain import answer, base64_of, objects, role_of
 from monitor.wires.raw import RawMessage, RawPart, Unread
 
 ORIGIN: Final = origin("google", None)
 
-_ROLES: Final[Mapping[str | None, Literal["user", "assistant", "tool"]]] = {
+ROLES: Final[Mapping[str | None, Literal["user", "assistant", "tool"]]] = {
     None: "user",
     "user": "user",
     "model": "assistant",
@@ -25,32 +25,20 @@ _ROLES: Final[Mapping[str | None, Literal["user", "assistant", "tool"]]] = {
 
 
 def read(content: Mapping[str, Any]) -> RawMessage:
-    """One content."""
+    """One content of a history, with all of its parts."""
     parts: list[RawPart] = []
     empty = False  # the last part was an empty text with a signature, which does not belong to the next part
     for part in objects(content, "parts"):
         if isinstance(part, Unread):
             parts.append(part)
             continue
-        fields = {_snake(str(key)): value for key, value in part.items() if value is not None}
+        fields = snake(part)
         if empty and "thought_signature" not in fields:
             parts.append(Reasoning("", "", ORIGIN))
         empty = fields.get("text") == "" and "thought_signature" in fields and fields.get("thought") is not True
         parts += _part(fields)
-    role = role_of(content, _ROLES)
+    role = role_of(content, ROLES)
     return RawMessage(role, tuple(parts), partial=role == "assistant")
-
-
-def _snake(name: str) -> str:
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
-
-
-def _fields(value: object) -> dict[str, Any]:
-    return (
-        {_snake(str(key)): field for key, field in value.items() if field is not None}
-        if isinstance(value, Mapping)
-        else {}
-    )
 
 
 def _part(part: Mapping[str, Any]) -> Iterator[RawPart]:
@@ -68,10 +56,10 @@ def _part(part: Mapping[str, Any]) -> Iterator[RawPart]:
         if words or signature is None:
             yield Text(words)
     elif "function_call" in part:
-        call = _fields(part["function_call"])
+        call = snake(part["function_call"])
         yield ToolCall(text(call, "id"), text(call, "name"), call.get("args", {}))  # the service omits empty ones
     elif "function_response" in part:
-        yield from _result(_fields(part["function_response"]))
+        yield from _result(snake(part["function_response"]))
     elif "inline_data" in part or "file_data" in part:
         yield _media(part)
     else:
@@ -87,14 +75,14 @@ def _result(given: Mapping[str, Any]) -> Iterator[RawPart]:
         (key,) = said
         is_error = key == "error"
         said = said[key] if key in ("output", "error", "result") else said
-    shown = [part if isinstance(part, Unread) else _media(_fields(part)) for part in objects(given, "parts")]
+    shown = [part if isinstance(part, Unread) else _media(snake(part)) for part in objects(given, "parts")]
     yield from answer(
         text(given, "id"), text(given, "name"), text_of("" if said is None else said), shown, is_error=is_error
     )
 
 
 def _media(part: Mapping[str, Any]) -> RawPart:
-    inline, file = _fields(part.get("inline_data")), _fields(part.get("file_data"))
+    inline, file = snake(part.get("inline_data")), snake(part.get("file_data"))
     one = inline or file
     mime_type, name = text(one, "mime_type"), text(one, "display_name") or None
     if not mime_type:

@@ -1,1 +1,1 @@
-"""OpenAI's responses."""
+"""The form of OpenAI's responses API."""

@@ -13,18 +13,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from monitor.wires.fields import is_object, objects, text
 from monitor.wires.forms import RULES
-from monitor.wires.problem import WireProblem, is_object, objects, text
+from monitor.wires.problem import WireProblem
+from monitor.wires.responses.signs import CALL_OF
 
-_ANSWER_OF: Final[Mapping[str, str]] = {
-    "function_call_output": "function_call",
-    "custom_tool_call_output": "custom_tool_call",
-    "local_shell_call_output": "local_shell_call",
-    "shell_call_output": "shell_call",
-    "apply_patch_call_output": "apply_patch_call",
-    "computer_call_output": "computer_call",
-}
-_CALLS: Final = frozenset(_ANSWER_OF.values())
+_CALLS: Final = frozenset(CALL_OF.values())
 _PARTS: Final[Mapping[str, frozenset[str]]] = {
     "user": frozenset({"input_text", "input_image", "input_file", "input_audio"}),
     "system": frozenset({"input_text"}),
@@ -34,7 +28,7 @@ _PARTS: Final[Mapping[str, frozenset[str]]] = {
 
 
 def problems(items: Sequence[Mapping[str, Any]]) -> Iterator[WireProblem]:
-    """The problems, in order."""
+    """The problems of `items`, in their order."""
     waiting: dict[tuple[str, str], int] = {}
     ids: set[str] = set()
     for index, item in enumerate(items):
@@ -50,8 +44,8 @@ def problems(items: Sequence[Mapping[str, Any]]) -> Iterator[WireProblem]:
             if key in waiting:
                 yield WireProblem(index, "id", f"a call before it has the id {key[1]!r}, and is not answered yet")
             waiting[key] = index
-        elif kind in _ANSWER_OF:
-            if waiting.pop((_ANSWER_OF[kind], text(item, "call_id")), None) is None:
+        elif kind in CALL_OF:
+            if waiting.pop((CALL_OF[kind], text(item, "call_id")), None) is None:
                 yield WireProblem(index, "pairing", f"no call before it waits for {item.get('call_id')!r}")
             if item.get("output") is None:
                 yield WireProblem(index, "shape", "it has no output")
@@ -99,7 +93,7 @@ def _reasoning(index: int, item: Mapping[str, Any], following: Mapping[str, Any]
     kind = None if following is None else text(following, "type") or "message"
     theirs = (
         kind is None
-        or kind in _ANSWER_OF
+        or kind in CALL_OF
         or (kind == "message" and following is not None and following.get("role") != "assistant")
     )
     if theirs:

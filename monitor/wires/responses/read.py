@@ -9,11 +9,12 @@ from monitor._util.codec import to_plain
 from monitor.chunks import ToolCall
 from monitor.messages import Reasoning, Text
 from monitor.wires.failed import read_failed
+from monitor.wires.fields import text
 from monitor.wires.marked import ORIGIN, marked
-from monitor.wires.plain import answer, call, in_order, media_at, objects, role_of, text, words
+from monitor.wires.plain import answer, call, in_order, media_at, objects, role_of, words
 from monitor.wires.raw import RawMessage, RawPart, Unread
 
-_ROLES: Final[Mapping[str | None, Literal["user", "assistant", "system"]]] = {
+ROLES: Final[Mapping[str | None, Literal["user", "assistant", "system"]]] = {
     "user": "user",
     "assistant": "assistant",
     "system": "system",
@@ -24,10 +25,10 @@ _BESIDE: Final = ("caller", "namespace")
 
 
 def read(item: Mapping[str, Any]) -> RawMessage:
-    """One item."""
+    """One item of a history, as a message of its own."""
     match item.get("type", "message"):
         case "message":
-            role = role_of(item, _ROLES)
+            role = role_of(item, ROLES)
             return RawMessage(role, (*_phase(item), *in_order(_content(item, "content"))), partial=role == "assistant")
         case "function_call_output" | "custom_tool_call_output":
             said, shown = words(_content(item, "output"))

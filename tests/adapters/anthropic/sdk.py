@@ -25,12 +25,10 @@ ASKED: Final[dict[str, Any]] = {
 
 
 @asynccontextmanager
-async def sdk(
-    server: LocalAnthropic, transport: str = "httpx2", *, max_retries: int = 0
-) -> AsyncIterator[AsyncAnthropic]:
+async def sdk(server: LocalAnthropic, transport: str = "httpx2", *, retries: int = 0) -> AsyncIterator[AsyncAnthropic]:
     http_client = DefaultAioHttpClient() if transport == "aiohttp" else None
     async with AsyncAnthropic(
-        api_key="x", base_url=server.base_url, max_retries=max_retries, http_client=http_client
+        api_key="x", base_url=server.base_url, max_retries=retries, http_client=http_client
     ) as client:
         yield client
 

@@ -4,7 +4,6 @@ real SDK.
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import re
 from collections.abc import AsyncIterator, Sequence
@@ -18,44 +17,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import monitor
 from monitor._util.signatures import REDACTED
 from monitor.adapters.anthropic.model import MAX_TOKENS, AnthropicModel, to_messages, to_parameters
 from monitor.chunks import ToolCall, ToolResult
-from monitor.core.reply_parts import MessageBuilder
-from monitor.errors import ConfigError, MissingExtra
-from monitor.messages import CUT_OFF, NOT_CARRIED_OUT, AssistantMessage, Media, Message, Reasoning, Text, UserMessage
-from monitor.models import ErrorKind, Model, ModelRequest, ToolSpec
+from monitor.errors import ConfigError
+from monitor.messages import NOT_CARRIED_OUT, AssistantMessage, Media, Message, Reasoning, Text, UserMessage
+from monitor.models import ToolSpec
 from monitor.testing.anthropic_steps import (
-    Repeat,
-    Stall,
     call,
-    error_reply,
     finish,
-    overflow,
-    overloaded,
-    rate_limited,
     redacted,
     say,
     start,
-    text,
     think,
 )
 from monitor.testing.servers.anthropic_server import LocalAnthropic
 from tests.adapters.anthropic.sdk import TRANSPORTS, sdk
+from tests.adapters.histories import LOOK, ask, histories, user
+from tests.adapters.provider import called, told
 
-Reason = monitor.TerminateReason
-LOOK = ToolSpec("look", "Look it up.", {"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]})
 NOW = ToolSpec("now", "The time.", {})
 PICTURE = base64.b64encode(b"not really a picture").decode()
-
-
-def user(*words: str) -> UserMessage:
-    return UserMessage(tuple(Text(one) for one in words))
-
-
-def ask(*messages: Message, **options: Any) -> ModelRequest:
-    return ModelRequest(messages or (user("hello"),), **options)
 
 
 def blocks_of(*content: Text | Reasoning | ToolCall, **options: Any) -> list[dict[str, Any]]:
@@ -143,20 +125,6 @@ def test_thinking_goes_back_as_it_came_and_what_the_service_refuses_of_it_is_lef
     assert blocks_of(Reasoning("hm", "c2ln"), Text("a"), thinking=False) == [said]
 
 
-def test_a_call_without_a_result_is_answered_by_an_error_because_no_history_may_leave_it_open():
-    open_call, done = ToolCall("a", "look", {"q": 1}), ToolCall("b", "look", {"q": 2})
-    assert answers(open_call, done, results=[ToolResult("b", "look", "found")]) == [
-        {"tool_use_id": "a", "content": NOT_CARRIED_OUT, "is_error": True},
-        {"tool_use_id": "b", "content": "found"},
-    ]
-
-
-def test_a_call_that_was_cut_off_has_no_arguments_and_says_so():
-    cut_off = ToolCall("a", "look", '{"q": "hal')
-    assert blocks_of(cut_off) == [{"type": "tool_use", "id": "a", "name": "look", "input": {}}]
-    assert answers(cut_off, results=[]) == [{"tool_use_id": "a", "content": CUT_OFF, "is_error": True}]
-
-
 def test_an_empty_result_has_no_content_but_an_empty_error_must_have_some():
     both = ToolCall("a", "now", {}), ToolCall("b", "now", {})
     done, failed = answers(*both, results=[ToolResult("a", "now", " "), ToolResult("b", "now", "", is_error=True)])
@@ -207,8 +175,6 @@ def test_files_are_shown_by_what_they_are():
 @pytest.mark.parametrize(
     ("media", "what"),
     [
-        (Media("image/png"), "image/png has neither data nor uri"),
-        (Media("image/png", "no base64!", name="a.png"), "data of a.png is not base64"),
         (Media("audio/wav", PICTURE), "audio/wav is audio/wav"),
         (Media("text/plain", uri="https://example.org"), "text with its data"),
     ],
@@ -218,24 +184,7 @@ def test_what_cannot_be_shown_is_refused(media: Media, what: str):
         to_messages([UserMessage((media,))])
 
 
-WORDS = st.text(st.characters(), max_size=4)
-CALLS = st.builds(
-    ToolCall, st.sampled_from(["a", "b", "c:1"]), WORDS, st.one_of(st.dictionaries(WORDS, WORDS, max_size=2), WORDS)
-)
-CONTENT = st.lists(st.one_of(st.builds(Text, WORDS), st.builds(Reasoning, WORDS, st.none() | WORDS), CALLS), max_size=4)
-RESULTS = st.lists(
-    st.builds(ToolResult, st.sampled_from(["a", "b", "c:1", "d"]), WORDS, WORDS, st.booleans()), max_size=4
-)
-HISTORIES = st.lists(
-    st.one_of(
-        st.lists(st.builds(Text, WORDS), max_size=2).map(lambda content: UserMessage(tuple(content))),
-        st.builds(lambda content, results: AssistantMessage(tuple(content), tuple(results)), CONTENT, RESULTS),
-    ),
-    max_size=5,
-)
-
-
-@given(HISTORIES)
+@given(histories(st.none() | st.text(max_size=3)))
 def test_every_history_becomes_one_that_the_service_takes(history: list[Message]):
     said = to_messages(history)
     assert all(one["role"] != following["role"] for one, following in pairwise(said))
@@ -323,43 +272,6 @@ def test_thinking_that_is_switched_off_is_not_shown():
         assert [block["type"] for block in parameters["messages"][1]["content"]] == kinds
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"tool_choice": "required"}, "no tools"),
-        (
-            {"tool_choice": "required", "tools": (LOOK,), "settings": {"thinking": {"type": "enabled"}}},
-            "while thinking is enabled",
-        ),
-        ({"settings": {"system": "x"}}, "instructions"),
-        ({"settings": {"stream": False}}, "is streamed"),
-        ({"settings": {"messages": []}}, "messages"),
-        ({"settings": {"model": "x"}}, "name"),
-        ({"tools": (LOOK,), "settings": {"tool_choice": {"type": "any"}}}, "disable_parallel_tool_use only"),
-        ({"tools": (LOOK,), "settings": {"tool_choice": "any"}}, "disable_parallel_tool_use only"),
-    ],
-)
-def test_a_request_that_contradicts_itself_is_refused(options: dict[str, Any], said: str):
-    with pytest.raises(ConfigError, match=said):
-        to_parameters(ask(**options))
-
-
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"stop_sequence": 0}, r"'stop_sequence' \(did you mean 'stop_sequences'\?\)"),
-        ({"temperature": 0}, "goes into extra_body"),
-        ({"max_output_tokens": 5}, "no such settings: 'max_output_tokens'"),
-        ({"zzz": 1, "speed": "fast"}, "no such settings: 'zzz';"),
-        ({"mcp_servers": []}, "no such settings: 'mcp_servers'"),
-    ],
-)
-def test_a_setting_that_the_sdk_does_not_have_is_named_before_anything_is_sent(settings: dict[str, Any], said: str):
-    model = AnthropicModel("m", client=anthropic.AsyncAnthropic(api_key="x"))
-    with pytest.raises(ConfigError, match=said):
-        model.stream(ask(settings=settings))
-
-
 # --- the model
 
 
@@ -367,29 +279,6 @@ def test_a_setting_that_the_sdk_does_not_have_is_named_before_anything_is_sent(s
 async def model_on(server: LocalAnthropic, transport: str = "httpx2") -> AsyncIterator[AnthropicModel]:
     async with sdk(server, transport) as client:
         yield AnthropicModel("claude-test", client=client)
-
-
-async def watched(model: Model, request: ModelRequest, **options: Any) -> monitor.harness.Watch[Any]:
-    watch = monitor.watch(lambda: model.stream(request), **options)
-    async with watch as stream:
-        async for _ in stream:
-            pass
-    return watch
-
-
-async def told(model: AnthropicModel, request: ModelRequest, *results: ToolResult) -> AssistantMessage:
-    """A turn as a supervisor puts it into the history."""
-    reply, adapter = MessageBuilder({"text": 0, "reasoning": 0}), model.adapter(0)
-    async for item in await model.stream(request):
-        for chunk in adapter.decode(item):
-            match chunk:
-                case monitor.chunks.TextDelta():
-                    reply.add_text(chunk.text)
-                case monitor.chunks.ReasoningDelta():
-                    reply.add_reasoning(chunk)
-                case monitor.chunks.ToolCall():
-                    reply.add_call(chunk)
-    return AssistantMessage(reply.parts(), results)
 
 
 @pytest.mark.asyncio
@@ -453,10 +342,8 @@ async def test_settings_arrive_and_betas_lead_to_the_beta_endpoint():
     settings = {"stop_sequences": ["END"], "cache_control": {"type": "ephemeral"}, "extra_headers": {"x-mine": "1"}}
     with LocalAnthropic([[start(), *say("fine"), *finish()]]) as server:
         async with model_on(server) as model:
-            await watched(model, ask(settings=settings))
-            beta = await watched(
-                model, ask(settings=settings | {"betas": ["one-2025-01-01", "two"], "mcp_servers": []})
-            )
+            await called(model, ask(settings=settings))
+            beta = await called(model, ask(settings=settings | {"betas": ["one-2025-01-01", "two"], "mcp_servers": []}))
         plain, under_beta = server.requests
     assert (plain.body["stop_sequences"], plain.body["cache_control"]) == (["END"], {"type": "ephemeral"})
     assert plain.headers["x-mine"] == under_beta.headers["x-mine"] == "1"
@@ -466,90 +353,9 @@ async def test_settings_arrive_and_betas_lead_to_the_beta_endpoint():
     assert beta.turn.text == "fine"
 
 
-@pytest.mark.asyncio
-@pytest.mark.parametrize(
-    ("script", "reason", "kind"),
-    [
-        ([rate_limited(7)], Reason.RATE_LIMITED, ErrorKind.RATE_LIMITED),
-        ([overflow()], Reason.PROMPT_TOO_LONG, ErrorKind.OVERFLOW),
-        ([overloaded()], Reason.ERROR, ErrorKind.SERVER),
-        ([error_reply(401)], Reason.ERROR, ErrorKind.AUTH),
-        ([error_reply(400)], Reason.ERROR, ErrorKind.REQUEST),
-    ],
-    ids=str,
-)
-@pytest.mark.parametrize("transport", TRANSPORTS)
-async def test_a_call_that_fails_while_it_is_opened_is_classed(
-    transport: str, script: list[Any], reason: Reason, kind: ErrorKind
-):
-    with LocalAnthropic([script]) as server:
-        async with model_on(server, transport) as model:
-            watch = await watched(model, ask())
-    assert watch.outcome.reason is reason
-    assert watch.turn.model_error is not None
-    assert watch.turn.model_error.kind is kind
-    assert watch.turn.model_error.retry_after_s == (7 if kind is ErrorKind.RATE_LIMITED else None)
-
-
-@pytest.mark.asyncio
-@pytest.mark.parametrize(
-    "script", [[Stall()], [start(), Stall()], [start(), Repeat(text("again and again. "), delay_s=0.001)]]
-)
-async def test_a_stream_of_a_model_is_watched_and_closed_like_any_other(script: list[Any]):
-    with LocalAnthropic([script]) as server:
-        async with model_on(server) as model:
-            watch = await watched(model, ask(), stop_when=monitor.IdleTimeout(0.3))
-            await server.wait_closed_async(0, timeout_s=0.5)
-    assert watch.outcome.reason in {Reason.IDLE_TIMEOUT, Reason.LOOP_DETECTED}
-    assert watch.outcome.closed
-
-
-@pytest.mark.asyncio
-async def test_nothing_is_sent_before_the_stream_is_opened_and_each_opening_is_a_call():
-    with LocalAnthropic([[start(), *say("one"), *finish()], [start(), *say("two"), *finish()]]) as server:
-        async with model_on(server) as model:
-            model.stream(ask())  # no coroutine that somebody must await
-            stream = model.stream(ask())
-            assert server.requests == []
-            texts = []
-            for _ in range(2):
-                watch = monitor.watch(stream)
-                async with watch as opened:
-                    async for _item in opened:
-                        pass
-                texts.append(watch.turn.text)
-    assert texts == ["one", "two"]
-
-
-@pytest.mark.asyncio
-@pytest.mark.parametrize("messages", [[user("")], [AssistantMessage((Text(""),))]])
-async def test_a_request_that_says_nothing_is_refused_also_under_a_watch(messages: list[Message]):
-    async with anthropic.AsyncAnthropic(api_key="x") as client:
-        with pytest.raises(ConfigError, match="no messages, or only empty ones"):
-            await watched(AnthropicModel("m", client=client), ask(*messages))
-
-
-@pytest.mark.asyncio
-async def test_a_run_is_supervised_through_the_real_sdk():
-    def look(q: str) -> str:
-        """Look it up."""
-        return f"{q} is Paris"
-
-    answers = [
-        [start(), *think("I look."), *call("look", {"q": "the capital"}, index=1), *finish("tool_use")],
-        [start(), *call("emit_value", {"name": "city", "value": "Paris"}), *finish("tool_use")],
-    ]
-    with LocalAnthropic(answers) as server:
-        async with model_on(server) as model:
-            outcome = await monitor.Supervisor(model, tools=[look], outputs={"city": str}).run("Which city?")
-    assert outcome.reason is Reason.GOAL, outcome
-    assert outcome.emitted == {"city": "Paris"}
-    assert server.requests[1].body["messages"][2]["content"][0]["content"] == "the capital is Paris"
-
-
-@pytest.mark.parametrize("client", [object(), "key", anthropic, anthropic.Anthropic(api_key="x")])
-def test_what_is_no_client_is_refused(client: Any):
-    with pytest.raises(ConfigError, match="client takes an AsyncAnthropic"):
+def test_the_synchronous_client_is_refused():
+    refused = pytest.raises(ConfigError, match="client takes an AsyncAnthropic")
+    with anthropic.Anthropic(api_key="x") as client, refused:
         AnthropicModel("m", client=client)
 
 
@@ -558,91 +364,4 @@ def test_a_client_of_ones_own_make_is_taken():
     assert model.name == "anthropic:m"
 
 
-def test_a_model_has_a_name():
-    with pytest.raises(ConfigError, match="has no name"):
-        AnthropicModel("")
-    assert monitor.model("anthropic:claude-sonnet-5").name == "anthropic:claude-sonnet-5"
-
-
-def test_a_missing_sdk_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(__import__("sys").modules, "anthropic.resources.messages", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'agent-monitor\[anthropic\]'"):
-        monitor.model("anthropic:claude-sonnet-5")
-
-
 # --- the client of the environment
-
-
-@pytest.fixture
-def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> pytest.MonkeyPatch:
-    for name in (
-        "ANTHROPIC_API_KEY",
-        "ANTHROPIC_AUTH_TOKEN",
-        "ANTHROPIC_PROFILE",
-        "ANTHROPIC_CONFIG_DIR",
-        "ANTHROPIC_BASE_URL",
-    ):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    return monkeypatch
-
-
-@pytest.mark.asyncio
-async def test_without_a_key_the_call_says_which_variable_to_set(environment: pytest.MonkeyPatch):
-    with pytest.raises(ConfigError, match="set ANTHROPIC_API_KEY, or give client="):
-        await watched(AnthropicModel("m"), ask())
-
-
-def test_one_client_is_made_in_each_event_loop_from_the_environment(environment: pytest.MonkeyPatch):
-    async def calls(model: AnthropicModel) -> list[str]:
-        texts = [(await watched(model, ask())).turn.text for _ in range(2)]
-        await model.aclose()
-        await model.aclose()
-        return texts
-
-    with LocalAnthropic([[start(), *say("fine"), *finish()]]) as server:
-        environment.setenv("ANTHROPIC_API_KEY", "the-key")
-        environment.setenv("ANTHROPIC_BASE_URL", server.base_url)
-        model = AnthropicModel("claude-test")
-        assert asyncio.run(calls(model)) == ["fine", "fine"]
-        assert asyncio.run(calls(model)) == ["fine", "fine"]
-        assert [request.connection for request in server.requests] == [0, 0, 1, 1]
-        assert {request.headers["authorization"] for request in server.requests} == {"Bearer the-key"}
-
-
-@pytest.mark.asyncio
-async def test_a_client_that_the_model_made_is_closed_by_it_and_the_callers_own_is_not(environment: pytest.MonkeyPatch):
-    with LocalAnthropic([[start(), *say("fine"), *finish()]]) as server:
-        environment.setenv("ANTHROPIC_API_KEY", "x")
-        environment.setenv("ANTHROPIC_BASE_URL", server.base_url)
-        made = AnthropicModel("claude-test")
-        await watched(made, ask())
-        await made.aclose()
-        await server.wait_closed_async(0, timeout_s=0.5)
-        async with sdk(server) as client:
-            given = AnthropicModel("claude-test", client=client)
-            await watched(given, ask())
-            await given.aclose()
-            await watched(given, ask())
-            assert server.requests[1].connection == server.requests[2].connection
-
-
-@pytest.mark.asyncio
-async def test_a_client_made_here_tries_nothing_again_behind_the_runs_back(environment: pytest.MonkeyPatch):
-    with LocalAnthropic([[overloaded()]]) as server:
-        environment.setenv("ANTHROPIC_API_KEY", "x")
-        environment.setenv("ANTHROPIC_BASE_URL", server.base_url)
-        model = AnthropicModel("claude-test")
-        watch = await watched(model, ask())
-        await model.aclose()
-        assert len(server.requests) == 1
-    assert watch.turn.model_error is not None
-    assert watch.turn.model_error.kind is ErrorKind.SERVER
-
-
-def test_making_a_model_makes_no_client(environment: pytest.MonkeyPatch):
-    """There is no key here, and nobody asks for one before the call."""
-    made: list[str] = []
-    environment.setattr(f"{AnthropicModel.__module__}._client_from_environment", lambda: made.append("a client"))
-    AnthropicModel("claude-test").stream(ask())
-    assert made == []

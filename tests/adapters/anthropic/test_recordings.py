@@ -24,7 +24,7 @@ from monitor.chunks import (
     UsageReport,
 )
 from monitor.reasons import FinishReason
-from monitor.testing.anthropic_steps import RecordedMessage, load_recording
+from monitor.testing.anthropic_steps import AnthropicRecording, load_recording
 from monitor.testing.servers.anthropic_server import LocalAnthropic
 from tests.adapters.anthropic.sdk import ASKED, WAYS, Way, of_type, sdk
 
@@ -38,18 +38,18 @@ RECORDED = [(file.name, message) for file in sorted(STREAMS.glob("*.jsonl")) for
 WHOLE = [(name, message) for name, message in RECORDED if name != SPLICED]
 
 
-def wire_text(message: RecordedMessage) -> str:
+def wire_text(message: AnthropicRecording) -> str:
     deltas = [event["delta"] for event in message.events if event["type"] == "content_block_delta"]
     return "".join(delta["text"] for delta in deltas if delta["type"] == "text_delta")
 
 
-def stop_reason(message: RecordedMessage) -> str | None:
+def stop_reason(message: AnthropicRecording) -> str | None:
     said = [event["message"]["stop_reason"] for event in message.events if event["type"] == "message_start"]
     said += [event["delta"]["stop_reason"] for event in message.events if event["type"] == "message_delta"]
     return next((word for word in reversed(said) if word), None)
 
 
-def check(message: RecordedMessage, chunks: list[Chunk]) -> None:
+def check(message: AnthropicRecording, chunks: list[Chunk]) -> None:
     assert "".join(chunk.text for chunk in of_type(TextDelta, chunks)) == wire_text(message)
     (finished,) = of_type(TurnFinished, chunks)
     assert chunks[-1] is finished

@@ -22,24 +22,15 @@ from monitor.models import ErrorKind, ModelError
 from monitor.reasons import FinishReason
 from monitor.testing.anthropic_steps import (
     Cut,
-    Pause,
-    Raw,
-    Reset,
-    Stall,
     arguments,
     block_delta,
     block_start,
     block_stop,
     call,
     delta,
-    error_reply,
     finish,
-    html_error,
     midstream_error,
-    overflow,
-    overloaded,
     ping,
-    rate_limited,
     redacted,
     say,
     signature,
@@ -48,11 +39,10 @@ from monitor.testing.anthropic_steps import (
     text,
     think,
     thought,
-    too_large,
     whole,
 )
 from monitor.testing.servers.anthropic_server import LocalAnthropic
-from tests.adapters.anthropic.sdk import ASKED, TRANSPORTS, WAYS, Way, chunks_of, decoded, of_type, sdk, stream
+from tests.adapters.anthropic.sdk import ASKED, WAYS, Way, chunks_of, decoded, of_type, sdk, stream
 
 DONE = TurnFinished(FinishReason.DONE, "end_turn")
 
@@ -543,98 +533,6 @@ async def failure(script: list[Any], *, transport: str = "httpx2", way: Way = st
             with pytest.raises(Exception, match=r"\A") as raised:  # whatever it is
                 await decoded(client, way)
     return AnthropicAdapter().classify(raised.value)
-
-
-WRONG_KEY = "invalid x-api-key"
-FILTERED = "Output blocked by content filtering policy"
-
-
-@pytest.mark.asyncio
-@pytest.mark.parametrize("transport", TRANSPORTS)
-@pytest.mark.parametrize(
-    ("script", "kind", "status", "code"),
-    [
-        ([error_reply(400)], ErrorKind.REQUEST, 400, "invalid_request_error"),
-        ([error_reply(400, FILTERED)], ErrorKind.BLOCKED, 400, "invalid_request_error"),
-        ([overflow()], ErrorKind.OVERFLOW, 400, "invalid_request_error"),
-        (
-            [error_reply(400, "input length and `max_tokens` exceed context limit: 190000 + 32000 > 200000")],
-            ErrorKind.OVERFLOW,
-            400,
-            "invalid_request_error",
-        ),
-        (
-            [error_reply(400, "max_tokens: 32000 > 8192, which is the maximum allowed")],
-            ErrorKind.REQUEST,
-            400,
-            "invalid_request_error",
-        ),
-        ([error_reply(401, WRONG_KEY)], ErrorKind.AUTH, 401, "authentication_error"),
-        ([error_reply(402)], ErrorKind.REQUEST, 402, "billing_error"),
-        ([error_reply(403)], ErrorKind.AUTH, 403, "permission_error"),
-        ([error_reply(404)], ErrorKind.REQUEST, 404, "not_found_error"),
-        ([error_reply(408, kind="api_error")], ErrorKind.SERVER, 408, "api_error"),
-        ([too_large()], ErrorKind.OVERFLOW, 413, "request_too_large"),
-        ([html_error(413)], ErrorKind.OVERFLOW, 413, None),
-        ([rate_limited()], ErrorKind.RATE_LIMITED, 429, "rate_limit_error"),
-        ([html_error(429)], ErrorKind.RATE_LIMITED, 429, None),
-        ([error_reply(500)], ErrorKind.SERVER, 500, "api_error"),
-        ([html_error(502)], ErrorKind.SERVER, 502, None),
-        ([error_reply(504)], ErrorKind.SERVER, 504, "timeout_error"),
-        ([overloaded()], ErrorKind.SERVER, 529, "overloaded_error"),
-        ([midstream_error()], ErrorKind.SERVER, 200, "overloaded_error"),
-        ([start(), *say("a"), midstream_error()], ErrorKind.SERVER, 200, "overloaded_error"),
-        ([start(), midstream_error("rate_limit_error")], ErrorKind.RATE_LIMITED, 200, "rate_limit_error"),
-        (
-            [start(), midstream_error("invalid_request_error", FILTERED)],
-            ErrorKind.BLOCKED,
-            200,
-            "invalid_request_error",
-        ),
-        (
-            [start(), midstream_error("invalid_request_error", "prompt is too long")],
-            ErrorKind.OVERFLOW,
-            200,
-            "invalid_request_error",
-        ),
-        ([start(), midstream_error("an_error_of_tomorrow")], ErrorKind.UNKNOWN, 200, "an_error_of_tomorrow"),
-        ([start(), text("a"), Cut()], ErrorKind.NETWORK, None, None),
-        ([start(), text("a"), Reset()], ErrorKind.NETWORK, None, None),
-        ([Cut()], ErrorKind.NETWORK, None, None),
-        ([start(), Raw(b"event: message_stop\ndata: {no json}\n\n")], ErrorKind.MALFORMED, None, None),
-    ],
-    ids=str,
-)
-async def test_every_failure_has_its_kind(
-    script: list[Any], kind: ErrorKind, status: int | None, code: str | None, transport: str
-):
-    found = await failure(script, transport=transport)
-    assert (found.kind, found.status, found.code) == (kind, status, code), found
-
-
-@pytest.mark.asyncio
-@pytest.mark.parametrize("transport", TRANSPORTS)
-async def test_the_message_is_the_services_own_and_the_delay_that_of_the_header(transport: str):
-    found = await failure([Pause(0.001), rate_limited(7)], transport=transport)
-    assert found.retry_after_s == 7
-    assert found.message.startswith("This request would exceed your organization's rate limit")
-    assert (
-        await failure([error_reply(529, headers={"Retry-After-Ms": "250"})], transport=transport)
-    ).retry_after_s == 0.25
-    assert (await failure([rate_limited(None)], transport=transport)).retry_after_s is None
-
-
-@pytest.mark.asyncio
-@pytest.mark.parametrize("transport", TRANSPORTS)
-async def test_a_timeout_of_the_client_and_a_refused_connection_are_the_networks(transport: str):
-    with LocalAnthropic([[start(), Stall()]]) as server:
-        async with sdk(server, transport) as client:
-            with pytest.raises(httpx2.ReadTimeout) as raised:
-                await decoded(client.with_options(timeout=0.05))
-            assert AnthropicAdapter().classify(raised.value).kind is ErrorKind.NETWORK
-            with pytest.raises(anthropic.APIConnectionError) as refused:
-                await stream(client.with_options(base_url="http://127.0.0.1:1"))
-            assert AnthropicAdapter().classify(refused.value).kind is ErrorKind.NETWORK
 
 
 @pytest.mark.asyncio

@@ -28,8 +28,10 @@ PLAIN = types.GenerateContentConfig(automatic_function_calling=types.AutomaticFu
 
 
 @asynccontextmanager
-async def sdk(server: LocalGemini, transport: str = "httpx2") -> AsyncIterator[AsyncClient]:
+async def sdk(server: LocalGemini, transport: str = "httpx2", *, retries: int = 0) -> AsyncIterator[AsyncClient]:
     options: dict[str, Any] = {"base_url": server.base_url}
+    if retries:
+        options["retry_options"] = types.HttpRetryOptions(attempts=retries + 1)
     if transport == "httpx2":
         options["async_client_args"] = {"transport": httpx2.AsyncHTTPTransport()}
     client = genai.Client(api_key="x", http_options=types.HttpOptions(**options))

@@ -9,7 +9,7 @@ import pytest
 
 from monitor.adapters.google.stream import GoogleAdapter
 from monitor.chunks import Chunk, TextDelta, ToolCall, ToolCallDelta, TurnFinished, UsageReport
-from monitor.testing.gemini_steps import RecordedCall, load_recording
+from monitor.testing.gemini_steps import GeminiRecording, load_recording
 from monitor.testing.servers.gemini_server import LocalGemini
 from tests.adapters.google.sdk import of_type, sdk, sdk_warnings, stream
 
@@ -25,17 +25,17 @@ RECORDED = [
 ]
 
 
-def wire_parts(recorded: RecordedCall) -> list[dict[str, Any]]:
+def wire_parts(recorded: GeminiRecording) -> list[dict[str, Any]]:
     candidates = [candidate for event in recorded.events for candidate in event.get("candidates") or ()]
     return [part for candidate in candidates for part in (candidate.get("content") or {}).get("parts") or ()]
 
 
-def wire_finishes(recorded: RecordedCall) -> list[str]:
+def wire_finishes(recorded: GeminiRecording) -> list[str]:
     candidates = [candidate for event in recorded.events for candidate in event.get("candidates") or ()]
     return [candidate["finishReason"] for candidate in candidates if "finishReason" in candidate]
 
 
-def check(recorded: RecordedCall, chunks: list[Chunk]) -> None:
+def check(recorded: GeminiRecording, chunks: list[Chunk]) -> None:
     parts = wire_parts(recorded)
     assert "".join(chunk.text for chunk in of_type(TextDelta, chunks)) == "".join(
         part.get("text", "") for part in parts if not part.get("thought")

@@ -13,7 +13,6 @@ from typing import Any
 import pydantic
 import pytest
 from google.genai import errors, types
-from google.genai.client import AsyncClient
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,23 +34,13 @@ from monitor.reasons import FinishReason
 from monitor.testing.gemini_steps import (
     Cut,
     Event,
-    Pause,
-    Raw,
-    Reply,
-    Reset,
     Script,
-    Stall,
     blocked,
     call,
     chunk,
-    error_reply,
     finish,
-    html_error,
-    midstream_error,
-    overflow,
     partial_call,
     piece,
-    rate_limited,
     text,
     thought,
     usage,
@@ -614,85 +603,6 @@ async def test_without_automatic_continuation_the_answer_is_cut_off():
 
 
 # --- failures
-
-CLASSED: list[tuple[Script, ErrorKind]] = [
-    ([text("a"), Cut()], ErrorKind.NETWORK),
-    ([text("a"), Reset()], ErrorKind.NETWORK),
-    ([text("a"), Raw(b"data: {nope}\r\n\r\n")], ErrorKind.MALFORMED),
-    ([text("a"), Raw(b": ping\r\n\r\n")], ErrorKind.MALFORMED),
-    ([text("a"), chunk([{"text": 5}])], ErrorKind.MALFORMED),
-    ([text("a"), midstream_error()], ErrorKind.SERVER),
-    ([text("a"), midstream_error(429, "slow down", "RESOURCE_EXHAUSTED")], ErrorKind.RATE_LIMITED),
-    ([midstream_error(400, "no", "INVALID_ARGUMENT")], ErrorKind.REQUEST),
-    ([overflow()], ErrorKind.OVERFLOW),
-    ([Pause(0.001), error_reply(400, "Unknown field.")], ErrorKind.REQUEST),
-    ([error_reply(400, "API key not valid. Please pass a valid API key.")], ErrorKind.AUTH),
-    ([error_reply(401)], ErrorKind.AUTH),
-    ([error_reply(403)], ErrorKind.AUTH),
-    ([error_reply(404)], ErrorKind.REQUEST),
-    ([rate_limited()], ErrorKind.RATE_LIMITED),
-    ([error_reply(429, "The input token count exceeds your quota")], ErrorKind.RATE_LIMITED),
-    ([error_reply(500)], ErrorKind.SERVER),
-    ([html_error(503)], ErrorKind.SERVER),
-]
-
-
-async def failure(client: AsyncClient, config: types.GenerateContentConfig = PLAIN) -> ErrorKind | None:
-    """How the adapter classes what this stream raises."""
-    try:
-        await decoded(client, config)
-    except Exception as error:  # noqa: BLE001 - its class is what is asked for
-        return GoogleAdapter().classify(error).kind
-    return None
-
-
-@pytest.mark.asyncio
-@pytest.mark.parametrize("transport", TRANSPORTS)
-async def test_failures_are_classed_alike_on_both_transports(transport: str):
-    with LocalGemini([script for script, _ in CLASSED]) as server:
-        async with sdk(server, transport) as client:
-            for script, kind in CLASSED:
-                assert await failure(client) is kind, script
-
-
-@pytest.mark.asyncio
-@pytest.mark.parametrize("transport", TRANSPORTS)
-async def test_a_refusal_keeps_what_the_provider_said(transport: str):
-    headers = {"retry-after": "2.5"}
-    scripts = [
-        [rate_limited(7)],
-        [Reply(429, b"{}", headers)],
-        [error_reply(503, headers=headers)],
-        [rate_limited(None)],
-    ]
-    found = []
-    with LocalGemini(scripts) as server:
-        async with sdk(server, transport) as client:
-            for _ in scripts:
-                with pytest.raises(errors.APIError) as raised:
-                    await decoded(client)
-                found.append(GoogleAdapter().classify(raised.value))
-    assert [one.retry_after_s for one in found] == [7.0, 2.5, 2.5, None]
-    assert [one.status for one in found] == [429, 429, 503, 429]
-    assert [one.code for one in found] == ["RESOURCE_EXHAUSTED", None, "UNAVAILABLE", "RESOURCE_EXHAUSTED"]
-    assert found[0].message == "You exceeded your current quota."
-
-
-@pytest.mark.asyncio
-@pytest.mark.parametrize("transport", TRANSPORTS)
-async def test_the_sdks_own_timeout_is_the_network(transport: str):
-    config = PLAIN.model_copy(update={"http_options": types.HttpOptions(timeout=30)})
-    with LocalGemini([[text("a"), Stall()]]) as server:
-        async with sdk(server, transport) as client:
-            assert await failure(client, config) is ErrorKind.NETWORK
-
-
-@pytest.mark.asyncio
-async def test_no_server_is_the_network():
-    with LocalGemini([[finish()]]) as server:
-        pass
-    async with sdk(server) as client:
-        assert await failure(client) is ErrorKind.NETWORK
 
 
 def caused(error: BaseException, cause: BaseException) -> BaseException:

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 import monitor
 from monitor.chunks import ToolCall, TurnFinished
 from monitor.cli.app import app
-from monitor.cli.inputs.survey import Chosen, surveyed_files
+from monitor.cli.inputs.survey_workers import SurveySettings, surveyed_files
 from monitor.cli.options.levels import FACTORS, SCALED, Levels, as_toml, levels_of
 from monitor.detectors import default_detectors
 from monitor.reasons import FinishReason
@@ -160,10 +160,10 @@ def test_every_level_is_settings_and_each_is_more_lenient_than_the_one_before():
 
 @pytest.mark.parametrize("watcher", [StoryWatcher, Levels((json.dumps({}),)).watcher])
 def test_runs_come_whole_out_of_other_processes(watcher: Any, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("monitor.cli.inputs.survey.PAYS_BYTES", 0)
+    monkeypatch.setattr("monitor.cli.inputs.survey_workers.PAYS_BYTES", 0)
     for name in "ab":
         Path(f"{name}.jsonl").write_text(json.dumps(run(1, 9)) + "\n")
-    chosen = Chosen("{}", watcher)
+    chosen = SurveySettings("{}", watcher)
     here = [chosen.examine(Path("a.jsonl")), chosen.examine(Path("b.jsonl"))]
     assert list(surveyed_files([Path("a.jsonl"), Path("b.jsonl")], chosen)) == here
 

@@ -321,7 +321,7 @@ def test_ctrl_c_ends_it_and_nothing_is_written(monkeypatch: pytest.MonkeyPatch):
         process = subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         server.wait_request(timeout_s=30)
         process.send_signal(signal.SIGINT)
-        said_, complaints = process.communicate(timeout=10)
+        said_, complaints = process.communicate(timeout=250)
         server.wait_closed()
     assert (process.returncode, said_) == (130, "")
     assert "Traceback" not in complaints

@@ -107,7 +107,11 @@ def test_without_the_sdk_it_names_the_extra(monkeypatch: pytest.MonkeyPatch):
 
 def test_in_a_process_of_its_own():
     done = subprocess.run(
-        [sys.executable, "-m", "monitor.cli", "demo", "--fast"], capture_output=True, text=True, timeout=30, check=False
+        [sys.executable, "-m", "monitor.cli", "demo", "--fast"],
+        capture_output=True,
+        text=True,
+        timeout=250,
+        check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count("loop_detected") == 4  # two panels, two rows of the table

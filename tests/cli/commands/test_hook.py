@@ -186,7 +186,7 @@ print(*packages & {"typer", "rich", "pydantic", "pydantic_core", "anyio"}, file=
 
 def in_a_process(*arguments: str, about: object) -> Any:
     command = [sys.executable, "-c", ANSWERS, *arguments]
-    return subprocess.run(command, input=json.dumps(about), capture_output=True, text=True, check=False, timeout=50)
+    return subprocess.run(command, input=json.dumps(about), capture_output=True, text=True, check=False, timeout=250)
 
 
 def test_the_command_line_of_an_agent_is_answered_without_what_takes_long_to_import(tmp_path: Path):

@@ -49,10 +49,10 @@ def test_it_says_what_to_set_watches_names_keys_and_ends_with_ctrl_c(tmp_path: P
                 with client.stream("GET", page, headers=bearer) as watching:  # it does not delay the end
                     next(watching.iter_bytes())
                     process.send_signal(signal.SIGINT)
-                    process.wait(timeout=30)
+                    process.wait(timeout=250)
         finally:
             process.kill()
-            rest = process.communicate(timeout=30)[1]
+            rest = process.communicate(timeout=250)[1]
     assert stopped.startswith("stopped alice/")
     assert "loop_detected" in stopped
     assert "Traceback" not in rest

@@ -86,7 +86,7 @@ def test_a_page_that_fails_half_way_leaves_the_old_one(tmp_path: Path, monkeypat
         yield "<!doctype html>"
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("monitor.report.page.Page.pieces", fails)
+    monkeypatch.setattr("monitor.report.report_page.ReportPage.pieces", fails)
     assert report(FINE, "-o", "page.html").exit_code == 2
     assert (tmp_path / "page.html").read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import monitor
-from monitor.cli.options.run_arguments import Asked, asked_in
+from monitor.cli.options.run_arguments import RunArguments, arguments_in
 from monitor.sessions import SessionReader
 from monitor.sessions.faults import lock_path
 from monitor.sessions.lock import OwnerLock
@@ -69,9 +69,9 @@ def test_everything_that_was_asked_is_stored_and_asked_again(tmp_path: Path, pla
     given = [word for option in options.items() for word in option]
     assert invoke("run", "do it", "--model", model, "--session", "all", *given).exit_code == 3
     with SessionReader(place / "all.session") as session:
-        asked = asked_in(session)
+        asked = arguments_in(session)
     assert asked is not None
-    assert asked == Asked(
+    assert asked == RunArguments(
         folder=str(tmp_path), model=model, outputs=("answer:str",), instructions="Be brief, ${name}.",
         variables={"name": "Bob"}, tools=("kept_tools:look",), approval="yolo", steps=("write", "send"),
         title="Letters", model_settings={"temperature": 0.3, "top_p": 0.5}, max_turns="1", timeout="77",

@@ -144,12 +144,12 @@ def test_a_long_result_is_one_short_line_and_verbose_shows_all_of_it():
 
 def test_into_a_pipe_nothing_is_cut_unless_columns_says_how_wide_it_is(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("COLUMNS", raising=False)
-    whole = invoke("--demo").output
+    whole = replayed(*SAMPLE_OPTIONS).output
     assert "…" not in whole
     nudge = next(line for line in whole.splitlines() if "! nudge" in line)
     assert nudge.endswith("with `name` and `value`.")
     monkeypatch.setenv("COLUMNS", "80")
-    assert all(len(line) <= 80 for line in invoke("--demo").output.splitlines())
+    assert all(len(line) <= 80 for line in replayed(*SAMPLE_OPTIONS).output.splitlines())
 
 
 def test_json_is_one_event_a_line_and_the_last_one_is_the_outcome():
@@ -457,7 +457,7 @@ def test_against_a_server_it_reaches_its_outputs_after_one_nudge_and_prints_them
             capture_output=True,
             text=True,
             check=False,
-            timeout=50,
+            timeout=250,
         )
         requests: list[ReceivedRequest] = list(server.requests)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -499,7 +499,7 @@ def test_a_retry_is_told_before_its_wait_and_why_only_once():
     with LocalGemini([[error_reply(429, "slow down")], answer]) as server:
         process = started("x", "--model", "google:local", "--base-url", server.base_url, until="↻ attempt 2 in 1 s")
         requests_before = len(server.requests)
-        rest, _ = process.communicate(timeout=20)
+        rest, _ = process.communicate(timeout=250)
     assert requests_before == 1
     assert process.returncode == 0, rest
     assert "turn 1 (model call 2)" in rest
@@ -538,7 +538,7 @@ def started(*arguments: str, until: str) -> subprocess.Popen[str]:
 def test_a_signal_ends_the_run_in_order_and_the_card_says_so(number: signal.Signals, code: int, why: str):
     process = started("--demo", until="turn 1")
     process.send_signal(number)
-    rest, _ = process.communicate(timeout=20)
+    rest, _ = process.communicate(timeout=250)
     assert process.returncode == code
     assert f"because  {why}" in rest
     assert "missing  summary, risk" in rest
@@ -547,7 +547,7 @@ def test_a_signal_ends_the_run_in_order_and_the_card_says_so(number: signal.Sign
 def test_ctrl_c_with_json_still_ends_with_the_outcome():
     process = started("--demo", "--json", until="turn_started")
     process.send_signal(signal.SIGINT)
-    rest, _ = process.communicate(timeout=20)
+    rest, _ = process.communicate(timeout=250)
     assert process.returncode == 130
     end = monitor.events.event_codec.loads(rest.splitlines()[-1])
     assert isinstance(end, monitor.events.RunTerminated)
@@ -559,7 +559,7 @@ def test_a_tool_that_is_stuck_in_its_thread_does_not_keep_the_command():
     process = started(
         "x", "--model", model, "--tool", "my_tools:stuck", "--timeout", "0.5", "--last-turn", "off", until="→ stuck"
     )
-    rest, _ = process.communicate(timeout=20)
+    rest, _ = process.communicate(timeout=250)
     assert process.returncode == 3
     assert "reason   timeout" in rest
     assert "a tool is still at work; leaving it" in rest
@@ -569,7 +569,7 @@ def test_a_run_whose_output_nobody_reads_is_ended():
     process = started("--demo", "--log", "events.jsonl", until="turn 1")
     assert process.stdout is not None
     process.stdout.close()
-    assert process.wait(timeout=20) == 141
+    assert process.wait(timeout=250) == 141
     end = monitor.events.event_codec.loads(Path("events.jsonl").read_text().splitlines()[-1])
     assert isinstance(end, monitor.events.RunTerminated)
     assert end.outcome.detail == "nobody reads what is printed"
@@ -583,7 +583,7 @@ def test_a_second_ctrl_c_leaves_at_once():
     for _ in range(2):
         process.send_signal(signal.SIGINT)
         time.sleep(0.2)  # two signals at once are one to the operating system
-    rest, _ = process.communicate(timeout=10)
+    rest, _ = process.communicate(timeout=250)
     assert process.returncode == 130
     assert "interrupted twice, leaving at once" in rest
 

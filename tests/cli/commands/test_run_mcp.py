@@ -14,7 +14,8 @@ from monitor.cli.app import app
 from monitor.cli.options.supervisor_arguments import servers_of
 from monitor.testing import call
 from tests.cli.commands.test_run import recorded
-from tests.tools.remote.test_mcp_server import SERVERS, mine
+from tests.processes import commands_left, no_command_is_left
+from tests.tools.remote.test_mcp_server import SERVERS
 
 pytestmark = pytest.mark.feature("GT-03")
 
@@ -42,7 +43,7 @@ def test_a_run_calls_the_tools_of_its_servers_and_leaves_no_process():
     assert shown.exit_code == 0, shown.output
     assert "← from the first" in shown.output
     assert "← from the second" in shown.output
-    assert mine() == set()
+    assert no_command_is_left(), commands_left()
 
 
 def test_a_server_that_cannot_be_used_is_said_in_one_line():

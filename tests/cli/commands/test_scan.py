@@ -223,7 +223,7 @@ def test_the_corpus_in_a_process_of_its_own():
         [sys.executable, "-m", "monitor.cli", "scan", "--json", str(CORPUS)],
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=250,
         check=False,
     )
     assert (done.returncode, done.stderr) == (1, "")

@@ -67,7 +67,7 @@ def test_a_loop_that_begins_is_one_line_with_what_is_repeated_and_its_result_and
     with following("sessions", "--bell", "--until-loop", "--interval", "0.05") as done:
         (tmp_path / "half").write_text(lines(6))
         (tmp_path / "half").replace(folder / "s.jsonl")
-        out, err = done.communicate(timeout=50)
+        out, err = done.communicate(timeout=250)
     assert done.returncode == 1
     (line,) = out.splitlines()
     assert "a loop begins: ls was called 5 times" in line
@@ -80,7 +80,7 @@ def test_ctrl_c_ends_it_quietly_with_130(tmp_path: Path):
     (tmp_path / "s.jsonl").write_text(lines(1))
     with following("s.jsonl") as done:
         done.send_signal(signal.SIGINT)
-        _, err = done.communicate(timeout=50)
+        _, err = done.communicate(timeout=250)
     assert (done.returncode, err) == (130, "")
 
 

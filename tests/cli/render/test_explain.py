@@ -217,7 +217,7 @@ def test_results_that_go_to_a_file_are_not_drawn_above_the_bar(runs: str):
     master, terminal = pty.openpty()
     try:
         done = subprocess.run(
-            [*COMMAND, "--json", runs], stdout=subprocess.PIPE, stderr=terminal, text=True, timeout=50, check=False
+            [*COMMAND, "--json", runs], stdout=subprocess.PIPE, stderr=terminal, text=True, timeout=250, check=False
         )
     finally:
         os.close(terminal)
@@ -233,7 +233,7 @@ def test_ctrl_c_ends_it_quietly(tmp_path: Path):
     )
     with (tmp_path / "pipe").open("w"):  # opens when the command does
         process.send_signal(signal.SIGINT)
-        said, complaints = process.communicate(timeout=20)
+        said, complaints = process.communicate(timeout=250)
     assert (process.returncode, said, complaints) == (130, "", "")
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 import pytest
 
 from monitor import FinishReason, Turn, Usage, Window
-from monitor.context import Full, Fullness, Headroom, History, HistoryEdit, OverflowKind
+from monitor.context import Headroom, History, HistoryEdit, OverflowKind
+from monitor.context.measure.fullness import Full, Fullness
 from monitor.models import ErrorKind, ModelError, ToolSpec
 from tests.context.talk import said, tokens, user
 

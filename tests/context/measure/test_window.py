@@ -147,6 +147,6 @@ def test_any_name_is_looked_up(name: str):
 
 
 def test_an_endless_name_of_a_model_is_no_work():
-    began = time.perf_counter()
+    began = time.thread_time()
     assert window_of("a/b:" * 100_000).tokens is None
-    assert time.perf_counter() - began < 1
+    assert time.thread_time() - began < 1

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from monitor import ConfigError
-from monitor.context import History, HistoryLimits, KeepTurns, propose_edit, user_turns
+from monitor.context import History, HistoryLimits, KeepTurns, propose_edit
+from monitor.context.turns import user_turns
 from monitor.messages import Message
 from tests.context.talk import ran, said, user, words
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from monitor import ConfigError, Media, UserMessage
-from monitor.context import ClipResults, DropMedia, reduced, sizes_by_source, without_media
+from monitor.context import ClipResults, DropMedia, reduced, sizes_by_source
 from monitor.context.measure.tokens import MESSAGE_TOKENS
+from monitor.context.reduce.media import without_media
 from monitor.models import ModelRequest
 from tests.context.talk import IMAGE, ran, results, said, user, words
 

@@ -15,7 +15,7 @@ from monitor.chunks import ToolCall, ToolResult
 from monitor.context import (
     ClipResults,
     CommittedEdit,
-    Cut,
+    CutPoint,
     DropMedia,
     Form,
     History,
@@ -161,7 +161,7 @@ grown: st.SearchStrategy[Message] = st.one_of(
 )
 
 
-def cuts(history: History, data: st.DataObject) -> Cut | None:
+def cuts(history: History, data: st.DataObject) -> CutPoint | None:
     head = head_of(history)
     match data.draw(st.sampled_from(["turns", "tokens", "share"])):
         case "turns":

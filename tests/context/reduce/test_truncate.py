@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from monitor import ConfigError
 from monitor._util.token_estimate import estimate_tokens
-from monitor.context import ClipResults, clip, oversized_chars
+from monitor.context import ClipResults, oversized_chars
+from monitor.context.reduce.truncate import clip
 from tests.context.talk import IMAGE, ran, results, said, user
 
 TEXTS = st.builds(

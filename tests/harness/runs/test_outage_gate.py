@@ -199,7 +199,7 @@ async def test_a_held_run_stores_its_turn_first_and_is_left_as_soon_as_it_is_han
         fleet.clock.advance(1.0)
 
     supervisor = fleet.supervisor(ScriptedModel(asks(2)), tools=[search], outages=outages)
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as group, supervisor.stream("task", session=session) as run:
             run.hand_over(at_turn=9)
             async for event in run:

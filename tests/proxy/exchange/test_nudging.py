@@ -11,7 +11,7 @@ from monitor.messages import Text, UserMessage
 from monitor.proxy import Proxy
 from monitor.proxy.exchange.nudging import nudged
 from monitor.proxy.formats import wire_of
-from monitor.proxy.formats.base import Asked
+from monitor.proxy.formats.base import JudgedRequest
 from monitor.testing import LocalOpenAI
 from monitor.testing.openai_steps import finish, text
 from tests.proxy.asked import ask, chat, looping
@@ -64,8 +64,8 @@ def test_it_is_the_last_word_of_the_user_and_the_rest_is_as_it_was(kind: str) ->
     assert wire is not None
     before = wire.asked(path, json.dumps(request).encode())
     after = wire.asked(path, nudged(wire.form, json.dumps(request).encode(), "Try «another» way"))
-    assert isinstance(before, Asked)
-    assert isinstance(after, Asked)
+    assert isinstance(before, JudgedRequest)
+    assert isinstance(after, JudgedRequest)
     assert after.messages[:-1] == before.messages
     assert after.messages[-1] == UserMessage((Text("Try «another» way"),))
 

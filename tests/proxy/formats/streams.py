@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from monitor.chunks import Chunk
 from monitor.proxy.formats import wire_of
-from monitor.proxy.formats.base import Answer, Asked, Frame, Heard, Wire
+from monitor.proxy.formats.base import Frame, FrameContent, JudgedRequest, Wire, WireAnswer
 from monitor.testing import anthropic_steps, gemini_steps, openai_steps
 
 STREAMS: Final = Path(__file__).parents[3] / "fixtures" / "streams"
@@ -46,13 +46,13 @@ def wire(form: str) -> Wire:
     return found
 
 
-def asked(form: str, path: str | None = None, **fields: Any) -> Asked:
+def asked(form: str, path: str | None = None, **fields: Any) -> JudgedRequest:
     found = wire(form).asked(path or PATHS[form], json.dumps(BODIES[form] | fields).encode())
-    assert isinstance(found, Asked), found
+    assert isinstance(found, JudgedRequest), found
     return found
 
 
-def answer(form: str, path: str | None = None, **fields: Any) -> Answer:
+def answer(form: str, path: str | None = None, **fields: Any) -> WireAnswer:
     request = asked(form, path, **fields)
     made = wire(form).answer(request, "application/json" if request.array else "text/event-stream; charset=utf-8")
     assert made is not None
@@ -118,20 +118,20 @@ def _files(pattern: str) -> list[Path]:
     return sorted(STREAMS.glob(pattern))
 
 
-def read_all(reader: Answer, data: bytes) -> list[Heard]:
+def read_all(reader: WireAnswer, data: bytes) -> list[FrameContent]:
     """Read, send and end."""
     heard = []
     for frame in [*reader.feed(data), *reader.end()]:
         heard.append(reader.read(frame))
         reader.sent(frame)
-    return [*heard, Heard(reader.finish())]
+    return [*heard, FrameContent(reader.finish())]
 
 
-def chunks_in(heard: Sequence[Heard]) -> list[Chunk]:
+def chunks_in(heard: Sequence[FrameContent]) -> list[Chunk]:
     return [chunk for one in heard for chunk in one.chunks]
 
 
-def passed(reader: Answer, data: bytes) -> bytes:
+def passed(reader: WireAnswer, data: bytes) -> bytes:
     """Read and send. Returns the bytes that the client gets."""
     frames: list[Frame] = reader.feed(data)
     for frame in frames:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from monitor.chunks import Chunk, TextDelta, ToolCall, ToolCallDelta, TurnFinished
-from monitor.proxy.formats.base import Answer
+from monitor.proxy.formats.base import WireAnswer
 from monitor.testing import anthropic_steps, gemini_steps, openai_steps
 from monitor.usage import Usage
 from tests.proxy.formats.clients import Clients, Got, clients
@@ -58,7 +58,7 @@ class Place:
     stream: Stream
     sent: bytes
     chunks: tuple[Chunk, ...]
-    reader: Answer
+    reader: WireAnswer
 
     @property
     def text(self) -> str:
@@ -152,7 +152,7 @@ def told(data: bytes) -> list[Any]:
     return [json.loads(line) if line != b"[DONE]" else "[DONE]" for line in lines]
 
 
-def answered(form: str) -> Answer:
+def answered(form: str) -> WireAnswer:
     """An answer of which the client has half the text."""
     return next(place.reader for place in places(made(form)) if place.text == "Let me")
 

@@ -52,8 +52,8 @@ def server(form: str, scripts: list[list[Raw]]) -> LocalServer:
     return LocalAnthropic(scripts) if form == "anthropic" else LocalOpenAI(scripts, done=False)
 
 
-Opened = AbstractAsyncContextManager[Any]
-CLIENTS: dict[str, Callable[[Any, str], Opened]] = {
+UpstreamAnswer = AbstractAsyncContextManager[Any]
+CLIENTS: dict[str, Callable[[Any, str], UpstreamAnswer]] = {
     "openai-chat": openai_sdk.sdk,
     "openai-responses": openai_sdk.sdk,
     "anthropic": anthropic_sdk.sdk,

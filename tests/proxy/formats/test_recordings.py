@@ -10,7 +10,7 @@ import pytest
 
 from monitor.adapters.adapter import complete, find_adapter
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, TurnFinished, UsageReport
-from monitor.proxy.formats.base import Heard, decoded
+from monitor.proxy.formats.base import FrameContent, decoded
 from monitor.testing.openai_steps import merged_chat, merged_response
 from tests.proxy.formats.clients import Clients, clients
 from tests.proxy.formats.streams import (
@@ -77,7 +77,7 @@ def test_the_chunks_are_the_same_however_the_bytes_are_cut(form: str):
             reader, heard = answer(form), []
             for at in range(0, len(data), size):
                 heard += [reader.read(frame) for frame in reader.feed(data[at : at + size])]
-            assert chunks_in([*heard, Heard(reader.finish())]) == whole
+            assert chunks_in([*heard, FrameContent(reader.finish())]) == whole
 
 
 def test_an_array_of_gemini_says_the_same_as_its_server_sent_events():
@@ -110,7 +110,7 @@ def whole_of(stream: Stream) -> dict[str, Any] | None:
     return None
 
 
-def essence(heard: list[Heard]) -> dict[str, Any]:
+def essence(heard: list[FrameContent]) -> dict[str, Any]:
     chunks = chunks_in(heard)
     usage = [chunk for chunk in chunks if isinstance(chunk, UsageReport)]
     return {

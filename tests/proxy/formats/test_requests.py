@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from monitor.chunks import ToolCall, ToolResult
 from monitor.messages import AssistantMessage, Reasoning, Text, UserMessage
-from monitor.proxy.formats.base import Asked, Unjudged
+from monitor.proxy.formats.base import JudgedRequest, Unjudged
 from tests.proxy.formats.clients import Clients, clients
 from tests.proxy.formats.streams import ARRAY, BODIES, FORMS, PATHS, asked, wire
 
@@ -34,15 +34,15 @@ def sdks() -> Iterator[Clients]:
         yield made
 
 
-def sent(sdks: Clients, form: str) -> Asked:
+def sent(sdks: Clients, form: str) -> JudgedRequest:
     """What the last request of the SDK asks for."""
     request = sdks.requests[-1]
     found = wire(form).asked(f"{request.url.path}?{request.url.query.decode()}", request.read())
-    assert isinstance(found, Asked), found
+    assert isinstance(found, JudgedRequest), found
     return found
 
 
-def check(found: Asked, *, max_output_tokens: int | None = 77) -> None:
+def check(found: JudgedRequest, *, max_output_tokens: int | None = 77) -> None:
     assert [message.content for message in found.messages] == [message.content for message in CONVERSATION]
     (_, said, _) = found.messages
     assert isinstance(said, AssistantMessage)
@@ -224,7 +224,7 @@ PLACES = {"openai-chat": "messages", "openai-responses": "input", "anthropic": "
 )
 def test_no_request_raises(form: str, records: list[Any], fields: dict[str, Any]):
     body = json.dumps({**BODIES[form], PLACES[form]: records, **fields}).encode()
-    assert isinstance(wire(form).asked(PATHS[form], body), Asked | Unjudged)
+    assert isinstance(wire(form).asked(PATHS[form], body), JudgedRequest | Unjudged)
 
 
 @given(form=st.sampled_from(FORMS), values=st.lists(JSON | EVENTS, max_size=4))

@@ -50,7 +50,7 @@ async def test_a_client_that_takes_nothing_for_too_long_is_left_and_the_upstream
     with LocalOpenAI([[Repeat(text("word "), times=None)]]) as server:
         proxy = Proxy(server.base_url.removesuffix("/v1"), patience_s=0.1)
         caller = Caller(BODY)
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             await proxy(scope(path), caller.receive, caller.send)
         await server.wait_closed_async(0)
         assert server.requests[0].events_sent < 200_000  # what the sockets hold: it was not read ahead
@@ -61,7 +61,7 @@ async def test_a_client_that_leaves_while_it_is_slow_closes_the_upstream() -> No
     with LocalOpenAI([[Repeat(text("word "), times=None)]]) as server:
         proxy = Proxy(server.base_url.removesuffix("/v1"))
         caller = Caller(BODY)
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             async with anyio.create_task_group() as group:
                 group.start_soon(proxy, scope("/v1/chat/completions"), caller.receive, caller.send)
                 await caller.stuck.wait()

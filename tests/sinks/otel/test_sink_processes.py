@@ -46,7 +46,7 @@ def said(program: str) -> list[dict[str, Any]]:
         [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code],
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=250,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -16,7 +16,7 @@ import pytest
 from monitor.errors import AdapterError, ConfigError
 from monitor.testing import LocalAnthropic
 from monitor.testing.anthropic_steps import (
-    RecordedMessage,
+    AnthropicRecording,
     block_start,
     call,
     error_reply,
@@ -170,4 +170,4 @@ def test_a_file_that_is_no_recording_is_refused_by_its_line(tmp_path: Path):
     file.write_text("\n")
     assert load_recording(file) == []
     file.write_text(json.dumps(block_start({"type": "text", "text": ""})))
-    assert load_recording(file) == [RecordedMessage((block_start({"type": "text", "text": ""}),))]
+    assert load_recording(file) == [AnthropicRecording((block_start({"type": "text", "text": ""}),))]

@@ -150,7 +150,7 @@ async def test_a_client_that_closes_is_seen_and_its_next_request_is_answered(tra
             else:
                 with pytest.raises(openai.APITimeoutError):
                     await stream(client, timeout=0.05)
-            await server.wait_closed_async(0, timeout_s=2)
+            await server.wait_closed_async(0)
             assert len(await received(client)) == 2
 
 

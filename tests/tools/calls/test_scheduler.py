@@ -407,7 +407,8 @@ class Overlaps:
         self.begun.append(id)
         for one in self.running:
             self.beside.setdefault(one, set()).update(self.running)
-        await anyio.wait_all_tasks_blocked()
+        for _ in range(20):  # all that may begin now, begins
+            await anyio.lowlevel.checkpoint()
         self.running.remove(id)
 
     def tools(self) -> Registry:

@@ -21,7 +21,8 @@ from monitor.chunks import Media, ToolCall
 from monitor.errors import ToolError
 from monitor.tools import ToolContext
 from monitor.tools.remote.mcp_server import McpServer
-from tests.tools.remote.test_mcp_server import SERVERS, Watcher, mine, until
+from tests.processes import commands_left, no_command_is_left
+from tests.tools.remote.test_mcp_server import SERVERS, Watcher, until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.feature("GT-03")]
 
@@ -92,7 +93,7 @@ async def test_over_stdio():
         await learn.call({"name": "newest"}, ToolContext(None))  # type: ignore[arg-type]  # it is not looked at
         await until(lambda: server.changed > before)
         assert server.tools()[-1].spec.name == "sdk__newest"
-    assert mine() == set()
+    assert no_command_is_left(), commands_left()
 
 
 # On trio the SDK leaves its streams to the garbage collector, which trio says.

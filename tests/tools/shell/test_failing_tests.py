@@ -151,7 +151,7 @@ def test_any_text_is_read(words: list[str]):
 
 
 def test_hostile_outputs_take_little_time():
-    began = time.perf_counter()
+    began = time.process_time()
     for unit in (
         "1 a, ",
         "== 1 failed in 0.1",
@@ -161,7 +161,7 @@ def test_hostile_outputs_take_little_time():
         "1 passed in 0.10s\n",
     ):
         failing_tests(unit * (16_000_000 // len(unit)))
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5
 
 
 def test_the_numbers_do_not_depend_on_words_around_them():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -27,7 +28,16 @@ from monitor.tools.results.tool_answer import ToolAnswer
 from monitor.tools.shell import shell_tools as shell_module
 from monitor.tools.shell.shell_tools import ShellTools
 from monitor.tools.workspace.workspace import Workspace
-from tests.processes import Heard, ask, commands_left, is_gone, nothing_left  # noqa: F401 - a fixture
+from tests.processes import (  # noqa: F401 - a fixture
+    PATIENCE_S,
+    Heard,
+    ask,
+    commands_left,
+    is_gone,
+    is_running_no_more,
+    no_command_is_left,
+    nothing_left,
+)
 
 pytestmark = [pytest.mark.usefixtures("nothing_left"), pytest.mark.anyio, pytest.mark.feature("GT-12")]
 
@@ -75,7 +85,7 @@ async def test_a_command_ends_with_its_shell_and_not_with_its_pipe(tmp_path: Pat
     async with shell(tmp_path) as tools:
         began = time.monotonic()
         answer = await run(tools, "echo hi; sleep 100 &")
-        assert time.monotonic() - began < 0.5
+        assert time.monotonic() - began < 50
         assert answer.text == "hi\n"
         assert answer.status is not None
         assert "1 background process: pid " in answer.status
@@ -86,17 +96,22 @@ async def test_a_command_ends_with_its_shell_and_not_with_its_pipe(tmp_path: Pat
 
 async def test_a_child_that_keeps_writing_does_not_hold_the_command(tmp_path: Path):
     async with shell(tmp_path) as tools:
-        began = time.monotonic()
         answer = await run(tools, "(while true; do echo x; sleep 0.01; done) & echo started")
-        assert time.monotonic() - began < 0.5
         assert "started\n" in answer.text
 
 
+async def let_go(pipe: Path) -> None:
+    """A command that reads this named pipe goes on."""
+    await anyio.to_thread.run_sync(pipe.write_text, "\n")
+
+
 async def test_a_background_process_goes_on_writing_without_a_broken_pipe(tmp_path: Path):
-    async with shell(tmp_path) as tools:
-        answer = await run(tools, "(sleep 0.2; echo later; echo done > done.txt) &")
+    os.mkfifo(tmp_path / "go")
+    async with shell(tmp_path) as tools, anyio.create_task_group() as group:
+        answer = await run(tools, "(read < go; echo later; echo done > done.txt) &")
         (pid,) = answer.data["background"]
-        waited = await ask(tools.tools(), "shell_wait", pid=pid, timeout_s=5)
+        group.start_soon(let_go, tmp_path / "go")
+        waited = await ask(tools.tools(), "shell_wait", pid=pid, timeout_s=60)
     assert waited.text == "later\n"
     assert waited.status is not None
     assert waited.status.startswith("exit code 0")
@@ -127,17 +142,17 @@ async def test_what_ignores_term_is_killed_after_the_grace(tmp_path: Path):
     answer = await run(
         shell(tmp_path, grace_s=0.3), "trap '' TERM; echo a; while true; do sleep 0.05; done", timeout_s=0.2
     )
-    assert 0.5 <= time.monotonic() - began < 2
+    assert time.monotonic() - began >= 0.5
     assert answer.data["signal"] == "SIGKILL"
 
 
 async def test_term_comes_first_so_that_a_command_can_tidy_up(tmp_path: Path):
-    tools = shell(tmp_path, grace_s=2)
+    tools = shell(tmp_path, grace_s=50)
     began = time.monotonic()
     answer = await run(
-        tools, "trap 'echo tidied; exit 7' TERM; touch lock; while true; do sleep 0.05; done", timeout_s=0.2
+        tools, "trap 'echo tidied; exit 7' TERM; touch lock; while true; do sleep 0.05; done", timeout_s=0.5
     )
-    assert time.monotonic() - began < 1.5
+    assert time.monotonic() - began < 40  # and not the grace
     assert answer.text.endswith("tidied\n")
     assert answer.data["exit_code"] == 7
 
@@ -162,23 +177,28 @@ ESCAPES = {
 }
 
 
+def unlike_any_other() -> str:
+    """A command that sleeps, and is known by its text: other programs have sleepers too."""
+    return f"sleep 100.{random.SystemRandom().randrange(10**12):012}"
+
+
 @pytest.mark.parametrize("escape", ESCAPES.values(), ids=ESCAPES.keys())
 async def test_what_escapes_from_the_group_is_gone_after_a_cancellation(tmp_path: Path, escape: str):
     tools = shell(tmp_path)
-    wait = f"sleep 100.{os.getpid()}"  # tests in other processes have sleepers too
+    wait = unlike_any_other()
     async with anyio.create_task_group() as group:
         group.start_soon(run, tools, f"{escape.format(wait=wait)} > /dev/null 2>&1 & {wait}")
-        with anyio.fail_after(5):
-            while sum(wait in command_of(entry.pid) for entry in living()) < 2:  # noqa: ASYNC110
+        with anyio.fail_after(PATIENCE_S):
+            while [command_of(entry.pid) for entry in living()].count(wait) < 2:  # noqa: ASYNC110
                 await anyio.sleep(0.01)
         group.cancel_scope.cancel()
-    assert not [command for command in map(command_of, (entry.pid for entry in living())) if wait in command]
+    assert is_running_no_more(wait)
 
 
 async def test_a_cancellation_goes_on_after_the_command_has_ended(tmp_path: Path):
     with anyio.move_on_after(0.2) as scope:
         answer = await run(shell(tmp_path), "echo before; sleep 100")
-        assert commands_left() == []
+        assert no_command_is_left()
         assert (answer.text, answer.error_kind) == ("before\n", ToolErrorKind.CANCELLED)
         await anyio.lowlevel.checkpoint()
     assert scope.cancelled_caught
@@ -218,8 +238,9 @@ async def test_output_before_the_end_of_a_call_is_in_its_result(tmp_path: Path, 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_a_second_native_cancellation_kills_at_once(tmp_path: Path):
     tools = shell(tmp_path, grace_s=30)
-    task = asyncio.create_task(run(tools, "trap '' TERM; while true; do sleep 0.05; done"))
-    await asyncio.sleep(0.2)
+    task = asyncio.create_task(run(tools, "trap '' TERM; touch ready; while true; do sleep 0.05; done"))
+    while not (tmp_path / "ready").exists():  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
     task.cancel()
     await asyncio.sleep(0.1)
     assert not task.done()  # the grace
@@ -227,8 +248,8 @@ async def test_a_second_native_cancellation_kills_at_once(tmp_path: Path):
     began = time.monotonic()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert time.monotonic() - began < 1
-    assert commands_left() == []
+    assert time.monotonic() - began < 20  # and not the grace
+    assert no_command_is_left()
 
 
 async def test_an_agent_within_a_command_is_ended_with_its_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -236,23 +257,27 @@ async def test_an_agent_within_a_command_is_ended_with_its_commands(tmp_path: Pa
     inner = f"{MARKER}=$${MARKER}:9-9-inner setsid sleep 100 & sleep 100".replace("$$", "$")
     with anyio.move_on_after(0.3):
         await run(shell(tmp_path), inner)
-    assert commands_left() == []
+    assert no_command_is_left()
 
 
-def test_commands_of_a_dead_owner_are_found_and_ended():
-    wait = f"sleep 100.{os.getpid()}"  # a test in another process may leave commands too
+def test_commands_of_a_dead_owner_are_found_and_ended(monkeypatch: pytest.MonkeyPatch):
+    """Under a marker of its own: what other programs have left is not this test's to end, and
+    theirs is not to end what it has left.
+    """
+    wait = unlike_any_other()
+    marker = f"{MARKER}_{wait.partition('.')[2]}"
     code = (
-        "import os, subprocess, sys; from monitor.tools.processes.process_table import *\n"
-        f"subprocess.Popen({wait.split()!r}, env={{MARKER: marked(owner_token('x'))}}, start_new_session=True,\n"
+        "import os, subprocess; from monitor.tools.processes.process_table import owner_token\n"
+        f"subprocess.Popen({wait.split()!r}, env={{{marker!r}: owner_token('x')}}, start_new_session=True,\n"
         " stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)\n"
         "print('ready', flush=True); os.kill(os.getpid(), 9)"
     )
-    environment = {name: value for name, value in os.environ.items() if name != MARKER}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.stdout, done.returncode) == ("ready\n", -signal.SIGKILL)
-    assert wait in [command_of(entry.pid) for entry in leftovers()]
-    assert end_leftovers() >= 1
-    assert wait not in [command_of(entry.pid) for entry in leftovers()]
+    monkeypatch.setattr(process_table, "MARKER", marker)
+    assert [command_of(entry.pid) for entry in leftovers()] == [wait]
+    assert end_leftovers() == 1
+    assert is_running_no_more(wait)
 
 
 async def test_commands_of_a_living_owner_are_no_leftovers(tmp_path: Path):
@@ -268,6 +293,7 @@ async def test_without_a_process_table_the_group_is_ended(tmp_path: Path, monkey
     with monkeypatch.context() as patched:
         patched.setattr(command, "_pidfd", lambda pid: -1)
         patched.setattr(command, "HAS_TABLE", False)
+        patched.setattr(command, "REAP_S", 0.2)  # nobody reaps an orphan in a container without an init
         patched.setattr(process_table, "living", lambda: iter(()))
         assert (await run(shell(tmp_path), "echo hi; exit 3")).data["exit_code"] == 3
         async with shell(tmp_path) as tools:
@@ -282,14 +308,17 @@ async def test_without_a_process_table_the_group_is_ended(tmp_path: Path, monkey
 
 async def test_a_silent_command_is_handed_over_and_can_be_read_and_ended(tmp_path: Path):
     async with shell(tmp_path, idle_s=0.2) as tools:
-        answer = await run(tools, "echo listening; sleep 0.5; echo request; sleep 100")
+        answer = await run(tools, "echo listening; until test -e go; do sleep 0.02; done; echo request; sleep 100")
         pid = answer.data["pid"]
         assert answer.text == "listening\n"
         assert answer.status is not None
         assert answer.status.startswith(f"still running, pid {pid}")
         assert "shell_wait" in answer.status
         assert "shell_kill" in answer.status
-        waited = await ask(tools.tools(), "shell_wait", pid=pid, timeout_s=0.6)
+        (tmp_path / "go").touch()
+        waited = await ask(tools.tools(), "shell_wait", pid=pid, timeout_s=0.1)
+        while not waited.text:
+            waited = await ask(tools.tools(), "shell_wait", pid=pid, timeout_s=0.1)
         assert waited.text == "request\n"
         assert waited.status is not None
         assert waited.status.startswith(f"still running, pid {pid}")
@@ -309,14 +338,16 @@ async def test_an_abort_after_the_hand_over_leaves_the_process_until_the_run_end
             scope.cancel()
             await anyio.lowlevel.checkpoint()
         pid = answer.data["pid"]
-        assert any(entry.pid == pid for entry in living())
+        assert not is_gone(pid, within_s=0)
     assert is_gone(pid)
 
 
 async def test_the_exit_code_of_a_process_that_was_handed_over_is_told_once(tmp_path: Path):
-    async with shell(tmp_path, idle_s=0.1) as tools:
-        answer = await run(tools, "sleep 0.3; echo late; exit 5")
-        waited = await ask(tools.tools(), "shell_wait", pid=answer.data["pid"], timeout_s=5)
+    os.mkfifo(tmp_path / "go")
+    async with shell(tmp_path, idle_s=0.1) as tools, anyio.create_task_group() as group:
+        answer = await run(tools, "read < go; echo late; exit 5")
+        group.start_soon(let_go, tmp_path / "go")
+        waited = await ask(tools.tools(), "shell_wait", pid=answer.data["pid"], timeout_s=60)
         assert (waited.text, waited.data["exit_code"]) == ("late\n", 5)
         assert tools.background == ()
 
@@ -339,7 +370,7 @@ async def test_two_waits_for_one_process_take_turns(tmp_path: Path):
 async def test_a_background_process_that_nobody_reads_keeps_its_newest_output(tmp_path: Path):
     async with shell(tmp_path, idle_s=0.1) as tools:
         answer = await run(tools, "sleep 0.3; seq 1 200000; echo last; touch written; sleep 100")
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             while not await anyio.Path(tmp_path, "written").exists():  # noqa: ASYNC110
                 await anyio.sleep(0.02)
         waited = await ask(tools.tools(), "shell_wait", pid=answer.data["pid"], timeout_s=0.1)
@@ -372,7 +403,7 @@ async def test_closing_within_a_cancelled_scope_ends_everything(tmp_path: Path):
         async with shell(tmp_path) as tools:
             await run(tools, "trap '' TERM; setsid sleep 100 & sleep 100 &")
             scope.cancel()
-    assert commands_left() == []
+    assert no_command_is_left()
 
 
 # --- output
@@ -382,7 +413,7 @@ async def test_output_comes_while_the_command_runs(tmp_path: Path):
     heard = Heard()
     async with anyio.create_task_group() as group:
         group.start_soon(lambda: ask(shell(tmp_path).tools(), "shell", heard, command="echo a; sleep 100"))
-        with anyio.fail_after(5):
+        with anyio.fail_after(60):
             await heard.something.wait()
         group.cancel_scope.cancel()
     assert heard.pieces == ["a\n"]

@@ -13,8 +13,8 @@ from monitor.transcripts.analysis.calibration import (
     EVIDENCE,
     LENGTH,
     NEVER,
-    Rule,
-    Stopped,
+    ScoringRule,
+    StopPlace,
     Trace,
     evidence_and_length,
     line,
@@ -33,7 +33,7 @@ def traces(draw: st.DrawFn) -> Trace:
         costs.append((costs[-1] if costs else 0.0) + own)
     # a more lenient level stops later, or not at all
     turns = sorted(draw(st.lists(st.integers(1, len(costs)), max_size=LEVELS)))
-    stops = [Stopped(turn, costs[turn - 1]) for turn in turns]
+    stops = [StopPlace(turn, costs[turn - 1]) for turn in turns]
     return Trace(tuple(costs), (*stops, *[None] * (LEVELS - len(stops))))
 
 
@@ -77,7 +77,7 @@ def test_the_promise_holds_on_average_over_many_draws(at_most: float):
 
 
 @given(traces(), RULES, st.integers(NEVER, 40))
-def test_a_run_is_stopped_only_above_the_line_and_before_its_end_is_paid(trace: Trace, rule: Rule, at: int):
+def test_a_run_is_stopped_only_above_the_line_and_before_its_end_is_paid(trace: Trace, rule: ScoringRule, at: int):
     spent = rule.stop(trace, float(at))
     assert (spent is not None) == (rule.score(trace) > at)
     if spent is not None:
@@ -85,21 +85,21 @@ def test_a_run_is_stopped_only_above_the_line_and_before_its_end_is_paid(trace: 
 
 
 @given(traces(), RULES)
-def test_a_higher_line_never_stops_sooner(trace: Trace, rule: Rule):
+def test_a_higher_line_never_stops_sooner(trace: Trace, rule: ScoringRule):
     stops = [rule.stop(trace, float(at)) for at in range(-1, 40)]
     spent = [trace.total + 1 if stop is None else stop for stop in stops]
     assert spent == sorted(spent)
 
 
 @given(st.lists(traces(), min_size=19, max_size=40), RULES)
-def test_the_runs_that_drew_the_line_keep_the_promise_themselves(runs: list[Trace], rule: Rule):
+def test_the_runs_that_drew_the_line_keep_the_promise_themselves(runs: list[Trace], rule: ScoringRule):
     done = tried(rule, runs, runs, [], 0.05)
     assert done.stopped <= 0.05 * (len(runs) + 1)
 
 
 def test_evidence_saves_what_comes_after_the_stop():
     quiet = [Trace((10.0, 20.0), (None, None)) for _ in range(19)]
-    stuck = Trace((10.0, 20.0, 100.0), (Stopped(2, 20.0), Stopped(3, 100.0)))
+    stuck = Trace((10.0, 20.0, 100.0), (StopPlace(2, 20.0), StopPlace(3, 100.0)))
     done = tried(EVIDENCE, quiet, quiet, [stuck], 0.05)
     assert (done.at, done.stopped, done.caught, done.saved, done.of_bad) == (NEVER, 0, 1, 80.0, 100.0)
 

@@ -16,9 +16,9 @@ from monitor.policy import ObserveOnly
 from monitor.transcripts.analysis import following
 from monitor.transcripts.analysis.following import Follower
 from monitor.transcripts.analysis.states import InFiles, InMemory, States
-from monitor.transcripts.analysis.survey import SurveyedFile, Watched, survey_file
+from monitor.transcripts.analysis.survey import SurveyedFile, WatchSettings, survey_file
 from monitor.transcripts.readers import READERS, reader_of
-from monitor.transcripts.readers.base import Stepwise
+from monitor.transcripts.readers.lines import LineReader
 from monitor.transcripts.source import Source
 
 ROOT = Path(__file__).parents[3] / "fixtures" / "readers"
@@ -33,7 +33,7 @@ def content(path: Path) -> bytes:
 def is_stepwise(path: Path) -> bool:
     source = Source.of_bytes(path.name, content(path))
     reader = reader_of(source)
-    return isinstance(reader, Stepwise) and reader.steps(source) is not None
+    return isinstance(reader, LineReader) and reader.reading_of(source) is not None
 
 
 SAMPLES = [path for path in sorted(ROOT.rglob("*")) if path.is_file() and is_stepwise(path)]
@@ -48,7 +48,7 @@ def stem(path: Path) -> str:
 
 
 def whole(file: Path) -> list[SurveyedFile]:
-    return [survey_file(Source.of_path(file), watched=Watched(policy=ObserveOnly))]
+    return [survey_file(Source.of_path(file), watched=WatchSettings(policy=ObserveOnly))]
 
 
 class Counting(Follower):
@@ -75,7 +75,7 @@ def call(at: int, name: str = "ls") -> bytes:
 
 
 def test_the_formats_of_the_hooks_are_among_those_that_are_read_on():
-    stepwise = {reader.format for reader in READERS if isinstance(reader, Stepwise)}
+    stepwise = {reader.format for reader in READERS if isinstance(reader, LineReader)}
     assert {"claude-code", "codex", "gemini-cli"} <= stepwise
     assert {path.relative_to(ROOT).parts[0] for path in SAMPLES} == stepwise
 

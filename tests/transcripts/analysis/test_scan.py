@@ -12,7 +12,7 @@ from monitor.detectors import ToolCallRepetition
 from monitor.outcome import RunFailed
 from monitor.policy import Ladder, ObserveOnly
 from monitor.transcripts import RecordedCall, RecordedMessage, RecordedResult, RecordedRun
-from monitor.transcripts.analysis.scan import SLICE_CHARS, Amount, scan_run
+from monitor.transcripts.analysis.scan import SLICE_CHARS, ModelOutput, scan_run
 from monitor.verdicts import Detection, Verdict
 
 CHANT = "I am sorry, but I will try that again now. "
@@ -37,15 +37,15 @@ def run(*messages: RecordedMessage) -> RecordedRun:
 def test_a_run_without_a_loop_saves_nothing():
     found = scan_run(run(call(1), result(), call(2), result(), answer("done")))
     assert not found.loops
-    assert (found.detection, found.message, found.saved) == (None, None, Amount())
-    assert found.total == Amount(chars=4, tool_calls=2, turns=3)
+    assert (found.detection, found.message, found.saved) == (None, None, ModelOutput())
+    assert found.total == ModelOutput(chars=4, tool_calls=2, turns=3)
 
 
 def test_the_fifth_identical_call_is_the_stop_and_what_follows_is_saved():
     found = scan_run(run(*[call(text="hm"), result()] * 8))
     assert found.detection is not None
     assert (found.detection.kind, found.detection.offset, found.message) == ("identical_calls", 4, 9)
-    assert found.saved == Amount(chars=6, tool_calls=3, turns=3)
+    assert found.saved == ModelOutput(chars=6, tool_calls=3, turns=3)
 
 
 def test_polling_whose_results_change_is_left_alone():
@@ -59,7 +59,7 @@ def test_a_chant_is_found_at_its_offset_in_the_message():
     assert found.message == 2
     assert found.char is not None
     assert found.char == found.detection.offset - len("Hello.")
-    assert found.saved == Amount(chars=len(start) + 40 * len(CHANT) - found.char)
+    assert found.saved == ModelOutput(chars=len(start) + 40 * len(CHANT) - found.char)
 
 
 def test_the_length_of_the_slices_makes_no_difference(monkeypatch: pytest.MonkeyPatch):
@@ -73,7 +73,7 @@ def test_the_length_of_the_slices_makes_no_difference(monkeypatch: pytest.Monkey
 
 
 def test_an_empty_run_is_no_loop():
-    assert scan_run(RecordedRun("r", ())).total == Amount()
+    assert scan_run(RecordedRun("r", ())).total == ModelOutput()
 
 
 def test_other_detectors_can_be_given():
@@ -98,7 +98,7 @@ def test_every_finding_comes_with_what_the_policy_did_about_it():
         (7, 13, "loop", "stop"),
     ]
     assert found.ended_by == found.findings[-1]
-    assert found.saved == Amount(tool_calls=5, turns=5)
+    assert found.saved == ModelOutput(tool_calls=5, turns=5)
     assert [finding.told is not None for finding in found.findings] == [True, True, True, False]
 
 
@@ -107,7 +107,7 @@ def test_after_the_last_turn_the_run_is_over_even_without_another_finding():
     found = scan_run(run(*calls, answer("I give up."), answer("Or do I?"), answer("I do.")), policy=Ladder())
     assert [finding.rung for finding in found.findings] == ["nudge", "withdraw", "last_turn"]
     assert found.ended_by is not None
-    assert (found.ended_by.turn, found.saved) == (6, Amount(chars=len("Or do I?I do."), turns=2))
+    assert (found.ended_by.turn, found.saved) == (6, ModelOutput(chars=len("Or do I?I do."), turns=2))
 
 
 def test_who_only_observes_sees_everything_and_saves_nothing():
@@ -115,7 +115,7 @@ def test_who_only_observes_sees_everything_and_saves_nothing():
     assert [finding.detection.count for finding in found.findings] == [3, 5, 6, 7, 8]
     assert {finding.rung for finding in found.findings} == {"observe"}
     assert found.loops
-    assert (found.ended_by, found.saved) == (None, Amount())
+    assert (found.ended_by, found.saved) == (None, ModelOutput())
     assert found.detection is not None
     assert found.detection.count == 5
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from importlib.resources import files
 
-from monitor.report.page import policy_of
+from monitor.report.report_page import policy_of
 
 
 def _part(name: str) -> str:

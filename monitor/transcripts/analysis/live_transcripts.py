@@ -26,16 +26,16 @@ class Begun:
     run: SurveyedRun
     finding: Finding
     before: bool
-    """It stood in the file at the first reading, so the time when it began is not known."""
+    """The run stood in the file at the first reading, so the time when it began is unknown."""
 
 
 @dataclass(slots=True)
 class _Followed:
     state: tuple[int, ...]
-    """What changes when the file does."""
+    """Numbers that change when the file does."""
     read: bool = False
     new: bool = False
-    """It was not there in the beginning, so all of it is new."""
+    """The file was not there in the beginning, so all of it is new."""
     next_at: float = 0.0
     known: set[tuple[str, str, str, str]] = field(default_factory=set[tuple[str, str, str, str]])
 
@@ -61,7 +61,7 @@ class Live:
 
     @property
     def files(self) -> int:
-        """How many are followed."""
+        """The number of files that are followed."""
         return len(self._files)
 
     def poll(self) -> Iterator[Begun | SurveyedFile]:
@@ -103,7 +103,7 @@ def _news(file: _Followed, found: SurveyedFile) -> Iterator[Begun]:
 
 
 def state_of(path: Path) -> tuple[int, ...]:
-    """What changes when a file, or the journal of a database, is written. Empty: no such file."""
+    """Numbers that change when a file, or the journal of a database, is written. Empty: no file."""
     found: list[int] = []
     for name in (path, path.with_name(f"{path.name}-wal")):
         try:

@@ -19,7 +19,7 @@ from monitor.testing import ScriptedModel
 from monitor.transcripts import Corpus, RecordedCall, RecordedMessage, RecordedResult
 from monitor.transcripts.corpus import MAX_BAD_LINES
 from monitor.transcripts.entries import Began, ReadReport
-from monitor.transcripts.readers.own import EventLogs
+from monitor.transcripts.readers.own import EventLogsReader
 from monitor.transcripts.source import Source
 
 pytestmark = pytest.mark.anyio
@@ -105,7 +105,7 @@ async def nested(path: Path, *, old: bool = False) -> None:
 
 async def test_the_runs_of_a_log_are_told_apart_and_name_their_caller(tmp_path: Path):
     await nested(tmp_path / "log")
-    entries = list(EventLogs().read(Source.of_path(tmp_path / "log"), ReadReport()))
+    entries = list(EventLogsReader().read(Source.of_path(tmp_path / "log"), ReadReport()))
     began = {entry.run: entry for entry in entries if isinstance(entry, Began)}
     assert {run: entry.parent for run, entry in began.items()} == {"run-1": None, "run-2": "run-1", "run-3": "run-1"}
     said = {run.id: [message.text for message in run.messages if message.text] for run in Corpus(tmp_path / "log")}

@@ -17,9 +17,9 @@ from monitor.errors import without_keys
 from monitor.events import Envelope, Event
 from monitor.outcome import Outcome, Turn
 from monitor.sinks.otel import content, names, place
-from monitor.sinks.otel.beside import SpansBeside
-from monitor.sinks.otel.notes import NOTES
-from monitor.sinks.otel.spans import CALLS, DETAIL_CHARS, OpenCall, OpenSpans, counts
+from monitor.sinks.otel.notes import note_of
+from monitor.sinks.otel.side_spans import SideSpans
+from monitor.sinks.otel.spans import CALLS, DETAIL_CHARS, OpenCallSpan, OpenSpans, counts
 
 _NS: Final = 1_000_000_000
 _FAILURES: Final = frozenset({"error", "tool_failure"})
@@ -32,7 +32,7 @@ _RUNS: Final[WeakValueDictionary[tuple[str, tuple[str, int]], RunSpans]] = WeakV
 """The runs whose spans are made, by their ids and the targets of the spans."""
 
 
-class RunSpans(SpansBeside):
+class RunSpans(SideSpans):
     """A sink for one run: makes its spans and metrics. `OtelSink.for_run` makes one."""
 
     @property
@@ -73,9 +73,8 @@ class RunSpans(SpansBeside):
         handle = self._HANDLERS.get(type(event))
         if handle is not None:
             handle(self, event)
-        note = NOTES.get(type(event))
-        if note is not None and self._span is not None:
-            self._note(note(event), event.at_s)
+        if self._span is not None and (note := note_of(event)) is not None:
+            self._note(note, event.at_s)
 
     # ------------------------------------------------------------------ the run
 
@@ -152,7 +151,7 @@ class RunSpans(SpansBeside):
         outer = call.span.get_span_context()
         return current if made.is_valid and made.trace_id == outer.trace_id else call.context
 
-    def place_of(self, call: str | None) -> OpenCall | None:
+    def place_of(self, call: str | None) -> OpenCallSpan | None:
         """The span of an open call. `None`: it has none."""
         return self._open.calls.get(call or "")
 
@@ -308,7 +307,7 @@ class RunSpans(SpansBeside):
         self._end(span, event.at_s, attributes)
 
     def _said(self, turn: Turn, message: dict[str, Any]) -> dict[str, Any]:
-        """The content of a turn."""
+        """The attributes with the content of a turn."""
         chars = self.shared.content_chars
         if self._openinference:
             return content.flat_output(turn, chars)
@@ -339,7 +338,7 @@ class RunSpans(SpansBeside):
             attributes |= self._named(arguments=content.fitted(content.arguments_of(call), shared.content_chars))
         name = f"{names.TOOL} {call.name}"
         span = self._start(name, event.at_s, self._context, attributes, operation=names.TOOL)
-        self._open.calls[call.id] = OpenCall(span, self._child(span), call.name)
+        self._open.calls[call.id] = OpenCallSpan(span, self._child(span), call.name)
 
     def _call_changed(self, event: events.ToolCallChanged) -> None:
         record = event.record
@@ -395,7 +394,7 @@ class RunSpans(SpansBeside):
             call.approval = event.answer.decision
             self._answered(call, event.at_s)
 
-    def _answered(self, call: OpenCall, at_s: float) -> None:
+    def _answered(self, call: OpenCallSpan, at_s: float) -> None:
         if call.wait is not None:
             call.waited_s += at_s - call.waiting_since
             self._end(call.wait, at_s)
@@ -435,18 +434,18 @@ class RunSpans(SpansBeside):
         events.Resumed: _resumed_again,
         events.Nudged: _nudged,
         events.DetectionRaised: _detected,
-        events.JudgeAsked: SpansBeside.judge_asked,
-        events.JudgeAnswered: SpansBeside.judge_answered,
-        events.JudgeFailed: SpansBeside.judge_failed,
-        events.CompactionStarted: SpansBeside.compaction_started,
-        events.CompactionFinished: SpansBeside.compaction_finished,
-        events.CompactionFailed: SpansBeside.compaction_failed,
+        events.JudgeAsked: SideSpans.judge_asked,
+        events.JudgeAnswered: SideSpans.judge_answered,
+        events.JudgeFailed: SideSpans.judge_failed,
+        events.CompactionStarted: SideSpans.compaction_started,
+        events.CompactionFinished: SideSpans.compaction_finished,
+        events.CompactionFailed: SideSpans.compaction_failed,
         events.RunTerminated: _run_terminated,
     }
 
 
 def _ours(turn: Turn) -> dict[str, Any]:
-    """What no convention has of a turn."""
+    """The attributes of a turn for which no convention has a name."""
     ours: dict[str, Any] = {}
     if turn.usage_estimated:
         ours["monitor.usage.estimated"] = True

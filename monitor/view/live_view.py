@@ -19,7 +19,7 @@ except ImportError:
 from monitor.events import ApprovalAnswered, ApprovalRequested, Envelope, Paused, Resumed, RunStarted, RunTerminated
 from monitor.outcome import Outcome
 from monitor.usage import Price
-from monitor.view.ending import results, style, title, used, why
+from monitor.view.run_ending import results, style, title, used, why
 from monitor.view.status import Status
 from monitor.view.terminal import PLAIN_COLUMNS, SafeConsole, card, columns, is_unbounded
 from monitor.view.transcript import Transcript
@@ -74,7 +74,7 @@ class LiveView:
         """People who are asked, perhaps on this terminal: nothing is drawn meanwhile."""
 
     def receive(self, envelope: Envelope) -> None:
-        """Show the next event."""
+        """Show the next event of a run."""
         event = envelope.event
         self._status.hear(envelope)
         if isinstance(event, ApprovalRequested | Paused):
@@ -133,7 +133,7 @@ class LiveView:
             live.stop()
 
     def __rich__(self) -> Group:
-        """What goes on now. `rich` calls it in a thread of its own as well."""
+        """The lines at the bottom. `rich` also calls this in a thread of its own."""
         begun = self._transcript.begun
         now = self._status.lines(columns(self._console), ascii_only=self._console.options.ascii_only)
         return Group(*([begun] if begun is not None else []), *now)

@@ -1,4 +1,4 @@
-"""How a run ended, in words."""
+"""The ending of a run in words and as rows of a card."""
 
 from __future__ import annotations
 
@@ -95,15 +95,15 @@ def used(outcome: Outcome, tool_calls: int, *, priced: bool) -> str:
 
 
 def style(outcome: Outcome) -> str:
-    """The colour of an end."""
+    """The colour of the card of an ending."""
     return "green" if outcome.ok else "red"
 
 
 def ms(seconds: float) -> str:
-    """Seconds as milliseconds."""
+    """The number of seconds as milliseconds."""
     return f"{seconds * 1000:.1f} ms"
 
 
-def count(number: int, noun: str) -> str:
-    """`1 turn`, `2 turns`."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+def count(number: int, noun: str, nouns: str | None = None) -> str:
+    """The number with its noun: `1 turn`, `2 turns`. `nouns`: a plural without a bare `s`."""
+    return f"{number:,} {noun if number == 1 else nouns or noun + 's'}"

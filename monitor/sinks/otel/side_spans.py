@@ -12,11 +12,11 @@ from monitor.sinks.otel.notes import Note
 from monitor.sinks.otel.spans import DETAIL_CHARS, SpanMaker, counts
 
 
-class SpansBeside(SpanMaker):
+class SideSpans(SpanMaker):
     """Makes the spans of judges and compactions."""
 
     def judge_asked(self, event: events.JudgeAsked) -> None:
-        """A judge looks at the run."""
+        """Open a span for the question to the judge."""
         if self._with_turns:
             attributes = self._named(kind="EVALUATOR", evaluation=event.judge) | {"monitor.judge": event.judge}
             self._open.judges[event.judge] = self._start(
@@ -29,7 +29,7 @@ class SpansBeside(SpanMaker):
             )
 
     def judge_answered(self, event: events.JudgeAnswered) -> None:
-        """Its answer, as an evaluation."""
+        """Record the answer of the judge as an evaluation, and end its span."""
         judgement = event.judgement
         said = self._named(
             evaluation=event.judge,
@@ -53,7 +53,7 @@ class SpansBeside(SpanMaker):
             self._end(span, event.at_s)
 
     def judge_failed(self, event: events.JudgeFailed) -> None:
-        """It gave no answer."""
+        """End the span of the judge as an error."""
         span = self._open.judges.pop(event.judge, None)
         if span is not None:
             span.set_attributes(self._named(error="judge_failed", **counts(event.cost.usage)))
@@ -61,7 +61,7 @@ class SpansBeside(SpanMaker):
             self._end(span, event.at_s)
 
     def compaction_started(self, event: events.CompactionStarted) -> None:
-        """A summary is being made."""
+        """Open a span for the compaction."""
         if self._span is None or not self._span.is_recording() or not self._place.agent_made:
             return
         attributes = self._named(kind="CHAIN", agent="compact") | {
@@ -74,7 +74,7 @@ class SpansBeside(SpanMaker):
         self._open.compactions[event.compaction] = (span, event.at_s)
 
     def compaction_finished(self, event: events.CompactionFinished) -> None:
-        """It stands in the history."""
+        """End the span of the compaction with its sizes."""
         self._compacted = True
         attributes = {
             "monitor.compaction.status": "finished",
@@ -85,7 +85,7 @@ class SpansBeside(SpanMaker):
         self._compaction_over(event, attributes, model=event.summarised_by)
 
     def compaction_failed(self, event: events.CompactionFailed) -> None:
-        """The history is as it was."""
+        """End the span of the compaction as an error."""
         attributes = {"monitor.compaction.status": event.failure.value, **self._named(error=event.failure.value)}
         self._compaction_over(event, attributes, failed=event.detail)
 

@@ -6,23 +6,23 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
 
 from monitor.proxy.exchange.sources import BodyAdapter, FrameAdapter, Frames
-from monitor.proxy.formats.base import Answer, Heard
+from monitor.proxy.formats.base import FrameContent, WireAnswer
 from monitor.proxy.transport.client import Client
 from monitor.proxy.transport.upstreams import Body
 
 _CUT_OFF: Final = "the upstream ended before its answer did"
 
 
-class Passing(Protocol):
-    """One answer."""
+class AnswerRelay(Protocol):
+    """One answer on its way to the client."""
 
     source: Any
-    """What the run reads."""
+    """The source of the stream that the run reads."""
     adapter: Any
-    """What reads it."""
+    """The adapter that reads the stream."""
 
     async def take(self, item: Any, /) -> None:
-        """Send on what has come."""
+        """Send on the bytes that have come."""
         ...
 
     async def finished(self) -> str:
@@ -40,10 +40,10 @@ class Passing(Protocol):
         ...
 
 
-class Streamed:
+class StreamRelay:
     """A stream. Frames that come together are sent together."""
 
-    def __init__(self, client: Client, answer: Answer, body: Body) -> None:
+    def __init__(self, client: Client, answer: WireAnswer, body: Body) -> None:
         self.source = Frames(body, answer)
         self.adapter = FrameAdapter(answer)
         self._client = client
@@ -51,7 +51,7 @@ class Streamed:
         self._waiting = bytearray()
 
     async def take(self, item: Any) -> None:
-        """A frame."""
+        """Send on a frame of the stream."""
         self._waiting += item.raw
         self._answer.sent(item)
         if not self.source.more:
@@ -73,7 +73,7 @@ class Streamed:
         return True
 
     async def broken(self, reason: str) -> bool:
-        """As an error of the format."""
+        """Tell the client of the break by an error of the format."""
         await self._flush()
         await self._close_with(self._answer.broken(reason))
         return True
@@ -95,14 +95,14 @@ class Streamed:
             await self._client.write(data)
 
 
-class Whole:
+class BodyRelay:
     """A body in one piece. It is sent when it has been read, or when it is too long for that."""
 
     def __init__(
         self,
         client: Client,
         body: Body,
-        read: Callable[[bytes], Heard],
+        read: Callable[[bytes], FrameContent],
         begin: Callable[[], Awaitable[None]],
         most: int,
     ) -> None:
@@ -118,17 +118,17 @@ class Whole:
             await self._send()
 
     async def finished(self) -> str:
-        """Send it."""
+        """Send the whole answer to the client."""
         await self._send()
         await self._client.end()
         return ""
 
     async def stopped(self, reason: str, *, error: bool) -> bool:
-        """Half a body cannot be ended."""
+        """Send nothing: half a body cannot be ended."""
         return self._client.began
 
     async def broken(self, reason: str) -> bool:
-        """The same."""
+        """Send nothing: half a body cannot be ended."""
         return self._client.began
 
     async def _send(self) -> None:

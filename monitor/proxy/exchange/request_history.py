@@ -1,4 +1,4 @@
-"""What the history in a request says of its run: which run it is, and what its turns were.
+"""Reads of the history in a request: which run it is, and what its turns were.
 
 Every request carries its history. So a proxy that was restarted, or one of ten, judges as the first
 one does, and keeps nothing for it.
@@ -56,5 +56,5 @@ def has_news(messages: Sequence[Message]) -> bool:
 
 
 def calls_of(turn: AssistantMessage) -> list[ToolCall]:
-    """The calls of a turn."""
+    """The calls that the model made in a turn."""
     return [part for part in turn.content if isinstance(part, ToolCall)]

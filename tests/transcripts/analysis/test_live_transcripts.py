@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from monitor.policy import ObserveOnly
-from monitor.transcripts.analysis.live import REST, Begun, Live
-from monitor.transcripts.analysis.survey import SurveyedFile, Watched, survey_file
+from monitor.transcripts.analysis.live_transcripts import REST, Begun, Live
+from monitor.transcripts.analysis.survey import SurveyedFile, WatchSettings, survey_file
 from monitor.transcripts.source import Source
 
 ASK = {"role": "user", "content": "Tidy up."}
@@ -33,7 +33,7 @@ class Clock:
     def survey(self, path: Path) -> Iterator[SurveyedFile]:
         self.read.append(path)
         self.now += self.cost
-        yield survey_file(Source.of_path(path), watched=Watched(policy=ObserveOnly))
+        yield survey_file(Source.of_path(path), watched=WatchSettings(policy=ObserveOnly))
 
 
 def turn(name: str, at: int, arguments: str = "{}") -> list[dict[str, Any]]:

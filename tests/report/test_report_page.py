@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from monitor.report.page import Page, policy_of
+from monitor.report.report_page import ReportPage, policy_of
 from monitor.report.story import StoryWatcher
 from monitor.transcripts.analysis.survey import survey
 from monitor.transcripts.source import Source
@@ -57,7 +57,7 @@ def run_of(text: str, *, number: int = 0, loop: bool = True) -> dict[str, Any]:
 
 def page_of(*runs: dict[str, Any], **options: Any) -> str:
     lines = "".join(json.dumps(run) + "\n" for run in runs)
-    page = Page(**options)
+    page = ReportPage(**options)
     for run in survey(Source.of_bytes("<b>runs</b>.jsonl", lines.encode()), watcher=StoryWatcher):
         page.add(run)
     return "".join(page.pieces(facts={"made": 1_700_000_000.0, "bad": 0}))
@@ -258,7 +258,7 @@ def test_it_prints_the_list_of_runs(hostile_tab: Tab):
 
 @needs_browser
 def test_five_thousand_runs_are_usable(tmp_path: Path):
-    page = Page()
+    page = ReportPage()
     (one,) = survey(Source.of_bytes("r.jsonl", json.dumps(run_of("many")).encode()), watcher=StoryWatcher)
     for _ in range(5_000):
         page.add(one)

@@ -16,14 +16,14 @@ from typing import Final
 from rich.console import Console
 
 from monitor.cli.render import output
-from monitor.cli.render.tool_counts import count
 from monitor.settings import Settings
 from monitor.transcripts.analysis.scan import RunScanner
-from monitor.transcripts.analysis.survey import SurveyedFile, Watched, Watcher, survey_file
+from monitor.transcripts.analysis.survey import SurveyedFile, Watcher, WatchSettings, survey_file
 from monitor.transcripts.entries import Began, ReadReport
 from monitor.transcripts.kinds import HEAD_BYTES, kind_of
 from monitor.transcripts.places import sources_of
 from monitor.transcripts.source import Source
+from monitor.view.run_ending import count
 
 PAYS_BYTES: Final = 8 * 1024 * 1024
 """With fewer bytes a second process takes more time than it saves: it has to import the library."""
@@ -36,23 +36,23 @@ fault.
 
 
 @dataclass(slots=True, frozen=True)
-class Chosen:
+class SurveySettings:
     """The settings of a scan, in a form that another process can be given."""
 
     settings: str
-    """As JSON."""
+    """The settings as a JSON object."""
     watcher: Callable[[Began, RunScanner], Watcher] | None = None
-    """Who watches a run, in place of the usual one."""
+    """The class that watches a run in place of the usual one."""
 
     @classmethod
-    def of(cls, settings: Settings, watcher: Callable[[Began, RunScanner], Watcher] | None = None) -> Chosen:
+    def of(cls, settings: Settings, watcher: Callable[[Began, RunScanner], Watcher] | None = None) -> SurveySettings:
         """`settings`, as they were read from the file and the command line."""
         return cls(json.dumps(settings.settings), watcher)
 
     def examine(self, path: Path) -> list[SurveyedFile]:
         """The transcripts in one file, read and watched."""
         chosen = _settings(self.settings)
-        watched = Watched(chosen.detectors, chosen.policy, self.watcher or Watcher)
+        watched = WatchSettings(chosen.detectors, chosen.policy, self.watcher or Watcher)
         return [survey_file(source, watched=watched) for source in sources_of(path)]
 
 
@@ -62,7 +62,7 @@ def _settings(text: str) -> Settings:
     return Settings(json.loads(text))
 
 
-def surveyed_files(paths: Sequence[Path], chosen: Chosen) -> Iterator[list[SurveyedFile]]:
+def surveyed_files(paths: Sequence[Path], chosen: SurveySettings) -> Iterator[list[SurveyedFile]]:
     """The transcripts of each path, in the order of `paths`."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if cores > 1 and len(paths) > 1 and sum(map(size_of, paths)) >= PAYS_BYTES:

@@ -14,7 +14,7 @@ from importlib.resources import files
 from typing import Any, Final
 
 from monitor.report.data import as_data, as_script, key_of
-from monitor.report.story import ToldRun
+from monitor.report.story import StoryRun
 from monitor.transcripts.analysis.survey import SurveyedRun
 
 QUIET_WITH_STEPS: Final = 20_000
@@ -25,7 +25,7 @@ def _part(name: str) -> str:
     return files("monitor.report").joinpath(name).read_text("utf-8")
 
 
-class Page:
+class ReportPage:
     """Collects runs, and writes the page. Of a run only what the page shows is kept, as JSON."""
 
     def __init__(self, *, title: str = "Agent runs", texts: bool = True) -> None:
@@ -38,15 +38,15 @@ class Page:
 
     @property
     def runs(self) -> int:
-        """How many there are."""
+        """The number of runs on the page."""
         return len(self._runs)
 
     def add(self, run: SurveyedRun) -> None:
-        """One more run."""
+        """Add a run to the page."""
         key = key_of(run)
         count = self._keys[key] = self._keys.get(key, 0) + 1
         data = as_data(run, key=key if count == 1 else f"{key}-{count}", texts=self._texts)
-        if not run.loops and isinstance(run, ToldRun):
+        if not run.loops and isinstance(run, StoryRun):
             self._quiet += 1
             if self._quiet > QUIET_WITH_STEPS:
                 data.pop("steps", None)

@@ -29,7 +29,7 @@ def is_event(record: Mapping[str, Any]) -> bool:
 
 @dataclass(slots=True)
 class LoggedRun:
-    """A run of a log."""
+    """A run that was read from a log of events."""
 
     run: RecordedRun
     parent: str | None = None
@@ -37,7 +37,7 @@ class LoggedRun:
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenLoggedRun:
     name: str
     parent: str | None
     model: str
@@ -52,7 +52,7 @@ class EventLog:
 
     def __init__(self) -> None:
         self._runs = 0
-        self._open: dict[str | None, _Open] = {}
+        self._open: dict[str | None, _OpenLoggedRun] = {}
         """The open runs, by their ids. `None`: the run of a log that has no ids."""
         self._names: dict[str, str] = {}
 
@@ -75,7 +75,7 @@ class EventLog:
             self._runs += 1
             name = f"run-{self._runs}"
             parent, model = (told[0].parent, told[0].model) if told is not None else (None, None)
-            self._open[id] = _Open(name, self._names.get(parent or ""), model or "")
+            self._open[id] = _OpenLoggedRun(name, self._names.get(parent or ""), model or "")
             if id is not None:
                 self._names[id] = name
             return unfinished.logged() if unfinished is not None else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from monitor.proxy.runs import Runs
+from monitor.proxy.runs import ProxiedRuns
 
 _COUNTS: Final[Mapping[str, tuple[str, str, str]]] = {
     "requests": ("requests_total", "format", "Requests, by the format in which they were read."),
@@ -25,12 +25,12 @@ _COUNTS: Final[Mapping[str, tuple[str, str, str]]] = {
 _LABEL_CHARS: Final = 80
 
 
-def prometheus(runs: Runs, held: int) -> str:
+def prometheus(runs: ProxiedRuns, held: int) -> str:
     """All counts, in the text format of Prometheus. `held`: requests that wait now."""
     return "".join(f"{line}\n" for line in _lines(runs, held))
 
 
-def _lines(runs: Runs, held: int) -> Iterator[str]:
+def _lines(runs: ProxiedRuns, held: int) -> Iterator[str]:
     for metric, (name, label, told) in _COUNTS.items():
         yield from _head(name, "counter", told)
         found = {kind: number for (known, kind), number in runs.counts.items() if known == metric}

@@ -1,0 +1,197 @@
+"""Values of the records of transcripts, whose types nobody has checked: texts, numbers, times,
+calls, results, tokens.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from monitor._util.hashing import identity
+from monitor.transcripts.base import RecordedCall, RecordedResult
+from monitor.usage import Usage
+
+KEPT_CHARS: Final = 65_536
+"""Only this many characters of a longer result are kept, with the length and the hash of the
+whole.
+"""
+OWN_SIGN: Final = "agent-monitor: "
+"""The beginning of the reasons that the hooks of agent-monitor give."""
+
+
+def result_of(
+    name: str, text: str, *, is_error: bool = False, call_id: str | None = None, refusal: str | None = None
+) -> RecordedResult:
+    """A tool's result, shortened if it is long. `refusal`: the words that the agent puts before the
+    reason of a hook that refused the call; `None`: it has none. A tool that imitates them hides its
+    results, but not its calls: they count by their arguments.
+    """
+    if refusal is not None and text.startswith(f"{refusal}{OWN_SIGN}"):
+        return RecordedResult(name, text[:KEPT_CHARS], is_error=True, call_id=call_id, vetoed=True)
+    if len(text) <= KEPT_CHARS:
+        return RecordedResult(name, text, is_error, call_id=call_id)
+    sha1 = hashlib.sha1(text.encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest()
+    return RecordedResult(name, text[:KEPT_CHARS], is_error, len(text), sha1[:16], call_id)
+
+
+def call_of(name: object, arguments: object, id: object) -> RecordedCall:
+    """A call. `arguments` may be JSON in a string, as OpenAI has it."""
+    return RecordedCall(text(name) or "?", without_media(arguments), text(id) or None)
+
+
+def text(value: object) -> str:
+    """`value` if it is a text, else nothing."""
+    return value if isinstance(value, str) else ""
+
+
+def id_of(value: object) -> str:
+    """`value` as a piece of an id: a short text, or a whole number of usual size."""
+    if isinstance(value, str):
+        return value[:MOST_ID_CHARS]
+    return str(value) if isinstance(value, int) and abs(value) < MOST_NUMBER else "?"
+
+
+MOST_ID_CHARS: Final = 200
+MOST_NUMBER: Final = 2**63
+
+
+def table(value: object) -> Mapping[str, Any]:
+    """`value` if it is a JSON object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def rows(value: object) -> list[Any]:
+    """`value` if it is a JSON list, else an empty one."""
+    return value if isinstance(value, list) else []
+
+
+def whole(value: object) -> int:
+    """`value` if it is a whole number that is not negative, else 0."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else 0
+
+
+def words(content: object) -> str:
+    """The text of a content that is a text, or a list of texts and blocks with a text.
+
+    A block that is no text stands as its kind, with the size and the hash of its data.
+    """
+    if isinstance(content, str):
+        return content
+    if isinstance(content, dict):
+        return _block(content)
+    return "\n".join(filter(None, map(words, rows(content))))
+
+
+def _block(block: Mapping[str, Any]) -> str:
+    for name in ("text", "content", "output", "input_text", "output_text"):
+        if isinstance(block.get(name), str):
+            return str(block[name])
+    for name in ("content", "parts"):
+        if isinstance(block.get(name), list):
+            return words(block[name])
+    data = block.get("source", block.get("image_url", block.get("inlineData", block.get("data"))))
+    while isinstance(data, dict):
+        data = data.get("data", data.get("url", ""))
+    return named_media(text(block.get("type")) or "data", text(data)) if data else ""
+
+
+def named_media(kind: str, data: str) -> str:
+    """A text that stands for binary data: its kind, its size and its hash."""
+    return f"[{kind}, {len(data)} characters, xxh3 {identity(data)}]"
+
+
+LONG_DATA_CHARS: Final = 1_024
+
+
+def without_media(value: Any, depth: int = 0) -> Any:
+    """`value` with long `data:` URLs replaced by their size and hash, as they are compared and
+    shown.
+    """
+    if isinstance(value, str):
+        return named_media("data", value) if len(value) > LONG_DATA_CHARS and value.startswith("data:") else value
+    if depth > MOST_DEPTH:
+        return value
+    if isinstance(value, dict):
+        return {key: without_media(item, depth + 1) for key, item in value.items()}
+    return [without_media(item, depth + 1) for item in value] if isinstance(value, list) else value
+
+
+MOST_DEPTH: Final = 32
+
+
+def as_float(value: object) -> float:
+    """`value` if it is a finite number, else 0."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return 0.0
+    try:
+        number = float(value)
+    except OverflowError:
+        return 0.0
+    return number if math.isfinite(number) else 0.0
+
+
+def dollars(value: object) -> float | None:
+    """A cost in US dollars. `None`: the recording does not say."""
+    return None if value is None else max(0.0, as_float(value))
+
+
+def seconds(value: object) -> float | None:
+    """A time as seconds since 1970: ISO text, or a number of seconds, milliseconds, microseconds or
+    nanoseconds. `None`: it is no time.
+
+    A text without a zone is taken as UTC: recordings do not say whose local time it is.
+    """
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int | float):
+        number = as_float(value)
+        for above, unit in ((1e17, 1e9), (1e14, 1e6), (1e11, 1e3)):
+            if number >= above:
+                return number / unit
+        return number if number > 0 else None
+    if isinstance(value, str):
+        if value.isdecimal() and len(value) < MOST_DIGITS:
+            return seconds(int(value))
+        try:
+            when = datetime.fromisoformat(value)
+            return (when if when.tzinfo is not None else when.replace(tzinfo=UTC)).timestamp()
+        except (ValueError, OverflowError):
+            return None
+    return None
+
+
+MOST_DIGITS: Final = 24
+
+
+def tokens_of(
+    usage: Mapping[str, Any],
+    *,
+    given: tuple[str, ...],
+    answered: tuple[str, ...],
+    thinking: str = "",
+    cached: str = "",
+    total: str = "",
+) -> Usage | None:
+    """The tokens of `usage`, whose counts stand in the fields with these names. The counts of
+    several fields are added. `None`: `usage` has no fields.
+    """
+    if not usage:
+        return None
+    input_tokens = sum(whole(usage.get(name)) for name in given)
+    output_tokens = sum(whole(usage.get(name)) for name in answered)
+    total_tokens = whole(usage.get(total)) or input_tokens + output_tokens
+    return Usage(input_tokens, output_tokens, whole(usage.get(thinking)), whole(usage.get(cached)), total_tokens)
+
+
+def parsed(arguments: object) -> object:
+    """The value of arguments that are JSON in a string."""
+    if not isinstance(arguments, str):
+        return {} if arguments is None else arguments
+    try:
+        return json.loads(arguments) if arguments.strip() else {}
+    except (ValueError, RecursionError):
+        return arguments
