@@ -1,8 +1,8 @@
 """Tool calls as records: the rows of a ledger, the questions to an approver and the answers.
 
 A record of a call is stored before the step that it names happens: `intended` before anything else,
-`running` before the tool is entered. So after a crash a ledger knows which calls may have had an
-effect: those that were running. They become `unknown`.
+`awaiting_approval` before a person is asked, `running` before the tool is entered. So after a crash
+a ledger knows which calls may have had an effect: those that were running. They become `unknown`.
 """
 
 from __future__ import annotations
@@ -34,10 +34,14 @@ __all__ = [
 
 
 class CallState(StrEnum):
-    """Where a call stands. `intended` and `running` are open, the others are ends."""
+    """Where a call stands. `intended`, `awaiting_approval` and `running` are open, the others are
+    ends.
+    """
 
     INTENDED = "intended"
     """The model has made the call; nothing was done for it yet."""
+    AWAITING_APPROVAL = "awaiting_approval"
+    """A person is asked whether the call may be made; its tool was not entered."""
     RUNNING = "running"
     """The tool is being carried out."""
     DONE = "done"
@@ -55,7 +59,9 @@ class CallState(StrEnum):
     """
 
 
-OPEN = frozenset({CallState.INTENDED, CallState.RUNNING})
+UNENTERED = frozenset({CallState.INTENDED, CallState.AWAITING_APPROVAL})
+"""The open states in which the tool of a call was not entered: any process may go on with it."""
+OPEN = UNENTERED | {CallState.RUNNING}
 """The states that are not ends."""
 AGAIN = frozenset({CallState.FAILED, CallState.UNKNOWN})
 """Ends after which the tool of a call may be entered again, if somebody decides that."""
@@ -137,12 +143,15 @@ def may_follow(record: CallRecord, state: CallState | None, attempt: int) -> boo
     """Whether `record` is a step that may follow this `state` of its call, in this `attempt`.
     `None`: the call is not known. Every store of calls uses this.
 
-    Only one process may enter a call: `running` follows `intended`. With a higher `attempt` it may
-    also follow a failure or an unknown outcome. An end may follow only an open state.
+    Only one process may enter a call: `running` follows `intended` or `awaiting_approval`. With a
+    higher `attempt` it may also follow a failure or an unknown outcome. A person may be asked again
+    until the tool is entered. An end may follow only an open state.
     """
+    if record.state is CallState.AWAITING_APPROVAL:
+        return state in UNENTERED
     if record.state is CallState.RUNNING:
         again = state in AGAIN or state is CallState.RUNNING
-        return state is CallState.INTENDED or (again and record.attempt > attempt)
+        return state in UNENTERED or (again and record.attempt > attempt)
     return state in OPEN
 
 

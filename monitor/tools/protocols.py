@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 
 import anyio.lowlevel
 
-from monitor.calls import CallRecord, CallState
+from monitor.calls import ApprovalRequest, CallRecord, CallState
 from monitor.chunks import ToolCall
 from monitor.tools.base import ToolContext
 from monitor.tools.registry import ToolEntry
@@ -33,6 +33,11 @@ class CallListener:
     def dropped(self, call: ToolCall, why: str) -> None:
         """A tool has answered after its call had got another result."""
 
+    async def ended(self) -> None:
+        """A call has got its result, and others may take longer. This may wait until its end is on
+        record.
+        """
+
 
 class _NoListener(CallListener):
     listens = False
@@ -46,8 +51,8 @@ class Admission:
     """Says whether a call may be made, and why not."""
 
     state: CallState | None = None
-    """`None`: the call may be made. `DENIED`, `EXPIRED`: it ends in this state. `INTENDED`: it
-    stays open, and the run has to end, because a person will answer later.
+    """`None`: the call may be made. `DENIED`, `EXPIRED`: it ends in this state.
+    `AWAITING_APPROVAL`: it stays open, and the run has to end, because a person will answer later.
     """
     text: str = ""
     """Why the call may not be made, for the model."""
@@ -63,10 +68,12 @@ ADMITTED: Final = Admission()
 class AdmissionControl(Protocol):
     """Decides whether calls may be made; `monitor.tools.approvals.approval.Approvals` is one."""
 
-    def may_ask(self, entry: ToolEntry, arguments: Mapping[str, Any], context: ToolContext) -> Admission | None:
-        """The decision, if no question is needed. `None`: `ask` has to be awaited."""
+    def admit(
+        self, entry: ToolEntry, arguments: Mapping[str, Any], context: ToolContext
+    ) -> Admission | ApprovalRequest:
+        """The decision about a call, or the question to a person that it depends on."""
         ...
 
-    async def ask(self, entry: ToolEntry, arguments: Mapping[str, Any], context: ToolContext) -> Admission:
-        """The decision that a person has made."""
+    async def ask(self, request: ApprovalRequest, entry: ToolEntry, arguments: Mapping[str, Any]) -> Admission:
+        """The decision that a person has made about a call."""
         ...

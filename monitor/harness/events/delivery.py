@@ -1,7 +1,8 @@
 """Passes the events of a run to its reader and to its sinks.
 
 With a session, an event that announces an effect waits until the session has it, and the events
-after it wait behind it. Text for the eye, such as the output of a tool, never waits.
+after it wait behind it. While calls are open, such an event causes its commit at once; what comes
+meanwhile is in the next one. Text for the eye, such as the output of a tool, never waits.
 """
 
 from __future__ import annotations
@@ -17,15 +18,12 @@ import anyio.lowlevel
 
 from monitor.chunks import Chunk
 from monitor.events import (
-    ApprovalRequested,
     AttemptRetried,
     ChunkReceived,
     Envelope,
     Event,
     RunIdentity,
     RunTerminated,
-    ToolOutput,
-    ToolProgressed,
     TurnEnded,
 )
 from monitor.harness.events.async_sinks import fan_out
@@ -36,8 +34,6 @@ from monitor.tools.secrets.masking import Secrets
 
 MOST_QUEUED: Final = 256
 """Events that wait for the reader of the run. A tool that writes more waits until they are read."""
-_URGENT: Final = (ApprovalRequested, ToolOutput, ToolProgressed)
-"""Events that the reader should have while tools run."""
 
 
 class Delivery:
@@ -85,10 +81,6 @@ class Delivery:
         """Writes the run into its session, if it has one."""
         self._held: deque[tuple[int, Event]] = deque()
         """Events that wait for their commit, with their numbers."""
-        self.urgent = False
-        """An event is queued that the reader should have while tools run. The others come when the
-        turn is part of the history.
-        """
         self.waits = False
         """The reader reads while tools run, so tools may wait for it."""
 
@@ -107,14 +99,12 @@ class Delivery:
         event = self.secrets.event(event)
         if self._recorder is not None:
             number = self._recorder.emit(event)
-            if number and (self._held or not self._recorder.is_early(event)):
+            if number and (self._held or not self._may_go(event)):
                 self._held.append((number, event))
                 return
         self._hand_out(event)
 
     def _hand_out(self, event: Event) -> None:
-        if isinstance(event, _URGENT):
-            self.urgent = True
         if self.wants_chunks:
             self._show(self._chunks.flush())
         if self.streams:
@@ -144,9 +134,14 @@ class Delivery:
         recorder.journal.told = self._release
 
     def _release(self, number: int) -> None:
-        """Hand out the events up to this number: they are stored."""
-        while self._held and self._held[0][0] <= number:
+        """Hand out the events up to this number, which are stored, and those right behind them that
+        need not wait.
+        """
+        while self._held and (self._held[0][0] <= number or self._may_go(self._held[0][1])):
             self._hand_out(self._held.popleft()[1])
+
+    def _may_go(self, event: Event) -> bool:
+        return self._recorder is not None and self._recorder.is_early(event)
 
     def hand_out_end(self, outcome: Outcome) -> None:
         """Nothing more is stored: of the events that wait, only the end of the run is handed out.
@@ -165,10 +160,26 @@ class Delivery:
             await self._recorder.sync()
         await self.receivers()
 
-    async def announced(self) -> None:
-        """Return when the events so far may be handed out."""
+    @property
+    def holds(self) -> bool:
+        """Events wait for their commit."""
+        return bool(self._held)
+
+    async def reply_announced(self) -> None:
+        """Return when the model's message is stored, and its events are handed out. Its calls
+        cannot begin yet.
+        """
         if self._held and self._recorder is not None:
+            self._recorder.add_reply()
             await self._recorder.journal.flush()
+
+    async def announced(self, *, beside_open_calls: bool = False) -> None:
+        """Return when the events so far are handed out.
+
+        `beside_open_calls`: see `Journal.flush`.
+        """
+        if self._held and self._recorder is not None:
+            await self._recorder.journal.flush(beside_open_calls=beside_open_calls)
 
     @property
     def wants_chunks(self) -> bool:
@@ -204,7 +215,6 @@ class Delivery:
     def hear(self, envelope: Envelope) -> None:
         """Queue an event of a nested run."""
         self.queue.append(envelope)
-        self.urgent = True
         if self._news is not None:
             self._news.set()
 

@@ -170,8 +170,8 @@ class Journal:
     async def advance(self, record: CallRecord) -> bool:
         """See `CallLedger.advance`.
 
-        `running` is stored when this returns. An end is stored now if other calls are open, because
-        those may take long. Otherwise the results of the turn follow at once, in the same commit.
+        `running` is stored when this returns. The other states are stored together with the events
+        that announce them, see `flush`.
         """
         if not comes_after(record, self._known(record.key)):
             return False
@@ -179,10 +179,8 @@ class Journal:
         self._added += 1
         self._open.pop(record.key, None)
         (self._open if record.open else self._ended)[record.key] = record
-        if record.open:
+        if record.state is CallState.RUNNING:
             await self.flush()
-        elif self._open:
-            await self._flush_beside_open_calls()
         return True
 
     async def find(self, key: str) -> CallRecord | None:
@@ -200,20 +198,17 @@ class Journal:
 
     # ------------------------------------------------------------------ the commit
 
-    async def flush(self) -> None:
-        """Return when everything that was gathered before is stored."""
+    async def flush(self, *, beside_open_calls: bool = False) -> None:
+        """Return when everything that was gathered before is stored.
+
+        `beside_open_calls`: nothing is stored if no call is open then. The results of the turn
+        follow at once, in the same commit.
+        """
         wanted = self._added
         if self._stored >= wanted:
             return
         async with self._lock:  # taking it lets other tasks run, whose steps join this commit
-            if self._stored < wanted:
-                await self._commit()
-
-    async def _flush_beside_open_calls(self) -> None:
-        """The same, unless the calls that were open have ended meanwhile."""
-        wanted = self._added
-        async with self._lock:
-            if self._stored < wanted and self._open:
+            if self._stored < wanted and (self._open or not beside_open_calls):
                 await self._commit()
 
     async def _commit(self) -> None:

@@ -190,11 +190,15 @@ class Recorder:
         """Take the calls together with the message that makes them. They are stored before any of
         them becomes `running`.
         """
+        self.add_reply()
+        return self.journal.intend(records)
+
+    def add_reply(self) -> None:
+        """Take the message that the model has just made, before its calls are made."""
         if self._written is None and (reply := self._reply()) is not None:
             self.journal.add_nodes(self._new())
             self._written = StoredMessage(reply, None)
             self.journal.add_nodes([(self._draft(reply), self._written)])
-        return self.journal.intend(records)
 
     async def advance(self, record: CallRecord) -> bool:
         """See `CallLedger.advance`."""

@@ -20,6 +20,7 @@ from monitor.events import (
     ApprovalAnswered,
     ApprovalRequested,
     Event,
+    Nudged,
     ToolCallChanged,
     ToolFinished,
     ToolOutput,
@@ -200,7 +201,7 @@ class Calls(CallListener):
         self, calls: Sequence[ToolCall], results: dict[str, ToolResult], grace_s: float
     ) -> AsyncGenerator[None, None]:
         """Carry out `calls` with the caller's tools. The end of the run interrupts them. Yields
-        whenever there are events to hand out, if somebody reads them one by one.
+        whenever there are events for the reader.
         """
         if not calls:
             # Other tasks and cancellations need a checkpoint, and this turn may have had none.
@@ -212,20 +213,21 @@ class Calls(CallListener):
         async def work() -> None:
             await self.scheduler.carry_out(calls, finished, turn=number)
 
-        if self._delivery.streams:
-            async with aclosing(self._beside(work, grace_s)) as beside:
-                async for _ in beside:
-                    yield
-        else:
-            await self._work.under_deadlines(work)
+        async with aclosing(self._beside(work, grace_s)) as beside:
+            async for _ in beside:
+                yield
         self._pause_for_answers()
 
     async def _beside(
         self, work: Callable[[], Coroutine[Any, Any, None]], grace_s: float
     ) -> AsyncGenerator[None, None]:
-        """Do `work` in a task of its own, and yield whenever there are urgent events. Left early,
-        the task is cancelled and waited for, for `grace_s` seconds.
+        """Do `work`; the end of the run interrupts it. Yields whenever there are events for a
+        reader of the run. With such a reader, a task of its own does the work. Left early, the task
+        is cancelled and waited for, for `grace_s` seconds.
         """
+        if not self._delivery.streams:
+            await self._work.under_deadlines(work)
+            return
         errors: list[BaseException] = []
         cancelled = anyio.get_cancelled_exc_class()
 
@@ -242,10 +244,9 @@ class Calls(CallListener):
         task = Background(keep, "agent-monitor tools", then=delivery.wake)
         try:
             while not task.ended:
-                if delivery.urgent and delivery.queue:
+                if delivery.queue:
                     yield
                     continue
-                delivery.urgent = False
                 with delivery.news() as news:
                     if not await self._work.under_deadlines(news.wait):
                         break
@@ -261,6 +262,8 @@ class Calls(CallListener):
         if errors:
             raise errors[0]
         self._work.is_over()
+        if delivery.queue:
+            yield
 
     def _finisher(
         self, calls: Sequence[ToolCall], results: dict[str, ToolResult]
@@ -293,10 +296,10 @@ class Calls(CallListener):
 
         return finished
 
-    async def carry_out_answered(self, history: History) -> None:
+    async def carry_out_answered(self, history: History, grace_s: float) -> AsyncGenerator[None, None]:
         """A run before this one was paused for approvals that are there now: carry out those calls,
         and put their results into the history, in the place of the ones that said so. The same for
-        the calls in `left_open`.
+        the calls in `left_open`. Yields whenever there are events for the reader.
         """
         answered = self.left_open or getattr(self._approver, "answered_calls", None)
         if not answered:
@@ -327,7 +330,13 @@ class Calls(CallListener):
 
         for call in calls:
             self._emit(ToolStarted(self._at(), self._core.turns, call))
-        await self._work.under_deadlines(lambda: self.scheduler.carry_out(calls, finished))
+
+        async def work() -> None:
+            await self.scheduler.carry_out(calls, finished)
+
+        async with aclosing(self._beside(work, grace_s)) as beside:
+            async for _ in beside:
+                yield
         answered_by = tuple(shown(results[one.id]) if one.id in results else one for one in message.results)
         after = replace(message, results=answered_by)
         kind, why = ("resume", "open calls were made") if self.left_open else ("approval", "approved calls were made")
@@ -342,9 +351,9 @@ class Calls(CallListener):
             detail = f"{len(pending)} {what} for an approval" if pending[0].call_id else f"held: {pending[0].why}"
             self._core.leave(Stop(TerminateReason.PAUSED, detail, "approval"), None, self._now())
 
-    async def hold(self, detection: Detection) -> str | None:
-        """The run is frozen until a person says how it goes on. Answers with what they say to the
-        model; `""`: nothing.
+    async def hold(self, detection: Detection, said: list[str], grace_s: float) -> AsyncGenerator[None, None]:
+        """The run is frozen until a person says how it goes on. What they say to the model is added
+        to `said`. Yields whenever there are events for the reader.
         """
         answer: ApprovalAnswer | None = None
 
@@ -352,12 +361,17 @@ class Calls(CallListener):
             nonlocal answer
             answer = await self.approvals.hold(detection)
 
-        await self._work.under_deadlines(ask)
+        async with aclosing(self._beside(ask, grace_s)) as beside:
+            async for _ in beside:
+                yield
         if answer is not None and answer.approved:
-            return answer.reason
+            if answer.reason:
+                said.append(answer.reason)
+                self._emit(Nudged(self._at(), self._core.turns, answer.reason))
+            return
         if self.approvals.pending:
             self._pause_for_answers()
-            return None
+            return
         stop = stop_for(detection)
         if answer is None:
             why = "the run was held, and nobody can say how it goes on"
@@ -368,7 +382,6 @@ class Calls(CallListener):
         if answer is not None and answer.reason:
             why += f": {answer.reason}"
         self._core.leave(replace(stop, detail=f"{stop.detail}; {why}"), None, self._now())
-        return None
 
     # ------------------------------------------------------------------ what the scheduler tells
 
@@ -393,9 +406,13 @@ class Calls(CallListener):
         self._emit(ApprovalRequested(self._at(), self._core.turns, request))
         await self._delivery.announced()
 
-    def answered(self, answer: ApprovalAnswer) -> None:
+    async def answered(self, answer: ApprovalAnswer) -> None:
         """The question to a person has its answer."""
         self._emit(ApprovalAnswered(self._at(), self._core.turns, answer))
+        await self._delivery.announced()
+
+    async def ended(self) -> None:
+        await self._delivery.announced(beside_open_calls=True)
 
     # ------------------------------------------------------------------ helpers
 

@@ -78,6 +78,8 @@ class TurnLoop:
         self._streams_opened = 0
         self._edits = 0
         """The number of edits of the history that were seen."""
+        self._goes_on = True
+        """The last verdicts have not ended the run."""
         self._reading: SourceStream[Any] | None = None
         self.leave_at: int | None = None
         """The process leaves the run at the first boundary behind this number of turns."""
@@ -86,49 +88,12 @@ class TurnLoop:
         """Check, call, read the stream, carry out the calls, report to the core, perform its
         verdict. Yields wherever there may be events for the reader.
         """
-        core = self._core
-        events = self._delivery.queue
         try:
             await self._calls.open()
-            await self._calls.carry_out_answered(self._history)
-            await self._delivery.stored()
-            while await self._perform(core.check(self._now())):
-                tries = _TurnAttempts()
-                while tries.again:
-                    # Room for the request comes first: it may need a compaction, or end the run.
-                    async with aclosing(self._made_ready(tries)) as waiting:
-                        async for _ in waiting:
-                            yield
-                    await self._before_call(tries)
-                    if core.stop is not None:
-                        break
-                    if events:
+            for steps in self._steps():
+                async with aclosing(steps) as going:
+                    async for _ in going:
                         yield
-                    # The call, its stream, and the tool calls of its answer.
-                    stream = self._reading = self._open()
-                    results: dict[str, ToolResult] = {}
-                    try:
-                        async with stream:
-                            async for _ in stream:
-                                if events:
-                                    yield
-                        await self._after_call(stream.turn)
-                        yield
-                        calls = self._calls.begin(stream.turn, results)
-                        if events:
-                            yield
-                        async with aclosing(self._carry_out(calls, results)) as running:
-                            async for _ in running:
-                                yield
-                    finally:
-                        self._reading = None
-                        self._record(results)
-                    await self._after_turn()
-                    yield
-                    # A failed attempt is made again, if the core and the retries allow it.
-                    async with aclosing(self._before_another(stream.turn, tries)) as waiting:
-                        async for _ in waiting:
-                            yield
         finally:
             try:
                 await self._judges.close()
@@ -137,6 +102,62 @@ class TurnLoop:
                     await self._calls.close(self._supervisor.close_grace_s)
                 finally:
                     await self._context.close()
+
+    def _steps(self) -> Iterator[AsyncGenerator[None, None]]:
+        """The parts of the run, each of which begins when the one before it is done."""
+        yield self._answered()
+        while True:
+            yield self._perform(self._core.check(self._now()))
+            if not self._goes_on:
+                return
+            yield self._turn()
+
+    async def _answered(self) -> AsyncGenerator[None, None]:
+        """Carry out calls that a run before this one has left open."""
+        async with aclosing(self._calls.carry_out_answered(self._history, self._supervisor.close_grace_s)) as running:
+            async for _ in running:
+                yield
+        await self._delivery.stored()
+
+    async def _turn(self) -> AsyncGenerator[None, None]:
+        """The attempts at one turn: the model call, and the calls of its answer."""
+        core, events = self._core, self._delivery.queue
+        tries = _TurnAttempts()
+        while tries.again:
+            # Room for the request comes first: it may need a compaction, or end the run.
+            for steps in (self._made_ready(tries), self._before_call(tries)):
+                async with aclosing(steps) as waiting:
+                    async for _ in waiting:
+                        yield
+            if core.stop is not None:
+                return
+            if events:
+                yield
+            # The call, its stream, and the tool calls of its answer.
+            stream = self._reading = self._open()
+            results: dict[str, ToolResult] = {}
+            try:
+                async with stream:
+                    async for _ in stream:
+                        if events:
+                            yield
+                await self._after_call(stream.turn)
+                yield
+                calls = self._calls.begin(stream.turn, results)
+                if events:
+                    yield
+                async with aclosing(self._carry_out(calls, results)) as running:
+                    async for _ in running:
+                        yield
+            finally:
+                self._reading = None
+                self._record(results)
+            await self._after_turn()
+            yield
+            # A failed attempt is made again, if the core and the retries allow it.
+            async with aclosing(self._before_another(stream.turn, tries)) as waiting:
+                async for _ in waiting:
+                    yield
 
     def _is_left_here(self, tries: _TurnAttempts) -> bool:
         """Whether this process leaves the run now, before another turn."""
@@ -163,13 +184,16 @@ class TurnLoop:
 
     # ------------------------------------------------------------------ the core's verdict
 
-    async def _perform(self, verdict: Verdict) -> bool:
-        """Perform the core's verdicts until it says `Continue`. False: the run is over."""
+    async def _perform(self, verdict: Verdict) -> AsyncGenerator[None, None]:
+        """Perform the core's verdicts until it says `Continue`. `_goes_on` says whether the run is
+        not over. Yields whenever there are events for the reader.
+        """
         said: list[str] = []
+        self._goes_on = False
         while not isinstance(verdict, Continue):
             match verdict:
                 case Stop():
-                    return False
+                    return
                 case Nudge(text):
                     self._emit(Nudged(self._at(), self._core.turns, text))
                     said.append(text)
@@ -178,9 +202,9 @@ class TurnLoop:
                     self._emit(ToolWithdrawn(self._at(), self._core.turns, name, text))
                     said.append(text)
                 case Hold(detection):
-                    if words := await self._calls.hold(detection):
-                        self._emit(Nudged(self._at(), self._core.turns, words))
-                        said.append(words)
+                    async with aclosing(self._calls.hold(detection, said, self._supervisor.close_grace_s)) as asking:
+                        async for _ in asking:
+                            yield
                 case LastTurn(text, tools):
                     self._core.begin_last_turn(verdict, self._now())
                     self._context.last_turn()
@@ -191,7 +215,7 @@ class TurnLoop:
             verdict = self._core.check(self._now())
         if said:
             self.say("\n\n".join(said))
-        return True
+        self._goes_on = True
 
     # ------------------------------------------------------------------ one model call
 
@@ -225,13 +249,16 @@ class TurnLoop:
     def _heard(self, chunk: Chunk) -> None:
         self._delivery.chunk(chunk, self._at(), self._core.turns)
 
-    async def _before_call(self, tries: _TurnAttempts) -> None:
+    async def _before_call(self, tries: _TurnAttempts) -> AsyncGenerator[None, None]:
         """Reserve what the next call may use, and store what has happened. A shared budget that
         cannot pay the call ends the run. A process that hands the run over leaves it here.
         """
         if self._is_left_here(tries):
             await self._work.under_deadlines(self._judges.heard)
-            if not await self._perform(self._core.check(self._now())):
+            async with aclosing(self._perform(self._core.check(self._now()))) as performing:
+                async for _ in performing:
+                    yield
+            if not self._goes_on:
                 return
             if self._is_left_here(tries):  # what a judge has said may begin a last turn
                 self._core.leave(_HANDED_OVER, None, self._now())
@@ -263,6 +290,8 @@ class TurnLoop:
             waits = await gate.must_wait(calls)
 
         while await self._work.under_deadlines(look) and waits:
+            if calls is not None:
+                await self._delivery.reply_announced()
             if tries is not None and self.leave_at is not None:
                 if self._is_left_here(tries):
                     break
@@ -347,7 +376,8 @@ class TurnLoop:
             if isinstance(need, Stop):
                 self._core.leave(need, error, self._now())
                 return
-            if self.leave_at is not None:  # a summary takes long, and the results of the turn wait
+            # a summary takes long, and the results or the events of the turn wait
+            if self.leave_at is not None or self._delivery.holds:
                 await self._delivery.stored()
             while not need.over:
                 if self._delivery.queue:

@@ -1,6 +1,6 @@
 """Numbered steps from one format of a session's file to the next.
 
-Step 1 makes the tables, step 2 more triggers. A session is opened in its old format, and brought to
+Step 1 makes the tables, step 2 more triggers and the state of a call that waits. A session is opened in its old format, and brought to
 the present one in the transaction of its first write: looking at a session never changes it.
 """
 
@@ -13,8 +13,8 @@ from monitor.errors import SessionTooNew
 from monitor.sessions.tables.schema import APPLICATION_ID, FIRST, SECOND, SqlConnection
 
 Steps: TypeAlias = Mapping[int, Sequence[str]]
-"""For each format, the statements that lead to it from the one before. A step only adds: readers
-of this version read every older format with the same statements.
+"""For each format, the statements that lead to it from the one before. A step only adds, or makes
+an index anew: readers of this version read every older format with the same statements.
 """
 
 STEPS: Final[Steps] = {1: FIRST, 2: SECOND}

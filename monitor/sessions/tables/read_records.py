@@ -9,7 +9,7 @@ from monitor.calls import CallRecord, answer_codec, request_codec
 from monitor.chunks import TextDelta, chunk_codec
 from monitor.sessions.run_records import ApprovalState, RunRecord, StoredEvent, TurnChunks, run_codec
 from monitor.sessions.tables.packing import CALL, call_of, event_of, unpacked
-from monitor.sessions.tables.schema import SqlConnection
+from monitor.sessions.tables.schema import OPEN_CALL, SqlConnection
 
 
 def runs(connection: SqlConnection) -> list[RunRecord]:
@@ -32,7 +32,7 @@ def calls(connection: SqlConnection, run: str | None = None) -> list[CallRecord]
 
 def open_calls(connection: SqlConnection, run: str) -> list[CallRecord]:
     """The calls of a run that have not ended, in the order in which they were intended."""
-    rows = connection.execute(f"{CALL} WHERE run = ? AND state IN ('intended', 'running') ORDER BY number", (run,))
+    rows = connection.execute(f"{CALL} WHERE run = ? AND {OPEN_CALL} ORDER BY number", (run,))
     return [call_of(connection, row) for row in rows]
 
 

@@ -141,18 +141,25 @@ FIRST: Final = (
     ),
 )
 """Format 1, statement by statement."""
-
-SECOND: Final = tuple(
-    f"""CREATE TRIGGER {table}_is_kept_from_replace BEFORE INSERT ON {table}
+OPEN_CALL: Final = "state IN ('intended', 'awaiting_approval', 'running')"
+"""The condition on a row of `call` whose call has not ended."""
+SECOND: Final = (
+    "DROP INDEX call_open",
+    f"CREATE INDEX call_open ON call (run) WHERE {OPEN_CALL}",
+    *(
+        f"""CREATE TRIGGER {table}_is_kept_from_replace BEFORE INSERT ON {table}
     WHEN EXISTS (SELECT 1 FROM {table} WHERE {same})
     BEGIN SELECT RAISE(ABORT, 'a {table} is never changed or removed'); END"""  # noqa: S608 - names of our own
-    for table, same in (
-        ("node", "seq = NEW.seq OR id = NEW.id"),
-        ("event", "seq = NEW.seq"),
-        ("chunk", "seq = NEW.seq"),
-    )
+        for table, same in (
+            ("node", "seq = NEW.seq OR id = NEW.id"),
+            ("event", "seq = NEW.seq"),
+            ("chunk", "seq = NEW.seq"),
+        )
+    ),
 )
-"""Format 2: `INSERT OR REPLACE` removes a row without asking the triggers for DELETE."""
+"""Format 2: a call can wait for an approval. And `INSERT OR REPLACE`, which removes a row without asking
+the triggers for DELETE, is refused.
+"""
 
 
 def prepare_reader(connection: SqlConnection) -> None:

@@ -92,8 +92,8 @@ class ApprovalListener(Protocol):
     async def requested(self, request: ApprovalRequest) -> None:
         """A person is about to be asked: when this returns, the question is on record."""
 
-    def answered(self, answer: ApprovalAnswer) -> None:
-        """The question has got its answer."""
+    async def answered(self, answer: ApprovalAnswer) -> None:
+        """The question has got its answer: when this returns, the answer is on record."""
 
 
 WAITS: Final = f"{VETO} This call waits for an approval. It was not made yet; do not repeat it."
@@ -135,8 +135,10 @@ class Approvals:
 
     # ------------------------------------------------------------------ the gate
 
-    def may_ask(self, entry: ToolEntry, arguments: Mapping[str, Any], context: ToolContext) -> Admission | None:
-        """The decision, where no question is needed. `None`: `ask` has to be awaited."""
+    def admit(
+        self, entry: ToolEntry, arguments: Mapping[str, Any], context: ToolContext
+    ) -> Admission | ApprovalRequest:
+        """The decision about a call, or the question to a person that it depends on."""
         if self._mode is None and not self._rules.rules and not entry.traits.needs_approval:
             return ADMITTED
         why = self._asks(entry, arguments, context)
@@ -146,16 +148,14 @@ class Approvals:
             return ADMITTED
         if self._ask is None:
             return _denied(f"nobody can approve it here, and it has to be approved ({why})")
-        return None
+        return self._request(entry, arguments, context, why)
 
-    async def ask(self, entry: ToolEntry, arguments: Mapping[str, Any], context: ToolContext) -> Admission:
-        """The decision that a person has made."""
-        why = self._asks(entry, arguments, context)
-        request = self._request(entry, arguments, context, str(why))
-        request, answer = await self._answer(request)
+    async def ask(self, request: ApprovalRequest, entry: ToolEntry, arguments: Mapping[str, Any]) -> Admission:
+        """The decision that a person has made about a call."""
+        answer = await self._answer(request)
         if answer is None:
             self.pending.append(request)
-            return Admission(CallState.INTENDED, WAITS, approval=request.id)
+            return Admission(CallState.AWAITING_APPROVAL, WAITS, approval=request.id)
         match answer.decision:
             case "approved":
                 if answer.always is not None:
@@ -186,20 +186,21 @@ class Approvals:
         if self._ask is None:
             return None
         evidence = [detection.message, detection.evidence.excerpt]
+        bound_to = bound_hash("", evidence, None)
         request = ApprovalRequest(
-            id=uuid.uuid4().hex,
+            id=self.asked_before.pop(("", bound_to), "") or uuid.uuid4().hex,
             run=self._run_id,
             call_id="",
             tool="",
             arguments={},
             schema_hash="",
-            bound_to=bound_hash("", evidence, None),
+            bound_to=bound_to,
             why=detection.message,
             asked_at=self._wall(),
             expires_at=self._expires_at(),
             evidence=detection,
         )
-        request, answer = await self._answer(request)
+        answer = await self._answer(request)
         if answer is None:
             self.pending.append(request)
         return answer
@@ -231,15 +232,17 @@ class Approvals:
     def _request(
         self, entry: ToolEntry, arguments: Mapping[str, Any], context: ToolContext, why: str
     ) -> ApprovalRequest:
+        """The question about a call. One that another process has asked keeps its id."""
         schema = schema_hash(entry)
+        bound_to = bound_hash(entry.spec.name, arguments, schema)
         return ApprovalRequest(
-            id=uuid.uuid4().hex,
+            id=self.asked_before.pop((context.call.id, bound_to), "") or uuid.uuid4().hex,
             run=self._run_id,
             call_id=context.call.id,
             tool=entry.spec.name,
             arguments=masked(arguments),
             schema_hash=schema,
-            bound_to=bound_hash(entry.spec.name, arguments, schema),
+            bound_to=bound_to,
             why=why,
             scopes=scopes_of(entry, arguments),
             preview=_preview(entry, arguments),
@@ -250,13 +253,9 @@ class Approvals:
     def _expires_at(self) -> float | None:
         return None if self._expires_s is None else self._wall() + self._expires_s
 
-    async def _answer(self, request: ApprovalRequest) -> tuple[ApprovalRequest, ApprovalAnswer | None]:
-        """Ask, and wait for the answer. Deadlines stand still meanwhile. A question that was asked
-        before keeps its id.
-        """
+    async def _answer(self, request: ApprovalRequest) -> ApprovalAnswer | None:
+        """Ask, and wait for the answer. Deadlines stand still meanwhile."""
         assert self._ask is not None  # noqa: S101 - asked only then
-        known = self.asked_before.pop((request.call_id, request.bound_to), None)
-        request = request if known is None else replace(request, id=known)
         await self._listener.requested(request)
         answer: ApprovalAnswer | None = ApprovalAnswer(
             id=request.id, decision="expired", bound_to=request.bound_to, by="the clock"
@@ -279,8 +278,8 @@ class Approvals:
                 if alarm is not None:
                     alarm.cancel()
         if answer is not None:
-            self._listener.answered(replace(answer, arguments=masked(answer.arguments)))
-        return request, answer
+            await self._listener.answered(replace(answer, arguments=masked(answer.arguments)))
+        return answer
 
 
 def _checked(answer: object, request: ApprovalRequest) -> ApprovalAnswer | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from monitor.calls import CallRecord, CallState, stepped
+from monitor.calls import OPEN, CallRecord, CallState, stepped
 from monitor.chunks import ToolResult
 from monitor.reasons import ToolErrorKind
 from monitor.tools.calls.call_job import CallJob
@@ -34,7 +34,7 @@ def state_of(result: ToolResult) -> CallState:
 
 def ended(record: CallRecord, state: CallState, result: ToolResult, at_s: float) -> CallRecord:
     """`record` at the end of its call. A call that waits for an answer has no end yet."""
-    if state is CallState.INTENDED:
+    if state in OPEN:
         return record
     return stepped(
         record,

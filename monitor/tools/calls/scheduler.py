@@ -30,7 +30,7 @@ import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from monitor._util.hashing import canonical_json
-from monitor.calls import CallLedger, CallRecord, CallState, key_of, stepped
+from monitor.calls import OPEN, UNENTERED, ApprovalRequest, CallLedger, CallRecord, CallState, key_of, stepped
 from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import ConfigError, ToolError
 from monitor.reasons import ToolErrorKind
@@ -255,10 +255,11 @@ class Scheduler:
         job.owned = False
         traits = job.entry.traits
         again = traits.idempotent or (traits.resumes and self.resumes)
-        if known.state is CallState.INTENDED or (known.state is CallState.UNKNOWN and again):
+        if known.state in UNENTERED or (known.state is CallState.UNKNOWN and again):
             job.owned = True
             if known is not job.record:
-                job.record = stepped(job.record, attempt=known.attempt, approval=known.approval)
+                state = known.state if known.state in UNENTERED else CallState.INTENDED
+                job.record = stepped(job.record, state=state, attempt=known.attempt, approval=known.approval)
             if self.listener.listens:
                 self.listener.changed(job.record)
         else:
@@ -296,6 +297,10 @@ class Scheduler:
                 job.outcome = cut_off(job, job.why or batch.why)
                 await self._store(job)
             self._settle(job, batch)
+            if len(batch.jobs) > 1:
+                if job.ended is not None:
+                    job.ended.set()  # the calls that wait for it begin meanwhile
+                await self.listener.ended()
         except anyio.get_cancelled_exc_class():
             raise
         except BaseException as error:  # noqa: BLE001 - raised again outside of the group, so it stands alone
@@ -335,9 +340,11 @@ class Scheduler:
         self, job: CallJob, gate: AdmissionControl, context: ToolContext
     ) -> tuple[CallState, ToolResult] | None:
         """The end of the call, if it may not be made. `None`: it may be made."""
-        admission = gate.may_ask(job.entry, job.arguments, context)
-        if admission is None:
-            admission = await gate.ask(job.entry, job.arguments, context)
+        admission = gate.admit(job.entry, job.arguments, context)
+        if isinstance(admission, ApprovalRequest):
+            if not await self._awaits_approval(job, admission):
+                return taken(job)
+            admission = await gate.ask(admission, job.entry, job.arguments)
         if admission.approval is not None:
             job.record = stepped(job.record, approval=admission.approval)
         if admission.state is not None:
@@ -351,6 +358,23 @@ class Scheduler:
             except ToolError as error:
                 return CallState.FAILED, failed_by(job.call, error, anyio.get_cancelled_exc_class())
         return None
+
+    async def _awaits_approval(self, job: CallJob, request: ApprovalRequest) -> bool:
+        """Store that a person is asked about the call. False: another process carries it out.
+
+        A call that is made again after an unknown outcome keeps its state until it is running.
+        """
+        if job.stored not in UNENTERED or (self._ledger is None and not self.listener.listens):
+            return True
+        waiting = stepped(job.record, state=CallState.AWAITING_APPROVAL, approval=request.id)
+        if waiting == job.record:
+            return True
+        if self._ledger is not None and not await self._ledger.advance(waiting):
+            job.owned = False
+            return False
+        job.record, job.stored = waiting, CallState.AWAITING_APPROVAL
+        self.listener.changed(waiting)
+        return True
 
     async def _attempts(self, job: CallJob, context: ToolContext) -> tuple[CallState, ToolResult]:
         tries = 1 + (self._retries if job.entry.traits.idempotent else 0)
@@ -380,7 +404,7 @@ class Scheduler:
         seconds = now - job.begun_at if job.entered else 0.0
         job.result = result
         object.__setattr__(result, "duration_s", seconds)  # this object was made here, and nobody has seen it yet
-        if job.owned and self.listener.listens:
+        if job.owned and self.listener.listens and state not in OPEN:
             if job.record.state is not state:
                 job.record = ended(job.record, state, result, self._at(now))
             self.listener.changed(job.record)
@@ -404,7 +428,7 @@ class Scheduler:
         state, result = job.outcome
         if self._ledger is None:
             job.stored = state
-        elif job.owned and state is not job.stored and state is not CallState.INTENDED:
+        elif job.owned and state is not job.stored and state not in OPEN:
             job.record = ended(job.record, state, result, self._at(self.now()))
             await self._ledger.advance(job.record)
             job.stored = state

@@ -1032,7 +1032,7 @@ async def test_what_a_preset_of_opencode_takes_out_after_a_turn():
     assert d.outcome.ok
     (reduced,) = d.of(monitor.events.HistoryReduced)
     assert reduced.saved_tokens >= 20_000
-    assert sizes(d.model.work[1]) < sizes(d.model.work[0]) - 20_000
+    assert sizes(d.model.work[2]) < sizes(d.model.work[0]) - 20_000
     assert run.originals[: len(old)] == tuple(old)
 
 

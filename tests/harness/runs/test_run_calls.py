@@ -221,7 +221,7 @@ async def test_the_model_reads_why_a_call_was_refused_and_that_is_no_error_for_l
     (result,) = run.results(0)
     assert result.text == "[agent-monitor] This call was not made: Ada refused it. The reason: too much"
     assert (result.vetoed, result.error_kind) == (True, "denied")
-    assert states(run)[:2] == ["pay intended", "pay denied"]
+    assert states(run)[:3] == ["pay intended", "pay awaiting_approval", "pay denied"]
     assert [type(event) for event in run.events if isinstance(event, ApprovalRequested | ApprovalAnswered)] == [
         ApprovalRequested,
         ApprovalAnswered,

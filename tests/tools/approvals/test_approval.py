@@ -48,7 +48,7 @@ class Told:
     async def requested(self, request: ApprovalRequest) -> None:
         self.requests.append(request)
 
-    def answered(self, answer: ApprovalAnswer) -> None:
+    async def answered(self, answer: ApprovalAnswer) -> None:
         self.answers.append(answer)
 
 

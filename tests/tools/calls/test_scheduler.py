@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.calls import CallRecord, CallState
+from monitor.calls import OPEN, ApprovalRequest, CallRecord, CallState
 from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import StoreError, ToolError
 from monitor.testing import FakeClock
@@ -47,6 +47,19 @@ class Heard(CallListener):
         return [record.state.value for record in self.records if record.call_id == call_id]
 
 
+def question(call: ToolCall) -> ApprovalRequest:
+    return ApprovalRequest(
+        id=f"ask {call.id}",
+        run="r",
+        call_id=call.id,
+        tool=call.name,
+        arguments=call.arguments,
+        schema_hash="",
+        bound_to="",
+        why="the test asks",
+    )
+
+
 class Decided:
     """A gate that answers as it was given, when it is released."""
 
@@ -54,12 +67,12 @@ class Decided:
         self.decisions = decisions
         self.released: dict[str, anyio.Event] = {name: anyio.Event() for name in decisions}
 
-    def may_ask(self, entry: Any, arguments: Mapping[str, Any], context: ToolContext) -> Admission | None:
-        return None if context.call.id in self.decisions else Admission()
+    def admit(self, entry: Any, arguments: Mapping[str, Any], context: ToolContext) -> Admission | ApprovalRequest:
+        return question(context.call) if context.call.id in self.decisions else Admission()
 
-    async def ask(self, entry: Any, arguments: Mapping[str, Any], context: ToolContext) -> Admission:
-        await self.released[context.call.id].wait()
-        return self.decisions[context.call.id]
+    async def ask(self, request: ApprovalRequest, entry: Any, arguments: Mapping[str, Any]) -> Admission:
+        await self.released[request.call_id].wait()
+        return self.decisions[request.call_id]
 
 
 def call(name: str, id: str, /, **arguments: Any) -> ToolCall:
@@ -360,7 +373,8 @@ async def test_one_denial_does_not_touch_its_siblings():
     results = await Scheduler(registry(it), gate=gate, listener=heard).carry_out([call("it", "a"), call("it", "b")])
     assert texts(results) == ["no, because", "ran"]
     assert (results[0].vetoed, results[0].error_kind) == (True, "denied")
-    assert heard.states("a") == ["intended", "denied"]
+    assert heard.states("a") == ["intended", "awaiting_approval", "denied"]
+    assert {record.approval for record in heard.records if record.call_id == "a"} == {None, "ask a"}
 
 
 async def test_approved_with_other_arguments_those_are_checked_and_used():
@@ -841,12 +855,12 @@ def test_whatever_happens_each_call_has_exactly_one_result_in_the_order_of_the_c
     )
 
     class Gate:
-        def may_ask(self, entry: Any, arguments: Any, context: ToolContext) -> Admission | None:
-            return None if context.call.name in {"denied", "expired"} else Admission()
+        def admit(self, entry: Any, arguments: Any, context: ToolContext) -> Admission | ApprovalRequest:
+            return question(context.call) if context.call.name in {"denied", "expired"} else Admission()
 
-        async def ask(self, entry: Any, arguments: Any, context: ToolContext) -> Admission:
+        async def ask(self, request: ApprovalRequest, entry: Any, arguments: Any) -> Admission:
             await anyio.lowlevel.checkpoint()
-            return Admission(CallState(context.call.name), "no")
+            return Admission(CallState(request.tool), "no")
 
     async def main() -> None:
         scheduler = Scheduler(tools, run_id="r", ledger=ledger, listener=heard, gate=Gate(), limit=limit)
@@ -875,5 +889,5 @@ def test_whatever_happens_each_call_has_exactly_one_result_in_the_order_of_the_c
     for n in range(len(kinds)):
         states = heard.states(str(n))
         assert states.count("intended") <= 1
-        assert sum(CallState(state) not in {CallState.INTENDED, CallState.RUNNING} for state in states) == 1
-        assert CallState(states[-1]) not in {CallState.INTENDED, CallState.RUNNING}
+        assert sum(CallState(state) not in OPEN for state in states) == 1
+        assert CallState(states[-1]) not in OPEN
