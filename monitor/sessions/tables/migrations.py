@@ -1,7 +1,8 @@
 """Numbered steps from one format of a session's file to the next.
 
-Step 1 makes the tables, step 2 more triggers and the state of a call that waits. A session is opened in its old format, and brought to
-the present one in the transaction of its first write: looking at a session never changes it.
+Step 1 makes the tables, step 2 more triggers and the state of a call that waits. A session is
+opened in its old format, and brought to the present one in the transaction of its first write:
+looking at a session never changes it.
 """
 
 from __future__ import annotations

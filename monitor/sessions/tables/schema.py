@@ -157,7 +157,7 @@ SECOND: Final = (
         )
     ),
 )
-"""Format 2: a call can wait for an approval. And `INSERT OR REPLACE`, which removes a row without asking
+"""Format 2: a call can wait for an approval. `INSERT OR REPLACE`, which removes a row without asking
 the triggers for DELETE, is refused.
 """
 
