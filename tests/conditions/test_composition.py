@@ -188,11 +188,11 @@ def test_a_composition_is_named_as_it_is_written():
 )
 def test_only_conditions_can_be_combined(other: Any):
     with pytest.raises(ConfigError, match=r"write monitor\.Timeout\(5\) \| monitor\."):
-        Timeout(5) | other
+        _ = Timeout(5) | other
     with pytest.raises(ConfigError, match=r"write monitor\.Timeout\(5\) & monitor\."):
-        Timeout(5) & other
+        _ = Timeout(5) & other
     with pytest.raises(ConfigError, match=r"write monitor\.Timeout\(5\) \| monitor\."):
-        other | Timeout(5)
+        _ = other | Timeout(5)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from rich.console import Console
 from rich.text import Text
@@ -37,11 +37,45 @@ class _ListedRun:
 
 
 @dataclass(slots=True)
+class _Savings:
+    """Tokens and US dollars that a stop would have saved, as far as the recordings name them.
+    `None`: no recording of the runs that it would have ended names them.
+    """
+
+    tokens: int | None = 0
+    usd: float | None = 0.0
+    ended: int = 0
+    """Runs that a stop would have ended."""
+
+    def add(self, run: SurveyedRun) -> None:
+        if run.ended_by is None:
+            return
+        if self.ended == 0:
+            self.tokens, self.usd = run.saved_tokens, run.saved_usd
+        else:
+            self.tokens = _known_sum(self.tokens, run.saved_tokens)
+            self.usd = _known_sum(self.usd, run.saved_usd)
+        self.ended += 1
+
+
+_Number = TypeVar("_Number", int, float)
+
+
+def _known_sum(one: _Number | None, other: _Number | None) -> _Number | None:
+    """The sum of the numbers that are known. `None`: neither is."""
+    if one is None or other is None:
+        return other if one is None else one
+    return one + other
+
+
+@dataclass(slots=True)
 class Report:
     """Counts of everything, and a line for each run that is listed."""
 
     tools: ToolCounts = field(default_factory=ToolCounts)
     """Runs of agents and frameworks, by tool and project."""
+    savings: _Savings = field(default_factory=_Savings)
+    """Tokens and US dollars that a stop would have saved, in all runs."""
     own: int = 0
     """Runs in the project's own formats."""
     warns: bool = False
@@ -83,6 +117,7 @@ class Report:
     def add(self, result: SurveyedRun, *, listed: bool) -> None:
         """One more run. `listed`: it gets a line."""
         self.runs += 1
+        self.savings.add(result)
         if result.format in OWN_FORMATS:
             self.own += 1
         else:
@@ -273,8 +308,8 @@ def summary_as_json(report: Report, *, settings: Path | None) -> dict[str, Any]:
         "ended": report.ended,
         "by_kind": dict(report.by_kind.most_common()),
         "saved": _amount_as_json(report.saved),
-        "saved_tokens": report.tools.saved_tokens,
-        "saved_usd": report.tools.saved_usd,
+        "saved_tokens": report.savings.tokens,
+        "saved_usd": report.savings.usd,
         "labels": labels if report.labelled or report.others else None,
         "settings": None if settings is None else str(settings),
         "unreadable": report.bad,
