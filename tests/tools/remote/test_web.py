@@ -37,7 +37,7 @@ class Site(BaseHTTPRequestHandler):
     """200 or 304 for each page: whether it was sent."""
 
     @staticmethod
-    def asks(headers: Any) -> str | None:
+    def asks(headers: Any) -> Any:
         return headers.get("if-none-match") or headers.get("if-modified-since")
 
     def do_GET(self) -> None:
