@@ -263,7 +263,7 @@ class FolderArtifacts:
         return pinned
 
 
-def folder_of(path: str | os.PathLike[str], project: str | None) -> Path:
+def folder_of(path: str | os.PathLike[str], project: object) -> Path:
     """The folder of `project` in the folder `path`; `path` itself where there is no project. Raises
     `ConfigError` if `project` is no name.
     """

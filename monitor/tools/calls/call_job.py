@@ -6,16 +6,18 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
 
 from monitor.calls import CallRecord, CallState
 from monitor.chunks import ToolCall, ToolResult
-from monitor.tools.artifacts.artifact_store import Reference
 from monitor.tools.event_loop import Alarm
 from monitor.tools.protocols import CallListener
 from monitor.tools.registry import ToolEntry
+
+if TYPE_CHECKING:
+    from monitor.tools.artifacts.artifact_store import Reference
 
 WRITES = ("edit", "execute")
 """Kinds of tools whose calls run one after the other, in their order."""

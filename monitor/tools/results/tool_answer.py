@@ -5,13 +5,15 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from monitor._util.codec import text_of
 from monitor._util.hashing import identity
 from monitor.chunks import Media
 from monitor.reasons import ToolErrorKind
-from monitor.tools.artifacts.artifact_store import Reference
+
+if TYPE_CHECKING:
+    from monitor.tools.artifacts.artifact_store import Reference
 
 
 @dataclass(slots=True, frozen=True)
