@@ -157,8 +157,8 @@ SECOND: Final = (
         )
     ),
 )
-"""Format 2: a call can wait for an approval. `INSERT OR REPLACE`, which removes a row without asking
-the triggers for DELETE, is refused.
+"""Format 2: a call can wait for an approval. `INSERT OR REPLACE`, which removes a row without
+asking the triggers for DELETE, is refused.
 """
 
 

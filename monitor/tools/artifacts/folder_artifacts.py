@@ -20,7 +20,6 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 import anyio.to_thread
 
-from monitor._util.argument_checks import check_kind
 from monitor.errors import ConfigError, StoreError, describe
 from monitor.tools.artifacts.artifact_store import (
     MAX_BYTES,
@@ -269,8 +268,7 @@ def folder_of(path: str | os.PathLike[str], project: object) -> Path:
     """
     if project is None:
         return Path(path)
-    check_kind("project", project, str, "a name")
-    if not _PROJECT.fullmatch(project):
+    if not isinstance(project, str) or not _PROJECT.fullmatch(project):
         raise ConfigError(f"project={project!r}: give a name of at most 64 letters, digits, ., - and _")
     return Path(path) / "projects" / project
 
