@@ -253,8 +253,8 @@ def _show(console: Console, looked: _ContextReport) -> None:
     output.heading(console, "what could go")
     columns = [fact.column for fact in _REDUCTION if fact.column is not None]
     nothing = ("nothing", *[""] * (len(columns) - 1))
-    rows = [(name, *(table.cells(_REDUCTION, one) if one else nothing)) for name, one in looked.reductions.items()]
-    table.show(console, (table.Column("reduction", "fold"), *columns), rows)
+    saved = [(name, *(table.cells(_REDUCTION, one) if one else nothing)) for name, one in looked.reductions.items()]
+    table.show(console, (table.Column("reduction", "fold"), *columns), saved)
     _show_list(
         console,
         "repairs",
