@@ -273,7 +273,7 @@ async def test_where_the_model_speaks_next_nobody_answers_for_it():
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"model": "openai:gpt-5"}, "write monitor.model"),
+        ({"model": "openai:gpt-5"}, r"write model=monitor\.model"),
         ({"model": object()}, "has no stream"),
         ({"tools": [{"type": "function"}]}, "monitor.models.ToolSpec"),
         ({"instructions": ["a"]}, "instructions takes a text"),
