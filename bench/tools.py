@@ -33,7 +33,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench import _report
-from monitor.calls import CallRecord, CallState
+from monitor.calls import ApprovalRequest, CallRecord, CallState
 from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import ToolError
 from monitor.tools import InMemoryLedger, Registry, Scheduler, ShellTools, ToolContext, Workspace, tool
@@ -107,12 +107,12 @@ class _Ends(CallListener):
 class _Gate:
     """Refuses what is called so, and lets the rest pass."""
 
-    def may_ask(self, entry: Any, arguments: Mapping[str, Any], context: ToolContext) -> Admission | None:
-        return None if context.call.name in {"denied", "expired"} else Admission()
+    def admit(self, entry: Any, arguments: Mapping[str, Any], context: ToolContext) -> Admission:
+        name = context.call.name
+        return Admission(CallState(name), "no") if name in {"denied", "expired"} else Admission()
 
-    async def ask(self, entry: Any, arguments: Mapping[str, Any], context: ToolContext) -> Admission:
-        await anyio.lowlevel.checkpoint()
-        return Admission(CallState(context.call.name), "no")
+    async def ask(self, request: ApprovalRequest, entry: Any, arguments: Mapping[str, Any]) -> Admission:
+        raise AssertionError(request)
 
 
 def _tools(shell: ShellTools) -> Registry:
