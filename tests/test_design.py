@@ -62,6 +62,18 @@ def test_a_contributor_is_sent_to_places_that_are_there():
     assert missing == []
 
 
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.name)
+def test_a_page_names_tests_that_are_there(page: Path):
+    """The page of laws is worth what its tests are worth: each file, and each test by its name."""
+    text = page.read_text(encoding="utf-8")
+    files = re.findall(r"`(tests/[\w/]+\.py)`", text)
+    assert [file for file in files if not (ROOT / file).is_file()] == []
+    named = set(re.findall(r"`(test_\w+)`", text))
+    if named:
+        tests = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+        assert [name for name in sorted(named) if f"def {name}(" not in tests] == []
+
+
 def test_a_folder_of_many_files_has_rooms():
     crowded = {
         folder.relative_to(PACKAGE).as_posix().removeprefix("."): count

@@ -23,7 +23,7 @@ class Send:
 
 @dataclass(slots=True, frozen=True)
 class Raw:
-    """These body bytes unchanged: half an event, a comment, invalid JSON."""
+    """Sends `data` as it is: half an event, a comment, invalid JSON."""
 
     data: bytes
 

@@ -359,7 +359,7 @@ class Case:
 
     title: str
     chunks: Callable[[], Iterator[tuple[int, Chunk]]]
-    """Its chunks from the start, each with the number of its message."""
+    """Makes the chunks of the run from the start, each with the number of its message."""
     unseen_because: str = ""
     """Why a loop need not be seen."""
 
