@@ -70,7 +70,7 @@ class _PendingChanges:
     events: list[Event] = field(default_factory=list)
 
     def before(self, later: _PendingChanges) -> _PendingChanges:
-        """One step of the changes of this one and, behind them, those of `later`."""
+        """Both as one step: these changes first, then those of `later`."""
         return _PendingChanges(
             [*self.nodes, *later.nodes],
             self.runs | later.runs,
