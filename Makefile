@@ -13,6 +13,8 @@ APART := .venvs/frameworks
 READY_APART := $(APART)/.ready
 ENGINES := .venvs/engines
 READY_ENGINES := $(ENGINES)/.ready
+SITE := .venvs/docs
+READY_SITE := $(SITE)/.ready
 LITELLM := .venvs/litellm
 READY_LITELLM := $(LITELLM)/.ready
 SNIPPETS := build/snippets
@@ -24,7 +26,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq
 # would compile the whole package anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help run test frameworks engines litellm check check-lint check-format check-types check-layers check-words \
+.PHONY: help run test frameworks engines docs litellm check check-lint check-format check-types check-layers check-words \
     check-bench format features bench live clean
 
 help: ## say what there is
@@ -45,6 +47,9 @@ frameworks: $(READY_APART) ## run the tests of the frameworks that need older SD
 
 engines: $(READY_ENGINES) ## run the tests of the engines that are large, in an environment of their own
 	@$(ENGINES)/bin/python -m pytest -q --timeout 180 tests/integrations/test_ray.py tests/integrations/test_pages.py
+
+docs: $(READY_SITE) ## build the documentation as a site into build/site; a link that leads nowhere fails
+	@$(SITE)/bin/zensical build --clean --strict && echo "open build/site/index.html"
 
 litellm: $(READY_LITELLM) ## install LiteLLM's proxy apart, which bench.proxy compares with
 
@@ -125,6 +130,11 @@ $(READY): pyproject.toml | $(BIN)/python
 	@echo "Installing agent-monitor and its tools into $(VENV) (the first time takes a minute)"
 	@$(PIP) -e '.[test]'
 	@$(BIN)/python -m pip uninstall -qq -y types-protobuf # comes with temporalio, and hides google.genai from pyright
+	@touch $@
+
+$(READY_SITE): | $(BIN)/python
+	@echo "Installing the generator of the site into $(SITE)"
+	@$(BIN)/python -m venv $(SITE) && $(SITE)/bin/python -m pip --disable-pip-version-check install -qq 'zensical>=0.0.70'
 	@touch $@
 
 $(READY_APART): pyproject.toml | $(BIN)/python

@@ -1,9 +1,10 @@
 """Texts made to be slow, and a search for slower ones.
 
 A text is written by a cycle: a few pieces, written one after the other, again and again. A piece is
-the same each time, or new, or a counter; it has a length and an alphabet. Those made by hand stand
-for the ideas ("breaks off just before a rule fires"); the search begins with them and with random
-ones, and climbs: it changes one or two things at a time and keeps what costs more per character.
+the same each time, or new, or new and of uneven length, or a counter; it has a length and an
+alphabet. Those made by hand stand for the ideas ("breaks off just before a rule fires"). The search
+begins with them and with random ones, and climbs: it changes one or two things at a time and keeps
+what costs more per character.
 The seed is fixed, the clock is not, so that two searches need not end with the same text; what they
 found is kept in `FOUND`.
 """
@@ -26,6 +27,8 @@ ALPHABETS: dict[str, str] = {
     "words": "abcdefghijklmno     ",
     "two": "ab",
     "one": "a",
+    "accent": "\u00e9",
+    "bar": "|",
     "blank": " ",
     "digits": string.digits,
     "signs": ".,;:!?-_=*()[]{}<>|/\\\"'",
@@ -34,9 +37,9 @@ ALPHABETS: dict[str, str] = {
     "smileys": "".join(map(chr, range(0x1F600, 0x1F640))),
 }
 LINES = ("\n", "\n- ", "\n```\n", "\n\n", "\n# ", "\n~~~\n", "\n|", "```", "~~~")
-Kind: TypeAlias = Literal["same", "new", "count", "line"]
+Kind: TypeAlias = Literal["same", "new", "uneven", "count", "line"]
 MOST_PIECES = 24
-KINDS: tuple[Kind, ...] = ("same", "new", "count", "line")
+KINDS: tuple[Kind, ...] = ("same", "new", "uneven", "count", "line")
 
 
 @dataclass(slots=True, frozen=True)
@@ -61,6 +64,11 @@ def same(chars: int, alphabet: str = "letters", every: int = 1) -> Piece:
 def new(chars: int, alphabet: str = "letters", every: int = 1) -> Piece:
     """Other text each time."""
     return Piece("new", chars, alphabet, every)
+
+
+def uneven(chars: int, alphabet: str = "letters", every: int = 1) -> Piece:
+    """Other text each time, of half the length to one and a half."""
+    return Piece("uneven", chars, alphabet, every)
 
 
 def line(what: str, every: int = 1) -> Piece:
@@ -133,6 +141,8 @@ FOUND: dict[str, Cycle] = {
         *((line("\n\n"),) * 5),
         same(14, "one"),
     ),
+    "found: runs of uneven length": (uneven(12, "accent"), uneven(40, "bar"), uneven(50, "one")),
+    "found: runs of uneven length, a letter between": (uneven(50, "one"), new(1)),
 }
 """What searches have found, when they cost 3 to 15 us per character; the scanners were changed for
 each.
@@ -148,7 +158,8 @@ def written(cycle: Cycle, chars: int, seed: int = 1) -> str:
     for turn in range(chars):
         for piece, text in zip(cycle, fixed, strict=True):
             if turn % piece.every == 0:
-                parts.append(drawn(rng, piece) if piece.kind == "new" else str(turn) if piece.kind == "count" else text)
+                fresh = piece.kind in {"new", "uneven"}
+                parts.append(drawn(rng, piece) if fresh else str(turn) if piece.kind == "count" else text)
                 size += len(parts[-1])
         if size >= chars:
             break
@@ -159,7 +170,8 @@ def drawn(rng: random.Random, piece: Piece) -> str:
     """Its text, for once."""
     if piece.kind == "line":
         return LINES[piece.chars % len(LINES)]
-    return "".join(rng.choices(ALPHABETS[piece.alphabet], k=piece.chars))
+    chars = rng.randint(piece.chars // 2, piece.chars * 3 // 2) if piece.kind == "uneven" else piece.chars
+    return "".join(rng.choices(ALPHABETS[piece.alphabet], k=chars))
 
 
 # What it costs
@@ -185,7 +197,7 @@ def once(deltas: Sequence[str]) -> float:
 
 def random_piece(rng: random.Random) -> Piece:
     """Any piece; lengths of all sizes are as likely."""
-    kind = rng.choices(KINDS, (5, 3, 1, 2))[0]
+    kind = rng.choices(KINDS, (5, 3, 2, 1, 2))[0]
     chars = rng.randrange(len(LINES)) if kind == "line" else int(2 ** rng.uniform(0, 10.5))
     return Piece(kind, chars, rng.choice(list(ALPHABETS)), 1 if rng.random() < 0.7 else rng.randint(2, 40))
 

@@ -33,7 +33,7 @@ from bench import _report
 from monitor.chunks import TextDelta, ToolCall, TurnFinished
 from monitor.reasons import FinishReason
 from monitor.tools.calls.scheduler import carry_out_all
-from monitor.tools.functions import as_tools
+from monitor.tools.registry import Registry
 
 Job: TypeAlias = Callable[[], Awaitable[None]]
 
@@ -157,7 +157,7 @@ async def _rounds(jobs: dict[str, Job], *, turns: int, rounds: int) -> list[Cost
 
 async def _parts(plan: Plan) -> list[Cost]:
     """Ours, and ours with parts left out: the difference is what a part costs."""
-    tools = as_tools([add])
+    tools = Registry([add])
 
     async def tools_only() -> None:
         for number in range(plan.turns):
@@ -350,6 +350,7 @@ async def _crowd(plan: Plan) -> Crowd:
     await _supervised(2, stop_when=LIMITS)  # what is made once for all is not a run's
     gc.collect()
     tracemalloc.start()
+    held = 0
     async with anyio.create_task_group() as group:
         before = tracemalloc.get_traced_memory()[0]
         for _ in range(plan.crowd):

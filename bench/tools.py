@@ -7,7 +7,8 @@ real commands, timeouts, refusals, cancellations of single calls and of whole re
 results, their order, open records, and what is left of threads, processes and sockets. Processes
 are found in the process table by the marker of their commands. The cost is processor time
 for one call that does nothing: of the scheduler, of the scheduler with a ledger and a listener, and
-of a bare task group that calls the same tool. Times of whole runs, beside other agent libraries,
+of a bare task group that calls the same tool. A command that does nothing is timed beside a plain
+subprocess, with a sandbox and without. Times of whole runs, beside other agent libraries,
 are those of `python -m bench.supervisor`.
 """
 
@@ -36,7 +37,7 @@ from bench import _report
 from monitor.calls import ApprovalRequest, CallRecord, CallState
 from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import ToolError
-from monitor.tools import InMemoryLedger, Registry, Scheduler, ShellTools, ToolContext, Workspace, tool
+from monitor.tools import InMemoryLedger, Registry, Scheduler, ShellTools, ToolContext, Workspace, find_sandbox, tool
 from monitor.tools.processes.process_table import living
 from monitor.tools.protocols import Admission, CallListener
 from monitor.tools.results.call_results import arguments_of
@@ -237,11 +238,12 @@ def _new_threads(before: Collection[threading.Thread]) -> list[threading.Thread]
 
 @dataclass(frozen=True)
 class Cost:
-    """Processor time of one call that does nothing, in microseconds."""
+    """Microseconds of one call, or of one command, that does nothing."""
 
     name: str
     us: float
     beside_task_group: float
+    """Beside the first row."""
 
 
 async def cost(rounds: int, calls: int) -> list[Cost]:
@@ -279,6 +281,31 @@ async def cost(rounds: int, calls: int) -> list[Cost]:
     return [Cost(name, median(taken), median(taken) / base) for name, taken in times.items()]
 
 
+async def command_cost(rounds: int) -> list[Cost]:
+    """Time of a command that does nothing, all rows in turns."""
+
+    async def bare() -> None:
+        await anyio.run_process(["/bin/bash", "-c", "true"])
+
+    context = ToolContext(ToolCall("1", "shell", {}))
+    with tempfile.TemporaryDirectory() as folder:
+        place = Workspace(folder)
+        async with ShellTools(place, sandbox=None) as plain, ShellTools(place) as confined:
+            rows: dict[str, Callable[[], Awaitable[object]]] = {
+                "a subprocess, nothing else": bare,
+                "shell, no sandbox": partial(plain.tools()[0].call, {"command": "true"}, context),
+                f"shell, {find_sandbox().kind}": partial(confined.tools()[0].call, {"command": "true"}, context),
+            }
+            times: dict[str, list[float]] = {name: [] for name in rows}
+            for _ in range(rounds):
+                for name, run in rows.items():
+                    begun = time.perf_counter()
+                    await run()
+                    times[name].append((time.perf_counter() - begun) * 1e6)
+    base = median(times["a subprocess, nothing else"])
+    return [Cost(name, median(taken), median(taken) / base) for name, taken in times.items()]
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -299,10 +326,21 @@ def main() -> None:
     for row in costs:
         table.add_row(row.name, f"{row.us:.0f}", f"{row.beside_task_group:.2f}")
     _console.print(table)
+    commands = anyio.run(command_cost, 20 if quick else 60)
+    table = Table(title="time of a command that does nothing")
+    table.add_column("row")
+    table.add_column("ms a command", justify="right")
+    table.add_column("to a subprocess", justify="right")
+    for row in commands:
+        table.add_row(row.name, f"{row.us / 1000:.2f}", f"{row.beside_task_group:.2f}")
+    _console.print(table)
     assert soaked.results == soaked.calls
     left = (soaked.threads_left, soaked.processes_left, soaked.sockets_left, soaked.open_records)
     assert (soaked.out_of_order, soaked.without_one_end, *left) == (0,) * 6
-    _report.write("tools", {"soak": asdict(soaked), "cost": [asdict(row) for row in costs]})
+    _report.write(
+        "tools",
+        {"soak": asdict(soaked), "cost": [asdict(row) for row in costs], "commands": [asdict(row) for row in commands]},
+    )
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ __version__ = "0.1.0"
 
 _ROOMS = (
     "adapters calls chunks compaction conditions context core detectors errors events fleet goal harness"
-    " integrations judges messages models outcome policy proxy reasons schemas sessions settings shared sinks"
+    " integrations judges messages models outcome policy prices proxy reasons schemas sessions settings shared sinks"
     " state testing tools transcripts usage verdicts view"
 )
 """The public modules, separated by blanks."""
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from monitor import models as models
     from monitor import outcome as outcome
     from monitor import policy as policy
+    from monitor import prices as prices
     from monitor import proxy as proxy
     from monitor import reasons as reasons
     from monitor import schemas as schemas
@@ -85,6 +86,7 @@ if TYPE_CHECKING:
     from monitor.detectors import ToolPolicy as ToolPolicy
     from monitor.detectors import UnknownTool as UnknownTool
     from monitor.detectors import default_detectors as default_detectors
+    from monitor.detectors.function_detector import detector as detector
     from monitor.errors import ConfigError as ConfigError
     from monitor.errors import MonitorError as MonitorError
     from monitor.errors import ToolError as ToolError
@@ -92,6 +94,7 @@ if TYPE_CHECKING:
     from monitor.harness.context.compaction import Compaction as Compaction
     from monitor.harness.guards.guard import Guard as Guard
     from monitor.harness.guards.guard import watch as watch
+    from monitor.harness.guards.guarding import guarding as guarding
     from monitor.harness.record.replay import Replay as Replay
     from monitor.harness.record.replay import replay as replay
     from monitor.harness.runs.supervised_run import Run as Run
@@ -142,10 +145,12 @@ else:  # a type checker that read this would believe that every name is there
                 "ContentRepetition NoProgress SimilarMessages ToolCallCycle ToolCallRepetition ToolPolicy UnknownTool"
                 " default_detectors"
             ),
+            "monitor.detectors.function_detector": "detector",
             "monitor.errors": "ConfigError MonitorError ToolError",
             "monitor.goal.plan": "Plan",
             "monitor.harness.context.compaction": "Compaction",
             "monitor.harness.guards.guard": "Guard watch",
+            "monitor.harness.guards.guarding": "guarding",
             "monitor.harness.record.replay": "Replay replay",
             "monitor.harness.runs.supervised_run": "Run",
             "monitor.harness.runs.supervisor": "Supervisor",

@@ -151,7 +151,7 @@ class Grant(Budget):
     The harness asks. Here stands only what the run may decide by itself.
     """
 
-    __slots__ = ("closed", "slice_tokens", "slice_usd", "wanted", "wants")
+    __slots__ = ("closed", "obstacle", "slice_tokens", "slice_usd", "wanted", "wants")
 
     def __init__(self, slice_tokens: int, slice_usd: float = 0.0) -> None:
         """Each request to the store asks for `slice_tokens` tokens, which cost `slice_usd` dollars.
@@ -163,6 +163,10 @@ class Grant(Budget):
         self.slice_usd = slice_usd
         self.closed: str = ""
         """Why the store grants no more. Empty: it may."""
+        self.obstacle: TerminateReason | None = None
+        """A reason that may be over soon, for which the store grants no more now. `None`: if it is
+        closed, it is used up.
+        """
         self.wants: bool = False
         """Less than half a slice is left."""
         self.wanted: Callable[[], object] = _nobody
@@ -172,31 +176,53 @@ class Grant(Budget):
         """All that the run may have spent by now."""
         self.tokens, self.usd = tokens, usd if self.slice_usd else None
         self.wants = False
+        self.close("")
+
+    def close(self, why: str, obstacle: TerminateReason | None = None) -> None:
+        """The store grants no more: `why`, and the reason if it may be over soon."""
+        self.closed, self.obstacle = why, obstacle
 
     def open_up(self) -> None:
         """Nothing limits this run any more."""
         self.tokens = self.usd = None
 
+    @property
+    def is_used_up(self) -> bool:
+        """Whether nearly all is used, and the store may grant more soon: reading on would exceed
+        the budget. While the store is being asked, the run may use a slice more.
+        """
+        if self.closed and self.obstacle is None:
+            return False
+        rest = 4 if self.closed else 0
+        tokens = self.spent_tokens + (self.slice_tokens // rest if rest else 0)
+        usd = self.spent_usd + (self.slice_usd / rest if rest else 0.0)
+        over = self.tokens is not None and tokens > self.tokens
+        return over or (self.usd is not None and usd > self.usd + ROUNDING_USD)
+
     def overdrawn(self, called: str) -> Stop | None:
         """As of a `Budget`. While the store is being asked, the run may use a slice more."""
+        final = bool(self.closed) and self.obstacle is None
         more_tokens, more_usd = (0, 0.0) if self.closed else (self.slice_tokens, self.slice_usd)
         why = self.closed or "the store of the budget has not answered yet"
+        passing = None if final else self.obstacle or TerminateReason.BUDGET_UNREACHABLE
         if self.tokens is not None and self.spent_tokens > self.tokens + more_tokens:
             detail = f"{self.spent_tokens} tokens are used, {self.tokens} were granted by {called}: {why}"
-            return Stop(TerminateReason.TOKEN_LIMIT, detail, "SharedBudget", self.tokens, self.spent_tokens)
+            reason = passing or TerminateReason.TOKEN_LIMIT
+            return Stop(reason, detail, "SharedBudget", self.tokens, self.spent_tokens)
         if self.usd is not None and self.spent_usd > self.usd + more_usd + ROUNDING_USD:
             detail = f"{self.spent_usd:.4g} USD are spent, {self.usd:.4g} were granted by {called}: {why}"
-            return Stop(TerminateReason.COST_LIMIT, detail, "SharedBudget", self.usd, self.spent_usd)
+            return Stop(passing or TerminateReason.COST_LIMIT, detail, "SharedBudget", self.usd, self.spent_usd)
         return None
 
     def state(self) -> list[Any]:
         """As of a `Budget`, and what the store has granted."""
-        return [*super().state(), self.tokens, self.usd, self.closed]
+        return [*super().state(), self.tokens, self.usd, self.closed, self.obstacle and self.obstacle.value]
 
     def set_state(self, state: Sequence[Any]) -> None:
-        """The inverse of `state`."""
-        *spent, self.tokens, self.usd, self.closed = state
-        super().set_state(spent)
+        """The inverse of `state`, also of a record that has no obstacle."""
+        spent_tokens, spent_usd, self.tokens, self.usd, self.closed, *obstacle = state
+        self.obstacle = TerminateReason(obstacle[0]) if obstacle and obstacle[0] else None
+        super().set_state((spent_tokens, spent_usd))
 
     def _count(self, tokens: int, usd: float) -> None:
         super()._count(tokens, usd)

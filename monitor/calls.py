@@ -8,7 +8,7 @@ a ledger knows which calls may have had an effect: those that were running. They
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -97,6 +97,8 @@ class CallRecord:
     """The result, as the model reads it. `None`: there is none yet."""
     is_error: bool = False
     error_kind: ToolErrorKind | None = None
+    vetoed: bool = False
+    """The monitor wrote `text`: the call was not carried out, or was stopped."""
     artifact: str | None = None
     """Reference of the full text, where `text` is cut."""
     approval: str | None = None
@@ -193,8 +195,10 @@ def bound_hash(tool: str, arguments: object, schema: object) -> str:
     return identity(canonical_json([tool, arguments, schema]))
 
 
-ApprovalDecision: TypeAlias = Literal["approved", "denied", "expired"]
-"""The three ends of a question. `expired`: nobody answered, which is no refusal."""
+ApprovalDecision: TypeAlias = Literal["approved", "denied", "expired", "withdrawn"]
+"""The ends of a question. `expired`: nobody answered, which is no refusal. `withdrawn`: its run was
+closed, so nobody waits for an answer.
+"""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -226,6 +230,10 @@ class ApprovalRequest:
     """The change that the call would make, if its tool can say: the difference of a file."""
     evidence: Detection | None = None
     """The detection, if the run is held for one."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """The files that decide what the call does, with a hash of their content: the script that runs,
+    the file that a write replaces. If one of them has changed, the person is asked again.
+    """
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -236,7 +244,9 @@ class ApprovalAnswer:
     """The `id` of the request."""
     decision: ApprovalDecision
     reason: str = ""
-    """Why it was denied, for the model; what to do differently, for a run that was held."""
+    """Why it was denied, for the model, or withdrawn; what to do differently, for a run that was
+    held.
+    """
     arguments: Mapping[str, Any] | None = None
     """The arguments to use in the place of the model's. `None`: as they are."""
     always: str | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from monitor._util.codec import Codec
 from monitor.errors import AdapterError
@@ -119,6 +119,12 @@ class ToolResult:
     """
     wrote: tuple[str, ...] = field(default=(), compare=False)
     """Files that the call has written. A compaction names them in the context."""
+    display: str | None = field(default=None, compare=False)
+    """A text for people in the place of `text`. The model does not read it."""
+    full_chars: int | None = field(default=None, compare=False)
+    """The number of characters of the tool's whole answer. `None`: `text` is the whole answer."""
+    ends_run: Literal["success", "failure"] | None = field(default=None, compare=False)
+    """The tool ends the run behind this turn, with `text` as the reason."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -126,7 +132,9 @@ class UsageReport:
     """Tokens of one model call so far, as the provider counts them: a running total. `None`: not
     reported.
 
-    `output_tokens` includes the reasoning; `input_tokens` includes what came from a cache.
+    `output_tokens` includes the reasoning; `input_tokens` includes what came from a cache, and what
+    was written to one. `cache_write_1h_tokens` is the part of `cache_write_tokens` that is kept for
+    an hour.
     """
 
     input_tokens: int | None = None
@@ -134,6 +142,8 @@ class UsageReport:
     reasoning_tokens: int | None = None
     cached_tokens: int | None = None
     total_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    cache_write_1h_tokens: int | None = None
 
 
 _FINISH_REASONS = frozenset(FinishReason)

@@ -27,6 +27,7 @@ __all__ = [
     "ApprovalAnswered",
     "ApprovalRequested",
     "AttemptRetried",
+    "BudgetAwaited",
     "BudgetLost",
     "ChunkReceived",
     "CompactionFailed",
@@ -63,6 +64,7 @@ __all__ = [
     "RunReleased",
     "RunStarted",
     "RunTerminated",
+    "SandboxWarning",
     "SinkFailed",
     "StopDecided",
     "StreamClosed",
@@ -243,7 +245,9 @@ class ToolOutput:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class ToolProgressed:
-    """A tool that is running has come further. That extends its deadline."""
+    """A tool that is running has come further, which extends its deadline; or it has started a
+    process.
+    """
 
     at_s: float
     turn: int
@@ -252,6 +256,8 @@ class ToolProgressed:
     """How much is done, in a unit of the tool's own."""
     total: float | None = None
     note: str = ""
+    pid: int | None = None
+    """The process that the tool has started now."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -338,6 +344,8 @@ class LastTurnStarted:
     """The reason of the run if the last turn does not reach the goal."""
     seconds: float
     """Seconds that the last turn may take."""
+    tools: tuple[str, ...] = ()
+    """Names of the tools that are offered. Empty: those with which the run reaches its goal."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -407,7 +415,9 @@ class LimitWarning:
 
 @dataclass(slots=True, frozen=True)
 class BudgetLost:
-    """The store of the run's shared budget does not answer. Emitted once in a run."""
+    """The store of the run's shared budget does not answer, and the run waits no longer. Emitted
+    once in a run.
+    """
 
     at_s: float
     budget: str
@@ -416,6 +426,20 @@ class BudgetLost:
     """The run goes on without the budget. False: it may use what it holds, and makes no further
     call.
     """
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class BudgetAwaited:
+    """The run waits for its shared budget: the store does not answer, or other runs hold what is
+    left. It asks again `after_s` seconds later.
+    """
+
+    at_s: float
+    budget: str
+    reason: TerminateReason
+    """`budget_unreachable` or `budget_busy`: how the run ends if it has waited for too long."""
+    after_s: float
+    detail: str
 
 
 @dataclass(slots=True, frozen=True)
@@ -473,6 +497,19 @@ class OutagesLost:
 
     at_s: float
     detail: str
+
+
+@dataclass(slots=True, frozen=True)
+class SandboxWarning:
+    """Commands of the run are not confined, or not in every way. Emitted once for each such
+    sandbox, before the first model call.
+    """
+
+    at_s: float
+    sandbox: str
+    """`none`, or the sandbox that there is: `landlock`, `sandbox-exec`."""
+    detail: str
+    """For people: which limits are missing, and why."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -733,7 +770,9 @@ Event: TypeAlias = (
     | Paused
     | Resumed
     | LimitWarning
+    | SandboxWarning
     | WindowWarning
+    | BudgetAwaited
     | BudgetLost
     | OutageFound
     | OutageEnded

@@ -163,8 +163,10 @@ class Outcome(Generic[OutputT]):
     """Part of `judge_usage` is an estimate, because the provider did not report it."""
     compaction_usage: Usage = field(default_factory=Usage)
     """Tokens that summaries of the history have used; part of `usage`."""
-    cost_usd: float = 0.0
-    """The cost of `usage` in US dollars, by the given prices. 0 without prices."""
+    cost_usd: float | None = None
+    """The cost of `usage` in US dollars, by the given prices or the list prices. `None`: some of
+    the tokens have no known price.
+    """
     turns: int = 0
     elapsed_s: float = 0.0
     recovered_from: TerminateReason | None = None

@@ -49,6 +49,10 @@ class TerminateReason(StrEnum):
     TOOL_CALL_LIMIT = "tool_call_limit"
     TOKEN_LIMIT = "token_limit"
     COST_LIMIT = "cost_limit"
+    BUDGET_UNREACHABLE = "budget_unreachable"
+    """The store of the shared budget did not answer for too long."""
+    BUDGET_BUSY = "budget_busy"
+    """The shared budget has enough that is not spent, and other runs held it for too long."""
     LOOP_DETECTED = "loop_detected"
     CONSECUTIVE_ERRORS = "consecutive_errors"
     MISSING_OUTPUTS = "missing_outputs"
@@ -87,6 +91,11 @@ class TerminateReason(StrEnum):
 
 RESUMABLE = frozenset({TerminateReason.PAUSED, TerminateReason.WORKER_STOPPING})
 """Reasons for which a process leaves a run that has not ended: it is to be resumed."""
+
+PASSING_REASONS = frozenset({TerminateReason.BUDGET_UNREACHABLE, TerminateReason.BUDGET_BUSY})
+"""Reasons that may be over in a minute: the same run may well succeed later. An engine tries its
+step again.
+"""
 
 SUCCESSES = frozenset({TerminateReason.GOAL, TerminateReason.STREAM_ENDED})
 """Reasons that always mean success. For `terminated` it depends on what the model said."""
@@ -157,6 +166,10 @@ class ToolErrorKind(StrEnum):
     PERMISSION = "permission"
     """The operating system, or a service, refused it."""
     OUTSIDE_WORKSPACE = "outside_workspace"
+    WRITE_FAILED = "write_failed"
+    """A file could not be written, e.g. because the disk is full."""
+    SHELL_FAILED = "shell_failed"
+    """A command could not be started."""
     EXECUTION_FAILED = "execution_failed"
     """The tool said that it failed."""
     TIMEOUT = "timeout"

@@ -94,7 +94,7 @@ class _Inliner:
         self._parts += 1
         if self._parts > MOST_PARTS:
             raise ConfigError(f"the schema has more than {MOST_PARTS:,} parts")
-        given = {key: value for key, value in schema.items() if key not in _DROPPED}
+        given = _standard({key: value for key, value in schema.items() if key not in _DROPPED})
         reference = given.pop("$ref", None)
         if reference in open_:
             again = self._definitions[reference]
@@ -117,6 +117,41 @@ class _Inliner:
             elif key in _ONES:
                 given[key] = self.inlined(value, open_)
         return given
+
+
+def standard_types(schema: Any) -> Any:
+    """`schema` with the types of JSON schema, where it has those of Gemini and OpenAPI: `"STRING"`
+    becomes `"string"`, and `nullable` the type `"null"`. Data in it is left as it is.
+    """
+    if not isinstance(schema, Mapping):
+        return schema
+    given = _standard(dict(schema))
+    for key, value in given.items():
+        if key in _MAPS or key in ("$defs", "definitions"):
+            if isinstance(value, Mapping):
+                given[key] = {name: standard_types(part) for name, part in value.items()}
+        elif key in _LISTS and isinstance(value, list):
+            given[key] = [standard_types(part) for part in value]
+        elif key in _ONES:
+            given[key] = [standard_types(one) for one in value] if isinstance(value, list) else standard_types(value)
+    return given
+
+
+_TYPES = frozenset({"ARRAY", "BOOLEAN", "INTEGER", "NULL", "NUMBER", "OBJECT", "STRING"})
+"""The types as Gemini writes them."""
+
+
+def _standard(given: dict[str, Any]) -> dict[str, Any]:
+    """One level of a schema with the types of JSON schema."""
+    kind = given.get("type")
+    if isinstance(kind, str) and kind in _TYPES:
+        kind = given["type"] = kind.lower()
+    if given.get("nullable") is True and isinstance(kind, str):
+        del given["nullable"]
+        given["type"] = [kind, "null"]
+        if isinstance(choices := given.get("enum"), list) and None not in choices:
+            given["enum"] = [*choices, None]
+    return given
 
 
 # --- in words

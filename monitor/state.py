@@ -45,8 +45,10 @@ class RunState:
     """Whether the running stream has delivered its first chunk."""
     waiting_since_s: float | None = None
     """When the pending read of the stream began. `None`: no read is pending."""
-    cost_usd: float = 0.0
-    """The cost of `usage` by the price table of the run. 0 without a table."""
+    cost_usd: float | None = 0.0
+    """The cost of `usage` in US dollars, by the prices of the run or the list prices. `None`: some
+    of the tokens have no known price.
+    """
     paused_s: float = 0.0
     """Seconds during which a person was asked, including a pause that is not over."""
     paused: bool = False

@@ -15,10 +15,13 @@ import anyio
 import pytest
 
 from monitor.chunks import ToolCall
+from monitor.tools import find_sandbox
 from monitor.tools.base import Tool, ToolContext
+from monitor.tools.processes.keeper import start_keeper
 from monitor.tools.processes.process_table import ProcessInfo, command_of, living, owner_token
 from monitor.tools.protocols import CallListener
 from monitor.tools.results.tool_answer import ToolAnswer
+from monitor.tools.sandbox.landlock_program import version
 
 PATIENCE_S = 20.0
 """What has been killed may live on in the process table for so long, where other programs have the
@@ -37,9 +40,16 @@ def no_command_is_left(within_s: float = PATIENCE_S) -> bool:
     return _becomes_true(lambda: not commands_left(), within_s)
 
 
+BUBBLEWRAP = pytest.mark.skipif(
+    (here := find_sandbox()).kind != "bubblewrap", reason=f"bubblewrap does not work here: {here.detail}"
+)
+LANDLOCK = pytest.mark.skipif(version() == 0, reason="this kernel has no Landlock")
+
+
 @pytest.fixture
 def nothing_left() -> Iterator[None]:
     """Fails a test that leaves a process of a command, a descriptor or a reading thread."""
+    start_keeper()  # it stays, with its pipe
     descriptors = _descriptors()
     yield
     assert no_command_is_left(), commands_left()

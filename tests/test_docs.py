@@ -27,6 +27,7 @@ from scripts.snippets import PAGES, Snippet, snippets
 from tests.adapters.google.sdk import sdk_warnings
 
 ROOT = Path(__file__).parent.parent
+HERE = "https://github.com/agent-monitor/agent-monitor/"
 SNIPPETS = [one for page in PAGES for one in snippets(page)]
 RUN_HERE = [one for one in SNIPPETS if not one.needs_key and one.module is None]
 
@@ -95,7 +96,7 @@ def test_the_readme_ends_its_first_program_with_a_loop(capsys: pytest.CaptureFix
 
 
 def test_the_table_of_reasons_names_only_reasons_and_all_that_can_come_about() -> None:
-    table = (ROOT / "README.md").read_text().split("<!-- reasons -->")[1].split("\n\n")[0]
+    table = (ROOT / "docs" / "endings.md").read_text().split("<!-- reasons -->")[1].split("\n\n")[0]
     named = {
         word
         for line in table.splitlines()
@@ -109,8 +110,16 @@ def test_the_table_of_reasons_names_only_reasons_and_all_that_can_come_about() -
 def test_links_between_pages_lead_somewhere() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
-            if not target.startswith("http"):
+            if target.startswith((f"{HERE}blob/", f"{HERE}raw/")):
+                assert (ROOT / re.sub(r"^(?:blob|raw)/main/", "", target.removeprefix(HERE))).exists(), target
+            elif not target.startswith("http"):
                 assert (page.parent / target).exists(), f"{page.name} -> {target}"
+
+
+def test_a_link_of_the_readme_leads_somewhere_from_a_package_page_too() -> None:
+    links = re.findall(r"\]\(([^)]+)\)", (ROOT / "README.md").read_text())
+    assert links
+    assert [link for link in links if not link.startswith("https://")] == []
 
 
 def test_the_page_of_the_whole_run_names_every_event_and_condition() -> None:

@@ -204,9 +204,9 @@ LATER = ("429", "connection cut", "output limit", "blocked answer", "overflow")
 LATER_FAULTS = [pytest.param(one, fault, id=f"{one.name}-{fault}") for one in LOOPS for fault in LATER]
 
 
-def test_a_loop_of_turns_stands_in_the_readme_and_on_the_page_of_each_sdk():
+def test_a_loop_of_turns_has_a_page_and_stands_on_the_page_of_each_sdk():
     assert {program.name.partition(":")[0] for program in LOOPS} >= {
-        "README.md",
+        "own_loop.md",
         "google-genai.md",
         "openai.md",
         "anthropic.md",

@@ -99,7 +99,6 @@ monitor.Supervisor(model, tools=add) ## tools= ... add ## give a list of functio
 monitor.Supervisor(model, tools=['search']) ## 'search' is no tool ## as in tools=[search]
 monitor.Supervisor(model, tools=[add(1, 2)]) ## 3 is no tool ## as in tools=[search]
 monitor.Supervisor(model, tools=[lambda x: x]) ## lambda ... has no name ## give name=
-monitor.Supervisor(model, tools=[add, add]) ## two tools are called 'add' ## give one of them another name=
 monitor.Supervisor(model, tools=[terminate], outputs={'x': str}) ## 'terminate' ## give another name=
 monitor.Supervisor(model, tools=[add], tool_choice='always') ## tool_choice ... not 'always' ## 'auto', 'required', 'none'
 monitor.Supervisor(model, tools=[add], max_parallel_tools=0) ## max_parallel_tools=0 ## give 1 or more

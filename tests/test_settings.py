@@ -17,7 +17,10 @@ from monitor.errors import ConfigError
 from monitor.policy import Ladder, ObserveOnly
 from monitor.settings import COMPACTION_OPTIONS, POLICIES, Settings, detector_types, load_settings, parse_setting
 
-DETECTORS = "there are: ToolCallRepetition, ToolCallCycle, NoProgress, UnknownTool, ContentRepetition, SimilarMessages"
+DETECTORS = (
+    "there are: ToolCallRepetition, ToolCallCycle, NoProgress, StateNovelty, UnknownTool, ContentRepetition,"
+    " SimilarMessages"
+)
 
 
 def calls_until_a_loop(detectors: list[Detector], tool: str = "look", most: int = 60) -> int | None:
@@ -112,7 +115,7 @@ def test_every_option_of_every_class_can_be_set_to_its_default():
     for name, cls in detector_types().items():
         for option, parameter in inspect.signature(cls).parameters.items():
             value: Any = parameter.default
-            if value is None or isinstance(value, int | str):
+            if value is None or isinstance(value, int | float | str):
                 given: Any = False if value is None else value
             else:
                 given = list(value) if isinstance(value, tuple) else {}

@@ -44,6 +44,8 @@ TERMINATE_REASONS = [
     "tool_call_limit",
     "token_limit",
     "cost_limit",
+    "budget_unreachable",
+    "budget_busy",
     "loop_detected",
     "consecutive_errors",
     "missing_outputs",

@@ -20,14 +20,14 @@ CYCLES = {**_worst_text.HAND_MADE, **_worst_text.FOUND}
 @pytest.mark.parametrize("name", CYCLES)
 def test_chants_of_slow_texts_are_those_of_the_plain_rule(name: str) -> None:
     text = _worst_text.written(CYCLES[name], 4_000)
-    assert_chants(text, ContentRepetition(tail=None, recurrence=None, counted=None).feed(text))
+    assert_chants(text, ContentRepetition(tail=None, recurrence=None, counted=None, information=None).feed(text))
 
 
 @pytest.mark.parametrize("seed", range(25))
 def test_chants_of_their_mutants_too_for_any_cut(seed: int) -> None:
     rng = random.Random(seed)
     text = _worst_text.written(_worst_text.changed(rng, rng.choice(list(CYCLES.values()))), 4_000)
-    detector = ContentRepetition(tail=None, recurrence=None, counted=None)
+    detector = ContentRepetition(tail=None, recurrence=None, counted=None, information=None)
     assert_chants(text, [finding for character in text for finding in detector.feed(character)])
 
 
@@ -59,4 +59,4 @@ def test_the_tables_have_what_they_promise() -> None:
     slow = [
         {**row, "us_per_char_4096": 9.0 if row["text"] == "one letter" else 0.0, "us_per_char": 0.0} for row in rows
     ]
-    assert detectors.show_rest(slow, [], []) == ["5.0 us per character: one letter"]
+    assert detectors.show_rest(slow, [], []) == ["1.0 us per character in deltas of 4096: one letter"]

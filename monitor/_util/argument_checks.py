@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import UnionType
 from typing import Any, TypeGuard
 
@@ -91,3 +91,22 @@ def check_model(name: str, model: object) -> None:
 
 _MODELS = {"anthropic": "anthropic:claude-sonnet-5", "google": "google:gemini-2.5-flash", "openai": "openai:gpt-5"}
 """For each SDK, a model as an example."""
+
+
+def with_context(name: str, function: Callable[..., Any], line: str) -> Callable[[Any, Any], Any]:
+    """`function`, called with a value and its context, or with the value alone if it needs no more.
+
+    Raises `ConfigError` for a function that can be called with neither one nor two arguments;
+    `line` shows what may be written.
+    """
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # a function in C may not say
+        return lambda value, _: function(value)
+    for given, call in (((1,), lambda value, _: function(value)), ((1, 2), function)):
+        try:
+            signature.bind(*given)
+        except TypeError:
+            continue
+        return call
+    raise ConfigError(f"{name}: a function{signature} cannot be called with one or two arguments; write {name}={line}")

@@ -21,6 +21,12 @@ error of a traceback stands.
 
 _BRACKETS = frozenset("<>\uff1c\uff1e\ufe64\ufe65\u2039\u203a")
 """Angle brackets, and characters that look like them."""
+_BLANK = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U0001d159\U000e0100-\U000e01ef]"
+)
+"""Characters that Python calls printable and that are shown as nothing, or as a blank: fillers,
+selectors of variants, the empty Braille pattern.
+"""
 
 
 def quoted(text: str, opening: int = OPENING_CHARS, ending: int = ENDING_CHARS) -> str:
@@ -84,17 +90,21 @@ def quoted_lines(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """`text` on one line, with unprintable characters escaped; tabs stay."""
-    if text.isprintable():
+    """`text` on one line, with characters escaped that do not print or look blank; tabs stay."""
+    if text.isprintable() and not _BLANK.search(text):
         return text
-    return "".join(char if char == "\t" or char.isprintable() else _escaped(char) for char in text)
+    return "".join(char if char == "\t" or _is_visible(char) else _escaped(char) for char in text)
+
+
+def _is_visible(char: str) -> bool:
+    return char.isprintable() and not _BLANK.match(char)
 
 
 def _readable(text: str) -> str:
     """The JSON `text` with its ambiguous characters escaped."""
-    if text.isprintable() and _BRACKETS.isdisjoint(text):
+    if text.isprintable() and _BRACKETS.isdisjoint(text) and not _BLANK.search(text):
         return text
-    return "".join(char if char.isprintable() and char not in _BRACKETS else _escaped(char) for char in text)
+    return "".join(char if _is_visible(char) and char not in _BRACKETS else _escaped(char) for char in text)
 
 
 def _escaped(char: str) -> str:

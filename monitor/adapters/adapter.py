@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol, cast
 from monitor.adapters.decoding import AdapterBase
 from monitor.adapters.decoding import ReportedFailure as ReportedFailure  # noqa: PLC0414 - its public place
 from monitor.adapters.plain_streams import ChunkAdapter, TextAdapter
-from monitor.chunks import CHUNK_TYPES, Chunk
+from monitor.chunks import CHUNK_TYPES, Chunk, ToolResult
 from monitor.models import ModelError
 
 
@@ -31,14 +31,17 @@ class StreamAdapter(Protocol):
       generator or coroutine, or a traceback. Their `aclose()` or `close()` closes the connection at
       once. Empty if they cannot be found.
 
-    It may also have three more facts:
+    It may also have five more facts:
 
     - `requests`: the model calls that the SDK is known to have made inside the stream; 1 otherwise;
+    - `turns`: the turns that have begun in the stream; more than 1 if the SDK carries out calls by
+      itself and asks again. `results`: those of the calls before the newest turn, where the SDK
+      shows them. Both are read after each object, whose chunks belong to the newest turn;
     - `broke_off`: whether the source has ended while the last of several answers in it has not;
     - `gave`: the kinds of parts other than text, thinking and the caller's calls (`image/png`,
       `mcp_approval_request`), each once. An answer with only such parts is not empty.
 
-    `AdapterBase` in `monitor.adapters.decoding` has the defaults of all five.
+    `AdapterBase` in `monitor.adapters.decoding` has the defaults of all of them.
     """
 
     @property
@@ -91,6 +94,10 @@ class FullAdapter(StreamAdapter, Protocol):
 
     @property
     def requests(self) -> int: ...
+    @property
+    def turns(self) -> int: ...
+    @property
+    def results(self) -> Sequence[ToolResult]: ...
     @property
     def broke_off(self) -> bool: ...
     @property

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
-from monitor.chunks import Chunk, TextDelta
+from monitor.chunks import Chunk, TextDelta, ToolResult
 from monitor.errors import AdapterError
 from monitor.models import ModelError
 
@@ -39,6 +39,12 @@ class AdapterBase:
     drains: bool = False
     requests: int = 1
     """The model calls that the SDK is known to have made inside the stream."""
+    turns: int = 1
+    """The turns that have begun in the stream: another one when the SDK carries out calls by
+    itself.
+    """
+    results: Sequence[ToolResult] = ()
+    """The results of the calls of the turn before, if the SDK shows them."""
     gave: Sequence[str] = ()
     """The kinds of parts other than text, thinking and the caller's calls, each once."""
 

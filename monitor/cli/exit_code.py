@@ -34,6 +34,8 @@ _CODES: Final = {
     TerminateReason.BLOCKED: PROVIDER,
     TerminateReason.INVALID_STREAM: PROVIDER,
     TerminateReason.TRUNCATED: PROVIDER,
+    TerminateReason.BUDGET_UNREACHABLE: PROVIDER,
+    TerminateReason.BUDGET_BUSY: PROVIDER,
     TerminateReason.PAUSED: WAITS,
     TerminateReason.WORKER_STOPPING: WAITS,
     TerminateReason.ABORTED: INTERRUPTED,

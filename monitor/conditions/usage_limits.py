@@ -155,8 +155,8 @@ class TokenLimit(Condition):
 
 @dataclass(frozen=True)
 class CostLimit(Condition):
-    """At most `usd` US dollars over the run, by the price table of the run. Without prices nothing
-    costs anything.
+    """At most `usd` US dollars over the run, by the prices of the run, or by the list price of its
+    model. A run whose model has no known price does not begin with such a limit: `ConfigError`.
 
     While a stream runs, unreported tokens count by an estimate; the provider's report makes the
     number exact.
@@ -171,14 +171,14 @@ class CostLimit(Condition):
             )
 
     def evaluate(self, state: RunState) -> Stop | None:
-        if state.cost_usd <= self.usd + ROUNDING_USD:
+        if state.cost_usd is None or state.cost_usd <= self.usd + ROUNDING_USD:
             return None
         about = "about " if state.usage_estimated else ""
         detail = f"{about}{state.cost_usd:.4g} USD are spent, the limit is {self.usd:g} USD"
         return Stop(TerminateReason.COST_LIMIT, detail, self.name, self.usd, state.cost_usd)
 
     def cost_headroom(self, state: RunState) -> float | None:
-        return max(0.0, self.usd - state.cost_usd)
+        return None if state.cost_usd is None else max(0.0, self.usd - state.cost_usd)
 
     def progress(self, state: RunState) -> Sequence[Met]:
         return (Met(self.name, met=self.evaluate(state) is not None, value=state.cost_usd, limit=self.usd),)

@@ -79,8 +79,11 @@ class Counters:
         "began",
         "errors",
         "model_calls",
+        "others_model_calls",
+        "others_turns",
         "pauses",
         "phase",
+        "results_inside",
         "retry_delay_s",
         "task_done",
         "tool_calls",
@@ -94,6 +97,11 @@ class Counters:
         self.phase: Phase = "before_call"
         self.turns = 0
         self.model_calls = 0
+        self.others_turns = self.others_model_calls = 0
+        """Counts of other agents of the run that have ended. Own turns are numbered without
+        them.
+        """
+        self.results_inside = 0
         self.tool_calls = 0
         self.tools_called: tuple[str, ...] = ()
         self.errors = ErrorStreak()
@@ -109,6 +117,14 @@ class Counters:
         """The tool `name` has answered."""
         if name not in self.tools_called:
             self.tools_called += (name,)
+
+    def take_over(self, state: RunState) -> None:
+        """Add the counts of another agent of the run, which has ended."""
+        self.others_turns += state.turns
+        self.others_model_calls += state.model_calls
+        self.tool_calls += state.tool_calls
+        for name in state.tools_called:
+            self.tool_answered(name)
 
     def state(
         self,
@@ -130,8 +146,8 @@ class Counters:
         draft = StateDraft(
             elapsed_s=now - self.began,
             phase=self.phase,
-            turns=self.turns - void,
-            model_calls=self.model_calls,
+            turns=self.turns - void + self.others_turns,
+            model_calls=self.model_calls + self.others_model_calls,
             tool_calls=self.tool_calls,
             consecutive_errors=self.errors.count,
             usage=usage,

@@ -108,6 +108,22 @@ def ended(tally: TurnTally, *, must_finish: bool, blank: bool) -> StreamEnd:
     return _GOOD_END
 
 
+def end_of(turn: Turn) -> StreamEnd:
+    """How the stream of a stored turn ended."""
+    stop = turn.stopped
+    if turn.model_error is not None:
+        return failed(turn.error, turn.model_error)
+    if stop is None:
+        return _GOOD_END
+    if stop.reason is TerminateReason.LOOP_DETECTED:
+        return StreamEnd(stop, may_go_on=True)
+    if stop.source != "provider":  # the run was stopped in the middle of it
+        return left(None)
+    may_go_on = turn.finish_reason is FinishReason.LENGTH
+    void = stop.reason in {TerminateReason.TRUNCATED, TerminateReason.INVALID_STREAM} and not may_go_on
+    return StreamEnd(stop, turn.error, void=void, may_go_on=may_go_on)
+
+
 _OWN_WORD = frozenset(
     {
         TerminateReason.GOAL,
@@ -179,6 +195,8 @@ LIMITS = frozenset(
         TerminateReason.TOOL_CALL_LIMIT,
         TerminateReason.TOKEN_LIMIT,
         TerminateReason.COST_LIMIT,
+        TerminateReason.BUDGET_UNREACHABLE,
+        TerminateReason.BUDGET_BUSY,
     }
 )
 """Limits. Outputs that the model has emitted in the turn that exceeds one still count."""

@@ -13,7 +13,15 @@ from monitor._util.codec import MOST_CHARS, MOST_PARTS, has_more
 from monitor._util.hashing import TAG, identity
 from monitor._util.token_estimate import eighths_of_tokens
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta
-from monitor.detectors.detector import NOTHING, Detector, MadeLate, TextFeed, is_channel_detector, wants_deltas
+from monitor.detectors.detector import (
+    NOTHING,
+    Detector,
+    MadeLate,
+    TextFeed,
+    is_channel_detector,
+    is_request_reader,
+    wants_deltas,
+)
 from monitor.errors import ConfigError
 from monitor.policy import Policy, TurnPolicy, stop_for
 from monitor.verdicts import Channel, Compact, Continue, Detection, Hold, LastTurn, Nudge, Stop, Verdict, WithdrawTool
@@ -46,12 +54,22 @@ class DetectorBank:
     All methods raise `PartCrash` for the first detector that fails.
     """
 
-    __slots__ = ("_all", "_of_calls", "_of_deltas", "_reasoning_feeds", "_text_feeds", "_text_names", "names")
+    __slots__ = (
+        "_all",
+        "_of_calls",
+        "_of_deltas",
+        "_reasoning_feeds",
+        "_requests",
+        "_text_feeds",
+        "_text_names",
+        "names",
+    )
 
     def __init__(self, detectors: Sequence[Detector], of_calls: MadeLate | None = None) -> None:
         """`of_calls`: further detectors, which come first."""
         self._all = tuple(detectors)
         self._of_calls = of_calls
+        self._requests: tuple[str, ...] = ()  # for the detectors that are not made yet
         own = [detector.name for detector in self._all]
         self.names = names = (*(of_calls.names if of_calls is not None else ()), *own)
         if len(set(names)) < len(names):
@@ -78,6 +96,12 @@ class DetectorBank:
                 detector.reset()
             except Exception as error:
                 raise PartCrash(detector.name, error) from error
+
+    def request(self, text: str) -> None:
+        """The user's request, for the detectors that read it."""
+        if self._of_calls is not None:
+            self._requests += (text,)
+        _tell_request(self._all, text)
 
     def snapshots(self) -> dict[str, Any]:
         """The state of each detector that has one, by its name."""
@@ -117,8 +141,12 @@ class DetectorBank:
 
     def _make_all(self) -> None:
         if self._of_calls is not None:
-            self._all = (*self._of_calls.make(), *self._all)
+            made = tuple(self._of_calls.make())
+            self._all = (*made, *self._all)
             self._of_calls = None
+            for text in self._requests:
+                _tell_request(made, text)
+            self._requests = ()
 
     def _fed_to(self, feeds: Iterable[tuple[str, TextFeed]], text: str) -> Sequence[Detection]:
         found: Sequence[Detection] = NOTHING
@@ -144,6 +172,15 @@ class DetectorBank:
         return [
             (d.name, feed) for d in self._all if is_channel_detector(d) and (feed := d.feed_of(channel)) is not None
         ]
+
+
+def _tell_request(detectors: Sequence[Detector], text: str) -> None:
+    for detector in detectors:
+        try:
+            if is_request_reader(detector):
+                detector.request(text)
+        except Exception as error:
+            raise PartCrash(detector.name, error) from error
 
 
 class _DeltaFeed:

@@ -75,9 +75,15 @@ class TakeUpInput(CoreInput):
     """The run goes on in another process."""
 
     run: str
-    nested: tuple[tuple[Usage, Number], ...]
+    nested: tuple[tuple[Usage, Number | None], ...]
     in_calls: bool = False
-    """Older records do not have this field, and their cores did not ask."""
+    """Older records say only whether the process ended while calls of the last turn were made."""
+    decides: bool = False
+    """See `RunCore.take_up`."""
+    lost: bool = False
+    """See `RunCore.take_up`."""
+    compaction_cost: AskCost | None = None
+    """All summaries so far. `None`: those of the events."""
 
 
 class BeginTurnInput(CoreInput):
@@ -215,7 +221,8 @@ class NestedInput(CoreInput):
     child: int
     """The number of the nested run in this log."""
     usage: Usage
-    usd: Number
+    usd: Number | None
+    """The cost in US dollars. `None`: it is not known."""
 
 
 class NestedEndedInput(NestedInput):

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from monitor._util.token_estimate import MOST_EIGHTHS_PER_CHAR
 from monitor.budget import Account, Budget
@@ -17,18 +17,18 @@ from monitor.state import RunState
 from monitor.usage import NO_USAGE, Price, Usage
 from monitor.verdicts import Stop
 
-_NONE: tuple[Usage, float] = (NO_USAGE, 0.0)
+_NONE: tuple[Usage, float | None] = (NO_USAGE, 0.0)
 
 
 class Spending:
-    """What one run has used. `price`: of the model's tokens; without a price they cost nothing.
+    """What one run has used. `price`: of the model's tokens; `None`: their cost is not known.
     `budgets`: the budgets that the run spends from.
 
     A nested run spends from its own budgets, and from those of this run only through a share. Here
     its usage is only added up.
     """
 
-    __slots__ = ("_account", "_closed", "_open", "_own", "_price", "budgets", "estimated")
+    __slots__ = ("_account", "_closed", "_open", "_own", "_own_usd", "_price", "budgets", "estimated")
 
     def __init__(self, price: Price | None = None, budgets: Sequence[Budget] = ()) -> None:
         self.budgets = tuple(budgets)
@@ -37,45 +37,58 @@ class Spending:
         self._price = price
         self._account = Account(budgets) if budgets else None
         self._own = NO_USAGE
+        self._own_usd = 0.0
         self._closed = _NONE
-        self._open: dict[int, tuple[Usage, float]] = {}
+        self._open: dict[int, tuple[Usage, float | None]] = {}
 
     def settle(self, usage: Usage, *, estimated: bool) -> None:
         """Add `usage` of a turn, or of a question to a model, that is over."""
         self._own += usage
+        self._own_usd += self._cost(usage)
         self.estimated |= estimated
 
-    def take_up(self, run: str, usage: Usage, nested: Sequence[tuple[Usage, float]], *, estimated: bool) -> None:
-        """The run `run` goes on in another process: what it and its nested runs have used."""
-        self.settle(usage, estimated=estimated)
-        for nested_usage, usd in nested:
-            self._closed = (self._closed[0] + nested_usage, self._closed[1] + usd)
+    def take_up(
+        self, run: str, requests: Iterable[Usage], nested: Sequence[tuple[Usage, float | None]], *, estimated: bool
+    ) -> None:
+        """The run `run` goes on in another process: what its requests and its nested runs have
+        used.
+        """
+        for usage in requests:
+            self.settle(usage, estimated=estimated)
+        for one in nested:
+            self._closed = _sum(self._closed, one)
         if self._account is not None:
-            self._account.take_up(run, self._own.total_tokens, self._cost(self._own))
+            self._account.take_up(run, self._own.total_tokens, self._own_usd)
 
     def part(self, run: str, *, goes_on: bool) -> None:
         """The run `run` has ended. `goes_on`: it may be taken up again."""
         if self._account is not None:
             self._account.part(run, goes_on=goes_on)
 
-    def nested(self, run: int, usage: Usage, usd: float) -> None:
+    def nested(self, run: int, usage: Usage, usd: float | None) -> None:
         """Note all that the nested run `run` has used so far."""
         self._open[run] = (usage, usd)
 
     def nested_ended(self, run: int) -> None:
         """The nested run `run` has ended and will use no more."""
-        usage, usd = self._open.pop(run, _NONE)
-        self._closed = (self._closed[0] + usage, self._closed[1] + usd)
+        self._closed = _sum(self._closed, self._open.pop(run, _NONE))
 
-    def total(self, running: Usage = NO_USAGE) -> tuple[Usage, float]:
-        """Tokens and US dollars up to now. `running`: usage of the turn that is not over."""
+    def take_over(self, usage: Usage, usd: float | None, *, estimated: bool) -> None:
+        """Add what another agent of this run has used, which has ended."""
+        self._closed = _sum(self._closed, (usage, usd))
+        self.estimated |= estimated
+
+    def total(self, running: Usage = NO_USAGE) -> tuple[Usage, float | None]:
+        """Tokens and US dollars up to now. `None`: some of the tokens have no known price.
+        `running`: usage of the turn that is not over.
+        """
         usage = self._own + running
-        usd = self._cost(usage)
+        known = self._price is not None or not usage.total_tokens
+        total: tuple[Usage, float | None] = (usage, self._own_usd + self._cost(running) if known else None)
         if self._closed is not _NONE or self._open:
-            for nested_usage, nested_usd in (self._closed, *self._open.values()):
-                usage += nested_usage
-                usd += nested_usd
-        return usage, usd
+            for nested in (self._closed, *self._open.values()):
+                total = _sum(total, nested)
+        return total
 
     def post(self, running: Usage = NO_USAGE) -> Stop | None:
         """Update the budgets with what this run itself has used by now. Answers the stop of the
@@ -83,12 +96,18 @@ class Spending:
         """
         if self._account is None:
             return None
-        usage = self._own + running
-        self._account.settle(usage.total_tokens, self._cost(usage))
+        tokens = self._own.total_tokens + running.total_tokens
+        self._account.settle(tokens, self._own_usd + self._cost(running))
         return self._account.exhausted()
 
     def _cost(self, usage: Usage) -> float:
         return self._price.cost(usage) if self._price is not None else 0.0
+
+
+def _sum(one: tuple[Usage, float | None], other: tuple[Usage, float | None]) -> tuple[Usage, float | None]:
+    """Tokens and US dollars together. The dollars are known if both are."""
+    usd = None if one[1] is None or other[1] is None else one[1] + other[1]
+    return one[0] + other[0], usd
 
 
 BUDGET_LOOK_TOKENS = 256
@@ -105,8 +124,8 @@ class Schedule:
         "_budgets",
         "_condition",
         "_headroom_eighths",
-        "_nested",
         "deadline_s",
+        "nested",
         "price",
     )
 
@@ -131,14 +150,15 @@ class Schedule:
         """
         self._condition = condition
         self._budgets = tuple(budgets)
-        self._nested = nested
+        self.nested = nested
+        """This usage counts for another run as well, or another run's usage for this one."""
         self._headroom_eighths: int | None = None
 
     def plan(self, state: RunState) -> None:
         """Plan the next check from `state`, whose usage the budgets must already contain."""
-        if self._condition is None and not self._budgets and not self._nested:
+        if self._condition is None and not self._budgets and not self.nested:
             return
-        headrooms: list[int | None] = [BUDGET_LOOK_TOKENS] if self._nested else []
+        headrooms: list[int | None] = [BUDGET_LOOK_TOKENS] if self.nested else []
         if self._condition is not None:
             deadline_s = self._condition.deadline(state)
             self.deadline_s = math.inf if deadline_s is None else deadline_s
@@ -154,9 +174,10 @@ class Schedule:
 
     def _tokens_for(self, usd: float | None) -> int | None:
         """How many output tokens `usd` buys: a stream writes output."""
-        if usd is None or self.price is None or self.price.output <= 0:
+        dearest = self.price.dearest_output if self.price is not None else 0
+        if usd is None or dearest <= 0:
             return None
-        tokens = usd / self.price.output * 1_000_000
+        tokens = usd / dearest * 1_000_000
         return math.floor(tokens) if tokens < sys.maxsize else None
 
     def spend(self, eighths: int) -> bool:
@@ -246,6 +267,15 @@ class Limits:
         """Use another condition from now on. Budgets stay."""
         self._condition = condition
         self._schedule = Schedule(condition, self._price, self.spending.budgets, nested=self._nested)
+
+    def share(self, first: Limits | None = None) -> None:
+        """Several agents of one run have these limits, and use them up together. `first`: the
+        limits of the first agent, which has given some of the warnings.
+        """
+        self._nested = bool(self)
+        self._schedule.nested = self._nested
+        if first is not None:
+            self._warner = first._warner  # noqa: SLF001 - the same class
 
     def only(self, timeout: Timeout) -> None:
         """Use only `timeout` from now on, and the condition's limits on silence. Budgets stay."""

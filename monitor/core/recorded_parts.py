@@ -44,6 +44,7 @@ def parts_to_json(options: Mapping[str, Any]) -> dict[str, Any]:
         "cuts": options.get("cuts", False),
         "supervised": options.get("supervised", False),
         "nested": options.get("parent") is not None,
+        "task": options.get("task"),
     }
 
 
@@ -130,6 +131,7 @@ def others_from_json(data: Mapping[str, Any]) -> dict[str, Any]:
         "goal": data["goal"] and RecordedGoal(data["goal"]),
         "cuts": data["cuts"],
         "supervised": data["supervised"],
+        "task": data.get("task"),  # older records do not have it, and their detectors did not ask
     }
 
 

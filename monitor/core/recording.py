@@ -215,6 +215,10 @@ class RecordingCore(RunCore):
                 return self._number_of(told["child"], forget=kind is inputs.NestedEndedInput)
             case "pending" | "waiting_since":
                 return getattr(self, name)
+            case "compaction_cost":
+                return told["past"].compaction_cost
+            case "in_calls":
+                return False
         return told[name]
 
 
@@ -249,7 +253,7 @@ class _RecordedParent:
         self._parent = parent
         self._log = log
 
-    def nested(self, child: RunCore, usage: Usage, usd: float, now: float) -> Stop | None:
+    def nested(self, child: RunCore, usage: Usage, usd: float | None, now: float) -> Stop | None:
         stop = self._parent.nested(child, usage, usd, now)
         if stop is not None:
             self._log.note(inputs.AboveNote(stop))

@@ -84,10 +84,10 @@ class _ReplayedParent:
     def __init__(self, core: ReplayedCore) -> None:
         self._core = core
 
-    def nested(self, child: RunCore, usage: Usage, usd: float, now: float) -> Stop | None:
+    def nested(self, child: RunCore, usage: Usage, usd: float | None, now: float) -> Stop | None:
         return next((note.stop for note in self._core.step.noted(inputs.AboveNote)), None)
 
-    def nested_ended(self, child: RunCore, usage: Usage, usd: float, now: float) -> None:
+    def nested_ended(self, child: RunCore, usage: Usage, usd: float | None, now: float) -> None:
         """A replay counts no nested spending."""
 
     def pause(self, now: float) -> None:
@@ -163,7 +163,8 @@ class ReplayedCore(RunCore):
             case inputs.TakeUpInput():
                 past = resumed_run(self.before)
                 past.nested = taken.nested
-                self.take_up(past, taken.run, now, in_calls=taken.in_calls)
+                past.compaction_cost = taken.compaction_cost or past.compaction_cost
+                self.take_up(past, taken.run, now, decides=taken.decides or taken.in_calls, lost=taken.lost)
                 for counted in self.step.noted(inputs.CountedNote):
                     self._set_spent(counted.spent)
             case inputs.BeginLastTurnInput():

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from monitor.core.counters import ErrorStreak, Pauses
+from monitor.core.ending import end_of
 from monitor.events import (
     AttemptRetried,
     CompactionFailed,
@@ -24,6 +25,7 @@ from monitor.events import (
     Paused,
     Resumed,
     RunTerminated,
+    StopDecided,
     StreamContinued,
     ToolFinished,
     ToolWithdrawn,
@@ -31,7 +33,9 @@ from monitor.events import (
     TurnStarted,
 )
 from monitor.outcome import Turn
-from monitor.usage import NO_COST, NO_USAGE, AskCost, Usage
+from monitor.reasons import PASSING_REASONS, TerminateReason
+from monitor.usage import NO_COST, AskCost, Usage
+from monitor.verdicts import Stop
 
 SEEN_AGAIN: Final = 200
 """The detectors are shown this many of the newest turns again. No default detector looks further
@@ -52,6 +56,17 @@ SEEN_EVENTS: Final = (
     TurnStarted,
 )
 """Events that the detectors, the policy and the schedules of the judges follow again."""
+_LEAVES: Final = frozenset(
+    {
+        *PASSING_REASONS,
+        TerminateReason.PAUSED,
+        TerminateReason.WORKER_STOPPING,
+        TerminateReason.CANCELLED,
+        TerminateReason.CLOSED_BY_CALLER,
+        TerminateReason.ERROR,
+    }
+)
+"""Reasons for which a process has left its run. They decide nothing for the next one."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -66,21 +81,33 @@ class ResumedRun:
     tool_calls: int = 0
     tools_called: tuple[str, ...] = ()
     errors: ErrorStreak = field(default_factory=ErrorStreak)
-    usage: Usage = NO_USAGE
-    """The tokens of the run's own model calls."""
+    requests: tuple[Usage, ...] = ()
+    """The tokens of each of the run's own model calls."""
     estimated: bool = False
     judge_costs: tuple[tuple[str, AskCost], ...] = ()
     """For each answer of a judge, the judge's name and the cost."""
     compaction_cost: AskCost = NO_COST
-    nested: Sequence[tuple[Usage, float]] = ()
-    """For each nested run that has ended, what it used, and its price in US dollars."""
+    nested: Sequence[tuple[Usage, float | None]] = ()
+    """For each nested run that has ended, what it used, and its cost in US dollars. `None`: the
+    cost is not known.
+    """
     nudges: int = 0
     """How often the model was asked for the rest of its goal."""
     withdrawn: tuple[str, ...] = ()
     """Tools that the model may not call any more."""
     seen: Sequence[Event] = ()
     turn: Turn | None = None
-    """The last turn that was no failed attempt."""
+    """The newest turn, or the newest attempt at one."""
+    undecided: bool = False
+    """Nothing that follows from this turn is on record: the process ended before."""
+    stop: Stop | None = None
+    """Why the run ends, if that was decided before its process ended."""
+    last_turn: LastTurnStarted | None = None
+    """The run has one more turn instead of its end."""
+    last_turn_cause: Stop | None = None
+    """The end that the last turn delays. `None`: a detection was behind it."""
+    last_turn_due_s: float = 0.0
+    """The time limit of the last turn, in seconds of the run without its pauses."""
     answered: frozenset[str] = frozenset()
     """The ids of its calls that were made to their end."""
 
@@ -91,6 +118,7 @@ def resumed_run(events: Sequence[Event]) -> ResumedRun:
     for event in events:
         past.elapsed_s = max(past.elapsed_s, event.at_s)
         _count(past, event)
+        _follow(past, event)
     if past.pauses.running:
         past.pauses.end(past.elapsed_s)
     warned = {event.turn for event in events if isinstance(event, DetectionRaised)}
@@ -107,19 +135,17 @@ def _count(past: ResumedRun, event: Event) -> None:
         case StreamContinued():
             past.model_calls = event.model_call
         case TurnEnded(turn=turn):
-            past.usage += turn.usage
+            past.requests += (turn.usage,)
             past.estimated |= turn.usage_estimated
-            if turn.model_error is not None:
+            if end_of(turn).void:
                 past.errors.add(is_error=True)
             else:
                 past.tool_calls += len(turn.tool_calls)
-                past.turn, past.answered = turn, frozenset()
         case ToolFinished(result=result):
             if result.name not in past.tools_called:
                 past.tools_called += (result.name,)
             if not result.vetoed:
                 past.errors.add(is_error=result.is_error)
-                past.answered |= {result.id}
         case OutputEmitted():
             past.errors.add(is_error=False)
         case JudgeAnswered() | JudgeFailed():
@@ -132,6 +158,29 @@ def _count(past: ResumedRun, event: Event) -> None:
             past.pauses.end(event.at_s)
         case ToolWithdrawn():
             past.withdrawn += (event.tool,)
+        case _:
+            pass
+
+
+def _follow(past: ResumedRun, event: Event) -> None:
+    """Note what the newest turn was, and what was decided since."""
+    match event:
+        case TurnStarted():
+            past.undecided, past.stop = False, None
+        case TurnEnded(turn=turn):
+            past.turn, past.answered, past.undecided = turn, frozenset(), True
+        case ToolFinished(result=result) if not result.vetoed:
+            past.answered |= {result.id}
+        case ToolWithdrawn() | Nudged():
+            past.undecided = False
+        case StopDecided(stop=stop):
+            past.stop = stop if stop.reason not in _LEAVES else None
+        case LastTurnStarted():
+            past.last_turn, past.last_turn_cause = event, past.stop
+            past.last_turn_due_s = event.at_s - past.pauses.total_s(event.at_s) + event.seconds
+            past.undecided, past.stop = False, None
+        case RunTerminated(outcome=outcome):
+            past.undecided &= outcome.reason is not TerminateReason.WORKER_STOPPING
         case _:
             pass
 

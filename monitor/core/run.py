@@ -23,7 +23,7 @@ The rules of this file:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
@@ -48,8 +48,9 @@ from monitor.chunks import check as check_chunk
 from monitor.conditions.condition import Condition
 from monitor.conditions.deadlines import Timeout
 from monitor.context.measure.window import TOO_SMALL_TOKENS, Window
+from monitor.core.agents import RunAgents
 from monitor.core.counters import Counters
-from monitor.core.ending import LIMITS, LastChance, StreamEnd, outcome_of, stream_end, undecided_end
+from monitor.core.ending import LIMITS, LastChance, StreamEnd, end_of, outcome_of, stream_end, undecided_end
 from monitor.core.findings import DetectorBank, PartCrash, VerdictQueue, abridged_arguments, abridged_text
 from monitor.core.limits import Limits
 from monitor.core.reply_parts import LoopedText, Part
@@ -81,6 +82,9 @@ SAME_MOMENT_S = 0.001
 """Two looks count as one if nothing but this much time, in seconds, lies between them."""
 
 
+_LOST = StreamEnd(Stop(TerminateReason.ERROR, "the process ended before the answer was stored", "session"), void=True)
+"""The end of an attempt of which only the events are stored."""
+
 _ANSWERS = (events.Nudged, events.ToolWithdrawn, events.TurnStarted, events.LastTurnStarted)
 """Events after which the verdicts before them were performed."""
 
@@ -110,6 +114,7 @@ class RunCore:
     __slots__ = (
         "_abort_told",
         "_abort_why",
+        "_agents",
         "_bank",
         "_closing",
         "_compaction_cost",
@@ -117,6 +122,7 @@ class RunCore:
         "_cuts",
         "_decided_at",
         "_emit",
+        "_ended_inside",
         "_free_chars",
         "_goal",
         "_judge_cost",
@@ -131,8 +137,10 @@ class RunCore:
         "_reached",
         "_recovery",
         "_running",
+        "_sdk_calls",
         "_stop_error",
         "_supervised",
+        "_task",
         "_unweighed",
         "_verdicts",
         "_window",
@@ -173,7 +181,7 @@ class RunCore:
         which text loops is left although the run goes on, because the harness acts on the verdict.
         `supervised`: the harness makes the model calls itself, so replies are built, and an empty
         reply is a failed attempt. `parent`: the run whose tool this run is. `task`: the user's
-        request, for the judges. `window`: of the model.
+        request, for the judges and for detectors that read it. `window`: of the model.
         `loop_key`: what identifies a call for the detectors, by the name of its tool and its
         arguments.
         """
@@ -212,9 +220,9 @@ class RunCore:
         self._verdicts = VerdictQueue(policy)
         self._goal = goal
         self._recovery = LastChance(last_turn, goal)
+        self._task = task
         self._panel = Panel(judges, task) if judges else NO_JUDGES
-        self._judge_cost: AskCost = NO_COST
-        self._compaction_cost: AskCost = NO_COST
+        self._judge_cost = self._compaction_cost = NO_COST
         self._emit = emit
         self._parent = parent
         self._cuts, self._supervised = cuts, supervised
@@ -227,28 +235,68 @@ class RunCore:
         self._looked_at = -math.inf
         self._reached: str | None = None
         self._abort_why: str | None = None
-        self._abort_told = False
+        self._abort_told = self._sdk_calls = False
+        self._ended_inside = False  # between two turns of one stream
         self._stop_error: BaseException | None = None
         self._decided_at = 0.0
         self._closing: events.StreamClosed | None = None
+        self._agents: RunAgents | None = None
         self._outcome: Outcome | None = None
 
     # ------------------------------------------------------------------ the run
 
     def begin(self, now: float) -> None:
         """The run starts. All times in events and reasons count from `now`."""
-        self._counters.began = now
+        if self._agents is None:
+            self._counters.began = now
         limits = self._limits.all() if self._limits else ()
-        self._emit(events.RunStarted(0.0, self._bank.names, self._limits.condition_name, limits))
+        self._emit(events.RunStarted(self.at(now), self._bank.names, self._limits.condition_name, limits))
         self._tell(self._verdicts.reset, now)
         self._tell(self._bank.reset, now)
+        self._tell_task(now)
         self._measure(now)
 
-    def take_up(self, past: ResumedRun, run: str, now: float, *, in_calls: bool = False) -> None:
-        """The run `run` goes on where it was when its process ended. Nothing is emitted.
+    def add_agent(self, core: RunCore, wake: Callable[[], None], *, own_wake: Callable[[], None]) -> None:
+        """`core`, which has not begun, is another agent of this run: it shares the limits, what is
+        used and the end. `wake`: makes a pending read of its stream look at its deadline.
+        `own_wake`: the same for this core. Both are called from any thread.
+        """
+        if self._agents is None:
+            self._agents = RunAgents(self)
+            self._agents.stop = self.stop
+            self._agents.add(self, own_wake)
+            self._limits.share()
+        core._agents = self._agents
+        core._counters.began = self._counters.began
+        core._limits.share(self._limits)
+        self._agents.add(core, wake)
+        if self._abort_why is not None:
+            core.abort(self._abort_why)
 
-        `in_calls`: the process ended while calls of the last turn were made, so their results come
-        now, and what follows from the turn is decided then.
+    def own_state(self, now: float, *, waiting: bool) -> RunState:
+        """The state of this agent alone. `waiting`: a read is pending since `waiting_since`."""
+        return self._counters.state(
+            now,
+            tally=self._running.tally,
+            spending=self._limits.spending,
+            goal=self._goal,
+            void=self.void,
+            waiting_since=self.waiting_since if waiting else None,
+        )
+
+    def take_over(self, state: RunState, closing: events.StreamClosed | None) -> None:
+        """Another agent of this run has ended. `closing`: how its last stream was closed."""
+        self._counters.take_over(state)
+        self._limits.spending.take_over(state.usage, state.cost_usd, estimated=state.usage_estimated)
+        if closing is not None and (self._closing is None or not closing.closed):
+            self._closing = closing
+
+    def take_up(self, past: ResumedRun, run: str, now: float, *, decides: bool = False, lost: bool = False) -> None:
+        """The run `run` goes on where it was when its process ended. What it had decided holds.
+
+        `decides`: what follows from the last turn is not on record. It is decided now, or when the
+        calls that were left open have their results. `lost`: the answer of the last turn was
+        not stored, so the turn is made again.
         """
         counters = self._counters
         counters.began = now - past.elapsed_s
@@ -258,16 +306,44 @@ class RunCore:
         self._compaction_cost = past.compaction_cost
         counted = sum((cost for name, cost in past.judge_costs if self._panel.counts(name)), past.compaction_cost)
         self._limits.spending.take_up(
-            run, past.usage + counted.usage, past.nested, estimated=past.estimated or counted.estimated
+            run, (*past.requests, counted.usage), past.nested, estimated=past.estimated or counted.estimated
         )
         if self._goal is not None:
             self._goal.take_up(past.nudges)
+        self._tell_task(now)
         self._tell(lambda: self._see_again(past.seen, now), now)
-        if in_calls and past.turn is not None:
-            self.turn = self._unweighed = past.turn
-            self._last = StreamEnd()
-            self._running.open_calls = [call for call in past.turn.tool_calls if call.id not in past.answered]
+        if past.last_turn is not None:
+            self._recovery.cause = past.last_turn_cause or self._verdicts.loop
+            self._limits.only(Timeout(past.last_turn_due_s))
+        self.turn = past.turn
+        if past.turn is not None and (decides or lost):
+            self._take_up_turn(past.turn, past.answered, lost=lost)
+        if past.stop is not None and not lost:
+            self._decide(past.stop, now)
         self._look(now, waiting=False)
+
+    def _take_up_turn(self, turn: Turn, answered: Collection[str], *, lost: bool) -> None:
+        """What follows from `turn` is decided in this process."""
+        self._last = last = _LOST if lost else end_of(turn)
+        if lost and not end_of(turn).void:
+            self._counters.tool_calls -= len(turn.tool_calls)
+        if last.void:
+            self._last = replace(last, may_go_on=True)  # it is made again, whatever its failure was
+            return
+        self._unweighed = turn
+        self._counters.phase = "after_call"
+        self._running.open_calls = [call for call in turn.tool_calls if call.id not in answered]
+        if last.may_go_on and last.failure is not None and isinstance(last.failure.evidence, Detection):
+            self._running.cut = last.failure.evidence
+
+    def request(self, text: str, now: float) -> None:
+        """The user asks for something more."""
+        self._tell(lambda: self._bank.request(text), now)
+
+    def _tell_task(self, now: float) -> None:
+        task = self._task
+        if task:
+            self._tell(lambda: self._bank.request(task), now)
 
     def _see_again(self, seen: Sequence[Event], now: float) -> None:
         """Show the detectors and the policy what they have seen before. What they find again was
@@ -338,7 +414,12 @@ class RunCore:
     def begin_turn(self, now: float) -> bool:
         """A stream is about to be opened. False: the run is over, do not open the stream."""
         counters = self._counters
-        looked = counters.phase == "before_call" and now - self._looked_at < SAME_MOMENT_S and now < self.deadline
+        looked = (
+            counters.phase == "before_call"
+            and now - self._looked_at < SAME_MOMENT_S
+            and now < self.deadline
+            and self._agents is None
+        )
         counters.phase = "before_call"
         if not looked:
             self._look(now, waiting=False, plan=False)
@@ -393,7 +474,7 @@ class RunCore:
         self._verdicts.clear()
         self._limits.only(Timeout(self.at(now) - self._counters.pauses.total_s(now) + last.seconds))
         self.deadline = math.inf
-        self._emit(events.LastTurnStarted(self.at(now), cause.reason, last.seconds))
+        self._emit(events.LastTurnStarted(self.at(now), cause.reason, last.seconds, last.tools))
         self._look(now, waiting=False)
 
     def first_chunk(self, now: float) -> None:
@@ -407,6 +488,26 @@ class RunCore:
         self._counters.model_calls += 1
         self._emit(events.StreamContinued(self.at(now), self._counters.turns, self._counters.model_calls))
         self._look(now, waiting=False)
+
+    def next_turn(self, results: Sequence[ToolResult], now: float) -> None:
+        """The SDK has carried out the calls of the running turn by itself, and the model answers
+        again in the same stream. `results`: what the calls gave, where the SDK shows it.
+        """
+        if self._supervised:
+            raise AdapterError(
+                "the SDK has carried out calls by itself inside the stream of a supervised run, which carries them out:"
+                " switch automatic function calling off"
+            )
+        self.end_turn(now, finished=True)
+        for result in results:
+            calls = [call for call in self.open_calls if call.name == result.name]
+            call = next((call for call in calls if call.id == result.id), calls[0] if calls else None)
+            if call is not None:
+                self._counters.results_inside += 1
+                self.tool_result(call.id, result.text, now, is_error=result.is_error)
+        self._sdk_calls = True
+        if not self.begin_turn(now):
+            self._ended_inside = True
 
     def feed(self, chunk: Chunk, now: float) -> None:
         """Take in the next chunk of the running stream. Raises `AdapterError` for anything that is
@@ -537,9 +638,12 @@ class RunCore:
         `model_error`. `must_finish`: such a stream closes with a finish reason, so without one it
         was truncated. `gave`: the kinds of parts that came beside text, thinking and calls.
         """
+        if self._ended_inside and self.turn is not None:
+            self.turn = replace(self.turn, stopped=self.stop)
+            return self.turn
         self._catch_up_wholly(now)
         self._take_text(now)
-        if self._abort_why is not None:
+        if self._must_look:
             self._look(now, waiting=False)
         if model_error is not None:
             self._emit(events.StreamFailed(self.at(now), self._counters.turns, model_error))
@@ -600,6 +704,16 @@ class RunCore:
             self._emit(news)
         self.tool_result(call.id, answer.text, now, is_error=answer.is_error)
         return ToolResult(call.id, call.name, answer.text, answer.is_error)
+
+    @property
+    def decided(self) -> Stop | None:
+        """Why the run ends, if this agent of it or another one has decided that."""
+        return self.stop or (self._agents.stop if self._agents is not None else None)
+
+    @property
+    def results_inside(self) -> int:
+        """Results that came from the SDK, which has carried out the calls by itself."""
+        return self._counters.results_inside
 
     @property
     def turns(self) -> int:
@@ -727,7 +841,9 @@ class RunCore:
         self._look(now, waiting=False)
 
     def charge_compaction(self, cost: AskCost, now: float) -> None:
-        """A model has summarised the history: its tokens count like all others of the run."""
+        """A model has summarised the history, or a result of a tool: its tokens count like all
+        others of the run.
+        """
         self._compaction_cost += cost
         self._limits.spending.settle(cost.usage, estimated=cost.estimated)
         self._look(now, waiting=False)
@@ -780,6 +896,8 @@ class RunCore:
         """
         if self._abort_why is None:
             self._abort_why = why
+            if self._agents is not None:
+                self._agents.abort(why)
         self.deadline = -math.inf
 
     def finish(self, detail: str) -> None:
@@ -839,7 +957,7 @@ class RunCore:
         """
         if self._outcome is not None:
             return self._outcome
-        if self._abort_why is not None or self._parent is not None:
+        if self._must_look or self._parent is not None:
             self._look(now, waiting=False)
         stop = self._ending(fallback)
         if stop is self.stop:
@@ -853,7 +971,7 @@ class RunCore:
             stop,
             error=error,
             turn=self.turn,
-            turns=self.turns,
+            turns=self.turns + self._counters.others_turns,
             elapsed_s=self.at(now),
             goal=self._goal,
             spending=self._limits.spending,
@@ -864,6 +982,8 @@ class RunCore:
             pending=self.pending,
             history=history,
         )
+        if self._agents is not None:
+            self._agents.ended(self, self._closing, now)
         self._emit(events.RunTerminated(self.at(now), self._outcome))
         self._emit = _nobody  # nothing happens in a run that is over, and the listener may be freed
         return self._outcome
@@ -882,24 +1002,37 @@ class RunCore:
         self._look(now, waiting=True)
         return self.stop is not None
 
+    def why_over(self, now: float) -> str | None:
+        """Why the run has to end now, in words. Decides nothing, and never raises. `None`: it need
+        not end.
+        """
+        if self.stop is not None:
+            return self.stop.detail
+        if self._abort_why is not None:
+            return self._abort_why
+        above = self._parent.why_over(now) if self._parent is not None else None
+        if above is not None:
+            return f"the run that called this one ends: {above}"
+        try:
+            stop = self._limits.look(self.state(now, waiting=True), None, plan=False) if self._limits else None
+        except Exception:  # noqa: BLE001 - a condition of the caller's; the next look says so
+            return None
+        return None if stop is None else stop.detail
+
     def refresh(self, now: float) -> float:
         """Make `deadline` exact for the read that is pending since `waiting_since`, and return it.
         Decides nothing, and never raises.
         """
-        if self.stop is None and self._abort_why is None and self._limits.timed:
+        if self.stop is None and not self._must_look and self._limits.timed:
             self._plan_for(self._limits.exact_deadline_s(self.state(now, waiting=True)))
         return self.deadline
 
     def state(self, now: float, *, waiting: bool) -> RunState:
-        """The run as numbers. `waiting`: a read is pending since `waiting_since`."""
-        return self._counters.state(
-            now,
-            tally=self._running.tally,
-            spending=self._limits.spending,
-            goal=self._goal,
-            void=self.void,
-            waiting_since=self.waiting_since if waiting else None,
-        )
+        """The run as numbers, with all its agents. `waiting`: a read of this one is pending since
+        `waiting_since`.
+        """
+        state = self.own_state(now, waiting=waiting)
+        return state if self._agents is None else self._agents.shared(self, state, now)
 
     def _look(self, now: float, *, waiting: bool, warn: bool = False, plan: bool = True) -> None:
         """Evaluate everything that may be true now, then plan the next look. `warn`: also warn of
@@ -912,6 +1045,9 @@ class RunCore:
                 self._abort_told = True
                 self._emit(events.AbortRequested(self.at(now), self._abort_why))
             self._decide(Stop(TerminateReason.ABORTED, self._abort_why, "abort"), now)
+            return
+        if self._agents is not None and self._agents.stop is not None:
+            self._decide(self._agents.stop, now)
             return
         overspent = self._spent(now)
         if not self._limits:
@@ -949,7 +1085,7 @@ class RunCore:
             return Stop(TerminateReason.ABORTED, detail, ending.source, ending.limit, ending.value)
         return stop
 
-    def nested(self, child: RunCore, usage: Usage, usd: float, now: float) -> Stop | None:
+    def nested(self, child: RunCore, usage: Usage, usd: float | None, now: float) -> Stop | None:
         """The nested run `child`, started by a tool, has used `usage` and `usd` so far. Answers why
         this run ends, if it does.
         """
@@ -957,15 +1093,20 @@ class RunCore:
         self._look(now, waiting=False)
         return self.stop
 
-    def nested_ended(self, child: RunCore, usage: Usage, usd: float, now: float) -> None:
+    def nested_ended(self, child: RunCore, usage: Usage, usd: float | None, now: float) -> None:
         """The nested run `child` has ended."""
         self.nested(child, usage, usd, now)
         self._limits.spending.nested_ended(id(child))
 
     def _plan_for(self, deadline_s: float) -> None:
         self.deadline = self._counters.began + deadline_s
-        if self._abort_why is not None:  # it may have come from another thread since the look began
+        if self._must_look:  # it may have come from another thread since the look began
             self.deadline = -math.inf
+
+    @property
+    def _must_look(self) -> bool:
+        """Somebody else has ended the run: the user, or another of its agents."""
+        return self._abort_why is not None or (self._agents is not None and self._agents.stop is not None)
 
     def _decide(self, stop: Stop, now: float) -> None:
         if self.stop is None:
@@ -978,6 +1119,8 @@ class RunCore:
             self._emit(events.StopDecided(self.at(now), stop))
             for companion in self.companions:
                 companion.cancel()
+            if self._agents is not None:
+                self._agents.decided(stop, self)
 
     def _busy(self) -> list[str]:
         """The work that the companions are busy with."""
@@ -1014,6 +1157,11 @@ class RunCore:
                 f" ({chunk.raw_finish_reason or chunk.finish_reason.value})"
             )
             self._decide(Stop(TerminateReason.LOOP_DETECTED, detail, "provider"), now)
+        elif self._sdk_calls and tally.calls:
+            # The SDK makes the next model call with the next read: its limits are checked now.
+            self._counters.phase = "before_call"
+            self._look(now, waiting=False)
+            self._counters.phase = "streaming"
 
     def _as_detectors_see(self, call: ToolCall, abridged: tuple[Any, int] | None) -> ToolCall:
         """A call with what its tool says identifies it, and with huge arguments abridged."""

@@ -8,6 +8,7 @@ from monitor._util.lazy import lazy_names
 
 if TYPE_CHECKING:
     from monitor.detectors.calls.no_progress import NoProgress as NoProgress
+    from monitor.detectors.calls.novelty.state_novelty import StateNovelty as StateNovelty
     from monitor.detectors.calls.progress_rule import ProgressRule as ProgressRule
     from monitor.detectors.calls.tool_cycle import ToolCallCycle as ToolCallCycle
     from monitor.detectors.calls.tool_policy import ToolPolicy as ToolPolicy
@@ -18,10 +19,12 @@ if TYPE_CHECKING:
     from monitor.detectors.detector import ChannelDetector as ChannelDetector
     from monitor.detectors.detector import Detector as Detector
     from monitor.detectors.detector import FactDetector as FactDetector
+    from monitor.detectors.detector import RequestReader as RequestReader
     from monitor.detectors.detector import TextFeed as TextFeed
     from monitor.detectors.similar_messages import SimilarMessages as SimilarMessages
     from monitor.detectors.text import ContentRepetition as ContentRepetition
     from monitor.detectors.text import CountedRule as CountedRule
+    from monitor.detectors.text import InformationRule as InformationRule
     from monitor.detectors.text import RecurrenceRule as RecurrenceRule
     from monitor.detectors.text import TailRule as TailRule
     from monitor.detectors.text import WindowRule as WindowRule
@@ -29,8 +32,9 @@ else:  # a type checker that read this would believe that every name is there
     __all__, __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "monitor.detectors.detector": "NOTHING ChannelDetector Detector FactDetector TextFeed",
+            "monitor.detectors.detector": "NOTHING ChannelDetector Detector FactDetector RequestReader TextFeed",
             "monitor.detectors.calls.no_progress": "NoProgress",
+            "monitor.detectors.calls.novelty.state_novelty": "StateNovelty",
             "monitor.detectors.calls.progress_rule": "ProgressRule",
             "monitor.detectors.calls.tool_cycle": "ToolCallCycle",
             "monitor.detectors.calls.tool_policy": "ToolPolicy",
@@ -38,6 +42,8 @@ else:  # a type checker that read this would believe that every name is there
             "monitor.detectors.calls.unknown_tool": "UnknownTool",
             "monitor.detectors.defaults": "default_detectors",
             "monitor.detectors.similar_messages": "SimilarMessages",
-            "monitor.detectors.text": "ContentRepetition CountedRule RecurrenceRule TailRule WindowRule",
+            "monitor.detectors.text": (
+                "ContentRepetition CountedRule InformationRule RecurrenceRule TailRule WindowRule"
+            ),
         },
     )

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from monitor.detectors.calls.no_progress import NoProgress
+from monitor.detectors.calls.novelty.state_novelty import StateNovelty
 from monitor.detectors.calls.tool_cycle import ToolCallCycle
 from monitor.detectors.calls.tool_policy import ToolPolicy
 from monitor.detectors.calls.tool_repetition import ToolCallRepetition
@@ -32,6 +33,7 @@ def _of_calls(tools: Mapping[str, ToolPolicy] | None = None) -> list[Detector]:
         ToolCallRepetition(tools=tools),
         ToolCallCycle(tools=tools),
         NoProgress(tools=tools),
+        StateNovelty(tools=tools),
         UnknownTool(tools=tools),
     ]
 

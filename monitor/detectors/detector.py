@@ -84,6 +84,14 @@ class FactDetector(Detector, Protocol):
         ...
 
 
+class RequestReader(Detector, Protocol):
+    """A detector that reads the user's request: "20 times" allows twenty repetitions."""
+
+    def request(self, text: str, /) -> None:
+        """Take in the user's request, at the beginning of a run or with a later message."""
+        ...
+
+
 class MadeLate:
     """Detectors of calls that are made with the first call of a run: most streams have none. Before
     a call they have no state, so they find the same.
@@ -99,6 +107,11 @@ class MadeLate:
 def wants_deltas(detector: Detector) -> bool:
     """Whether `detector` needs every delta. A detector without `wants_deltas` does."""
     return getattr(detector, "wants_deltas", True) is not False
+
+
+def is_request_reader(detector: Detector) -> TypeGuard[RequestReader]:
+    """Whether `detector` takes the user's request."""
+    return callable(getattr(detector, "request", None))
 
 
 def is_channel_detector(detector: Detector) -> TypeGuard[ChannelDetector]:

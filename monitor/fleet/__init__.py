@@ -16,6 +16,7 @@ from monitor.fleet.jobs import enter as enter
 from monitor.fleet.jobs import receipts_in as receipts_in
 from monitor.fleet.jobs import session_id as session_id
 from monitor.fleet.receipts import Receipt as Receipt
+from monitor.fleet.step_store import StepPostponed as StepPostponed
 from monitor.fleet.steps import take_turn as take_turn
 from monitor.fleet.supervisors import Supervisors as Supervisors
 from monitor.fleet.supervisors import UnknownSupervisor as UnknownSupervisor
@@ -32,6 +33,7 @@ __all__ = [
     "Park",
     "Receipt",
     "Sessions",
+    "StepPostponed",
     "Supervisors",
     "UnknownSupervisor",
     "Wait",

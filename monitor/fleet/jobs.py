@@ -28,6 +28,9 @@ JOB: Final = "fleet job"
 """The name of the marker that says what a session is to do."""
 ATTEMPT: Final = "fleet attempt"
 """The name of the marker of each attempt at a step."""
+POSTPONED: Final = "fleet postponed"
+"""The name of the marker of an attempt that could not have its shared budget: no worker was lost.
+"""
 RECEIPT: Final = "fleet receipt"
 """The name of the marker of each step that is stored."""
 

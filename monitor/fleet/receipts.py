@@ -60,8 +60,8 @@ class Receipt:
     """Whether the run has ended, and ended well."""
     usage: Usage = NO_USAGE
     """The tokens that the run has used so far."""
-    cost_usd: float = 0.0
-    """The costs of the run so far, in US dollars."""
+    cost_usd: float | None = None
+    """The cost of the run so far, in US dollars. `None`: its model has no known price."""
     evidence: str = ""
     """A digest of what the detectors have seen."""
     wake_at_s: float | None = None
@@ -74,7 +74,7 @@ class Receipt:
             raise ConfigError(f"a receipt has whole numbers of turns, not {self.turn!r} and {self.turns!r}")
         if self.next not in get_args(Next):
             raise ConfigError(f"next is one of {', '.join(get_args(Next))}, not {self.next!r}")
-        if not is_finite(self.cost_usd) or not (self.wake_at_s is None or is_finite(self.wake_at_s)):
+        if any(number is not None and not is_finite(number) for number in (self.cost_usd, self.wake_at_s)):
             raise ConfigError("cost_usd and wake_at_s are finite numbers")
 
     def to_json(self) -> str:
@@ -109,7 +109,7 @@ class Receipt:
 
     @classmethod
     def _read(cls, data: dict[str, Any]) -> Receipt:
-        usage = data["usage"]
+        usage = {**_LATER_COUNTS, **data["usage"]}
         known, numbers = {one.name for one in fields(cls)}, {one.name for one in fields(Usage)}
         if data.keys() != known or usage.keys() != numbers:
             strange = sorted((data.keys() ^ known) | (usage.keys() ^ numbers))
@@ -123,13 +123,18 @@ class Receipt:
             raise StoreError(f"this is no receipt: {error}") from None
 
 
+_LATER_COUNTS: Final = {"cache_write_tokens": 0, "cache_write_1h_tokens": 0}
+"""Counts that the first programs did not know. They are written only where they are not 0, so that
+those programs read a receipt without them.
+"""
 _MOST_BYTES_OF_A_CHAR: Final = 12
 """A character outside of the basic plane is two escapes of six bytes."""
 
 
 def _line(receipt: Receipt) -> str:
     data = {one.name: getattr(receipt, one.name) for one in fields(receipt)}
-    data["usage"] = {one.name: getattr(receipt.usage, one.name) for one in fields(Usage)}
+    counts = {one.name: getattr(receipt.usage, one.name) for one in fields(Usage)}
+    data["usage"] = {name: count for name, count in counts.items() if count or name not in _LATER_COUNTS}
     return json.dumps({"version": VERSION, **data}, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 

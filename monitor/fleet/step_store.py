@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from monitor.errors import SessionDamaged, StoreError
 from monitor.events import RunTerminated
-from monitor.fleet.jobs import ATTEMPT, RECEIPT, receipt_of
+from monitor.fleet.jobs import ATTEMPT, POSTPONED, RECEIPT, receipt_of
 from monitor.fleet.receipts import Receipt
 from monitor.outcome import Outcome
-from monitor.reasons import TerminateReason
+from monitor.reasons import PASSING_REASONS, TerminateReason
 from monitor.sessions.nodes import Draft, marker
 from monitor.sessions.run_records import Changes, Committed
 from monitor.sessions.session_store import SessionStore
@@ -20,6 +20,12 @@ from monitor.sessions.writer import committed_in, note_committed
 
 _LOST: Final = frozenset({TerminateReason.CANCELLED, TerminateReason.CLOSED_BY_CALLER})
 """Ends that an engine makes, which has cancelled the step. The run has not ended by them."""
+
+
+class StepPostponed(StoreError):
+    """The shared budget of a run could not be had for too long. The run has not ended: its step is
+    to be tried again.
+    """
 
 
 class StepStore:
@@ -60,6 +66,9 @@ class StepStore:
         end = _end_in(changes)
         if end is not None and end.outcome.reason in _LOST:
             raise StoreError("the step was cancelled: what it did since the last commit is not stored")
+        if end is not None and end.outcome.reason in PASSING_REASONS:
+            await self._store.append(marker(POSTPONED, end.outcome.reason.value))
+            raise StepPostponed(f"the step is tried again: {end.outcome.reason.value}: {end.outcome.detail}")
         if end is not None and self.receipt is not None:
             own.append(self._draft(self.receipt(end.outcome)))
         try:

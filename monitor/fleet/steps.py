@@ -59,7 +59,9 @@ async def take_turn(
     turn is made.
 
     Raises `SessionBusy` while another worker has the session, and `UnknownSupervisor` if this
-    worker cannot carry out the run. Raises `ConfigError` if the turn before is not stored.
+    worker cannot carry out the run. Raises `StepPostponed` if the shared budget could not be had
+    for too long: the step is to be tried again. Raises `ConfigError` if the turn before is not
+    stored.
     """
     async with sessions.open(id) as store:
         path = await store.active_path()
@@ -238,7 +240,7 @@ class _TurnAttempt:
             reason=STUCK_WORKER,
             detail=f"{losses} workers have died in this turn, one after the other, without any progress",
             usage=before.usage if before is not None else NO_USAGE,
-            cost_usd=before.cost_usd if before is not None else 0.0,
+            cost_usd=before.cost_usd if before is not None else None,
         )
 
 

@@ -64,7 +64,7 @@ class Goal:
     def answer(self, call: ToolCall) -> GoalAnswer | None:
         """Carry out a call of one of the run's own tools. `None`: the call is of another tool."""
         for part in (self.outputs, self.plan, self.terminate):
-            if part is not None and call.name == part.spec.name:
+            if part is not None and call.name.lower() == part.spec.name:
                 return (
                     GoalAnswer(f"Error: {CUT_OFF}", is_error=True)
                     if was_cut_off(call.arguments)
@@ -74,9 +74,10 @@ class Goal:
 
     def news(self, call: ToolCall, at_s: float, turn: int) -> Event | None:
         """The event for a call that was answered without an error."""
-        if self.outputs is not None and call.name == self.outputs.spec.name and (last := self.outputs.last) is not None:
+        name = call.name.lower()
+        if self.outputs is not None and name == self.outputs.spec.name and (last := self.outputs.last) is not None:
             return OutputEmitted(at_s=at_s, turn=turn, name=last.name, value=last.json, overwritten=last.overwritten)
-        if self.plan is not None and call.name == self.plan.spec.name:
+        if self.plan is not None and name == self.plan.spec.name:
             return PlanUpdated(at_s, turn, self.plan.render())
         return None
 
@@ -181,7 +182,7 @@ def _open_step(plan: PlanState | None) -> str | None:
 
 
 RESERVED = frozenset({EMIT, TERMINATE, UPDATE_PLAN})
-"""The names of the monitor's own tools."""
+"""The names of the monitor's own tools. Upper and lower case are the same in them."""
 
 
 def preflight(
@@ -195,7 +196,7 @@ def preflight(
 
     `tools`: the names of the caller's own tools. `tool_choice`: as it will be passed to the model.
     """
-    taken = sorted(RESERVED.intersection(tools))
+    taken = sorted(name for name in tools if name.lower() in RESERVED)
     if taken:
         raise ConfigError(f"the monitor has a tool of its own called {' and '.join(taken)}; give yours another name")
     if tool_choice != "none":

@@ -63,7 +63,7 @@ class RecordedGoal(Goal):
 
     def answer(self, call: ToolCall) -> GoalAnswer | None:
         recorded = self.answers.popleft() if self.answers else None
-        if call.name != EMIT or not isinstance(self.outputs, RecordedOutputs):
+        if call.name.lower() != EMIT or not isinstance(self.outputs, RecordedOutputs):
             return super().answer(call)
         if recorded is None:
             return None

@@ -8,7 +8,7 @@ async for event in runner.run_async(...): ...
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +17,7 @@ from monitor.adapters.decoding import SdkAdapter, name_of
 from monitor.adapters.google.stream import GoogleAdapter
 from monitor.chunks import Chunk
 from monitor.errors import AdapterError, MissingExtra
-from monitor.harness.guards.guard import Guard
+from monitor.harness.guards.guarding import GuardSource
 from monitor.integrations._common.failures import classify
 from monitor.integrations._common.guarded_requests import Answered, GuardedRequests, RequestChange
 from monitor.models import ModelError
@@ -49,19 +49,24 @@ class GuardedModel(BaseLlm):
     _wrapped: BaseLlm = PrivateAttr()
     _requests: GuardedRequests = PrivateAttr()
     _called: Callable[[], None] | None = PrivateAttr()
+    _run: Hashable | None = PrivateAttr()
+    _agent: str = PrivateAttr()
 
     def __init__(
         self,
         wrapped: BaseLlm,
-        guard: Guard,
+        guard: GuardSource,
         *,
         _requests: GuardedRequests | None = None,
         _called: Callable[[], None] | None = None,
+        _run: Hashable | None = None,
+        _agent: str = "",
     ) -> None:
         super().__init__(model=wrapped.model)
         self._wrapped = wrapped
         self._requests = _requests or GuardedRequests(guard, Stopped)
         self._called = _called
+        self._run, self._agent = _run, _agent
 
     @property
     def capabilities(self) -> Any:
@@ -75,17 +80,25 @@ class GuardedModel(BaseLlm):
         """The response. `stream`: whether its pieces are wanted too."""
         if self._called is not None:
             self._called()
-        change = self._requests.next_request(_results(llm_request.contents))
+        own = self._requests.next_request(
+            _results(llm_request.contents),
+            key=self._run,
+            continues=any(content.role == "model" for content in llm_request.contents),
+            name=self._agent,
+        )
+        change = own.change
         request = _changed(llm_request, change)
 
         def opened() -> AsyncIterator[LlmResponse]:
             return self._wrapped.generate_content_async(request, stream=True)
 
-        events = self._requests.watched(opened, ADKAdapter)
+        events = own.watched(opened, ADKAdapter)
         try:
             async for response in events:
-                if stream or not response.partial:
+                if stream:
                     yield response
+                elif not response.partial:
+                    yield _joined(response)
         finally:
             await events.aclose()
 
@@ -99,7 +112,7 @@ class GuardPlugin(BasePlugin):
     all agents of the runner, as long as they run one after the other.
     """
 
-    def __init__(self, guard: Guard, *, name: str = "agent_monitor") -> None:
+    def __init__(self, guard: GuardSource, *, name: str = "agent_monitor") -> None:
         super().__init__(name=name)
         self._guard = guard
         self._requests = GuardedRequests(guard, Stopped)
@@ -118,14 +131,29 @@ class GuardPlugin(BasePlugin):
         def put_back() -> None:
             context.agent = agent
 
-        guarded = GuardedModel(model, self._guard, _requests=self._requests, _called=put_back)
+        guarded = GuardedModel(
+            model,
+            self._guard,
+            _requests=self._requests,
+            _called=put_back,
+            _run=_run_of(context),
+            _agent=agent.name,
+        )
         context.agent = agent.model_copy(update={"model": guarded})
 
     async def after_tool_callback(
         self, *, tool: Any, tool_args: dict[str, Any], tool_context: Any, result: Any
     ) -> None:
         """Pass on the result at once: after a transfer, the next agent's history lacks it."""
-        self._requests.take([_answered(tool_context.function_call_id, tool.name, result)])
+        answer = _answered(tool_context.function_call_id, tool.name, result)
+        self._requests.take([answer], key=_run_of(tool_context._invocation_context))  # noqa: SLF001 - as above
+
+
+def _run_of(context: Any) -> Hashable:
+    """The run of an agent, and of those that follow it by a transfer. `AgentTool` begins a new
+    invocation, and each agent of a `ParallelAgent` has a branch of its own.
+    """
+    return context.invocation_id, context.branch
 
 
 class ADKAdapter(SdkAdapter):
@@ -184,6 +212,22 @@ def _as_response(item: LlmResponse, parts: Sequence[types.Part]) -> Any:
         usage_metadata=item.usage_metadata,
         model_version=item.model_version,
     )
+
+
+def _joined(response: LlmResponse) -> LlmResponse:
+    """The response of a call that was not to stream: the pieces of a text are one part of it."""
+    parts = response.content.parts if response.content is not None else None
+    if not parts or response.content is None:
+        return response
+    joined: list[types.Part] = []
+    for part in parts:
+        last = joined[-1] if joined else None
+        if last is None or _kind_of(part) != _kind_of(last) or part.text is None or last.thought_signature is not None:
+            joined.append(part)
+        else:
+            joined[-1] = part.model_copy(update={"text": f"{last.text}{part.text}"})
+    content = response.content.model_copy(update={"parts": joined})
+    return response.model_copy(update={"content": content})
 
 
 def _changed(request: LlmRequest, change: RequestChange) -> LlmRequest:

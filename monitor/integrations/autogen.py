@@ -18,7 +18,7 @@ from monitor.adapters.decoding import SdkAdapter, name_of
 from monitor.adapters.openai.parts import arguments_of
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, TurnFinished, UsageReport
 from monitor.errors import AdapterError, ConfigError, MissingExtra, SourceFailed
-from monitor.harness.guards.guard import Guard
+from monitor.harness.guards.guarding import GuardSource, guard_here
 from monitor.integrations._common.failures import classify
 from monitor.integrations._common.guarded_requests import Answered, GuardedRequests
 from monitor.integrations._common.stopped import partial_text
@@ -65,18 +65,18 @@ class GuardedClient(ChatCompletionClient):
     """
 
     def __init__(
-        self, wrapped: ChatCompletionClient, guard: Guard, *, _requests: GuardedRequests | None = None
+        self, wrapped: ChatCompletionClient, guard: GuardSource, *, _requests: GuardedRequests | None = None
     ) -> None:
         self.wrapped = wrapped
         self._guard = guard
         self._requests = _requests or GuardedRequests(guard, Stopped)
-        self._condition: GuardTermination | None = None
+        self._in_team = False
         self._asks_usage = "include_usage" in inspect.signature(wrapped.create_stream).parameters
 
     def also(self, wrapped: ChatCompletionClient) -> GuardedClient:
         """Another model in the same run, for another agent of the team."""
         other = GuardedClient(wrapped, self._guard, _requests=self._requests)
-        other._condition = self._condition
+        other._in_team = self._in_team
         return other
 
     async def create(
@@ -117,10 +117,13 @@ class GuardedClient(ChatCompletionClient):
     ) -> AsyncGenerator[str | CreateResult, None]:
         """The response as a stream that the guard watches."""
         try:
-            change = self._requests.next_request(_results(messages))
+            own = self._requests.next_request(
+                _results(messages), continues=any(isinstance(message, AssistantMessage) for message in messages)
+            )
         except Stopped as stopped:
             yield self._last_result(stopped, json_output)
             return
+        change = own.change
         if change.text is not None:
             messages = [*messages, UserMessage(content=change.text, source=_SOURCE)]
         options: dict[str, Any] = {
@@ -136,7 +139,7 @@ class GuardedClient(ChatCompletionClient):
         def opened() -> AsyncIterator[str | CreateResult]:
             return self.wrapped.create_stream(messages, **options)
 
-        events = self._requests.watched(opened, AutoGenAdapter)
+        events = own.watched(opened, AutoGenAdapter)
         try:
             async for item in events:
                 yield item
@@ -154,9 +157,8 @@ class GuardedClient(ChatCompletionClient):
         """The result that an agent of the team gets when the guard has ended the run. Half a text
         is no JSON, so an agent with a declared output gets the exception.
         """
-        if self._condition is None or isinstance(json_output, type):
+        if not self._in_team or isinstance(json_output, type):
             raise stopped
-        self._condition.ended_by(stopped.stop)
         turn = stopped.turn
         usage = turn.usage if turn is not None else None
         return CreateResult(
@@ -166,9 +168,14 @@ class GuardedClient(ChatCompletionClient):
             cached=False,
         )
 
-    def attach(self, condition: GuardTermination) -> None:
-        """Let `condition` end the team. Called by the condition."""
-        self._condition = condition
+    def join_team(self) -> None:
+        """A condition ends the team when the guard has ended the run. Called by the condition."""
+        self._in_team = True
+
+    @property
+    def stop(self) -> Stop | None:
+        """Why the guard has ended the run that goes on here. `None`: it has not."""
+        return guard_here(self._guard).stop
 
     def take(self, results: Sequence[FunctionExecutionResult]) -> None:
         """Pass on results that the agent shows before its next request. Called by the condition."""
@@ -212,17 +219,13 @@ class GuardTermination(TerminationCondition):
         self._client = client
         self.stop: Stop | None = None
         """Why the guard has ended the run. `None`: it has not."""
-        self._told = False
+        self._asked = self._told = False
         for one in (client, *others):
-            one.attach(self)
+            one.join_team()
 
     @property
     def terminated(self) -> bool:
         return self._told
-
-    def ended_by(self, stop: Stop) -> None:
-        """The guard has ended the run. Called by the client."""
-        self.stop = stop
 
     async def __call__(self, messages: Sequence[BaseAgentEvent | BaseChatMessage]) -> StopMessage | None:
         if self._told:
@@ -230,14 +233,24 @@ class GuardTermination(TerminationCondition):
         for message in messages:
             if isinstance(message, ToolCallExecutionEvent):
                 self._client.take(message.content)
+        self._asked = True
+        self.stop = self._client.stop
         if self.stop is None:
             return None
         self._told = True
         return StopMessage(content=str(Stopped(self.stop)), source=_SOURCE)
 
     async def reset(self) -> None:
-        """The team may be run again. A guard that has ended ends that run too."""
-        self._told = False
+        """The team may be run again. A guard that has ended ends that run too.
+
+        A graph of agents whose last nodes were ended resets its conditions without asking them. It
+        raises `Stopped` then, which AutoGen passes on as a `RuntimeError` with the reason.
+        """
+        asked, told = self._asked, self._told
+        self._asked = self._told = False
+        if asked and not told and (stop := self._client.stop) is not None:
+            self.stop = stop
+            raise Stopped(stop)
 
 
 _FINISH = {"length": FinishReason.LENGTH, "content_filter": FinishReason.BLOCKED}

@@ -34,6 +34,7 @@ from monitor.fleet import (
     Park,
     Receipt,
     Sessions,
+    StepPostponed,
     Supervisors,
     Wait,
     decide,
@@ -59,6 +60,8 @@ CONCURRENCY: Final = 200
 """Runs of one queue at once in one worker, by default."""
 BUSY_ATTEMPTS: Final = 14
 """A step asks this often for a session that another worker has, in about three minutes."""
+POSTPONED_S: Final = 5.0
+"""How long a step pauses whose shared budget could not be had."""
 
 WAKE_S: Final = 5.0
 """How long an answer or an abort looks for the end of the turn that is being made."""
@@ -297,7 +300,11 @@ class _Worker:
             await anyio.sleep_forever()
         self._turns += 1
         try:
-            return (await self._take(session, turn)).to_json()
+            while True:
+                try:
+                    return (await self._take(session, turn)).to_json()
+                except StepPostponed:  # its budget could not be had, for longer than a step is repeated
+                    await anyio.sleep(POSTPONED_S)
         finally:
             self._turns -= 1
             if not self._turns:

@@ -8,14 +8,16 @@ for any other graph or chain.
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from functools import cache
+from typing import Any, Literal, TypeVar
 
 from monitor.adapters.decoding import SdkAdapter, name_of
 from monitor.adapters.openai.parts import PendingCall
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, TurnFinished, UsageReport
 from monitor.errors import AdapterError, ConfigError, MissingExtra
-from monitor.harness.guards.guard import Guard
+from monitor.harness.guards.guarding import GuardSource
 from monitor.integrations._common.failures import classify
 from monitor.integrations._common.guarded_requests import Answered, GuardedRequests
 from monitor.integrations._common.stopped import check_exit_behavior, partial_text, reason_of
@@ -29,83 +31,119 @@ try:
     from langchain_core.language_models.chat_models import agenerate_from_stream
     from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, ToolMessage
     from langchain_core.outputs import ChatGenerationChunk, ChatResult
-    from langchain_core.runnables import Runnable, RunnableBinding
-    from pydantic import Field, PrivateAttr
+    from langgraph.errors import GraphBubbleUp
 except ImportError:
     raise MissingExtra("langchain", "langchain") from None
 
 __all__ = ["GuardMiddleware", "GuardedChatModel", "LangChainAdapter", "Stopped"]
 
+ModelT = TypeVar("ModelT", bound=BaseChatModel)
+
 _ASYNC = "the guard watches asynchronous streams: use ainvoke, astream or astream_events"
 
 
-class Stopped(StoppedByGuard):
-    """The guard has ended the run of the agent."""
+class Stopped(StoppedByGuard, GraphBubbleUp):
+    """The guard has ended the run of the agent.
+
+    It is one of LangGraph's exceptions that retries, fallbacks and error handlers let pass.
+    """
 
 
-class GuardedChatModel(BaseChatModel):
-    """A chat model of LangChain whose responses a guard watches, for one run.
+def GuardedChatModel(wrapped: ModelT, guard: GuardSource) -> ModelT:  # noqa: N802 - it makes a model, as a class would
+    """A copy of a chat model of LangChain whose responses a guard watches.
 
     Every request streams, also in `ainvoke`, which otherwise waits for whole responses: so a loop
     is cut while it is written. Raises `Stopped` when the guard ends the run, and the provider's own
     exception when the call failed. `invoke` and `stream` raise `ConfigError`.
+
+    The copy is a model of the same class, with the same callbacks, cache, rate limiter and name.
     """
+    return _guarded(wrapped, GuardedRequests(guard, Stopped))
 
-    wrapped: BaseChatModel
-    guard: Any = Field(exclude=True, repr=False)
-    cache: Any = False  # a response from a cache is no model call
-    _requests: GuardedRequests = PrivateAttr()
 
-    def __init__(
-        self, wrapped: BaseChatModel, guard: Guard, *, between: GuardedRequests | None = None, **options: Any
-    ) -> None:
-        """`between`: the state of the run, shared with other wrappers of the same run."""
-        fields: dict[str, Any] = {"wrapped": wrapped, "guard": guard, "profile": wrapped.profile}
-        super().__init__(**fields, **options)
-        self._requests = between or GuardedRequests(guard, Stopped)
+def _guarded(model: ModelT, requests: GuardedRequests) -> ModelT:
+    """The model under a guarded class. Both have the same fields: what one of them changes, such as
+    a counter, is changed in the other.
+    """
+    kind = _guarded_class(type(model))
+    other = kind.__new__(kind)
+    for slot in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__"):
+        object.__setattr__(other, slot, getattr(model, slot))
+    private = {**(model.__pydantic_private__ or {}), _REQUESTS: requests}
+    object.__setattr__(other, "__pydantic_private__", private)
+    made: ModelT = other
+    return made
 
-    @property
-    def _llm_type(self) -> str:
-        return f"guarded-{self.wrapped._llm_type}"  # noqa: SLF001 - the name that LangChain asks of every model
 
-    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> Any:
-        return self.wrapped._get_ls_params(stop=stop, **kwargs)  # noqa: SLF001 - as above, for traces
+_REQUESTS = "agent_monitor_requests"
+_ORIGINAL = "_agent_monitor_base"
 
-    def bind_tools(self, tools: Any, **options: Any) -> Runnable[Any, AIMessage]:
-        """The tools in the form of the wrapped model's provider."""
-        bound = self.wrapped.bind_tools(tools, **options)
-        if isinstance(bound, RunnableBinding):
-            return self.bind(**bound.kwargs)
-        if isinstance(bound, BaseChatModel):
-            return type(self)(bound, self.guard, between=self._requests)
-        raise ConfigError(f"cannot guard {name_of(self.wrapped)}: its bind_tools returns {name_of(bound)}")
 
-    def _generate(self, *args: Any, **options: Any) -> ChatResult:
-        raise ConfigError(_ASYNC)
+@cache
+def _guarded_class(base: Any) -> Any:
+    """`base`, with the methods by which it calls its service behind a guard."""
+    base = getattr(base, _ORIGINAL, base)
+    streams = base._astream is not BaseChatModel._astream or base._stream is not BaseChatModel._stream  # noqa: SLF001 - what it overrides
 
     async def _agenerate(
-        self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **options: Any
+        self: Any,
+        messages: list[BaseMessage],
+        stop: Any = None,
+        run_manager: Any = None,  # noqa: ARG001 - a whole answer has no callbacks for its pieces
+        **options: Any,
     ) -> ChatResult:
-        return await agenerate_from_stream(self._astream(messages, stop, **options))
+        if options.get("stream_usage") is None and getattr(self, "stream_usage", True) is None:
+            options["stream_usage"] = True  # a whole answer has its usage, and a stream only if it is asked for
+        return await agenerate_from_stream(_astream(self, messages, stop, **options))
 
     async def _astream(
-        self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **options: Any
+        self: Any, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **options: Any
     ) -> AsyncIterator[ChatGenerationChunk]:
-        change = self._requests.next_request(_results(messages))
+        requests: GuardedRequests = self.__pydantic_private__[_REQUESTS]
+        own = requests.next_request(
+            _results(messages), continues=any(isinstance(message, AIMessage) for message in messages)
+        )
+        change = own.change
         if change.text is not None:
             messages = [*messages, HumanMessage(change.text)]
         if options.get("tools"):
             options["tools"] = [tool for tool in options["tools"] if change.offers(_name_of_tool(tool))]
 
         def opened() -> AsyncIterator[ChatGenerationChunk]:
-            return self.wrapped._astream(messages, stop, run_manager, **options)  # noqa: SLF001 - a model's own stream
+            if streams:
+                stream: AsyncIterator[ChatGenerationChunk] = base._astream(self, messages, stop, run_manager, **options)  # noqa: SLF001 - a model's own stream
+                return stream
+            return _whole(base, self, messages, stop, options)
 
-        events = self._requests.watched(opened, LangChainAdapter)
+        events = own.watched(opened, LangChainAdapter)
         try:
             async for chunk in events:
                 yield chunk
         finally:
             await events.aclose()
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise ConfigError(_ASYNC)
+
+    made = {"_agenerate": _agenerate, "_astream": _astream, "invoke": refuse, "stream": refuse, "generate": refuse}
+    named = {"__module__": base.__module__, "__qualname__": base.__qualname__, _ORIGINAL: base}
+    return type(base.__name__, (base,), {**made, **named})
+
+
+async def _whole(
+    base: Any, model: Any, messages: list[BaseMessage], stop: Any, options: dict[str, Any]
+) -> AsyncIterator[ChatGenerationChunk]:
+    """The answer of a model that cannot stream, as one chunk."""
+    result: ChatResult = await base._agenerate(model, messages, stop, None, **options)  # noqa: SLF001 - as above
+    for one in result.generations[:1]:
+        fields = {**one.message.model_dump(), "type": "AIMessageChunk"}
+        calls: list[Any] = fields.get("tool_calls") or []
+        fields["tool_call_chunks"] = [
+            {"name": call["name"], "args": json.dumps(call["args"]), "id": call["id"], "index": index}
+            for index, call in enumerate(calls)
+        ]
+        message = AIMessageChunk(**{name: value for name, value in fields.items() if name != "tool_calls"})
+        yield ChatGenerationChunk(message=message, generation_info=one.generation_info)
 
 
 class GuardMiddleware(AgentMiddleware):  # without parameters: langchain 1.0 has fewer
@@ -116,10 +154,9 @@ class GuardMiddleware(AgentMiddleware):  # without parameters: langchain 1.0 has
     `response_metadata["agent_monitor"]`. With `error` it raises `Stopped`.
     """
 
-    def __init__(self, guard: Guard, *, exit_behavior: Literal["end", "error"] = "end") -> None:
+    def __init__(self, guard: GuardSource, *, exit_behavior: Literal["end", "error"] = "end") -> None:
         super().__init__()
         check_exit_behavior(exit_behavior)
-        self._guard = guard
         self._requests = GuardedRequests(guard, Stopped)
         self._exit_behavior = exit_behavior
 
@@ -132,7 +169,7 @@ class GuardMiddleware(AgentMiddleware):  # without parameters: langchain 1.0 has
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any] | AIMessage:
         """Call the model through the guard."""
-        model = GuardedChatModel(request.model, self._guard, between=self._requests)
+        model = _guarded(request.model, self._requests)
         try:
             return await handler(request.override(model=model))
         except Stopped as stopped:
@@ -273,4 +310,6 @@ def _results(messages: Sequence[BaseMessage]) -> Iterator[Answered]:
         if isinstance(message, AIMessage):
             return
         if isinstance(message, ToolMessage):
-            yield Answered(message.tool_call_id, message.text, is_error=message.status == "error")
+            yield Answered(
+                message.tool_call_id, message.text, is_error=message.status == "error", name=message.name or None
+            )

@@ -7,12 +7,13 @@ result = await Runner.run(agent, "...", run_config=config)
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.errors import MissingExtra
-from monitor.harness.guards.guard import Guard
+from monitor.harness.guards.guarding import GuardSource
 from monitor.integrations._common.failures import classify
 from monitor.integrations._common.guarded_requests import Answered, GuardedRequests
 from monitor.models import ModelError
@@ -21,11 +22,20 @@ from monitor.outcome import StoppedByGuard
 try:
     from agents import AgentsException, Handoff, ModelBehaviorError, Tool, Usage
     from agents.items import ModelResponse, TResponseInputItem, TResponseStreamEvent
+    from agents.models.fake_id import FAKE_RESPONSES_ID
     from agents.models.interface import Model
     from agents.retry import ModelRetryAdvice, ModelRetryAdviceRequest
     from openai.types.responses import Response, ResponseCompletedEvent, ResponseOutputItemDoneEvent
 except ImportError:
     raise MissingExtra("openai-agents", "openai-agents") from None
+
+try:
+    from agents.models._run_context import get_model_run_owner
+except ImportError:  # of another version: agents are then told apart by their calls
+
+    def get_model_run_owner() -> object | None:
+        return None
+
 
 __all__ = ["GuardedModel", "Stopped"]
 
@@ -42,15 +52,19 @@ class GuardedModel(Model):
     exception when the call failed.
     """
 
-    def __init__(self, wrapped: Model, guard: Guard) -> None:
+    def __init__(self, wrapped: Model, guard: GuardSource) -> None:
         self.wrapped = wrapped
         self._requests = GuardedRequests(guard, Stopped)
 
     async def get_response(self, *args: Any, **options: Any) -> ModelResponse:
         """The whole response, read as a stream."""
+        options = _by_name(args, options)
+        settings = options["model_settings"]
+        if settings.include_usage is None:  # a whole response has its usage, and a stream only if it is asked for
+            options["model_settings"] = replace(settings, include_usage=True)
         done: Response | None = None
         items: list[Any] = []
-        async for event in self.stream_response(*args, **options):
+        async for event in self.stream_response(**options):
             if isinstance(event, ResponseCompletedEvent):
                 done = event.response
             elif isinstance(event, ResponseOutputItemDoneEvent):
@@ -60,7 +74,7 @@ class GuardedModel(Model):
         return ModelResponse(
             output=done.output or items,  # some services leave `output` of the last event empty
             usage=_usage_of(done),
-            response_id=done.id,
+            response_id=None if done.id == FAKE_RESPONSES_ID else done.id,
             request_id=getattr(done, "_request_id", None),
         )
 
@@ -76,7 +90,8 @@ class GuardedModel(Model):
         **options: Any,
     ) -> AsyncIterator[TResponseStreamEvent]:
         """The response as a stream. It ends with an exception if the guard ends the run."""
-        change = self._requests.next_request(_results(input))
+        own = self._requests.next_request(_results(input), key=get_model_run_owner(), continues=_continues(input))
+        change = own.change
         if change.text is not None:
             before: list[Any] = [{"role": "user", "content": input}] if isinstance(input, str) else [*input]
             input = [*before, {"role": "user", "content": change.text}]  # noqa: A001 - see above
@@ -88,7 +103,7 @@ class GuardedModel(Model):
                 system_instructions, input, model_settings, offered, output_schema, handoffs, tracing, **options
             )
 
-        return self._requests.watched(opened, AgentsAdapter)
+        return own.watched(opened, AgentsAdapter)
 
     async def close(self) -> None:
         await self.wrapped.close()
@@ -110,6 +125,14 @@ class AgentsAdapter(OpenAIAdapter):
         return classify(error)
 
 
+_PARAMETERS = ("system_instructions", "input", "model_settings", "tools", "output_schema", "handoffs", "tracing")
+
+
+def _by_name(args: Sequence[Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of the SDK's call, which it passes by name or by position."""
+    return {**dict(zip(_PARAMETERS, args, strict=False)), **options}
+
+
 def _usage_of(response: Response) -> Usage:
     usage = response.usage
     if usage is None:
@@ -122,6 +145,11 @@ def _usage_of(response: Response) -> Usage:
         input_tokens_details=usage.input_tokens_details,
         output_tokens_details=usage.output_tokens_details,
     )
+
+
+def _continues(items: str | list[TResponseInputItem]) -> bool:
+    history: list[Any] = items if isinstance(items, list) else []
+    return any(item.get("role", "assistant") == "assistant" for item in history)
 
 
 def _results(items: str | list[TResponseInputItem]) -> Iterator[Answered]:

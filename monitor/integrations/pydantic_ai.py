@@ -18,9 +18,9 @@ from monitor.adapters.decoding import SdkAdapter, name_of
 from monitor.adapters.openai.parts import arguments_of
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, TurnFinished, UsageReport
 from monitor.errors import AdapterError, MissingExtra
-from monitor.harness.guards.guard import Guard
+from monitor.harness.guards.guarding import GuardSource
 from monitor.integrations._common.failures import classify
-from monitor.integrations._common.guarded_requests import Answered, GuardedRequests
+from monitor.integrations._common.guarded_requests import Answered, GuardedEvents, GuardedRequests
 from monitor.models import ModelError
 from monitor.outcome import StoppedByGuard
 from monitor.reasons import FinishReason
@@ -34,6 +34,14 @@ try:
     from pydantic_ai.tools import RunContext
 except ImportError:
     raise MissingExtra("pydantic-ai-slim", "pydantic-ai") from None
+
+try:
+    from pydantic_ai._run_context import get_current_run_context
+except ImportError:  # of another version, and only a name depends on it
+
+    def get_current_run_context() -> RunContext[Any] | None:
+        return None
+
 
 __all__ = ["GuardedModel", "PydanticAIAdapter", "Stopped"]
 
@@ -65,7 +73,7 @@ class GuardedModel(WrapperModel):
     ends the run, and the provider's own exception when the call failed.
     """
 
-    def __init__(self, wrapped: Model | KnownModelName | str, guard: Guard) -> None:
+    def __init__(self, wrapped: Model | KnownModelName | str, guard: GuardSource) -> None:
         super().__init__(wrapped)
         self._requests = GuardedRequests(guard, Stopped)
 
@@ -76,10 +84,21 @@ class GuardedModel(WrapperModel):
         model_request_parameters: ModelRequestParameters,
     ) -> said.ModelResponse:
         """The whole response, read as a stream."""
-        async with self.request_stream(messages, model_settings, model_request_parameters) as response:
-            async for _ in response:
+        source, events = self._watched(messages, model_settings, model_request_parameters, None)
+        source.may_be_whole = True
+        try:
+            await events.begin()
+            if source.response is not None:
+                source.response._event_iterator = events  # noqa: SLF001 - as in `request_stream`
+                async for _ in source.response:
+                    pass
+                return source.response.get()
+            async for _ in events:
                 pass
-            return response.get()
+        finally:
+            await events.aclose()
+        assert source.whole is not None  # noqa: S101 - the guard raises if it has ended before
+        return source.whole
 
     @asynccontextmanager
     async def request_stream(
@@ -90,15 +109,7 @@ class GuardedModel(WrapperModel):
         run_context: RunContext[Any] | None = None,
     ) -> AsyncGenerator[StreamedResponse]:
         """The response as a stream. It ends with an exception if the guard ends the run."""
-        change = self._requests.next_request(_results(messages))
-        if change.text is not None:
-            messages = [*messages, said.ModelRequest(parts=[said.UserPromptPart(change.text)])]
-        parameters = replace(
-            model_request_parameters,
-            function_tools=[one for one in model_request_parameters.function_tools if change.offers(one.name)],
-        )
-        source = _StreamSource(self.wrapped, (messages, model_settings, parameters, run_context))
-        events = self._requests.watched(source.events, source.adapter)
+        source, events = self._watched(messages, model_settings, model_request_parameters, run_context)
         try:
             await events.begin()
             response = source.response
@@ -108,6 +119,26 @@ class GuardedModel(WrapperModel):
         finally:
             await events.aclose()
 
+    def _watched(
+        self,
+        messages: list[said.ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+        run_context: RunContext[Any] | None,
+    ) -> tuple[_StreamSource, GuardedEvents[said.ModelResponseStreamEvent]]:
+        own = self._requests.next_request(
+            _results(messages), key=_run_of(messages), continues=_continues(messages), name=_name_of_agent()
+        )
+        change = own.change
+        if change.text is not None:
+            messages = [*messages, said.ModelRequest(parts=[said.UserPromptPart(change.text)])]
+        parameters = replace(
+            model_request_parameters,
+            function_tools=[one for one in model_request_parameters.function_tools if change.offers(one.name)],
+        )
+        source = _StreamSource(self.wrapped, (messages, model_settings, parameters, run_context))
+        return source, own.watched(source.events, source.adapter)
+
 
 class _StreamSource:
     """The framework's own stream. The guard opens, reads and closes it."""
@@ -116,15 +147,27 @@ class _StreamSource:
         self._model = model
         self._request = request
         self.response: StreamedResponse | None = None
+        self.may_be_whole = False
+        """A whole response is wanted, so a model that cannot stream may give one."""
+        self.whole: said.ModelResponse | None = None
+        """The response of a model that cannot stream."""
 
     async def events(self) -> AsyncGenerator[said.ModelResponseStreamEvent]:
         """The events, from a generator: the guard looks behind a generator for what is open."""
-        async with self._model.request_stream(*self._request) as self.response:
-            async for event in self.response:
-                yield event
+        try:
+            async with self._model.request_stream(*self._request) as self.response:
+                async for event in self.response:
+                    yield event
+        except (AssertionError, NotImplementedError):  # it cannot stream, as a `FunctionModel` without a stream
+            if self.response is not None or not self.may_be_whole:
+                raise
+            self.whole = whole = await self._model.request(*self._request[:3])
+            for index, part in enumerate(whole.parts):
+                yield said.PartStartEvent(index=index, part=part)
+                yield said.PartEndEvent(index=index, part=part)
 
     def adapter(self, stream: int) -> PydanticAIAdapter:
-        return PydanticAIAdapter(stream, self.response)
+        return PydanticAIAdapter(stream, self.response or self.whole)
 
 
 class PydanticAIAdapter(SdkAdapter):
@@ -135,7 +178,7 @@ class PydanticAIAdapter(SdkAdapter):
     needs_finish = False  # a model without a provider has none
     readable = "event of a stream of Pydantic AI"
 
-    def __init__(self, stream: int = 0, response: StreamedResponse | None = None) -> None:
+    def __init__(self, stream: int = 0, response: StreamedResponse | said.ModelResponse | None = None) -> None:
         self._response = response
         self._kinds: list[str] = []
         self._calls: dict[int, tuple[str, str]] = {}
@@ -226,6 +269,21 @@ def _arguments(args: Any) -> Any:
 
 def _written(args: Any) -> str:
     return args if isinstance(args, str) else json.dumps(args) if args else ""
+
+
+def _run_of(messages: Sequence[said.ModelMessage]) -> str | None:
+    """The framework's own id of the run that makes a request."""
+    return getattr(messages[-1], "run_id", None) if messages else None
+
+
+def _continues(messages: Sequence[said.ModelMessage]) -> bool:
+    return any(isinstance(message, said.ModelResponse) for message in messages)
+
+
+def _name_of_agent() -> str:
+    """The name of the agent that runs, where the framework says it."""
+    context = get_current_run_context()
+    return str(getattr(getattr(context, "agent", None), "name", None) or "")
 
 
 def _results(messages: Sequence[said.ModelMessage]) -> Iterator[Answered]:

@@ -28,6 +28,7 @@ from monitor.fleet import (
     NextTurn,
     Receipt,
     Sessions,
+    StepPostponed,
     Supervisors,
     decide,
     take_turn,
@@ -164,7 +165,7 @@ class Fleet(FleetClient):
                 return Receipt.from_json(await worker.actor.turn.remote(id, turn))
             except RayActorError:
                 worker.down_until = anyio.current_time() + _DOWN_S
-            except SessionBusy:  # by a worker that Ray has lost, and that is not dead
+            except (SessionBusy, StepPostponed):  # by a worker that Ray has lost, and that is not dead; no budget now
                 await anyio.sleep(_BUSY_S)
             finally:
                 worker.turns[id] -= 1

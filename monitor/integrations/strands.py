@@ -17,7 +17,7 @@ from monitor.adapters.decoding import SdkAdapter, name_of
 from monitor.adapters.openai.parts import PendingCall
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, TurnFinished, UsageReport
 from monitor.errors import AdapterError, MissingExtra
-from monitor.harness.guards.guard import Guard
+from monitor.harness.guards.guarding import GuardSource
 from monitor.integrations._common.failures import classify
 from monitor.integrations._common.guarded_requests import Answered, GuardedEvents, GuardedRequests
 from monitor.integrations._common.stopped import check_exit_behavior, partial_text, reason_of
@@ -57,7 +57,7 @@ class GuardPlugin(Plugin):
 
     name = "agent-monitor"
 
-    def __init__(self, guard: Guard, *, exit_behavior: Literal["end", "error"] = "end") -> None:
+    def __init__(self, guard: GuardSource, *, exit_behavior: Literal["end", "error"] = "end") -> None:
         super().__init__()
         check_exit_behavior(exit_behavior)
         self._requests = GuardedRequests(guard, Stopped)
@@ -70,7 +70,7 @@ class GuardPlugin(Plugin):
         self, context: InvokeModelContext, next_fn: Callable[[InvokeModelContext], AsyncIterator[TypedEvent]]
     ) -> AsyncGenerator[TypedEvent, None]:
         """Call the model through the guard. The agent's own model stays as it is."""
-        model = _GuardedStrandsModel(context.model, self._requests)
+        model = _GuardedStrandsModel(context.model, self._requests, context.agent)
         try:
             async for event in next_fn(context.replace(model=model)):
                 yield event
@@ -87,9 +87,10 @@ class GuardPlugin(Plugin):
 class _GuardedStrandsModel(Model):
     """The model of one call. It opens its stream through the guard."""
 
-    def __init__(self, wrapped: Model, requests: GuardedRequests) -> None:
+    def __init__(self, wrapped: Model, requests: GuardedRequests, agent: Any) -> None:
         self.wrapped = wrapped
         self._requests = requests
+        self._agent = agent
         self._events: GuardedEvents[Any] | None = None
         self._signal: _Signal | None = None
 
@@ -117,7 +118,8 @@ class _GuardedStrandsModel(Model):
         self, messages: Any, tool_specs: Any = None, system_prompt: str | None = None, **options: Any
     ) -> AsyncGenerator[Any, None]:
         """The response as a stream that the guard watches."""
-        change = self._requests.next_request(_results(messages))
+        own = self._requests.next_request(_results(messages), key=self._agent, name=str(self._agent.name or ""))
+        change = own.change
         if change.text is not None:
             messages = _with_text(messages, change.text)
         options["cancel_signal"] = self._signal = _Signal(options.get("cancel_signal"))
@@ -127,7 +129,7 @@ class _GuardedStrandsModel(Model):
         def opened() -> AsyncIterator[Any]:
             return aiter(self.wrapped.stream(messages, tool_specs, system_prompt, **options))
 
-        self._events = self._requests.watched(opened, StrandsAdapter)
+        self._events = own.watched(opened, StrandsAdapter)
         async for event in self._events:
             yield event
 

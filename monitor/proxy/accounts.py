@@ -20,6 +20,10 @@ from monitor.shared import BudgetStore, SharedBudget
 from monitor.usage import Price
 
 ROOT: Final = "proxy"
+WAIT_S: Final = 20.0
+"""Seconds that a request waits for its budget: a restart of the store is over by then, and no
+client has given up.
+"""
 _REMEMBERED: Final = 10_000
 
 
@@ -34,6 +38,8 @@ class Accounts:
     run_tokens: int | None = None
     """The limit of each run. `None`: no limit."""
     slice_tokens: int = 2_000
+    wait_s: float = WAIT_S
+    """How long a request may wait for its budget."""
     _known: OrderedDict[str, None] = field(default_factory=OrderedDict[str, None])
 
     async def open(
@@ -46,7 +52,7 @@ class Accounts:
             name = f"{name}/{run}"
             await self._limit(name, self.run_tokens)
         return BudgetHold(
-            SharedBudget(self.store, name, slice_tokens=self.slice_tokens),
+            SharedBudget(self.store, name, slice_tokens=self.slice_tokens, wait_s=self.wait_s),
             run_id=uuid.uuid4().hex,
             price=price,
             clock=clock,

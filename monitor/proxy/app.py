@@ -16,22 +16,24 @@ from monitor.detectors import Detector, default_detectors
 from monitor.errors import ConfigError, without_keys
 from monitor.harness.checks import clock_of
 from monitor.harness.streams.clock import Clock
-from monitor.proxy.accounts import ROOT, Accounts
+from monitor.proxy.accounts import ROOT, WAIT_S, Accounts
 from monitor.proxy.admin.admin import Admin
-from monitor.proxy.exchange.exchange import Exchange, ProxiedRequest, ProxyContext
+from monitor.proxy.exchange.context import ProxyContext
+from monitor.proxy.exchange.exchange import Exchange, ProxiedRequest
 from monitor.proxy.exchange.judging import LARGE_BYTES
 from monitor.proxy.exchange.request_history import run_of
+from monitor.proxy.exchange.unjudged import UnjudgedRelay, UnjudgedRequest
 from monitor.proxy.formats import wire_of
 from monitor.proxy.formats.base import JudgedRequest, Unjudged, Wire
 from monitor.proxy.holds import HeldRuns
 from monitor.proxy.keys import KeyNames
-from monitor.proxy.options import MOST_BODY, OnLoop, ProxyOptions
+from monitor.proxy.options import MOST_BODY, OnLoop, ProxyOptions, StopAs, Unwatched
 from monitor.proxy.runs import ProxiedRun, ProxiedRuns
 from monitor.proxy.transport.asgi import Receive, Scope, Send, answer
 from monitor.proxy.transport.client import Client
-from monitor.proxy.transport.headers import NO_NAME, RUN, SEVERAL_KEYS, first, keys_in, run_in
+from monitor.proxy.transport.content_coding import Unpackable, coding_of, unpacked
+from monitor.proxy.transport.headers import NO_NAME, RUN, SEVERAL_KEYS, Headers, first, keys_in, run_in
 from monitor.proxy.transport.incoming import ClientGone, Incoming
-from monitor.proxy.transport.relay import relay
 from monitor.proxy.transport.upstreams import SILENCE_S, Connections, Upstream, Upstreams
 from monitor.shared import BudgetStore
 from monitor.tools.secrets.masking import MASK, masked
@@ -59,8 +61,13 @@ class Proxy:
       for an operator before it is stopped. `most_held`: requests that wait at once; a further one
       is stopped.
     - `nudge`: a run that repeats itself over turns gets a message, which is added to its request.
+    - `stop_as`: the end of an answer that is stopped: `"text"` (a sentence is its last text),
+      `"error"` or `"silent"`. `holds_calls`: a call is passed on when it is whole.
+    - `unwatched`: the way of what cannot be judged: `"relay"`, `"pay"` by its bytes, or `"refuse"`.
+      By default it pays if there is a budget, and is relayed if there is none.
     - `budget`: a store of shared budgets. Each key spends from `proxy/<key>`. `key_tokens` is the
-      limit of a key that has none in the store, and `run_tokens` that of each run.
+      limit of a key that has none in the store, and `run_tokens` that of each run. `budget_wait_s`:
+      how long a request waits for a store that does not answer, or for what others hold.
     - `prices`: of the models, for limits in US dollars.
     - `keys`: the names of keys. Without a name a key is known by a hash that nobody can check.
     - `token`: opens the proxy's own pages; by default `AGENT_MONITOR_TOKEN` of the environment, or
@@ -80,11 +87,15 @@ class Proxy:
         most_held: int = 1_000,
         keep_alive_s: float = 10.0,
         nudge: bool = False,
+        unwatched: Unwatched | None = None,
+        stop_as: StopAs = "text",
+        holds_calls: bool = True,
         budget: BudgetStore | None = None,
         budget_name: str = ROOT,
         key_tokens: int | None = None,
         run_tokens: int | None = None,
         slice_tokens: int = 2_000,
+        budget_wait_s: float = WAIT_S,
         prices: Mapping[str, Price] | Price | None = None,
         keys: KeyNames | None = None,
         token: str | None = None,
@@ -102,6 +113,8 @@ class Proxy:
             raise ConfigError(f"prefix begins and ends with /, such as {PREFIX}, not {prefix!r}")
         if budget is None and not (key_tokens is None and run_tokens is None):
             raise ConfigError("key_tokens and run_tokens need budget=, a store such as SQLiteBudgets")
+        if budget is None and unwatched == "pay":
+            raise ConfigError('unwatched="pay" needs budget=, a store such as SQLiteBudgets')
         if token is not None and not token.strip():
             raise ConfigError(f"the token is empty: leave it out, and {TOKEN_VARIABLE} or a new one is used")
         self.upstreams: Upstreams = Upstreams(upstreams)
@@ -118,6 +131,9 @@ class Proxy:
             most_held=most_held,
             keep_alive_s=keep_alive_s,
             nudge=nudge,
+            unwatched=unwatched or ("relay" if budget is None else "pay"),
+            stop_as=stop_as,
+            holds_calls=holds_calls,
             prices=prices,
             most_body=most_body,
             silence_s=silence_s,
@@ -128,7 +144,12 @@ class Proxy:
         accounts = None
         if budget is not None:
             accounts = Accounts(
-                budget, root=budget_name, key_tokens=key_tokens, run_tokens=run_tokens, slice_tokens=slice_tokens
+                budget,
+                root=budget_name,
+                key_tokens=key_tokens,
+                run_tokens=run_tokens,
+                slice_tokens=slice_tokens,
+                wait_s=budget_wait_s,
             )
         connections = Connections(silence_s=silence_s)
         self._context = ProxyContext(options, connections, self.runs, HeldRuns(), accounts)
@@ -201,28 +222,28 @@ class Proxy:
         why = "unknown format" if wire is None else ""
         asked: JudgedRequest | None = None
         if wire is not None:
-            if (first(headers, b"content-encoding") or b"identity") != b"identity":
-                why = "the request is packed"
-            elif not await incoming.read():
+            if not await incoming.read():
                 why = "the request is too long"
             else:
-                read = await self._read(wire, where + (b"?" + query if query else b""), incoming.kept)
+                read = await self._read(wire, where + (b"?" + query if query else b""), incoming.kept, headers)
                 asked, why = (None, read.why) if isinstance(read, Unjudged) else (read, "")
         self.runs.count("requests", asked.form if asked is not None else "unwatched")
+        keys = keys_in(headers, query)
         if wire is None or asked is None:
-
-            async def work() -> None:
-                await relay(
-                    self._context.connections,
-                    upstream,
-                    scope=scope,
-                    path=path,
-                    incoming=incoming,
-                    client=client,
-                    why=why,
-                )
-
+            if len(keys) > 1 and self._context.options.unwatched == "pay":
+                await answer(client.send, 400, f"agent-monitor: {SEVERAL_KEYS}\n".encode(), b"text/plain", _NEVER_AGAIN)
+                return
+            unjudged = UnjudgedRequest(
+                upstream=upstream,
+                scope=scope,
+                path=path,
+                incoming=incoming,
+                wire=wire,
+                why=why,
+                key=self._keys.name_of(keys[0] if keys else None),
+            )
             self.runs.count("unwatched")
+            work = UnjudgedRelay(self._context, unjudged, client).perform
             await client.serve(work, incoming, patience_s=self._context.options.patience_s)
             self.runs.count("bytes", number=client.sent_bytes)
             return
@@ -231,7 +252,6 @@ class Proxy:
             refusal = wire.refusal(NO_NAME, status=400)
             await answer(client.send, refusal.status, refusal.body, b"application/json", _NEVER_AGAIN)
             return
-        keys = keys_in(headers, query)
         if len(keys) > 1 and self._context.accounts is not None:
             refusal = wire.refusal(SEVERAL_KEYS, status=400)
             await answer(client.send, refusal.status, refusal.body, b"application/json", _NEVER_AGAIN)
@@ -258,11 +278,17 @@ class Proxy:
             if self._told is not None:
                 self._told(run)
 
-    async def _read(self, wire: Wire, path: bytes, body: bytes) -> JudgedRequest | Unjudged:
-        where = path.decode("latin-1")
-        if len(body) < LARGE_BYTES:
-            return wire.asked(where, body)
-        return await to_thread.run_sync(wire.asked, where, body)
+    async def _read(self, wire: Wire, path: bytes, body: bytes, headers: Headers) -> JudgedRequest | Unjudged:
+        where, coding, most = path.decode("latin-1"), coding_of(headers), self._context.options.most_body
+
+        def read() -> JudgedRequest | Unjudged:
+            try:
+                plain = unpacked(body, coding, most) if coding else body
+            except Unpackable as error:
+                return Unjudged(f"the request is {error}")
+            return wire.asked(where, plain)
+
+        return read() if len(body) < LARGE_BYTES and not coding else await to_thread.run_sync(read)
 
 
 _NEVER_AGAIN: Final = (b"x-should-retry", b"false")

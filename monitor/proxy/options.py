@@ -25,6 +25,23 @@ OnLoop: TypeAlias = Literal["stop", "error", "hold", "observe"]
 - `observe`: it is only shown and counted.
 """
 
+Unwatched: TypeAlias = Literal["relay", "pay", "refuse"]
+"""The way of what cannot be judged: an unknown path, a packed or too long request, an answer that
+cannot be read.
+
+- `relay`: it passes, and spends from no budget.
+- `pay`: it passes, and four bytes there or back count as one token of the key's budget.
+- `refuse`: it does not pass. A request without a body that only looks passes nevertheless.
+"""
+
+StopAs: TypeAlias = Literal["text", "error", "silent"]
+"""The end of an answer that the proxy stops.
+
+- `text`: one sentence is its last text, and it ends as if the model had finished.
+- `error`: it ends with an error of its format, so the client's SDK raises.
+- `silent`: it ends as if the model had finished, and only a comment says why.
+"""
+
 MOST_BODY: Final = 32 * 1024 * 1024
 
 
@@ -39,6 +56,9 @@ class ProxyOptions:
     most_held: int = 1_000
     keep_alive_s: float = 10.0
     nudge: bool = False
+    unwatched: Unwatched = "relay"
+    stop_as: StopAs = "text"
+    holds_calls: bool = True
     prices: Mapping[str, Price] | Price | None = None
     most_body: int = MOST_BODY
     silence_s: float = SILENCE_S
@@ -50,6 +70,11 @@ class ProxyOptions:
         check_condition("stop_when", self.stop_when, "monitor.MaxTurns(30)")
         if self.on_loop not in get_args(OnLoop):
             raise ConfigError(f"on_loop is one of {', '.join(map(repr, get_args(OnLoop)))}, not {self.on_loop!r}")
+        if self.unwatched not in get_args(Unwatched):
+            known = ", ".join(map(repr, get_args(Unwatched)))
+            raise ConfigError(f"unwatched is one of {known}, not {self.unwatched!r}")
+        if self.stop_as not in get_args(StopAs):
+            raise ConfigError(f"stop_as is one of {', '.join(map(repr, get_args(StopAs)))}, not {self.stop_as!r}")
         if not callable(self.detectors):
             raise ConfigError("detectors is a function that makes new detectors, such as monitor.default_detectors")
         for name in ("hold_s", "keep_alive_s", "silence_s", "patience_s"):

@@ -1,5 +1,7 @@
 """Sessions: conversations that survive a crash and a power cut, and can be read later."""
 
+from monitor.sessions.closed_runs import SUPERSEDED as SUPERSEDED
+from monitor.sessions.closed_runs import close_run as close_run
 from monitor.sessions.copies.json_lines import exported as exported
 from monitor.sessions.copies.json_lines import imported as imported
 from monitor.sessions.copies.salvage import Salvaged as Salvaged
@@ -7,6 +9,7 @@ from monitor.sessions.copies.salvage import salvage as salvage
 from monitor.sessions.files import ENDING as ENDING
 from monitor.sessions.files import Retained as Retained
 from monitor.sessions.files import SessionFile as SessionFile
+from monitor.sessions.files import copy_session as copy_session
 from monitor.sessions.files import default_folder as default_folder
 from monitor.sessions.files import fork as fork
 from monitor.sessions.files import remove as remove
@@ -47,6 +50,7 @@ __all__ = [
     "ACTIVE",
     "ENDING",
     "FOLLOW",
+    "SUPERSEDED",
     "ApprovalState",
     "Blobs",
     "Changes",
@@ -71,9 +75,11 @@ __all__ = [
     "TreeProblem",
     "TurnChunks",
     "branch_note",
+    "close_run",
     "compacted_of",
     "compaction",
     "context_edit",
+    "copy_session",
     "default_folder",
     "edit_of",
     "exported",

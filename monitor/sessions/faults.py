@@ -6,7 +6,7 @@ import sqlite3
 from pathlib import Path
 
 from monitor.errors import SessionBusy, SessionDamaged, SessionLost, SessionUnavailable, StoreError
-from monitor.sessions.lock import owner_of
+from monitor.sessions.lock import lock_path, owner_of
 
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT, sqlite3.SQLITE_MISMATCH}
 _FULL = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_TOOBIG}
@@ -59,13 +59,3 @@ def is_lasting(error: BaseException) -> bool:
     if isinstance(error, SessionLost | SessionDamaged):
         return True
     return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF in {sqlite3.SQLITE_IOERR, *_DAMAGED}
-
-
-def lock_path(path: Path) -> Path:
-    """The path of the lock file of a session."""
-    return path.with_name(f"{path.stem}.lock")
-
-
-def blobs_path(path: Path) -> Path:
-    """The folder of a session's long bodies."""
-    return path.with_name(f"{path.stem}.blobs")

@@ -5,28 +5,28 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import shutil
 import sqlite3
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
-from monitor.errors import ConfigError, SessionBusy, SessionUnavailable, StoreError
-from monitor.sessions.faults import blobs_path, lock_path, typed
-from monitor.sessions.lock import OwnerLock
+from monitor.errors import ConfigError, SessionBusy, SessionDamaged, SessionUnavailable, StoreError
+from monitor.sessions.faults import typed
+from monitor.sessions.lock import OwnerLock, lock_path
 from monitor.sessions.nodes import ID_CHANCE_BYTES, new_id
-from monitor.sessions.reader import SessionReader, connect_reader
+from monitor.sessions.reader import check_file, connect_reader, is_session, resolved, unfinished
 from monitor.sessions.tables import rows
-from monitor.sessions.tables.blobs import BlobFolder, Blobs, sync_file, sync_folder
+from monitor.sessions.tables.blobs import BlobFolder, Blobs, blobs_of, blobs_path, sync_file, sync_folder
 from monitor.sessions.tables.migrations import STEPS, migrate
 from monitor.sessions.tables.schema import SqlConnection, prepare_writer
 from monitor.sessions.tree import ACTIVE
 
 ENDING: Final = ".session"
 """The ending of the name of a session's file."""
-_BESIDE: Final = ("-wal", "-shm", "-journal", ".new")
+_BESIDE: Final = ("-wal", "-shm", "-journal")
 
 
 def default_folder() -> Path:
@@ -49,8 +49,9 @@ def made(path: Path, *, copy_of: Path | None = None) -> Iterator[tuple[SqlConnec
     if path.exists():
         raise StoreError(f"{path} is there already; nothing was changed")
     beside = path.with_name(f"{path.name}.{secrets.token_hex(4)}.new")
-    folder = blobs_path(path)
-    had_folder = folder.exists()
+    path = resolved(path)
+    blobs = BlobFolder(blobs_path(path))
+    had_folder = blobs.folder.exists()
     try:
         if copy_of is not None:
             _copy(copy_of, beside)
@@ -61,7 +62,7 @@ def made(path: Path, *, copy_of: Path | None = None) -> Iterator[tuple[SqlConnec
             connection.execute("BEGIN IMMEDIATE")
             migrate(connection, STEPS)
             rows.write_meta(connection, "epoch", 1)
-            yield connection, BlobFolder(folder)
+            yield connection, blobs
             connection.execute("COMMIT")
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         sync_file(beside)
@@ -73,7 +74,7 @@ def made(path: Path, *, copy_of: Path | None = None) -> Iterator[tuple[SqlConnec
         raise _fault(error, path) from error
     except BaseException:
         if not had_folder:
-            shutil.rmtree(folder, ignore_errors=True)
+            blobs.remove()
         raise
     finally:
         for ending in ("", "-wal", "-shm", "-journal"):
@@ -90,7 +91,7 @@ def _copy(source: Path, beside: Path) -> None:
     """Copy everything that is acknowledged now. The owner may go on writing meanwhile."""
     with contextlib.closing(connect_reader(source)) as reader:
         os.close(os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-        reader.execute("VACUUM INTO ?", (str(beside),))
+        reader.execute("VACUUM INTO ?", (f"file:{quote(os.fsencode(beside.absolute()))}",))
 
 
 def fork(source: Path, into: Path, *, at: str | None = None, clock_s: float | None = None) -> str:
@@ -99,20 +100,37 @@ def fork(source: Path, into: Path, *, at: str | None = None, clock_s: float | No
     `at`: the node at which the copy's active path ends. Raises `StoreError` if `into` exists
     already, or if the session has no such node.
     """
-    with SessionReader(source) as reader:
-        origin = reader.id
     at_ms = round((time.time() if clock_s is None else clock_s) * 1000)
     id = new_id(at_ms, secrets.token_bytes(ID_CHANCE_BYTES))
-    with made(into, copy_of=source) as (connection, blobs):
+    with _copied(source, into) as connection:
+        rows.write_meta(connection, "forked_from", rows.meta(connection)["id"])
         rows.write_meta(connection, "id", id)
         rows.write_meta(connection, "created_ms", at_ms)
-        rows.write_meta(connection, "forked_from", origin)
         if at is not None:
             rows.write_head(connection, ACTIVE, at)
-        old = BlobFolder(blobs_path(source))
+    return id
+
+
+def copy_session(source: Path, into: Path) -> None:
+    """Copy a session with its id, also one that is being written: all that is stored now, with its
+    long texts. A plain copy of an open file has neither.
+
+    Raises `StoreError` if `into` exists already.
+    """
+    with _copied(source, into):
+        pass
+
+
+@contextlib.contextmanager
+def _copied(source: Path, into: Path) -> Iterator[SqlConnection]:
+    source = resolved(source)
+    if check_file(source) is None:
+        raise StoreError(f"there is no session {source}")
+    with made(into, copy_of=source) as (connection, blobs):
+        yield connection
+        old = blobs_of(source)
         for (digest,) in connection.execute("SELECT digest FROM artifact").fetchall():
             blobs.put(old.get(digest))
-    return id
 
 
 @dataclass(slots=True, frozen=True)
@@ -150,16 +168,26 @@ def _file(path: Path) -> SessionFile:
 
 
 def remove(path: Path) -> None:
-    """Remove a session with everything beside it. Raises `SessionBusy` while it has an owner."""
+    """Remove a session, and what we have made beside it. Nothing else is touched.
+
+    Raises `SessionBusy` while it has an owner, and `SessionDamaged` if it is no session.
+    """
+    given, path = path, resolved(path)
     if not path.exists():
-        raise StoreError(f"there is no session {path}")
+        raise StoreError(f"there is no session {given}")
     with OwnerLock(lock_path(path), path.stem):
+        if not is_session(path):
+            raise SessionDamaged(f"{path} is no session of agent-monitor, or is damaged. It was not removed.")
         try:
-            path.unlink()
-            for ending in _BESIDE:
-                path.with_name(f"{path.name}{ending}").unlink(missing_ok=True)
-            shutil.rmtree(blobs_path(path), ignore_errors=True)
+            left = unfinished(path)
+            for one in (*left, path):
+                one.unlink()
+                for ending in _BESIDE:
+                    one.with_name(f"{one.name}{ending}").unlink(missing_ok=True)
+            blobs_of(path).remove()
             lock_path(path).unlink(missing_ok=True)  # last: an owner that waits looks at the name again
+            if given.is_symlink():
+                given.unlink()
         except OSError as error:
             raise SessionUnavailable(f"{path} cannot be removed: {error.strerror}") from error
 
@@ -170,7 +198,9 @@ class Retained:
 
     removed: tuple[SessionFile, ...]
     busy: tuple[SessionFile, ...]
-    """Sessions that were kept although a limit is exceeded, because they have an owner."""
+    """Sessions that were kept although a limit is exceeded, because they have an owner, or are no
+    sessions.
+    """
     size: int
     """The number of bytes of the sessions that are left."""
 
@@ -202,7 +232,7 @@ def retain(
         try:
             if not dry:
                 remove(one.path)
-        except SessionBusy:
+        except (SessionBusy, SessionDamaged):
             busy.append(one)
             continue
         removed.append(one)

@@ -2,43 +2,57 @@
 
 The lock file is not the database itself. On POSIX systems a process that closes any handle of a
 file loses all its locks on it, also those of SQLite. When the owner dies, the system releases the
-lock, so nobody has to guess whether the owner is alive.
+lock. So the lock alone says whether there is an owner: no process number and no host name does.
+
+The file is made whole, with our mark in it. A file of the same name without the mark is another
+program's: it is never locked, written or removed.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
+import secrets
 import socket
 import sys
 import time
+import weakref
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from monitor.errors import SessionBusy, SessionOwner, SessionUnavailable
+
+MARK: Final = '{"agent_monitor": "the lock of a session"'
+"""The first characters of a lock file of ours."""
+LENGTH: Final = 512
+"""Bytes of a lock file. It never changes its length, so nobody reads it half written."""
+AGAIN_S: Final = 0.005
+"""Seconds before a second attempt: somebody may only have looked whether there is an owner."""
 
 if sys.platform == "win32":
     import msvcrt
 
-    def _try_lock(file: int) -> bool:
+    _BUSY = {errno.EACCES, errno.EDEADLK}
+
+    def _lock(file: int, *, shared: bool = False) -> None:  # noqa: ARG001 - there is one kind of lock
         os.lseek(file, 1 << 30, os.SEEK_SET)  # behind the text: a locked byte cannot be read
-        try:
-            msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-        return True
+        msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
 
 else:
     import fcntl
 
-    def _try_lock(file: int) -> bool:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
+    _BUSY = {errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES}
+
+    def _lock(file: int, *, shared: bool = False) -> None:
+        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+
+
+def lock_path(path: Path) -> Path:
+    """The path of the lock file of a session."""
+    return path.with_name(f"{path.name}.lock")
 
 
 def this_process() -> SessionOwner:
@@ -61,49 +75,60 @@ class OwnerLock:
         return self._file is not None
 
     def acquire(self, *, takeover: bool = False) -> None:
-        """Become the owner at once. Raises `SessionBusy` if another process is the owner.
+        """Become the owner at once. Raises `SessionBusy` if another process is the owner, and
+        `SessionUnavailable` where nothing can be locked.
 
-        `takeover`: take the lock also from an owner that is alive but stopped, or that is on
-        another host. The old owner learns at its next write that it has lost the session.
+        `takeover`: take the lock also from an owner that is alive but stopped. The old owner learns
+        at its next write that it has lost the session.
         """
         while self._file is None:
             file = self._opened()
-            if not _try_lock(file):
-                owner = owner_of(self._path)
-                os.close(file)
-                if not takeover:
-                    raise SessionBusy(self._session, owner)
-                self._path.unlink(missing_ok=True)  # the old owner keeps its lock on a file that has no name
-                continue
-            if not _is_at(file, self._path):  # it was replaced between opening and locking
-                os.close(file)
-                continue
-            self._refuse_other_host(file, takeover=takeover)
-            self._file = file
-            _write(file, this_process())
-
-    def _refuse_other_host(self, file: int, *, takeover: bool) -> None:
-        left = owner_of(self._path)
-        if left is not None and left.host != socket.gethostname() and not takeover:
-            os.close(file)
-            why = "it is on another host, where this lock may not be seen; open it with takeover if it is gone"
-            raise SessionBusy(self._session, left, why)
+            try:
+                if not (_try_lock(file, self._path) or _try_later(file, self._path)):
+                    if not takeover:
+                        raise SessionBusy(self._session, owner_of(self._path))
+                    self._path.unlink(missing_ok=True)  # the old owner keeps its lock on a file that has no name
+                elif _is_at(file, self._path):  # else it was replaced between opening and locking
+                    self._file = file
+            finally:
+                if self._file is None:
+                    os.close(file)
+        _held.add(self)
+        _write(self._file, this_process())
 
     def _opened(self) -> int:
         try:
-            return os.open(self._path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+            while True:
+                with contextlib.suppress(FileNotFoundError):
+                    file = os.open(self._path, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0))
+                    break
+                _make(self._path)
         except OSError as error:
             raise SessionUnavailable(
                 f"the lock file {self._path} cannot be opened ({error.strerror}); nothing was changed"
             ) from error
+        if not _read(file).startswith(MARK):
+            os.close(file)
+            raise SessionUnavailable(
+                f"{self._path} is no lock file of agent-monitor, and was not changed. Rename it, or give the session"
+                " another name"
+            )
+        return file
 
     def release(self) -> None:
         """Give up the lock. The file stays: removing it would race with the next owner."""
-        if self._file is not None:
-            if _is_at(self._file, self._path):
-                os.ftruncate(self._file, 0)
-            os.close(self._file)
-            self._file = None
+        file, self._file = self._file, None
+        if file is not None:
+            _held.discard(self)
+            if _is_at(file, self._path):
+                _write(file, None)
+            os.close(file)
+
+    def forked(self) -> None:
+        """Keep no handle in a copy of the owner's process, so that the lock ends with the owner."""
+        file, self._file = self._file, None
+        if file is not None:
+            os.close(file)
 
     def __enter__(self) -> Self:
         self.acquire()
@@ -115,20 +140,106 @@ class OwnerLock:
         self.release()
 
 
-def owner_of(path: Path) -> SessionOwner | None:
-    """The owner that the lock file names. `None`: it names nobody, or it cannot be read."""
+_held: Final[weakref.WeakSet[OwnerLock]] = weakref.WeakSet()
+"""The locks that this process holds."""
+
+
+def _forked() -> None:
+    for lock in [*_held]:
+        lock.forked()
+    _held.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+
+def _try_lock(file: int, path: Path, *, shared: bool = False) -> bool:
+    """Lock `file`. False: another holds the lock. Raises `SessionUnavailable`."""
     try:
-        return SessionOwner(**json.loads(path.read_text("utf-8")))
-    except (OSError, ValueError, TypeError):
+        _lock(file, shared=shared)
+    except OSError as error:
+        if error.errno in _BUSY:
+            return False
+        raise SessionUnavailable(f"{path} cannot be locked ({_why(error)}). Nothing was changed") from error
+    return True
+
+
+def _try_later(file: int, path: Path) -> bool:
+    time.sleep(AGAIN_S)
+    return _try_lock(file, path)
+
+
+def _why(error: OSError) -> str:
+    """The fault of a lock, and what to do."""
+    said = error.strerror or str(error)
+    if error.errno in {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, getattr(errno, "ENOTSUP", errno.EOPNOTSUPP)}:
+        return f"{said}: this file system has no locks; put the session on a local disk, or mount it with locks"
+    if error.errno == errno.EIO:
+        return f"{said}: the disk does not answer; look at it, then open the session again"
+    return f"{said}: put the session where its folder can be written and locked"
+
+
+def owner_of(path: Path) -> SessionOwner | None:
+    """The owner that the lock file names, alive or not. `None`: it names nobody, or it cannot be
+    read.
+    """
+    try:
+        named = json.loads(path.read_text("utf-8"))
+        return SessionOwner(**{name: named[name] for name in ("pid", "started_at_s", "host", "program")})
+    except (OSError, ValueError, TypeError, KeyError):
         return None
 
 
-def _write(file: int, owner: SessionOwner) -> None:
-    text = {"pid": owner.pid, "started_at_s": owner.started_at_s, "host": owner.host, "program": owner.program}
-    with contextlib.suppress(OSError):  # on a full disk the file names nobody, and the lock holds all the same
-        os.ftruncate(file, 0)
+def live_owner(path: Path) -> SessionOwner | None:
+    """The owner that holds the lock file now. `None`: nobody does, or it is not known."""
+    owner = owner_of(path)
+    if owner is None:
+        return None
+    try:
+        file = os.open(path, os.O_RDWR)
+    except OSError:
+        return None
+    try:
+        return None if _try_lock(file, path, shared=True) else owner
+    except SessionUnavailable:
+        return None
+    finally:
+        os.close(file)
+
+
+def _make(path: Path) -> None:
+    """Make a lock file with our mark, whole or not at all."""
+    beside = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+    file = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        _write(file, None, must=True)
+        os.close(file)
+        try:
+            os.link(beside, path)
+        except FileExistsError:
+            pass  # another process was quicker
+        except OSError:  # a file system without links
+            if not path.exists():
+                beside.rename(path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _read(file: int) -> str:
+    os.lseek(file, 0, os.SEEK_SET)
+    return os.read(file, LENGTH).decode("utf-8", "replace")
+
+
+def _write(file: int, owner: SessionOwner | None, *, must: bool = False) -> None:
+    names = ""
+    if owner is not None:
+        named = {"pid": owner.pid, "started_at_s": owner.started_at_s, "host": owner.host, "program": owner.program}
+        names = f", {json.dumps(named)[1:-1]}"
+    text = f"{MARK}{names}}}".encode()
+    with contextlib.nullcontext() if must else contextlib.suppress(OSError):  # the lock holds all the same
         os.lseek(file, 0, os.SEEK_SET)
-        os.write(file, json.dumps(text).encode())
+        os.write(file, (text if len(text) < LENGTH else f"{MARK}}}".encode()).ljust(LENGTH - 1) + b"\n")
 
 
 def _is_at(file: int, path: Path) -> bool:

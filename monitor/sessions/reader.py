@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -13,22 +14,27 @@ from typing import Any, Final, Self
 from urllib.parse import quote
 
 from monitor.calls import CallRecord
-from monitor.errors import MonitorError, SessionDamaged, StoreError
-from monitor.sessions.faults import blobs_path, not_text, typed
+from monitor.errors import MonitorError, SessionDamaged, SessionUnavailable, StoreError
+from monitor.sessions.faults import not_text, typed
 from monitor.sessions.nodes import Node
 from monitor.sessions.run_records import ApprovalState, RunRecord, StoredEvent, TurnChunks
 from monitor.sessions.tables import read_records, rows
-from monitor.sessions.tables.blobs import BlobFolder, Blobs
+from monitor.sessions.tables.blobs import Blobs, blobs_of
 from monitor.sessions.tables.migrations import STEPS, Steps, check_format, format_of
 from monitor.sessions.tables.schema import APPLICATION_ID, SqlConnection, check_sqlite, prepare_reader
 from monitor.sessions.tree import ACTIVE, Context, TreeProblem, context_of, verify
+
+
+def resolved(path: str | os.PathLike[str]) -> Path:
+    """The one path of a session, whatever links lead to it."""
+    return Path(os.path.realpath(path))
 
 
 def connect_reader(path: Path) -> sqlite3.Connection:
     """A connection that cannot write. A finished session may also be in a folder that cannot be
     written.
     """
-    address = f"file:{quote(str(path.absolute()))}"
+    address = f"file:{quote(os.fsencode(path.absolute()))}"
     connection = sqlite3.connect(f"{address}?mode=ro", uri=True, isolation_level=None, timeout=0)
     try:
         prepare_reader(connection)
@@ -105,6 +111,43 @@ def check_pages(path: Path) -> None:
         )
 
 
+UNFINISHED: Final = re.compile(r"\.[0-9a-f]{8}\.new")
+"""What stands behind the name of a session in the name of a file that is not finished."""
+
+
+def unfinished(path: Path) -> list[Path]:
+    """Files that a process has left beside the session `path`, because it died while it made it.
+    Only those that SQLite knows as ours.
+    """
+    there = (one for one in path.parent.iterdir() if one.name.startswith(path.name))
+    return [one for one in there if UNFINISHED.fullmatch(one.name.removeprefix(path.name)) and is_session(one)]
+
+
+def is_session(path: Path) -> bool:
+    """Whether the file is a session of ours, as far as it can be read."""
+    try:
+        with closing(connect_reader(path)) as connection:
+            found: int = connection.execute("PRAGMA application_id").fetchone()[0]
+            return found == APPLICATION_ID
+    except sqlite3.Error:
+        return False
+
+
+def check_names(path: Path) -> None:
+    """Raise `SessionUnavailable` if the file has a second name, which would have its own log. One
+    that a dying process has left is removed.
+    """
+    if path.stat().st_nlink > 1:
+        for one in unfinished(path):
+            if one.samefile(path):
+                one.unlink()
+    if path.stat().st_nlink > 1:
+        raise SessionUnavailable(
+            f"{path} is a file with several names (hard links). Nothing was changed: remove the other names, or copy"
+            f" the session with agent-monitor sessions copy {path.stem}"
+        )
+
+
 def problems(connection: SqlConnection, blobs: Blobs) -> Iterator[TreeProblem]:
     """The faults of a file: of its pages, of the chain of its nodes, of the bodies beside it."""
     try:
@@ -139,19 +182,22 @@ class SessionReader:
         with SessionReader("work.session") as session:
             print(session.context().messages)
 
+    Each method reads at one moment. `snapshot` makes several of them read at the same one.
+
     Raises `StoreError` where there is no session. The other errors are those of `SQLiteSession`.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, blobs: Blobs | None = None, steps: Steps = STEPS) -> None:
         check_sqlite()
-        self.path = Path(path)
-        self._blobs = blobs if blobs is not None else BlobFolder(blobs_path(self.path))
+        self.path: Path = resolved(path)
+        self._blobs: Blobs = blobs if blobs is not None else blobs_of(self.path)
         found = check_file(self.path, steps)
         if found is None:
             raise StoreError(f"there is no session {self.path}")
         self.format = found
         self._connection = self._typed(lambda: connect_reader(self.path))
         self.meta: dict[str, Any] = self._typed(lambda: rows.meta(self._connection))
+        """Facts about the file, such as its id."""
 
     @property
     def id(self) -> str:
@@ -171,13 +217,49 @@ class SessionReader:
     ) -> None:
         self.close()
 
-    def _typed(self, read: Any) -> Any:
+    @contextmanager
+    def snapshot(self) -> Iterator[Self]:
+        """All reads in this block are of one moment, however much the owner writes meanwhile.
+
+        The owner's log grows as long as the block lasts. A block in a block is the outer one.
+        """
+        if self._connection.in_transaction:
+            yield self
+            return
+        self._begin()
         try:
-            return read()
+            self.meta = self._typed(lambda: rows.meta(self._connection))
+            yield self
+        finally:
+            self._end()
+
+    def _begin(self) -> None:
+        self._connection.execute("BEGIN")
+
+    def _end(self) -> None:
+        with suppress(sqlite3.Error):  # SQLite may have ended it by itself
+            self._connection.execute("ROLLBACK")
+
+    def _typed(self, read: Any) -> Any:
+        alone = not self._connection_is_busy
+        try:
+            if alone:
+                self._begin()
+            try:
+                return read()
+            finally:
+                if alone:
+                    self._end()
         except sqlite3.Error as error:
             raise typed(error, self.path) from error
         except UnicodeEncodeError as error:
             raise StoreError(not_text(error)) from None
+
+    @property
+    def _connection_is_busy(self) -> bool:
+        """Whether a snapshot is being read, or the connection is being opened."""
+        connection: sqlite3.Connection | None = getattr(self, "_connection", None)
+        return connection is None or connection.in_transaction
 
     def _upwards(self, branch: str) -> Iterator[Node]:
         view = rows.SqlView(self._connection, self._blobs)
@@ -237,4 +319,5 @@ class SessionReader:
 
     def verify(self) -> tuple[TreeProblem, ...]:
         """The faults of the file; empty, if it is as it was written."""
-        return tuple(problems(self._connection, self._blobs))
+        found: tuple[TreeProblem, ...] = self._typed(lambda: tuple(problems(self._connection, self._blobs)))
+        return found

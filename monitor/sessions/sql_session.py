@@ -11,6 +11,7 @@ from typing import Any, Self, TypeVar
 
 from monitor.calls import CallRecord
 from monitor.errors import StoreError
+from monitor.sessions.closed_runs import close_run
 from monitor.sessions.faults import not_text
 from monitor.sessions.nodes import ID_CHANCE_BYTES, Draft, Node, new_id
 from monitor.sessions.reader import problems
@@ -35,6 +36,8 @@ T = TypeVar("T")
 class SqlSession(ABC):
     """A session as tables of an SQLite. What differs is where a transaction is carried out."""
 
+    id: str
+    """128 bits as 32 hexadecimal digits, once the session is open."""
     keeps_chunks: bool
     """Whether runs store their chunks as well, so that they can be replayed."""
 
@@ -153,6 +156,10 @@ class SqlSession(ABC):
     async def chunks(self, run: str | None = None) -> tuple[TurnChunks, ...]:
         """The chunks of a run, or of all."""
         return tuple(await self._read(lambda one: read_records.chunks(one, run)))
+
+    async def close_run(self, run: str, why: str) -> None:
+        """See `monitor.sessions.close_run`."""
+        await close_run(self, run, why)
 
     async def intend(self, records: Sequence[CallRecord]) -> Sequence[CallRecord]:
         """See `CallLedger.intend`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import secrets
 import sqlite3
 import time
 from collections.abc import Callable
@@ -16,12 +17,11 @@ import anyio
 
 from monitor.errors import SessionBusy, SessionLost, SessionUnavailable, StoreError
 from monitor.sessions import faults
-from monitor.sessions.faults import blobs_path, lock_path
-from monitor.sessions.lock import OwnerLock, owner_of
-from monitor.sessions.reader import check_file, check_pages
+from monitor.sessions.lock import OwnerLock, lock_path, owner_of
+from monitor.sessions.reader import SessionReader, check_file, check_names, check_pages, resolved
 from monitor.sessions.sql_session import SqlSession, id_at
 from monitor.sessions.tables import rows
-from monitor.sessions.tables.blobs import BlobFolder, Blobs, sync_file, sync_folder
+from monitor.sessions.tables.blobs import Blobs, blobs_of, sync_file, sync_folder
 from monitor.sessions.tables.migrations import STEPS, Steps, migrate
 from monitor.sessions.tables.owner_memory import Memory
 from monitor.sessions.tables.schema import SqlConnection, check_sqlite, prepare_writer
@@ -63,7 +63,7 @@ class SQLiteSession(SqlSession):
         seconds since 1970. `connect`: opens another SQLite. `steps`: the formats of the file.
         """
         check_sqlite()
-        self.path = Path(path)
+        self.path: Path = resolved(path)
         self.keeps_chunks: bool = chunks
         self._wait_s = wait_s
         self._lock = OwnerLock(lock_path(self.path), self.path.stem)
@@ -71,13 +71,12 @@ class SQLiteSession(SqlSession):
             self.path, connect=connect or _connect, steps=steps, create=create, takeover=takeover, clock=clock
         )
         super().__init__(
-            blobs=blobs if blobs is not None else BlobFolder(blobs_path(self.path)),
+            blobs=blobs if blobs is not None else blobs_of(self.path),
             clock=clock,
             memory=self._rules.memory,
         )
         self._writer: Writer | None = None
         self.id = ""
-        """128 bits as 32 hexadecimal digits, once the session is open."""
 
     async def __aenter__(self) -> Self:
         if self._writer is not None:
@@ -118,6 +117,10 @@ class SQLiteSession(SqlSession):
         return await self._writer.run(work, writes=writes)
 
     # -------------------------------------------------------------- the file
+
+    def reader(self) -> SessionReader:
+        """A reader of the same file. It sees what is stored."""
+        return SessionReader(self.path, blobs=self._blobs)
 
     @property
     def commits(self) -> int:
@@ -178,6 +181,7 @@ class _OwnerRules:
                 raise StoreError(f"there is no session {self._path}")
             self._make()
         else:
+            check_names(self._path)
             check_pages(self._path)
         connection = self._connect(self._path)
         try:
@@ -195,9 +199,8 @@ class _OwnerRules:
         """Make the file under another name, and rename it when it is whole: a power cut leaves no
         half-made session.
         """
-        new = self._path.with_name(f"{self._path.name}.new")
+        new = self._path.with_name(f"{self._path.name}.{secrets.token_hex(4)}.new")
         try:
-            _unlink(new)  # of a process that died here
             os.close(os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))  # what models said is in it
             with contextlib.closing(self._connect(new)) as connection:
                 prepare_writer(connection)

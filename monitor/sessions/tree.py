@@ -328,12 +328,21 @@ def _kept(walked: list[Node], chosen: tuple[Node, Compacted] | None) -> list[Nod
     return walked[end::-1]
 
 
+def new_ids(before: Message, after: Message) -> dict[str, str]:
+    """The new ids of the calls of `before`, by their old ones, where `after` has others."""
+    made, now = ([part for part in one.content if isinstance(part, ToolCall)] for one in (before, after))
+    if len(made) != len(now):
+        return {}
+    return {old.id: new.id for old, new in zip(made, now, strict=True) if old.id != new.id}
+
+
 class _Building:
     """A message, and the results that belong to it."""
 
-    __slots__ = ("message", "node", "result_nodes", "results", "shown")
+    __slots__ = ("ids", "message", "node", "result_nodes", "results", "shown")
 
-    def __init__(self, node: str, message: Message, *, shown: bool) -> None:
+    def __init__(self, node: str, message: Message, original: Message, *, shown: bool) -> None:
+        self.ids = {} if message is original else new_ids(original, message)
         self.node = node
         self.message = message
         self.shown = shown
@@ -366,16 +375,17 @@ def _entries(kept: Sequence[Node]) -> list[Entry]:
                 _join(built, node.id, said)
         else:  # a message that an edit hides still gets its results, so that they are hidden as well
             shown = said is not None and not isinstance(said, ToolResult)
-            built.append(_Building(node.id, said if shown else original, shown=shown))  # type: ignore[arg-type]
+            built.append(_Building(node.id, said if shown else original, original, shown=shown))  # type: ignore[arg-type]
     return [one.entry() for one in built if one.shown]
 
 
 def _join(built: Sequence[_Building], node: str, result: ToolResult) -> None:
     for one in reversed(built):
         if isinstance(one.message, AssistantMessage):
-            if result.id not in one.results:
-                one.results[result.id] = result
-                one.result_nodes[result.id] = node
+            id = one.ids.get(result.id, result.id)
+            if id not in one.results:
+                one.results[id] = result if id == result.id else replace(result, id=id)
+                one.result_nodes[id] = node
             return
 
 

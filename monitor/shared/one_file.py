@@ -68,6 +68,9 @@ class OneFile:
                     raise
                 db.execute("commit")
             except sqlite3.Error as error:
+                if self._db is not None and self.path != ":memory:":
+                    self._db.close()  # the next transaction opens the file anew
+                    self._db = None
                 raise self._error(f"the {self._content} in {self.path} cannot be used: {error}") from error
         return done
 

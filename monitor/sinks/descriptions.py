@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from monitor import events
 from monitor._util.codec import to_plain
-from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta
+from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, ToolResult
 from monitor.events import Event
 
 Severity: TypeAlias = Literal["detail", "note", "success", "retry", "warning", "error", "stop"]
@@ -50,6 +50,16 @@ def call_in_words(call: ToolCall) -> str:
     return f"{call.name}({', '.join(arguments)})"
 
 
+def for_people(result: ToolResult) -> str:
+    """A result as people read it: the text that its tool has for them, with the length of the one
+    for the model, or else that one.
+    """
+    if result.display is None:
+        return result.text
+    chars = len(result.text) if result.full_chars is None else result.full_chars
+    return f"{result.display} ({chars:,} characters for the model)"
+
+
 def attempt_in_words(event: events.RetryScheduled) -> str:
     """`attempt 2 in 0.5 s`, without the reason."""
     return f"attempt {event.attempt} {f'in {event.after_s:g} s' if event.after_s else 'at once'}"
@@ -81,6 +91,8 @@ def _closed(event: events.StreamClosed) -> str:
 
 
 def _progress(event: events.ToolProgressed) -> str:
+    if event.pid is not None:
+        return f"{event.call_id} has started the process {event.pid}"
     total = f" of {event.total:g}" if event.total is not None else ""
     return f"progress of {event.call_id}: {'' if event.done is None else f'{event.done:g}{total} '}{event.note}"
 
@@ -137,7 +149,7 @@ DESCRIPTIONS: Final[Mapping[type[Event], Description]] = {
     # calls, their results, and who allows them
     events.ToolStarted: Description(lambda e: f"call {call_in_words(e.call)}"),
     events.ToolFinished: Description(
-        lambda e: f"{'error' if e.result.is_error else 'result'} of {e.result.name}: {e.result.text}"
+        lambda e: f"{'error' if e.result.is_error else 'result'} of {e.result.name}: {for_people(e.result)}"
     ),
     events.ToolCallChanged: Description(
         lambda e: f"call {e.record.call_id} of {e.record.tool}: {e.record.state.value}"
@@ -200,6 +212,12 @@ DESCRIPTIONS: Final[Mapping[type[Event], Description]] = {
         facts=_facts("source", "value", "limit"),
         guardrail=True,
     ),
+    events.BudgetAwaited: Description(
+        lambda e: f"shared budget {e.budget}: waiting {e.after_s:.3g} s: {e.detail}",
+        "retry",
+        facts=_facts("budget", "reason", "after_s"),
+        guardrail=True,
+    ),
     events.BudgetLost: Description(
         lambda e: f"shared budget {e.budget}: {e.detail}; {'going on without it' if e.goes_on else 'no further call'}",
         "warning",
@@ -248,6 +266,9 @@ DESCRIPTIONS: Final[Mapping[type[Event], Description]] = {
         guardrail=True,
     ),
     # the window, the history and compactions
+    events.SandboxWarning: Description(
+        lambda e: f"sandbox {e.sandbox}: {e.detail}", "warning", warns=True, facts=_facts("sandbox")
+    ),
     events.WindowWarning: Description(
         lambda e: e.detail, "warning", warns=True, facts=lambda e: {"monitor.tokens": e.tokens or 0}
     ),

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from monitor.tools.artifacts.artifact_tools import Fetched as Fetched
     from monitor.tools.artifacts.artifact_tools import Recent as Recent
     from monitor.tools.artifacts.folder_artifacts import FolderArtifacts as FolderArtifacts
+    from monitor.tools.base import GuidanceContext as GuidanceContext
     from monitor.tools.base import Tool as Tool
     from monitor.tools.base import ToolContext as ToolContext
     from monitor.tools.base import ToolTraits as ToolTraits
@@ -40,7 +41,11 @@ if TYPE_CHECKING:
     from monitor.tools.remote.discovery import DiscoveredTools as DiscoveredTools
     from monitor.tools.remote.mcp_server import McpServer as McpServer
     from monitor.tools.results.tool_answer import ToolAnswer as ToolAnswer
+    from monitor.tools.results.tool_answer import finish as finish
     from monitor.tools.results.truncation import Bound as Bound
+    from monitor.tools.sandbox.confinement import SandboxFound as SandboxFound
+    from monitor.tools.sandbox.confinement import find_sandbox as find_sandbox
+    from monitor.tools.sandbox.sandbox import Sandbox as Sandbox
     from monitor.tools.shell.failing_tests import failing_tests as failing_tests
     from monitor.tools.shell.shell_tools import ShellTools as ShellTools
     from monitor.tools.workspace.workspace import Workspace as Workspace
@@ -56,7 +61,7 @@ else:  # a type checker that read this would believe that every name is there
             "monitor.tools.artifacts.artifact_store": (
                 "Artifact ArtifactGone ArtifactsFull ArtifactStore InMemoryArtifacts Reference"
             ),
-            "monitor.tools.base": "Tool ToolContext ToolTraits",
+            "monitor.tools.base": "GuidanceContext Tool ToolContext ToolTraits",
             "monitor.tools.calls.ledger": "InMemoryLedger",
             "monitor.tools.calls.scheduler": "Scheduler carry_out",
             "monitor.tools.calls.special_tools": "checkpoint_tool pause_tool",
@@ -67,8 +72,10 @@ else:  # a type checker that read this would believe that every name is there
             "monitor.tools.registry": "Registry ToolGroup Toolset ToolWarning",
             "monitor.tools.remote.discovery": "DiscoveredTools",
             "monitor.tools.remote.mcp_server": "McpServer",
-            "monitor.tools.results.tool_answer": "ToolAnswer",
+            "monitor.tools.results.tool_answer": "ToolAnswer finish",
             "monitor.tools.results.truncation": "Bound",
+            "monitor.tools.sandbox.confinement": "SandboxFound find_sandbox",
+            "monitor.tools.sandbox.sandbox": "Sandbox",
             "monitor.tools.shell.failing_tests": "failing_tests",
             "monitor.tools.shell.shell_tools": "ShellTools",
             "monitor.tools.workspace.workspace": "Workspace",

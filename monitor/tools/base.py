@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, Protocol, TypeAlias
+from pathlib import Path
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from monitor._util.codec import to_plain
 from monitor.chunks import ToolCall
@@ -103,6 +104,15 @@ class CallReporter(Protocol):
         ...
 
 
+@runtime_checkable
+class ProcessReporter(Protocol):
+    """A `CallReporter` that takes process ids as well. The scheduler's is one."""
+
+    def process_started(self, pid: int) -> None:
+        """The tool has started the process `pid`. May be called from any thread."""
+        ...
+
+
 @dataclass(slots=True, frozen=True)
 class ToolContext:
     """The facts that a tool may know about its call, and the means to report while it runs."""
@@ -131,6 +141,14 @@ class ToolContext:
         if self.reporter is not None:
             self.reporter.progress(done, total, note)
 
+    def process_started(self, pid: int) -> None:
+        """Report the process `pid`, which the tool has started, as an event. May be called from a
+        worker thread.
+        """
+        reporter: object = self.reporter
+        if isinstance(reporter, ProcessReporter):
+            reporter.process_started(pid)
+
 
 ToolKind: TypeAlias = Literal["read", "edit", "execute", "other"]
 """The effect of a tool on the world. Reads run beside reads; edits and executions run in order."""
@@ -138,7 +156,32 @@ Keep: TypeAlias = Literal["ends", "head", "tail", "matches"]
 """The part of a result that the model gets, if the result is too long."""
 NeedsApproval: TypeAlias = bool | Callable[[Mapping[str, Any], ToolContext], bool]
 LoopKey: TypeAlias = Callable[[Mapping[str, Any]], Any]
-Guidance: TypeAlias = str | Callable[[Mapping[str, Any]], str | None]
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class GuidanceContext:
+    """The run for which a text of guidance is chosen."""
+
+    call: ToolCall
+    turn: int = 0
+    """The number of the turn that made the call."""
+    variables: Mapping[str, object] = field(default_factory=dict)
+    """The `variables` of the supervisor: a user's group, a scenario, an arm of an experiment."""
+    agent: str = ""
+    """The name of the agent."""
+    run: str = ""
+    """The id of the run."""
+
+    @property
+    def group(self) -> str:
+        """The variable `group`, as a text. Empty if there is none."""
+        return str(self.variables.get("group", ""))
+
+
+Guidance: TypeAlias = (
+    str | Callable[[Mapping[str, Any]], str | None] | Callable[[Mapping[str, Any], GuidanceContext], str | None]
+)
+"""A text, or a function of the call's arguments, or of the arguments and the run."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -152,6 +195,10 @@ class ToolTraits:
     kind: ToolKind = "other"
     """The effect of the tool on the world. An `other` tool runs beside all tools that are not
     alone.
+    """
+    command_argument: str | None = None
+    """The name of the argument that holds a line for a shell. `None`: the argument `command`, if
+    there is one; else no argument is known to be a line.
     """
     idempotent: bool = False
     """Another call with the same idempotency key has no second effect, so the call may be made
@@ -188,11 +235,30 @@ def traits_of(tool: object) -> ToolTraits:
     return ToolTraits(**{name: getattr(tool, name, getattr(_NO_TRAITS, name)) for name in TRAITS})
 
 
+@dataclass(slots=True, frozen=True)
+class CallPlace:
+    """The place in which a call takes effect. A tool may state it by `place(arguments)`."""
+
+    root: Path
+    """The real path of the folder in which the tool's relative paths begin."""
+    directory: Path
+    """The folder in which a command begins."""
+    search_path: str | None = None
+    """The `PATH` in which a command finds programs. `None`: that of this process."""
+    reads_below: tuple[str, ...] = ()
+    """Folders of which the call reads all files."""
+
+
 class Tool(Protocol):
     """Something that a model can call.
 
-    Optional are the attributes of `ToolTraits`, and `check(arguments)`. `check` raises a
-    `ToolError` if the arguments do not fit. It is called before any call of the same response runs.
+    The arguments of a call are checked against `spec.parameters` before a person is asked and
+    before any call of the same response runs. A call that does not fit is answered with its faults.
+
+    Optional are the attributes of `ToolTraits`, and `check(arguments)`, which raises a `ToolError`
+    for what no schema can say. It is called behind the schema. `checks_schema = True` says that
+    `check` does the work of the schema, so `spec.parameters` is not used. Optional too is
+    `place(arguments)`, which says in which folder the call takes effect; see `CallPlace`.
     """
 
     @property
@@ -223,6 +289,6 @@ def check_name(name: object) -> str:
             f"{excerpt(name)} cannot be the name of a tool: letters, digits, _ and -, beginning with a letter or _, at"
             " most 64; give name="
         )
-    if name in RESERVED:
+    if name.lower() in RESERVED:
         raise ConfigError(f"a tool cannot be called {name!r}: the run answers that one itself; give another name=")
     return name

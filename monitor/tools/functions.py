@@ -23,7 +23,7 @@ import inspect
 import json
 import threading
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Annotated, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, cast, get_args, overload
 
@@ -32,15 +32,18 @@ import anyio.to_thread
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
-from pydantic_core import PydanticSerializationError
+from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from monitor._util.argument_checks import is_finite
+from monitor._util.argument_checks import is_finite, with_context
+from monitor._util.hashing import canonical_json
 from monitor.errors import ConfigError, ToolError, describe, message_of
 from monitor.models import ToolSpec
 from monitor.reasons import ToolErrorKind
 from monitor.schemas import portable
 from monitor.tools.base import (
+    EXCERPT_CHARS,
     NAME,
+    CallPlace,
     CallReporter,
     Guidance,
     Keep,
@@ -66,6 +69,7 @@ class Traits(TypedDict, total=False):
 
     alone: bool
     kind: ToolKind
+    command_argument: str | None
     idempotent: bool
     needs_approval: NeedsApproval
     loop_key: LoopKey | None
@@ -86,6 +90,8 @@ class FunctionTool(Generic[P, R]):
     name that every provider accepts.
     """
 
+    checks_schema = True
+
     def __init__(
         self,
         fn: Callable[P, R],
@@ -100,6 +106,7 @@ class FunctionTool(Generic[P, R]):
         self.__doc__ = _doc_of(self.fn, function)
         said = checked_traits(traits)
         self.alone, self.kind, self.idempotent = said.alone, said.kind, said.idempotent
+        self.command_argument = said.command_argument
         self.needs_approval, self.loop_key, self.guidance = said.needs_approval, said.loop_key, said.guidance
         self.timeout_s, self.hard_timeout_s, self.keep = said.timeout_s, said.hard_timeout_s, said.keep
         name = check_name(_name_of(self.fn) if name is None else name)
@@ -108,6 +115,9 @@ class FunctionTool(Generic[P, R]):
         self._checked: tuple[Mapping[str, Any], BaseModel] | None = None
         """The arguments that were checked last, so that the call need not check them again."""
         self.spec = ToolSpec(name, (self.__doc__ or "") if description is None else description, self._arguments.schema)
+
+        self.place: Callable[[Mapping[str, Any]], CallPlace] | None = None
+        """Says in which place a call takes effect. `None`: in the working directory."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.fn(*args, **kwargs)
@@ -132,6 +142,14 @@ class FunctionTool(Generic[P, R]):
     def check(self, arguments: Mapping[str, Any]) -> None:
         """Raise `ToolError` for arguments that do not fit."""
         self._checked = arguments, self._arguments.check(arguments)
+
+    def normalised(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments as the function gets them, as JSON: a default that was left out is there,
+        and `"1"` is `1` for a number. So equal calls are known, however they were written.
+
+        Raises `ToolError` for arguments that do not fit.
+        """
+        return self._arguments.normalised(self._arguments.check(arguments))
 
     async def _run(self, arguments: dict[str, Any], context: ToolContext) -> object:
         def start() -> list[Any]:
@@ -163,7 +181,8 @@ async def _in_thread(work: Callable[[], list[Any]], reporter: CallReporter | Non
                 reporter.thread_ended()
 
     try:
-        return await anyio.to_thread.run_sync(do, abandon_on_cancel=True)
+        # With a limiter of its own: on trio an abandoned thread keeps its place.
+        return await anyio.to_thread.run_sync(do, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1))
     except BaseException:
         with lock:
             left = not ended
@@ -175,7 +194,7 @@ async def _in_thread(work: Callable[[], list[Any]], reporter: CallReporter | Non
 class _FunctionArguments:
     """The parameters of a function: their schema, and reading what a model sent for them."""
 
-    __slots__ = ("_context", "_fields", "_model", "answers_nothing", "schema")
+    __slots__ = ("_context", "_fields", "_model", "_names", "answers_nothing", "schema")
 
     def __init__(self, name: str, fn: Callable[..., Any], function: Callable[..., Any]) -> None:
         try:
@@ -190,6 +209,7 @@ class _FunctionArguments:
         """The parameter of each field. The fields have names of our own: `schema`, `copy` and `_x`
         are fine for a parameter.
         """
+        self._names: frozenset[str] = frozenset()
         bound = fn.keywords if isinstance(fn, functools.partial) else {}
         fields: dict[str, Any] = {}
         for parameter in signature.parameters.values():
@@ -203,6 +223,7 @@ class _FunctionArguments:
             self._fields[field] = parameter.name
             default = ... if parameter.default is parameter.empty else parameter.default
             fields[field] = Annotated[annotation, Field(alias=parameter.name)], default
+        self._names = frozenset(self._fields.values())
         try:
             self._model: type[BaseModel] = create_model(name, __config__=ConfigDict(extra="forbid"), **fields)
             written = self._model.model_json_schema(schema_generator=_QuietJsonSchema)
@@ -216,10 +237,27 @@ class _FunctionArguments:
         """The arguments `given`, as a model of pydantic. Raises `ToolError`, which names each wrong
         field.
         """
+        unknown = [name for name in given if name not in self._names]
+        if len(unknown) > ERRORS_SHOWN:
+            # They may be very many, and each would become an error of pydantic's.
+            shown = "; ".join(f"{name[:EXCERPT_CHARS]}: is not known" for name in unknown[:ERRORS_SHOWN])
+            what = f"{shown}; and {len(unknown) - ERRORS_SHOWN} more"
+            raise ToolError(self._complaint_of(what), kind=ToolErrorKind.INVALID_ARGUMENTS)
         try:
             return self._model.model_validate(dict(given))
         except ValidationError as error:
             raise ToolError(self._complaint(error), kind=ToolErrorKind.INVALID_ARGUMENTS) from None
+
+    def normalised(self, model: BaseModel) -> dict[str, Any]:
+        """What `check` has read, as JSON. A default that is made anew each time is left out."""
+        made = {
+            name
+            for name, one in self._model.model_fields.items()
+            if one.default_factory is not None and name not in model.model_fields_set
+        }
+        values = {name: getattr(model, field) for field, name in self._fields.items() if field not in made}
+        plain: dict[str, Any] = to_jsonable_python({name: _ordered(value) for name, value in values.items()})
+        return plain
 
     def read(self, model: BaseModel, context: ToolContext) -> dict[str, Any]:
         """The arguments for the function. `model`: the result of `check`."""
@@ -241,8 +279,22 @@ class _FunctionArguments:
             lines.append(f"{where}: {what}")
         if len(found) > ERRORS_SHOWN:
             lines.append(f"and {len(found) - ERRORS_SHOWN} more")
+        return self._complaint_of("; ".join(lines))
+
+    def _complaint_of(self, what: str) -> str:
         takes = ", ".join(self._fields.values()) or "none"
-        return f"invalid arguments: {'; '.join(lines)}. Arguments of {self._model.__name__}: {takes}."
+        return f"invalid arguments: {what}. Arguments of {self._model.__name__}: {takes}."
+
+
+def _ordered(value: Any) -> Any:
+    """`value` with sets as sorted lists: their own order differs from process to process."""
+    if isinstance(value, BaseModel):
+        return _ordered(value.model_dump())
+    if isinstance(value, set | frozenset):
+        return sorted((_ordered(one) for one in value), key=lambda one: canonical_json(to_jsonable_python(one)))
+    if isinstance(value, Mapping):
+        return {key: _ordered(one) for key, one in value.items()}
+    return [_ordered(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 class _QuietJsonSchema(GenerateJsonSchema):
@@ -283,26 +335,14 @@ def tool(
     return wrap if fn is None else wrap(fn)
 
 
-def as_tools(given: Iterable[Callable[..., Any] | Tool]) -> dict[str, Tool]:
-    """Tools by name. Functions become `FunctionTool`. Raises `ConfigError` for an item that is no
-    tool, and for a name that occurs twice, is reserved or is not portable.
+def as_tool(given: Callable[..., Any] | Tool) -> Tool:
+    """`given` as a tool: a function becomes a `FunctionTool`. Raises `ConfigError` if it is no tool
+    and no function, and for a name that is reserved or that some provider does not accept.
     """
-    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
-        raise ConfigError(f"tools={excerpt(given)}: give a list of functions and tools")
-    tools: dict[str, Tool] = {}
-    for item in given:
-        made = _as_tool(item)
-        name = check_name(made.spec.name)
-        if name in tools:
-            raise ConfigError(f"two tools are called {name!r}; give one of them another name=")
-        tools[name] = made
-    return tools
-
-
-def _as_tool(item: Any) -> Tool:
-    if isinstance(getattr(item, "spec", None), ToolSpec) and callable(getattr(item, "call", None)):
-        return cast("Tool", item)
-    return FunctionTool(item)
+    is_tool = isinstance(getattr(given, "spec", None), ToolSpec) and callable(getattr(given, "call", None))
+    made: Tool = cast("Tool", given) if is_tool else FunctionTool(cast("Callable[..., Any]", given))
+    check_name(made.spec.name)
+    return made
 
 
 def _function_of(fn: Any) -> Callable[..., Any]:
@@ -381,4 +421,8 @@ def checked_traits(given: Traits) -> ToolTraits:
     for name, known in (("kind", get_args(ToolKind)), ("keep", get_args(Keep))):
         if getattr(traits, name) not in known:
             raise ConfigError(f"{name} is one of {', '.join(map(repr, known))}, not {getattr(traits, name)!r}")
+    if callable(traits.guidance):
+        with_context("guidance", traits.guidance, "lambda arguments, context: ...")
+    if not isinstance(traits.command_argument, str | None):
+        raise ConfigError(f"command_argument={traits.command_argument!r}: give the name of a parameter")
     return traits

@@ -30,6 +30,9 @@ class CallListener:
     def progressed(self, call: ToolCall, done: float | None, total: float | None, note: str) -> None:
         """A tool has reported how far its call is."""
 
+    def process_started(self, call: ToolCall, pid: int) -> None:
+        """A tool has started a process."""
+
     def dropped(self, call: ToolCall, why: str) -> None:
         """A tool has answered after its call had got another result."""
 

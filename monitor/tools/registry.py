@@ -9,12 +9,14 @@ import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any, Final, Protocol, Self, TypeGuard, runtime_checkable
+from typing import Any, Final, Protocol, Self, TypeGuard, cast, runtime_checkable
 
+from monitor._util.argument_checks import with_context
 from monitor.errors import ConfigError
 from monitor.models import ToolSpec
+from monitor.tools.argument_schemas import UnusableSchema, argument_check
 from monitor.tools.base import Tool, ToolContext, ToolTraits, check_name, excerpt, traits_of
-from monitor.tools.functions import as_tools
+from monitor.tools.functions import as_tool
 
 
 @runtime_checkable
@@ -110,7 +112,7 @@ class ToolEntry:
     spec: ToolSpec
     traits: ToolTraits
     check: Callable[[Mapping[str, Any]], object] | None
-    """Raises `ToolError` if the arguments do not fit. `None`: the tool checks them itself."""
+    """Raises `ToolError` if the arguments do not fit the tool's schema, or its own `check`."""
 
 
 NO_TOOL: Final = ToolEntry(None, ToolSpec("", "", {}), ToolTraits(), None)
@@ -120,33 +122,47 @@ NO_TOOL: Final = ToolEntry(None, ToolSpec("", "", {}), ToolTraits(), None)
 class Registry(Mapping[str, Tool]):
     """Tools by name: functions, tools and toolsets, in their order.
 
-    Two functions or tools of the same name in `items` raise `ConfigError`. A tool that comes later,
-    from a toolset or by `add`, replaces an earlier one of its name, with a `ToolWarning`.
+    A tool that comes later, in `items`, from a toolset or by `add`, replaces an earlier one of its
+    name, with a `ToolWarning`. A tool of a toolset whose schema is no JSON schema is left out, with
+    a `ToolWarning`; one in `items` raises `ConfigError`.
     """
 
     def __init__(self, items: Iterable[Callable[..., Any] | Tool | Toolset] | Mapping[str, Tool] = ()) -> None:
         what: Any = items
         if isinstance(what, str | bytes) or not isinstance(what, Iterable):
             raise ConfigError(f"tools={excerpt(what)}: give a list of functions and tools")
-        given: list[Any] = list(what.values()) if isinstance(what, Mapping) else list(what)
-        self.toolsets: tuple[Toolset, ...] = tuple(item for item in given if is_toolset(item))
-        self._own = as_tools(item for item in given if not is_toolset(item))
+        self.toolsets: tuple[Toolset, ...] = ()
+        """The toolsets among the items, in their order."""
+        self._items: list[Tool | Toolset] = []
         self._entries: dict[str, ToolEntry] = {}
         self._seen: tuple[int, ...] | None = None
         self._said: set[str] = set()
+        for item in what.values() if isinstance(what, Mapping) else what:
+            self._append(item)
 
-    def add(self, item: Callable[..., Any] | Tool) -> None:
-        """Add a tool. It replaces a tool of the same name, with a `ToolWarning`."""
-        for name, tool in as_tools([item]).items():
-            if name in self._own:
-                self._warn(f"the tool {name!r} replaces another one of the same name")
-            self._own[name] = tool
+    def add(self, item: Callable[..., Any] | Tool | Toolset) -> None:
+        """Add a tool or a toolset. A tool replaces one of the same name, with a `ToolWarning`."""
+        self._append(item)
+        self._refresh()
+
+    def _append(self, item: Callable[..., Any] | Tool | Toolset) -> None:
         self._seen = None
+        if is_toolset(item):
+            self._items.append(item)
+            self.toolsets = (*self.toolsets, item)
+            return
+        tool = as_tool(cast("Tool", item))
+        try:
+            self._entries[tool.spec.name] = _entry(tool)
+        except UnusableSchema as error:
+            raise UnusableSchema(f'{error}; write parameters={{"type": "object", "properties": {{...}}}}') from None
+        self._items.append(tool)
 
     def copy(self) -> Registry:
         """A copy of the tools in a registry of its own."""
         made = Registry()
-        made.toolsets, made._own, made._said = self.toolsets, dict(self._own), self._said
+        made.toolsets, made._items, made._said = self.toolsets, list(self._items), self._said
+        made._entries = dict(self._entries)
         return made
 
     def entry(self, name: str) -> ToolEntry:
@@ -191,17 +207,32 @@ class Registry(Mapping[str, Tool]):
         seen = tuple(toolset.changed for toolset in self.toolsets)
         if seen == self._seen:
             return
-        tools = dict(self._own)
-        for toolset in self.toolsets:
-            for name, tool in as_tools(toolset.tools()).items():
-                if name in tools:
-                    self._warn(f"the tool {name!r} of {type(toolset).__name__} replaces another one of the same name")
-                tools[name] = tool
-        before = self._entries
-        self._entries = {
-            name: known if (known := before.get(name)) is not None and known.tool is tool else _entry(tool)
-            for name, tool in tools.items()
-        }
+        entries: dict[str, ToolEntry] = {}
+        givers: dict[str, str] = {}
+
+        def take_in(tool: Tool, giver: str) -> None:
+            name = tool.spec.name
+            known = self._entries.get(name)
+            entries[name] = known if known is not None and known.tool is tool else _entry(tool)
+            if name in givers:
+                self._warn(
+                    f"the tool {name!r} of {giver} replaces another one of the same name, that of {givers[name]}"
+                )
+            givers[name] = giver
+
+        for item in self._items:
+            if is_toolset(item):
+                for problem in getattr(item, "problems", ()):
+                    self._warn(problem)
+                for one in item.tools():
+                    try:
+                        take_in(as_tool(one), type(item).__name__)
+                    except UnusableSchema as error:
+                        self._warn(f"a tool of {type(item).__name__} is left out: {error}")
+            else:
+                tool = cast("Tool", item)
+                take_in(tool, _giver(tool))
+        self._entries = entries
         self._seen = seen
 
     def warn_of_number(self, offered: int) -> None:
@@ -223,5 +254,21 @@ def is_toolset(item: object) -> TypeGuard[Toolset]:
 
 
 def _entry(tool: Tool) -> ToolEntry:
-    check = getattr(tool, "check", None)
-    return ToolEntry(tool, tool.spec, traits_of(tool), check if callable(check) else None)
+    """Raises `ConfigError` if the schema of the tool is no JSON schema, and for guidance that
+    cannot be called.
+    """
+    if callable(guidance := getattr(tool, "guidance", None)):
+        with_context("guidance", guidance, "lambda arguments, context: ...")
+    spec, given = tool.spec, getattr(tool, "check", None)
+    check = given if callable(given) else None
+    if check is None or not getattr(tool, "checks_schema", False):
+        check = argument_check(spec.name, spec.parameters, check)
+    return ToolEntry(tool, spec, traits_of(tool), check)
+
+
+def _giver(tool: Tool) -> str:
+    """Where `tool` was written, for people: its function, or its class."""
+    written: Any = getattr(tool, "fn", None)
+    if written is None or not hasattr(written, "__qualname__"):
+        written = type(tool)
+    return f"{written.__module__}.{written.__qualname__}"

@@ -108,7 +108,7 @@ class LiveView:
         rows = [
             *why(outcome),
             *results(outcome),
-            ("used", used(outcome, calls, priced=self._price is not None)),
+            ("used", used(outcome, calls)),
             *self._beside(outcome),
         ]
         card(self._console, title(outcome), rows, style=style(outcome))

@@ -78,7 +78,7 @@ def results(outcome: Outcome) -> list[tuple[str, str | Text]]:
     return rows
 
 
-def used(outcome: Outcome, tool_calls: int, *, priced: bool) -> str:
+def used(outcome: Outcome, tool_calls: int) -> str:
     """Turns, calls, tokens, money and time."""
     usage = outcome.usage
     tokens = f"{usage.total_tokens:,} tokens{' (partly estimated)' if outcome.usage_estimated else ''}"
@@ -89,7 +89,7 @@ def used(outcome: Outcome, tool_calls: int, *, priced: bool) -> str:
         parts.append(f"{usage.reasoning_tokens:,} of them thinking")
     if summaries := outcome.compaction_usage.total_tokens:
         parts.append(f"{summaries:,} for summaries")
-    money = [f"{outcome.cost_usd:.4f} USD"] if priced else []
+    money = [f"{outcome.cost_usd:.4f} USD" if outcome.cost_usd is not None else "cost unknown"]
     did = [count(outcome.turns, "turn"), count(tool_calls, "tool call"), f"{tokens}: {', '.join(parts)}"]
     return "; ".join([*did, *money, f"{outcome.elapsed_s:.1f} s"])
 

@@ -27,7 +27,7 @@ from monitor.events import (
     TurnStarted,
 )
 from monitor.outcome import Outcome
-from monitor.sinks.descriptions import DESCRIPTIONS, Severity, attempt_in_words, call_in_words
+from monitor.sinks.descriptions import DESCRIPTIONS, Severity, attempt_in_words, call_in_words, for_people
 from monitor.sinks.lines import line_of
 from monitor.view.run_ending import failed
 from monitor.view.status import name_of
@@ -163,9 +163,10 @@ class Transcript:
 
     def _result(self, event: ToolFinished, who: str) -> None:
         result = event.result
-        first, *others = result.text.strip().splitlines() or [""]
+        text = for_people(result)
+        first, *others = text.strip().splitlines() or [""]
         shown = (
-            result.text
+            text
             if self._verbose
             else f"{first} (and {len(others)} more line{'s' if len(others) > 1 else ''})"
             if others

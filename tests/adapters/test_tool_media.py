@@ -19,7 +19,7 @@ from monitor.context import ClipResults, DropMedia, Form, PruneResults, read_his
 from monitor.context.measure.tokens import message_tokens
 from monitor.testing.gemini_steps import events_of
 from monitor.testing.servers.gemini_server import LocalGemini
-from monitor.tools.functions import as_tools
+from monitor.tools.registry import Registry
 from tests.adapters.google.sdk import sdk, sdk_warnings, stream
 from tests.adapters.provider import Provider
 from tests.adapters.providers import each_provider, sdk_test
@@ -64,7 +64,7 @@ def everything_in(value: Any) -> Any:
 
 
 async def answer(value: Any) -> ToolResult:
-    return await monitor.tools.carry_out(ToolCall("c", "it", {}), as_tools([monitor.tool(name="it")(lambda: value)]))
+    return await monitor.tools.carry_out(ToolCall("c", "it", {}), Registry([monitor.tool(name="it")(lambda: value)]))
 
 
 @pytest.mark.anyio

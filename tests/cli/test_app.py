@@ -31,7 +31,8 @@ def options(command: str) -> set[str]:
     group: Any = typer.main.get_group(app)
     given = group.get_command(None, command)
     all_of_it = [given, *getattr(given, "commands", {}).values()]
-    names = {name for one in all_of_it for parameter in one.params for name in parameter.opts}
+    parameters = [parameter for one in all_of_it for parameter in one.params]
+    names = {name for one in parameters for name in (*one.opts, *one.secondary_opts)}
     return {name for name in names if name.startswith("--")} - {"--help"}
 
 

@@ -458,7 +458,7 @@ def test_no_condition_becomes_true_by_cost_within_its_headroom(condition: Condit
     headroom = condition.cost_headroom(state)
     for quarters in spent:
         if headroom is None or quarters / 4 <= headroom:
-            assert condition.evaluate(replace(state, cost_usd=state.cost_usd + quarters / 4)) is None
+            assert condition.evaluate(replace(state, cost_usd=(state.cost_usd or 0) + quarters / 4)) is None
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,9 @@ from typing import Any
 from uuid import uuid4
 
 import anyio
+import psycopg
 import pytest
+import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -159,7 +161,7 @@ async def test_a_slice_more_is_held_and_what_was_used_is_spent(make: Any):
         assert longer == replace(hold, granted=Amount(600), used=Amount(350))
         assert await state_of(store, team) == (Amount(350), Amount(250), 1)
         refused = await store.extend(longer, Amount(401), used=Amount(500), lease_s=LONG_S)
-        assert refused == Refused(team, Amount(400), 1000, None)
+        assert refused == Refused(team, Amount(400), 1000, None, Amount(500))
         assert await state_of(store, team) == (Amount(500), Amount(100), 1)  # used is spent although more was refused
 
 
@@ -180,7 +182,37 @@ async def test_more_than_was_granted_is_spent_too(make: Any):
         await store.settle(hold, Amount(130))
         assert await state_of(store, team) == (Amount(130), Amount(), 0)
         refused = await store.reserve(team, Amount(0), key="next", lease_s=LONG_S)
-        assert refused == Refused(team, Amount(0), 100, None)
+        assert refused == Refused(team, Amount(0), 100, None, Amount(130))
+
+
+async def test_a_refusal_says_whether_only_what_others_hold_is_in_the_way(make: Any):
+    team = name()
+    async with opened(make) as store:
+        await store.set_limit(team, tokens=1000, usd=1.0)
+        hold = await held(store, team, Amount(900, 0.1), "other")
+        await store.extend(hold, Amount(), used=Amount(300, 0.05), lease_s=LONG_S)
+        refused = await store.reserve(team, Amount(200, 0.1), key="run", lease_s=LONG_S)
+        assert isinstance(refused, Refused)
+        assert refused.spent == Amount(300, 0.05)
+        assert [refused.may_come_back(need) for need in (Amount(700), Amount(701), Amount(1, 0.96))] == [
+            True,
+            False,
+            False,
+        ]
+
+
+async def test_a_hold_that_is_settled_and_goes_on_is_not_counted_twice(make: Any):
+    """As after a settlement whose acknowledgement was lost."""
+    team = name()
+    async with opened(make) as store:
+        await store.set_limit(team, tokens=1000)
+        hold = await held(store, team, Amount(100), "run")
+        await store.settle(hold, Amount(60))
+        longer = await store.extend(hold, Amount(50), used=Amount(80), lease_s=LONG_S)
+        assert isinstance(longer, Reservation)
+        assert await state_of(store, team) == (Amount(80), Amount(70), 1)
+        await store.settle(longer, Amount(90))
+        assert await state_of(store, team) == (Amount(90), Amount(), 0)
 
 
 # --- leases
@@ -222,7 +254,7 @@ async def test_an_expired_hold_is_made_anew_if_there_is_room(make: Any):
         hold = await held(store, team, Amount(60), "sleeper", PAST_S)
         other = await held(store, team, Amount(70), "other")
         assert await store.extend(hold, Amount(10), used=Amount(20), lease_s=LONG_S) == Refused(
-            team, Amount(10), 100, None
+            team, Amount(10), 100, None, Amount(20)
         )
         await store.settle(other, Amount(0))
         late = replace(hold, used=Amount(20))  # as the store has counted it
@@ -381,6 +413,29 @@ async def test_a_server_that_is_not_there_is_unreachable(tmp_path: Path):
         with pytest.raises(BudgetUnreachable):
             await store.states()
         await store.aclose()
+
+
+@pytest.mark.parametrize("kind", ["valkey", "postgres"])
+async def test_a_connection_that_the_server_has_closed_is_made_anew(servers: Callable[[str], str], kind: str):
+    """As after a restart while nothing was asked: the first step finds a dead connection."""
+    address, team = servers(kind), name()
+    async with opened(lambda: MAKERS[kind](servers, Path())) as store:
+        await store.set_limit(team, tokens=1_000)
+        hold = await held(store, team, Amount(100), "run")
+        steps: list[Callable[[], Any]] = [
+            lambda: store.extend(hold, Amount(), used=Amount(10), lease_s=LONG_S),
+            lambda: store.reserve(team, Amount(5), key="other", lease_s=LONG_S),
+            lambda: store.settle(hold, Amount(20)),
+            lambda: store.states(team),
+        ]
+        for step in steps:
+            if kind == "valkey":
+                redis.Redis.from_url(address).execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+            else:
+                with psycopg.connect(address) as db:
+                    db.execute("select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid()")
+            await step()
+        assert await state_of(store, team) == (Amount(20), Amount(5), 1)
 
 
 def test_two_processes_share_a_file(tmp_path: Path):

@@ -55,7 +55,7 @@ EXAMPLES = [
 ]  # fmt: skip
 BESIDE = {"recall", "spent"}
 """The kinds that no method takes."""
-FOLLOWING = {"child", "judge", "nested", "parts", "pending", "turn", "waiting_since"}
+FOLLOWING = {"child", "compaction_cost", "in_calls", "judge", "nested", "parts", "pending", "turn", "waiting_since"}
 """The fields that follow from the arguments of a call, or from the core."""
 
 

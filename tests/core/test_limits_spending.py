@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from monitor.budget import Budget
 from monitor.core.limits import Spending
 from monitor.reasons import TerminateReason
-from monitor.usage import Price, Usage
+from monitor.usage import NO_USAGE, Price, Usage
 
 TURN = Usage(input_tokens=80, output_tokens=20, total_tokens=100)
 PRICE = Price(input=1.0, output=10.0)
@@ -26,10 +28,28 @@ def test_one_estimated_turn_makes_an_estimate_of_the_whole():
     assert spending.estimated
 
 
-def test_without_a_price_nothing_costs_anything():
+def test_without_a_price_the_cost_of_tokens_is_not_known():
     spending = Spending()
+    assert spending.total() == (NO_USAGE, 0.0)
     spending.settle(TURN, estimated=False)
-    assert spending.total() == (TURN, 0.0)
+    assert spending.total() == (TURN, None)
+
+
+def test_a_nested_run_of_unknown_cost_leaves_the_sum_unknown():
+    spending = Spending(PRICE)
+    spending.nested(1, TURN, None)
+    assert spending.total() == (TURN, None)
+
+
+def test_a_long_request_is_priced_by_its_own_length_and_not_by_the_sum():
+    price = Price(1.0, 1.0, above=((1_000, Price(2.0, 2.0)),))
+    spending = Spending(price)
+    for _ in range(3):
+        spending.settle(Usage(input_tokens=600, total_tokens=600), estimated=False)
+    assert spending.total()[1] == pytest.approx(3 * 600 / 1_000_000)
+    assert spending.total(Usage(input_tokens=1_500, total_tokens=1_500))[1] == pytest.approx(
+        (1_800 + 3_000) / 1_000_000
+    )
 
 
 def test_a_nested_run_is_counted_by_its_latest_figure_and_once():

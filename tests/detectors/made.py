@@ -17,6 +17,7 @@ MADE = Path(__file__).parents[2] / "fixtures" / "made"
 LISTS = json.loads((MADE / "words.json").read_text("utf-8"))
 TEXTS = read_kinds(MADE / "texts.jsonl")
 FLOODS = read_kinds(MADE / "floods.jsonl")
+REWORDED = read_kinds(MADE / "reworded.jsonl")
 RUNS = read_kinds(MADE / "runs.jsonl")
 AGENTS = read_kinds(MADE / "agents.jsonl")
 REPETITIVE: dict[str, str] = {

@@ -11,11 +11,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 
-from monitor.detectors import CountedRule, RecurrenceRule, TailRule, WindowRule
+from monitor.detectors import CountedRule, InformationRule, RecurrenceRule, TailRule, WindowRule
 from monitor.detectors.text.channel import SAME_CHARS
 from monitor.detectors.text.counted import NUMBER, value
 from monitor.detectors.text.markdown import CODE_SIGNS, speaks
-from monitor.detectors.text.structure import is_call
+from monitor.detectors.text.structure import RUNS, is_call, is_record
+from monitor.detectors.text.text_kind import has_wide_letters, is_rows, kind_of
 
 SIGNS_BETWEEN = {".", ",", ":", "/", "-"}
 
@@ -70,34 +71,38 @@ def told(hits: Iterator[tuple[int, int, tuple[int, ...], str]]) -> Iterator[tupl
 
 def chants(text: str, rule: WindowRule) -> Iterator[tuple[int, int, tuple[int, ...], str]]:
     """(start, end, places, level) of every finding, evidence cleared after each."""
-    width, needed, floor = rule.window_chars, rule.repeats, 0
+    width, needed, floor, skipped = rule.window_chars, rule.repeats, 0, 0
     last, rounds = 0, 0
     places: dict[str, list[int]] = defaultdict(list)
     for at in range(len(text) - width + 1):
         window = text[at : at + width]
         places[window].append(at)
         recent = [place for place in places[window] if place >= floor][-needed:]
-        if at < floor or len(recent) < needed:
+        if at < max(floor, skipped) or len(recent) < needed:
             continue
         if any(window[shift:] == window[:-shift] for shift in range(1, rule.unit_chars)) or not any(
             c.isalnum() for c in window
         ):
             continue
         span = recent[-1] - recent[0]
-        between = [text[one:other] for one, other in pairwise(recent)]
-        few = len(set(between)) <= rule.far_texts
-        if span > rule.near_chars * (needed - 1) and not (
-            few and rule.far_chars and span <= rule.far_chars * (needed - 1)
-        ):
+        if span > rule.reach:
             continue
         layout = last_layout(text, recent[0], at + width)
         if layout >= 0:
             floor = layout
             continue
+        between = [text[one:other] for one, other in pairwise(recent)]
+        few = len(set(between)) <= rule.far_texts
+        if span > rule.near_chars * (needed - 1) and not (
+            few and rule.far_chars and span <= rule.far_chars * (needed - 1)
+        ):
+            skipped = at + width
+            continue
         region = text[recent[0] : at + width]
         rows = all(one.count("\n") - one.count("\n\n") == 1 for one in between)
         counted = rows and len({no_digits(one) for one in between}) == 1
-        if not few and not counted and (rows or code(region)):
+        dense = region.count(" ") < 0.04 * len(region) and code(region)
+        if (not few and not counted and (rows or code(region))) or dense:
             floor = at
             continue
         verse = "\n" in region and all(len(line.encode()) <= 64 for line in region.split("\n"))
@@ -170,7 +175,7 @@ def recurrences(text: str, rule: RecurrenceRule) -> Iterator[tuple[int, int, tup
         prose = sum(map(len, long)) >= sum(len(line.strip()) for line in lines) / 2
         joined = " ".join(region.split())
         others = sum(1 for letter in joined if ord(letter) < 128 and not letter.isalpha() and letter != " ")
-        if not prose or 100 - 100 * others // len(joined) < rule.words_percent:
+        if not prose or is_rows(region) or 100 - 100 * others // len(joined) < rule.words_percent:
             stale = [False] * rule.samples
             continue
         if doubtful:
@@ -295,7 +300,7 @@ def rounds_before(text: str, start: int, stop: int, floor: int, rule: CountedRul
 def are_counted(text: str, places: list[int]) -> bool:
     """All rounds between the places are the same but for one number that runs."""
     rounds = [text[one:other] for one, other in pairwise(places)]
-    if len({"\0".join(re.split(NUMBER, one)) for one in rounds}) > 1:
+    if len({"\0".join(re.split(NUMBER, one)[::2]) for one in rounds}) > 1:
         return False
     numbers = [[value(number) for number in re.findall(NUMBER, one)] for one in rounds]
     steps = {tuple(b - a for a, b in zip(one, other, strict=True)) for one, other in pairwise(numbers)}
@@ -306,9 +311,9 @@ def are_counted(text: str, places: list[int]) -> bool:
     if not running or len({step[place] for place in running}) > 1:
         return False
     ahead = {later[other] - later[one] for later in numbers for one, other in pairwise(running)}
-    if any(by * len(running) != step[running[0]] for by in ahead):
+    if (ahead - {0} or step[running[0]] < 0) and any(by * len(running) != step[running[0]] for by in ahead):
         return False
-    around = re.split(NUMBER, rounds[0])
+    around = re.split(NUMBER, rounds[0])[::2]
     inner = {place: around[place] for place in range(1, len(around) - 1)}
     return not any(
         inner.get(place, "") in SIGNS_BETWEEN or inner.get(place + 1, "") in SIGNS_BETWEEN - {"/"} for place in running
@@ -342,6 +347,9 @@ def enough_rounds(text: str, places: list[int], end: int, rule: CountedRule) -> 
     plain = sum(1 for c in joined if ord(c) >= 128 or c.isalpha() or c == " ")
     data = (
         line_states(text[:end])[-1][1]
+        or RUNS.search(unit) is not None
+        or any(line.rstrip().endswith((",", ";", "{", "}")) for line in lines)
+        or all(is_record(line) for line in lines)
         or 100 * signs > len(bare)
         or 100 * (len(joined) - plain) // max(len(joined), 1) > 25
     )
@@ -354,3 +362,62 @@ def enough_rounds(text: str, places: list[int], end: int, rule: CountedRule) -> 
     while enough * len(unit) < rule.min_chars:
         enough += 1
     return enough
+
+
+LENGTHS = (64, 48, 32, 24, 16, 12, 8, 6, 4, 3, 2, 1)
+
+
+def informations(text: str, rule: InformationRule) -> Iterator[tuple[int, int, tuple[int, ...], str]]:
+    """(start, end, places, level) of the findings."""
+    known, measured, last, slept = list[int](), 0, 0, 0
+    for end in range(first_look(rule), len(text) + 1, 256):
+        newest = end // 64 - 2
+        at = place_of(newest)
+        near = text[at : at + 12] in text[max(at - 1024, 0) : at]
+        if end < slept or not near or not known_before(text, newest, rule, lengths=(12,)):
+            continue
+        null = null_of(text[end - 512 : end], rule)
+        length = known_before(text, newest, rule)
+        if not null:
+            slept = end + 1024
+        if not null or 2 * (length + 1) * null < 100 * rule.reach_chars.bit_length():
+            continue
+        for block in range(max(measured, newest - rule.places) + 1, newest + 1):
+            searched = min(place_of(block), rule.reach_chars)
+            known.append(100 * searched.bit_length() // (known_before(text, block, rule) + 1))
+        measured = newest
+        rate = sum(known[-rule.places :]) // rule.places
+        if rate >= null or len(known) < rule.places:
+            last = 0
+            continue
+        if last and end < last + rule.window_chars:
+            continue
+        if rate >= null_of(text[end - rule.window_chars : end], rule):
+            last = 0
+            continue
+        start = place_of(newest)
+        places = [start]
+        while len(places) <= rule.copies:
+            before = [at for at in range(places[0]) if text[at : at + length] == text[start : start + length]]
+            places.insert(0, before[-1])
+        yield end - rule.window_chars, end, tuple(places), "again" if last else "suspect"
+        last = end
+
+
+def first_look(rule: InformationRule) -> int:
+    return rule.window_chars // 256 * 256 + 256
+
+
+def place_of(block: int) -> int:
+    return block * 64 + block**2 % 43
+
+
+def known_before(text: str, block: int, rule: InformationRule, lengths: tuple[int, ...] = LENGTHS) -> int:
+    """The length of the longest piece at the block's place that stood often enough before it."""
+    at = place_of(block)
+    before = text[max(at - rule.reach_chars, 0) : at]
+    return next((length for length in lengths if before.count(text[at : at + length]) >= rule.copies), 0)
+
+
+def null_of(text: str, rule: InformationRule) -> int:
+    return rule.null(kind_of(text), wide=has_wide_letters(text))

@@ -11,12 +11,14 @@ import pytest
 
 import monitor
 from monitor.calls import ApprovalAnswer
-from monitor.errors import ConfigError, SessionBusy, StoreError
+from monitor.errors import BudgetUnreachable, ConfigError, SessionBusy, StoreError
 from monitor.fleet import (
+    MAX_LOSSES,
     FleetJob,
     FolderControl,
     FolderSessions,
     Receipt,
+    StepPostponed,
     Supervisors,
     UnknownSupervisor,
     enter,
@@ -40,6 +42,7 @@ async def test_a_worker_that_dies_anywhere_changes_no_receipt_and_no_effect():
     wanted = facts(await driven(supervisors(effects), MemorySessions()))
     assert [(one.next, one.turns) for one in wanted] == [("turn", 1), ("turn", 2), ("turn", 3), ("end", 4)]
     assert wanted[-1].ok
+    steps = 0
     for steps in range(40):
         deaths = 0
         for after in (False, True):
@@ -61,6 +64,41 @@ async def test_a_call_that_cannot_be_repeated_is_made_at_most_once():
         assert made.again == [], steps
         if sessions.dies is not None:
             return
+
+
+class Away(SQLiteBudgets):
+    """A store of budgets that does not answer its first `left` steps, or those behind step `at`."""
+
+    def __init__(self, left: int, at: int = 0) -> None:
+        super().__init__(":memory:")
+        self.left = left
+        self.at = at
+
+    async def _step(self, name: str | None, step: Any) -> Any:
+        self.at -= 1
+        if self.at < 0 < self.left:
+            self.left -= 1
+            raise BudgetUnreachable("it is being restarted")
+        return await super()._step(name, step)
+
+
+@pytest.mark.parametrize("at", range(9))
+async def test_a_step_without_its_budget_is_tried_again_and_ends_no_run(at: int):
+    """Also when it is tried more often than workers may die."""
+    wanted = facts(await driven(supervisors(Effects()), MemorySessions()))
+    store, effects, sessions = Away(8, at), Effects(), MemorySessions()
+    known = supervisors(effects, budget=SharedBudget(store, "team", wait_s=0))
+    await enter(sessions, ID, JOB)
+    receipts: list[Receipt] = []
+    postponed = 0
+    while not receipts or receipts[-1].next != "end":
+        try:
+            receipts.append(await take_turn(known, sessions, ID, len(receipts) + 1))
+        except StepPostponed:
+            postponed += 1
+    assert [(one.next, one.turns, one.ok) for one in receipts] == [(one.next, one.turns, one.ok) for one in wanted]
+    assert postponed > MAX_LOSSES
+    assert effects.again == []
 
 
 async def test_several_workers_may_die_in_one_run():
@@ -197,7 +235,7 @@ async def test_a_run_that_kills_its_workers_is_parked():
 
 async def test_a_loss_after_progress_does_not_count():
     sessions = MemorySessions()
-    lives = [(2, True), (2, True), (2, True), (1, True)]
+    lives = [(3, True), (3, True), (3, True), (1, True)]
     assert (await driven(supervisors(Effects()), sessions, lives=lives))[-1].ok
 
 
@@ -324,6 +362,7 @@ async def test_a_worker_that_lost_the_session_returns_no_receipt(tmp_path: Any):
         except StoreError as error:
             errors.append(error)
 
+    receipt: Receipt | None = None
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(slow)
         await pause.reached()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import anyio
 import anyio.from_thread
@@ -165,7 +166,7 @@ async def test_an_interrupted_batch_leaves_a_result_for_every_call_in_the_histor
     (reply,) = [message for message in d.run.history if isinstance(message, AssistantMessage)]
     assert [result.text for result in reply.results] == [
         "ok",
-        "[agent-monitor] This call was not carried out to its end.",
+        "[agent-monitor] This call was not carried out to its end: the run ends: aborted.",
     ]
     assert [result.is_error for result in reply.results] == [False, True]
 
@@ -407,3 +408,26 @@ async def test_a_deadline_that_comes_between_the_look_and_the_call_leaves_the_hi
         "AssistantMessage",
         "UserMessage",
     ]
+
+
+@pytest.mark.feature("GT-11")
+@pytest.mark.parametrize("by", ["abort", "limit"])
+async def test_the_reason_why_a_running_call_was_cut_reaches_its_result(by: str):
+    tool = Hanging()
+    options: dict[str, Any] = {"stop_when": monitor.Timeout(30), "last_turn": None}
+    d = Drive([call("hang")], tools=[tool.hang], **options)
+    end = d.run.abort if by == "abort" else None
+
+    def cut() -> None:
+        if end is not None:
+            end("the user pressed stop")
+        else:
+            d.clock.advance(31)
+
+    await interrupted(d, tool.reached.wait, cut)
+    (reply,) = [message for message in d.run.history if isinstance(message, AssistantMessage)]
+    (result,) = reply.results
+    why = "the user pressed stop" if by == "abort" else "30"
+    assert result.text.startswith("[agent-monitor] This call was not carried out to its end: the run ends: ")
+    assert why in result.text
+    assert result.error_kind == "cancelled"

@@ -245,7 +245,7 @@ class Anthropic(Format):
 class Gemini(Format):
     name = "gemini"
     errors = genai.errors.APIError
-    good_ends = frozenset({"STOP"})
+    good_ends = frozenset({"STOP", "MAX_TOKENS"})
 
     def upstream(self, scripts: Scripts) -> LocalServer:
         return LocalGemini(scripts)

@@ -138,8 +138,11 @@ async def test_without_its_store_no_call_is_made_and_the_client_reads_nothing_of
             raise BudgetUnreachable("/srv/budgets.db cannot be used")
 
     with LocalOpenAI([[text("hello"), finish()]]) as server:
-        proxy = proxy_of(server, Gone(":memory:"), key_tokens=key_tokens)
+        proxy = proxy_of(server, Gone(":memory:"), key_tokens=key_tokens, budget_wait_s=0)
         reply = await ask(proxy, "POST", CHAT, chat(stream=False))
+        assert reply.status == 503
+        assert reply.header("x-should-retry") == ""
+        assert reply.header("x-agent-monitor").startswith("stopped; budget_unreachable")
         assert "its store does not answer" in reply.json["error"]["message"]
         assert b"/srv/" not in reply.body
         (run,) = proxy.runs

@@ -59,9 +59,9 @@ async def test_a_history_in_a_loop_is_answered_without_the_upstream(upstream: Lo
 
 
 async def test_a_request_without_a_stream_is_refused_with_the_reason(upstream: LocalOpenAI) -> None:
-    proxy = proxy_of(upstream)
+    proxy = proxy_of(upstream, stop_as="error")
     reply = await ask(proxy, "POST", CHAT, {**looping(5), "stream": False})
-    assert (reply.status, reply.header("x-should-retry")) == (429, "false")
+    assert (reply.status, reply.header("x-should-retry")) == (400, "false")
     assert "5 times in a row" in reply.json["error"]["message"]
     await proxy.aclose()
 
@@ -151,8 +151,9 @@ async def test_a_held_run_can_be_let_go_while_another_of_its_requests_goes_on(up
         while not any(run.held for run in proxy.runs):  # noqa: ASYNC110 - the proxy has no event for it
             await anyio.sleep(0.001)
         await ask(proxy, "POST", CHAT, looping(1))
-        (run,) = proxy.runs
-        assert run.to_dict()["state"] == "held"
-        assert (await ask(proxy, "POST", f"/agent-monitor/runs/{run.id}?do=go", headers=BEARER)).status == 200
+        (held_run,) = proxy.runs
+        assert held_run.to_dict()["state"] == "held"
+        assert (await ask(proxy, "POST", f"/agent-monitor/runs/{held_run.id}?do=go", headers=BEARER)).status == 200
+    (run,) = proxy.runs
     assert run.to_dict()["state"] == "ended"
     await proxy.aclose()

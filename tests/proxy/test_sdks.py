@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,11 +14,12 @@ import pytest
 from monitor import IdleTimeout
 from monitor.proxy import Proxy
 from monitor.shared import SQLiteBudgets
-from monitor.testing.base_steps import Reset
+from monitor.testing import anthropic_steps, gemini_steps, openai_steps
+from monitor.testing.base_steps import Reset, Stall
 from monitor.testing.servers.local_server import LocalServer, Scripts
 from tests.proxy.asked import ask
 from tests.proxy.served import serving
-from tests.proxy.services import FORMATS, KEY, Format
+from tests.proxy.services import FORMATS, KEY, Format, Said
 
 pytestmark = pytest.mark.asyncio
 each_format = pytest.mark.parametrize("kind", FORMATS, ids=lambda kind: kind.name)
@@ -38,6 +41,11 @@ async def behind(kind: Format, scripts: Scripts, **options: Any) -> AsyncIterato
 def only_run(proxy: Proxy) -> Any:
     (run,) = proxy.runs
     return run
+
+
+def called(proxy: Proxy) -> str:
+    """The end of a sentence about the only run."""
+    return f"Run {only_run(proxy).name}."
 
 
 @each_format
@@ -90,7 +98,10 @@ async def test_a_stall_ends_at_its_limit_with_a_good_end(kind: Format) -> None:
     async with behind(kind, [kind.stall()], stop_when=IdleTimeout(0.3)) as (proxy, client, upstream):
         said = await kind.stream(client, kind.task("Go on"))
         await upstream.wait_closed_async(0)
-    assert said.text == "Let me see. "
+    assert said.text.startswith("Let me see. ")
+    assert said.text.endswith(
+        f"[agent-monitor stopped this answer: the service was silent for too long. {called(proxy)}]"
+    )
     assert said.end in kind.good_ends
     assert only_run(proxy).last_stop["reason"] == "idle_timeout"
 
@@ -99,11 +110,12 @@ async def test_a_stall_ends_at_its_limit_with_a_good_end(kind: Format) -> None:
 async def test_without_budget_no_call_is_made_and_the_stream_has_a_good_end(kind: Format) -> None:
     store = SQLiteBudgets(":memory:")
     async with behind(kind, [kind.turn("hello")], budget=store, key_tokens=10) as (proxy, client, upstream):
-        said = await kind.stream(client, kind.task("Go on"))
-        with pytest.raises(kind.errors, match="agent-monitor stopped this run: token_limit"):
-            await kind.ask(client, kind.task("Go on"))
-    assert (said.text, said.calls) == ("", [])
-    assert said.end in kind.good_ends
+        streamed = await kind.stream(client, kind.task("Go on"))
+        whole = await kind.ask(client, kind.task("Go on"))
+    for said in (streamed, whole):
+        sentence = f"[agent-monitor stopped this answer: its budget of tokens is used up. {called(proxy)}]"
+        assert (said.text, said.calls) == (sentence, [])
+        assert said.end in kind.good_ends
     assert upstream.requests == []
     assert only_run(proxy).last_stop["reason"] == "token_limit"
 
@@ -181,3 +193,84 @@ async def test_the_key_reaches_the_upstream_and_nothing_else(kind: Format) -> No
     assert KEY in str(upstream.requests[0].headers)
     assert not any(name.startswith("x-agent-monitor") for name in upstream.requests[0].headers)
     assert KEY not in str(only_run(proxy))
+
+
+# --- a stop that everybody sees
+
+
+@each_format
+@pytest.mark.parametrize("streams", [True, False], ids=["streamed", "in one piece"])
+async def test_the_sentence_is_the_last_text_of_an_answer_that_loops(kind: Format, streams: bool) -> None:
+    """Also of one that the client wants in one piece: the service is asked for a stream."""
+    async with behind(kind, [kind.chant()]) as (proxy, client, upstream):
+        said = await (kind.stream if streams else kind.ask)(client, kind.task("Go on"))
+        await upstream.wait_closed_async(0)
+        sentence = f"\n\n[agent-monitor stopped this answer: it repeated itself. {called(proxy)}]"
+    assert said.text.startswith("Let me see. I will now")
+    assert said.text.endswith(sentence)
+    assert said.text.count("agent-monitor") == 1
+    assert len(said.text) < 1_500
+    assert said.end in kind.good_ends
+
+
+@each_format
+async def test_by_choice_a_stop_is_silent_or_an_error(kind: Format) -> None:
+    async with behind(kind, [kind.chant()], stop_as="silent") as (_, client, _upstream):
+        said = await kind.stream(client, kind.task("Go on"))
+        assert "agent-monitor" not in said.text
+    async with behind(kind, [kind.chant()], stop_as="error") as (_, client, _upstream):
+        for ask_ in (kind.stream, kind.ask):
+            with pytest.raises(kind.errors, match="loop_detected"):
+                await ask_(client, kind.task("Go on"))
+
+
+@each_format
+async def test_half_a_call_never_reaches_the_client_and_a_whole_one_does(kind: Format) -> None:
+    """The answer stalls inside its second call."""
+    turn = kind.turn("Let me look. ", [A, ("write", {"text": "words and words " * 50})])
+    cut = next(at for at in range(len(turn) - 1, 0, -1) if "words" in str(turn[at]))
+    for script in (turn[:cut], turn[: cut + 1], turn):
+        async with behind(kind, [[*script, Stall()]], stop_as="silent", stop_when=IdleTimeout(0.3)) as (_, client, _up):
+            with contextlib.suppress(kind.errors):  # a whole call was sent: its answer cannot end well
+                said = await kind.stream(client, kind.task("Go on"))
+                assert said.text == "Let me look. "
+                for _id, _name, arguments in said.calls:
+                    assert isinstance(arguments, dict) or isinstance(json.loads(arguments), dict)
+
+
+@each_format
+async def test_five_stops_in_one_run_are_no_loop_of_ours(kind: Format) -> None:
+    sentence = "[agent-monitor stopped this answer: it repeated itself. Run r.]"
+    async with behind(kind, [kind.turn("hello")]) as (proxy, client, _):
+        history = kind.task("Go on")
+        for _ in range(5):
+            kind.answered(history, Said(sentence), "")
+            history += kind.task("Go on")
+        assert (await kind.stream(client, history)).text == "hello"
+    assert only_run(proxy).stops == 0
+
+
+@each_format
+async def test_a_service_without_streams_is_asked_as_the_client_did(kind: Format) -> None:
+    async with behind(kind, [error_of(kind, 400), kind.turn("hello")]) as (proxy, client, upstream):
+        assert (await kind.ask(client, kind.task("Go on"))).text == "hello"
+    assert len(upstream.requests) == 2
+    assert only_run(proxy).stops == 0
+
+
+def error_of(kind: Format, status: int) -> Any:
+    """A refusal in the form of the service."""
+    steps = {"anthropic": anthropic_steps, "gemini": gemini_steps}.get(kind.name, openai_steps)
+    return [steps.error_reply(status, "no streams here")]
+
+
+@each_format
+async def test_a_failure_of_the_service_stays_one_that_may_pass(kind: Format) -> None:
+    """Line for line as without the proxy: the SDKs of OpenAI and Anthropic ask three times."""
+    async with behind(kind, [[Reset()], kind.turn("hello")]) as (_, client, upstream):
+        if kind.name == "gemini":
+            with pytest.raises(kind.errors, match="broke off"):
+                await kind.ask(client, kind.task("Go on"))
+        else:
+            assert (await kind.ask(client, kind.task("Go on"))).text == "hello"
+    assert len(upstream.requests) == (1 if kind.name == "gemini" else 2)

@@ -20,7 +20,7 @@ from monitor.errors import (
     StoreError,
 )
 from monitor.sessions import Changes, RunRecord, SessionReader, SQLiteSession, marker
-from monitor.sessions.tables.blobs import BlobFolder
+from monitor.sessions.tables.blobs import MARK, BlobFolder, blobs_path
 from monitor.sessions.tables.migrations import STEPS
 from monitor.sessions.tables.schema import check_sqlite
 from tests.sessions.making import call, request, says
@@ -96,7 +96,7 @@ async def test_a_failure_at_any_statement_is_typed_and_stores_nothing_of_the_ste
 async def test_a_session_that_could_not_be_made_leaves_no_file(path: Path, at: int):
     with pytest.raises(SessionUnavailable, match=r"cannot be made .*; nothing was written"):
         await SQLiteSession(path, connect=lambda file: Failing(file, at, sqlite3.SQLITE_FULL)).__aenter__()
-    assert [one.name for one in path.parent.iterdir()] == ["a.lock"]
+    assert [one.name for one in path.parent.iterdir()] == ["a.session.lock"]
     assert await make(path, 1)
 
 
@@ -306,7 +306,7 @@ async def test_a_session_that_is_not_there_is_made_or_refused(path: Path):
 async def test_a_long_body_that_is_missing_or_changed_is_found(path: Path):
     async with SQLiteSession(path) as session:
         await session.append(says("x" * 70_000))
-        (blob,) = path.with_suffix(".blobs").iterdir()
+        (blob,) = (one for one in blobs_path(path).iterdir() if one.name != MARK)
         data = blob.read_bytes()
         blob.write_bytes(data[:-1] + b"!")
         with pytest.raises(SessionDamaged, match="not as it was written"):
@@ -323,7 +323,7 @@ async def test_blobs_are_stored_once_and_for_their_owner_alone(tmp_path: Path):
     folder = BlobFolder(tmp_path / "b")
     digest = folder.put(b"x" * 10)
     assert folder.put(b"x" * 10) == digest
-    assert [one.name for one in (tmp_path / "b").iterdir()] == [digest]
+    assert {one.name for one in (tmp_path / "b").iterdir()} == {MARK, digest}
     assert folder.get(digest) == b"x" * 10
     assert ((tmp_path / "b").stat().st_mode & 0o777, (tmp_path / "b" / digest).stat().st_mode & 0o777) == (0o700, 0o600)
     (tmp_path / "file").touch()
@@ -382,4 +382,4 @@ async def test_a_node_with_the_id_of_another_does_not_replace_it(path: Path):
 async def test_the_file_is_for_its_owner_alone_and_alone_when_closed(path: Path):
     await make(path, 2)
     assert path.stat().st_mode & 0o777 == 0o600
-    assert sorted(one.name for one in path.parent.iterdir()) == ["a.lock", "a.session"]
+    assert sorted(one.name for one in path.parent.iterdir()) == ["a.session", "a.session.lock"]

@@ -25,6 +25,7 @@ from monitor.sessions import (
     branch_note,
     compaction,
     context_edit,
+    copy_session,
     exported,
     fork,
     imported,
@@ -230,7 +231,7 @@ async def test_sessions_are_kept_by_age_and_removed_whole(tmp_path: Path):
     assert len(sessions_in(folder)) == 3
     done = retain(folder, max_age_s=40, now_s=1e9)
     assert [one.name for one in done.removed] == ["0", "1"]
-    assert sorted(one.name for one in folder.iterdir()) == ["2.lock", "2.session"]
+    assert sorted(one.name for one in folder.iterdir()) == ["2.session", "2.session.lock"]
     assert done.size == sum(one.size for one in sessions_in(folder))
 
 
@@ -254,3 +255,49 @@ async def test_import_of_an_export_that_was_cut_off_is_refused(path: Path, tmp_p
     nodes = [number for number, line in enumerate(lines) if '"type":"node"' in line]
     with pytest.raises(SessionDamaged):
         imported([*lines[: nodes[4]], *(line for line in lines if '"type":"head"' in line)], tmp_path / "c.session")
+
+
+async def test_an_export_of_a_session_in_use_can_be_imported(path: Path, tmp_path: Path):
+    await everything(path)
+    async with SQLiteSession(path) as session:
+        with SessionReader(path) as reader:
+            before = list(exported(reader))
+            lines = exported(reader)
+            during = [next(lines)]
+            for line in lines:  # the owner writes between any two lines
+                (node,) = await session.append(says("more"))
+                await session.switch_node(node.id, branch="new")
+                during.append(line)
+            assert during == before
+            assert len(list(exported(reader))) > len(before)
+    imported(during, tmp_path / "copy.session")
+    assert lines_of(tmp_path / "copy.session") == before
+
+
+async def test_a_snapshot_is_of_one_moment(path: Path):
+    async with SQLiteSession(path) as session:
+        await session.append(says("a"))
+        with session.reader() as reader:
+            with reader.snapshot() as same, same.snapshot():
+                assert reader.count() == 1
+                await session.append(says("b"))
+                assert (reader.count(), len(reader.nodes()), len(reader.context().messages)) == (1, 1, 1)
+                assert reader.verify() == ()
+            assert reader.count() == 2
+
+
+async def test_a_copy_of_a_session_in_use_has_everything_and_its_id(path: Path, tmp_path: Path):
+    await everything(path)
+    copy = tmp_path / "copy.session"
+    async with SQLiteSession(path) as session:
+        await session.append(says("y" * 70_000))
+        copy_session(path, copy)
+        with SessionReader(copy) as reader:
+            assert (reader.id, reader.nodes()) == (session.id, await session.nodes())
+            assert reader.verify() == ()
+    with pytest.raises(StoreError, match="is there already"):
+        copy_session(path, copy)
+    with pytest.raises(StoreError, match="there is no session"):
+        copy_session(tmp_path / "none.session", tmp_path / "other.session")
+    remove(path)
+    assert lines_of(copy)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import signal
@@ -17,9 +18,9 @@ from typing import Any
 import anyio
 import pytest
 
-from monitor.errors import SessionBusy, SessionLost, SessionOwner, StoreError
+from monitor.errors import SessionBusy, SessionLost, SessionOwner, SessionUnavailable, StoreError
 from monitor.sessions import SessionReader, SQLiteSession
-from monitor.sessions.lock import OwnerLock, owner_of, this_process
+from monitor.sessions.lock import OwnerLock, live_owner, lock_path, owner_of, this_process
 from tests.sessions.making import says
 
 pytestmark = [pytest.mark.anyio, pytest.mark.feature("AC-01")]
@@ -174,7 +175,7 @@ def test_of_processes_that_race_one_wins(path: Path):
 def test_a_race_within_one_process_has_one_winner_each_time(path: Path):
     """A hundred rounds of what processes do: each opens the lock file by itself."""
     for _ in range(100):
-        locks = [OwnerLock(path.with_suffix(".lock"), "a") for _ in range(2)]
+        locks = [OwnerLock(lock_path(path), "a") for _ in range(2)]
         won: list[OwnerLock] = []
 
         def acquire(lock: OwnerLock, won: list[OwnerLock] = won) -> None:
@@ -188,32 +189,62 @@ def test_a_race_within_one_process_has_one_winner_each_time(path: Path):
         won[0].release()
 
 
-async def test_an_owner_on_another_host_is_not_followed_unless_asked(path: Path):
+async def test_liveness_is_the_lock_and_no_host_name(path: Path):
     async with SQLiteSession(path) as session:
         await session.append(says("a"))
-    lock = path.with_suffix(".lock")
-    lock.write_text(json.dumps({"pid": 1, "started_at_s": 0.0, "host": "elsewhere", "program": "p"}))
-    with pytest.raises(SessionBusy, match="another host") as refused:
-        await SQLiteSession(path).__aenter__()
-    assert refused.value.owner == SessionOwner(pid=1, started_at_s=0.0, host="elsewhere", program="p")
-    async with SQLiteSession(path, takeover=True) as session:
+    lock = lock_path(path)
+    owner = {"pid": 1, "started_at_s": 0.0, "host": "elsewhere", "program": "p"}
+    lock.write_text(json.dumps({"agent_monitor": "the lock of a session", **owner}))
+    assert owner_of(lock) == SessionOwner(pid=1, started_at_s=0.0, host="elsewhere", program="p")
+    assert live_owner(lock) is None
+    async with SQLiteSession(path) as session:  # a container that was restarted has another name
         assert await texts(session) == ["a"]
+        assert live_owner(lock) == owner_of(lock) != None  # noqa: E711
+
+
+def test_a_forked_child_keeps_no_lock(path: Path):
+    lock = OwnerLock(lock_path(path), "a")
+    lock.acquire()
+    ours, theirs = os.pipe()
+    if (child := os.fork()) == 0:  # it outlives its parent's session
+        os.close(theirs)
+        os.read(ours, 1)
+        os._exit(1 if lock.held else 0)
+    lock.release()
+    with OwnerLock(lock_path(path), "a") as next_owner:
+        assert next_owner.held
+    os.write(theirs, b"x")
+    assert os.waitpid(child, 0)[1] == 0
+    os.close(ours)
+    os.close(theirs)
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP, errno.EIO])
+async def test_a_disk_that_cannot_lock_is_named_and_what_to_do(path: Path, monkeypatch: Any, number: int):
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("monitor.sessions.lock._lock", refuse)
+    with pytest.raises(SessionUnavailable, match=r"local disk|does not answer") as refused:
+        await SQLiteSession(path).__aenter__()
+    assert "Nothing was changed" in str(refused.value)
+    assert not path.exists()
 
 
 async def test_the_lock_names_its_owner_only_while_there_is_one(path: Path):
-    lock = OwnerLock(path.with_suffix(".lock"), "a")
+    lock = OwnerLock(lock_path(path), "a")
     with lock:
-        found = owner_of(path.with_suffix(".lock"))
+        found = owner_of(lock_path(path))
         assert found is not None
         assert (found.pid, found.host) == (os.getpid(), this_process().host)
         assert lock.held
-    assert owner_of(path.with_suffix(".lock")) is None
+    assert owner_of(lock_path(path)) is None
     assert not lock.held
 
 
 async def test_a_lock_file_that_is_a_link_is_not_followed(path: Path, tmp_path: Path):
     (tmp_path / "mine").write_text("precious")
-    path.with_suffix(".lock").symlink_to(tmp_path / "mine")
+    lock_path(path).symlink_to(tmp_path / "mine")
     with pytest.raises(StoreError, match="lock file"):
         await SQLiteSession(path).__aenter__()
     assert (tmp_path / "mine").read_text() == "precious"

@@ -26,6 +26,7 @@ from monitor.sessions import (
     marker,
     message,
 )
+from monitor.sessions.tables.blobs import blobs_path
 from tests.sessions.making import assistant, result, says, summary, user
 from tests.sessions.test_faults import Failing
 
@@ -266,9 +267,9 @@ async def test_a_flipped_bit_anywhere_in_the_file_never_passes_for_another_messa
         harmed[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
         copy = path.with_name(f"copy{number}.session")
         copy.write_bytes(harmed)
-        for blob in path.with_suffix(".blobs").iterdir():
-            copy.with_suffix(".blobs").mkdir(exist_ok=True)
-            (copy.with_suffix(".blobs") / blob.name).write_bytes(blob.read_bytes())
+        for blob in blobs_path(path).iterdir():
+            blobs_path(copy).mkdir(exist_ok=True)
+            (blobs_path(copy) / blob.name).write_bytes(blob.read_bytes())
         try:
             with SessionReader(copy) as reader:
                 problems = reader.verify()

@@ -16,6 +16,7 @@ from monitor.chunks import ToolCall
 from monitor.errors import StoreError
 from monitor.events import (
     AbortRequested,
+    BudgetAwaited,
     BudgetLost,
     CompactionFailed,
     CompactionSkipped,
@@ -30,6 +31,7 @@ from monitor.events import (
     RunReleased,
     RunStarted,
     RunTerminated,
+    SandboxWarning,
     SinkFailed,
     StopDecided,
     StreamFailed,
@@ -288,6 +290,11 @@ LOUDNESS: list[tuple[Event, str, str]] = [
     (AbortRequested(1.0, "why"), "abort_requested", "DEBUG"),
     (FAILED, "stream_failed", "WARNING"),
     (LimitWarning(1.0, "max_turns", 24, 30), "limit_warning", "WARNING"),
+    (
+        BudgetAwaited(at_s=0.0, budget="team", reason=TerminateReason.BUDGET_BUSY, after_s=1.0, detail="held"),
+        "budget_awaited",
+        "DEBUG",
+    ),
     (BudgetLost(0.0, "team", "it is gone", goes_on=False), "budget_lost", "WARNING"),
     (RunHeld(0.0, 1, OUTAGE), "run_held", "WARNING"),
     (
@@ -295,6 +302,7 @@ LOUDNESS: list[tuple[Event, str, str]] = [
         "run_released",
         "DEBUG",
     ),
+    (SandboxWarning(0.0, "none", "bubblewrap is not installed"), "sandbox_warning", "WARNING"),
     (WindowWarning(0.0, 20_000, "the window is small"), "window_warning", "WARNING"),
     (
         ContextFull(at_s=1.0, turn=3, tokens=90_000, usable_tokens=85_000, detail="85,000 may be used"),

@@ -13,7 +13,7 @@ from monitor.errors import ToolError
 from monitor.messages import CUT_OFF
 from monitor.tools import ToolContext, carry_out, tool
 from monitor.tools.calls.scheduler import carry_out_all
-from monitor.tools.functions import as_tools
+from monitor.tools.registry import Registry
 
 pytestmark = pytest.mark.anyio
 
@@ -27,7 +27,7 @@ def call(name: str, id: str = "c1", **arguments: Any) -> ToolCall:
 async def run(fn: Callable[..., Any], **arguments: Any) -> ToolResult:
     """The answer to one call of `fn`."""
     made = tool(name="it")(fn)
-    return await carry_out(call("it", **arguments), as_tools([made]))
+    return await carry_out(call("it", **arguments), Registry([made]))
 
 
 def error(text: str) -> ToolResult:
@@ -49,7 +49,7 @@ async def test_text_is_the_answer_as_it_is_and_anything_else_is_json():
 
 
 async def test_the_answer_has_the_id_and_the_name_of_its_call():
-    result = await carry_out(ToolCall("id-7", "echo", {"x": "y"}), as_tools([tool(name="echo")(lambda x: x)]))
+    result = await carry_out(ToolCall("id-7", "echo", {"x": "y"}), Registry([tool(name="echo")(lambda x: x)]))
     assert result == ToolResult("id-7", "echo", "y")
 
 
@@ -61,7 +61,7 @@ async def test_a_tool_is_told_its_call_and_the_run():
 
     this_call = call("look")
     this_run: Any = object()
-    await carry_out(this_call, as_tools([look]), this_run)
+    await carry_out(this_call, Registry([look]), this_run)
     assert seen == [ToolContext(this_call, this_run)]
 
 
@@ -74,8 +74,8 @@ async def test_a_tool_that_asks_a_person_works_where_there_is_no_run():
     async def compact(context: ToolContext) -> None:
         await context.run.compact()
 
-    assert (await carry_out(call("ask"), as_tools([ask]))).text == "yes, 0"
-    assert "made by no run" in (await carry_out(call("compact"), as_tools([compact]))).text
+    assert (await carry_out(call("ask"), Registry([ask]))).text == "yes, 0"
+    assert "made by no run" in (await carry_out(call("compact"), Registry([compact]))).text
 
 
 async def test_what_a_tool_does_to_its_arguments_does_not_change_the_call():
@@ -84,13 +84,13 @@ async def test_what_a_tool_does_to_its_arguments_does_not_change_the_call():
         return len(given["list"])
 
     this_call = call("spoil", given={"list": []})
-    assert (await carry_out(this_call, as_tools([spoil]))).text == "1"
+    assert (await carry_out(this_call, Registry([spoil]))).text == "1"
     assert this_call.arguments == {"given": {"list": []}}
 
 
 @pytest.mark.parametrize("nothing", [None, {}])
 async def test_a_call_may_have_no_arguments(nothing: Any):
-    assert not (await carry_out(ToolCall("c1", "it", nothing), as_tools([tool(name="it")(lambda: 1)]))).is_error
+    assert not (await carry_out(ToolCall("c1", "it", nothing), Registry([tool(name="it")(lambda: 1)]))).is_error
 
 
 @pytest.mark.parametrize("text", ["", "  ", "{}", '{"q": 1}'])
@@ -100,7 +100,7 @@ async def test_a_call_that_was_cut_off_is_not_carried_out(text: str):
     def it(q: int = 0) -> None:
         done.append(q)
 
-    assert await carry_out(ToolCall("c1", "it", text), as_tools([it])) == error(CUT_OFF)
+    assert await carry_out(ToolCall("c1", "it", text), Registry([it])) == error(CUT_OFF)
     assert not done
 
 
@@ -108,7 +108,7 @@ async def test_a_call_that_was_cut_off_is_not_carried_out(text: str):
 
 
 async def test_an_unknown_tool_is_answered_with_the_tools_there_are():
-    tools = as_tools([tool(name=name)(lambda: 1) for name in ("search", "fetch")])
+    tools = Registry([tool(name=name)(lambda: 1) for name in ("search", "fetch")])
     result = await carry_out(call("serch"), tools)
     assert result == ToolResult(
         "c1", "serch", "Error: unknown tool 'serch'. Did you mean search? The tools are: fetch, search.", is_error=True
@@ -118,7 +118,7 @@ async def test_an_unknown_tool_is_answered_with_the_tools_there_are():
 
 
 async def test_of_many_tools_some_are_named_and_the_rest_counted():
-    tools = as_tools([tool(name=f"t{number:03}")(lambda: 1) for number in range(60)])
+    tools = Registry([tool(name=f"t{number:03}")(lambda: 1) for number in range(60)])
     text = (await carry_out(call("nothing" * 10_000), tools)).text
     assert text.endswith("t029 and 30 more.")
     assert len(text) < 500
@@ -136,7 +136,7 @@ async def test_the_detector_of_invented_tools_knows_the_answer():
 
 @pytest.mark.parametrize("arguments", ['{"q": ', "[1]", [1], 3, True])
 async def test_arguments_that_are_no_object_are_an_error(arguments: Any):
-    result = await carry_out(ToolCall("c1", "it", arguments), as_tools([tool(name="it")(lambda q: q)]))
+    result = await carry_out(ToolCall("c1", "it", arguments), Registry([tool(name="it")(lambda q: q)]))
     assert result == error(f"the arguments must be one JSON object; these are not: {arguments!r}")
 
 
@@ -242,7 +242,7 @@ async def test_what_ends_programs_goes_through_bare_and_stops_the_other_calls(
         finally:
             stopped.append(True)
 
-    tools = as_tools([other, tool(name="it")(made(kind("now")))])
+    tools = Registry([other, tool(name="it")(made(kind("now")))])
     with pytest.raises(kind, match="now"):
         await carry_out_all([call("other"), call("it")], tools)
     assert stopped == [True]
@@ -293,7 +293,7 @@ async def test_a_leaked_cancellation_does_not_touch_the_other_calls():
         await started.wait()
         await leak()
 
-    results = await carry_out_all([call("other"), call("leak_later")], as_tools([other, leak_later]))
+    results = await carry_out_all([call("other"), call("leak_later")], Registry([other, leak_later]))
     assert [result.text for result in results] == ["ready", f"Error: {CANCELLED}"]
 
 
@@ -469,7 +469,7 @@ async def test_calls_run_side_by_side_and_answer_in_the_order_of_the_calls():
         assert duration_s >= 0
         finished.append(result.id)
 
-    tools = as_tools([first, second])
+    tools = Registry([first, second])
     results = await carry_out_all([call("first", "a"), call("second", "b"), call("none", "c")], tools, finished=note)
     assert [result.id for result in results] == ["a", "b", "c"]
     assert [result.is_error for result in results] == [False, False, True]
@@ -483,7 +483,7 @@ async def test_threads_run_side_by_side_too():
     def meet() -> int:
         return int(barrier.wait(20) >= 0)
 
-    results = await carry_out_all([call("meet")] * 3, as_tools([meet]))
+    results = await carry_out_all([call("meet")] * 3, Registry([meet]))
     assert [result.text for result in results] == ["1"] * 3
 
 
@@ -498,7 +498,7 @@ async def test_a_tool_that_wants_to_be_alone_waits_for_those_before_it_and_those
         await anyio.wait_all_tasks_blocked()
         running.discard(id)
 
-    tools = as_tools([tool(name="beside")(work), tool(name="by_itself", alone=True)(work)])
+    tools = Registry([tool(name="beside")(work), tool(name="by_itself", alone=True)(work)])
     names = ["beside", "beside", "by_itself", "by_itself", "beside"]
     results = await carry_out_all([ToolCall(str(n), name, {"id": str(n)}) for n, name in enumerate(names)], tools)
     assert [result.id for result in results] == list("01234")
@@ -527,7 +527,7 @@ async def test_what_was_ready_before_a_cancellation_has_been_told_and_the_others
 
         await carry_out_all(
             [call("slow", "a"), ToolCall("b", "quick", {})],
-            as_tools([slow, tool(name="quick")(lambda: 1)]),
+            Registry([slow, tool(name="quick")(lambda: 1)]),
             finished=note,
         )
     assert scope.cancelled_caught
@@ -542,7 +542,7 @@ async def test_an_exception_of_the_callers_own_callback_comes_out_bare():
 
     with pytest.raises(LookupError, match="mine"):
         await carry_out_all(
-            [call("x"), call("forever")], as_tools([tool(name="forever")(anyio.sleep_forever)]), finished=note
+            [call("x"), call("forever")], Registry([tool(name="forever")(anyio.sleep_forever)]), finished=note
         )
 
 

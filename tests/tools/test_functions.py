@@ -3,6 +3,7 @@ import functools
 import json
 import math
 import threading
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Optional
@@ -16,7 +17,7 @@ from monitor.chunks import ToolCall
 from monitor.errors import ConfigError, ToolError
 from monitor.models import ToolSpec
 from monitor.tools import FunctionTool, Tool, ToolContext, tool
-from monitor.tools.functions import as_tools
+from monitor.tools.registry import Registry
 
 RUN: Any = object()
 CONTEXT = ToolContext(ToolCall("c1", "f", {}), run=RUN)
@@ -300,11 +301,11 @@ def test_functions_and_tools_are_collected_by_name():
             return 1
 
     mine: Tool = Mine()
-    made = as_tools([search, mine, tool(name="find")(search)])
+    made = Registry([search, mine, tool(name="find")(search)])
     assert list(made) == ["search", "mine", "find"]
     assert made["mine"] is mine
     assert isinstance(made["search"], FunctionTool)
-    assert as_tools([]) == {}
+    assert dict(Registry([])) == {}
 
 
 class Declared:
@@ -318,7 +319,6 @@ class Declared:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ([search, tool(search)], "two tools are called 'search'"),
         ([Declared("emit_value")], "cannot be called 'emit_value'"),
         ([Declared("update_plan")], "cannot be called 'update_plan'"),
         ([Declared("a.b")], "'a.b' cannot be the name"),
@@ -328,12 +328,11 @@ class Declared:
         (search, "give a list"),
         (None, "give a list"),
         ("search", "give a list"),
-        ({"search": search}, "give a list"),
     ],
 )
 def test_what_cannot_be_collected_is_refused(given: Any, says: str):
     with pytest.raises(ConfigError, match=says):
-        as_tools(given)
+        Registry(given)
 
 
 # --- what the model sends
@@ -510,3 +509,60 @@ async def test_a_timeout_of_the_functions_own_is_its_own_error():
 
     with pytest.raises(TimeoutError):
         await answer(own, {}, timeout_s=20)
+
+
+@pytest.mark.anyio
+async def test_abandoned_threads_do_not_starve_other_tools():
+    """Also on trio, where a thread keeps its place in its limiter until it ends."""
+    go_on = threading.Event()
+
+    @tool(timeout_s=0.01)
+    def hangs() -> bool:
+        return go_on.wait(60)
+
+    @tool
+    def answers() -> str:
+        return "here"
+
+    async def hang() -> None:
+        with pytest.raises(ToolError, match="did not answer"):
+            await hangs.call({}, ToolContext(ToolCall("1", "hangs", {})))
+
+    try:
+        async with anyio.create_task_group() as group:
+            for _ in range(60):
+                group.start_soon(hang)
+        with anyio.fail_after(30):
+            assert await answers.call({}, ToolContext(ToolCall("2", "answers", {}))) == "here"
+            assert await anyio.to_thread.run_sync(lambda: "here") == "here"
+    finally:
+        go_on.set()
+
+
+def test_very_many_unknown_arguments_are_refused_in_few_words():
+    @tool
+    def one(a: int) -> int:
+        return a
+
+    with pytest.raises(ToolError, match=r"is not known.*and 99,?992 more.*Arguments of one: a\.") as caught:
+        one.check({f"k{number}": number for number in range(100_000)})
+    assert len(str(caught.value)) < 1_000
+
+
+def test_equal_arguments_have_one_form_however_they_are_written():
+    @tool
+    def find(
+        text: str,
+        count: int = 1,
+        tags: frozenset[str] = frozenset(),
+        made: Annotated[str, Field(default_factory=lambda: uuid.uuid4().hex)] = ...,  # type: ignore[assignment]
+    ) -> str:
+        return text
+
+    full = {"text": "a", "count": 1, "tags": ["y", "x", "y"]}
+    assert find.normalised(full) == {"text": "a", "count": 1, "tags": ["x", "y"]}
+    assert find.normalised({"text": "a", "count": "1", "tags": ["x", "y"]}) == find.normalised(full)
+    assert find.normalised({"text": "a"}) == find.normalised({"text": "a", "count": 1, "tags": []})
+    assert find.normalised({"text": "a", "count": 2}) != find.normalised({"text": "a"})
+    with pytest.raises(ToolError):
+        find.normalised({"count": 1})

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import pytest
 
+import monitor
 from monitor.errors import ConfigError
 from monitor.tools import Registry, Tool, ToolGroup, Toolset, ToolTraits, ToolWarning, tool
 from monitor.tools.base import traits_of
@@ -34,7 +35,7 @@ class Changing:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, kind: object, error: object, trace: object) -> None:
         pass
 
 
@@ -52,16 +53,40 @@ def test_tools_are_found_by_name_and_what_is_not_there_is_no_exception():
 @pytest.mark.feature("OM-06")
 def test_a_later_tool_of_the_same_name_replaces_the_one_before_with_a_warning():
     tools = Registry(named("a", says="first"))
-    with pytest.warns(ToolWarning, match="the tool 'a' replaces another one"):
+    with pytest.warns(ToolWarning, match="the tool 'a' of .* replaces another one of the same name, that of "):
         tools.add(*named("a", says="second"))
     assert tools.entry("a").spec.description == "second"
     with pytest.warns(ToolWarning, match="the tool 'a' of Changing replaces"):
         assert list(Registry([*named("a"), Changing("a", "b")])) == ["a", "b"]
 
 
-def test_two_tools_of_one_name_in_one_list_are_a_mistake():
-    with pytest.raises(ConfigError, match="two tools are called 'a'"):
-        Registry(named("a", "a"))
+@tool
+def look() -> str:
+    """The first."""
+    return "first"
+
+
+@tool(name="look")
+def other_look() -> str:
+    """The second."""
+    return "second"
+
+
+WAYS_IN: dict[str, Callable[[], Registry]] = {
+    "supervisor": lambda: monitor.Supervisor(monitor.testing.ScriptedModel(), tools=[look, other_look]).tools,
+    "registry": lambda: Registry([look, other_look]),
+    "group": lambda: Registry([ToolGroup([look, other_look])]),
+    "a group and then a tool": lambda: Registry([ToolGroup([look]), other_look]),
+    "a tool and then a group": lambda: Registry([look, ToolGroup([other_look])]),
+}
+
+
+@pytest.mark.feature("OM-06")
+@pytest.mark.parametrize("way", WAYS_IN)
+def test_whatever_way_two_tools_of_one_name_come_in_the_later_one_stays_and_the_warning_names_both(way: str):
+    both = r"'look' of (\S*other_look|ToolGroup) replaces another one .* that of (\S*look|ToolGroup)$"
+    with pytest.warns(ToolWarning, match=both):
+        assert WAYS_IN[way]().entry("look").spec.description == "The second."
 
 
 def test_a_toolset_may_change_its_tools():

@@ -5,8 +5,9 @@ The helper yields the raw events, and after each of them its own events with the
 (`text`, `thinking`, `input_json`, ...). The adapter ignores these, so nothing counts twice. The
 helper's `text_stream`, which yields plain text, can be watched as well.
 
-The adapter also ignores blocks of the service's own work: calls and results of server-side tools
-and MCP servers, compaction, fallback, citations. The caller need not carry out these calls.
+What the model writes for the service's own work comes as `ToolCallDelta` pieces without a
+`ToolCall`: calls of server-side tools and MCP servers, a compaction, the words of an advisor. The
+caller need not carry out these calls. Results of such tools, fallbacks and citations are ignored.
 """
 
 from __future__ import annotations
@@ -57,14 +58,24 @@ _COUNTS: Final = (
     "cache_read_input_tokens",
     "output_tokens",
     "thinking_tokens",
+    "ephemeral_1h_input_tokens",
 )
+_HOLDERS: Final = {"thinking_tokens": "output_tokens_details", "ephemeral_1h_input_tokens": "cache_creation"}
+"""The field of a usage in which some counts stand."""
 
-_NOTHING_USED: Final = UsageReport(0, 0, 0, 0, 0)
-_FIELDS: Final = ("input_tokens", "output_tokens", "reasoning_tokens", "cached_tokens", "total_tokens")
+_NOTHING_USED: Final = UsageReport(0, 0, 0, 0, 0, 0, 0)
+_FIELDS: Final = (
+    *("input_tokens", "output_tokens", "reasoning_tokens", "cached_tokens", "total_tokens"),
+    *("cache_write_tokens", "cache_write_1h_tokens"),
+)
 
 _RETRIED: Final = (
     "another message began before the first had ended: whoever is between here and the service asked again"
 )
+
+
+_HOSTED: Final = {"server_tool_use", "mcp_tool_use"}
+"""Blocks of calls that the service carries out itself."""
 
 
 @dataclass(slots=True)
@@ -129,6 +140,8 @@ class AnthropicAdapter(SdkAdapter):
         self._calls: dict[int, _OpenToolUse | None] = {}
         """The blocks that began, by index. `None`: the block is not a call, or its call is
         complete."""
+        self._hosted: dict[int, tuple[str, str]] = {}
+        """The id and the name of each block of the service's own work that has written nothing."""
         self._thinking: str | None = None
         """The piece of thinking that is held back."""
         self._signature: str | None = None
@@ -242,6 +255,7 @@ class AnthropicAdapter(SdkAdapter):
     def _forget(self) -> None:
         """Drop the content so far."""
         self._calls, self._thinking, self._signature = {}, None, None
+        self._hosted = {}
         self._counts, self._before, self._void = {}, _NOTHING_USED, _NOTHING_USED
         self._stop = self._finished = None
         self.gave = ()
@@ -266,7 +280,7 @@ class AnthropicAdapter(SdkAdapter):
         """Process the end of a message. Some services give no stop reason."""
         yield from self._end_thinking()
         yield from self._end_calls(cut_off=False)
-        self._in_message, self._calls = False, {}
+        self._in_message, self._calls, self._hosted = False, {}, {}
         before, (word, said) = self._finished, self._stop or (None, None)
         self._stop = None
         self._finished = FinishReason.DONE if word is None else _FINISH_CLASSES.get(word, FinishReason.LENGTH)
@@ -280,10 +294,10 @@ class AnthropicAdapter(SdkAdapter):
         `last`: the totals are of the whole message. They are then reported unchanged as well, if
         anything came since the last report.
         """
-        details = getattr(usage, "output_tokens_details", None)
         grew = False
         for name in _COUNTS:
-            count = getattr(details if name == "thinking_tokens" else usage, name, None)
+            holder = getattr(usage, _HOLDERS[name], None) if name in _HOLDERS else usage
+            count = getattr(holder, name, None)
             if type(count) is int and count >= 0 and (last or count > self._counts.get(name, -1)):
                 grew = grew or self._said or count > self._counts.get(name, -1)
                 self._counts[name] = max(count, self._counts.get(name, -1))
@@ -297,17 +311,15 @@ class AnthropicAdapter(SdkAdapter):
     def _sum(self) -> UsageReport:
         counts, before = self._counts, self._before
         read = [counts[name] for name in _COUNTS[:3] if name in counts]
-        output, cached, thinking = (
-            counts.get("output_tokens"),
-            counts.get("cache_read_input_tokens"),
-            counts.get("thinking_tokens"),
-        )
+        output = counts.get("output_tokens")
         return UsageReport(
             input_tokens=_plus(before.input_tokens, sum(read) if read else None),
             output_tokens=_plus(before.output_tokens, output),
-            reasoning_tokens=_plus(before.reasoning_tokens, thinking),
-            cached_tokens=_plus(before.cached_tokens, cached),
+            reasoning_tokens=_plus(before.reasoning_tokens, counts.get("thinking_tokens")),
+            cached_tokens=_plus(before.cached_tokens, counts.get("cache_read_input_tokens")),
             total_tokens=_plus(before.total_tokens, sum(read) + output if read and output is not None else None),
+            cache_write_tokens=_plus(before.cache_write_tokens, counts.get("cache_creation_input_tokens")),
+            cache_write_1h_tokens=_plus(before.cache_write_1h_tokens, counts.get("ephemeral_1h_input_tokens")),
         )
 
     # --- its blocks
@@ -327,8 +339,29 @@ class AnthropicAdapter(SdkAdapter):
                 yield ReasoningDelta("", REDACTED + _text(block, "data"), self._origin)
             case "tool_use":
                 yield from self._begin_call(index, block)
-            case str() as kind if kind not in self.gave:
-                self.gave = (*self.gave, kind)
+            case str() as kind:
+                yield from self._begin_hosted(index, block, kind)
+
+    def _begin_hosted(self, index: int, block: object, kind: str) -> Iterator[Chunk]:
+        """A block of the service's own work, with what it holds from the start."""
+        self._hosted[index] = _word(block, "id") or f"{kind}_{self._stream}_{index}", _word(block, "name") or kind
+        given = getattr(block, "input", None) if kind in _HOSTED else None
+        words = json.dumps(dict(given), ensure_ascii=False) if isinstance(given, Mapping) and given else ""
+        holder = getattr(block, "content", None)
+        if kind == "compaction":
+            words = holder if isinstance(holder, str) else ""
+        elif kind == "advisor_tool_result":
+            said = holder.get("text") if isinstance(holder, Mapping) else getattr(holder, "text", None)
+            words = said if isinstance(said, str) else ""
+        yield from self._hosted_text(index, words)
+        if kind not in self.gave:
+            self.gave = (*self.gave, kind)
+
+    def _hosted_text(self, index: int, words: str) -> Iterator[Chunk]:
+        if words and index in self._hosted:
+            id, name = self._hosted[index]
+            self._hosted[index] = id, ""
+            yield ToolCallDelta(id, name or None, words)
 
     def _begin_call(self, index: int, block: object) -> Iterator[Chunk]:
         name, call_id, given = _word(block, "name"), _word(block, "id"), getattr(block, "input", None)
@@ -356,11 +389,15 @@ class AnthropicAdapter(SdkAdapter):
                 self._signature = _text(delta, "signature") or None
             case "input_json_delta":
                 yield from self._arguments(index, _text(delta, "partial_json"))
+            case "compaction_delta":
+                yield from self._hosted_text(index, _text(delta, "content"))
 
     def _arguments(self, index: int, words: str) -> Iterator[Chunk]:
         if index not in self._calls:
             raise AdapterError(f"arguments came for block {index}, which has not begun")
         call = self._calls[index]
+        if call is None:
+            yield from self._hosted_text(index, words)
         if call is None or not words:
             return
         name = call.name if call.given and not call.pieces else None

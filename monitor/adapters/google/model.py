@@ -7,7 +7,7 @@ SDK and send nothing. `GoogleModel` makes the call.
 from __future__ import annotations
 
 import re
-from base64 import b64decode
+from base64 import b64decode, urlsafe_b64decode
 from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -16,7 +16,7 @@ from anyio.lowlevel import RunVar
 from pydantic import ValidationError
 
 from monitor._util.codec import to_plain
-from monitor._util.signatures import goes_to
+from monitor._util.signatures import goes_to, read_mark
 from monitor.adapters.adapter import AdapterFactory
 from monitor.adapters.google.stream import GoogleAdapter
 from monitor.adapters.request_writing import Opening, suggested, valid, valid_data
@@ -258,6 +258,11 @@ def _said(message: AssistantMessage, model: str | None) -> list[dict[str, Any]]:
     for piece in message.content:
         if isinstance(piece, Reasoning) and not goes_to(piece.origin, "google", model):
             continue
+        whole = _whole_part(piece.signature) if isinstance(piece, Reasoning) else None
+        if whole is not None:
+            parts += [*_signs_nothing(signature), whole]
+            signature = None
+            continue
         own = _signature(piece.signature) if isinstance(piece, Reasoning) else None
         if own is not None or (isinstance(piece, Reasoning) and piece.signature == ""):
             parts += _signs_nothing(signature)
@@ -267,6 +272,21 @@ def _said(message: AssistantMessage, model: str | None) -> list[dict[str, Any]]:
             parts.append(part if signature is None else part | {"thought_signature": signature})
             signature = None
     return parts + _signs_nothing(signature)
+
+
+def _whole_part(signature: str | None) -> dict[str, Any] | None:
+    """The part that a signature keeps: the service's own work, or media that it has signed."""
+    kept = (read_mark(signature) or {}).get("part")
+    if not isinstance(kept, dict):
+        return None
+    part: dict[str, Any] = {**kept}
+    try:
+        for holder, name in ((part, "thought_signature"), (part.get("inline_data"), "data")):
+            if isinstance(holder, dict) and isinstance(holder.get(name), str):
+                holder[name] = urlsafe_b64decode(holder[name])  # as the SDK writes bytes into JSON
+    except ValueError:
+        return None
+    return part
 
 
 def _signs_nothing(signature: bytes | None) -> list[dict[str, Any]]:

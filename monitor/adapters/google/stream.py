@@ -4,11 +4,11 @@
 Two things that the SDK does by itself inside one stream matter here:
 
 - **Automatic function calling** runs the caller's tools and sends further requests (on by default
-  if `tools` holds a Python function). Turns, results and limits cannot be watched then. The first
-  chunk of the second request is refused with an `AdapterError` that names the line to set. That
-  chunk is recognised by the call history that the SDK attaches, or by another response id after a
-  turn that ended with calls. By then the tools of the first turn have run, because no earlier sign
-  exists.
+  if `tools` holds a Python function). So a stream may hold several turns. Another turn is
+  recognised by the call history that the SDK attaches, which has the results. Without a history, it
+  is recognised by another response id after a turn that ended with calls. In a chat the SDK shows
+  no results. The tools of a turn have run before its calls come. So a verdict on a call prevents
+  only the next request.
 - **Automatic continuation** resumes a cut or checkpointed answer with a further request (on by
   default). It is one answer: its text goes on, and the SDK adds up the usage. So it is accepted,
   and counted in `GoogleAdapter.requests`.
@@ -16,17 +16,28 @@ Two things that the SDK does by itself inside one stream matter here:
 
 from __future__ import annotations
 
+import json
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
-from monitor._util.signatures import origin
+from monitor._util.codec import text_of
+from monitor._util.signatures import mark, origin
 from monitor.adapters.behind import closable, held_behind
 from monitor.adapters.decoding import SdkAdapter, name_of
 from monitor.adapters.error_causes import attribute
 from monitor.adapters.google.errors import classify
 from monitor.adapters.google.streamed_call import StreamedCall
-from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, TurnFinished, UsageReport
+from monitor.chunks import (
+    Chunk,
+    ReasoningDelta,
+    TextDelta,
+    ToolCall,
+    ToolCallDelta,
+    ToolResult,
+    TurnFinished,
+    UsageReport,
+)
 from monitor.errors import AdapterError
 from monitor.models import ModelError
 from monitor.reasons import FinishReason
@@ -55,17 +66,11 @@ _COUNTS: Final = (
     "total_token_count",
 )
 
-_AFC_REFUSED: Final = (
-    "google-genai ran tools by itself and sent another request inside this stream (automatic function calling), so"
-    " turns, tool results and limits cannot be watched. Set"
-    " config=types.GenerateContentConfig(automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True),"
-    " ...) and run the tools in your own loop"
-)
-
 
 class GoogleAdapter(SdkAdapter):
-    """Reads one stream of google-genai. Only the first candidate is read; server-side tools, media
-    and citations are passed over.
+    """Reads one stream of google-genai. Only the first candidate is read; media and citations are
+    passed over. What the model writes for a tool of the service, such as code that is run there,
+    comes as a `ToolCallDelta` without a `ToolCall`.
 
     `stream` is part of the ids of calls that come without an id: `call_<stream>_<n>`.
 
@@ -84,12 +89,20 @@ class GoogleAdapter(SdkAdapter):
         """The known number of requests in the stream: 1, and one more for each continuation that
         changed the response id.
         """
+        self.turns = 1
+        """The turns that have begun: another one after calls that the SDK has carried out."""
+        self.results: Sequence[ToolResult] = ()
+        """The results of the turn before, as the call history shows them."""
+        self._calls_before = 0
+        """Calls of the turns before."""
+        self._history = 0
+        """The length of the call history so far."""
         self.gave: Sequence[str] = ()
         """Parts that came besides text, thinking and calls: media by their type, all else by the
         name of its field.
         """
         self._stream = stream
-        self._calls = 0
+        self._calls = self._hosted_calls = 0
         self._whole: dict[str, tuple[str, dict[str, Any]]] = {}
         """The calls that came in one piece, by the id that the service gave them."""
         self._pending: StreamedCall | None = None
@@ -192,9 +205,11 @@ class GoogleAdapter(SdkAdapter):
     def _look_for_hidden_requests(self, item: object, candidate: object, parts: Sequence[object]) -> None:
         response_id = getattr(item, "response_id", None)
         another = response_id is not None and self._response_id is not None and response_id != self._response_id
-        speaks_again = another and self._finished is not None and self._calls > 0 and any(map(_says_something, parts))
-        if speaks_again or getattr(item, "automatic_function_calling_history", None):
-            raise AdapterError(_AFC_REFUSED)
+        history = _listed(item, "automatic_function_calling_history")
+        speaks_again = another and self._finished is not None and any(map(_says_something, parts))
+        if self._calls > self._calls_before and (speaks_again or len(history) > self._history):
+            self._begin_turn(history)
+        self._history = max(self._history, len(history))
         if another and self._checkpointed:
             self.requests += 1
             self._checkpointed = False
@@ -203,6 +218,15 @@ class GoogleAdapter(SdkAdapter):
         self._response_id = response_id
         self._plain_id = response_id if self._finished is None else _NOBODY
 
+    def _begin_turn(self, history: Sequence[Any]) -> None:
+        """The SDK has carried out the calls, and the model answers again."""
+        self.turns += 1
+        self.results = _results_at_the_end(history)
+        self._calls_before, self._whole, self._pending = self._calls, {}, None
+        self._counts = [None] * len(_COUNTS)
+        self._finished = self._response_id = None
+        self._signed_nothing = self._checkpointed = self._said = False
+
     def _part(self, part: object) -> Iterator[Chunk]:
         words = getattr(part, "text", None)
         if words is not None and not isinstance(words, str):
@@ -210,7 +234,10 @@ class GoogleAdapter(SdkAdapter):
         signature = _signature(getattr(part, "thought_signature", None))
         function = getattr(part, "function_call", None)
         thought = getattr(part, "thought", None) is True
-        if words is None and function is None and not thought:  # neither it nor its signature goes into a history
+        if words is None and function is None and not thought:
+            if (kept := _kept(part, signature)) is not None:
+                yield ReasoningDelta("", mark({"part": kept}), self._origin)
+            yield from self._hosted(part)
             self.gave = (*self.gave, *(kind for kind in _kinds(part) if kind not in self.gave))
             return
         if self._signed_nothing and signature is None:
@@ -226,6 +253,20 @@ class GoogleAdapter(SdkAdapter):
                 yield TextDelta(words)
         if function is not None:
             yield from self._function_call(function)
+
+    def _hosted(self, part: object) -> Iterator[Chunk]:
+        """What the model has written for a tool of the service: code that is run, arguments. Also
+        the words of an answer that is spoken.
+        """
+        code, call = getattr(part, "executable_code", None), getattr(part, "tool_call", None)
+        words = getattr(code, "code", None) if code is not None else _arguments_of(call)
+        if isinstance(words, str) and words:
+            self._hosted_calls += 1
+            kind = "executable_code" if code is not None else "tool_call"
+            yield ToolCallDelta(f"{kind}_{self._stream}_{self._hosted_calls}", kind, words)
+        spoken = getattr(getattr(part, "audio_transcription", None), "text", None)
+        if isinstance(spoken, str) and spoken:
+            yield TextDelta(spoken)
 
     def _function_call(self, function: object) -> Iterator[Chunk]:
         name, id_ = _optional_str(function, "name"), _optional_str(function, "id")
@@ -332,6 +373,46 @@ def _listed(holder: object, attribute: str) -> Sequence[Any]:
 def _first_candidate(candidates: Sequence[Any]) -> object:
     """Candidate 0: a chunk of a request for several may bring only another one."""
     return next((one for one in candidates if one is not None and not getattr(one, "index", None)), None)
+
+
+_SERVED: Final = ("executable_code", "code_execution_result", "tool_call", "tool_response")
+"""The service's own work, which it needs back in the history."""
+
+
+def _kept(part: object, signature: str | None) -> dict[str, Any] | None:
+    """A part as the service needs it back: its own work, and what it has signed. `None`: the part
+    is left out of the history, as unsigned media are.
+    """
+    if signature is None and all(getattr(part, name, None) is None for name in _SERVED):
+        return None
+    dump = getattr(part, "model_dump", None)
+    return cast("dict[str, Any]", dump(mode="json", exclude_none=True)) if callable(dump) else None
+
+
+def _results_at_the_end(history: Sequence[Any]) -> list[ToolResult]:
+    """The results of the newest calls in a call history, in their order."""
+    found: list[ToolResult] = []
+    for content in reversed(history):
+        answers = [getattr(part, "function_response", None) for part in _listed(content, "parts")]
+        if not any(answers):
+            break
+        found = [*(_result(one) for one in answers if one is not None), *found]
+    return found
+
+
+def _result(answer: object) -> ToolResult:
+    given = getattr(answer, "response", None)
+    is_error = isinstance(given, Mapping) and "error" in given
+    if isinstance(given, Mapping) and len(given) == 1:
+        given = next(iter(given.values()))
+    return ToolResult(
+        getattr(answer, "id", None) or "", getattr(answer, "name", None) or "", text_of(given), is_error=is_error
+    )
+
+
+def _arguments_of(call: object) -> str | None:
+    given = getattr(call, "args", None)
+    return json.dumps(dict(given), ensure_ascii=False, default=str) if isinstance(given, Mapping) and given else None
 
 
 def _says_something(part: object) -> bool:

@@ -108,6 +108,9 @@ class ChatReader:
         if refusal is not None:
             self._refused = True
             yield TextDelta(refusal)
+        transcript = text_at(get(delta, "audio"), "transcript")
+        if transcript is not None:
+            yield TextDelta(transcript)
         self.gave += (kind for kind in _BESIDES if get(delta, kind) and kind not in self.gave)
         fragments = list_at(delta, "tool_calls")
         for fragment in fragments:

@@ -6,6 +6,7 @@ classes.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Final
 
@@ -14,7 +15,7 @@ from monitor.adapters.adapter import ReportedFailure
 from monitor.adapters.decoding import name_of
 from monitor.adapters.openai.errors import reported
 from monitor.adapters.openai.parts import PendingCall, Tokens, get, index_at, text_at
-from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, TurnFinished
+from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, TurnFinished
 from monitor.errors import AdapterError
 from monitor.reasons import FinishReason
 
@@ -32,6 +33,9 @@ _BUILT_IN: Final = {
 field of their arguments.
 """
 
+_WHOLE: Final = ("code", "arguments", "command")
+"""Fields with all that the model has written for a tool of the service."""
+
 _BESIDE: Final = ("caller", "namespace")
 """Fields of a call that the service needs back, in addition to its name and arguments."""
 
@@ -46,8 +50,25 @@ _NOTHING_GIVEN: Final = frozenset({"message", "reasoning", "mcp_list_tools", "co
 """Items that are not part of an answer, or whose content comes in other chunks."""
 
 
+_HOSTED: Final = {
+    "code_interpreter_call": ("code_interpreter", "code"),
+    "mcp_call": ("mcp", "arguments"),
+    "mcp_approval_request": ("mcp", "arguments"),
+    "program": ("program", "code"),
+    "web_search_call": ("web_search", "action"),
+    "file_search_call": ("file_search", "queries"),
+    **_BUILT_IN,
+}
+"""Items of tools that the service may carry out itself: the tool, and the field that the model has
+written.
+"""
+
+
 class ResponsesReader:
     """Reads one stream.
+
+    What the model writes for a tool that the service carries out comes as `ToolCallDelta` pieces
+    without a `ToolCall`: nobody else has to answer it.
 
     A call is what its finished item says, whatever pieces came before. An item that begins or
     finishes a second time is the same one, and counts once.
@@ -70,6 +91,12 @@ class ResponsesReader:
         self._over_with: set[object] = set()
         """The places of items that began and of those that are finished, see `_place`."""
         self._made = 0
+        self._hosted: dict[object, tuple[str, bool]] = {}
+        """Of the items of server-side tools, by their id: the id of the call, and whether text of
+        them has come.
+        """
+        self._parts_heard: set[object] = set()
+        """Items and parts whose text, refusal or thinking came in deltas."""
         self._tokens = Tokens()
         self._origin = origin("openai", None)
         self._refused = False
@@ -106,13 +133,31 @@ class ResponsesReader:
             yield TextDelta(words)
 
     def _refusal(self, event: object) -> Iterator[Chunk]:
-        words = text_at(event, "delta")
+        words = self._first_time(event, "refusal")
         self._refused = True
         if words is not None:
             yield TextDelta(words)
 
-    def _reasoning(self, event: object) -> Iterator[Chunk]:
+    def _transcript(self, event: object) -> Iterator[Chunk]:
+        """The words of an answer that is spoken."""
         words = text_at(event, "delta")
+        if words is not None:
+            yield TextDelta(words)
+
+    def _first_time(self, event: object, whole: str) -> str | None:
+        """The text of a delta. If none came: that of the event behind the deltas, in the field
+        `whole`.
+        """
+        kind = str(get(event, "type")).rpartition(".")[0]
+        part = (kind, *(get(event, name) for name in ("output_index", "content_index", "summary_index")))
+        words = text_at(event, "delta")
+        if words is not None:
+            self._parts_heard.add(part)
+            return words
+        return None if part in self._parts_heard else text_at(event, whole)
+
+    def _reasoning(self, event: object) -> Iterator[Chunk]:
+        words = self._first_time(event, "text")
         if words is not None:
             self._thought = True
             yield ReasoningDelta(words, origin=self._origin)
@@ -130,6 +175,8 @@ class ResponsesReader:
             yield call.write(text_at(item, _CALLS[kind]) or "")
         elif kind == "reasoning":
             self._thought = False
+        elif kind in _HOSTED and (known := text_at(item, "id")) is not None:
+            self._hosted[known] = text_at(item, "call_id") or known, False
         elif kind == "message" and (phase := text_at(item, "phase")) is not None:
             yield self._marked({"phase": phase})
 
@@ -160,6 +207,29 @@ class ResponsesReader:
         if call is not None and piece is not None:  # an unknown call comes whole when it is done
             yield call.write(piece)
 
+    def _hosted_text(self, event: object) -> Iterator[Chunk]:
+        """A piece of what the model writes for a tool of the service; or all of it, in the event
+        behind the pieces, if none came.
+        """
+        tool = str(get(event, "type")).removeprefix("response.").partition("_call")[0]
+        whole = next((words for name in _WHOLE if (words := text_at(event, name)) is not None), None)
+        item = text_at(event, "item_id") or f"{tool}_{index_at(event, 'output_index')}"
+        yield from self._wrote(item, tool, text_at(event, "delta"), whole)
+
+    def _wrote(self, item: str, tool: str, piece: str | None, whole: str | None) -> Iterator[Chunk]:
+        call, heard = self._hosted.get(item, (item, False))
+        words = piece if piece is not None else None if heard else whole
+        if words:
+            self._hosted[item] = call, True
+            yield ToolCallDelta(call, None if heard else tool, words)
+
+    def _hosted_item(self, item: object, kind: str) -> Iterator[Chunk]:
+        """The text of an item of which no piece has come."""
+        tool, field = _HOSTED[kind]
+        written = _plain_value(get(item, field))
+        words = written if isinstance(written, str) else json.dumps(written, ensure_ascii=False) if written else None
+        yield from self._wrote(text_at(item, "id") or f"{tool}_{len(self._hosted)}", tool, None, words)
+
     def _done(self, event: object) -> Iterator[Chunk]:
         item = get(event, "item")
         kind, place = get(item, "type"), _place(event, item)
@@ -172,6 +242,8 @@ class ResponsesReader:
             yield from self._reasoning_done(item)
         elif kind in _BUILT_IN:
             yield from self._built_in(item, kind)
+        elif kind in _HOSTED:
+            yield from self._hosted_item(item, kind)
         if isinstance(kind, str) and kind not in _NOTHING_GIVEN and kind not in self.gave:
             self.gave.append(kind)
         if isinstance(kind, str) and kind not in _NOT_SENT_BACK:
@@ -206,7 +278,9 @@ class ResponsesReader:
         hosted = get(plain.get("environment"), "type") not in {None, "local"} or plain.get("execution") == "server"
         yield self._marked({"item": plain})
         call_id = text_at(item, "call_id")
-        if not hosted and call_id is not None:
+        if hosted or call_id is None:
+            yield from self._hosted_item(item, kind)
+        else:
             arguments = plain.get(field)
             yield ToolCall(call_id, name, arguments if isinstance(arguments, dict) else {"input": arguments}, item)
 
@@ -280,6 +354,17 @@ class ResponsesReader:
         "response.refusal.delta": _refusal,
         "response.reasoning_summary_text.delta": _reasoning,
         "response.reasoning_text.delta": _reasoning,
+        "response.refusal.done": _refusal,
+        "response.reasoning_summary_text.done": _reasoning,
+        "response.reasoning_text.done": _reasoning,
+        "response.audio.transcript.delta": _transcript,
+        "response.code_interpreter_call_code.delta": _hosted_text,
+        "response.code_interpreter_call_code.done": _hosted_text,
+        "response.mcp_call_arguments.delta": _hosted_text,
+        "response.mcp_call_arguments.done": _hosted_text,
+        "response.shell_call_command.added": _hosted_text,
+        "response.shell_call_command.delta": _hosted_text,
+        "response.shell_call_command.done": _hosted_text,
         "response.function_call_arguments.delta": _arguments,
         "response.custom_tool_call_input.delta": _arguments,
         "response.completed": _completed,

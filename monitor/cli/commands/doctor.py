@@ -20,6 +20,7 @@ from monitor.cli.options.settings_options import SettingsOptions, described
 from monitor.cli.render import output, table
 from monitor.cli.render.explain import RUNG_STYLES
 from monitor.policy import Policy, StopAtFirstLoop
+from monitor.prices import table_facts
 from monitor.settings import Settings
 from monitor.testing.loops import Case, healthy, loops
 from monitor.transcripts.analysis.scan import Finding, RunScanner, watch_chunks
@@ -140,6 +141,7 @@ def _show_environment(console: Console, chosen: Settings, policy: Policy) -> Non
             for extra, packages in facts["extras"].items()
         ),
         ("event loops", loops_of_events),
+        ("sandbox", _sandbox_here(facts["sandbox"])),
         ("settings", output.on_one_line(str(chosen.source)) if chosen.source else "no file; the defaults"),
         *(("", Text(output.on_one_line(setting), style="cyan")) for setting in described(chosen)),
         (
@@ -147,8 +149,15 @@ def _show_environment(console: Console, chosen: Settings, policy: Policy) -> Non
             ", ".join(type(detector).__name__ for detector in chosen.detectors()) or Text("none", style="red"),
         ),
         ("policy", type(policy).__name__),
+        ("prices", str(table_facts())),
     ]
     output.card(console, "what there is", rows, style="cyan")
+
+
+def _sandbox_here(found: Mapping[str, str]) -> Text:
+    """The sandbox of commands that works on this machine."""
+    said = output.on_one_line(": ".join(filter(None, [found["kind"], found["detail"]])))
+    return Text(said, style="green" if not found["detail"] else "yellow" if found["kind"] != "none" else "red")
 
 
 def _with_version(name: str, version: str | None) -> str:

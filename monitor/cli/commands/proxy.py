@@ -23,6 +23,8 @@ from monitor.shared import budgets_at
 if TYPE_CHECKING:
     from monitor.proxy import ProxiedRun, Proxy
 
+Way: TypeAlias = Literal["relay", "pay", "refuse"]
+Ending: TypeAlias = Literal["text", "error", "silent"]
 Deed: TypeAlias = Literal["stop", "error", "hold", "observe"]
 BUDGETS, PAGES = "Budgets", "Its own pages"
 """The headings of these options in the help."""
@@ -67,11 +69,28 @@ def proxy(
         bool,
         typer.Option("--nudge", help="Add a message to the request of a run that repeats itself, and may loop soon."),
     ] = False,
+    stop_as: Annotated[
+        Ending,
+        typer.Option(
+            help="text: one sentence is the last text of an answer that is stopped; error: it ends with an error; "
+            "silent: only a comment says why."
+        ),
+    ] = "text",
+    holds_calls: Annotated[
+        bool, typer.Option("--hold-calls/--pass-calls", help="Pass a call on when it is whole, or as it comes.")
+    ] = True,
+    unwatched: Annotated[
+        Way | None,
+        typer.Option(
+            help="What cannot be judged: relay it, let it pay by its bytes, or refuse it. "
+            "The default pays if there is a --budget.",
+        ),
+    ] = None,
     max_turns: Annotated[str, limit_option(metavar="N|off", help="Turns since the user's last task.")] = "off",
     max_tool_calls: MaxToolCallsOption = None,
     timeout: Annotated[str, limit_option(metavar="SECONDS|off", help="For one answer.")] = "off",
     idle_timeout: IdleTimeoutOption = "off",
-    max_body: Annotated[int, limit_option(metavar="BYTES", min=1, help="Longer requests are relayed unwatched.")] = 32
+    max_body: Annotated[int, limit_option(metavar="BYTES", min=1, help="Longer requests cannot be judged.")] = 32
     * 1024
     * 1024,
     budget: Annotated[
@@ -156,6 +175,9 @@ def proxy(
             on_loop=on_loop,
             hold_s=hold,
             nudge=nudge,
+            unwatched=unwatched,
+            stop_as=stop_as,
+            holds_calls=holds_calls,
             budget=None if budget is None else budgets_at(budget.removeprefix(_SQLITE)),
             key_tokens=key_tokens,
             run_tokens=run_tokens,

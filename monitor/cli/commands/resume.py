@@ -69,7 +69,7 @@ def resume(
     """  # noqa: D301 - \b keeps the lines of an example apart
     with output.tidy_exit():
         path = found_file(session, folder).absolute()
-        with SessionReader(path) as there:
+        with SessionReader(path) as there, there.snapshot():
             record, arguments = _to_go_on(there.runs(), session), arguments_in(there)
             ended = [one.event.turn for one in there.events(record.id) if isinstance(one.event, TurnEnded)]
             turns = sum(turn.model_error is None for turn in ended)

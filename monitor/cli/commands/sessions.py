@@ -20,6 +20,7 @@ from monitor.cli.options.session_file import (
     SessionsArgument,
     found_file,
     new_file,
+    session_file,
 )
 from monitor.cli.render import output, session_view
 from monitor.cli.render.output import STDIN
@@ -29,6 +30,7 @@ from monitor.sessions import (
     ACTIVE,
     ENDING,
     SessionReader,
+    copy_session,
     default_folder,
     exported,
     fork,
@@ -62,6 +64,7 @@ def about() -> None:
       agent-monitor sessions list
       agent-monitor sessions show 01a2
       agent-monitor sessions export 01a2 --out kept.jsonl
+      agent-monitor sessions copy 01a2 backup/01a2.session
       agent-monitor sessions fork 01a2 --at 9f3c
       agent-monitor sessions rm --older-than 30 --dry-run
 
@@ -73,7 +76,7 @@ def about() -> None:
 
 @contextmanager
 def _reading(given: str, folder: Path | None) -> Iterator[SessionReader]:
-    with output.tidy_exit(), SessionReader(found_file(given, folder)) as session:
+    with output.tidy_exit(), SessionReader(found_file(given, folder)) as session, session.snapshot():
         yield session
 
 
@@ -167,7 +170,8 @@ def export_session(
             return
         lines = 0
         try:
-            with out.open("x", encoding="utf-8") as file:
+            handle = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)  # what models said is in it
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
                 for line in exported(found):
                     file.write(f"{line}\n")
                     lines += 1
@@ -204,6 +208,27 @@ def _id_of(lines: Sequence[str]) -> str:
     if len(id) != 32 or any(char not in "0123456789abcdef" for char in id):  # noqa: PLR2004 - digits of an id
         raise StoreError("the first line is not that of an exported session; nothing was made")
     return id
+
+
+@sessions.command("copy")
+def copy_it(
+    session: SessionArgument,
+    into: Annotated[str, typer.Argument(metavar="TO", help=f"A name, or a file that ends with {ENDING}.")],
+    *,
+    folder: FolderOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Copy a session with its id, also one that is being written: a backup.
+
+    cp is no way to copy a session: what its owner has not yet put into the file is
+    missing then, and long texts stand beside the file.
+    """
+    with output.tidy_exit():
+        source = found_file(session, folder)
+        is_file = into.endswith(ENDING) or "/" in into
+        path = session_file(into) if is_file else new_file(into, folder or source.parent)
+        copy_session(source, path)
+        _done(as_json, f"copied to {path}", {"name": path.stem, "path": str(path)})
 
 
 @sessions.command("fork")
@@ -295,7 +320,7 @@ def verify(given: SessionsArgument = None, *, folder: FolderOption = None, as_js
 
 def _verified(path: Path) -> tuple[int, list[dict[str, Any]]]:
     try:
-        with SessionReader(path) as session:
+        with SessionReader(path) as session, session.snapshot():
             found = session.verify()
             return session.count(), [{"what": one.what, "seq": one.seq, "node": one.node} for one in found]
     except MonitorError as error:

@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 
 import monitor
+from monitor.tools import find_sandbox
 
 DISTRIBUTION = "agent-monitor"
 NOT_FOR_USERS = {"all", "engines", "frameworks", "test"}
@@ -34,6 +35,7 @@ def environment() -> dict[str, Any]:
             name: platform.python_version() if name == "asyncio" else version_of(name)
             for name in anyio.get_all_backends()
         },
+        "sandbox": {"kind": (found := find_sandbox()).kind, "detail": found.detail},
     }
 
 

@@ -25,6 +25,7 @@ SCALED: Final[Mapping[str, tuple[str, ...]]] = {
     "ToolCallRepetition": ("loop_at",),
     "ToolCallCycle": ("rounds", "unordered_at"),
     "NoProgress": ("errors_at", "results_at", "short_results_at", "reworded_at"),
+    "StateNovelty": ("threshold",),
     "UnknownTool": ("loop_at",),
     "SimilarMessages": ("loop_at", "equal_loop_at"),
 }
@@ -58,10 +59,13 @@ def names_of(base: Settings) -> list[str]:
 @cache
 def _defaults(name: str) -> Mapping[str, Any]:
     parameters = inspect.signature(detector_types()[name]).parameters
-    return {option: one.default for option, one in parameters.items() if isinstance(one.default, int)}
+    return {option: one.default for option, one in parameters.items() if isinstance(one.default, int | float)}
 
 
-def _scaled(name: str, options: Mapping[str, Any], factor: float) -> dict[str, int]:
+def _scaled(name: str, options: Mapping[str, Any], factor: float) -> dict[str, Any]:
+    evidence = {option: options[option] for option in SCALED[name] if isinstance(options.get(option), float)}
+    if evidence:
+        return {option: round(value * factor, 3) for option, value in evidence.items()}
     found = {
         option: min(MOST, max(2, math.ceil(options[option] * factor)))
         for option in SCALED[name]

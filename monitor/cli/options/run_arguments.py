@@ -20,6 +20,7 @@ from monitor.cli.options.supervisor_arguments import (
     nothing_to_close,
     number_or_off,
     price_of,
+    sandbox_option,
     servers_of,
     tools_of,
     with_approval,
@@ -27,6 +28,7 @@ from monitor.cli.options.supervisor_arguments import (
 )
 from monitor.errors import ConfigError
 from monitor.models import Model
+from monitor.prices import list_price
 from monitor.sessions import Draft, NodeKind, SessionReader, marker
 from monitor.settings import Settings
 from monitor.sinks.base import Sink
@@ -55,6 +57,7 @@ class RunArguments:
     tools: tuple[str, ...] = ()
     mcp: tuple[str, ...] = ()
     workspace: str | None = None
+    sandbox: str = "auto"
     approval: str | None = None
     steps: tuple[str, ...] = ()
     title: str | None = None
@@ -74,8 +77,8 @@ class RunArguments:
 
     @property
     def priced(self) -> Price | None:
-        """The price of the model, if it is known."""
-        return price_of(self.price)
+        """The price of the model: the given one, else its list price. `None`: neither is known."""
+        return price_of(self.price) or (list_price(self.model) if self.model is not None else None)
 
     def made_model(self) -> tuple[Model, Closing]:
         """The model, and a function that closes its client."""
@@ -88,12 +91,13 @@ class RunArguments:
         priced = self.priced
         workspace = Path(self.workspace) if self.workspace is not None else None
         settings = with_approval(Settings(self.settings), self.approval, workspace)
+        sandbox = sandbox_option(self.sandbox)
         seconds = number_or_off(self.last_turn, "--last-turn")
         return monitor.Supervisor(
             model,
             instructions=self.instructions,
             variables=self.variables,
-            tools=[*tools_of(self.tools), *servers_of(self.mcp), *workspace_tools(workspace)],
+            tools=[*tools_of(self.tools), *servers_of(self.mcp, sandbox), *workspace_tools(workspace, sandbox)],
             approval=settings.approval(),
             max_parallel_tools=settings.max_parallel_tools or MAX_PARALLEL,
             approver=approver,
@@ -104,7 +108,7 @@ class RunArguments:
                 idle_timeout=self.idle_timeout,
                 max_tool_calls=self.max_tool_calls,
             ),
-            budget=budget_of(self.budget_tokens, self.budget_usd, priced),
+            budget=budget_of(self.budget_tokens, self.budget_usd, priced, self.model),
             prices=priced,
             detectors=settings.detectors() if self.detectors else None,
             policy=settings.policy(),

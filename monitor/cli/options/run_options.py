@@ -89,6 +89,14 @@ class RunCommandOptions:
             "--workspace", metavar="FOLDER", help="Tools for the files in this folder, and a shell that begins there."
         ),
     ] = None
+    sandbox: Annotated[
+        str,
+        run_option(
+            "--sandbox",
+            metavar="MODE",
+            help="Confines the shell and MCP servers: auto (as this machine can), required (else an error), or off.",
+        ),
+    ] = "auto"
     approval: Annotated[
         str | None,
         run_option(
@@ -124,7 +132,7 @@ class RunCommandOptions:
     budget_tokens: Annotated[
         int | None, limit_option(metavar="N", min=1, help="Tokens, in and out, those of subagents included.")
     ] = None
-    budget_usd: Annotated[float | None, limit_option(metavar="USD", help="Money; needs --price.")] = None
+    budget_usd: Annotated[float | None, limit_option(metavar="USD", help="Money, by --price or the list price.")] = None
     price: PriceOption = None
     last_turn: Annotated[
         str, limit_option(metavar="SECONDS|off", help="One more turn, to emit what there is, after a limit.")

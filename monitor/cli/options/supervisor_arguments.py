@@ -22,8 +22,9 @@ from monitor.conditions import Condition
 from monitor.errors import ConfigError
 from monitor.settings import Settings, parse_setting
 from monitor.tools.approvals.approval import Mode
-from monitor.tools.functions import as_tools
+from monitor.tools.functions import as_tool
 from monitor.tools.remote.mcp_server import McpServer
+from monitor.tools.sandbox.sandbox import NAMES, SandboxOption
 
 _MARKER = re.compile(r"(?:[-*+]|\d{1,9}[.)])\s+(?:\[.\]\s+)?")
 
@@ -102,17 +103,26 @@ def tools_of(given: Iterable[str]) -> list[monitor.tools.Tool]:
     return [_tool(one) for one in given]
 
 
-def servers_of(given: Iterable[str]) -> list[McpServer]:
-    """`--mcp COMMAND|URL`, each. Of servers with one name the later ones get a number."""
+def sandbox_option(given: str) -> SandboxOption:
+    """`--sandbox auto|required|off`."""
+    if given not in (*NAMES, "off"):
+        raise ConfigError(f"--sandbox {given}: give auto, required or off")
+    return None if given == "off" else "required" if given == "required" else "auto"
+
+
+def servers_of(given: Iterable[str], sandbox: SandboxOption = "auto") -> list[McpServer]:
+    """`--mcp COMMAND|URL`, each; commands in `sandbox`. Of servers with one name the later
+    ones get a number.
+    """
     servers: dict[str, McpServer] = {}
     for target in given:
         try:
-            made = McpServer(target)
+            made = McpServer(target, sandbox=None)
             names = itertools.chain(
                 [made.name], (f"{made.name[:28].rstrip('_')}_{number}" for number in itertools.count(2))
             )
             name = next(name for name in names if name not in servers)
-            servers[name] = McpServer(target, name=name)
+            servers[name] = McpServer(target, name=name, sandbox=None if made.remote else sandbox)
         except ConfigError as error:
             raise ConfigError(f"--mcp {target}: {error}") from None
     return list(servers.values())
@@ -121,18 +131,17 @@ def servers_of(given: Iterable[str]) -> list[McpServer]:
 def _tool(spec: str) -> monitor.tools.Tool:
     thing = load(spec, "--tool")
     try:
-        (made,) = as_tools([thing]).values()
+        return as_tool(thing)
     except ConfigError as error:
         raise ConfigError(f"--tool {spec}: {error}") from None
-    return made
 
 
-def workspace_tools(folder: Path | None) -> list[monitor.tools.Toolset]:
+def workspace_tools(folder: Path | None, sandbox: SandboxOption = "auto") -> list[monitor.tools.Toolset]:
     """The tools for `--workspace FOLDER`: files, and a shell."""
     if folder is None:
         return []
     place = monitor.tools.Workspace(folder)
-    return [monitor.tools.FileTools(place), monitor.tools.ShellTools(place)]
+    return [monitor.tools.FileTools(place), monitor.tools.ShellTools(place, sandbox=sandbox)]
 
 
 def with_approval(settings: Settings, given: str | None, workspace: Path | None) -> Settings:
@@ -226,10 +235,12 @@ def price_of(given: str | None) -> monitor.Price | None:
     return monitor.Price(input_, output, cached[0] if cached else None)
 
 
-def budget_of(tokens: int | None, usd: float | None, price: monitor.Price | None) -> monitor.Budget | None:
+def budget_of(
+    tokens: int | None, usd: float | None, price: monitor.Price | None, model: str | None
+) -> monitor.Budget | None:
     """The budget of the run and of its nested runs."""
     if usd is not None and price is None:
-        raise ConfigError("--budget-usd needs to know what tokens cost: add --price IN,OUT")
+        raise ConfigError(f"--budget-usd: the price table does not have {model or 'this model'}: add --price IN,OUT")
     return monitor.Budget(tokens=tokens, usd=usd) if tokens is not None or usd is not None else None
 
 

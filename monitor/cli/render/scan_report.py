@@ -7,14 +7,15 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
 from monitor.cli.render import output, table
 from monitor.cli.render.explain import RUNG_STYLES, finding_as_json, found_at, times
-from monitor.cli.render.tool_counts import OWN_FORMATS, ToolCounts
+from monitor.cli.render.tool_counts import OWN_FORMATS, ToolCounts, known_sum
+from monitor.prices import table_facts
 from monitor.transcripts.analysis.scan import ModelOutput
 from monitor.transcripts.analysis.survey import SurveyedRun
 from monitor.view.run_ending import count
@@ -53,19 +54,9 @@ class _Savings:
         if self.ended == 0:
             self.tokens, self.usd = run.saved_tokens, run.saved_usd
         else:
-            self.tokens = _known_sum(self.tokens, run.saved_tokens)
-            self.usd = _known_sum(self.usd, run.saved_usd)
+            self.tokens = known_sum(self.tokens, run.saved_tokens)
+            self.usd = known_sum(self.usd, run.saved_usd)
         self.ended += 1
-
-
-_Number = TypeVar("_Number", int, float)
-
-
-def _known_sum(one: _Number | None, other: _Number | None) -> _Number | None:
-    """The sum of the numbers that are known. `None`: neither is."""
-    if one is None or other is None:
-        return other if one is None else one
-    return one + other
 
 
 @dataclass(slots=True)
@@ -171,7 +162,9 @@ def show(console: Console, report: Report, *, elapsed_s: float, settings: Path |
             else "The policy would have ended none of them."
         )
     if report.tools.saved_tokens:
-        console.print(f"{report.tools.said_saved()} as the recordings count them.")
+        console.print(report.tools.said_saved())
+    if report.tools.total.listed:
+        console.print(Text(f"Costs that no recording names are by {table_facts()}.", style="dim"))
     if report.suspected:
         console.print(f"{count(report.suspected, 'more run')} with suspicions and no loop.")
     if report.labelled or report.others:
@@ -275,6 +268,8 @@ def run_as_json(result: SurveyedRun, *, explain: bool) -> dict[str, Any]:
         "last_at": result.last_at,
         "tokens": result.usage.total_tokens if result.usage else None,
         "usd": result.cost_usd,
+        "usd_partial": result.cost_partial,
+        "usd_by": _priced_by(result),
         "errors": result.errors,
         "compactions": result.compactions,
         "loop": result.loops,
@@ -310,10 +305,18 @@ def summary_as_json(report: Report, *, settings: Path | None) -> dict[str, Any]:
         "saved": _amount_as_json(report.saved),
         "saved_tokens": report.savings.tokens,
         "saved_usd": report.savings.usd,
+        "prices": str(table_facts()),
         "labels": labels if report.labelled or report.others else None,
         "settings": None if settings is None else str(settings),
         "unreadable": report.bad,
     }
+
+
+def _priced_by(result: SurveyedRun) -> str | None:
+    """Where the cost of a run comes from. `None`: it is not known."""
+    if result.cost_usd is None:
+        return None
+    return "list prices" if result.cost_listed else "recording"
 
 
 def _amount_as_json(amount: ModelOutput) -> dict[str, int]:

@@ -27,8 +27,8 @@ from monitor.sessions import (
     edit_of,
     said_of,
 )
-from monitor.sessions.faults import lock_path
-from monitor.sessions.lock import owner_of
+from monitor.sessions.lock import live_owner, lock_path
+from monitor.sessions.reader import resolved
 from monitor.sessions.run_records import MAIN, RunStage
 from monitor.sinks import line_of
 from monitor.sinks.descriptions import call_in_words
@@ -67,10 +67,10 @@ def at(ms: int) -> str:
 def listed(file: SessionFile) -> dict[str, Any]:
     """A session of a folder, as JSON data."""
     data: dict[str, Any] = {"name": file.name, "path": str(file.path), "bytes": file.size, "changed_s": file.changed_s}
-    owner = owner_of(lock_path(file.path))
+    owner = live_owner(lock_path(resolved(file.path)))
     data["owner"] = str(owner) if owner else None
     try:
-        with SessionReader(file.path) as session:
+        with SessionReader(file.path) as session, session.snapshot():
             runs = session.runs()
             data |= {
                 "id": session.id,

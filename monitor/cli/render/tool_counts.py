@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, Self, TypeVar
 
 from rich.console import Console
 from rich.padding import Padding
@@ -25,25 +25,54 @@ OWN_FORMATS: Final = frozenset({"runs", "events"})
 PROJECTS_SHOWN: Final = 12
 LOOPS_SHOWN: Final = 10
 NAME_CHARS: Final = 40
-CENT: Final = 0.01
+UNKNOWN: Final = "?"
+"""Stands for a number that no recording names."""
 
 
 @dataclass(slots=True)
 class _ProjectCounts:
+    """Counts of runs. `None`: no run names the number."""
+
     runs: int = 0
     loops: int = 0
-    tokens: int = 0
-    saved_tokens: int = 0
-    saved_usd: float = 0.0
-    has_usd: bool = False
+    tokens: int | None = None
+    usd: float | None = None
+    partial: bool = False
+    """Some tokens have no known price."""
+    listed: bool = False
+    """Part of the money was worked out by list prices."""
+    saved_tokens: int | None = None
+    saved_usd: float | None = None
 
     def add(self, run: SurveyedRun) -> None:
-        self.runs += 1
-        self.loops += run.loops
-        self.tokens += run.usage.total_tokens if run.usage else 0
-        self.saved_tokens += run.saved_tokens or 0
-        self.saved_usd += run.saved_usd or 0.0
-        self.has_usd = self.has_usd or run.cost_usd is not None
+        """Count one more run."""
+        stopped = run.ended_by is not None
+        self += _ProjectCounts(
+            1,
+            int(run.loops),
+            run.usage.total_tokens if run.usage else None,
+            run.cost_usd,
+            run.cost_partial or (run.cost_usd is None and run.total.turns > 0),
+            run.cost_listed,
+            run.saved_tokens if stopped else None,
+            run.saved_usd if stopped else None,
+        )
+
+    @property
+    def rank(self) -> tuple[int, int, int]:
+        """The key that puts loops first, the costly ones before the others."""
+        return -self.loops, -(self.saved_tokens or 0), -self.runs
+
+    def __iadd__(self, other: _ProjectCounts) -> Self:
+        self.runs += other.runs
+        self.loops += other.loops
+        self.tokens = known_sum(self.tokens, other.tokens)
+        self.usd = known_sum(self.usd, other.usd)
+        self.partial |= other.partial
+        self.listed |= other.listed
+        self.saved_tokens = known_sum(self.saved_tokens, other.saved_tokens)
+        self.saved_usd = known_sum(self.saved_usd, other.saved_usd)
+        return self
 
 
 @dataclass(slots=True)
@@ -59,14 +88,14 @@ class ToolCounts:
         return sum(counted.runs for counted in self.by_project.values())
 
     @property
-    def saved_tokens(self) -> int:
-        """Tokens of model calls that a stop would have saved."""
-        return sum(counted.saved_tokens for counted in self.by_project.values())
+    def total(self) -> _ProjectCounts:
+        """The counts of all projects together."""
+        return _sum(self.by_project.values())
 
     @property
-    def saved_usd(self) -> float:
-        """US dollars of those model calls, as far as the recordings name them."""
-        return sum(counted.saved_usd for counted in self.by_project.values())
+    def saved_tokens(self) -> int | None:
+        """Tokens of model calls that a stop would have saved."""
+        return self.total.saved_tokens
 
     def add(self, run: SurveyedRun) -> None:
         """Count one more run."""
@@ -77,9 +106,10 @@ class ToolCounts:
         self.loops.append(run)
 
     def said_saved(self) -> str:
-        """The saving of a stop, as the beginning of a sentence."""
-        money = f", US$ {self.saved_usd:,.2f} of it priced" if self.saved_usd else ""
-        return f"That is {count(self.saved_tokens, 'token')}{money},"
+        """The saving of a stop, as a sentence."""
+        saved = self.total
+        money = f", US$ {saved.saved_usd:,.2f} of it priced" if saved.saved_usd is not None else ""
+        return f"That is {count(saved.saved_tokens or 0, 'token')}{money}."
 
     def show(self, console: Console) -> None:
         """The loops, the costly ones first, then the table."""
@@ -95,9 +125,9 @@ class ToolCounts:
         self._show_table(console)
 
     def _show_table(self, console: Console) -> None:
-        order = sorted(self.by_project.items(), key=lambda one: (-one[1].loops, -one[1].saved_tokens, -one[1].runs))
+        order = sorted(self.by_project.items(), key=lambda one: one[1].rank)
         shown, others = order[:PROJECTS_SHOWN], order[PROJECTS_SHOWN:]
-        priced = any(counted.saved_usd >= CENT for counted in self.by_project.values())
+        priced = self.total.usd is not None
         rows = [(*_named(kind, project), *_numbers(counted, priced=priced)) for (kind, project), counted in shown]
         if others:
             rows.append((f"{len(others)} more", "", *_numbers(_sum(counted for _, counted in others), priced=priced)))
@@ -107,7 +137,7 @@ class ToolCounts:
                 table.Column("tool", "end"),
                 table.Column("project", "middle"),
                 *(table.Column(name, right=True) for name in ("runs", "loops", "tokens", "saved")),
-                *((table.Column("saved US$", right=True),) if priced else ()),
+                *(table.Column(name, right=True) for name in (("US$", "saved US$") if priced else ())),
             ),
             rows,
         )
@@ -125,20 +155,34 @@ def _named(kind: str, project: str) -> tuple[str, str]:
 
 def _numbers(counted: _ProjectCounts, *, priced: bool) -> tuple[str | Text, ...]:
     loops = Text(f"{counted.loops:,}", style="red" if counted.loops else "dim")
-    money = (f"{counted.saved_usd:,.2f}" if counted.has_usd else "",) if priced else ()
-    tokens = f"{counted.tokens:,}" if counted.tokens else ""
-    return (f"{counted.runs:,}", loops, tokens, f"{counted.saved_tokens:,}" if counted.loops else "", *money)
+    saved, saved_usd = (_number(counted.saved_tokens), _money(counted.saved_usd)) if counted.loops else ("", "")
+    at_least = "≥ " if counted.partial and counted.usd is not None else ""
+    money = (f"{at_least}{_money(counted.usd)}", saved_usd) if priced else ()
+    return (f"{counted.runs:,}", loops, _number(counted.tokens), saved, *money)
+
+
+def _number(value: int | None) -> str:
+    return UNKNOWN if value is None else f"{value:,}"
+
+
+def _money(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:,.2f}"
+
+
+_Number = TypeVar("_Number", int, float)
+
+
+def known_sum(one: _Number | None, other: _Number | None) -> _Number | None:
+    """The sum of the numbers that are known. `None`: neither is."""
+    if one is None or other is None:
+        return other if one is None else one
+    return one + other
 
 
 def _sum(counted: Iterable[_ProjectCounts]) -> _ProjectCounts:
     total = _ProjectCounts()
     for one in counted:
-        total.runs += one.runs
-        total.loops += one.loops
-        total.tokens += one.tokens
-        total.saved_tokens += one.saved_tokens
-        total.saved_usd += one.saved_usd
-        total.has_usd = total.has_usd or one.has_usd
+        total += one
     return total
 
 
@@ -182,8 +226,7 @@ def _saved(run: SurveyedRun) -> str:
     if run.ended_by is None:
         return "nothing: the policy would not have ended it"
     parts = [count(run.saved.turns, "turn"), count(run.saved.tool_calls, "call")]
-    if run.saved_tokens:
-        parts.append(count(run.saved_tokens, "token"))
-    if run.saved_usd:
+    parts.append(f"{UNKNOWN} tokens" if run.saved_tokens is None else count(run.saved_tokens, "token"))
+    if run.saved_usd is not None:
         parts.append(f"US$ {run.saved_usd:,.2f}")
     return ", ".join(parts)

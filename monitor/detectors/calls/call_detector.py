@@ -30,6 +30,7 @@ from monitor.chunks import (
     ToolResult,
     TurnFinished,
 )
+from monitor.detectors.calls.allowance import Allowance
 from monitor.detectors.calls.tool_policy import ToolPolicy, action_of, checked, is_veto, policy_of
 from monitor.detectors.detector import NOTHING
 from monitor.verdicts import Detection
@@ -78,6 +79,8 @@ class Called:
     xxhash: str
     policy: ToolPolicy
     exempt: bool
+    arguments: object
+    """What the model gave, or the value that identifies the call, where its tool says so."""
 
     def key(self, chars: int) -> CallKey:
         """The identity of the call. The first `chars` characters and the end of the text verify the
@@ -101,7 +104,20 @@ class CallDetector:
 
     wants_deltas = False
 
-    __slots__ = ("_batch", "_batch_answered", "_before_turn", "_begun", "_calls", "_seen", "_tools", "_waiting", "name")
+    __slots__ = (
+        "_allowed",
+        "_batch",
+        "_batch_answered",
+        "_before_turn",
+        "_begun",
+        "_calls",
+        "_seen",
+        "_tools",
+        "_waiting",
+        "name",
+    )
+    _allowed: Allowance
+    """What the user's request allows."""
     _begun: bool
     """There has been a call. Before the first one there is no state: most streams have none."""
     _calls: int
@@ -115,7 +131,7 @@ class CallDetector:
     _waiting: dict[str, DetectorCall]
     """Calls without a result, by id."""
 
-    VERSION = 4
+    VERSION = 5
 
     def __init__(self, *, tools: Mapping[str, ToolPolicy] | None, name: str) -> None:
         self.name: str = name
@@ -151,6 +167,12 @@ class CallDetector:
     def _load(self, state: Mapping[str, Any] | None) -> None:
         """Take over a state that `_save` or `_as_json` returned. `None`: a new run."""
 
+    def request(self, text: str) -> None:
+        """The user's request, at the beginning or later: it says what may be repeated."""
+        if not self._begun:
+            self._begin()
+        self._allowed.add(text)
+
     def reset(self) -> None:
         """Forget everything."""
         if self._begun:
@@ -163,6 +185,7 @@ class CallDetector:
         self._before_turn = None
         self._seen = {}
         self._waiting = {}
+        self._allowed = Allowance()
         self._load(None)
 
     def observe(self, chunk: Chunk) -> Sequence[Detection]:
@@ -194,12 +217,12 @@ class CallDetector:
     def _take_call(self, chunk: ToolCall) -> Sequence[Detection]:
         action, text, xxhash = read_call(chunk)
         policy = self._policy_of(chunk.name, action)
-        exempt = policy.exempt
+        exempt, arguments = policy.exempt, chunk.arguments
         if policy.loop_key is not None or chunk.loop_key is not None:
             key = policy.key_of(chunk.arguments) if policy.loop_key is not None else canonical_json(chunk.loop_key)
             exempt = exempt or key is None
             if not exempt:
-                text = f"{chunk.name}({key})"
+                text, arguments = f"{chunk.name}({key})", key
                 xxhash = identity(text)
         if chunk.id and self._seen.get(chunk.id) == xxhash:
             return NOTHING
@@ -207,7 +230,7 @@ class CallDetector:
             self._before_turn = self._everything()
         if self._batch_answered:
             self._next_batch()
-        call = Called(self._calls, chunk.name, self._batch, text, xxhash, policy, exempt)
+        call = Called(self._calls, chunk.name, self._batch, text, xxhash, policy, exempt, arguments)
         remember(self._seen, chunk.id, xxhash)
         remember(self._waiting, chunk.id, DetectorCall(call.index, chunk.name, action, call.batch))
         self._calls += 1
@@ -234,6 +257,7 @@ class CallDetector:
             **self._everything_as_json(self._everything()),
             "before_turn": None if before is None else self._everything_as_json(before),
             "seen": dict(self._seen),
+            "allowed": self._allowed.save(),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -243,6 +267,7 @@ class CallDetector:
         self._begin()
         self._put_back(state)
         self._before_turn = state["before_turn"]
+        self._allowed.load(state["allowed"])
         self._seen = {str(id): str(xxhash) for id, xxhash in state["seen"].items()}
 
     def _everything(self) -> dict[str, Any]:

@@ -53,6 +53,8 @@ RECEIPT_CHARS = 200
 """A success shorter than this may be a receipt: "File updated successfully", an id, a path, with a
 sentence of advice.
 """
+REFUSED_SHARE = 4
+"""Of a set without a number, a quarter may be refused."""
 CALLS_COMPARED = 64
 """How many different calls of a streak are distinguished; more than any threshold."""
 
@@ -258,9 +260,14 @@ class NoProgress(CallDetector):
         return policy.answer_of(result)
 
     def _threshold(self, turn: _TurnAnswers) -> int | None:
+        """The different calls for a loop. A request doubles them, and adds its items."""
+        allowed = self._allowed
         if turn.error:
-            return self._errors_at
-        return self._results_at if turn.length >= RECEIPT_CHARS else self._short_results_at
+            at, more = self._errors_at, max(allowed.items, allowed.each // REFUSED_SHARE)
+        else:
+            at = self._results_at if turn.length >= RECEIPT_CHARS else self._short_results_at
+            more = max(allowed.items, allowed.each)
+        return at and (1 + allowed.known) * at + more
 
     def _close_turn(self) -> Sequence[Detection]:
         turn, self._turn = self._turn, _TurnAnswers()

@@ -165,6 +165,7 @@ class ToolCallCycle(CallDetector):
             return NOTHING
         key = CallKey(f"exempt {call.index}") if call.exempt else call.key(COMPARED_CHARS)
         rounds = max(self._rounds, (call.policy.loop_at or POLLING_ROUNDS) if call.policy.polling else 0)
+        rounds += self._allowed.repetitions(without_arguments=not call.arguments)
         policy = call.policy
         item = _CycleCall(
             call.index, key, call.name, rounds, not policy.side_effect, policy.idempotent, call.batch, policy.sampling

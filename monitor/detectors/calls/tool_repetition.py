@@ -19,6 +19,8 @@ Rules:
   differ (OpenHands counts alike). Polled tools are exempt.
 - The third call is a suspicion (most runs recover by themselves), the fifth a loop (they do not).
   Every further call is a loop again, so that a policy sees whether its warning helped.
+- What the user asks for is tolerated: "20 times", "until it answers" (`request`). This number is
+  added to the number for a loop.
 - The same call delivered twice (same id, same turn) counts once; calls of a retried stream are
   taken back.
 """
@@ -133,20 +135,21 @@ class ToolCallRepetition(CallDetector):
             self._idle = _CallStreak()
         if call.exempt:
             return NOTHING
-        suspect_at, loop_at = self._thresholds(call.policy)
+        suspect_at, loop_at = self._thresholds(call)
         if streak.count >= loop_at * (SAMPLING_TIMES if call.policy.sampling and streak.answered <= 1 else 1):
             return (self._detection(call, streak, "loop", loop_at),)
         if suspect_at is not None and streak.count == suspect_at:
             return (self._detection(call, streak, "suspect", suspect_at),)
         return NOTHING
 
-    def _thresholds(self, policy: ToolPolicy) -> tuple[int | None, int]:
+    def _thresholds(self, call: Called) -> tuple[int | None, int]:
         """The thresholds for a suspicion and a loop: the tool's own, else the detector's. No
         suspicion comes after the loop.
         """
+        policy, allowed = call.policy, self._allowed.repetitions(without_arguments=not call.arguments)
         loop_at = policy.loop_at or max(self._loop_at, policy.suspect_at or 0)
         suspect_at = policy.suspect_at or (self._suspect_at and min(self._suspect_at, loop_at))
-        return suspect_at, loop_at
+        return suspect_at and suspect_at + allowed, loop_at + allowed
 
     def _answered(self, asked: DetectorCall, policy: ToolPolicy, result: ToolResult) -> Sequence[Detection]:
         streak = self._idle if policy.no_op else self._streak

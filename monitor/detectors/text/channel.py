@@ -6,7 +6,8 @@ text.
 
 Findings come in the order of the text, whatever one delta contained. Each rule first skips what
 cannot end in a finding (`seek`). Then the rule whose next point comes first is asked (`scan`). If
-two points are equal, the order is chant, tail, recurrence, vocabulary, counter, copies.
+two points are equal, the order is chant, tail, recurrence, vocabulary, counter, copies,
+information.
 
 A loop clears the evidence of all rules, and watching goes on behind it. A suspicion clears nothing.
 Whatever rule finds its continuation, it is the same suspicion and is not reported again, until it
@@ -24,6 +25,7 @@ from monitor.detectors.text.chant import CHANT_KIND, WindowRule, WindowScanner
 from monitor.detectors.text.copies import CopyScanner
 from monitor.detectors.text.counted import CountedRule, CountedScanner
 from monitor.detectors.text.hit import Hit
+from monitor.detectors.text.information import InformationRule, InformationScanner
 from monitor.detectors.text.markdown import Fences
 from monitor.detectors.text.recurrence import RecurrenceRule, RecurrenceScanner
 from monitor.detectors.text.tail import TailRule, TailScanner
@@ -66,8 +68,14 @@ class Off:
         """A rule that is switched off has nothing to take back."""
 
 
-TextRules: TypeAlias = tuple[WindowRule | None, TailRule | None, RecurrenceRule | None, CountedRule | None]
-"""Chant, tail, recurrence and counter; `None`: not wanted."""
+TextRules: TypeAlias = tuple[
+    WindowRule | None, TailRule | None, RecurrenceRule | None, CountedRule | None, InformationRule | None
+]
+"""Chant, tail, recurrence, counter and information; `None`: not wanted."""
+OtherScanner: TypeAlias = (
+    "TailScanner | RecurrenceScanner | Vocabulary | CountedScanner | CopyScanner | InformationScanner | Off"
+)
+"""The scanner of any rule but the chant."""
 
 
 class TextChannel:
@@ -87,6 +95,7 @@ class TextChannel:
         "_detector",
         "_fences",
         "_history",
+        "_information",
         "_least_chars",
         "_others",
         "_pending",
@@ -115,7 +124,7 @@ class TextChannel:
         self.restart(0)
 
     def _make_scanners(self) -> Fences:
-        chant, tail, recurrence, counted = self._rules
+        chant, tail, recurrence, counted, information = self._rules
         self._fences = fences = Fences()
         self._chant = WindowScanner(chant, fences) if chant else Off()
         data = self._channel == "arguments"  # JSON, code, files, where similar pieces are the rule
@@ -127,7 +136,15 @@ class TextChannel:
         if tail and tail.longest_copy_chars:
             enough = (tail.weak_copies, tail.data_copies) if data else (tail.copies, tail.loop_copies)
             self._copies = CopyScanner(tail.longest_copy_chars, *enough)
-        self._others = (self._tail, self._recurrence, self._vocabulary, self._counted, self._copies)
+        self._information = InformationScanner(information) if information else Off()
+        self._others = (
+            self._tail,
+            self._recurrence,
+            self._vocabulary,
+            self._counted,
+            self._copies,
+            self._information,
+        )
         self._history = max([WORDS_STEP if recurrence else 0, *[rule.history for rule in self._rules if rule]])
         return fences
 
@@ -178,7 +195,7 @@ class TextChannel:
         ] or NOTHING
 
     def _look(self, piece: str) -> Sequence[Detection]:
-        chant, (tail, recurrence, vocabulary, counted, _), base = self._chant, self._others, self._base
+        chant, (tail, recurrence, vocabulary, counted, _, information), base = self._chant, self._others, self._base
         text, fences = self._text, self._fences
         assert fences is not None  # noqa: S101 - there is text
         self._text = ""  # so that it grows in place
@@ -196,6 +213,8 @@ class TextChannel:
                 vocabulary.seek(text, base, end)
             if counted.due <= end:
                 counted.seek(text, base, end)
+            if information.due <= end:
+                information.seek(text, base, end)
             other = self._nearest()
             self.need = min(chant.due, other.due) - end
             if self.need > 0:
@@ -210,17 +229,19 @@ class TextChannel:
         self._text = text
         return found
 
-    def _nearest(self) -> TailScanner | RecurrenceScanner | Vocabulary | CountedScanner | CopyScanner | Off:
+    def _nearest(self) -> OtherScanner:
         """The rule that is due first; on a par in their order."""
-        nearest: TailScanner | RecurrenceScanner | Vocabulary | CountedScanner | CopyScanner | Off
-        nearest, recurrence, vocabulary, counted, copies = self._others
+        nearest: OtherScanner
+        nearest, recurrence, vocabulary, counted, copies, information = self._others
         if recurrence.due < nearest.due:
             nearest = recurrence
         if vocabulary.due < nearest.due:
             nearest = vocabulary
         if counted.due < nearest.due:
             nearest = counted
-        return copies if copies.due < nearest.due else nearest
+        if copies.due < nearest.due:
+            nearest = copies
+        return information if information.due < nearest.due else nearest
 
     def _is_followed(self, hit: Hit) -> bool:
         """A chant that the tail rule follows is exact; that rule knows what it is."""
@@ -255,6 +276,7 @@ class TextChannel:
             "vocabulary": self._vocabulary.snapshot(),
             "counted": self._counted.snapshot(),
             "copies": self._copies.snapshot(),
+            "information": self._information.snapshot(),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -270,4 +292,5 @@ class TextChannel:
         self._vocabulary.restore(state["vocabulary"])
         self._counted.restore(state["counted"])
         self._copies.restore(state["copies"])
+        self._information.restore(state["information"])
         self._plan()

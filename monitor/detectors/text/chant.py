@@ -14,7 +14,10 @@ time, it may be an enumeration. If lines are counted (`Heartbeat at 12:07:31`) o
 it may be a log or a song. Then ten are a suspicion, and forty in a row a loop: programs print 33
 such lines in the recorded texts. Rows of which each says something else are no chant, and neither
 is data (see `markdown`) with something else in every item: they are news, however regular their
-form is.
+form is. Nor is data without blanks: paths, minified JSON.
+
+A window that stands too far apart, or between too many texts, takes with it those that begin
+within it: they stand where it does.
 
 How it is found without hashing every window:
 
@@ -27,8 +30,6 @@ How it is found without hashing every window:
 - a sample that came again that often arms the scanner for 2250 characters. From then on, a sample
   that has ten places within that distance has its windows compared. That goes from the group of all
   down to the single one, as their last characters come;
-- a rejected window takes the next ones with it, as long as they stand at the same places, one
-  further each. Without that, a text made for it costs five times as much (`bench/_worst_text.py`);
 - what windows share counts only where it stands as far apart as windows do. Lines that were plain
   for one window are plain for the next;
 - all comparisons are of the text itself. Layout is examined last, where everything else says chant.
@@ -36,7 +37,7 @@ How it is found without hashing every window:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -44,10 +45,9 @@ from typing import Any
 from monitor.detectors.text.hit import Hit
 from monitor.detectors.text.markdown import (
     Fences,
-    has_marker,
     has_short_lines,
     is_code,
-    is_layout,
+    is_dense,
     last_layout,
     next_word,
     only_counts,
@@ -68,10 +68,6 @@ then, so that nothing may wait until all that was searched so is out of reach.
 NAP_WINDOWS = 3
 """How many windows before the last one a chant must have shown. Measured 0 to 6: more sleep, but
 weaker signs that wake it.
-"""
-ALIKE_WINDOWS = (12, 4)
-"""How many windows are rejected at once where they stand at the same places; fewer where what all
-of them share stands elsewhere too.
 """
 
 
@@ -119,7 +115,6 @@ class WindowScanner:
     """Looks for chants in one channel. Pull based: call `scan` when the text has reached `due`."""
 
     __slots__ = (
-        "_alike",
         "_armed",
         "_awake",
         "_enough",
@@ -132,10 +127,10 @@ class WindowScanner:
         "_narrow",
         "_plain",
         "_reach",
-        "_rejected",
         "_rounds",
         "_rule",
         "_sample",
+        "_skipped",
         "_step",
         "_window",
         "due",
@@ -165,8 +160,7 @@ class WindowScanner:
         self._armed = self._awake = -1
         self._window = -1
         self._group = 1
-        self._rejected: tuple[int, ...] = ()
-        self._alike = -1
+        self._skipped = offset
         self._plain = (0, 0)
         self.due = offset + self._rule.window_chars
 
@@ -195,7 +189,7 @@ class WindowScanner:
         unit = self._rule.unit_chars
         further = length - unit
         at, last = self._sample - base, end - base - length
-        floor, armed = self._floor - base, self._armed - base
+        floor, armed, skipped = self._floor - base, self._armed - base, self._skipped - base
         if floor < 0:
             floor = 0
         if last - at > BULK_CHARS:
@@ -210,18 +204,18 @@ class WindowScanner:
                 else:
                     at += step
                     break
-            low = at - reach
-            count = len(_places_back(text, at, at + length, repeats, low if low > floor else floor, apart=unit))
+            low = at - reach if at - reach > floor else floor
+            count = len(_places_back(text, at, at + length, repeats, low, apart=unit))
             if count >= self._enough:
                 armed = at + reach + step
-            if count == repeats:
+            if count == repeats and at >= skipped:
                 break
             at += step
         self._sample, self._armed = at + base, armed + base
         if at > last:
             return False
-        self._window = max(self._sample - step + 1, self._floor)
-        self._group = step
+        self._window = max(self._sample - step + 1, self._floor, self._skipped)
+        self._group = (self._sample - self._window) // 2 + 1  # all of them share the sample, which has the places
         self.due = self._window + self._rule.window_chars
         return True
 
@@ -238,7 +232,6 @@ class WindowScanner:
             end - base,
         )
         first, group, half = self._window - base, self._group, 2
-        shared: tuple[int, list[int]] = (0, [])
         while True:
             floor = self._floor - base
             if floor > first:
@@ -253,34 +246,31 @@ class WindowScanner:
             if group > sample - first + 1:
                 group = sample - first + 1
             core = first + group - 1
-            low = core - reach if core - reach > floor else floor
+            low = max(core - reach, floor, 0)
             if group == 1:
-                if first + base <= self._alike and (alike := self._count_alike(text, base, stop, last)):
-                    first += alike
-                    continue
                 limit = last if last < sample + width else sample + width
                 if idle := _idle_windows(text, first, stop, limit, rule.unit_chars):
                     first += idle
                     continue
-            places = _places_back(text, core, stop, repeats, low if low > 0 else 0, apart=rule.unit_chars)
+            places = _places_back(text, core, stop, repeats, low, apart=rule.unit_chars)
             if len(places) < repeats:
                 first, group = first + group, 2 * group if group > 1 else half
                 half = 2
-            elif group > 1:  # the first of them; if that is rejected, so may they all be
-                shared, half, group = (core, places), group // 2, 1
-            elif (hit := self._judge(text, base, places, shared)) is not None:
+            elif group > 1:
+                half, group = group // 2, 1
+            elif (hit := self._judge(text, base, places)) is not None:
                 return hit
             else:
-                first += 1
+                first = self._skipped - base
         self._window, self._group = -1, group
         return None
 
-    def _judge(self, text: str, base: int, places: list[int], shared: tuple[int, list[int]]) -> Hit | None:
-        """The window has enough places: is it a chant?"""
-        rule = self._rule
-        places.reverse()
+    def _judge(self, text: str, base: int, latest: Sequence[int]) -> Hit | None:
+        """The window has enough places, the latest first: is it a chant?"""
+        rule, places = self._rule, latest[::-1]
         at = places[-1]
         stop = at + rule.window_chars
+        self._skipped = at + base + 1
         window = text[at:stop]
         lines = text.find("\n", places[0], stop) >= 0
         if lines:  # first, because it is cheap, and what it clears no other window may count either
@@ -292,14 +282,15 @@ class WindowScanner:
         between = [text[one:other] for one, other in pairwise(places)]
         few = len(set(between)) <= rule.far_texts
         if span > rule.near_chars * gaps and not (few and span <= (rule.far_chars or 0) * gaps):
-            self._reject(text, base, places, shared)
+            self._skipped = stop + base
             return None
         rows = lines and all(map(is_one_line, between))
         counted = rows and all(only_counts(between[0], other) for other in between)
-        if not few and not counted and (rows or is_code(text[places[0] : stop])):
+        region = text[places[0] : stop]
+        if (not few and not counted and (rows or is_code(region))) or is_dense(region):
             self._floor = at + base
             return None
-        sure = few and not rows and not (lines and has_short_lines(text[places[0] : stop]))
+        sure = few and not rows and not (lines and has_short_lines(region))
         rounds = self._goes_on(stop + base)
         hit = Hit(
             kind=CHANT_KIND,
@@ -335,63 +326,6 @@ class WindowScanner:
         self._last = end
         return self._rounds
 
-    def _reject(self, text: str, base: int, places: list[int], shared: tuple[int, list[int]]) -> None:
-        """The window stands too far apart, or between too many texts. So does the next one if it
-        stands where this one does, one further: the distances are the same, and as many texts
-        differ. Where else the next could stand is known of all of a group (`shared`: their core and
-        its places), or is looked up for some.
-        """
-        rule, at = self._rule, places[-1]
-        if not (at < shared[0] <= self._sample - base and _are_moved(shared[1], places, shared[0] - at)):
-            for more in ALIKE_WINDOWS:
-                core = min(at + more, self._sample - base)
-                low = max(core - self._reach, self._floor - base, 0)
-                if _stands_alike(text, core, at + rule.window_chars, places, low, apart=rule.unit_chars):
-                    break
-            else:
-                return
-        else:
-            core = shared[0]
-        self._rejected = tuple(place + base for place in places)
-        self._alike = core + base
-
-    def _count_alike(self, text: str, base: int, stop: int, last: int) -> int:
-        """How many windows stand where the rejected one did, from the one that ends at `stop` to
-        the one that ends at `last`. Each does if its last character does. If that begins a line
-        that may be layout, the line is examined anew.
-        """
-        at, rejected = stop - 1, self._rejected
-        until = min(self._alike - base + self._rule.window_chars, last)
-        moved = at - rejected[-1]
-        begins_line = text[at - 1] == "\n"
-        if begins_line:
-            most = 1
-        else:
-            line_end = text.find("\n", at, until - 1)
-            most = (until if line_end < 0 else line_end + 1) - at
-        while most:
-            ends = text[at : at + most]
-            for place in rejected:
-                if not text.startswith(ends, place + moved):
-                    break
-            else:
-                if begins_line and not self._goes_on_plainly(text, base, at):
-                    break
-                return most
-            most //= 2
-        self._alike = -1
-        return 0
-
-    def _goes_on_plainly(self, text: str, base: int, line: int) -> bool:
-        """Whether the line that starts at `line` is plain, as all before it is, and no fence was
-        opened by the one before it.
-        """
-        until, start = self._plain[1] - base, text.rfind("\n", 0, line - 1) + 1
-        if until <= max(start, 0) or is_layout(text[line]) or has_marker(text, start, line):
-            return False
-        self._plain = (self._plain[0], line + base + 1)
-        return True
-
     def snapshot(self) -> dict[str, Any]:
         """Positions only; the text is its owner's."""
         return {
@@ -401,8 +335,7 @@ class WindowScanner:
             "awake": self._awake,
             "window": self._window,
             "group": self._group,
-            "rejected": list(self._rejected),
-            "alike": self._alike,
+            "skipped": self._skipped,
             "due": self.due,
             "row": [self._last, self._rounds],
         }
@@ -412,25 +345,8 @@ class WindowScanner:
         self._floor, self._sample = int(state["floor"]), int(state["sample"])
         self._armed, self._awake = int(state["armed"]), int(state["awake"])
         self._window, self._group, self.due = int(state["window"]), int(state["group"]), int(state["due"])
-        self._rejected, self._alike = tuple(int(place) for place in state["rejected"]), int(state["alike"])
+        self._skipped = int(state["skipped"])
         self._last, self._rounds = (int(number) for number in state["row"])
-
-
-def _are_moved(later: list[int], places: list[int], moved: int) -> bool:
-    """Whether the places, the last first, are the others, the first first, all moved alike."""
-    return all(place - one == moved for place, one in zip(later, reversed(places), strict=True))
-
-
-def _stands_alike(text: str, start: int, stop: int, places: list[int], low: int, *, apart: int) -> bool:
-    """Whether `text[start:stop]` stands, as `_places_back` finds it, where `places` are, the first
-    first, all moved alike.
-    """
-    needle, further, place, moved = text[start:stop], stop - start - apart, start, start - places[-1]
-    for one in places[-2::-1]:
-        place = text.rfind(needle, low, place + further) if place + further > low else -1
-        if place - one != moved:
-            return False
-    return True
 
 
 def _places_back(text: str, start: int, stop: int, most: int, low: int, *, apart: int) -> list[int]:

@@ -4,11 +4,11 @@ It answers a model that chants in its answer, its thinking or the arguments of a
 for every word. The loop is seen while it is written, at the same character however the provider
 cuts the text.
 
-The rules are the chant (`window`), the exact tail (`tail`), the inexact recurrence (`recurrence`)
-and the counter (`counted`). Each has its numbers. To the tail belong long copies (`copies`), to the
-recurrence few words (`vocabulary`). `markdown` says what is layout and what is prose, `structure`
-what is a block. What people repeat on purpose as well is a suspicion first, and a loop when it goes
-on.
+The rules are the chant (`chant`), the exact tail (`tail`), the inexact recurrence (`recurrence`),
+the counter (`counted`) and the rate of information (`information`). Each has its numbers. To the
+tail belong long copies (`copies`), to the recurrence few words (`vocabulary`). `markdown` says what
+is layout and what is prose, `structure` what is a block, `text_kind` what kind a text is. What
+people repeat on purpose as well is a suspicion first, and a loop when it goes on.
 
 The channels know nothing of one another. Arguments are data (JSON, code, files), where similar
 pieces are usual: only the exact tail counts there, by numbers of its own. A loop clears the
@@ -27,26 +27,28 @@ from monitor.detectors.detector import NOTHING, TextFeed
 from monitor.detectors.text.channel import TextChannel, TextRules
 from monitor.detectors.text.chant import WindowRule
 from monitor.detectors.text.counted import CountedRule
+from monitor.detectors.text.information import InformationRule
 from monitor.detectors.text.recurrence import RecurrenceRule
 from monitor.detectors.text.tail import TailRule
 from monitor.errors import ConfigError
 from monitor.verdicts import Channel, Detection
 
-SNAPSHOT_VERSION = 5
+SNAPSHOT_VERSION = 6
 WATCHED: tuple[Channel, ...] = ("text", "reasoning", "arguments")
 CHANT = WindowRule()
 TAIL = TailRule()
 RECURRENCE = RecurrenceRule()
 COUNTED = CountedRule()
-DEFAULT_RULES: TextRules = (CHANT, TAIL, RECURRENCE, COUNTED)
+INFORMATION = InformationRule()
+DEFAULT_RULES: TextRules = (CHANT, TAIL, RECURRENCE, COUNTED, INFORMATION)
 """The rules that all streams share by default."""
 
 
 class ContentRepetition:
     """Loops in the text of a run.
 
-    `chant=None`, `tail=None`, `recurrence=None` or `counted=None` turns a rule off; `channels`
-    names what is watched.
+    `chant=None`, `tail=None`, `recurrence=None`, `counted=None` or `information=None` turns a rule
+    off; `channels` names what is watched.
     """
 
     __slots__ = (
@@ -66,6 +68,7 @@ class ContentRepetition:
         tail: TailRule | None = TAIL,
         recurrence: RecurrenceRule | None = RECURRENCE,
         counted: CountedRule | None = COUNTED,
+        information: InformationRule | None = INFORMATION,
         channels: Sequence[Channel] = WATCHED,
         name: str = "content_repetition",
     ) -> None:
@@ -76,7 +79,7 @@ class ContentRepetition:
                 f" {', '.join(WATCHED)}"
             )
         self.name = name
-        rules = (chant, tail, recurrence, counted)
+        rules = (chant, tail, recurrence, counted, information)
         self._rules: TextRules = DEFAULT_RULES if rules == DEFAULT_RULES else rules
         self._channels: dict[Channel, TextChannel] = {}
         self._turn_start: dict[Channel, int] = {}
@@ -92,7 +95,7 @@ class ContentRepetition:
     def options(self) -> dict[str, Any]:
         """The options that make the detector again."""
         return {
-            **dict(zip(("chant", "tail", "recurrence", "counted"), self._rules, strict=True)),
+            **dict(zip(("chant", "tail", "recurrence", "counted", "information"), self._rules, strict=True)),
             "channels": self._watched,
             "name": self.name,
         }
@@ -141,7 +144,7 @@ class ContentRepetition:
 
     def _made(self, channel: Channel) -> TextChannel:
         if channel not in self._channels:
-            rules = (None, self._rules[1], None, None) if channel == "arguments" else self._rules
+            rules = (None, self._rules[1], None, None, None) if channel == "arguments" else self._rules
             self._channels[channel] = TextChannel(rules, channel, detector=self.name)
         return self._channels[channel]
 

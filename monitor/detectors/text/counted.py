@@ -6,8 +6,9 @@ that differ for news.
 
 Rule: a short text stands in round after round. With the numbers taken out, the text between two
 such places is always the same. The numbers that change are one number that grows by the same amount
-from round to round. If it stands twice in a round, it grows there as well: lists go on counting,
-and songs, measurements and tables of products do not. Numbers are digits of any script, Chinese
+from round to round. If it stands twice in a round, it is the same there (`{"id": 7, "name": "User
+7"}`) and grows, or it runs on there as well: lists go on counting. Songs count down. Measurements
+and tables of products do neither. Numbers are digits of any script, Chinese
 numerals, Roman ones in capitals, and small letters before a dot or a bracket (`bf.`). So are
 hexadecimal ones behind `0x`, and figures in a circle or in brackets. Parts of a time or a version
 are measured: logs do not count.
@@ -37,7 +38,7 @@ from typing import Any, TypeAlias
 
 from monitor.detectors.text.hit import Hit
 from monitor.detectors.text.markdown import CODE_SIGNS, Fences, words_percent
-from monitor.detectors.text.structure import has_fence, is_call, lines_of
+from monitor.detectors.text.structure import RUNS, has_fence, is_call, is_record, lines_of
 from monitor.errors import ConfigError
 
 STEP_CHARS = 384
@@ -67,10 +68,11 @@ LONG_LINES = 3
 SHORT_WORDS = 4
 LEAST_WORDS = 2
 NUMBER = re.compile(
-    r"0[xX][0-9a-fA-F]+|(?:\d\ufe0f?\u20e3?)+"
+    r"(0[xX][0-9a-fA-F]+|(?:\d\ufe0f?\u20e3?)+"
     r"|[\u2460-\u249b\u24ea-\u24ff\u2776-\u2793\u3251-\u325f\u32b1-\u32bf]"
-    r"|[\u3007零一二三四五六七八九十百千两]+|(?<![A-Za-z])[IVXLC]+(?![A-Za-z])|(?<![^\s(*])[a-z]{1,3}(?=[.)])"
+    r"|[\u3007零一二三四五六七八九十百千两]+|(?<![A-Za-z])[IVXLC]+(?![A-Za-z])|(?<![^\s(*])[a-z]{1,3}(?=[.)]))"
 )
+"""In a group, so that `split` gives the numbers as well."""
 SEPARATORS = frozenset(".,:/-")
 """Between two numbers: they are one measurement."""
 OF = "/"
@@ -82,6 +84,8 @@ _CHINESE_TENS = {"十": 10, "百": 100, "千": 1000}
 _ROMAN = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100}
 _WORD = re.compile(r"[^\W\d_]+")
 _WIDE = re.compile(r"[\u0e00-\u0e7f\u3040-\u9fff\uac00-\ud7a3]")
+LINE_ENDS = frozenset(",;{}")
+"""A line that ends so is code or data."""
 _MARKS = "#>*- [0123456789]"
 """Characters at the beginning of a line that are no sign of code."""
 _SIGNS = tuple(sign for sign in CODE_SIGNS if sign not in "|/")
@@ -283,7 +287,14 @@ class CountedScanner:
         if not words:
             return 0
         block = len(lines) > 1 and (has_fence(unit) or is_call(unit))
-        data = fenced or 100 * sum(map(said.count, _SIGNS)) > len(said) or words_percent(unit) < DATA_PERCENT
+        data = (
+            fenced
+            or RUNS.search(unit) is not None
+            or any(line.rstrip()[-1] in LINE_ENDS for line in lines)
+            or all(map(is_record, lines))
+            or 100 * sum(map(said.count, _SIGNS)) > len(said)
+            or words_percent(unit) < DATA_PERCENT
+        )
         if words < LEAST_WORDS or (data and not block):
             enough = rule.data_rounds
         elif block or len(lines) >= LONG_LINES or len(unit) > LONG_CHARS:
@@ -327,7 +338,8 @@ def _probe_end(due: int) -> int:
 
 def read(unit: str) -> Round:
     """The texts around the numbers of a round, and the numbers."""
-    return NUMBER.split(unit), [value(number) for number in NUMBER.findall(unit)]
+    parts = NUMBER.split(unit)
+    return parts[::2], [value(number) for number in parts[1::2]]
 
 
 def run(later: Sequence[int], earlier: Sequence[int]) -> list[int]:
@@ -342,7 +354,8 @@ def counts(around: list[str], numbers: list[int], steps: list[int]) -> bool:
     running = [at for at, step in enumerate(steps) if step]
     if not running or len({steps[at] for at in running}) > 1:
         return False
-    if any((numbers[after] - numbers[at]) * len(running) != steps[at] for at, after in pairwise(running)):
+    same = steps[running[0]] > 0 and all(numbers[at] == numbers[running[0]] for at in running)
+    if not same and any((numbers[after] - numbers[at]) * len(running) != steps[at] for at, after in pairwise(running)):
         return False
     before = (around[at] in SEPARATORS for at in running if at > 0)
     after = (around[at + 1] in SEPARATORS and around[at + 1] != OF for at in running if at + 1 < len(steps))

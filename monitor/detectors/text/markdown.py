@@ -42,6 +42,8 @@ CODE_SIGNS = (*"_=<>{}[]\\/@#$|", ";\n")
 to 20 %.
 """
 CODE_PERCENT = 1
+DENSE_PERCENT = 4
+"""Prose has 12 to 20 blanks in a hundred characters."""
 
 _MARKERS = ("```", "~~~")
 _NO_DIGITS = str.maketrans("", "", "0123456789")
@@ -79,6 +81,11 @@ def words_percent(text: str) -> int:
 def is_code(text: str) -> bool:
     """Whether more than one character of a hundred is a sign of code or data."""
     return 100 * sum(map(text.count, CODE_SIGNS)) > CODE_PERCENT * len(text)
+
+
+def is_dense(text: str) -> bool:
+    """Whether it is code or data with hardly a blank: paths, URLs, minified JSON."""
+    return 100 * text.count(" ") < DENSE_PERCENT * len(text) and is_code(text)
 
 
 def has_short_lines(text: str) -> bool:

@@ -23,7 +23,7 @@ more: JSON 29, YAML 25, a questionnaire with five fixed answers 24. To tell loop
   questionnaire 44 %;
 - of code (see `markdown`) all 36 samples must have stood there: accessors and settings differ in
   names alone, but they differ;
-- frames of a stack trace are no prose.
+- frames of a stack trace and records are no prose.
 
 Some findings are only a suspicion: code, counted lines (a log counts as well), and fewer than 28
 samples (a few remarks in any order: where they meet is new). Three suspicions are a loop, if none
@@ -50,7 +50,7 @@ from typing import Any
 from monitor.detectors.text.chant import is_one_line
 from monitor.detectors.text.hit import Hit
 from monitor.detectors.text.markdown import is_code, only_counts, speaks, words_percent
-from monitor.detectors.text.structure import is_frame
+from monitor.detectors.text.text_kind import has_long_lines, is_rows
 from monitor.errors import ConfigError
 
 BLOCK_CHARS = 64
@@ -74,7 +74,6 @@ LATEST = 0b11
 """The samples of the latest step: one of them must be stale as well, so that what is shown is at
 hand.
 """
-LINE_BYTES = 32
 DOUBTFUL_ROUNDS = 3
 """Suspicions in a row that make a loop, each the length of all samples after the last."""
 NAMED_ROUNDS = 6
@@ -243,7 +242,7 @@ class RecurrenceScanner:
         doubtful = code or not sure or named or _are_counted_lines(region, rule.row_chars)
         if doubtful and self._rounds and at < self._last + rule.span:
             return None
-        if words_percent(region) < rule.words_percent or not _has_long_lines(region) or is_frame(region):
+        if words_percent(region) < rule.words_percent or not has_long_lines(region) or is_rows(region):
             self._seen = 0
             return None
         enough = NAMED_ROUNDS if named else DOUBTFUL_ROUNDS
@@ -288,7 +287,9 @@ def _names_others(text: str, places: list[int], low: int) -> bool:
     sample may stand twice in one.)
     """
     rounds = zip(places[2:], places, strict=False)
-    return all(any(text.find(word, low, start) < 0 for word in _WORD.findall(text[start:end])) for start, end in rounds)
+    return all(
+        any(text.find(word, low, start) < 0 for word in set(_WORD.findall(text[start:end]))) for start, end in rounds
+    )
 
 
 def is_row(text: str, start: int, before: int, further: int) -> bool:
@@ -319,11 +320,3 @@ def _are_counted_lines(text: str, most: int) -> bool:
         and max(map(len, lines)) <= most
         and all(only_counts(lines[0], line) for line in lines[1:])
     )
-
-
-def _has_long_lines(text: str) -> bool:
-    """Whether at least half of the bytes, blanks around lines aside, stand in lines of `LINE_BYTES`
-    or more.
-    """
-    lengths = [len(line.strip()) for line in text.encode("utf-8", "surrogatepass").split(b"\n")]
-    return 2 * sum(length for length in lengths if length >= LINE_BYTES) >= sum(lengths)

@@ -13,6 +13,9 @@ lines:
   with a name and arguments;
 - a dialogue has at least two speakers, each before a sentence of three words or more (records of
   `name: value` have fewer), or different lines that begin with a dash or a quotation mark;
+- a record has three fields or more, of one or two words each in the mean, and no sentence;
+- a line says something if it has three words or numbers, and runs nothing: comments, items,
+  declarations, stage directions. People repeat code and data, but not those;
 - a frame of a stack trace names a place in a file: programs print the same one a thousand times;
 - a line of a sentence that is only indented is prose.
 """
@@ -28,15 +31,21 @@ BLOCK_LINES = 2
 """A block has at least this many different lines."""
 LEAST_WORDS = 3
 """What a speaker says has at least this many words, and so has an indented line."""
+LEAST_FIELDS = 3
+MOST_FIELD_WORDS = 2.5
+"""Words and numbers of a field, in the mean."""
+LEAST_STATEMENT_WORDS = 2
+"""Of the three words and numbers of a line that says something: `margin: 0 auto`."""
 INDENTED_PERCENT = 85
 """Letters and blanks of a line of prose; of source code fewer are."""
 _SPEECH = frozenset('\u2014\u2013"\u201c\u201e\u00ab\u300c')
 """The signs at the beginning of a line of a novel in which somebody speaks."""
 _CLOSERS = frozenset("}])")
-_MARKED = re.compile(
+MARKED = re.compile(
     r"[-*+#>|<`~\u2022\u2192\u25aa\u25cb\u25cf\u25e6]|[^\w\s\x00-\u25ff\u2b00-\u303f]|\[(?!\d)"
     r"|(?:\d{1,4}|[A-Za-z]|[ivxIVX]{1,5})[.)\u3001]\s"
 )
+"""How a line of a list, a table or a quotation begins."""
 _FENCE = re.compile(r"```|~~~")
 _CALL = re.compile(
     r"[<\[{|/_](?:tools?|functions?|invoke|call)\b"
@@ -49,6 +58,13 @@ _CALL_JSON = re.compile(r'"(?:name|tool|function)":')
 _ARGUMENTS = re.compile(r'"(?:arguments|parameters|args|input)":')
 _SPEAKER = re.compile(r"\W{0,4}([^\W\d_][\w .'-]{0,24})\W{0,2}[:\uff1a](.*)")
 _WORD = re.compile(r"[^\W\d_]+")
+_TOKEN = re.compile(r"\w+")
+_TAG = re.compile(r"</?[A-Za-z][^<>]*>")
+_OPENING = re.compile(r"<[A-Za-z]")
+_SEPARATORS = re.compile(r"[,;\t|]")
+_SENTENCE_END = re.compile(r"[.!?\u2026\u3002\uff01\uff1f](?:\s|$)")
+RUNS = re.compile(r"\w\(|=")
+"""A call, or an assignment."""
 _WIDE = re.compile(r"[\u0e00-\u0e7f\u3040-\u9fff\uac00-\ud7a3]")
 """Letters of scripts that write no blanks between words, or few."""
 _FRAME = re.compile(r"[\w>$)]\.[A-Za-z]{1,5}:(?:line )?\d|\", line \d")
@@ -69,7 +85,7 @@ def is_block(unit: str) -> bool:
     lines = [line.strip() for line in lines_of(unit)]
     if is_call("\n".join(lines)):
         return True
-    if len(set(lines)) < BLOCK_LINES or not any(map(_MARKED.match, lines)):
+    if len(set(lines)) < BLOCK_LINES or not any(map(MARKED.match, lines)):
         return False
     data = all(line[0] in DATA_STARTS or line[0] in _CLOSERS for line in lines)
     return not data or any(map(_is_divider, lines))
@@ -124,11 +140,56 @@ def says_something(text: str) -> bool:
 
 
 def is_data(unit: str) -> bool:
-    """Layout that stands for data: no letter in it, or a single line that starts like data."""
+    """Layout that stands for data: no letter in it, or a single line that is data (see
+    `is_data_line`).
+    """
     end = unit.find("\n")
-    if unit.find("\n", end + 1) < 0 and (unit[end + 1 :] + unit[: end + 1]).lstrip(" \t")[:1] in DATA_STARTS:
+    if unit.find("\n", end + 1) < 0 and is_data_line(unit[end + 1 :] + unit[: end + 1]):
         return True
     return not any(map(str.isalpha, unit))
+
+
+def is_data_line(line: str) -> bool:
+    """A record, or a value: in brackets, quotation marks or tags, or before a comma. A value has
+    fewer than three words beside the tags. A call, an assignment and closing tags are no values.
+    """
+    at = max(line.find("<"), 0)  # within a line, a unit may begin anywhere
+    bare = (line[at:] + line[:at]).strip()
+    said = _TAG.sub(" ", bare)
+    if RUNS.search(said) is not None or ("</" in bare and _OPENING.search(bare) is None):
+        return False
+    value = bare.endswith((",", ";")) or any(sign in DATA_STARTS or sign in _CLOSERS for sign in bare)
+    return is_record(said) or (value and not has_words(said))
+
+
+def is_record(line: str) -> bool:
+    """Whether separators make three fields of it or more, of few words in the mean, and no sentence
+    ends in it.
+    """
+    fields = len(_SEPARATORS.findall(line.strip(" \t|,;"))) + 1
+    few = len(_TOKEN.findall(line)) <= MOST_FIELD_WORDS * fields
+    return fields >= LEAST_FIELDS and few and _SENTENCE_END.search(line) is None
+
+
+def is_statement(unit: str, *, fenced: bool) -> bool:
+    """Whether each line says something, and none is data, a call or an assignment. In a fence, a
+    line that begins with a letter and does not end as declarations do may be anything.
+    """
+    lines = [_TAG.sub(" ", line).strip() for line in lines_of(unit)]
+    if any(not has_words(line) or is_record(line) or RUNS.search(line) for line in lines):
+        return False
+    return not fenced or all(not line[0].isalpha() or line[-1] == ";" for line in lines)
+
+
+def has_words(text: str) -> bool:
+    """Whether it has three words or numbers, of which two are words, or twice as many letters of a
+    script without blanks.
+    """
+    tokens = _TOKEN.findall(text)
+    words = sum(token.isalpha() for token in tokens)
+    return (len(tokens) >= LEAST_WORDS and words >= LEAST_STATEMENT_WORDS) or len(
+        _WIDE.findall(text)
+    ) >= 2 * LEAST_WORDS
 
 
 def is_list_of_numbers(unit: str) -> bool:

@@ -20,11 +20,14 @@ that speaks repeats for more than 90 characters. More is asked of what people re
   and short units that continue a blob (base64 of regular bytes);
 - drawn units, several characters none of which speaks: 12 copies and 384 characters. The longest in
   the same texts has 95;
-- data, that is a line of data again and again, units without a letter in layout, and drawn lines
-  (the rows of a form): 40 copies and 512 characters. Programs print one for each item of a batch,
-  33 in the same texts;
-- lists of numbers and channels of data: a suspicion at 12 copies and 512 characters, a loop at 24
-  and 2048. A table of 256 zeros is data.
+- a line of layout that says something (a comment, an item, a declaration, a stage direction): a
+  suspicion at 6 copies, a loop at 8;
+- frames of a stack trace and drawn lines (the rows of a form): 40 copies and 512 characters.
+  Programs print one for each item of a batch, 33 in the same texts;
+- data, that is a line of data again and again, and values within brackets or quotation marks that
+  were opened before: 64 copies and 2048 characters. Layout without a letter: 512 copies and 16384
+  characters, as in files of measurements and pictures;
+- channels of data: a suspicion at 12 copies and 512 characters, a loop at 24 and 2048.
 
 How: at every 128 characters the last few are searched in the text before. Long periods are searched
 less often (every 1024 for the longest), since their runs are longer too. Each place found suggests
@@ -46,12 +49,15 @@ from monitor.detectors.text.hit import Hit
 from monitor.detectors.text.markdown import LEADERS, Fences, has_short_lines, only_layout, speaks
 from monitor.detectors.text.structure import (
     has_fence,
+    has_words,
     is_block,
     is_data,
+    is_data_line,
     is_dialogue,
     is_frame,
     is_indented_prose,
     is_list_of_numbers,
+    is_statement,
 )
 from monitor.errors import ConfigError
 from monitor.verdicts import Level
@@ -60,6 +66,8 @@ OFFSETS_SHOWN = 12
 """Places listed in the evidence; a one-character unit has hundreds."""
 QUOTE_CHARS = 64
 """A quoted refrain begins so soon behind its `>`."""
+OPENED_CHARS = 128
+BRACKETS = (("(", ")"), ("[", "]"), ("{", "}"))
 BLOB_PERIOD = 8
 """Base64 writes one to three equal bytes as four characters or one, patterns of two and six bytes
 as eight.
@@ -87,13 +95,18 @@ class TailRule:
     """`weak`: fill, or layout only; a suspicion of data."""
     verse_min_chars: int = 768
     """Short lines, or a quoted one; `weak_copies` as well."""
+    line_copies: int = 8
+    """For a line of layout that says something."""
     printed_copies: int = 40
-    """For text without a letter and for a single line of data: one that starts with a bracket, a
-    quotation mark or a bar.
-    """
+    """For frames of a stack trace, and for drawn lines."""
+    value_copies: int = 64
+    """For a line of data: a record, a value in brackets or tags."""
+    value_min_chars: int = 2048
+    number_factor: int = 8
+    """Times as much for layout without a letter."""
     data_copies: int = 24
     data_min_chars: int = 2048
-    """In a channel of data, and for lists of numbers."""
+    """In a channel of data."""
     drawn_min_chars: int = 384
     """Drawn units of several characters; 12 copies as well."""
     step_chars: int = 128
@@ -171,8 +184,13 @@ class TailRule:
         return max(self.weak_copies * period, self.verse_min_chars, self.loop_chars(period))
 
     def data_chars(self, period: int) -> int:
-        """Characters that make a run in a channel of data, or a list of numbers, a loop."""
+        """Characters that make a run in a channel of data a loop."""
         return max(self.data_copies * period, self.data_min_chars, self.weak_chars(period))
+
+    def value_chars(self, unit: str) -> int:
+        """Characters that make a run of data in the midst of a text a loop."""
+        enough = max(self.value_copies * len(unit), self.value_min_chars)
+        return enough if any(map(str.isalpha, unit)) or "\n" not in unit else self.number_factor * enough
 
     def weak_chars(self, period: int) -> int:
         """Characters that make a run of fill or layout a loop, and one of data a suspicion."""
@@ -309,8 +327,9 @@ class TailScanner:
             return weak, weak
         if "\n" in unit and (lined := self._enough_lines(text, base, at)):
             return lined
-        if period <= rule.short_chars and is_list_of_numbers(unit):
-            return weak, rule.data_chars(period)
+        if "\n" not in unit and self._is_value(text, base, unit):
+            enough = rule.value_chars(unit)
+            return enough, enough
         line = text.rfind("\n", max(start - QUOTE_CHARS, self._floor - base, 0), start) + 1
         if ("\n" in unit and has_short_lines(unit + unit)) or (line > 0 and text[line] == ">"):
             return rule.strong_chars(period), rule.verse_chars(period)
@@ -330,6 +349,8 @@ class TailScanner:
         fenced = self._fences.inside(text, base, at)
         block = (not fenced or has_fence(unit)) and is_block(unit)
         if not only_layout(text, stop - period - 1, stop, fenced=fenced):
+            if is_data(unit):
+                return rule.value_chars(unit), rule.value_chars(unit)
             return (
                 (rule.strong_chars(period), rule.block_chars(period))
                 if block and has_short_lines(unit + unit)
@@ -340,8 +361,25 @@ class TailScanner:
         quoted = "\n>" in unit + unit[0] and has_short_lines(unit + unit)
         if block and not quoted:
             return rule.block_chars(period), rule.block_chars(period)
-        enough = max(weak, rule.printed_copies * period if is_data(unit) else 0)
+        statement = is_statement(unit, fenced=fenced)
+        if is_data(unit) or (not statement and self._is_value(text, base, unit)):
+            return rule.value_chars(unit), rule.value_chars(unit)
+        if statement:
+            sure = max(rule.line_copies * period, rule.strong_chars(period))
+            return max(sure - 2 * period, rule.strong_chars(period)), rule.verse_chars(period) if quoted else sure
+        enough = weak
         return enough, max(enough, rule.verse_chars(period) if quoted else 0)
+
+    def _is_value(self, text: str, base: int, unit: str) -> bool:
+        """Whether the unit is a value, or part of one: a record, a list of numbers, or short of
+        words and within brackets or quotation marks that were opened shortly before the run.
+        """
+        if is_data_line(unit) or is_list_of_numbers(unit):
+            return True
+        start = self._start - base
+        before = text[max(start - OPENED_CHARS, self._floor - base, 0) : start]
+        opened = any(before.count(one) > before.count(other) for one, other in BRACKETS) or before.count('"') % 2 == 1
+        return opened and not has_words(unit) and not unit.isalnum()
 
     def _hit(self, unit: str, end: int) -> Hit:
         period, start = self._period, self._start

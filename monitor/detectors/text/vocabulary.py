@@ -6,7 +6,8 @@ either.
 
 Rule: 4096 characters have at least 256 words, at most 32 of them different, and seven in ten
 characters are letters or blanks. Prose of that length has more than 200 different words. Tables,
-boards and scores of music have few words, but not of letters; nor has code (see `markdown`). Lists
+boards and scores of music have few words, but not of letters; nor has code (see `markdown` and
+`text_kind`). Lists
 of answers (`True`, `False`) fulfil the rule, so this is a suspicion; two in a row are a loop.
 
 How: words are counted at each multiple of 4096 characters, and only if six short samples stand
@@ -21,6 +22,7 @@ from typing import Any
 
 from monitor.detectors.text.hit import Hit
 from monitor.detectors.text.markdown import is_code, words_percent
+from monitor.detectors.text.text_kind import kind_of
 
 WORDS_STEP = 4_096
 LEAST_WORDS = 256
@@ -84,6 +86,7 @@ class Vocabulary:
             or different > MOST_DIFFERENT
             or is_code(region)
             or words_percent(region) < WORDS_PERCENT
+            or kind_of(region) not in {"prose", "verse", "list"}
         ):
             self._rounds = 0
             return None

@@ -30,7 +30,11 @@ class RunCounts:
     checks: int = 0
     estimated: int = 0
     left_open: str | None = None
+    inside: int = 0
+    """Results that the SDK has shown by itself."""
     synchronous: int = 0
+    agents: int = 1
+    """Each agent of the run has a first turn, before which nobody checks."""
 
     def hear(self, event: Event) -> None:
         """Count an event of the run."""
@@ -44,14 +48,15 @@ class RunCounts:
 
     def covered(self, *, limits: bool, detectors: tuple[str, ...]) -> tuple[Covered, ...]:
         """One entry for each thing that a guard needs."""
-        missing = self.calls - self.results
+        results = self.results + self.inside
+        missing = self.calls - results
         return (
             Covered("limits", limits, "there is a limit" if limits else "nothing ends the run: set stop_when"),
             Covered("detectors", bool(detectors), ", ".join(detectors) or "no detector is on, so no loop is found"),
             Covered(
                 "results",
                 missing <= 0,
-                f"{self.results} of {self.calls} calls have their result"
+                f"{results} of {self.calls} calls have their result"
                 + (": pass each to guard.tool_result, or loops of calls are not found" if missing > 0 else ""),
             ),
             Covered(
@@ -65,9 +70,9 @@ class RunCounts:
             Covered("closing", self.left_open is None, self.left_open or "no stream was left open"),
             Covered(
                 "checks",
-                self.turns <= self.checks + 1,
+                self.turns <= self.checks + self.agents,
                 f"check() was called {self.checks} times in {self.turns} turns"
-                + ("" if self.turns <= self.checks + 1 else ": call it before each turn"),
+                + ("" if self.turns <= self.checks + self.agents else ": call it before each turn"),
             ),
             Covered(
                 "interruption",

@@ -11,6 +11,7 @@ import math
 import time
 import uuid
 import warnings
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
@@ -53,7 +54,6 @@ from monitor.verdicts import Compact, Continue, Stop, Verdict
 
 T = TypeVar("T")
 
-
 _DEFAULT: Any = object()
 _STOP_AT_FIRST_LOOP = StopAtFirstLoop()
 """Shared by all runs: it has no state."""
@@ -93,7 +93,8 @@ class Guard(Generic[OutputT]):
       its calls.
       `max_nudges`: how often `check` asks for missing outputs.
     - `budget`: tokens and money, shared by all runs with the same object. `prices`: the `Price` of
-      the model, for `CostLimit` and budgets in US dollars.
+      the model, or its name in the table of list prices, such as `"claude-sonnet-4-5"`; for
+      `CostLimit`, budgets in US dollars and the cost in the outcome.
     - `window`: the model's window, in tokens or as `monitor.context.window_of(name)`. A window that
       is too small for an agent is refused. When the provider's count of a turn comes near the
       window, `check` returns `Compact`.
@@ -104,6 +105,10 @@ class Guard(Generic[OutputT]):
     """
 
     __slots__ = (
+        "__weakref__",
+        "_above",
+        "_call",
+        "_children",
         "_clock",
         "_core",
         "_entered",
@@ -120,6 +125,8 @@ class Guard(Generic[OutputT]):
         "_tried_inside",
         "_weighed",
         "_window",
+        "agents",
+        "options",
         "outputs",
     )
 
@@ -136,21 +143,23 @@ class Guard(Generic[OutputT]):
         outputs: type[OutputT] | Mapping[str, Any] | None = None,
         max_nudges: int | None = MAX_NUDGES,
         budget: Budget | None = None,
-        prices: Price | None = None,
+        prices: Price | str | None = None,
         window: Window | int | None = None,
         sinks: Sequence[Sink] = (),
         clock: Clock | None = None,
         keep_text_chars: int | None = KEEP_TEXT_CHARS,
         close_grace_s: float | None = CLOSE_GRACE_S,
     ) -> None:
+        self.options: dict[str, Any] = {name: value for name, value in locals().items() if name != "self"}
+        """The options, as they were given."""
         check_condition("stop_when", stop_when, "monitor.Timeout(300)")
         if policy is not None:
             check_part("policy", policy, "decide")
         check_bounds(keep_text_chars, close_grace_s, max_nudges)
         check_kind("budget", budget, Budget, "a monitor.Budget")
-        check_kind("prices", prices, Price, "the monitor.Price of the model that is watched")
+        price = _price_given(prices)
         check_kind("task", task, str, "what the user asked for, as a text")
-        must_know_price(prices, stop_when, budget, "the model", "prices=monitor.Price(...)")
+        must_know_price(price, stop_when, budget, "the model", _PRICES)
         self.outputs: Outputs | None = Outputs(outputs) if outputs is not None else None
         """The declared outputs, with the emitted values. `None`: no outputs are declared."""
         check_kind("agent", agent, str, "a name")
@@ -164,6 +173,11 @@ class Guard(Generic[OutputT]):
         self._weighed: Turn | None = None
         self._tried_inside = False  # the provider's count covers several attempts
         judges = as_judges(judge)
+        self._above: Guard[Any] | None = None
+        self._call: str | None = None
+        self._children: list[Guard[Any]] = []
+        self.agents: object = None
+        """What the integration of a framework keeps of the agents of this run."""
         of_calls = None
         if detectors is _DEFAULT:
             from monitor.detectors.defaults import OF_CALLS, of_text  # noqa: PLC0415 - for guards that have them only
@@ -176,7 +190,7 @@ class Guard(Generic[OutputT]):
             policy=policy or _STOP_AT_FIRST_LOOP,
             emit=self._emit,
             keep_text_chars=keep_text_chars,
-            price=prices,
+            price=price,
             budgets=(budget,) if budget is not None else (),
             goal=Goal(self.outputs, max_nudges=max_nudges) if self.outputs is not None else None,
             cuts=True,
@@ -198,7 +212,87 @@ class Guard(Generic[OutputT]):
             close_grace_s=grace_s,
             awaited=awaited,
             seen=self._seen,
+            guard=weakref.ref(self),
         )
+
+    def child(self, agent: str = "", *, call: object = None) -> Guard[Any]:
+        """Another agent of this run: a guard for its streams, results and checks. Enter it with
+        `async with` or `with`, in any task or thread, while this guard is entered.
+
+        Children and their parent run side by side. They share the limits, the budget, `abort` and
+        the end: what ends one of them ends them all, also while they write. Each has its own turns,
+        open calls, detectors and policy, which are copies of this guard's. Its events have its own
+        identity, with the identity of this guard above it. Judges and declared outputs stay with
+        this guard.
+
+        `agent`: its name, for the events. `call`: the call of this guard's model that has started
+        the agent, as for `tool_result`.
+        """
+        from monitor.harness.guards.fresh_parts import fresh_parts  # noqa: PLC0415 - a run of one agent needs none
+
+        self._must_have_begun()
+        shared = {name: value for name, value in self.options.items() if name not in _OF_THE_RUN}
+        child: Guard[Any] = Guard(agent=agent, **fresh_parts(shared))
+        child._join(self, _identify(call, self._core.open_calls))
+        return child
+
+    @property
+    def root(self) -> Guard[Any]:
+        """The guard of the run of which this one is an agent. The first agent is the run itself."""
+        return self if self._above is None else self._above.root
+
+    def begun_child(self, agent: str = "") -> Guard[Any]:
+        """A child that has begun without a block of its own. It ends with this guard, or by
+        `end_agent`.
+        """
+        child = self.child(agent)
+        child._begin()
+        return child
+
+    def another_stream(self) -> GuardStreams:
+        """For the streams of this guard: those of another agent, which has begun."""
+        return self.begun_child()._streams
+
+    def end_agent(self) -> None:
+        """End a child that has no block, and its own children. What they have used still counts."""
+        self._leave(None, None)
+
+    def started(self, other: Guard[Any]) -> bool:
+        """Whether `other` is a child of this guard, or of a child of it."""
+        above = other._above
+        while above is not None and above is not self:
+            above = above._above
+        return above is self
+
+    @property
+    def open_calls(self) -> tuple[ToolCall, ...]:
+        """The calls of the newest turn that have no result yet, oldest first."""
+        return tuple(self._core.open_calls)
+
+    @property
+    def stop(self) -> Stop | None:
+        """Why the run ends. `None`: that is not decided."""
+        return self._core.decided
+
+    @property
+    def streaming(self) -> bool:
+        """Whether one of its streams is being watched."""
+        return self._streams.watched is not None
+
+    @property
+    def failed(self) -> bool:
+        """Whether its last model call failed, and may be made again."""
+        return self._core.failed_attempt is not None
+
+    def _join(self, above: Guard[Any], call: str | None) -> None:
+        """Become an agent of the run of `above`."""
+        self._above, self._call = above, call
+        self._seen, self._secrets, self._limited = above._seen, above._secrets, above._limited
+        self._seen.agents += 1
+        self._sinks, awaited = fan_out((), self._streams.close_grace_s, above=above._sinks.for_nested, emit=self._emit)
+        self._streams.seen, self._streams.awaited = self._seen, awaited
+        above._core.add_agent(self._core, self._wake, own_wake=above._wake)
+        above._children.append(self)
 
     @property
     def outcome(self) -> Outcome[OutputT]:
@@ -213,6 +307,7 @@ class Guard(Generic[OutputT]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
+            await self._leave_children(kind, error, trace)
             if isinstance(self._streams.watched, Watched):
                 await self._streams.watched.__aexit__(kind, error, trace)
         finally:
@@ -225,6 +320,25 @@ class Guard(Generic[OutputT]):
                 self._end(ending, crash)
                 if self._streams.awaited.sinks:
                     await self._streams.awaited.close()
+
+    async def _leave_children(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the children, whose streams may be read by other tasks."""
+        for child in [*self._children]:
+            if child._streams.read_here:
+                await child.__aexit__(kind, error, trace)
+            else:
+                child._leave(ending_by(error), error)
+
+    def _leave(self, ending: Stop | None, error: BaseException | None) -> None:
+        """End this agent without an event loop. A stream that another thread reads is woken."""
+        for child in [*self._children]:
+            child._leave(ending, error)
+        if self._streams.watched is not None and self._core.stop is None:
+            self._core.abort("the block of the guard was left")
+            self._wake()
+        self._end(ending, error if isinstance(error, Exception) else None)
 
     def __enter__(self) -> Self:
         """For a loop without an event loop. Watch each stream with `watch` and `with`; limits are
@@ -240,19 +354,28 @@ class Guard(Generic[OutputT]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._end(_ending_by_sync(error), error if isinstance(error, Exception) else None)
+        self._leave(_ending_by_sync(error), error)
 
     def _begin(self) -> None:
         if self._entered:
             raise ConfigError("a guard is one run: make a new one for the next")
         if self._sinks.told:
-            id = uuid.uuid4().hex
-            self._sinks.identity = RunIdentity(run=id, root=id, agent=self._named, began_s=time.time())
+            id, above = uuid.uuid4().hex, self._above._sinks.identity if self._above is not None else None
+            self._sinks.identity = RunIdentity(
+                run=id,
+                root=above.root if above is not None else id,
+                parent=above.run if above is not None else None,
+                call=self._call,
+                agent=self._named,
+                began_s=above.began_s if above is not None else time.time(),
+            )
         self._core.begin(self._clock.now())
         self._entered = self._streams.open = True
 
     def _end(self, ending: Stop | None, error: BaseException | None) -> None:
         self._streams.open = False
+        if self._above is not None and self in self._above._children:
+            self._above._children.remove(self)
         self._streams.outcome = self._secrets.outcome(self._core.terminate(self._clock.now(), ending, error))
 
     def __del__(self) -> None:
@@ -312,6 +435,10 @@ class Guard(Generic[OutputT]):
         lowered, such as that of failing tests, for `NoProgress`.
         """
         self._must_have_begun()
+        owner = self._owner_of(call)
+        if owner is not self:
+            owner.tool_result(call, result, is_error=is_error, vetoed=vetoed, progress=progress)
+            return
         if inspect.iscoroutine(result):
             name = result.__name__
             result.close()
@@ -327,6 +454,15 @@ class Guard(Generic[OutputT]):
             vetoed=vetoed,
             progress=progress,
         )
+
+    def _owner_of(self, call: object) -> Guard[Any]:
+        """The agent whose model has made `call`: this one, unless only a child has it open."""
+        if call is None or not self._children:
+            return self
+        for agent in (self, *self._children):
+            if any(_names(call, known) for known in agent._core.open_calls):
+                return agent
+        return self
 
     def answer(self, call: object) -> ToolResult | None:
         """Carry out a call of the run's own tools, `emit_value` and `terminate`. `None`: the call
@@ -349,6 +485,7 @@ class Guard(Generic[OutputT]):
         passed on or a usage that is never reported makes detectors and limits blind. Read it after
         a run.
         """
+        self._seen.inside = sum(guard._core.results_inside for guard in (self, *self._children))
         return self._seen.covered(limits=self._limited, detectors=self._started)
 
     @contextlib.contextmanager
@@ -427,6 +564,10 @@ class Guard(Generic[OutputT]):
             raise ConfigError("the run has not begun: use the guard inside 'async with guard'")
 
 
+_OF_THE_RUN = frozenset({"agent", "judge", "max_nudges", "outputs", "sinks", "task"})
+"""Options that the agents of a run do not share: its children get the sinks in another way."""
+
+
 class Watch(Watched[T]):
     """A run of one stream: what `watch()` returns."""
 
@@ -482,7 +623,7 @@ def watch(
     detectors: Sequence[Detector] | None = _DEFAULT,
     policy: Policy | None = None,
     budget: Budget | None = None,
-    prices: Price | None = None,
+    prices: Price | str | None = None,
     sinks: Sequence[Sink] = (),
     adapter: AdapterFactory | None = None,
     clock: Clock | None = None,
@@ -517,6 +658,24 @@ def watch(
     return Watch(stream, guard, adapter=adapter, isolate=isolate, reraise=reraise)
 
 
+_PRICES = "prices='claude-sonnet-4-5', the name of the model, or prices=monitor.Price(...)"
+
+
+def _price_given(prices: Price | str | None) -> Price | None:
+    """The price that a caller gives, by itself or by the name of a model."""
+    if not isinstance(prices, str):
+        check_kind("prices", prices, Price, "the monitor.Price of the model that is watched, or its name")
+        return prices
+    from monitor.prices import list_price, table_facts  # noqa: PLC0415 - for guards that name a model only
+
+    if (price := list_price(prices)) is None:
+        raise ConfigError(
+            f"prices: the {table_facts()} do not have {prices!r}: write prices=monitor.Price(2.5, 10.0), in US dollars"
+            " per million tokens of input and output"
+        )
+    return price
+
+
 def _ending_by_sync(error: BaseException | None) -> Stop | None:
     """The end of a run without an event loop, if nothing was decided before."""
     if isinstance(error, KeyboardInterrupt):
@@ -532,6 +691,14 @@ def _text_of(result: object) -> str:
         return answered(result)[0]
     except ValueError:
         return text_of(result)
+
+
+def _names(call: object, known: ToolCall) -> bool:
+    """Whether `call` is `known`, or names it."""
+    try:
+        return call is known.raw or _identify(call, ()) == known.id
+    except ConfigError:
+        return False
 
 
 def _identify(call: object, open_calls: Sequence[ToolCall]) -> str | None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import weakref
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, cast
 
 from monitor._util.lazy import LazyModule
 from monitor.adapters.adapter import AdapterFactory
@@ -16,6 +17,7 @@ from monitor.harness.guards.sync_stream import SyncSource, SyncStream
 from monitor.harness.streams.clock import Clock
 from monitor.harness.streams.one import OneStream
 from monitor.harness.streams.source_stream import Source, SourceStream
+from monitor.harness.streams.wait import current_loop
 from monitor.outcome import Outcome
 from monitor.wires.forms import Form
 
@@ -27,10 +29,29 @@ else:  # it writes the forms of providers, which few programs ask for
 T = TypeVar("T")
 
 
-class GuardStreams:
-    """The streams of one guard, one after the other, and what they need of it."""
+class StreamOwner(Protocol):
+    """A guard, as its streams know it."""
 
-    __slots__ = ("awaited", "clock", "close_grace_s", "core", "number", "open", "outcome", "seen", "watched")
+    def another_stream(self) -> GuardStreams:
+        """The streams of another agent, which has begun."""
+        ...
+
+
+class GuardStreams:
+    """The streams of one agent, one after the other, and what they need of its guard."""
+
+    __slots__ = (
+        "_guard",
+        "awaited",
+        "clock",
+        "close_grace_s",
+        "core",
+        "number",
+        "open",
+        "outcome",
+        "seen",
+        "watched",
+    )
 
     def __init__(
         self,
@@ -40,12 +61,17 @@ class GuardStreams:
         close_grace_s: float,
         awaited: AsyncSinks,
         seen: RunCounts,
+        guard: weakref.ref[StreamOwner],
     ) -> None:
+        """`guard`: whose streams they are. It is not kept alive: a guard that is dropped closes its
+        stream at once.
+        """
         self.core = core
         self.clock = clock
         self.close_grace_s = close_grace_s
         self.awaited = awaited
         self.seen = seen
+        self._guard = guard
         self.outcome: Outcome | None = None
         """How the run ended. `None`: it has not."""
         self.open = False
@@ -54,15 +80,28 @@ class GuardStreams:
         """The stream that is being watched."""
         self.number = 0
 
-    def attach(self, watched: Watched[Any] | WatchedSync[Any]) -> int:
-        """Make `watched` the running stream. Returns its number."""
+    def must_be_open(self) -> None:
+        """Raise `ConfigError` if no stream can be watched."""
         if not self.open:
             raise ConfigError("the guard is not running: use guard.watch() inside 'async with guard'")
-        if self.watched is not None:
-            raise ConfigError("another stream of this guard is still being watched; leave its block first")
+
+    def another(self) -> GuardStreams:
+        """The streams of another agent of the guard, which has begun."""
+        guard = self._guard()
+        if guard is None:
+            raise ConfigError("the guard of this stream is gone: keep it until its block is left")
+        return guard.another_stream()
+
+    def attach(self, watched: Watched[Any] | WatchedSync[Any]) -> int:
+        """Make `watched` the running stream. Returns its number."""
         self.watched = watched
         self.number += 1
         return self.number - 1
+
+    @property
+    def read_here(self) -> bool:
+        """Whether the running stream, if there is one, is read in this thread's event loop."""
+        return not isinstance(self.watched, Watched) or self.watched.read_here
 
     def detach(self) -> None:
         """The stream that was running is over."""
@@ -117,6 +156,10 @@ class WatchedSync(_WatchedReply[T], SyncStream[T]):
         return self._streams.ended()
 
     def __enter__(self) -> Self:
+        self._streams.must_be_open()
+        if self._streams.watched is not None:
+            self._streams = self._streams.another()
+            self._core = self._streams.core
         self._index = self._streams.attach(self)
         self._streams.seen.synchronous += 1
         return self
@@ -146,7 +189,7 @@ class Watched(_WatchedReply[T], SourceStream[T]):
     ends or the run stops.
     """
 
-    __slots__ = ("_reraise", "_streams", "_sync")
+    __slots__ = ("_loop", "_reraise", "_streams", "_sync")
 
     def __init__(
         self,
@@ -170,6 +213,12 @@ class Watched(_WatchedReply[T], SourceStream[T]):
         self._streams = streams
         self._sync: WatchedSync[T] | None = None
         self._reraise = reraise
+        self._loop: object = None  # of the task that reads
+
+    @property
+    def read_here(self) -> bool:
+        """Whether it is read in the event loop that runs in this thread."""
+        return self._loop is current_loop()
 
     def __enter__(self) -> WatchedSync[T]:
         self._entered = True
@@ -187,6 +236,12 @@ class Watched(_WatchedReply[T], SourceStream[T]):
         streams = self._streams
         try:
             await super().__aenter__()
+            streams.must_be_open()
+            if streams.watched is not None:  # another agent writes at the same time
+                self._streams = streams = streams.another()
+                self._core = streams.core
+                self._core.piecewise = True
+            self._loop = current_loop()
             self._index = streams.attach(self)
         except ConfigError:
             if inspect.iscoroutine(self._source):

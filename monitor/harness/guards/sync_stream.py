@@ -120,7 +120,7 @@ class SyncStream(OneStream[T]):
         core = self._core
         try:
             adapter = self._adapter or self._begin_with(item, now)
-            for chunk in adapter.decode(item):
+            for chunk in self._decoded(adapter, item, now):
                 core.feed(chunk, now)
             self._count_requests(adapter)
         except ConfigError:

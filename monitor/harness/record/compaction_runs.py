@@ -31,6 +31,8 @@ from monitor.tools.secrets.masking import Secrets
 
 REQUEST = "request"
 """The name of the marker before the messages of a request: its instructions and its model."""
+USAGE = "usage"
+"""The key, in the data of a compaction's run, of the tokens that its event counts."""
 CUT_OFF = "its process ended before the compaction was done"
 """The detail of a compaction that a dead process has left open."""
 
@@ -127,7 +129,7 @@ class CompactionRuns(CompactionNumbers):
         if isinstance(event, CompactionStarted):
             self._put(event.compaction)
         elif isinstance(event, CompactionFinished | CompactionFailed):
-            data: dict[str, Any] = {"after_s": event.after_s, "usage": asdict(event.cost.usage)}
+            data: dict[str, Any] = {"after_s": event.after_s, USAGE: asdict(event.cost.usage)}
             if isinstance(event, CompactionFailed):
                 data |= {"ok": False, "failure": event.failure.value, "detail": event.detail}
             else:
@@ -177,6 +179,8 @@ class CompactionRuns(CompactionNumbers):
             turn=self._turn(),
         )
         self._journal.add_nodes([(draft, node)])
+        done = {"ok": True, "tokens_before": record.tokens_before, "tokens_after": record.tokens_after}
+        self._put(number, state=RunStage.ENDED, ended_at_s=time.time(), data=done)
         await self._flush(node)
         if node.stale and not self._left:
             self._left = True
@@ -184,8 +188,6 @@ class CompactionRuns(CompactionNumbers):
         # A run whose path the session has left goes on for itself: its later compactions are of its
         # own history alone.
         self._left = node.stale
-        done = {"ok": True, "tokens_before": record.tokens_before, "tokens_after": record.tokens_after}
-        self._put(number, state=RunStage.ENDED, ended_at_s=time.time(), data=done)
         return True
 
     async def _flush(self, node: StoredCompaction) -> None:

@@ -44,11 +44,15 @@ _DECIDED_AGAIN = (
 """Events of the core. All others are shown as they are."""
 
 
-def inputs_of_events(events: Sequence[Event], replies: Mapping[int, AssistantMessage]) -> list[LoggedInput]:
-    """The inputs of one life of a run. `replies`: the message of each turn."""
+def inputs_of_events(
+    events: Sequence[Event], replies: Mapping[int, AssistantMessage], task: str | None = None
+) -> list[LoggedInput]:
+    """The inputs of one life of a run. `replies`: the message of each turn. `task`: the user's
+    request.
+    """
     entries: list[LoggedInput] = []
     for number, event in enumerate(events):
-        entries += ((event.at_s, one) for one in _inputs(event, replies))
+        entries += ((event.at_s, one) for one in _inputs(event, replies, task))
         if not isinstance(event, _DECIDED_AGAIN):
             entries.append((0.0, inputs.FactNote(number, sys.maxsize)))
     return entries
@@ -63,12 +67,17 @@ def with_pieces(events: Sequence[Event], replies: Mapping[int, AssistantMessage]
         yield event
 
 
-def _inputs(event: Event, replies: Mapping[int, AssistantMessage]) -> Iterator[Chunk | CoreInput]:
+def _inputs(event: Event, replies: Mapping[int, AssistantMessage], task: str | None) -> Iterator[Chunk | CoreInput]:
     match event:
         case RunStarted():
-            yield inputs.BeginInput(
-                parts_to_json({"detectors": default_detectors(), "policy": Ladder(), "cuts": True, "supervised": True})
-            )
+            told = {
+                "detectors": default_detectors(),
+                "policy": Ladder(),
+                "cuts": True,
+                "supervised": True,
+                "task": task,
+            }
+            yield inputs.BeginInput(parts_to_json(told))
         case TurnStarted():
             yield inputs.CheckInput()
             yield inputs.BeginTurnInput()

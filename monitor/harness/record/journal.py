@@ -15,10 +15,12 @@ from typing import TypeAlias
 import anyio
 
 from monitor.calls import ApprovalAnswer, ApprovalRequest, CallRecord, CallState, comes_after
+from monitor.chunks import ToolResult
 from monitor.core.inputs import split
 from monitor.core.recording import InputLog
 from monitor.events import ApprovalAnswered, ApprovalRequested, Event
 from monitor.messages import Message
+from monitor.sessions.closed_runs import withdrawn
 from monitor.sessions.nodes import Draft, Node, compacted_of
 from monitor.sessions.run_records import Changes, Committed, RunRecord, TurnChunks
 from monitor.sessions.session_store import SessionStore
@@ -32,14 +34,27 @@ class StoredMessage:
     message: Message
     node: str | None
     """`None`: it has no node of its own, because a compaction or a repair shows it."""
-    results: int = 0
-    """How many of its results are stored."""
+    results: dict[str, ToolResult] = field(default_factory=dict)
+    """Its results that are stored, by the ids that the history has for their calls."""
+    ids: dict[str, str] = field(default_factory=dict)
+    """The stored ids of its calls, by those of the history, where a repair has changed them."""
     seq: int = 0
     """The number of the node. 0: this process did not write it."""
 
     def written(self, node: Node) -> None:
         """The message is stored as `node`."""
         self.node, self.seq = node.id, node.seq
+
+
+@dataclass(slots=True)
+class StoredResult:
+    """A result that is written with the end of its call."""
+
+    message: StoredMessage
+    """The message that has the call."""
+
+    def written(self, node: Node) -> None:
+        """The result is stored as `node`, which is never named again."""
 
 
 @dataclass(slots=True)
@@ -54,8 +69,8 @@ class StoredCompaction:
         self.node, self.stale = node.id, compacted_of(node).stale
 
 
-NewNode: TypeAlias = tuple[Draft, StoredMessage | StoredCompaction | None]
-"""A node to be written, and the message or the compaction that learns its id."""
+NewNode: TypeAlias = tuple[Draft, StoredMessage | StoredResult | StoredCompaction | None]
+"""A node to be written, and what it is of."""
 
 
 @dataclass(slots=True)
@@ -107,8 +122,8 @@ class Journal:
         """The calls of the run that have not ended, by key."""
         self._ended: dict[str, CallRecord] = {}
         """The calls of the run that have ended, by key."""
-        self._sure: dict[str, CallState] = {}
-        """The stored state of each open call, by key."""
+        self.enters: Callable[[CallRecord], object] | None = None
+        """Is called with each call that becomes `running`, before that is stored."""
         self._lock = anyio.Lock()
 
     async def open(self) -> None:
@@ -125,8 +140,12 @@ class Journal:
             self._added += 1
 
     def drop(self, said: StoredMessage | StoredCompaction) -> bool:
-        """Take `said` back. False: it is stored, or is written now."""
-        kept = [(draft, stored) for draft, stored in self._step.nodes if stored is not said]
+        """Take `said` back, with its results. False: it is stored, or is written now."""
+        kept = [
+            (draft, stored)
+            for draft, stored in self._step.nodes
+            if stored is not said and not (isinstance(stored, StoredResult) and stored.message is said)
+        ]
         dropped = len(kept) < len(self._step.nodes)
         self._step.nodes = kept
         return dropped
@@ -141,6 +160,11 @@ class Journal:
         if requests:
             self._step.requests += requests
             self._added += 1
+
+    def withdraw(self, request: ApprovalRequest, why: str) -> None:
+        """Withdraw an open question."""
+        self._step.answers.append(withdrawn(request, why))
+        self._added += 1
 
     def add_event(self, event: Event) -> int:
         """Add an event, and return its number."""
@@ -164,6 +188,15 @@ class Journal:
                 self._added += 1
         return [self._known(record.key) or record for record in records]
 
+    def waits(self, call_id: str) -> bool:
+        """Whether the call with this id has not ended. Its result is not known yet."""
+        return any(record.call_id == call_id for record in self._open.values())
+
+    def latest(self, call_id: str) -> CallRecord | None:
+        """The newest call of the run with this id."""
+        found = [one for one in (*self._ended.values(), *self._open.values()) if one.call_id == call_id]
+        return max(found, key=lambda one: one.turn, default=None)
+
     def _known(self, key: str) -> CallRecord | None:
         return self._open.get(key) or self._ended.get(key)
 
@@ -180,6 +213,8 @@ class Journal:
         self._open.pop(record.key, None)
         (self._open if record.open else self._ended)[record.key] = record
         if record.state is CallState.RUNNING:
+            if self.enters is not None:
+                self.enters(record)
             await self.flush()
         return True
 
@@ -191,10 +226,6 @@ class Journal:
         """See `CallLedger.open_calls`."""
         await self.flush()
         return await self.store.open_calls(run)
-
-    def is_stored(self, record: CallRecord) -> bool:
-        """Whether the session says of this call what `record` says."""
-        return self._sure.get(record.key) is record.state
 
     # ------------------------------------------------------------------ the commit
 
@@ -246,10 +277,5 @@ class Journal:
                 said.written(node)
             if node.id == committed.head:
                 self.head = node
-        for record in step.calls:
-            if record.open:
-                self._sure[record.key] = record.state
-            else:
-                self._sure.pop(record.key, None)
         if self.told is not None:
             self.told(events)

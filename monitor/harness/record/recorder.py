@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 from monitor.calls import CallRecord
+from monitor.chunks import ToolCall, ToolResult
 from monitor.context.history import CommittedEdit, History
 from monitor.context.turns import COMPACTION
 from monitor.core.recording import InputLog
@@ -38,14 +39,15 @@ from monitor.events import (
     TurnEnded,
 )
 from monitor.harness.record.compaction_runs import CompactionRuns
-from monitor.harness.record.journal import Journal, NewNode, StoredMessage
+from monitor.harness.record.journal import Journal, NewNode, StoredMessage, StoredResult
 from monitor.messages import AssistantMessage, Message
 from monitor.outcome import Outcome
 from monitor.reasons import RESUMABLE, TerminateReason
+from monitor.sessions.closed_runs import branch_of
 from monitor.sessions.nodes import Draft, context_edit, message
-from monitor.sessions.run_records import MAIN, RunRecord, RunStage
+from monitor.sessions.run_records import RunRecord, RunStage
 from monitor.sessions.session_store import SessionStore
-from monitor.sessions.tree import ACTIVE, Context
+from monitor.sessions.tree import Context, new_ids
 
 NOT_STORED = (ChunkReceived, ToolOutput)
 """Events that are for the eye. What they show stands in a message or a result as well."""
@@ -93,7 +95,7 @@ class Recorder:
         that was started from outside, and another one for a nested run.
         """
         self.store = store
-        self.branch: str = branch or (ACTIVE if record.purpose == MAIN else f"run-{record.id}")
+        self.branch: str = branch or branch_of(record)
         self._history = history
         self._record = record
         self._reply = reply
@@ -123,11 +125,7 @@ class Recorder:
         return self.journal.add_event(event)
 
     def is_early(self, event: Event) -> bool:
-        """Whether `event` may be handed out before it is stored: it announces no effect, or an
-        effect that is stored.
-        """
-        if isinstance(event, ToolCallChanged):
-            return self.journal.is_stored(event.record)
+        """Whether `event` may be handed out before it is stored: it announces no effect."""
         return not isinstance(event, EFFECTS)
 
     # ------------------------------------------------------------------ the run
@@ -149,8 +147,8 @@ class Recorder:
         self._stored = [*known]
         self._edits = len(self._history.edits)
         self.journal.add_run(self._record)
-        if with_results and known and known[-1].node and not known[-1].results:
-            self.journal.add_nodes(self._results_of(known[-1]))
+        if with_results and known and known[-1].node:
+            self.journal.add_nodes([*self._changed(known[-1], known[-1].message)])
         self.journal.add_nodes(self._new())
         await self.journal.flush()
 
@@ -226,49 +224,78 @@ class Recorder:
         drafts: list[NewNode] = []
         for said in self._history.originals[len(self._stored) :]:
             before, self._written = self._written, None
-            stored = StoredMessage(said, None)
             if before is None or before.node is None:
                 if before is not None:
                     self.journal.drop(before)  # it is written with its results
-                drafts.append((self._draft(said), stored))
-            elif not isinstance(said, AssistantMessage):  # the reply did not become part of the history
+                stored = StoredMessage(said, None)
+                drafts.append((self._draft(self._known_of(stored, said)), stored))
+            elif isinstance(said, AssistantMessage):
+                stored = before
+                drafts += self._changed(stored, said)
+            else:  # the reply did not become part of the history
+                stored = StoredMessage(said, None)
                 drafts.append((context_edit(before.node, None, run=self.run, turn=self._turn()), None))
                 drafts.append((self._draft(said), stored))
-            elif same_reply(before.message, said):
-                stored.node = before.node
-                drafts += self._results_of(stored)
-            else:  # it was repaired on its way into the history
-                stored.node = before.node
-                drafts.append((context_edit(before.node, said, run=self.run, turn=self._turn()), None))
-            stored.results = len(said.results) if isinstance(said, AssistantMessage) else 0
             self._stored.append(stored)
         return drafts
 
-    def _results_of(self, stored: StoredMessage) -> list[NewNode]:
-        """A draft for each result of a message that is stored without them."""
-        said = stored.message
-        results = said.results if isinstance(said, AssistantMessage) else ()
-        stored.results = len(results)
-        return [(message(result, run=self.run, turn=self._turn()), None) for result in results]
+    def _known_of(self, stored: StoredMessage, said: Message) -> Message:
+        """`said` with the results of the calls that have ended. The others have none to store."""
+        stored.ids = {new: stored.ids.get(old, old) for old, new in new_ids(stored.message, said).items()} or stored.ids
+        stored.message = said
+        if not isinstance(said, AssistantMessage) or not said.results:
+            return said
+        results = tuple(one for one in said.results if not self.journal.waits(stored.ids.get(one.id, one.id)))
+        stored.results = {one.id: one for one in results}
+        return said if len(results) == len(said.results) else replace(said, results=results)
+
+    def _changed(self, stored: StoredMessage, said: Message) -> Iterator[NewNode]:
+        """Drafts that make a stored message what the history says now."""
+        assert stored.node is not None  # noqa: S101 - the callers see to it
+        before, were = stored.message, stored.results
+        known = self._known_of(stored, said)
+        results = known.results if isinstance(known, AssistantMessage) else ()
+        same = same_reply(before, said) and all(were.get(one.id) in (None, one) for one in results)
+        if not same:
+            yield context_edit(stored.node, known, run=self.run, turn=self._turn()), None
+            return
+        for one in results:
+            if one.id not in were:
+                yield self._result(stored, one), None
+
+    def _result(self, stored: StoredMessage, result: ToolResult) -> Draft:
+        id = stored.ids.get(result.id, result.id)
+        return message(result if id == result.id else replace(result, id=id), run=self.run, turn=self._turn())
+
+    def add_result(self, result: ToolResult) -> None:
+        """Take the result of a call that has just ended: both are stored in one commit."""
+        stored = self._written or next(
+            (one for one in reversed(self._stored) if isinstance(one.message, AssistantMessage)), None
+        )
+        if stored is None or self.journal.waits(stored.ids.get(result.id, result.id)):
+            return
+        if result.id not in stored.results:
+            draft = self._result(stored, result)
+        elif stored.node is not None and isinstance(stored.message, AssistantMessage):
+            results = (*(one for one in stored.results.values() if one.id != result.id), result)
+            draft = context_edit(stored.node, replace(stored.message, results=results), run=self.run, turn=self._turn())
+        else:
+            return
+        stored.results[result.id] = result
+        self.journal.add_nodes([(draft, StoredResult(stored))])
 
     def _add_edits(self, edits: Sequence[CommittedEdit]) -> None:
         """A compaction has its node already. Any other edit is one of the messages it changed."""
-        drafts = [draft for one in edits if one.edit.kind != COMPACTION for draft in self._edited(one)]
-        self.journal.add_nodes([(draft, None) for draft in drafts])
+        self.journal.add_nodes([new for one in edits if one.edit.kind != COMPACTION for new in self._edited(one)])
 
-    def _edited(self, edit: CommittedEdit) -> Iterator[Draft]:
+    def _edited(self, edit: CommittedEdit) -> Iterator[NewNode]:
         """Drafts for an edit that puts messages in the place of as many others."""
         if len(edit.replaced) != len(edit.edit.replacement):
             return
         for before, after in zip(edit.replaced, edit.edit.replacement, strict=True):
             stored = next((one for one in reversed(self._stored) if one.message is before), None)
-            if stored is None or not stored.node or after is before:
-                continue
-            stored.message = after
-            if same_reply(before, after) and not stored.results:
-                yield from (draft for draft, _ in self._results_of(stored))
-            else:
-                yield context_edit(stored.node, after, run=self.run, turn=self._turn())
+            if stored is not None and stored.node and after is not before:
+                yield from self._changed(stored, after)
 
 
 def same_reply(stored: Message, said: Message) -> bool:
@@ -294,9 +321,18 @@ def known_in(context: Context, messages: Sequence[Message]) -> list[StoredMessag
         at = found + 1
         entry = entries[found]
         results = entry.message.results if isinstance(entry.message, AssistantMessage) else ()
-        known.append(StoredMessage(said, entry.node if entry.node != compaction else None, len(results)))
+        node = entry.node if entry.node != compaction else None
+        renamed = new_ids(entry.message, said)
+        stored = {(id := renamed.get(one.id, one.id)): replace(one, id=id) for one in results}
+        known.append(StoredMessage(said, node, stored, {new: old for old, new in renamed.items()}))
     return known
 
 
 def _is_or_was(stored: Message, message: Message) -> bool:
-    return stored is message or same_reply(stored, message)
+    """Whether `message` is the stored one, perhaps with other ids of its calls."""
+    both = isinstance(stored, AssistantMessage) and isinstance(message, AssistantMessage)
+    return stored is message or (both and [*map(_bare, stored.content)] == [*map(_bare, message.content)])
+
+
+def _bare(part: object) -> object:
+    return (part.name, part.arguments) if isinstance(part, ToolCall) else part

@@ -31,6 +31,7 @@ from monitor.sessions.nodes import Node, NodeKind, said_of
 from monitor.sessions.reader import SessionReader
 from monitor.sessions.run_records import MAIN, RunRecord, TurnChunks
 from monitor.sessions.session_store import SessionStore
+from monitor.sessions.sqlite_session import SQLiteSession
 from monitor.tools.secrets.masked_chunks import MaskedChunks
 from monitor.tools.secrets.masking import Secrets
 
@@ -89,6 +90,9 @@ async def replay(
     given = _checked(detectors, stop_when, policy)
     if isinstance(session, SessionReader):
         return replay_of(session, run, pieces=pieces, **given)
+    if isinstance(session, SQLiteSession):  # its runs may be writing
+        with session.reader() as reader:
+            return replay_of(reader, run, pieces=pieces, **given)
     runs = await session.runs(hidden=True)
     record = chosen(runs, run)
     events = [one.event for one in await session.events(record.id)]
@@ -97,9 +101,10 @@ async def replay(
 
 def replay_of(session: SessionReader, run: str | None = None, *, pieces: bool = False, **given: Any) -> Replay:
     """`replay` for a program without an event loop. `given`: the parts that were checked."""
-    record = chosen(session.runs(hidden=True), run)
-    events = [one.event for one in session.events(record.id)]
-    return _replayed(record, events, session.chunks(record.id), session.nodes(), given=given, pieces=pieces)
+    with session.snapshot():
+        record = chosen(session.runs(hidden=True), run)
+        events = [one.event for one in session.events(record.id)]
+        return _replayed(record, events, session.chunks(record.id), session.nodes(), given=given, pieces=pieces)
 
 
 def _checked(detectors: Any, stop_when: Any, policy: Any) -> dict[str, Any]:
@@ -147,6 +152,7 @@ def _replayed(
     if not lives:
         raise ConfigError(f"nothing of the run {record.id} is stored, so there is nothing to replay")
     exact = all(life.inputs for life in lives)
+    task = str(record.data.get("task", "")) or None
     replies = {} if exact or not (given or pieces) else _replies(nodes, record.id)
     again: list[Event] = []
     departed = None
@@ -156,7 +162,7 @@ def _replayed(
             again += with_pieces(life.events, replies) if pieces else life.events
             before += life.events
             continue
-        events_again, departed = _decided_again(life, before, given, replies, pieces=pieces)
+        events_again, departed = _decided_again(life, before, given, replies, pieces=pieces, task=task)
         again += _as_delivered(events_again)
         before += life.events
         if departed is not None:
@@ -181,10 +187,11 @@ def _decided_again(
     replies: Mapping[int, AssistantMessage],
     *,
     pieces: bool,
+    task: str | None,
 ) -> tuple[list[Event], str | None]:
     """The events, and why the run departs from its record."""
     with _damage_named():
-        entries = life.inputs or inputs_of_events(life.events, replies)
+        entries = life.inputs or inputs_of_events(life.events, replies, task)
         again = ReplayedRun(entries, life.events, given, before=before, pieces=pieces)
         return list(again), again.departed
 

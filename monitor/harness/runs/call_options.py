@@ -6,13 +6,14 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from monitor._util.argument_checks import check_part, is_whole
+from monitor._util.argument_checks import check_model, check_part, is_whole
 from monitor.calls import CallLedger
 from monitor.errors import ConfigError
+from monitor.harness.runs.result_summaries import ResultSummary
 from monitor.tools.approvals.approval import Approval, Approver, AskFunction, approver_of
 from monitor.tools.artifacts.artifact_store import ArtifactStore
 from monitor.tools.results.guidance import GuidanceFlag, check_flag
-from monitor.tools.results.result_store import ResultStore
+from monitor.tools.results.result_store import ResultStore, Summarise
 from monitor.tools.results.truncation import Bound
 
 Offer: TypeAlias = Callable[[int, Sequence[str]], Collection[str]]
@@ -30,19 +31,33 @@ class CallOptions:
     offer: Offer | None
     artifacts: ArtifactStore | None
     bound: Bound | None
+    summary: ResultSummary | None
     guidance: GuidanceFlag
 
-    def keeper(self, run_id: str, shows: Callable[[str, str], bool]) -> ResultStore | None:
-        """The bound of the results of the run, if there is one. `shows`: see `ResultStore`."""
+    def keeper(
+        self, run_id: str, shows: Callable[[str, str], bool], summary: Summarise | None = None
+    ) -> ResultStore | None:
+        """What bounds and keeps the results of the run, if anything does. `shows`, `summary`: see
+        `ResultStore`.
+        """
         if self.artifacts is None and self.bound is None:
             return None
-        return ResultStore(self.artifacts, self.bound or Bound(), run=run_id, shows=shows)
+        return ResultStore(self.artifacts, self.bound, summary=summary, run=run_id, shows=shows)
 
     def __post_init__(self) -> None:
         if self.artifacts is not None:
             check_part("artifacts", self.artifacts, "put")
         if self.bound is not None and not isinstance(self.bound, Bound):
-            raise ConfigError(f"result_bound takes a monitor.tools.Bound, not {self.bound!r}")
+            raise ConfigError(
+                f"result_bound takes a Bound, not {self.bound!r}: write result_bound=monitor.tools.Bound(20_000)"
+            )
+        if self.summary is not None:
+            if not callable(self.summary):
+                check_model("result_summary", self.summary)
+            if self.bound is None:
+                raise ConfigError(
+                    "result_summary needs a bound, above which a result is summarised: leave out result_bound=None"
+                )
         check_flag(self.guidance)
         if not is_whole(self.max_parallel) or self.max_parallel < 1:
             raise ConfigError(f"max_parallel_tools={self.max_parallel!r}: give 1 or more")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
@@ -11,7 +11,7 @@ import anyio
 import anyio.lowlevel
 
 from monitor._util.quoting import foreign
-from monitor.calls import ApprovalAnswer, ApprovalRequest, CallRecord
+from monitor.calls import ApprovalAnswer, ApprovalRequest, CallRecord, CallState
 from monitor.chunks import ToolCall, ToolResult
 from monitor.context.history import History, HistoryEdit
 from monitor.core.run import RunCore
@@ -21,6 +21,7 @@ from monitor.events import (
     ApprovalRequested,
     Event,
     Nudged,
+    SandboxWarning,
     ToolCallChanged,
     ToolFinished,
     ToolOutput,
@@ -32,6 +33,7 @@ from monitor.goal.goal import Goal, preflight
 from monitor.goal.outputs import TERMINATE
 from monitor.harness.context.run_context import RunContext
 from monitor.harness.events.delivery import Delivery
+from monitor.harness.record.recorder import Recorder
 from monitor.harness.runs.call_options import CallOptions
 from monitor.harness.streams.background import Background
 from monitor.harness.streams.clock import Clock
@@ -43,11 +45,14 @@ from monitor.outcome import Turn
 from monitor.policy import stop_for
 from monitor.reasons import TerminateReason, ToolErrorKind
 from monitor.tools.approvals.approval import Approvals, approver_of
-from monitor.tools.base import CallingRun
+from monitor.tools.base import CallingRun, GuidanceContext
 from monitor.tools.calls.scheduler import Scheduler
+from monitor.tools.calls.special_tools import SPECIAL
 from monitor.tools.protocols import CallListener
 from monitor.tools.registry import Registry, Toolset
 from monitor.tools.results.guidance import GuidanceBook
+from monitor.tools.results.result_store import Summarise
+from monitor.tools.sandbox.confinement import SandboxFound
 from monitor.verdicts import VETO, Detection, Stop
 
 
@@ -69,8 +74,13 @@ class Calls(CallListener):
         clock: Clock,
         run: CallingRun,
         run_id: str,
+        summary: Summarise | None = None,
+        variables: Mapping[str, object] | None = None,
+        agent: str = "",
     ) -> None:
-        """`run`: the run as the tools see it."""
+        """`run`: the run as the tools see it. `summary`: summarises results that are too long.
+        `variables`, `agent`: for the functions that choose guidance.
+        """
         self._tools = tools
         self._core = core
         self._goal = goal
@@ -81,10 +91,27 @@ class Calls(CallListener):
         self._now = clock.now
         self._withdrawn: set[str] = set()
         self._only: tuple[str, ...] | None = None
-        self._keeper = options.keeper(run_id, context.shows)
-        self._guidance = GuidanceBook(lambda name: tools.entry(name).traits.guidance, options.guidance)
+        self._keeper = options.keeper(run_id, context.shows, summary)
+        self._guidance = GuidanceBook(
+            lambda name: tools.entry(name).traits.guidance,
+            options.guidance,
+            lambda call: GuidanceContext(
+                call=call, turn=core.turns, variables=variables or {}, agent=agent, run=run_id
+            ),
+        )
+        self._finishes: Stop | None = None
+        """A tool has ended the run: it ends behind this turn."""
         self.left_open: frozenset[str] = frozenset()
-        """Ids of calls that a run which goes on had made when its process ended."""
+        """Ids of the newest calls of a run which goes on, if not all of them have their results."""
+        self.settled: frozenset[str] = frozenset()
+        """Ids of those among them that have."""
+        self._written: dict[str, str] = {}
+        """The name that the model wrote for a special tool, where it wrote it in another way."""
+        self._shown: dict[str, ToolResult] = {}
+        """The results of the turn's calls, as the model reads them."""
+        self._recorder = options.ledger if isinstance(options.ledger, Recorder) else None
+        if self._recorder is not None:
+            self._recorder.journal.enters = self._changed
         self.listens = delivery.listened
         self._opened: list[Toolset] = []
         self._turn_only: Collection[str] | None = None
@@ -110,12 +137,27 @@ class Calls(CallListener):
             limit=options.max_parallel,
             keeper=self._keeper,
             others=[spec.name for spec in goal.tools],
+            why=self._why_over,
         )
 
-    def beside(self, call: ToolCall, result: ToolResult) -> ToolResult:
-        """`result` with the guidance of its tool behind it, where that is new to the model."""
-        guidance = self._guidance.beside(call, result)
-        return result if guidance is None else replace(result, text=f"{result.text}\n\n{guidance}")
+    def shown(self, call: ToolCall, result: ToolResult) -> ToolResult:
+        """`result` as the model reads it: under the name that it wrote, and with the guidance of
+        its tool behind it, where that is new. A tool's text that imitates the monitor's is escaped.
+        """
+        if (known := self._shown.pop(call.id, None)) is not None:
+            return known
+        text = result.text if result.vetoed else foreign(result.text)
+        if (guidance := self._guidance.beside(self._meant(call), result)) is not None:
+            text = f"{text}\n\n{guidance}"
+        name = self._written.get(call.id, call.name)  # a provider pairs calls and results by it
+        return result if (name, text) == (result.name, result.text) else replace(result, name=name, text=text)
+
+    def _keep(self, call: ToolCall, result: ToolResult) -> None:
+        """Store a result with the end of its call."""
+        if self._recorder is not None:
+            read = self.shown(call, result)
+            self._shown[call.id] = read
+            self._recorder.add_result(read)
 
     def history_was_edited(self) -> None:
         """Earlier results may have left the history, with the guidance beside them."""
@@ -153,8 +195,13 @@ class Calls(CallListener):
     async def open(self) -> None:
         """Open the toolsets of the run."""
         for toolset in self._tools.toolsets:
+            if self._approver is not None and callable(through := getattr(toolset, "ask_through", None)):
+                through(self.approvals.elicit)
             await toolset.__aenter__()
             self._opened.append(toolset)
+        for found in dict.fromkeys(getattr(toolset, "sandbox", None) for toolset in self._tools.toolsets):
+            if isinstance(found, SandboxFound) and found.detail:
+                self._emit(SandboxWarning(self._core.at(self._now()), found.kind, found.detail))
         preflight(None, None, tuple(self._tools))
 
     async def close(self, grace_s: float) -> None:
@@ -186,13 +233,14 @@ class Calls(CallListener):
         if turn.number == 0 or core.void or not core.takes_own_calls:
             return ()
         # Outputs emitted in the same response count before `terminate` ends the run.
-        for call in sorted(turn.tool_calls, key=lambda call: call.name == TERMINATE):
+        made = [self._meant(call) for call in turn.tool_calls]
+        for call in sorted(made, key=lambda call: call.name == TERMINATE):
             result = self._answer(call)
             if result is not None:
                 results[call.id] = result
         if core.stop is not None:
             return ()
-        calls = [call for call in turn.tool_calls if call.id not in results]
+        calls = [call for call in made if call.id not in results]
         for call in calls:
             self._emit(ToolStarted(core.at(self._now()), core.turns, call))
         return calls
@@ -216,7 +264,7 @@ class Calls(CallListener):
         async with aclosing(self._beside(work, grace_s)) as beside:
             async for _ in beside:
                 yield
-        self._pause_for_answers()
+        self._end_if_asked()
 
     async def _beside(
         self, work: Callable[[], Coroutine[Any, Any, None]], grace_s: float
@@ -276,6 +324,7 @@ class Calls(CallListener):
 
         def finished(result: ToolResult, _: float) -> None:
             results[result.id] = result
+            self._keep(by_id[result.id], result)
             now = self._now()
             self._emit(ToolFinished(core.at(now), number, result, now - started))
             core.tool_result(
@@ -286,12 +335,13 @@ class Calls(CallListener):
                 vetoed=result.vetoed,
                 progress=result.progress,
             )
+            self._finish_with(result)
             if result.error_kind is not ToolErrorKind.CANCELLED:
                 detection = self._context.observe(by_id[result.id], result)
                 if detection is not None:
                     core.found(detection, now)
             if core.stop is not None:
-                self.scheduler.abort("the run ended first")
+                self.scheduler.abort(f"the run ends: {core.stop.detail}")
                 self._work.interrupt()
 
         return finished
@@ -301,47 +351,88 @@ class Calls(CallListener):
         and put their results into the history, in the place of the ones that said so. The same for
         the calls in `left_open`. Yields whenever there are events for the reader.
         """
-        answered = self.left_open or getattr(self._approver, "answered_calls", None)
+        answered = self.left_open
+        if not answered and self._recorder is None:  # a session says itself which calls are open
+            answered = getattr(self._approver, "answered_calls", answered)
         if not answered:
             return
         at, message = last_reply(history.messages)
         if message is None:
             return
-        made = [part for part in message.content if isinstance(part, ToolCall) and part.id in answered]
+        made = [self._meant(part) for part in message.content if isinstance(part, ToolCall) and part.id in answered]
         if not made:
             return
-        results: dict[str, ToolResult] = {}
-        waiting = {call.id for call in self._core.open_calls}
-        for call in made:
-            if (answer := self._goal.answer(call)) is not None:
-                results[call.id] = ToolResult(call.id, call.name, answer.text, answer.is_error)
-                if call.id in waiting:
-                    self._core.tool_result(call.id, answer.text, self._now(), is_error=answer.is_error)
+        waiting = {call.id for call in self._core.open_calls} - self.settled
+        results = self._own_answers(made, waiting)
         calls = [call for call in made if call.id not in results]
         take_in = self._finisher(calls, results)
+        by_id = {call.id: call for call in calls}
 
         def finished(result: ToolResult, seconds: float) -> None:
             if result.id in waiting:
                 take_in(result, seconds)
                 return
             results[result.id] = result
+            if result.id in self.settled:
+                return
+            self._keep(by_id[result.id], result)
+            self._finish_with(result)
             if not self.left_open:  # else the process before has reported it, and the detectors have seen it again
                 self._emit(ToolFinished(self._at(), self._core.turns, result, seconds))
 
         for call in calls:
-            self._emit(ToolStarted(self._at(), self._core.turns, call))
+            if not self.left_open or call.id in waiting:
+                self._emit(ToolStarted(self._at(), self._core.turns, call))
 
         async def work() -> None:
-            await self.scheduler.carry_out(calls, finished)
+            await self.scheduler.carry_out(calls, finished, turn=self._core.turns)
 
         async with aclosing(self._beside(work, grace_s)) as beside:
             async for _ in beside:
                 yield
-        answered_by = tuple(shown(results[one.id]) if one.id in results else one for one in message.results)
-        after = replace(message, results=answered_by)
-        kind, why = ("resume", "open calls were made") if self.left_open else ("approval", "approved calls were made")
-        history.commit(HistoryEdit(history.version, at, at + 1, (after,), kind, why))
+        news = {id: self.shown(by_id[id], one) if id in by_id else one for id, one in results.items()}
+        self._put_in(history, at, message, news)
+        self._end_if_asked()
+
+    def _finish_with(self, result: ToolResult) -> None:
+        """The run ends behind this turn, if the tool of `result` says so."""
+        if result.ends_run is not None and self._finishes is None:
+            detail = f"{result.name} ended the run with {result.ends_run}: {result.text}"
+            self._finishes = Stop(TerminateReason.TERMINATED, detail, result.name, value=result.ends_run)
+
+    def _end_if_asked(self) -> None:
+        """End the run if a tool has ended it, or if a person has to answer first."""
+        if self._finishes is not None:
+            stop, self._finishes = self._finishes, None
+            self._core.leave(stop, None, self._now())
         self._pause_for_answers()
+
+    def _put_in(self, history: History, at: int, message: AssistantMessage, news: Mapping[str, ToolResult]) -> None:
+        """Put results in the place of those that `message`, number `at`, has for these calls."""
+        new = {id: one for id, one in news.items() if id not in self.settled}
+        kept = tuple(replace(new[one.id], name=one.name) if one.id in new else one for one in message.results)
+        if kept == message.results:
+            return
+        kind, why = ("resume", "open calls were made") if self.left_open else ("approval", "approved calls were made")
+        edit = HistoryEdit(history.version, at, at + 1, (replace(message, results=kept),), kind, why)
+        history.commit(edit)
+
+    def _own_answers(self, calls: Sequence[ToolCall], waiting: Collection[str]) -> dict[str, ToolResult]:
+        """The results of the run's own tools, and of tools that it may not call any more, which
+        another process has answered. The core takes those that are `waiting`.
+        """
+        results: dict[str, ToolResult] = {}
+        for call in calls:
+            if not self._may_call(call.name):
+                results[call.id] = self._refused(call)
+            elif (answer := self._goal.answer(call)) is not None:
+                results[call.id] = ToolResult(call.id, call.name, answer.text, answer.is_error)
+            else:
+                continue
+            if call.id in waiting:
+                one = results[call.id]
+                self._core.tool_result(call.id, one.text, self._now(), is_error=one.is_error, vetoed=one.vetoed)
+        return results
 
     def _pause_for_answers(self) -> None:
         """End the run if a person has to answer first."""
@@ -386,6 +477,10 @@ class Calls(CallListener):
     # ------------------------------------------------------------------ what the scheduler tells
 
     def changed(self, record: CallRecord) -> None:
+        if self._recorder is None or record.state is not CallState.RUNNING:
+            self._changed(record)
+
+    def _changed(self, record: CallRecord) -> None:
         if self.listens:
             self._emit(ToolCallChanged(self._at(), record.turn, record))
 
@@ -397,6 +492,9 @@ class Calls(CallListener):
         self._emit(
             ToolProgressed(at_s=self._at(), turn=self._core.turns, call_id=call.id, done=done, total=total, note=note)
         )
+
+    def process_started(self, call: ToolCall, pid: int) -> None:
+        self._emit(ToolProgressed(at_s=self._at(), turn=self._core.turns, call_id=call.id, pid=pid))
 
     def dropped(self, call: ToolCall, why: str) -> None:
         self._emit(ToolResultDropped(self._at(), self._core.turns, call.id, call.name, why))
@@ -421,19 +519,40 @@ class Calls(CallListener):
         if self._may_call(call.name):
             result = self._core.answer_call(call, self._now())
         else:
-            text = f"{VETO} This call was not made: {call.name} is not available {self._since(call.name)}."
-            self._core.tool_result(call.id, text, self._now(), is_error=True, vetoed=True)
-            result = ToolResult(
-                call.id, call.name, text, is_error=True, vetoed=True, error_kind=ToolErrorKind.UNKNOWN_TOOL
-            )
+            result = self._refused(call)
+            self._core.tool_result(call.id, result.text, self._now(), is_error=True, vetoed=True)
         if result is not None and result.is_error:  # an accepted call has an event of its own
             self._emit(ToolFinished(self._at(), self._core.turns, result, 0.0))
         return result
+
+    def _refused(self, call: ToolCall) -> ToolResult:
+        text = f"{VETO} This call was not made: {call.name} is not available {self._since(call.name)}."
+        return ToolResult(call.id, call.name, text, is_error=True, vetoed=True, error_kind=ToolErrorKind.UNKNOWN_TOOL)
 
     def _may_call(self, name: str) -> bool:
         if name in self._withdrawn or (self._only is not None and name not in self._only):
             return False
         return self._turn_only is None or name in self._turn_only or name not in self._tools
+
+    def _meant(self, call: ToolCall) -> ToolCall:
+        """`call` under the name of the special tool that it means: `Terminate` is `terminate`."""
+        name = call.name.lower()
+        if name == call.name or name not in SPECIAL or call.name in self._tools:
+            return call
+        self._written[call.id] = call.name
+        return replace(call, name=name)
+
+    def why_cut(self, call: ToolCall) -> ToolResult:
+        """The result of a call that the end of the run cut off before it had one."""
+        text = f"{VETO} This call was not carried out to its end"
+        why = self._why_over()
+        text = f"{text}: {why}." if why else f"{text}."
+        return ToolResult(call.id, call.name, text, is_error=True, vetoed=True, error_kind=ToolErrorKind.CANCELLED)
+
+    def _why_over(self) -> str | None:
+        """Why the run ends, for the model. `None`: it goes on, or the program was interrupted."""
+        detail = self._core.why_over(self._now())
+        return None if detail is None else f"the run ends: {detail}"
 
     def _since(self, name: str) -> str:
         gone = name in self._withdrawn or (self._only is not None and name not in self._only)
@@ -449,9 +568,3 @@ def last_reply(messages: Sequence[Message]) -> tuple[int, AssistantMessage | Non
         if isinstance(message := messages[at], AssistantMessage):
             return at, message
     return 0, None
-
-
-def shown(result: ToolResult) -> ToolResult:
-    """A result as the model reads it: a tool's text that imitates the monitor's is escaped."""
-    text = result.text if result.vetoed else foreign(result.text)
-    return result if text == result.text else replace(result, text=text)

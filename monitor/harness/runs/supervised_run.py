@@ -56,6 +56,7 @@ from monitor.harness.record.recorder import TASK
 from monitor.harness.record.stored_runs import CALL
 from monitor.harness.runs.budget_hold import BudgetHold
 from monitor.harness.runs.outage_gate import OutageGate
+from monitor.harness.runs.result_summaries import summarise_with
 from monitor.harness.runs.run_calls import Calls
 from monitor.harness.runs.run_session import RunSession
 from monitor.harness.runs.supervisor_options import RunOptions, checked_session
@@ -65,6 +66,7 @@ from monitor.harness.streams.interrupt import Interruptible
 from monitor.harness.streams.wait import current_task
 from monitor.messages import AssistantMessage, Message, Repair, Text, UserMessage
 from monitor.outcome import Outcome, OutputT
+from monitor.prices import list_price
 from monitor.reasons import RESUMABLE, TerminateReason
 from monitor.sessions.run_records import SUBAGENT, RunRecord
 from monitor.sessions.session_store import SessionStore
@@ -219,6 +221,7 @@ class Run(Generic[OutputT]):
                 take_in=supervisor.taken_in,
                 first=first,
                 may_go_on=history is None,
+                refuses=supervisor.unfinished == "refuse",
                 resumed=resumed is not None,
                 log=log,
             )
@@ -254,6 +257,14 @@ class Run(Generic[OutputT]):
             clock=self._clock,
             run=self,
             run_id=self.id,
+            summary=summarise_with(
+                options.summary,
+                clock=self._clock,
+                close_grace_s=supervisor.close_grace_s,
+                charge=self._charge_compaction,
+            ),
+            variables=supervisor.variables,
+            agent=self._agent,
         )
         self._loop = TurnLoop(
             supervisor,
@@ -410,9 +421,11 @@ class Run(Generic[OutputT]):
         self._core.begin(self._now())
         if self._session is not None:
             try:
-                past = await self._session.begin(self._goal, self._calls)
-                if past is not None:
-                    self._core.take_up(past, self.id, self._now(), in_calls=bool(self._calls.left_open))
+                taken = await self._session.begin(self._goal, self._calls)
+                if taken is not None:
+                    self._core.take_up(taken.past, self.id, self._now(), decides=taken.decides, lost=taken.lost)
+                    if self._core.in_last_turn:
+                        self._context.last_turn()
             except BaseException:
                 self._phase = "error"
                 if self._caller is not None:
@@ -623,7 +636,9 @@ class Run(Generic[OutputT]):
         self._work.wake()
 
     def _charge_compaction(self, cost: AskCost) -> None:
-        """Charge the run for a summary. A pending read sees the new cost at once."""
+        """Charge the run for a summary of its history or of a result. A pending read sees the new
+        cost at once.
+        """
         self._core.charge_compaction(cost, self._now())
         self._wake()
 
@@ -677,7 +692,8 @@ def _price_known_to(supervisors: Sequence[RunOptions]) -> Price | None:
     Raises `ConfigError` if a limit in US dollars needs a price that is not known.
     """
     model = supervisors[0].model.name
-    price = next((price for above in supervisors if (price := price_of(above.prices, model)) is not None), None)
+    own = (price for above in supervisors if (price := price_of(above.prices, model)) is not None)
+    price = next(own, None) or list_price(model)
     for above in supervisors:
         must_know_price(price, above.stop_when, above.budget, model, f"prices={{{model!r}: monitor.Price(...)}}")
     return price

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 from monitor._util.codec import to_plain
+from monitor._util.hashing import fingerprint
 from monitor.errors import ConfigError, ToolError
 from monitor.harness.record.stored_runs import nested_in, outcome_in
 from monitor.harness.runs.supervised_run import Caller, Run
@@ -51,9 +52,12 @@ class Supervisor(RunOptions[OutputT]):
       `monitor.tools.NotesFile("AGENTS.md")`.
     - `guidance`: whether the guidance of a tool stands beside its first result. A function of the
       tool's name, or `False`, switches it off.
-    - `artifacts`: where full results are kept, e.g. `monitor.tools.FolderArtifacts("artifacts")`. A
-      result above `result_bound` is then cut, and the model has tools to read the rest. With
-      `result_bound` alone the rest is lost. With neither, results are not cut.
+    - `result_bound`: a longer result of a tool is cut when it comes, by default one above 40,000
+      characters or 2,000 lines. `None` cuts nothing.
+    - `artifacts`: where full results are kept, e.g. `monitor.tools.FolderArtifacts("artifacts")`.
+      The model then has tools to read the rest of a result that was cut; else the rest is lost.
+    - `result_summary`: a model, or a function of the result, that makes a summary of a result above
+      `result_bound`. The summary stands in its place, with its reference.
     - `plan`: the steps of the task.
     - `history`: messages before the task, for runs that are started without a history. They may be
       in any state: they are repaired, and `HistoryRepaired` lists the repairs.
@@ -66,6 +70,9 @@ class Supervisor(RunOptions[OutputT]):
     - `session`: e.g. `monitor.sessions.SQLiteSession(path)`, keeps the conversation, the calls and
       the events of its runs. It is their ledger as well. A run whose process has died goes on with
       `resume`.
+    - `unfinished`: what `run` does with a run of the session that has not ended. `"supersede"`
+      closes it, and the conversation says what is known of its calls. `"refuse"` raises
+      `ConfigError`.
     - `max_parallel_tools`: how many calls run at once.
     - `offer`: chooses the tools of each turn.
 
@@ -74,7 +81,7 @@ class Supervisor(RunOptions[OutputT]):
     - `stop_when`: a condition; `None` is no limit. Without `stop_when` and without a budget that
       has a limit, a run has 100 turns and one hour; as a tool it has 30 turns and 10 minutes.
     - `budget`: tokens and money, shared by all runs with the same object. `prices`: a `Price`, or
-      one for each model name, for `CostLimit` and budgets in US dollars.
+      one for each model name; for other models the list prices count.
     - `outages`: a `monitor.shared.Outages`, shared by many supervisors. What fails in many runs is
       found once, and the runs wait until it works again.
     - `max_nudges`: how often missing outputs are asked for.
@@ -256,6 +263,8 @@ class _Subagent:
                     return known
         options: dict[str, Any] = {"caller": caller, "as_tool": self.spec.name, "call": call}
         options["as_call"] = context.call.id if caller is not None else None
+        if began is None and caller is not None and caller.session is not None:
+            options["run_id"] = fingerprint(f"{caller.run_id} {call}".encode())
         if began is not None:
             return await _ended(Run(self._supervisor, None, streams=False, resumed=began, **options))
         return await _ended(Run(self._supervisor, task, streams=False, **options))

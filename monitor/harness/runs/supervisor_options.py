@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike, fspath
-from typing import Any, Generic, get_args
+from typing import Any, Final, Generic, Literal, TypeAlias, get_args
 
 from monitor._util.argument_checks import check_kind, check_model, check_part, check_parts, is_finite
 from monitor._util.explained_options import explains_options
@@ -26,12 +26,14 @@ from monitor.harness.context.compaction import DEFAULT, Compaction
 from monitor.harness.context.requests import InitialHistory, form_of, take_in
 from monitor.harness.option_words import WORDS, line_for
 from monitor.harness.runs.call_options import CallOptions, Offer
+from monitor.harness.runs.result_summaries import ResultSummary
 from monitor.harness.streams.clock import Clock
 from monitor.judges.judge import Judge, as_judges
 from monitor.messages import Message
 from monitor.models import Model, Retries, ToolChoice
 from monitor.outcome import OutputT
 from monitor.policy import Ladder, Policy
+from monitor.prices import known_price
 from monitor.sessions.session_store import SessionStore
 from monitor.shared.budgets.shared_budget import SharedBudget
 from monitor.shared.outages.shared_outages import Outages
@@ -45,12 +47,16 @@ from monitor.tools.files.file_memory import Notes
 from monitor.tools.registry import Registry, Toolset
 from monitor.tools.results.guidance import GuidanceFlag
 from monitor.tools.results.truncation import Bound
-from monitor.usage import Price, price_of
+from monitor.usage import Price
 from monitor.verdicts import LastTurn
 from monitor.wires.forms import Form
 from monitor.wires.raw import RawMessage
 
 _DEFAULT: Any = object()
+BOUND: Final = Bound()
+"""The bound of the results of a run that was given none."""
+Unfinished: TypeAlias = Literal["supersede", "refuse"]
+"""What a new run does with a run of its session that has not ended."""
 
 
 class RunOptions(Generic[OutputT]):
@@ -73,11 +79,13 @@ class RunOptions(Generic[OutputT]):
         max_parallel_tools: int = MAX_PARALLEL,
         ledger: CallLedger | None = None,
         session: SessionStore | None = None,
+        unfinished: Unfinished = "supersede",
         approval: Approval | Mode | None = None,
         approver: Approver | AskFunction | None = None,
         offer: Offer | None = None,
         artifacts: ArtifactStore | None = None,
-        result_bound: Bound | None = None,
+        result_bound: Bound | None = BOUND,
+        result_summary: ResultSummary | None = None,
         guidance: GuidanceFlag = True,
         notes: Sequence[Notes] = (),
         outputs: type[OutputT] | Mapping[str, Any] | None = None,
@@ -115,32 +123,44 @@ class RunOptions(Generic[OutputT]):
         check_kind("plan", plan, Plan, "a monitor.Plan")
         retries = Retries() if retries is _DEFAULT else retries
         check_kind("retries", retries, Retries, "a monitor.Retries")
-        _check_choice("tool_choice", tool_choice, get_args(ToolChoice))
-        _check_choice("looped_text", looped_text, get_args(LoopedText))
+        _check_choices(
+            tool_choice=(tool_choice, ToolChoice),
+            looped_text=(looped_text, LoopedText),
+            unfinished=(unfinished, Unfinished),
+        )
         check_bounds(keep_text_chars, close_grace_s, max_nudges)
         check_kind("model_settings", model_settings, Mapping, "a dict")
         compaction = DEFAULT if compaction is _DEFAULT else compaction
         check_kind("compaction", compaction, Compaction, "one such as monitor.Compaction.opencode(), or None")
         check_kind("agent", agent, str, "a name")
-        self.agent = agent
-        self.model = model
+        self.agent, self.model = agent, model
         self.form: Form | None = form_of(model)
         self.outputs: Outputs | None = Outputs(outputs) if outputs is not None else None
-        self.plan = plan
         self.tools: Registry = _readable(Registry(tools), artifacts)
         self.session: SessionStore | None = checked_session(session, ledger)
+        self.unfinished: Unfinished = unfinished
         self.calls: CallOptions = CallOptions(
-            max_parallel_tools, ledger, approval_of(approval), approver, offer, artifacts, result_bound, guidance
+            max_parallel_tools,
+            ledger,
+            approval_of(approval),
+            approver,
+            offer,
+            artifacts,
+            result_bound,
+            result_summary,
+            guidance,
         )
         self.notes: Sequence[Notes] = check_parts("notes", notes, "text")
-        self.prices = prices
-        self.price: Price | None = price_of(prices, model.name)
+        self.plan, self.prices = plan, prices
+        self.price: Price | None = known_price(prices, model.name)
         preflight(self.outputs, plan, self.tools, tool_choice)
         must_know_price(
             self.price, stop_when, self.budget, model.name, f"prices={{{model.name!r}: monitor.Price(...)}}"
         )
         self.tool_choice: ToolChoice = tool_choice
-        self._said = render(instructions, variables or {}) if instructions is not None else None
+        self.variables: Mapping[str, object] = variables or {}
+        said = render("" if instructions is None else instructions, variables)
+        self._said = None if instructions is None else said
         self.given: InitialHistory = self.taken_in(history)
         self.detectors: Sequence[Detector] | None = (
             None
@@ -194,7 +214,7 @@ RunOptions.__init__.__qualname__ = "Supervisor.__init__"  # the name in the erro
 def _readable(tools: Registry, store: ArtifactStore | None) -> Registry:
     """`tools` with those that read `store`: a model that is given references can follow them."""
     if store is not None and READ not in tools:
-        tools.toolsets += (ArtifactTools(store),)
+        tools.add(ArtifactTools(store))
     return tools
 
 
@@ -209,9 +229,11 @@ def _checked_outages(given: Outages | None) -> Outages | None:
     return given
 
 
-def _check_choice(name: str, given: object, known: Sequence[str]) -> None:
-    if given not in known:
-        raise ConfigError(f"{name} is one of {', '.join(map(repr, known))}, not {given!r}")
+def _check_choices(**choices: tuple[object, Any]) -> None:
+    """Check options that are one of some words, each with its type."""
+    for name, (given, words) in choices.items():
+        if given not in get_args(words):
+            raise ConfigError(f"{name} is one of {', '.join(map(repr, get_args(words)))}, not {given!r}")
 
 
 def _checked_last_turn(given: object) -> LastTurn | None:

@@ -21,7 +21,7 @@ from monitor.harness.events.delivery import Delivery
 from monitor.harness.judge_tasks import JudgeTasks
 from monitor.harness.runs.budget_hold import BudgetHold
 from monitor.harness.runs.outage_gate import LOOK_AGAIN_S, OutageGate
-from monitor.harness.runs.run_calls import Calls, shown
+from monitor.harness.runs.run_calls import Calls
 from monitor.harness.runs.supervisor_options import RunOptions
 from monitor.harness.streams.clock import Clock
 from monitor.harness.streams.interrupt import Interruptible
@@ -30,7 +30,7 @@ from monitor.messages import AssistantMessage, Text, UserMessage
 from monitor.models import ModelRequest
 from monitor.outcome import Turn
 from monitor.reasons import CompactionReason, TerminateReason
-from monitor.verdicts import VETO, Compact, Continue, Hold, LastTurn, Nudge, Stop, Verdict, WithdrawTool
+from monitor.verdicts import Compact, Continue, Hold, LastTurn, Nudge, Stop, Verdict, WithdrawTool
 
 _HANDED_OVER: Final = Stop(
     TerminateReason.WORKER_STOPPING, "this process leaves the run between two turns; another goes on with it", "worker"
@@ -141,8 +141,11 @@ class TurnLoop:
                     async for _ in stream:
                         if events:
                             yield
+                        if (held := self._budget_hold) is not None and held.grant.is_used_up:
+                            await self._work.under_deadlines(held.more)
                 await self._after_call(stream.turn)
                 yield
+                self._look_at_edits()
                 calls = self._calls.begin(stream.turn, results)
                 if events:
                     yield
@@ -319,16 +322,20 @@ class TurnLoop:
         """Append the model's message to the history, every call with its result."""
         content, turn = self._core.take_reply(self._supervisor.looped_text), self._core.turn
         if content and turn is not None:
-            if (edits := len(self._history.edits)) != self._edits:
-                self._edits = edits
-                self._calls.history_was_edited()
+            self._look_at_edits()
             answered = (
-                self._calls.beside(call, shown(results.get(call.id) or _not_carried_out(call)))
+                self._calls.shown(call, results.get(call.id) or self._calls.why_cut(call))
                 for call in content
                 if isinstance(call, ToolCall)
             )
             self._valid_history.append(AssistantMessage(content, tuple(answered), turn.finish_reason))
             self._context.turn_ended()
+
+    def _look_at_edits(self) -> None:
+        """Say if results have left the history, with the guidance beside them."""
+        if (edits := len(self._history.edits)) != self._edits:
+            self._edits = edits
+            self._calls.history_was_edited()
 
     # ------------------------------------------------------------------ between two calls
 
@@ -435,9 +442,3 @@ class _TurnAttempts:
         """Count the next attempt. It is made only if `again` becomes true."""
         self.number += 1
         self.again = False
-
-
-def _not_carried_out(call: ToolCall) -> ToolResult:
-    return ToolResult(
-        call.id, call.name, f"{VETO} This call was not carried out to its end.", is_error=True, vetoed=True
-    )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 from monitor.adapters.adapter import AdapterFactory, FullAdapter, ReportedFailure, complete, find_adapter
 from monitor.adapters.plain_streams import TextAdapter
+from monitor.chunks import Chunk
 from monitor.core.run import RunCore
 from monitor.errors import ConfigError, forget_keys, without_keys
 from monitor.harness.streams.clock import Clock
@@ -37,6 +38,7 @@ class OneStream(Generic[T]):
         "_requests",
         "_source",
         "_turn",
+        "_turns",
     )
 
     def __init__(
@@ -49,7 +51,7 @@ class OneStream(Generic[T]):
         self._factory = adapter
         self._adapter: FullAdapter | None = None
         self._index = index
-        self._requests = 1
+        self._requests = self._turns = 1
         self._opened: Any = None
         self._iterator: Any = None
         self._began = self._over = self._finished = False
@@ -91,6 +93,14 @@ class OneStream(Generic[T]):
     def _adapter_for(self, error: Exception) -> FullAdapter:
         """The adapter that classifies `error`. Before the first object, the error shows the SDK."""
         return self._adapter or complete((self._factory or find_adapter(error) or TextAdapter)(self._index))
+
+    def _decoded(self, adapter: FullAdapter, item: T, now: float) -> Sequence[Chunk]:
+        """The chunks of one object, which may be the first of another turn in the same stream."""
+        chunks = adapter.decode(item)
+        while self._turns < adapter.turns:
+            self._turns += 1
+            self._core.next_turn(adapter.results, now)
+        return chunks
 
     def _count_requests(self, adapter: FullAdapter) -> None:
         while self._requests < adapter.requests:

@@ -305,7 +305,7 @@ class SourceStream(OneStream[T]):
         text = self._plain_text(item)
         if text is not None:
             return core.feed_text(text, now)
-        self._rest = iter(adapter.decode(item))
+        self._rest = iter(self._decoded(adapter, item, now))
         return self._feed_rest(now)
 
     def _feed_rest(self, now: float) -> bool:
@@ -341,7 +341,7 @@ class SourceStream(OneStream[T]):
     def _feed_heard(self, item: T, now: float) -> bool:
         """As `_feed_decoded`, for a listener that gets every chunk."""
         assert self._adapter is not None  # noqa: S101 - set with this method
-        self._rest = iter(self._adapter.decode(item))
+        self._rest = iter(self._decoded(self._adapter, item, now))
         return self._feed_rest(now)
 
     # ------------------------------------------------------------------ ending

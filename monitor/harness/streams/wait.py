@@ -67,6 +67,14 @@ def current_task() -> object:
         return trio.lowlevel.current_task() if trio is not None and trio.lowlevel.in_trio_task() else None
 
 
+def current_loop() -> object:
+    """The event loop that runs in this thread. `None`: none runs."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return current_token().native_token if loop_runs() else None
+
+
 def loop_runs() -> bool:
     """Whether an event loop runs in this thread, in which a task can be started."""
     try:

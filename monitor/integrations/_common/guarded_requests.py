@@ -5,12 +5,13 @@ goes into the next request.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
-from monitor.harness.guards.guard import Guard
+from monitor.harness.guards.agent_guards import GuardedAgent, agents_of
 from monitor.harness.guards.guard_streams import Watched
+from monitor.harness.guards.guarding import GuardSource, guard_here
 from monitor.outcome import StoppedByGuard, Turn
 from monitor.reasons import TerminateReason
 from monitor.verdicts import Hold, LastTurn, Nudge, Stop, WithdrawTool
@@ -48,71 +49,99 @@ class RequestChange:
 
 
 class GuardedRequests:
-    """The state of one run between its model calls. `ended` follows each response, `next_request`
-    comes before each request.
+    """The model calls of a framework, between which the guard is asked. Each agent of the framework
+    has its own guard, which `next_request` finds.
     """
 
-    def __init__(self, guard: Guard, stopped: type[StoppedByGuard]) -> None:
+    def __init__(self, guard: GuardSource, stopped: type[StoppedByGuard]) -> None:
         """`stopped`: the exception that leaves the framework's loop when the guard ends the run."""
         self.stopped = stopped
         self._guard = guard
-        self._waiting: dict[str, str] = {}  # the calls of the last response without a result: id and tool
-        self._withdrawn: frozenset[str] = frozenset()
-        self._begun = False
 
-    def next_request(self, results: Iterable[Answered]) -> RequestChange:
-        """Pass on the results of the last response's calls. Returns the changes of the next
-        request. Raises `stopped` if there must be none.
+    def next_request(
+        self,
+        results: Iterable[Answered],
+        *,
+        key: Hashable | None = None,
+        continues: bool = True,
+        name: str = "",
+    ) -> GuardedRequest:
+        """Pass on the results of the last response's calls. Returns the next request. Raises
+        `stopped` if there must be none.
 
         `results`: those after the last response in the framework's history. A result that was
-        passed on before is left out, so a repeated request counts nothing twice.
+        passed on before is left out, so a repeated request counts nothing twice. `key`,
+        `continues`, `name`: see `AgentGuards.find`.
         """
-        self.take(results)
-        if not self._begun:
-            self._begun = True
+        given = [*results]
+        ids = [(one.call_id, one.name) for one in given]
+        agent = agents_of(guard_here(self._guard)).find(key, ids, continues=continues, name=name)
+        for one in given:
+            _take(agent, one)
+        return GuardedRequest(agent, self.stopped, self._change(agent))
+
+    def _change(self, agent: GuardedAgent) -> RequestChange:
+        if not agent.begun:
+            agent.begun = True
             return RequestChange()
-        match self._guard.check():
+        match agent.guard.check():
             case Stop() as stop if is_final(stop):
                 raise self.stopped(stop)
             case Hold(detection):
                 detail = f"a person was to decide, and a framework's loop cannot wait: {detection.message}"
-                self._guard.abort(detail)
+                agent.guard.abort(detail)
+                agent.guard.check()  # decides it
                 raise self.stopped(Stop(TerminateReason.ABORTED, detail, "abort", evidence=detection))
             case Nudge(text):
-                return RequestChange(text, self._withdrawn)
+                return RequestChange(text, agent.withdrawn)
             case WithdrawTool(name, text):
-                self._withdrawn |= {name}
-                return RequestChange(text, self._withdrawn)
+                agent.withdrawn |= {name}
+                return RequestChange(text, agent.withdrawn)
             case LastTurn() as last:
-                return RequestChange(last.text, self._withdrawn, frozenset(last.tools))
+                return RequestChange(last.text, agent.withdrawn, frozenset(last.tools))
             case _:  # go on; the framework tries a failed call again; `Compact` is the framework's own business
-                return RequestChange(withdrawn=self._withdrawn)
+                return RequestChange(withdrawn=agent.withdrawn)
 
-    def take(self, results: Iterable[Answered]) -> None:
+    def take(self, results: Iterable[Answered], *, key: Hashable | None = None) -> None:
         """Pass on the results of the last response's calls, each once. For frameworks that show a
         result before the next request.
         """
         for one in results:
-            call = one.call_id if one.call_id in self._waiting else self._call_of(one.name)
-            if call is not None:
-                del self._waiting[call]
-                self._guard.tool_result(call, one.result, is_error=one.is_error)
+            agent = agents_of(guard_here(self._guard)).answered(key, one.call_id, one.name)
+            if agent is not None:
+                _take(agent, one)
 
-    def _call_of(self, tool: str | None) -> str | None:
-        """The oldest call of this tool that has no result yet."""
-        return next((call for call, name in self._waiting.items() if name == tool), None)
+
+def _take(agent: GuardedAgent, one: Answered) -> None:
+    """Pass on a result, if its call has none yet. The name says which call is meant where the
+    framework has changed the id.
+    """
+    waiting = agent.open_calls
+    call = next((known for known in waiting if known.id == one.call_id), None)
+    call = call or next((known for known in waiting if known.name == one.name), None)
+    if call is not None:
+        agent.guard.tool_result(call, one.result, is_error=one.is_error)
+
+
+class GuardedRequest:
+    """The next request of one agent."""
+
+    def __init__(self, agent: GuardedAgent, stopped: type[StoppedByGuard], change: RequestChange) -> None:
+        self.change = change
+        """How it differs from the framework's own."""
+        self.stopped = stopped
+        self._guard = agent.guard
 
     def watched(self, source: Callable[[], AsyncIterator[T]], adapter: Any) -> GuardedEvents[T]:
-        """The stream of the next response behind the guard. `source`: opens it."""
+        """Its response as a stream behind the guard. `source`: opens it."""
         return GuardedEvents(self._guard.watch(source, adapter=adapter), self)
 
     def ended(self, turn: Turn) -> Stop | None:
-        """A response has ended. Returns why the run is over, if the guard has ended it.
+        """The response has ended. Returns why the run is over, if the guard has ended it.
 
         Raises the SDK's own exception if the model call failed, so that the framework retries or
         falls back as it would without a guard.
         """
-        self._waiting = {call.id: call.name for call in turn.tool_calls}
         if turn.stopped is not None and is_final(turn.stopped):
             return turn.stopped
         if turn.error is not None:
@@ -121,16 +150,16 @@ class GuardedRequests:
 
 
 class GuardedEvents(AsyncIterator[T]):
-    """The objects of one stream, unchanged. At the end it raises `stopped` of `requests` if the
+    """The objects of one stream, unchanged. At the end it raises `stopped` of `request` if the
     guard has ended the run, or the SDK's own exception if the model call failed.
 
     It is a class and not an async generator, so that nothing is left half open if the framework
     drops it: the guard closes the source when its own block is left.
     """
 
-    def __init__(self, watched: Watched[T], requests: GuardedRequests) -> None:
+    def __init__(self, watched: Watched[T], request: GuardedRequest) -> None:
         self._watched = watched
-        self._requests = requests
+        self._request = request
         self._entered = False
         self._first: list[T] = []
 
@@ -151,15 +180,17 @@ class GuardedEvents(AsyncIterator[T]):
         try:
             return await anext(self._watched)
         except StopAsyncIteration:
-            await self.aclose()
-            turn = self._watched.turn
-            stop = self._requests.ended(turn)
-            if stop is not None:
-                raise self._requests.stopped(stop, turn) from None
-            raise
+            pass
         except BaseException:
             await self.aclose()
             raise
+        # Behind the handlers, so that an error of the SDK keeps its own context.
+        await self.aclose()
+        turn = self._watched.turn
+        stop = self._request.ended(turn)
+        if stop is not None:
+            raise self._request.stopped(stop, turn)
+        raise StopAsyncIteration
 
     async def aclose(self) -> None:
         """Close the source, if the framework leaves the stream before its end."""

@@ -23,7 +23,7 @@ from monitor.proxy.transport.asgi import Receive, Scope, Send, answer, begin, bo
 from monitor.proxy.transport.headers import first
 
 if TYPE_CHECKING:
-    from monitor.proxy.exchange.exchange import ProxyContext
+    from monitor.proxy.exchange.context import ProxyContext
 
 _JSON: Final = b"application/json"
 _TEXT: Final = b"text/plain; version=0.0.4; charset=utf-8"

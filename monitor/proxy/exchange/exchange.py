@@ -22,38 +22,31 @@ from monitor.events import BudgetLost, DetectionRaised, Event, StreamClosed
 from monitor.harness.runs.budget_hold import BudgetHold
 from monitor.harness.streams.source_stream import SourceStream
 from monitor.policy import nudge_text, stop_for
-from monitor.proxy.accounts import Accounts
+from monitor.prices import known_price
+from monitor.proxy.exchange.byte_meter import BYTES_A_TOKEN, BudgetSpent, ByteMeter
+from monitor.proxy.exchange.context import GRACE_S, LATER, REFUSED, ProxyContext, reason_of, sentence_of
 from monitor.proxy.exchange.judging import LARGE_BYTES, LoopPolicy, RequestJudge
 from monitor.proxy.exchange.nudging import nudged
-from monitor.proxy.exchange.relays import AnswerRelay, BodyRelay, StreamRelay
+from monitor.proxy.exchange.relays import AnswerRelay, BodyRelay, StreamRelay, WholeRelay, values_in
 from monitor.proxy.exchange.sources import BodyAdapter
-from monitor.proxy.formats.base import FrameContent, JudgedRequest, Wire, WireAnswer
-from monitor.proxy.holds import HeldRuns
-from monitor.proxy.options import ProxyOptions
-from monitor.proxy.runs import ProxiedRun, ProxiedRuns
+from monitor.proxy.formats import sse
+from monitor.proxy.formats.anthropic import without_cut_thoughts
+from monitor.proxy.formats.base import FrameContent, JudgedRequest, Wire, WireAnswer, to_bytes
+from monitor.proxy.formats.merging import as_stream, merged
+from monitor.proxy.runs import ProxiedRun
 from monitor.proxy.transport.client import Client
-from monitor.proxy.transport.headers import NUDGED, Headers, first, to_client, to_upstream
-from monitor.proxy.transport.upstreams import Connections, Upstream, UpstreamAnswer, UpstreamFailed
-from monitor.reasons import TerminateReason
-from monitor.usage import price_of
+from monitor.proxy.transport.content_coding import Unpackable, coding_of
+from monitor.proxy.transport.headers import NUDGED, Headers, to_client, to_upstream
+from monitor.proxy.transport.upstreams import Upstream, UpstreamAnswer, UpstreamFailed
+from monitor.reasons import PASSING_REASONS, TerminateReason
 from monitor.verdicts import Detection, Stop
 
-GRACE_S: Final = 2.0
-"""How long closing an upstream may take, in seconds."""
 _OK: Final = 200
-_REFUSED: Final = 429
+_NO_STREAMS: Final = frozenset({400, 404, 405, 422, 501})
+"""The statuses of a service that gives no stream. The request is then made as it came."""
+_NEVER_WELL: Final = frozenset({TerminateReason.ERROR, TerminateReason.INVALID_STREAM})
+"""Ends that nobody has chosen: the client gets an error."""
 _EVENTS: Final = "text/event-stream"
-
-
-@dataclass(slots=True)
-class ProxyContext:
-    """The objects that all requests share."""
-
-    options: ProxyOptions
-    connections: Connections
-    runs: ProxiedRuns
-    desk: HeldRuns
-    accounts: Accounts | None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -73,7 +66,7 @@ class ProxiedRequest:
 
 
 class _Unwatchable(Exception):
-    """The upstream's answer cannot be watched: it is an error, or packed."""
+    """The upstream's answer cannot be watched: it is an error, or packed in a form of its own."""
 
     def __init__(self, why: str) -> None:
         super().__init__(why)
@@ -99,6 +92,9 @@ class Exchange:
         """Why the budget cannot be asked, in words that are not for the client."""
         self._nudged = ""
         """The detector for which a message was added to the request."""
+        self._received = request.body
+        """The body as the client has sent it."""
+        self._packed = bool(coding_of(request.headers))
         self._is_paid = False
         """The upstream has a request for which it asks money, as far as is known."""
         self._said = "watched"
@@ -124,7 +120,7 @@ class Exchange:
     async def _verdict(self) -> tuple[RunCore, Stop | None]:
         """The core of the run, and why the upstream is not asked. `None`: it is."""
         options, asked = self._context.options, self._asked
-        price = price_of(options.prices, asked.model)
+        price = known_price(options.prices, asked.model)
         budgets: list[Budget] = []
         unreachable: Stop | None = None
         if self._context.accounts is not None:
@@ -136,7 +132,7 @@ class Exchange:
             except BudgetUnreachable as error:
                 self._lost = str(error)
                 detail = f"no call without its budget: {error}"
-                unreachable = Stop(TerminateReason.TOKEN_LIMIT, detail, "SharedBudget")
+                unreachable = Stop(TerminateReason.BUDGET_UNREACHABLE, detail, "SharedBudget")
         policy = LoopPolicy(self._run.allowed, observe=self._on_loop == "observe", patient=self._on_loop != "error")
         judged = RequestJudge(
             stop_when=options.stop_when,
@@ -218,12 +214,19 @@ class Exchange:
         """End the answer that never began at the upstream."""
         said = self._note(stop)
         error = self._is_error(stop)
-        if not self._asked.streams or (error and not self._client.began):
-            await self._refuse(self._reason(stop), _REFUSED, said=said)
+        if stop.reason in PASSING_REASONS and not self._client.began:
+            await self._refuse(reason_of(stop, self._lost), LATER, said=said)
             return
-        kind = "application/json" if self._asked.array else _EVENTS
+        answer = self._speak()
+        ending = answer.ending(reason_of(stop, self._lost), sentence=self._sentence(stop), error=error)
+        if error and not self._client.began:
+            await self._refuse(reason_of(stop, self._lost), REFUSED, said=said)
+            return
+        kind = "application/json" if self._asked.array or not self._asked.streams else _EVENTS
+        if not self._asked.streams:
+            ending = to_bytes(merged(self._asked.form, values_in(ending)))
         await self._begin(_OK, [(b"content-type", kind.encode())], said=said)
-        await self._client.write(self._speak().ending(self._reason(stop), error=error))
+        await self._client.write(ending)
         await self._client.end()
 
     # ------------------------------------------------------------------ with the upstream
@@ -245,6 +248,9 @@ class Exchange:
                         break
                     if self._passing is not None:
                         await self._passing.take(item)
+                        self._pay_unread(core, self._passing)
+                    if self._holding is not None and self._holding.grant.is_used_up:
+                        await self._holding.more()
         finally:
             self._run.aborts.remove(abort)
             if self._is_paid and self._holding is not None and not (core.turn and core.turn.usage.input_tokens):
@@ -258,42 +264,86 @@ class Exchange:
     async def _open(self) -> Any:
         """Ask the upstream, and send the head of its answer on at once."""
         request, options = self._request, self._context.options
-        length = len(request.body) if self._nudged else None
-        headers = to_upstream(request.headers, identity=True, length=length)
-        self._is_paid = True
-        try:
-            self._opened = opened = await self._context.connections.open(
-                request.upstream,
-                method=request.method,
-                path=request.path,
-                query=request.query,
-                headers=headers,
-                content=request.body,
-            )
-        except UpstreamFailed:
-            self._is_paid = False
-            raise
+        if self._asked.form == "anthropic":
+            request.body = without_cut_thoughts(request.body)
+        plain = request.path, request.query, request.body
+        streamed = None if self._asked.streams or self._packed else as_stream(self._asked.form, *plain)
+        opened = await self._ask(streamed or plain)
+        if streamed is not None and opened.status in _NO_STREAMS:  # this model, or this service, has none
+            await opened.body.aclose()
+            streamed, opened = None, await self._ask(plain)
         self._context.runs.count("upstream_requests")
-        kind = (first(opened.headers, b"content-type") or b"").decode("latin-1")
-        packed = (first(opened.headers, b"content-encoding") or b"identity").decode("latin-1")
         if opened.status != _OK:
             self._is_paid = False
             raise _Unwatchable(f"status {opened.status}")
-        if packed != "identity":
-            raise _Unwatchable(f"the answer is packed with {packed}")
-        answer = request.wire.answer(self._asked, kind)
+        coding = coding_of(opened.headers)
+        if coding:
+            try:
+                opened.body.unpack(coding)
+            except Unpackable as error:
+                raise _Unwatchable(f"the answer is {error}") from None
+        answer = request.wire.answer(self._asked, await opened.body.beginning(sse.ENOUGH))
+
+        async def begin(unread: str) -> None:
+            said = f"unwatched; {unread}" if unread else None
+            await self._begin(
+                opened.status, opened.headers, said=said, cuttable=answer is not None, unpacked=bool(coding)
+            )
+
+        async def begin_whole(unread: str, status: int, length: int) -> None:
+            said = f"unwatched; {unread}" if unread else None
+            kept = [one for one in opened.headers if one[0].lower() not in {b"content-type", b"content-length"}]
+            head = [*kept, (b"content-type", b"application/json"), (b"content-length", b"%d" % length)]
+            await self._begin(status, head, said=said, cuttable=False)
+
+        if answer is not None and streamed is not None:
+            self._passing = one = WholeRelay(self._client, answer, opened.body, begin_whole)
+            return one.source
         if answer is not None:
-            self._passing = streamed = StreamRelay(self._client, answer, opened.body)
-            await self._begin(opened.status, opened.headers)
-            return streamed.source
+            self._passing = passed = StreamRelay(
+                self._client, answer, opened.body, begin, holds_calls=options.holds_calls
+            )
+            return passed.source
         self._passing = whole = BodyRelay(
             self._client,
             opened.body,
             lambda body: request.wire.whole(self._asked, body),
-            lambda: self._begin(opened.status, opened.headers, cuttable=False),
+            begin,
             options.most_body,
         )
         return whole.source
+
+    async def _ask(self, asked: tuple[bytes, bytes, bytes]) -> UpstreamAnswer:
+        """Ask the upstream for the path, the query and the body."""
+        request, (path, query, content) = self._request, asked
+        changed = content is not self._received
+        headers = to_upstream(request.headers, identity=True, length=len(content) if changed else None)
+        self._is_paid = True
+        try:
+            self._opened = opened = await self._context.connections.open(
+                request.upstream, method=request.method, path=path, query=query, headers=headers, content=content
+            )
+        except UpstreamFailed:
+            self._is_paid = False
+            raise
+        return opened
+
+    def _pay_unread(self, core: RunCore, passing: AnswerRelay) -> None:
+        """Pay for bytes that could not be read, or end the answer, as the operator chose."""
+        unread = passing.adapter.take_unread()
+        if not unread:
+            return
+        match self._context.options.unwatched:
+            case "pay" if self._holding is not None:
+                grant, tokens = self._holding.grant, unread // BYTES_A_TOKEN + 1
+                grant.spend(tokens, tokens * grant.slice_usd / grant.slice_tokens)
+                if (stop := grant.exhausted()) is not None:
+                    core.leave(stop, None, self._clock.now())
+            case "refuse":
+                detail = f"the answer cannot be watched: {passing.adapter.unread}"
+                core.leave(Stop(TerminateReason.INVALID_STREAM, detail, "proxy"), None, self._clock.now())
+            case _:
+                return
 
     def _adapter(self, _: int) -> Any:
         return self._passing.adapter if self._passing is not None else BodyAdapter(lambda _: FrameContent(), 0)
@@ -312,10 +362,10 @@ class Exchange:
             elif self._is_complete(passing) and not self._is_error(stop):
                 self._note(stop)
                 await passing.finished()
-            elif not await passing.stopped(self._reason(stop), error=self._is_error(stop)):
-                await self._refuse(self._reason(stop), _REFUSED, said=self._note(stop))
             else:
-                self._note(stop)
+                said, reason = self._note(stop), reason_of(stop, self._lost)
+                if not await passing.stopped(reason, self._sentence(stop), error=self._is_error(stop)):
+                    await self._refuse(reason, REFUSED, said=said)
         elif isinstance(error, UpstreamFailed):
             await self._failed(error)
         elif passing is not None:
@@ -324,6 +374,9 @@ class Exchange:
     async def _finished(self, passing: AnswerRelay) -> None:
         """The upstream has closed its answer, perhaps too early."""
         if cut := await passing.finished():
+            if not self._client.began:
+                await self._failed(UpstreamFailed(502, cut))
+                return
             self._context.runs.count("upstream_failures")
             self._run.end("failed", Stop(TerminateReason.ERROR, cut, "upstream"))
         else:
@@ -353,10 +406,22 @@ class Exchange:
             await self._failed(UpstreamFailed(502, f"the upstream's answer cannot follow a hold: {why}"))
             return
         self._unwatched(why)
+        good, chosen = opened.status == _OK, self._context.options.unwatched
+        if good and chosen == "refuse":
+            stop = Stop(TerminateReason.INVALID_STREAM, f"the answer cannot be watched: {why}", "proxy")
+            said = self._note(stop)
+            await self._refuse(reason_of(stop, ""), REFUSED, said=said)
+            return
+        meter = ByteMeter(self._holding) if good and chosen == "pay" and self._holding is not None else None
         await self._begin(opened.status, opened.headers, said=f"unwatched; {why}", cuttable=False)
         try:
             async for part in opened.body:
+                if meter is not None:
+                    await meter.passed(len(part))
                 await self._client.write(part)
+        except BudgetSpent as spent:
+            self._note(spent.stop)
+            return  # as below
         except UpstreamFailed as error:
             self._run.end("failed", Stop(TerminateReason.ERROR, error.why, "upstream"))
             return  # the server cuts the connection off
@@ -377,17 +442,17 @@ class Exchange:
 
     def _speak(self) -> WireAnswer:
         """An answer that has not begun, to say something in its format."""
-        kind = "application/json" if self._asked.array else _EVENTS
-        answer = self._request.wire.answer(self._asked, kind)
-        assert answer is not None  # noqa: S101 - it is the kind of a stream
-        return answer
+        return self._request.wire.stream(self._asked)
 
-    async def _begin(self, status: int, headers: Headers, *, said: str | None = None, cuttable: bool = True) -> None:
+    async def _begin(
+        self, status: int, headers: Headers, *, said: str | None = None, cuttable: bool = True, unpacked: bool = False
+    ) -> None:
         if not self._client.began:
             said = said or self._said
             more = [(NUDGED, self._nudged.encode("ascii", "replace"))] if self._nudged else []
+            said = f"{said}; run={self._run.name}"
             await self._client.begin(
-                status, to_client(headers, said=f"{said}; run={self._run.name}", cuttable=cuttable, more=more)
+                status, to_client(headers, said=said, cuttable=cuttable, unpacked=unpacked, more=more)
             )
 
     async def _refuse(self, reason: str, status: int, *, said: str) -> None:
@@ -406,12 +471,13 @@ class Exchange:
         self._said = f"stopped; {stop.reason.value}"
         return self._said
 
-    def _reason(self, stop: Stop) -> str:
-        """The reason as the client reads it. Operators read the whole detail."""
-        detail = stop.detail.replace(self._lost, "its store does not answer") if self._lost else stop.detail
-        return f"agent-monitor stopped this run: {stop.reason.value}: {detail}"
+    def _sentence(self, stop: Stop) -> str:
+        """The last text of an answer that is stopped. Empty: it ends in silence."""
+        return sentence_of(stop, self._run.name) if self._context.options.stop_as == "text" else ""
 
     def _is_error(self, stop: Stop) -> bool:
+        if self._context.options.stop_as == "error" or stop.reason in _NEVER_WELL:
+            return True
         return self._on_loop == "error" and stop.reason is TerminateReason.LOOP_DETECTED
 
     def _unwatched(self, why: str) -> None:

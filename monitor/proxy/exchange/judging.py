@@ -27,7 +27,7 @@ from monitor.detectors.detector import Detector
 from monitor.events import Event
 from monitor.messages import AssistantMessage, Message, Reasoning, Text
 from monitor.policy import stop_for
-from monitor.proxy.exchange.request_history import calls_of, has_news, task_turns
+from monitor.proxy.exchange.request_history import calls_of, has_news, task_text, task_turns
 from monitor.proxy.runs import signature
 from monitor.reasons import FinishReason
 from monitor.usage import Price
@@ -127,6 +127,8 @@ class RequestJudge:
         crash: PartCrash | None = None
         try:
             self._bank.reset()
+            if task := task_text(messages):
+                self._bank.request(task)
             for index, turn in enumerate(turns):
                 self._count(past, turn)
                 if index >= len(turns) - SEEN_TURNS:

@@ -6,11 +6,16 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
 
 from monitor.proxy.exchange.sources import BodyAdapter, FrameAdapter, Frames
-from monitor.proxy.formats.base import FrameContent, WireAnswer
+from monitor.proxy.formats import sse
+from monitor.proxy.formats.base import DONE, FrameContent, WireAnswer, parsed, to_bytes
+from monitor.proxy.formats.merging import merged
 from monitor.proxy.transport.client import Client
 from monitor.proxy.transport.upstreams import Body
 
-_CUT_OFF: Final = "the upstream ended before its answer did"
+CUT_OFF: Final = "the upstream ended before its answer did"
+_MOST_HELD: Final = 16 * 1024 * 1024
+"""Bytes of half a call that are held back. A longer one is passed on as it comes."""
+_OK, _BAD_GATEWAY, _FIRST_ERROR, _LAST_ERROR = 200, 502, 400, 599
 
 
 class AnswerRelay(Protocol):
@@ -29,9 +34,9 @@ class AnswerRelay(Protocol):
         """The upstream has closed its answer. Returns what is missing; empty if nothing is."""
         ...
 
-    async def stopped(self, reason: str, /, *, error: bool) -> bool:
-        """End the answer before its end, in its own format, or with an error of the format. False:
-        the client knows nothing of it yet, so it can be refused.
+    async def stopped(self, reason: str, sentence: str, /, *, error: bool) -> bool:
+        """End the answer before its end: in its own format, with `sentence` as its last text, or
+        with an error of the format. False: the client knows nothing of it, so it can be refused.
         """
         ...
 
@@ -43,33 +48,65 @@ class AnswerRelay(Protocol):
 class StreamRelay:
     """A stream. Frames that come together are sent together."""
 
-    def __init__(self, client: Client, answer: WireAnswer, body: Body) -> None:
+    def __init__(
+        self,
+        client: Client,
+        answer: WireAnswer,
+        body: Body,
+        begin: Callable[[str], Awaitable[None]],
+        *,
+        holds_calls: bool,
+    ) -> None:
+        """`begin` sends the head of the answer, and says why it is not watched. `holds_calls`: a
+        call is passed on when it is whole.
+        """
+        self._holds_calls = holds_calls
+        self._half: list[Any] = []
+        """The frames since a call began that is not whole."""
+        self._half_bytes = 0
         self.source = Frames(body, answer)
+        self._begin = begin
         self.adapter = FrameAdapter(answer)
         self._client = client
         self._answer = answer
         self._waiting = bytearray()
 
     async def take(self, item: Any) -> None:
-        """Send on a frame of the stream."""
-        self._waiting += item.raw
-        self._answer.sent(item)
+        """Send on a frame of the stream. Half a call is held back."""
+        calls = self._answer.calls
+        if calls.began:
+            self._release()
+        self._half.append(item)
+        self._half_bytes += len(item.raw)
+        if not self._holds_calls or not calls.open or self._half_bytes > _MOST_HELD:
+            self._release()
         if not self.source.more:
             await self._flush()
 
+    def _release(self) -> None:
+        """Hand on the frames that were held back."""
+        for frame in self._half:
+            self._waiting += frame.raw
+            self._answer.sent(frame)
+        self._half.clear()
+        self._half_bytes = 0
+
     async def finished(self) -> str:
         """A stream that ends without its last event was cut off."""
+        self._release()
         await self._flush()
-        missing = "" if self._answer.over else _CUT_OFF
+        if not self._client.began:
+            await self._begin("")
+        missing = "" if self._answer.over else CUT_OFF
         if missing:
             await self._say(self._answer.broken(missing))
         await self._client.end()
         return missing
 
-    async def stopped(self, reason: str, *, error: bool) -> bool:
-        """The end stands behind what was sent."""
+    async def stopped(self, reason: str, sentence: str, *, error: bool) -> bool:
+        """The end stands behind what was sent. Half a call was not."""
         await self._flush()
-        await self._close_with(self._answer.ending(reason, error=error))
+        await self._close_with(self._answer.ending(reason, sentence=sentence, error=error))
         return True
 
     async def broken(self, reason: str) -> bool:
@@ -88,11 +125,76 @@ class StreamRelay:
         if self._waiting:
             data = bytes(self._waiting)
             self._waiting.clear()
-            await self._client.write(data)
+            await self._write(data)
 
     async def _say(self, data: bytes) -> None:
         if data:
-            await self._client.write(data)
+            await self._write(data)
+
+    async def _write(self, data: bytes) -> None:
+        """The head goes out with the first bytes, so that it says what was read of them."""
+        if not self._client.began:
+            await self._begin(self.adapter.unread)
+        await self._client.write(data)
+
+
+class WholeRelay:
+    """A stream that the client gets in one piece, because it has asked for no stream."""
+
+    def __init__(
+        self, client: Client, answer: WireAnswer, body: Body, begin: Callable[[str, int, int], Awaitable[None]]
+    ) -> None:
+        """`begin` sends the head of the answer: why it is not watched, its status, its length."""
+        self.source = Frames(body, answer)
+        self.adapter = FrameAdapter(answer)
+        self._client = client
+        self._answer = answer
+        self._begin = begin
+        self._values: list[dict[str, Any]] = []
+
+    async def take(self, item: Any) -> None:
+        """Keep a frame of the stream."""
+        if isinstance(item.value, dict):
+            self._values.append(item.value)
+        self._answer.sent(item)
+
+    async def finished(self) -> str:
+        """Send the whole answer, if the upstream has ended it."""
+        if not self._answer.over:
+            return CUT_OFF
+        await self._send()
+        return ""
+
+    async def stopped(self, reason: str, sentence: str, *, error: bool) -> bool:
+        """Send the answer as far as it came, with `sentence` as its last text."""
+        ending = self._answer.ending(reason, sentence=sentence, error=error)
+        values = values_in(ending)
+        if error or not values or any(value.get("error") for value in values):
+            return False
+        self._values += values
+        await self._send()
+        return True
+
+    async def broken(self, reason: str) -> bool:
+        """Send nothing: the client knows nothing of the answer yet."""
+        return False
+
+    async def _send(self) -> None:
+        answer = merged(self._answer.asked.form, self._values)
+        status = _OK
+        if error := answer.get("error"):
+            code = error.get("code") if isinstance(error, dict) else None
+            status = code if type(code) is int and _FIRST_ERROR <= code <= _LAST_ERROR else _BAD_GATEWAY
+        body = to_bytes(answer)
+        await self._begin(self.adapter.unread, status, len(body))
+        await self._client.write(body)
+        await self._client.end()
+
+
+def values_in(stream: bytes) -> list[dict[str, Any]]:
+    """The objects in server-sent events."""
+    data = [frame.data for frame in sse.SseReader().feed(stream) if frame.data and not frame.data.startswith(DONE)]
+    return [value for one in data if isinstance(value := parsed(one), dict)]
 
 
 class BodyRelay:
@@ -103,10 +205,12 @@ class BodyRelay:
         client: Client,
         body: Body,
         read: Callable[[bytes], FrameContent],
-        begin: Callable[[], Awaitable[None]],
+        begin: Callable[[str], Awaitable[None]],
         most: int,
     ) -> None:
-        """`begin` sends the head of the answer. `most`: bytes that are read."""
+        """`begin` sends the head of the answer, and says why it is not watched. `most`: bytes that
+        are read.
+        """
         self.source = body
         self.adapter = BodyAdapter(read, most)
         self._client = client
@@ -123,7 +227,7 @@ class BodyRelay:
         await self._client.end()
         return ""
 
-    async def stopped(self, reason: str, *, error: bool) -> bool:
+    async def stopped(self, reason: str, sentence: str, *, error: bool) -> bool:
         """Send nothing: half a body cannot be ended."""
         return self._client.began
 
@@ -133,7 +237,7 @@ class BodyRelay:
 
     async def _send(self) -> None:
         if not self._client.began:
-            await self._begin()
+            await self._begin(self.adapter.unread)
         data = self.adapter.take()
         if data:
             await self._client.write(data)

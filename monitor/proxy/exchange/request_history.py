@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from monitor.chunks import ToolCall
-from monitor.messages import AssistantMessage, Message, UserMessage, message_codec
+from monitor.messages import AssistantMessage, Message, Text, UserMessage, message_codec
 
 _ID_DIGITS: Final = 16
 
@@ -44,6 +44,18 @@ def task_turns(messages: Sequence[Message]) -> Sequence[AssistantMessage]:
         elif turns and not calls_of(turns[-1]):
             turns.clear()
     return turns
+
+
+def task_text(messages: Sequence[Message]) -> str:
+    """The text of the user's last task: their messages before the first of its turns."""
+    texts: list[str] = []
+    answered = True
+    for message in messages:
+        if isinstance(message, AssistantMessage):
+            answered = not calls_of(message)
+        elif answered:
+            texts = [part.text for part in message.content if isinstance(part, Text)]
+    return "\n".join(texts)
 
 
 def has_news(messages: Sequence[Message]) -> bool:

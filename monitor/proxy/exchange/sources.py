@@ -55,14 +55,22 @@ class _Adapter(AdapterBase):
     """
 
     unread = ""
+    _unread_bytes = 0
+
+    def take_unread(self) -> int:
+        """The bytes that could not be read since the last call."""
+        taken, self._unread_bytes = self._unread_bytes, 0
+        return taken
 
     def classify(self, error: BaseException) -> ModelError:
         """The upstream failed, or the connection to it."""
         return ModelError(ErrorKind.NETWORK, describe(error))
 
-    def _chunks(self, heard: FrameContent) -> Sequence[Chunk]:
-        if heard.unread and not self.unread:
-            self.unread = heard.unread
+    def _chunks(self, heard: FrameContent, size: int) -> Sequence[Chunk]:
+        """`size`: the bytes that were read."""
+        if heard.unread:
+            self.unread = self.unread or heard.unread
+            self._unread_bytes += size
         return heard.chunks
 
 
@@ -74,7 +82,7 @@ class FrameAdapter(_Adapter):
 
     def decode(self, item: object) -> Sequence[Chunk]:
         """The chunks that one frame has."""
-        return self._chunks(self._answer.read(item)) if isinstance(item, Frame) else ()
+        return self._chunks(self._answer.read(item), len(item.raw)) if isinstance(item, Frame) else ()
 
     def finish(self) -> Sequence[Chunk]:
         """The chunks that are missing at the end."""
@@ -102,12 +110,18 @@ class BodyAdapter(_Adapter):
             if self._left < 0 and not self.too_long:
                 self.too_long = True
                 self.unread = "the answer is too long to be read"
+                self._unread_bytes += sum(map(len, self.parts))
+            elif self.too_long:
+                self._unread_bytes += len(item)
         return ()
 
     def finish(self) -> Sequence[Chunk]:
         """The chunks of the whole body."""
         self.read = not self.too_long
-        return self._chunks(self._read(b"".join(self.parts))) if self.read else ()
+        if not self.read:
+            return ()
+        body = b"".join(self.parts)
+        return self._chunks(self._read(body), len(body))
 
     def take(self) -> bytes:
         """The bytes that were collected so far."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -10,22 +11,40 @@ from monitor.proxy.formats import sse
 from monitor.proxy.formats.base import (
     Frame,
     FrameContent,
+    HalfCalls,
     JudgedRequest,
     Refusal,
     Unjudged,
     WireAnswer,
     decoded,
     joined,
+    parsed,
     parsed_object,
+    to_bytes,
 )
 from monitor.proxy.formats.refusals import ANTHROPIC_TYPES, CODE, refused, type_of
-from monitor.proxy.formats.requests import count_at, history, judged, model_at, records_at, tools_at, truth_at
+from monitor.proxy.formats.requests import (
+    behind,
+    count_at,
+    history,
+    is_structured,
+    judged,
+    model_at,
+    records_at,
+    tools_at,
+    truth_at,
+    whole_at,
+)
 from monitor.proxy.formats.view import JsonView
 from monitor.usage import Usage
 from monitor.wires.fields import object_at, objects_at
 from monitor.wires.forms import Form
 from monitor.wires.request import instructions_of
 
+_STREAMS: Final = re.compile(r":streamRawPredict(?:\?|\Z)", re.IGNORECASE)
+"""The end of a path of Vertex AI that always streams."""
+CUT_OFF: Final = "agent-monitor:cut-off"
+"""The signature of a thought that was cut off by us. It is taken out of later requests."""
 _CALLS: Final = "tool_use"
 """The last word of the types of all blocks that are calls, the service's own calls too."""
 
@@ -36,22 +55,26 @@ class AnthropicWire:
     form: Form = "anthropic"
 
     def asked(self, path: str, body: bytes) -> JudgedRequest | Unjudged:
-        return judged(body, self._asked)
+        return judged(path, body, self._asked)
 
-    def _asked(self, request: Mapping[str, Any]) -> JudgedRequest:
+    def _asked(self, path: str, request: Mapping[str, Any]) -> JudgedRequest:
         messages, instructions = history(self.form, records_at(request, "messages"))
         return JudgedRequest(
             form=self.form,
-            model=model_at(request),
-            streams=truth_at(request, "stream"),
+            model=model_at(request, path),
+            streams=truth_at(request, "stream") or _STREAMS.search(path) is not None,
             messages=messages,
             instructions=instructions_of(request.get("system")) or instructions,
             tools=tools_at(request),
             max_output_tokens=count_at(request, "max_tokens"),
+            structured=is_structured(_format_in(request), request.get("tool_choice")),
         )
 
-    def answer(self, asked: JudgedRequest, content_type: str) -> AnthropicAnswer | None:
-        return AnthropicAnswer(asked) if sse.is_event_stream(content_type) else None
+    def answer(self, asked: JudgedRequest, beginning: bytes) -> AnthropicAnswer | None:
+        return AnthropicAnswer(asked) if sse.is_event_stream(beginning) else None
+
+    def stream(self, asked: JudgedRequest) -> AnthropicAnswer:
+        return AnthropicAnswer(asked)
 
     def whole(self, asked: JudgedRequest, body: bytes) -> FrameContent:
         message = parsed_object(body)
@@ -71,10 +94,14 @@ class AnthropicAnswer(WireAnswer):
     """One message that comes as a stream."""
 
     def __init__(self, asked: JudgedRequest) -> None:
-        super().__init__(asked, sse.SseReader(), AnthropicAdapter())
+        super().__init__(asked, sse.SseReader(), AnthropicAdapter(), AnthropicCalls())
         self._begun = False
         self._blocks: dict[int, str] = {}
         """The open blocks that the client knows: their types, by index."""
+        self._places = 0
+        """The number of blocks that the client knows."""
+        self._texted: set[int] = set()
+        """The blocks with text."""
         self._called = False
         """Whether the message has a call of the caller's tools."""
         self._stopped = False
@@ -100,7 +127,10 @@ class AnthropicAnswer(WireAnswer):
             case "content_block_start":
                 kind = str(object_at(event, "content_block").get("type"))
                 self._blocks[index] = kind
+                self._places = max(self._places, index + 1)
                 self._called = self._called or kind == _CALLS
+            case "content_block_delta" if object_at(event, "delta").get("text"):
+                self._texted.add(index)
             case "content_block_stop":
                 self._blocks.pop(index, None)
             case "message_delta" if object_at(event, "delta").get("stop_reason"):
@@ -116,13 +146,29 @@ class AnthropicAnswer(WireAnswer):
     def _calls_open(self) -> bool:
         return not self._stopped and (self._called or any(kind.endswith(_CALLS) for kind in self._blocks.values()))
 
-    def _end(self, reason: str, usage: Usage) -> bytes:
+    def _end(self, reason: str, usage: Usage, sentence: str) -> bytes:
         events: list[dict[str, Any]] = []
+        delta: dict[str, Any]
         if not self._begun:
             events.append({"type": "message_start", "message": self._empty(usage)})
-        events += ({"type": "content_block_stop", "index": index} for index in sorted(self._blocks))
+        speaks = sentence and not self._stopped
+        at = next((index for index, kind in sorted(self._blocks.items()) if kind == "text"), None)
+        if speaks and at is not None:
+            events.append(_text_delta(at, behind(sentence, begun=at in self._texted)))
+        for index, kind in sorted(self._blocks.items()):
+            if kind == "thinking":
+                delta = {"type": "signature_delta", "signature": CUT_OFF}
+                events.append({"type": "content_block_delta", "index": index, "delta": delta})
+            events.append({"type": "content_block_stop", "index": index})
+        if speaks and at is None:
+            block = {"type": "text", "text": ""}
+            events += (
+                {"type": "content_block_start", "index": self._places, "content_block": block},
+                _text_delta(self._places, sentence),
+                {"type": "content_block_stop", "index": self._places},
+            )
         if not self._stopped:
-            delta = {"stop_reason": "end_turn", "stop_sequence": None}
+            delta = {"stop_reason": "max_tokens" if self.asked.structured else "end_turn", "stop_sequence": None}
             counts = {"output_tokens": usage.output_tokens}
             events.append({"type": "message_delta", "delta": delta, "usage": counts})
         events.append({"type": "message_stop"})
@@ -145,6 +191,51 @@ class AnthropicAnswer(WireAnswer):
 
     def comment(self, text: str) -> bytes:
         return sse.comment(text)
+
+
+class AnthropicCalls(HalfCalls):
+    """A call is whole when its block is closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._half: set[int] = set()
+
+    def follow(self, value: Mapping[str, Any]) -> None:
+        self.began = False
+        kind, at = value.get("type"), whole_at(value, "index")
+        if kind == "content_block_start" and str(object_at(value, "content_block").get("type")).endswith(_CALLS):
+            self.began = not self._half
+            self._half.add(at)
+        elif kind == "content_block_stop":
+            self._half.discard(at)
+        elif kind in ("message_stop", "error"):
+            self._half.clear()
+        self.open = bool(self._half)
+
+
+def without_cut_thoughts(body: bytes) -> bytes:
+    """The request without the thoughts that we have cut off: no service has signed them."""
+    if CUT_OFF.encode() not in body:
+        return body
+    try:
+        request = parsed(body)
+    except ValueError:
+        return body
+    messages: Any = request.get("messages") if isinstance(request, dict) else None
+    for message in messages if isinstance(messages, list) else ():
+        blocks = message.get("content") if isinstance(message, dict) else None
+        if isinstance(blocks, list):
+            blocks[:] = [one for one in blocks if not (isinstance(one, dict) and one.get("signature") == CUT_OFF)]
+    return to_bytes(request)
+
+
+def _format_in(request: Mapping[str, Any]) -> object:
+    where = object_at(request, "output_format") or object_at(object_at(request, "output_config"), "format")
+    return where.get("type")
+
+
+def _text_delta(index: int, words: str) -> dict[str, Any]:
+    return {"type": "content_block_delta", "index": index, "delta": {"type": "text_delta", "text": words}}
 
 
 def _error(status: int, reason: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@ answer ends before its model ends it.
 
 Nothing here reads, writes or waits. The relay has the bytes, and does with each answer:
 
-    answer = wire.answer(asked, content_type)
+    answer = wire.answer(asked, beginning)
     for frame in answer.feed(data):              # whole frames; half a frame is held back
         heard = answer.read(frame)               # its chunks, to be judged
         if they must stop the stream:
@@ -37,6 +37,7 @@ __all__ = [
     "DONE",
     "MAX_EVENT_BYTES",
     "NOTHING",
+    "RETRY_LATER",
     "RETRY_NEVER",
     "STOPPED",
     "Fault",
@@ -44,6 +45,7 @@ __all__ = [
     "Frame",
     "FrameContent",
     "Framing",
+    "HalfCalls",
     "JudgedRequest",
     "Refusal",
     "Unjudged",
@@ -77,6 +79,8 @@ class JudgedRequest:
     """False if the service has the older messages (`previous_response_id`, `conversation`)."""
     wants_usage: bool = True
     """Whether the client expects the usage in its stream."""
+    structured: bool = False
+    """Whether the answer is to be JSON of a schema, or a call: a sentence would break it."""
     array: bool = False
     """Whether the stream is one JSON array instead of server-sent events."""
 
@@ -171,6 +175,22 @@ class Framing(Protocol):
         ...
 
 
+class HalfCalls(ABC):
+    """Follows the calls of a stream. A call that is half written may not reach the client: cut off
+    there, some clients carry it out, and all send back a history that no service takes.
+    """
+
+    def __init__(self) -> None:
+        self.began = False
+        """In the newest frame a call began, and all calls before it are whole."""
+        self.open = False
+        """After the newest frame a call is half written."""
+
+    @abstractmethod
+    def follow(self, value: Mapping[str, Any]) -> None:
+        """Note the next frame."""
+
+
 class WireAnswer(ABC):
     """One streamed answer on its way from the upstream to the client.
 
@@ -178,10 +198,12 @@ class WireAnswer(ABC):
     in which a stop falls is read and not sent. The ending is for what the client knows.
     """
 
-    def __init__(self, asked: JudgedRequest, framing: Framing, adapter: FullAdapter) -> None:
+    def __init__(self, asked: JudgedRequest, framing: Framing, adapter: FullAdapter, calls: HalfCalls) -> None:
         self.asked = asked
         self.usage: Usage = NO_USAGE
         """The tokens that the upstream has reported so far."""
+        self.calls = calls
+        """The calls that are half written, as far as the upstream has sent them."""
         self._framing = framing
         self._adapter = adapter
         self._blind = False
@@ -210,6 +232,8 @@ class WireAnswer(ABC):
         for chunk in heard.chunks:
             if isinstance(chunk, UsageReport):
                 self.usage = self.usage.merged(chunk)
+        if isinstance(frame.value, dict):
+            self.calls.follow(frame.value)
         return heard
 
     def finish(self) -> tuple[Chunk, ...]:
@@ -243,14 +267,15 @@ class WireAnswer(ABC):
         cut off.
         """
 
-    def ending(self, reason: str, *, error: bool = False, usage: Usage | None = None) -> bytes:
+    def ending(self, reason: str, *, sentence: str = "", error: bool = False, usage: Usage | None = None) -> bytes:
         """The bytes that end the client's stream in its own form. Empty if it has ended, or cannot
         be ended (see `Fault`).
 
-        The end looks as if the model had stopped; a comment beside it gives our `reason`. With
-        `error=True` it is the error of the format instead, with the reason as its message. An
-        answer in which a call was begun always ends with the error, unless the model has ended it:
-        a client would carry the call out.
+        The end looks as if the model had stopped, and `sentence` is its last text. Where the client
+        has asked for JSON of a schema, it looks as if the model had no room left. A comment beside
+        it gives our `reason`. With `error=True` it is the error of the format instead, with the
+        reason as its message. So does an answer in which a call was begun, unless the model has
+        ended it: a client would carry the call out.
 
         `usage`: the tokens of the answer, where the caller knows them better than `self.usage`.
         """
@@ -259,7 +284,8 @@ class WireAnswer(ABC):
         if error or self._calls_open:
             return self._error(reason, STOPPED)
         try:
-            return self._end(reason, self.usage if usage is None else usage)
+            said = "" if self.asked.structured else sentence
+            return self._end(reason, self.usage if usage is None else usage, said)
         except RecursionError:  # the service's own fields were just not too deep to be read, and are written again
             return self._error(reason, STOPPED)
 
@@ -284,7 +310,7 @@ class WireAnswer(ABC):
         """Whether the client has seen a call in an answer that has not ended."""
 
     @abstractmethod
-    def _end(self, reason: str, usage: Usage) -> bytes: ...
+    def _end(self, reason: str, usage: Usage, sentence: str) -> bytes: ...
 
     @abstractmethod
     def _error(self, reason: str, status: int) -> bytes: ...
@@ -302,8 +328,14 @@ class Wire(Protocol):
         """Read a request. `path`: with its query. Never raises."""
         ...
 
-    def answer(self, asked: JudgedRequest, content_type: str) -> WireAnswer | None:
-        """A reader for the answer, whose status is 200. `None`: it is not a stream; use `whole`."""
+    def answer(self, asked: JudgedRequest, beginning: bytes) -> WireAnswer | None:
+        """A reader for the answer, whose status is 200, by its first bytes. `None`: it is not a
+        stream; use `whole`.
+        """
+        ...
+
+    def stream(self, asked: JudgedRequest) -> WireAnswer:
+        """A streamed answer in the form that was asked for."""
         ...
 
     def whole(self, asked: JudgedRequest, body: bytes) -> FrameContent:
@@ -382,3 +414,5 @@ DONE: Final = "[DONE]"
 
 RETRY_NEVER: Final[Mapping[str, str]] = {"content-type": "application/json", "x-should-retry": "false"}
 """Headers of a refusal. The SDKs of OpenAI and Anthropic obey the second one."""
+RETRY_LATER: Final[Mapping[str, str]] = {"content-type": "application/json", "retry-after": "1"}
+"""Headers of a refusal that may be over soon."""

@@ -12,24 +12,29 @@ from monitor.proxy.formats.base import (
     DONE,
     Frame,
     FrameContent,
+    HalfCalls,
     JudgedRequest,
     Refusal,
     Unjudged,
     WireAnswer,
     decoded,
     joined,
+    parsed,
     parsed_object,
 )
 from monitor.proxy.formats.refusals import CODE, openai_error, refused
 from monitor.proxy.formats.requests import (
+    behind,
     count_at,
     history,
+    is_structured,
     judged,
     model_at,
     one_answer,
     records_at,
     tools_at,
     truth_at,
+    whole_at,
 )
 from monitor.usage import NO_USAGE, Usage
 from monitor.wires.fields import object_at, objects_at
@@ -42,24 +47,28 @@ class ChatWire:
     form: Form = "openai-chat"
 
     def asked(self, path: str, body: bytes) -> JudgedRequest | Unjudged:
-        return judged(body, self._asked)
+        return judged(path, body, self._asked)
 
-    def _asked(self, request: Mapping[str, Any]) -> JudgedRequest:
+    def _asked(self, path: str, request: Mapping[str, Any]) -> JudgedRequest:
         one_answer(request, "n")
         messages, instructions = history(self.form, records_at(request, "messages"))
         return JudgedRequest(
             form=self.form,
-            model=model_at(request),
+            model=model_at(request, path),
             streams=truth_at(request, "stream"),
             messages=messages,
             instructions=instructions,
             tools=tools_at(request) | tools_at(request, "functions"),
             max_output_tokens=count_at(request, "max_completion_tokens", "max_tokens"),
+            structured=is_structured(object_at(request, "response_format").get("type"), request.get("tool_choice")),
             wants_usage=object_at(request, "stream_options").get("include_usage") is True,
         )
 
-    def answer(self, asked: JudgedRequest, content_type: str) -> ChatAnswer | None:
-        return ChatAnswer(asked) if sse.is_event_stream(content_type) else None
+    def answer(self, asked: JudgedRequest, beginning: bytes) -> ChatAnswer | None:
+        return ChatAnswer(asked) if sse.is_event_stream(beginning) else None
+
+    def stream(self, asked: JudgedRequest) -> ChatAnswer:
+        return ChatAnswer(asked)
 
     def whole(self, asked: JudgedRequest, body: bytes) -> FrameContent:
         answer = parsed_object(body)
@@ -82,11 +91,13 @@ class ChatAnswer(WireAnswer):
     """One chat completion that comes as a stream."""
 
     def __init__(self, asked: JudgedRequest) -> None:
-        super().__init__(asked, sse.SseReader(), OpenAIAdapter())
+        super().__init__(asked, sse.SseReader(), OpenAIAdapter(), ChatCalls())
         self._last: Mapping[str, Any] = {}
         """The last chunk. Its head is that of all chunks."""
         self._begun: set[int] = set()
         """The choices that the client knows."""
+        self._texted: set[int] = set()
+        """The choices with text."""
         self._finished: set[int] = set()
         self._calling: set[int] = set()
         """The choices in which a call was begun."""
@@ -117,6 +128,8 @@ class ChatAnswer(WireAnswer):
             index, delta = choice.get("index"), object_at(choice, "delta")
             index = index if type(index) is int else 0
             self._begun.add(index)
+            if delta.get("content"):
+                self._texted.add(index)
             if delta.get("tool_calls") or delta.get("function_call"):
                 self._calling.add(index)
             if choice.get("finish_reason"):
@@ -135,16 +148,23 @@ class ChatAnswer(WireAnswer):
     def _calls_open(self) -> bool:
         return not self._calling <= self._finished
 
-    def _end(self, reason: str, usage: Usage) -> bytes:
+    def _end(self, reason: str, usage: Usage, sentence: str) -> bytes:
         open_choices = sorted((self._begun or {0}) - self._finished)
-        ends = [self._chunk([self._choice(index)]) for index in open_choices]
+        ends = [self._chunk([self._said(index, sentence)]) for index in open_choices if sentence]
+        ends += [self._chunk([self._choice(index, said=bool(sentence))]) for index in open_choices]
         if self.asked.wants_usage and not self._usage_told and usage != NO_USAGE:
             ends.append(self._chunk([]) | {"usage": _usage(usage)})
         return b"".join([sse.comment(reason), *map(sse.event, ends), b"data: [DONE]\n\n"])
 
-    def _choice(self, index: int) -> dict[str, Any]:
-        delta = {} if index in self._begun else {"role": "assistant", "content": ""}
-        return {"index": index, "delta": delta, "logprobs": None, "finish_reason": "stop"}
+    def _said(self, index: int, sentence: str) -> dict[str, Any]:
+        role = {} if index in self._begun else {"role": "assistant"}
+        delta = role | {"content": behind(sentence, begun=index in self._texted)}
+        return {"index": index, "delta": delta, "logprobs": None, "finish_reason": None}
+
+    def _choice(self, index: int, *, said: bool) -> dict[str, Any]:
+        delta = {} if said or index in self._begun else {"role": "assistant", "content": ""}
+        finish = "length" if self.asked.structured else "stop"
+        return {"index": index, "delta": delta, "logprobs": None, "finish_reason": finish}
 
     def _chunk(self, choices: list[dict[str, Any]]) -> dict[str, Any]:
         return {
@@ -160,6 +180,38 @@ class ChatAnswer(WireAnswer):
 
     def comment(self, text: str) -> bytes:
         return sse.comment(text)
+
+
+class ChatCalls(HalfCalls):
+    """A call is whole when its choice ends, or when another one begins behind whole arguments."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._half: dict[tuple[int, int], list[str]] = {}
+
+    def follow(self, value: Mapping[str, Any]) -> None:
+        self.began = False
+        for choice in objects_at(value, "choices"):
+            at, delta = whole_at(choice, "index"), object_at(choice, "delta")
+            calls = objects_at(delta, "tool_calls")
+            calls += [{"function": call} for call in (delta.get("function_call"),) if isinstance(call, dict)]
+            for call in calls:
+                place = at, whole_at(call, "index")
+                if place not in self._half:
+                    self.began = self.began or all(map(_is_json, self._half.values()))
+                arguments = object_at(call, "function").get("arguments")
+                self._half.setdefault(place, []).append(arguments if isinstance(arguments, str) else "")
+            if choice.get("finish_reason"):
+                self._half = {place: pieces for place, pieces in self._half.items() if place[0] != at}
+        self.open = bool(self._half)
+
+
+def _is_json(pieces: list[str]) -> bool:
+    try:
+        parsed("".join(pieces) or "{}")
+    except ValueError:
+        return False
+    return True
 
 
 def failed(value: Mapping[str, Any]) -> FrameContent:

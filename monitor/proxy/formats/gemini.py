@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import parse_qs, unquote
 
@@ -14,6 +15,7 @@ from monitor.proxy.formats.array import END, ArrayReader
 from monitor.proxy.formats.base import (
     Frame,
     FrameContent,
+    HalfCalls,
     JudgedRequest,
     Refusal,
     Unjudged,
@@ -24,15 +26,23 @@ from monitor.proxy.formats.base import (
     to_bytes,
 )
 from monitor.proxy.formats.refusals import CODE, RPC_STATUSES, refused, type_of
-from monitor.proxy.formats.requests import CannotJudge, count_at, history, judged, one_answer, records_at, tools_at
+from monitor.proxy.formats.requests import (
+    CannotJudge,
+    behind,
+    count_at,
+    history,
+    judged,
+    one_answer,
+    records_at,
+    tools_at,
+)
 from monitor.proxy.formats.view import CamelView
 from monitor.usage import NO_USAGE, Usage
 from monitor.wires.fields import object_at, objects_at, snake
 from monitor.wires.forms import Form
 from monitor.wires.request import instructions_of
 
-_CALLED: Final = re.compile(r"/models/([^/:]+):(generateContent|streamGenerateContent)\Z")
-_JSON: Final = "application/json"
+_CALLED: Final = re.compile(r"/models/([^/:]+):(generateContent|streamGenerateContent)\Z", re.IGNORECASE)
 
 
 class GeminiWire:
@@ -41,14 +51,14 @@ class GeminiWire:
     form: Form = "gemini"
 
     def asked(self, path: str, body: bytes) -> JudgedRequest | Unjudged:
-        return judged(body, lambda request: self._asked(path, request))
+        return judged(path, body, self._asked)
 
     def _asked(self, path: str, request: Mapping[str, Any]) -> JudgedRequest:
         where, _, query = path.partition("?")
         called = _CALLED.search(unquote(where))
         if called is None:
             raise CannotJudge(f"the path {where!r} names no model")
-        streams = called[2] == "streamGenerateContent"
+        streams = called[2].lower() == "streamgeneratecontent"
         fields = snake(request)
         config = snake(fields.get("generation_config"))
         one_answer(config, "candidate_count")
@@ -63,14 +73,19 @@ class GeminiWire:
             instructions=instructions_of(fields.get("system_instruction")) or None,
             tools=tools_at(request),
             max_output_tokens=count_at(config, "max_output_tokens"),
+            structured=_is_structured(config, object_at(fields, "tool_config")),
             array=streams and parse_qs(query).get("alt") != ["sse"],
         )
 
-    def answer(self, asked: JudgedRequest, content_type: str) -> GeminiAnswer | None:
-        if asked.array:
-            given = content_type.partition(";")[0].strip().lower()
-            return GeminiAnswer(asked) if given == _JSON else None
-        return GeminiAnswer(asked) if asked.streams and sse.is_event_stream(content_type) else None
+    def answer(self, asked: JudgedRequest, beginning: bytes) -> GeminiAnswer | None:
+        if sse.is_event_stream(beginning):
+            return GeminiAnswer(replace(asked, array=False))
+        if beginning.startswith(b"[") or (asked.array and beginning.startswith(b"{")):
+            return GeminiAnswer(replace(asked, array=True))
+        return None
+
+    def stream(self, asked: JudgedRequest) -> GeminiAnswer:
+        return GeminiAnswer(asked)
 
     def whole(self, asked: JudgedRequest, body: bytes) -> FrameContent:
         answer = parsed_object(body)
@@ -93,10 +108,11 @@ class GeminiAnswer(WireAnswer):
     """
 
     def __init__(self, asked: JudgedRequest) -> None:
-        super().__init__(asked, ArrayReader() if asked.array else sse.SseReader(), GoogleAdapter())
+        super().__init__(asked, ArrayReader() if asked.array else sse.SseReader(), GoogleAdapter(), GeminiCalls())
         self._head: dict[str, Any] = {"modelVersion": asked.model}
         """The fields that all chunks of the answer have alike."""
         self._told_any = False
+        self._texted = False
         self._called = False
         self._finished = False
         self._ended = False
@@ -126,6 +142,7 @@ class GeminiAnswer(WireAnswer):
         for candidate in objects_at(chunk, "candidates"):
             parts = objects_at(object_at(candidate, "content"), "parts")
             self._called = self._called or any(part.get("functionCall") for part in parts)
+            self._texted = self._texted or any(part.get("text") and not part.get("thought") for part in parts)
             self._finished = self._finished or bool(candidate.get("finishReason"))
 
     @property
@@ -136,15 +153,13 @@ class GeminiAnswer(WireAnswer):
     def _calls_open(self) -> bool:
         return self._called and not self._finished
 
-    def _end(self, reason: str, usage: Usage) -> bytes:
+    def _end(self, reason: str, usage: Usage, sentence: str) -> bytes:
         if self._finished:
             return b"]"
-        candidate = {
-            "content": {"parts": [{"text": ""}], "role": "model"},
-            "finishReason": "STOP",
-            "finishMessage": reason,
-            "index": 0,
-        }
+        # A content with empty text would stand in the client's next request, and be refused there.
+        words = behind(sentence, begun=self._texted)
+        content = {"content": {"parts": [{"text": words}], "role": "model"}} if sentence else {}
+        candidate = {**content, "finishReason": "MAX_TOKENS", "finishMessage": reason, "index": 0}
         counts = {} if usage == NO_USAGE else {"usageMetadata": _usage(usage)}
         return self._written({"candidates": [candidate], **self._head, **counts})
 
@@ -159,6 +174,27 @@ class GeminiAnswer(WireAnswer):
     def comment(self, text: str) -> bytes:
         """White space, because the SDK reads a comment as broken JSON."""
         return b"\n"
+
+
+class GeminiCalls(HalfCalls):
+    """A call comes whole, unless its part says that more of it follows."""
+
+    def follow(self, value: Mapping[str, Any]) -> None:
+        was_open, self.began = self.open, False
+        for candidate in objects_at(value, "candidates"):
+            for part in objects_at(object_at(candidate, "content"), "parts"):
+                if call := object_at(part, "functionCall"):
+                    self.open = call.get("willContinue") is True
+                    self.began = self.open and not was_open
+            if candidate.get("finishReason"):
+                self.open = False
+
+
+def _is_structured(config: Mapping[str, Any], tools: Mapping[str, Any]) -> bool:
+    kind = str(config.get("response_mime_type") or "")
+    schema = config.get("response_schema") or config.get("response_json_schema")
+    mode = object_at(tools, "function_calling_config").get("mode")
+    return bool(schema) or kind.endswith("json") or mode == "ANY"
 
 
 def _usage(usage: Usage) -> dict[str, Any]:

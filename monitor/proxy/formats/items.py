@@ -5,8 +5,10 @@ close them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, TypeAlias
+
+from monitor.proxy.formats.requests import behind
 
 SERVED: Final = frozenset(
     {
@@ -82,19 +84,47 @@ class OutputItem:
             if isinstance(words, str):
                 known.pieces = [words]
 
-    def closed(self) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-        """The events that close the item, and the whole item. Nothing changes here."""
+    @property
+    def has_open_text(self) -> bool:
+        """Whether visible text may follow in it."""
+        return self._open_text() is not None
+
+    def _open_text(self) -> _Place | None:
+        if self._done:
+            return None
+        texts = (
+            place
+            for place, part in self._parts.items()
+            if part.value.get("type") == "output_text" and not part.text_done and not part.done
+        )
+        return max(texts, default=None)
+
+    def closed(self, status: str, sentence: str = "") -> tuple[list[dict[str, Any]], dict[str, Any]]:
+        """The events that close the item, and the whole item with `status`. `sentence`: the last of
+        its text. Nothing changes here.
+        """
         if self._done:
             return [], dict(self._value)
+        place = self._open_text() if sentence else None
+        if place is not None:
+            other, part = OutputItem(self._index, self._value), self._parts[place]
+            words = behind(sentence, begun=bool("".join(part.pieces)))
+            other._parts = {**self._parts, place: replace(part, pieces=[*part.pieces, words])}
+            closing, item = other.closed(status)
+            return [self._delta(place, words), *closing], item
         parts = {place: part.whole() for place, part in sorted(self._parts.items())}
         item = dict(self._value)
         for name in ("content", "summary"):
             held = [part for (where, _), part in parts.items() if where == name]
             if held or name in item:
                 item[name] = held
-        item["status"] = "incomplete"
+        item["status"] = status
         events = [event for place in parts for event in self._closing(place, self._parts[place], parts[place])]
         return [*events, {"type": "response.output_item.done", "output_index": self._index, "item": item}], item
+
+    def _delta(self, place: _Place, words: str) -> dict[str, Any]:
+        where = {"item_id": self._value.get("id"), "output_index": self._index, "content_index": place[1]}
+        return {"type": "response.output_text.delta", **where, "delta": words, "logprobs": []}
 
     def _closing(self, place: _Place, part: _ItemPart, whole: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """The events that close a part of the item."""
@@ -110,6 +140,21 @@ class OutputItem:
             yield {"type": f"response.{name}.done", **place_fields, **text, **logprobs}
         name = "reasoning_summary_part" if summary else "content_part"
         yield {"type": f"response.{name}.done", **place_fields, "part": whole}
+
+
+def spoken(index: int, sentence: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The events of a new message with nothing but `sentence`, and the message."""
+    id = f"msg_agent_monitor_{index}"
+    message = {"id": id, "type": "message", "role": "assistant", "status": "in_progress", "content": []}
+    item, part = OutputItem(index, message), {"type": "output_text", "text": "", "annotations": []}
+    added = {"item_id": id, "output_index": index, "content_index": 0, "part": part}
+    begun: list[dict[str, Any]] = [
+        {"type": "response.output_item.added", "output_index": index, "item": message},
+        {"type": "response.content_part.added", **added},
+    ]
+    item.take(begun[1])
+    closing, whole = item.closed("completed", sentence)
+    return [*begun, *closing], whole
 
 
 def _place(event: Mapping[str, Any]) -> _Place | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from monitor.proxy.formats.base import RETRY_NEVER, Refusal, to_bytes
+from monitor.proxy.formats.base import RETRY_LATER, RETRY_NEVER, Refusal, to_bytes
 
 CODE: Final = "agent_monitor"
 """The code of an error that no other code fits."""
@@ -37,8 +37,8 @@ def type_of(status: int, types: Mapping[int, str], of_server: str, of_client: st
 
 
 def refused(status: int, body: Mapping[str, Any]) -> Refusal:
-    """A refusal with `body` as its JSON."""
-    return Refusal(status, RETRY_NEVER, to_bytes(body))
+    """A refusal with `body` as its JSON. A client may try again if it is a server's error."""
+    return Refusal(status, RETRY_LATER if status >= _SERVER else RETRY_NEVER, to_bytes(body))
 
 
 def openai_error(status: int, reason: str, code: str) -> dict[str, Any]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
+from urllib.parse import unquote
 
 from monitor.context.repairs.repair import repair
 from monitor.errors import MonitorError
@@ -19,13 +21,15 @@ class CannotJudge(Exception):
     """The request cannot be judged; the message says why."""
 
 
-def judged(body: bytes, read_request: Callable[[Mapping[str, Any]], JudgedRequest]) -> JudgedRequest | Unjudged:
+def judged(
+    path: str, body: bytes, read_request: Callable[[str, Mapping[str, Any]], JudgedRequest]
+) -> JudgedRequest | Unjudged:
     """Read the body by `read_request`. Whatever a client sends, nothing is raised."""
     try:
         request = parsed(body)
         if not isinstance(request, dict):
             raise CannotJudge(f"the request is {_kind(request)}, not a JSON object")
-        return read_request(request)
+        return read_request(path, request)
     except CannotJudge as error:
         return Unjudged(str(error))
     except ValueError:  # JSON, UTF-8
@@ -50,12 +54,19 @@ def records_at(request: Mapping[str, Any], name: str) -> list[Any]:
     return records
 
 
-def model_at(request: Mapping[str, Any]) -> str:
-    """The model's name. Raises `CannotJudge` if there is none."""
+_MODEL_IN_PATH: Final = re.compile(r"/(?:deployments|engines|models?)/([^/:?]+)")
+"""Where Azure, Vertex AI and Bedrock have the model."""
+
+
+def model_at(request: Mapping[str, Any], path: str) -> str:
+    """The model's name: of the request, or of its path. Raises `CannotJudge` if there is none."""
     model = request.get("model")
-    if not isinstance(model, str) or not model:
+    if isinstance(model, str) and model:
+        return model
+    found = _MODEL_IN_PATH.search(unquote(path.partition("?")[0]))
+    if model is not None or found is None:
         raise CannotJudge(f"`model` of the request is {_kind(model)}, not a name")
-    return model
+    return found[1]
 
 
 def truth_at(request: Mapping[str, Any], name: str) -> bool:
@@ -76,6 +87,27 @@ def one_answer(request: Mapping[str, Any], name: str) -> None:
     asked = request.get(name)
     if asked not in (None, 1):
         raise CannotJudge(f"the request asks for several answers (`{name}`), and only one can be watched")
+
+
+def whole_at(record: Mapping[str, Any], name: str) -> int:
+    """A place in a list. 0 if there is none."""
+    value = record.get(name)
+    return value if type(value) is int else 0
+
+
+def is_structured(kind: object, choice: object) -> bool:
+    """Whether the answer must be JSON of a schema (`kind`), or a call (`choice` of tools)."""
+    forced = choice if isinstance(choice, str) else choice.get("type") if isinstance(choice, dict) else None
+    return kind in ("json_object", "json_schema") or forced in _FORCED
+
+
+_FORCED: Final = frozenset({"required", "any", "tool", "function", "custom"})
+"""The words by which a request demands a call."""
+
+
+def behind(sentence: str, *, begun: bool) -> str:
+    """The sentence as it stands behind a text that has begun, or alone."""
+    return f"\n\n{sentence}" if begun else sentence
 
 
 def tools_at(request: Mapping[str, Any], field: str = "tools") -> frozenset[str]:

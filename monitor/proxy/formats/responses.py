@@ -10,6 +10,7 @@ from monitor.proxy.formats import sse
 from monitor.proxy.formats.base import (
     Frame,
     FrameContent,
+    HalfCalls,
     JudgedRequest,
     Refusal,
     Unjudged,
@@ -19,17 +20,19 @@ from monitor.proxy.formats.base import (
     parsed_object,
 )
 from monitor.proxy.formats.chat import failed
-from monitor.proxy.formats.items import SERVED, OutputItem
+from monitor.proxy.formats.items import SERVED, OutputItem, spoken
 from monitor.proxy.formats.refusals import CODE, openai_error, refused
 from monitor.proxy.formats.requests import (
     CannotJudge,
     count_at,
     history,
+    is_structured,
     judged,
     model_at,
     records_at,
     tools_at,
     truth_at,
+    whole_at,
 )
 from monitor.usage import NO_USAGE, Usage
 from monitor.wires.fields import object_at, objects_at
@@ -39,6 +42,8 @@ from monitor.wires.request import instructions_of
 _ENDS: Final = frozenset(
     {"response.completed", "response.incomplete", "response.failed", "response.cancelled", "error"}
 )
+_METADATA_CHARS: Final = 500
+"""A value of the metadata has at most 512 characters."""
 _ECHOES: Final = frozenset({"response.created", "response.queued", "response.in_progress"})
 
 
@@ -48,9 +53,9 @@ class ResponsesWire:
     form: Form = "openai-responses"
 
     def asked(self, path: str, body: bytes) -> JudgedRequest | Unjudged:
-        return judged(body, self._asked)
+        return judged(path, body, self._asked)
 
-    def _asked(self, request: Mapping[str, Any]) -> JudgedRequest:
+    def _asked(self, path: str, request: Mapping[str, Any]) -> JudgedRequest:
         if truth_at(request, "background"):
             raise CannotJudge("the response is made in the background, so closing its stream does not stop it")
         given = request.get("input")
@@ -59,17 +64,23 @@ class ResponsesWire:
         elsewhere = request.get("previous_response_id") or request.get("conversation") or request.get("prompt")
         return JudgedRequest(
             form=self.form,
-            model=model_at(request),
+            model=model_at(request, path),
             streams=truth_at(request, "stream"),
             messages=messages,
             instructions=instructions_of(request.get("instructions")) or instructions,
             tools=tools_at(request),
             max_output_tokens=count_at(request, "max_output_tokens"),
             whole_history=not elsewhere,
+            structured=is_structured(
+                object_at(object_at(request, "text"), "format").get("type"), request.get("tool_choice")
+            ),
         )
 
-    def answer(self, asked: JudgedRequest, content_type: str) -> ResponsesAnswer | None:
-        return ResponsesAnswer(asked) if sse.is_event_stream(content_type) else None
+    def answer(self, asked: JudgedRequest, beginning: bytes) -> ResponsesAnswer | None:
+        return ResponsesAnswer(asked) if sse.is_event_stream(beginning) else None
+
+    def stream(self, asked: JudgedRequest) -> ResponsesAnswer:
+        return ResponsesAnswer(asked)
 
     def whole(self, asked: JudgedRequest, body: bytes) -> FrameContent:
         response = parsed_object(body)
@@ -108,7 +119,7 @@ class ResponsesAnswer(WireAnswer):
     """
 
     def __init__(self, asked: JudgedRequest) -> None:
-        super().__init__(asked, sse.SseReader(), OpenAIAdapter())
+        super().__init__(asked, sse.SseReader(), OpenAIAdapter(), ResponsesCalls())
         self._response: dict[str, Any] | None = None
         self._sequence = -1
         self._items: dict[int, OutputItem] = {}
@@ -158,20 +169,25 @@ class ResponsesAnswer(WireAnswer):
     def _calls_open(self) -> bool:
         return self._called
 
-    def _end(self, reason: str, usage: Usage) -> bytes:
+    def _end(self, reason: str, usage: Usage, sentence: str) -> bytes:
         response = self._response or self._empty()
         events: list[dict[str, Any]] = []
         if self._response is None:
             events.append({"type": "response.created", "response": response})
-        items = [self._items[index].closed() for index in sorted(self._items)]
+        status = "incomplete" if self.asked.structured else "completed"
+        at = max((index for index, item in self._items.items() if item.has_open_text), default=None)
+        items = [self._items[index].closed(status, sentence if index == at else "") for index in sorted(self._items)]
+        if sentence and at is None:
+            items.append(spoken(max(self._items, default=-1) + 1, sentence))
         events += [event for closing, _ in items for event in closing]
         last = response | {
-            "status": "incomplete",
-            "incomplete_details": {"reason": "max_output_tokens"},
+            "status": status,
+            "incomplete_details": {"reason": "max_output_tokens"} if self.asked.structured else None,
             "output": [item for _, item in items],
             "usage": None if usage == NO_USAGE else _usage(usage),
+            "metadata": {**object_at(response, "metadata"), CODE: reason[:_METADATA_CHARS]},
         }
-        events.append({"type": "response.incomplete", "response": last})
+        events.append({"type": f"response.{status}", "response": last})
         return sse.comment(reason) + self._written(events)
 
     def _empty(self) -> dict[str, Any]:
@@ -207,6 +223,26 @@ class ResponsesAnswer(WireAnswer):
 
     def comment(self, text: str) -> bytes:
         return sse.comment(text)
+
+
+class ResponsesCalls(HalfCalls):
+    """A call is whole when its item is done."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._half: set[int] = set()
+
+    def follow(self, value: Mapping[str, Any]) -> None:
+        self.began = False
+        kind, at = value.get("type"), whole_at(value, "output_index")
+        if kind == "response.output_item.added" and object_at(value, "item").get("type") not in SERVED:
+            self.began = not self._half
+            self._half.add(at)
+        elif kind == "response.output_item.done":
+            self._half.discard(at)
+        elif kind in _ENDS:
+            self._half.clear()
+        self.open = bool(self._half)
 
 
 def _usage(usage: Usage) -> dict[str, Any]:

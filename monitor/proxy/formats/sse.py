@@ -119,6 +119,13 @@ def comment(text: str) -> bytes:
     return b": agent-monitor %b\n\n" % json.dumps(text).encode("ascii")
 
 
-def is_event_stream(content_type: str) -> bool:
-    """Whether the header says that server-sent events come."""
-    return content_type.partition(";")[0].strip().lower() == "text/event-stream"
+ENOUGH: Final = 6
+"""The number of bytes that say whether an answer is a stream."""
+_BEGINNINGS: Final = (b"data:", b"event:", b"id:", b"retry:", b":", b"data\n", b"event\n")
+
+
+def is_event_stream(beginning: bytes) -> bool:
+    """Whether an answer with this beginning is made of server-sent events, whatever its header
+    says.
+    """
+    return beginning.startswith(_BEGINNINGS)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias
+from urllib.parse import parse_qsl
 
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 """As ASGI has them: names in small letters."""
@@ -28,8 +29,16 @@ _HOP: Final = frozenset(
 )
 """Headers that hold for one connection only (RFC 9110, 7.6.1)."""
 _MADE_ANEW: Final = frozenset({b"host", b"expect"})
-_KEYS: Final = (b"authorization", b"x-api-key", b"x-goog-api-key", b"api-key")
+_KEYS: Final = frozenset({b"authorization", b"x-api-key", b"x-goog-api-key", b"api-key"})
 """Headers in which the providers' SDKs send the key."""
+_QUERY_KEYS: Final = frozenset({"key", "api-key", "api_key", "access_token", "oauth_token", "x-api-key"})
+"""Fields of the query in which services take one."""
+_SIGNED: Final = b"AWS4-"
+"""A signed request has another header each time. Its key is the id behind `Credential=`."""
+_OVERRIDES: Final = frozenset({b"x-http-method", b"x-http-method-override", b"x-method-override"})
+"""Headers that make another method of a GET. They are not passed on."""
+_BARE: Final = frozenset({"GET", "HEAD", "OPTIONS", "DELETE"})
+"""Methods by which no model is asked, if they bring no body."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,99}")
 _SAID_CHARS: Final = 300
 SEVERAL_KEYS: Final = "this request has more than one key, so nobody knows whose budget it spends: send one"
@@ -45,7 +54,7 @@ def to_upstream(headers: Headers, *, identity: bool, length: int | None = None) 
     """The headers of a request for the upstream. `identity`: the answer is to come uncompressed.
     `length`: of a body that was changed.
     """
-    dropped = _of_this_connection(headers) | _MADE_ANEW
+    dropped = _of_this_connection(headers) | _MADE_ANEW | _OVERRIDES
     if identity:
         dropped |= {b"accept-encoding"}
     if length is not None or first(headers, b"transfer-encoding") is not None:
@@ -58,15 +67,29 @@ def to_upstream(headers: Headers, *, identity: bool, length: int | None = None) 
     return kept
 
 
+def is_bare(method: str, headers: Headers) -> bool:
+    """Whether a request asks no model: it only looks, and brings no body."""
+    length = first(headers, b"content-length")
+    return method.upper() in _BARE and length in (None, b"0") and first(headers, b"transfer-encoding") is None
+
+
 def to_client(
-    headers: Headers, *, said: str, cuttable: bool, more: Iterable[tuple[bytes, bytes]] = ()
+    headers: Headers,
+    *,
+    said: str,
+    cuttable: bool,
+    unpacked: bool = False,
+    more: Iterable[tuple[bytes, bytes]] = (),
 ) -> list[tuple[bytes, bytes]]:
     """The headers of an answer for the client. `said`: what the proxy says of it. `cuttable`: the
-    answer may become shorter or longer than the upstream has announced.
+    answer may become shorter or longer than the upstream has announced. `unpacked`: it is passed on
+    in its plain form.
     """
     dropped = _of_this_connection(headers)
-    if cuttable:
+    if cuttable or unpacked:
         dropped |= {b"content-length"}
+    if unpacked:
+        dropped |= {b"content-encoding"}
     kept = [(name, value) for name, value in _in_small_letters(headers) if name not in dropped and name != OWN]
     return [*kept, (OWN, _word(said)), *more]
 
@@ -78,11 +101,21 @@ def _word(said: str) -> bytes:
 
 
 def keys_in(headers: Headers, query: bytes) -> Sequence[bytes]:
-    """The different keys of the client, in all places where SDKs send one."""
-    found = [value for name in _KEYS if (value := first(headers, name))]
-    found = [value[7:].strip() if value[:7].lower() == b"bearer " else value.strip() for value in found]
-    found += [part[4:] for part in query.split(b"&") if part.startswith(b"key=")]
+    """The different keys of the client, in all places where services take one: each header of
+    that name, and the decoded query.
+    """
+    found = [_bare_key(value) for name, value in headers if name.lower() in _KEYS]
+    fields = parse_qsl(query.decode("latin-1"), encoding="latin-1")
+    found += [value.strip().encode("latin-1", "replace") for name, value in fields if name.lower() in _QUERY_KEYS]
     return [*dict.fromkeys(key for key in found if key)]
+
+
+def _bare_key(value: bytes) -> bytes:
+    """The key of a header, without the word before it."""
+    if value.startswith(_SIGNED):
+        return value.partition(b"Credential=")[2].partition(b"/")[0].strip()
+    scheme, _, key = value.strip().partition(b" ")
+    return key.strip() if scheme.lower() == b"bearer" else value.strip()
 
 
 def run_in(headers: Headers) -> str | None:

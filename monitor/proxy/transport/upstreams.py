@@ -7,6 +7,7 @@ the next, follows redirects and unpacks bodies. It logs addresses too, which may
 from __future__ import annotations
 
 import urllib.request
+from collections import deque
 from collections.abc import AsyncIterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self, cast
@@ -14,6 +15,7 @@ from urllib.parse import urlsplit
 
 from monitor._util.argument_checks import check_kind
 from monitor.errors import ConfigError, MissingExtra
+from monitor.proxy.transport.content_coding import Unpackable, Unpacker
 from monitor.proxy.transport.headers import Headers
 
 try:
@@ -25,6 +27,8 @@ CONNECT_S: Final = 10.0
 SILENCE_S: Final = 600.0
 """Seconds without a byte after which the upstream counts as gone. A run may have closer limits."""
 _VERSIONS: Final = frozenset({"v1", "v1beta", "v1alpha"})
+_BLANK: Final = b"\xef\xbb\xbf \t\r\n"
+"""White space, and the mark that may stand before a text."""
 _IDLE: Final = 200
 """Connections that are kept for later requests."""
 
@@ -115,16 +119,51 @@ class Body:
     def __init__(self, response: httpx2.Response) -> None:
         self._stream: Any = response.stream
         self._parts: Any = aiter(cast("AsyncIterable[bytes]", response.stream))
+        self._ready: deque[bytes] = deque()
+        """Parts that were read, and not handed out."""
+        self._unpacker: Unpacker | None = None
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> bytes:
+        while not self._ready:
+            await self._read()
+        return self._ready.popleft()
+
+    def unpack(self, coding: str) -> None:
+        """Hand out the body unpacked. Raises `Unpackable` for a form that is not known."""
+        self._unpacker = Unpacker(coding)
+
+    async def beginning(self, enough: int) -> bytes:
+        """The first bytes that are no white space: at least `enough`, or all that come. They are
+        handed out again.
+        """
+        while len(begun := b"".join(self._ready).lstrip(_BLANK)) < enough:
+            try:
+                await self._read()
+            except StopAsyncIteration:
+                break
+        return begun
+
+    async def _read(self) -> None:
+        """Read one more part. Raises `StopAsyncIteration` at the end."""
         try:
             part: bytes = await anext(self._parts)
         except httpx2.TransportError as error:
             raise failure(error) from None
-        return part
+        except StopAsyncIteration:
+            if self._unpacker is not None and not self._unpacker.is_whole:
+                self._unpacker = None
+                raise UpstreamFailed(502, "the upstream broke off inside a packed answer") from None
+            raise
+        if self._unpacker is None:
+            self._ready.append(part)
+            return
+        try:
+            self._ready.extend(self._unpacker.feed(part))
+        except Unpackable as error:
+            raise UpstreamFailed(502, f"the upstream sent {error}") from None
 
     async def aclose(self) -> None:
         """Close the connection first: closing the generators around it does not."""

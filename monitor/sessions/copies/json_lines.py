@@ -30,7 +30,12 @@ FORMAT: Final = 1
 
 
 def exported(session: SessionReader) -> Iterator[str]:
-    """The lines, without the newlines."""
+    """The lines, without the newlines. They are of one moment: that at which the first is read."""
+    with session.snapshot():
+        yield from _lines(session)
+
+
+def _lines(session: SessionReader) -> Iterator[str]:
     head = {key: value for key, value in session.meta.items() if key != "epoch"}
     yield canonical({"type": "session", "format": FORMAT, **head})
     for run in session.runs(hidden=True):

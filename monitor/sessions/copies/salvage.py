@@ -18,13 +18,13 @@ from typing import Any, Final
 
 from monitor.calls import answer_codec, request_codec
 from monitor.errors import MonitorError, SessionDamaged, StoreError
-from monitor.sessions.faults import blobs_path, typed
+from monitor.sessions.faults import typed
 from monitor.sessions.files import made
 from monitor.sessions.nodes import ID_CHANCE_BYTES, Draft, Node, check_readable, digest_of, new_id, node_of
 from monitor.sessions.reader import connect_reader
 from monitor.sessions.run_records import run_codec
 from monitor.sessions.tables import read_records, rows, writing
-from monitor.sessions.tables.blobs import BlobFolder, Blobs
+from monitor.sessions.tables.blobs import Blobs, blobs_of
 from monitor.sessions.tables.migrations import check_format, format_of
 from monitor.sessions.tables.owner_memory import Memory
 from monitor.sessions.tables.packing import CALL, call_of, event_of, unpacked
@@ -80,8 +80,9 @@ def salvage(source: Path, into: Path, *, clock_s: float | None = None) -> Salvag
             check_format(source.stem, format_of(reader))
         except sqlite3.Error as error:
             raise typed(error, source) from error
+        reader.execute("BEGIN")  # what the owner writes meanwhile is not saved in part
         with made(into) as (connection, blobs):
-            saving = _Salvage(reader, BlobFolder(blobs_path(source)), connection, blobs)
+            saving = _Salvage(reader, blobs_of(source), connection, blobs)
             saving.meta(id, at_ms)
             saving.records("run", "SELECT body FROM run", saving.run)
             saving.nodes()

@@ -13,6 +13,8 @@ NANO: Final = 1_000_000_000
 """Stores count money in whole billionths of a US dollar: sums of floats drift."""
 KEPT_S: Final = 3_600.0
 """Seconds for which a store remembers a settled hold, so that settling it again changes nothing."""
+ANSWER_S: Final = 5
+"""Whole seconds that a server may take for a connection, and Redis for an answer."""
 LONGEST_NAME: Final = 200
 """The most characters of a name."""
 
@@ -72,6 +74,13 @@ class Refused:
     """The limit of tokens. `None`: no limit."""
     usd: float | None
     """The limit in US dollars. `None`: no limit."""
+    spent: Amount = Amount()
+    """The amount that is spent. Others hold the rest of the limit, beside what is left."""
+
+    def may_come_back(self, need: Amount) -> bool:
+        """Whether the spent sum would allow `need`: only what others hold is in its way."""
+        tokens = self.tokens is None or self.spent.tokens + need.tokens <= self.tokens
+        return tokens and (self.usd is None or self.spent.nano_usd + need.nano_usd <= round(self.usd * NANO))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from anyio import to_thread
 
 from monitor.errors import BudgetUnreachable, MissingExtra
-from monitor.shared.budgets.base import levels
+from monitor.shared.budgets.base import ANSWER_S, levels
 from monitor.shared.budgets.sql_budgets import SCHEMA, BudgetTransaction, SQLBudgets
 
 if TYPE_CHECKING:
     import psycopg
 
 T = TypeVar("T")
+
+_TIMES: Final = {"connect_timeout": ANSWER_S, "tcp_user_timeout": 2_000 * ANSWER_S}
+"""How long a server may be silent that does not even acknowledge; the second one in milliseconds.
+The operating system waits for a quarter of an hour.
+"""
 
 
 class PostgresBudgets(SQLBudgets):
@@ -26,10 +31,12 @@ class PostgresBudgets(SQLBudgets):
     def __init__(self, conninfo: str) -> None:
         try:
             import psycopg  # noqa: PLC0415 - only who has PostgreSQL needs it
+            from psycopg.conninfo import conninfo_to_dict, make_conninfo  # noqa: PLC0415 - as above
         except ImportError:
             raise MissingExtra("psycopg", "postgres") from None
         self._psycopg = psycopg
-        self._conninfo = conninfo
+        given: dict[str, Any] = dict(conninfo_to_dict(conninfo))
+        self._conninfo = make_conninfo(**{**_TIMES, **given})
         self._lock = threading.Lock()
         self._db: psycopg.Connection[tuple[Any, ...]] | None = None
 
@@ -43,10 +50,23 @@ class PostgresBudgets(SQLBudgets):
     def _run(self, name: str | None, step: Callable[[BudgetTransaction], T]) -> T:
         with self._lock:
             try:
-                return self._transaction(name, step)
+                return self._attempted(name, step)
             except self._psycopg.Error as error:
                 self._leave()  # the next step connects again
                 raise BudgetUnreachable(f"the budgets in PostgreSQL cannot be used: {error}") from error
+
+    def _attempted(self, name: str | None, step: Callable[[BudgetTransaction], T]) -> T:
+        """Do `step`, a second time on a fresh connection if the first one breaks: a server that
+        was restarted has closed it, perhaps long ago. Each step may be done twice.
+        """
+        connected = self._db is not None
+        try:
+            return self._transaction(name, step)
+        except self._psycopg.Error:
+            if not connected or self._db is None or not self._db.broken:
+                raise
+            self._leave()
+            return self._transaction(name, step)
 
     def _transaction(self, name: str | None, step: Callable[[BudgetTransaction], T]) -> T:
         db = self._opened()

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
 
 from anyio import to_thread
 
 from monitor.errors import BudgetUnreachable, ConfigError, MissingExtra
-from monitor.shared.budgets.base import KEPT_S, NANO, Amount, BudgetState, Refused, Reservation, check_limits, levels
+from monitor.shared.budgets.base import (
+    ANSWER_S,
+    KEPT_S,
+    NANO,
+    Amount,
+    BudgetState,
+    Refused,
+    Reservation,
+    check_limits,
+    levels,
+)
+
+T = TypeVar("T")
 
 MOST_USD: Final = 90_000
 """In one hold. The script's JSON has 14 digits: billionths of up to 100,000 US dollars."""
@@ -53,6 +65,7 @@ local function refused(hold, tokens, nano)
         if (left and tokens > left) or (left_nano and nano > left_nano) then
             return cjson.encode({refused = level,
                 left = math.max(0, left or 0), left_nano = math.max(0, left_nano or 0),
+                spent = {tonumber(r[3] or 0), tonumber(r[4] or 0)},
                 tokens = r[1] and tonumber(r[1]) or cjson.null, nano = r[2] and tonumber(r[2]) or cjson.null})
         end
     end
@@ -105,7 +118,8 @@ elseif op == 'reserve' then
     return grant(given, lease_s)
 elseif op == 'extend' then
     local hold = stored(given.id)
-    if not (hold and hold.open) then -- it had expired
+    if not (hold and hold.open) then -- it had expired, or was settled
+        given.used = hold and hold.used or given.used
         hold = {id = given.id, key = given.key, name = given.name, levels = given.levels, open = true}
         add(hold, 'spent', given.now_used[1] - given.used[1], given.now_used[2] - given.used[2])
         hold.used = given.now_used
@@ -168,7 +182,10 @@ class RedisBudgets:
         except ImportError:
             raise MissingExtra("redis", "redis") from None
         self._error = redis.RedisError
-        self._client: Any = redis.Redis.from_url(url, decode_responses=True)
+        self._broken = redis.ConnectionError
+        self._client: Any = redis.Redis.from_url(
+            url, decode_responses=True, socket_timeout=ANSWER_S, socket_connect_timeout=ANSWER_S, retry=None
+        )
         self._script: Any = self._client.register_script(_SCRIPT)
         self._prefix = prefix
 
@@ -203,16 +220,24 @@ class RedisBudgets:
         return await to_thread.run_sync(self._run, op, levels(name)[0], given)
 
     def _run(self, op: str, root: str, given: dict[str, Any]) -> Any:
-        try:
+        def step() -> Any:
             if given["levels"]:
                 self._client.sadd(f"{self._prefix}:roots", root)
             return json.loads(self._script(keys=[f"{self._prefix}:{{{root}}}"], args=[op, json.dumps(given)]))
-        except self._error as error:
-            raise BudgetUnreachable(f"the budgets in Redis cannot be used: {error}") from error
+
+        return self._asked(step)
 
     def _roots(self) -> Sequence[str]:
+        return self._asked(lambda: sorted(self._client.smembers(f"{self._prefix}:roots")))
+
+    def _asked(self, step: Callable[[], T]) -> T:
+        """Do `step`, a second time on a fresh connection if the first one breaks."""
         try:
-            return sorted(self._client.smembers(f"{self._prefix}:roots"))
+            try:
+                return step()
+            except self._broken:
+                self._client.connection_pool.disconnect()
+                return step()
         except self._error as error:
             raise BudgetUnreachable(f"the budgets in Redis cannot be used: {error}") from error
 
@@ -239,6 +264,7 @@ def _answer(said: dict[str, Any]) -> Reservation | Refused:
             Amount(int(said["left"]), said["left_nano"] / NANO),
             None if tokens is None else int(tokens),
             None if nano is None else nano / NANO,
+            _amount(said["spent"]),
         )
     return Reservation(
         id=said["id"],

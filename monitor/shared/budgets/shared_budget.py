@@ -15,6 +15,8 @@ some 20 seconds of a stream, so the store is seldom asked.
 """
 LEASE_S: Final = 60.0
 """Seconds after which the hold of a dead process comes back."""
+WAIT_S: Final = 90.0
+"""Seconds that a call may wait: longer than a lease, so that the hold of a dead process is back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,9 @@ class SharedBudget:
     While the answer streams it holds a slice more before the last one is used up. A call that the
     budget cannot pay is not made: the run ends with `token_limit` or `cost_limit`. A run exceeds
     the budget by one slice at most, beside what an estimate of its input is wrong by.
+
+    If the store does not answer, or only other runs hold the rest, the run asks again for `wait_s`
+    seconds. Then it ends with `budget_unreachable` or `budget_busy`.
     """
 
     store: BudgetStore
@@ -38,8 +43,11 @@ class SharedBudget:
     """The lease is renewed while the run lives."""
     fail: Literal["closed", "open"] = field(default="closed", kw_only=True)
     """The consequence if the store does not answer. `closed`: a running answer may use what it
-    holds, and no further call is made. `open`: the run goes on without the budget.
+    holds, and no further call is made. `open`: the run goes on without the budget, and asks again
+    before a later call.
     """
+    wait_s: float = field(default=WAIT_S, kw_only=True)
+    """How long one call may wait for the budget. 0: it does not wait."""
 
     def __post_init__(self) -> None:
         check_part("store", self.store, "reserve")
@@ -48,5 +56,7 @@ class SharedBudget:
             raise ConfigError(f"slice_tokens is a whole number of at least 1, not {self.slice_tokens!r}")
         if not is_finite(self.lease_s) or self.lease_s <= 0:
             raise ConfigError(f"lease_s is a number of seconds above 0, not {self.lease_s!r}")
+        if not is_finite(self.wait_s) or self.wait_s < 0:
+            raise ConfigError(f"wait_s is a number of seconds of at least 0, not {self.wait_s!r}")
         if self.fail not in {"closed", "open"}:
             raise ConfigError(f'fail is "closed" or "open", not {self.fail!r}')

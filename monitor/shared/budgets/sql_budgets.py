@@ -102,8 +102,10 @@ class BudgetTransaction:
     def extend(self, hold: Reservation, more: Amount, used: Amount, lease_s: float) -> Reservation | Refused:
         self._free(hold.name)
         stored = self._stored(hold)
-        if stored is None:  # it had expired: what was used since the last step is spent, the rest is held anew
-            self._spend(hold.name, *_more(hold.used, used))
+        if stored is None:  # it had expired, or was settled: what was used since then is spent, the rest is held anew
+            settled = self._rows(f"select {_HOLD} from monitor_holds where id = ?", hold.id)
+            self._spend(hold.name, *_more(_hold(settled[0]).used if settled else hold.used, used))
+            self._run("delete from monitor_holds where id = ?", hold.id)
             return self._hold(replace(hold, granted=_at_least(hold.granted, used) + more, used=used), lease_s)
         self._use(stored, used)
         self._run("update monitor_holds set expires_s = ? where id = ?", self._now + lease_s, hold.id)
@@ -210,7 +212,8 @@ class BudgetTransaction:
             left_nano = None if most_nano is None else most_nano - spent_nano - held_nano
             if (left is not None and tokens > left) or (left_nano is not None and nano > left_nano):
                 rest = Amount(max(0, left or 0), max(0, left_nano or 0) / NANO)
-                return Refused(level, rest, most, None if most_nano is None else most_nano / NANO)
+                dollars = None if most_nano is None else most_nano / NANO
+                return Refused(level, rest, most, dollars, Amount(spent, spent_nano / NANO))
         return None
 
     def _hold_more(self, name: str, tokens: int, nano: int) -> None:

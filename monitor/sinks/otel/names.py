@@ -105,6 +105,8 @@ REASONS: Final[Mapping[TerminateReason, str]] = {
     TerminateReason.ABORTED: "cancelled",
     TerminateReason.CANCELLED: "cancelled",
     TerminateReason.CLOSED_BY_CALLER: "cancelled",
+    TerminateReason.BUDGET_UNREACHABLE: "error",
+    TerminateReason.BUDGET_BUSY: "error",
     TerminateReason.RATE_LIMITED: "error",
     TerminateReason.INVALID_STREAM: "error",
     TerminateReason.TRUNCATED: "error",

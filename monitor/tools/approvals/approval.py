@@ -3,7 +3,8 @@
 Each run has one `Approvals`, which every call passes that may need an approval. These decide, in
 this order: the mode `plan`; the rules; `needs_approval` of the tool; the mode. If nobody can answer
 a question, the call is refused, and the refusal names the rule, tool or mode that asked. An answer
-holds only for the call that was shown: its tool, its arguments and its schema.
+holds only for the call that was shown: its tool, its arguments, its schema, and the content of the
+files that decide what it does.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ import anyio
 from monitor._util.quoting import foreign
 from monitor.calls import ApprovalAnswer, ApprovalRequest, CallState, bound_hash
 from monitor.errors import ConfigError, describe
+from monitor.tools.approvals.file_hashes import deciding_files
+from monitor.tools.approvals.judged_call import JudgedCall, judged
 from monitor.tools.approvals.rules import Rules
 from monitor.tools.approvals.scopes import Grants, schema_hash, scopes_of
 from monitor.tools.base import CallingRun, ToolContext
@@ -96,6 +99,8 @@ class ApprovalListener(Protocol):
         """The question has got its answer: when this returns, the answer is on record."""
 
 
+ELICITATION: Final = "elicitation"
+"""Takes the place of a tool's name where a server asks a person, and no call is approved."""
 WAITS: Final = f"{VETO} This call waits for an approval. It was not made yet; do not repeat it."
 EXPIRED: Final = (
     f"{VETO} This call was not made: nobody answered whether it may be. That is no refusal; you may ask again later."
@@ -126,12 +131,25 @@ class Approvals:
         self._clock = clock
         self._wall = wall
         self._grants = Grants()
+        self._keys: dict[str, str] = {}
+        """The key of the call that an open question is about, by the id of the question."""
+        self._approved: dict[tuple[str, str], str] = {}
+        """The question that was approved, by the key of its call and its hash: a call that has
+        waited for others is judged again before it runs.
+        """
         self.pending: list[ApprovalRequest] = []
         """Questions that stay open when the run ends."""
-        self.asked_before: dict[tuple[str, str], str] = {}
-        """The id of an open question by its call and its hash: another process of this run has
-        asked it.
+        self._asked_before: dict[tuple[str, str], str] = {}
+        """The id of a question by its call and its hash: another process of this run has asked it.
         """
+        self._answered_before: dict[str, ApprovalAnswer] = {}
+        """The answers on record to such questions, by their ids. They are not asked again."""
+
+    def recall(self, request: ApprovalRequest, answer: ApprovalAnswer | None) -> None:
+        """Another process of this run has asked `request`, and has perhaps got this `answer`."""
+        self._asked_before[request.call_id, request.bound_to] = request.id
+        if answer is not None:
+            self._answered_before[request.id] = answer
 
     # ------------------------------------------------------------------ the gate
 
@@ -141,45 +159,84 @@ class Approvals:
         """The decision about a call, or the question to a person that it depends on."""
         if self._mode is None and not self._rules.rules and not entry.traits.needs_approval:
             return ADMITTED
-        why = self._asks(entry, arguments, context)
+        call = judged(entry, arguments)
+        why = self._asks(entry, call, context)
         if isinstance(why, Admission):
             return why
-        if self._grants.cover(entry, arguments):
+        if self._grants.cover(entry, call):
             return ADMITTED
         if self._ask is None:
             return _denied(f"nobody can approve it here, and it has to be approved ({why})")
-        return self._request(entry, arguments, context, why)
+        request = self._request(entry, call, context, why)
+        if (approval := self._approved.pop((context.idempotency_key, request.bound_to), None)) is not None:
+            return Admission(approval=approval)
+        self._keys[request.id] = context.idempotency_key
+        return request
 
     async def ask(self, request: ApprovalRequest, entry: ToolEntry, arguments: Mapping[str, Any]) -> Admission:
-        """The decision that a person has made about a call."""
-        answer = await self._answer(request)
-        if answer is None:
-            self.pending.append(request)
-            return Admission(CallState.AWAITING_APPROVAL, WAITS, approval=request.id)
-        match answer.decision:
-            case "approved":
-                if answer.always is not None:
-                    self._grants.add(entry, arguments, answer.always)
-                return self._approved(entry, arguments, answer, request)
-            case "expired":
-                return Admission(CallState.EXPIRED, EXPIRED, approval=request.id)
-        reason = f" The reason: {foreign(answer.reason)}" if answer.reason else ""
-        text = f"{VETO} This call was not made: {answer.by or 'the person who was asked'} refused it.{reason}"
-        return Admission(CallState.DENIED, text, approval=request.id)
-
-    def _approved(
-        self, entry: ToolEntry, arguments: Mapping[str, Any], answer: ApprovalAnswer, request: ApprovalRequest
-    ) -> Admission:
-        """The admission of a call that was approved, perhaps with other arguments. A rule that
-        refuses those holds for a person too.
+        """The decision that a person has made about a call. If a file that decides what the call
+        does has changed since the question, the person is asked again.
         """
-        if answer.arguments is None:
-            return Admission(approval=request.id)
-        edited = restored(answer.arguments, arguments)
-        ruling = self._rules.judge(entry.spec.name, edited)
+        key = self._keys.pop(request.id, "")
+        while True:
+            answer = await self._answer(request)
+            if answer is None:
+                self.pending.append(request)
+                return Admission(CallState.AWAITING_APPROVAL, WAITS, approval=request.id)
+            if answer.decision == "expired":
+                return Admission(CallState.EXPIRED, EXPIRED, approval=request.id)
+            if answer.decision == "denied":
+                return _refused(request, answer)
+            call = judged(entry, arguments)
+            if answer.arguments is not None:
+                return self._edited(entry, arguments, answer.arguments, request, key)
+            files = deciding_files(call)
+            if files == request.files:
+                if answer.always is not None:
+                    self._grants.add(entry, call, answer.always)
+                self._approve(key, request.bound_to, request)
+                return Admission(approval=request.id)
+            request = self._asked_again(request, entry, call, files)
+
+    def _asked_again(
+        self, request: ApprovalRequest, entry: ToolEntry, call: JudgedCall, files: Mapping[str, str]
+    ) -> ApprovalRequest:
+        """The question about the same call, after a file has changed."""
+        changed = sorted(name for name in {*files, *request.files} if files.get(name) != request.files.get(name))
+        return replace(
+            request,
+            id=uuid.uuid4().hex,
+            bound_to=_bound_to(entry, call, request.schema_hash, files),
+            files=files,
+            why=f"{changed[0]} has changed since it was asked: {request.why.rpartition(' since it was asked: ')[2]}",
+            preview=_preview(entry, call.arguments),
+            asked_at=self._wall(),
+            expires_at=self._expires_at(),
+        )
+
+    def _edited(
+        self,
+        entry: ToolEntry,
+        arguments: Mapping[str, Any],
+        given: Mapping[str, Any],
+        request: ApprovalRequest,
+        key: str,
+    ) -> Admission:
+        """The admission of a call with the arguments of a person. A rule that refuses those holds
+        for a person too.
+        """
+        edited = restored(given, arguments)
+        ruling = self._rules.ruling(judged(entry, edited))
         if ruling is not None and ruling.decision == "deny":
             return replace(_denied(str(ruling)), approval=request.id)
+        call = judged(entry, edited)
+        bound_to = _bound_to(entry, call, request.schema_hash, deciding_files(call))
+        self._approve(key, bound_to, request)
         return Admission(arguments=edited, approval=request.id)
+
+    def _approve(self, key: str, bound_to: str, request: ApprovalRequest) -> None:
+        if key:
+            self._approved[key, bound_to] = request.id
 
     async def hold(self, detection: Detection) -> ApprovalAnswer | None:
         """Ask whether the run may go on after `detection`. `None`: nobody can answer."""
@@ -188,7 +245,7 @@ class Approvals:
         evidence = [detection.message, detection.evidence.excerpt]
         bound_to = bound_hash("", evidence, None)
         request = ApprovalRequest(
-            id=self.asked_before.pop(("", bound_to), "") or uuid.uuid4().hex,
+            id=self._asked_before.pop(("", bound_to), "") or uuid.uuid4().hex,
             run=self._run_id,
             call_id="",
             tool="",
@@ -205,12 +262,38 @@ class Approvals:
             self.pending.append(request)
         return answer
 
+    async def elicit(self, message: str, schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """Ask a person what an MCP server wants to know: `message`, and the schema of the answer.
+        `ApprovalAnswer.arguments` is what the person says. `None`: refused, or nobody answers now.
+        """
+        if self._ask is None:
+            return None
+        fields: dict[str, Any] = dict.fromkeys(schema.get("properties") or {})
+        bound_to = bound_hash(ELICITATION, [message, fields], None)
+        request = ApprovalRequest(
+            id=uuid.uuid4().hex,
+            run=self._run_id,
+            call_id="",
+            tool=ELICITATION,
+            arguments=fields,
+            schema_hash="",
+            bound_to=bound_to,
+            why=f"an MCP server asks: {message}",
+            asked_at=self._wall(),
+            expires_at=self._expires_at(),
+        )
+        answer = await self._answer(request)
+        if answer is None or not answer.approved:
+            return None
+        content = {name: value for name, value in (answer.arguments or {}).items() if value is not None}
+        return content if set(schema.get("required") or ()) <= set(content) else None
+
     # ------------------------------------------------------------------ what asks
 
-    def _asks(self, entry: ToolEntry, arguments: Mapping[str, Any], context: ToolContext) -> Admission | str:
+    def _asks(self, entry: ToolEntry, call: JudgedCall, context: ToolContext) -> Admission | str:
         """A decision; or, if a person has to be asked, the reason in words."""
         kind = entry.traits.kind
-        ruling = self._rules.judge(entry.spec.name, arguments, self._grants.commands(entry))
+        ruling = self._rules.ruling(call, self._grants.prefixes(entry))
         if ruling is not None and ruling.decision == "deny":
             return _denied(str(ruling))
         if self._mode == "plan":
@@ -221,7 +304,7 @@ class Approvals:
             return ADMITTED
         if ruling is not None:
             return str(ruling)
-        if (why := _needs_approval(entry, arguments, context)) is not None:
+        if (why := _needs_approval(entry, call.arguments, context)) is not None:
             return why
         if self._mode is None or kind == "read" or (self._mode == "auto_edit" and kind == "edit"):
             return ADMITTED
@@ -229,23 +312,23 @@ class Approvals:
 
     # ------------------------------------------------------------------ the question
 
-    def _request(
-        self, entry: ToolEntry, arguments: Mapping[str, Any], context: ToolContext, why: str
-    ) -> ApprovalRequest:
+    def _request(self, entry: ToolEntry, call: JudgedCall, context: ToolContext, why: str) -> ApprovalRequest:
         """The question about a call. One that another process has asked keeps its id."""
         schema = schema_hash(entry)
-        bound_to = bound_hash(entry.spec.name, arguments, schema)
+        files = deciding_files(call)
+        bound_to = _bound_to(entry, call, schema, files)
         return ApprovalRequest(
-            id=self.asked_before.pop((context.call.id, bound_to), "") or uuid.uuid4().hex,
+            id=self._asked_before.pop((context.call.id, bound_to), "") or uuid.uuid4().hex,
             run=self._run_id,
             call_id=context.call.id,
             tool=entry.spec.name,
-            arguments=masked(arguments),
+            arguments=masked(call.arguments),
             schema_hash=schema,
             bound_to=bound_to,
+            files=files,
             why=why,
-            scopes=scopes_of(entry, arguments),
-            preview=_preview(entry, arguments),
+            scopes=scopes_of(entry, call),
+            preview=_preview(entry, call.arguments),
             asked_at=self._wall(),
             expires_at=self._expires_at(),
         )
@@ -256,6 +339,8 @@ class Approvals:
     async def _answer(self, request: ApprovalRequest) -> ApprovalAnswer | None:
         """Ask, and wait for the answer. Deadlines stand still meanwhile."""
         assert self._ask is not None  # noqa: S101 - asked only then
+        if (known := self._answered_before.pop(request.id, None)) is not None:
+            return known
         await self._listener.requested(request)
         answer: ApprovalAnswer | None = ApprovalAnswer(
             id=request.id, decision="expired", bound_to=request.bound_to, by="the clock"
@@ -299,6 +384,19 @@ def _checked(answer: object, request: ApprovalRequest) -> ApprovalAnswer | None:
             by="agent-monitor",
         )
     return replace(answer, bound_to=request.bound_to)
+
+
+def _bound_to(entry: ToolEntry, call: JudgedCall, schema: str, files: Mapping[str, str]) -> str:
+    """Names the call and the files that decide what it does. Without files it is the hash of the
+    call alone.
+    """
+    return bound_hash(entry.spec.name, call.arguments, [schema, files] if files else schema)
+
+
+def _refused(request: ApprovalRequest, answer: ApprovalAnswer) -> Admission:
+    reason = f" The reason: {foreign(answer.reason)}" if answer.reason else ""
+    text = f"{VETO} This call was not made: {answer.by or 'the person who was asked'} refused it.{reason}"
+    return Admission(CallState.DENIED, text, approval=request.id)
 
 
 def _denied(why: str) -> Admission:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import Any
+from itertools import groupby
+from typing import Any, Final
 
 import anyio
 import anyio.to_thread
@@ -16,16 +18,22 @@ from monitor._util.codec import to_plain
 from monitor._util.quoting import printable
 from monitor.calls import ApprovalAnswer, ApprovalRequest
 from monitor.errors import ConfigError
+from monitor.tools.approvals.file_hashes import MISSING
 
-SHOWN_CHARS = 2_000
-"""The most characters of an argument that are shown."""
+SHOWN_CHARS: Final = 100_000
+"""A longer question is not asked on the terminal: nobody would read all of it."""
+SHOWN_LINES: Final = 2_000
+"""The same for the number of its lines."""
+_GAP: Final = re.compile(r"(?<! ) {40,}")
+"""Blanks that move the text behind them out of sight."""
 
 
 class TerminalApprover:
     """Asks on the terminal, one question after the other.
 
-    In text of a model or a tool, each character that does not print is escaped. `read`: reads a
-    line, in a worker thread. The end of the input is a refusal.
+    The whole call is shown; one that is too long to be read is refused. In text of a model or a
+    tool, each character that does not print is escaped. `read`: reads a line, in a worker thread.
+    The end of the input is a refusal.
     """
 
     def __init__(self, *, read: Callable[[str], str] = input, write: Callable[[str], Any] | None = None) -> None:
@@ -36,16 +44,24 @@ class TerminalApprover:
     async def ask(self, request: ApprovalRequest) -> ApprovalAnswer:
         """The answer that the person types."""
         async with self._lock:
-            for line in shown(request):
+            lines = shown(request)
+            if len(lines) > SHOWN_LINES or sum(map(len, lines)) > SHOWN_CHARS:
+                return _answer(request, "denied", reason=_TOO_LONG.format(len(lines), sum(map(len, lines))))
+            for line in lines:
                 self._write(line)
             choices = "[y]es, [n]o, or why not" if request.call_id else "[y] go on, [n] stop, or what to tell the model"
             if request.scopes:
-                choices = f"[y]es, [a]lways {printable(request.scopes[0])}, [n]o, or why not"
+                exact, *more = map(_line, request.scopes)
+                wider = f", [w]ider: always {more[0]}" if more else ""
+                choices = f"[y]es, [a]lways {exact}{wider}, [n]o, or why not"
             try:
                 said = await anyio.to_thread.run_sync(self._read, f"{choices}: ", abandon_on_cancel=True)
             except EOFError:
                 return _answer(request, "denied", reason="nobody is at the terminal")
             return _understood(said.strip(), request)
+
+
+_TOO_LONG: Final = "the call is too long to be shown whole: {:,} lines, {:,} characters; make several smaller calls"
 
 
 def _understood(said: str, request: ApprovalRequest) -> ApprovalAnswer:
@@ -54,25 +70,41 @@ def _understood(said: str, request: ApprovalRequest) -> ApprovalAnswer:
             return _answer(request, "approved")
         case "a" | "always" if request.scopes:
             return _answer(request, "approved", always=request.scopes[0])
+        case "w" | "wider" if len(request.scopes) > 1:
+            return _answer(request, "approved", always=request.scopes[1])
         case "n" | "no" | "":
             return _answer(request, "denied")
     return _answer(request, "denied", reason=said)
 
 
 def shown(request: ApprovalRequest) -> list[str]:
-    """The question, line by line, with nothing in it that a terminal would act on."""
+    """The whole question, line by line. Nothing in it acts on a terminal, and nothing is hidden by
+    blank lines, by blanks, or by characters that look like blanks.
+    """
     if not request.call_id:
         excerpt = request.evidence.evidence.excerpt if request.evidence is not None else ""
-        return [f"The run is held: {printable(request.why)}", f"  {printable(excerpt)}"]
-    lines = [f"May {printable(request.tool)} be called? ({printable(request.why)})"]
+        return [f"The run is held: {_line(request.why)}", f"  {_line(excerpt)}"]
+    lines = [f"May {_line(request.tool)} be called? ({_line(request.why)})"]
     arguments = request.arguments
     if not isinstance(arguments, dict):
         arguments = {"arguments": arguments}
     for name, value in arguments.items():
         text = value if isinstance(value, str) else json.dumps(to_plain(value), ensure_ascii=False)
-        cut = f"{text[:SHOWN_CHARS]}... ({len(text):,} characters)" if len(text) > SHOWN_CHARS else text
-        lines += [f"  {printable(str(name))}: {printable(part)}" for part in cut.splitlines() or [""]]
-    return lines + [f"  {printable(line)}" for line in request.preview[:SHOWN_CHARS].splitlines()]
+        lines += [f"  {_line(str(name))}: {part}" for part in _lines(text)]
+    lines += [f"  {part}" for part in _lines(request.preview)] if request.preview else []
+    decide = sorted(name for name, digest in request.files.items() if digest != MISSING)
+    return lines + [f"  depends on {_line(name)} ({request.files[name][:12]})" for name in decide]
+
+
+def _lines(text: str) -> Iterator[str]:
+    """The lines of `text`. Several blank ones become one that says how many they are."""
+    for blank, group in groupby(text.split("\n"), key=lambda line: not line.strip()):
+        lines = list(group)
+        yield from [f"({len(lines):,} blank lines)"] if blank and len(lines) > 1 else map(_line, lines)
+
+
+def _line(text: str) -> str:
+    return _GAP.sub(lambda found: f" ({len(found[0]):,} blanks) ", printable(text).replace("\t", "    "))
 
 
 def _to_stderr(line: str) -> None:

@@ -16,8 +16,9 @@ rules that match a call the strictest decides: `deny`, then `ask`, then `allow`.
 
 from __future__ import annotations
 
+import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -27,12 +28,22 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from monitor._util.codec import to_plain
 from monitor.errors import ConfigError, message_of
-from monitor.tools.approvals.command_line import Line, need_parser, read_line
+from monitor.tools.approvals.allowed_commands import in_directories, unproven
+from monitor.tools.approvals.command_options import ANY, known_options
+from monitor.tools.approvals.judged_call import COMMAND, JudgedCall, bare_call, texts_in
+from monitor.tools.approvals.known_commands import table_of
+from monitor.tools.approvals.launchers import StartedCommands, name_of_program, script_of
+from monitor.tools.approvals.path_patterns import Match, allows, denied_words, denies, is_path, may_hold, touches_below
+from monitor.tools.approvals.plain_words import PlainCommand, PlainWord, need_parser
 
 Decision: TypeAlias = Literal["allow", "ask", "deny"]
 _STRICTNESS: Final = ("allow", "ask", "deny")
-COMMAND: Final = "command"
-"""The argument that holds a line for a shell."""
+_SURENESS: Final[tuple[Match, ...]] = ("", "maybe", "yes")
+_SPLIT: Final = re.compile(r"[^A-Za-z0-9_-]+")
+_SCRIPT_BYTES: Final = 1_000_000
+"""The beginning of a script that is read."""
+_QUIET: Final = frozenset({"git", "sed", "awk"})
+"""Commands whose words have been read as far as they start others."""
 UNSURE: Final = "the command cannot be read for sure"
 Example: TypeAlias = str | dict[str, Any]
 """Arguments of a call. A text stands for the arguments of a call with this `command`."""
@@ -46,13 +57,19 @@ class Rule(BaseModel):
     tool: str = "*"
     """Name of the tool; `*` and `?` stand for any characters."""
     arguments: dict[str, str] = Field(default_factory=dict)
-    """Patterns with `*` and `?`, one for each argument that counts. An argument that is not a text
-    is compared as it is written in Python.
+    """Patterns with `*` and `?`, one for each argument that counts. A path is compared as the place
+    that it names, so `a/../.env` is `.env`. An argument that is not a text is compared as it is
+    written in Python. A tool that runs a line for a shell may not have the argument. Then a rule
+    that asks or refuses is compared with the words of the line.
     """
     command: str | list[str] | None = None
     """The beginning of a command, in whole words: `git push`. Of a list, any one counts. A rule
-    that allows matches only if each command of the line is allowed. Any other rule matches if one
-    command of the line begins in this way.
+    that allows matches only if each command of the line is allowed, and proven to do no more than
+    its name says. Any other rule matches if one command of the line begins in this way.
+    """
+    options: list[str] = Field(default_factory=list)
+    """Further options that a rule allows, beside those that are known to be harmless: `-v`, `-j:`
+    (with a value), `--level:`. `["*"]`: any words, for which the author of the rule answers.
     """
     decision: Decision
     reason: str = ""
@@ -128,96 +145,204 @@ class Rules:
             raise ConfigError("rules are written as [[rules]] and nothing else")
         return cls(data.get("rules", []))
 
-    def judge(
-        self, tool: str, arguments: Mapping[str, Any], allowed: Callable[[Sequence[str]], bool] | None = None
-    ) -> Ruling | None:
-        """The decision of the strictest matching rule about a call. `None`: no rule matches.
-        `allowed`: whether a person has allowed a command, given by its words.
+    def judge(self, tool: str, arguments: Mapping[str, Any]) -> Ruling | None:
+        """The decision of the strictest matching rule about a call. `None`: no rule matches."""
+        return self.ruling(bare_call(tool, arguments))
+
+    def ruling(self, call: JudgedCall, granted: Sequence[Sequence[str]] = ()) -> Ruling | None:
+        """As `judge`, about a call of which more is known. `granted`: beginnings of commands that a
+        person has allowed.
         """
         rulings: list[Ruling] = []
-        line: Line | None = None
-        read = False
         for rule in self.rules:
-            if not _fits(rule, tool, arguments):
+            if not fnmatchcase(call.tool, rule.tool):
                 continue
-            if rule.command is None:
+            match = _match(rule, call)
+            if match == "yes":
                 rulings.append(Ruling(rule.decision, rule.name, rule.reason))
-                continue
-            if not read:
-                read, line = True, read_line(str(arguments.get(COMMAND, "")))
-            if line is None:
-                rulings.append(_unsure(rule))
-            elif rule.decision != "allow" and (matches := _matches(line, rule.prefixes)):
-                sure = Ruling(rule.decision, rule.name, rule.reason)
-                rulings.append(sure if matches == "yes" else _unsure(rule))
-        if line is not None and (ruling := self._all_allowed(tool, arguments, line, allowed)) is not None:
+            elif match:
+                rulings.append(Ruling("ask", rule.name, UNSURE, unsure=rule.decision == "deny"))
+        if call.plain is not None and (ruling := self._all_allowed(call, call.plain, granted)) is not None:
             rulings.append(ruling)
         return max(rulings, key=lambda ruling: (_STRICTNESS.index(ruling.decision), ruling.unsure), default=None)
 
     def _all_allowed(
-        self, tool: str, arguments: Mapping[str, Any], line: Line, allowed: Callable[[Sequence[str]], bool] | None
+        self, call: JudgedCall, commands: Sequence[PlainCommand], granted: Sequence[Sequence[str]]
     ) -> Ruling | None:
         """The decision about a line whose commands are all allowed by some rule. `None`: one is not
         allowed.
         """
-        rules = [r for r in self.rules if r.command is not None and r.decision == "allow" and _fits(r, tool, arguments)]
+        rules = [
+            rule
+            for rule in self.rules
+            if rule.command is not None
+            and rule.decision == "allow"
+            and fnmatchcase(call.tool, rule.tool)
+            and _arguments_match(rule, call) == "yes"
+        ]
         by: Rule | None = None
-        for words in line.commands:
-            rule = next((rule for rule in rules if _begins(words, rule.prefixes)), None)
-            if rule is None and (allowed is None or not allowed(words)):
+        doubt: str | None = None
+        for command, directories in in_directories(commands, call.place.directory):
+            ways: list[tuple[Rule | None, Sequence[str], Sequence[str]]] = []
+            ways += [(rule, prefix, rule.options) for rule in rules for prefix in rule.prefixes]
+            ways += [(None, prefix, ()) for prefix in granted]
+            fitting = [way for way in ways if command.texts[: len(way[1])] == tuple(way[1])]
+            if not fitting:
                 return None
-            by = by or rule
+            reasons = [unproven(command, prefix, options, call.place, directories) for _, prefix, options in fitting]
+            at = reasons.index(None) if None in reasons else 0
+            by, doubt = by or fitting[at][0], doubt or reasons[at]
+            if any(redirection.writes for redirection in command.redirections):
+                doubt = doubt or "the command writes a file by a redirection"
         if by is None:
             return None
-        if line.writes:
-            return Ruling("ask", by.name, "the command writes a file by a redirection")
-        return Ruling("allow", by.name, by.reason)
+        if not call.placed:
+            doubt = doubt or "the folder in which it runs is not known"
+        if unknown := [name for name in call.other_texts if name not in by.arguments]:
+            doubt = doubt or f"the rule says nothing of the argument {unknown[0]}"
+        return Ruling("ask", by.name, doubt) if doubt is not None else Ruling("allow", by.name, by.reason)
 
 
-def _unsure(rule: Rule) -> Ruling:
-    return Ruling("ask", rule.name, UNSURE, unsure=rule.decision == "deny")
+# ---------------------------------------------------------------------- which calls a rule means
 
 
-def _begins(words: Sequence[str], prefixes: Sequence[Sequence[str]]) -> bool:
-    return any(tuple(words[: len(prefix)]) == tuple(prefix) for prefix in prefixes)
-
-
-def _matches(line: Line, prefixes: Sequence[Sequence[str]]) -> Literal["yes", "maybe", ""]:
-    """Whether a command of `line` begins with one of `prefixes`. This is for rules that ask or
-    refuse: `/usr/bin/git -C x push` counts as `git push`. "maybe": a word is only known when the
-    command runs.
+def _match(rule: Rule, call: JudgedCall) -> Match:
+    """Whether a rule means a call. Of a rule that allows commands it is only said here whether the
+    line can be read: all rules together allow a line.
     """
-    found: set[str] = set()
-    for words, fixed in zip(line.commands, line.fixed, strict=True):
-        plain = [words[0].rpartition("/")[2], *words[1:]]
-        found.update(_begins_loosely(one, fixed, prefix) for one in (words, plain) for prefix in prefixes)
+    if rule.command is None:
+        return _arguments_match(rule, call)
+    fits = _arguments_match(rule, call)
+    if not fits or call.started is None:
+        return ""
+    if rule.decision == "allow":
+        return "maybe" if call.line is not None and call.plain is None else ""
+    found = _weaker(fits, _starts(call, call.started, rule.prefixes))
+    return found or ("" if call.started.certain else "maybe")
+
+
+def _weaker(one: Match, other: Match) -> Match:
+    """The weaker of two matches."""
+    return one if _SURENESS.index(one) <= _SURENESS.index(other) else other
+
+
+def _arguments_match(rule: Rule, call: JudgedCall) -> Match:
+    """Whether the arguments of a call fit the patterns of a rule. A pattern of an argument that the
+    tool does not have is compared with the words of the line, if the rule does not allow.
+    """
+    found: Match = "yes"
+    for name, pattern in rule.arguments.items():
+        if name in call.arguments:
+            found = _weaker(found, _value_match(rule, call, name, pattern))
+        elif rule.decision != "allow" and call.line is not None and name not in call.parameters:
+            found = _weaker(found, _line_match(call, pattern))
+        elif rule.decision != "allow" and _holds_below(call, pattern):
+            found = _weaker(found, "maybe")
+        else:
+            return ""
+    return found
+
+
+def _value_match(rule: Rule, call: JudgedCall, name: str, pattern: str) -> Match:
+    value = call.arguments[name]
+    root = call.place.root
+    texts = list(texts_in(value))
+    if rule.decision == "allow":
+        if not texts:
+            return "yes" if fnmatchcase(_as_text(value), pattern) else ""
+        return "yes" if all(allows(text, pattern, root) for text in texts) else ""
+    if fnmatchcase(_as_text(value), pattern):
+        return "yes"
+    matches = [denies(text, pattern, root, [root, call.place.directory]) for text in texts]
+    if "yes" in matches:
+        return "yes"
+    return "maybe" if "maybe" in matches or _holds_below(call, pattern) else ""
+
+
+def _holds_below(call: JudgedCall, pattern: str) -> bool:
+    """Whether the call reads a folder below which a file fits `pattern`."""
+    return any(may_hold(call.place.root / folder, pattern, call.place.root) for folder in call.place.reads_below)
+
+
+def _line_match(call: JudgedCall, pattern: str) -> Match:
+    """Whether the line of a call may touch a place that fits `pattern`."""
+    assert call.started is not None  # noqa: S101 - the call has a line
+    plain = call.plain
+    places = {one for _, those in in_directories(plain or (), call.place.directory) for one in those}
+    directories = [one for one in places if one is not None] or [call.place.directory]
+    found: Match = "" if call.started.certain and None not in places else "maybe"
+    redirected = [one.path for command in plain or () for one in command.redirections]
+    for words in (*call.started.commands, tuple(redirected)):
+        match = denied_words(words, pattern, call.place.root, directories)
+        if match == "yes":
+            return "yes"
+        if match or (words and touches_below(words, pattern, call.place.root, directories)):
+            found = "maybe"
+    return found
+
+
+def _starts(call: JudgedCall, started: StartedCommands, prefixes: Sequence[Sequence[str]]) -> Match:
+    """Whether a command that is started begins with one of `prefixes`. This is for rules that ask
+    or refuse: `/usr/bin/git -C x push` counts as `git push`.
+    """
+    found = {_begins(words, prefix) for words in started.commands for prefix in prefixes}
+    scripts = filter(None, (_script(call, words) for words in started.commands))
+    if any(prefix[0] in _SPLIT.split(script) for script in scripts for prefix in prefixes):
+        found.add("maybe")
     return "yes" if "yes" in found else "maybe" if "maybe" in found else ""
 
 
-def _begins_loosely(words: Sequence[str], fixed: int, prefix: Sequence[str]) -> Literal["yes", "maybe", ""]:
-    """Whether `words` begin with `prefix`, where options and their values may stand in between.
-    `fixed`: how many of the first words are known.
-    """
-    wanted = list(prefix)
+def _script(call: JudgedCall, words: Sequence[PlainWord]) -> str | None:
+    """The text of the script that a command runs."""
+    path = script_of(words)
+    if path is None or not is_path(path):
+        return None
+    try:
+        with (call.place.directory / path).open("rb") as file:
+            return file.read(_SCRIPT_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return None
+
+
+def _begins(words: Sequence[PlainWord], prefix: Sequence[str]) -> Match:
+    """Whether `words` begin with `prefix`, where options and their values may stand in between."""
+    first, *wanted = prefix
+    names = {words[0].text, name_of_program(words[0])}
+    if first not in names and first.casefold() not in names:
+        return _mentions(words, prefix)
     after_option = False
-    for at, word in enumerate(words):
+    for word in words[1:]:
         if not wanted:
-            return "yes"
-        if word == wanted[0] and at < fixed:
+            break
+        text = word.text
+        if not word.literal:
+            return "maybe"
+        if text == wanted[0]:
             wanted.pop(0)
-        elif at == 0 or not (after_option or word.startswith("-")):
-            return "maybe" if fixed <= at else ""
-        after_option = word.startswith("-")
-    return "yes" if not wanted else "maybe" if fixed < len(words) else ""
+        elif text and wanted[0].startswith(text):
+            return "maybe"  # npm takes `pub` for `publish`
+        elif not (after_option or text.startswith("-")):
+            return ""
+        after_option = text.startswith("-")
+    return "" if wanted else "yes"
 
 
-def _fits(rule: Rule, tool: str, arguments: Mapping[str, Any]) -> bool:
-    if not fnmatchcase(tool, rule.tool) or (rule.command is not None and COMMAND not in arguments):
-        return False
-    return all(
-        name in arguments and fnmatchcase(_as_text(arguments[name]), pattern)
-        for name, pattern in rule.arguments.items()
-    )
+def _mentions(words: Sequence[PlainWord], prefix: Sequence[str]) -> Match:
+    """Whether a command of which little is known is given the words of `prefix`, so that it may
+    start what they say: `foo git push`, `python -c "os.system('git push')"`.
+    """
+    found = table_of(words)
+    if found is not None and found[1].unproven(words[found[0] :]) is None:
+        return ""
+    if words[0].text.rpartition("/")[2] in _QUIET:
+        return ""
+    for word in words[1:]:
+        text = word.text
+        if name_of_program(word) == prefix[0].casefold() or (
+            not text.replace("_", "").isalnum() and prefix[0] in _SPLIT.split(text)
+        ):
+            return "maybe"
+    return ""
 
 
 def _as_text(value: object) -> str:
@@ -231,6 +356,10 @@ def _check(rule: Rule) -> None:
         need_parser()
         if not all(rule.prefixes):
             raise ConfigError(f"{rule.name}: command is empty")
+    if rule.options and (rule.command is None or rule.decision != "allow"):
+        raise ConfigError(f'{rule.name}: options belong to a rule that allows commands: write decision = "allow"')
+    if ANY not in rule.options:
+        known_options(" ".join(rule.options))
     alone = Rules.__new__(Rules)
     object.__setattr__(alone, "rules", (rule,))
     for examples, expected in ((rule.match, True), (rule.not_match, False)):

@@ -1,101 +1,100 @@
-"""The meanings of "always" in an answer to a question: a tool, or the beginnings of commands."""
+"""The meanings of "always" in an answer to a question. It is the call as it was shown, to the word.
+More is offered where it is known what more would be: a tool that reads or edits, a command of which
+a table says that it does no harm.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import shlex
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Sequence
 
+from monitor._util.codec import to_plain
 from monitor.calls import bound_hash
-from monitor.tools.approvals.command_line import read_line
-from monitor.tools.approvals.rules import COMMAND
+from monitor.tools.approvals.allowed_commands import in_directories, unproven
+from monitor.tools.approvals.file_hashes import deciding_files, is_harmless
+from monitor.tools.approvals.judged_call import JudgedCall
+from monitor.tools.approvals.known_commands import table_of
 from monitor.tools.registry import ToolEntry
-
-ARITY: Final[Mapping[str, int]] = {
-    **dict.fromkeys(("git", "npm", "pnpm", "yarn", "pip", "pip3", "uv", "poetry", "cargo", "go", "gh", "brew"), 2),
-    **dict.fromkeys(("apt", "apt-get", "kubectl", "docker", "podman", "systemctl", "terraform", "helm", "make"), 2),
-    **dict.fromkeys(("aws", "gcloud", "az"), 3),
-}
-"""For each command, how many of its first words say what it does. For any other command it is one.
-"""
-ANYTHING: Final = frozenset(
-    {
-        *("python", "python3", "node", "deno", "bun", "ruby", "perl", "php", "lua", "awk", "gawk", "sed", "osascript"),
-        *("bash", "sh", "dash", "zsh", "ksh", "ash", "eval", "source", ".", "trap", "alias", "exec", "command"),
-        *("env", "sudo", "doas", "su", "xargs", "npx", "find", "parallel", "ssh", "nohup", "timeout", "time", "watch"),
-        *("rm", "rmdir", "mv", "dd", "ln", "tee", "shred", "truncate", "chmod", "chown", "kill", "pkill", "killall"),
-        *("curl", "wget", "nc", "scp", "rsync", "test", "let", "printf", "read"),
-    }
-)
-"""Commands that can do anything, or whose words all matter. "Always" holds for the very same words.
-"""
-
-
-@dataclass(slots=True, frozen=True)
-class _Beginning:
-    """The first words of commands that a person has allowed."""
-
-    words: tuple[str, ...]
-    exact: bool
-    """The words are the whole command."""
-
-    def covers(self, words: Sequence[str]) -> bool:
-        return tuple(words if self.exact else words[: len(self.words)]) == self.words
+from monitor.tools.secrets.masking import masked
 
 
 class Grants:
     """The calls that a person has allowed for the rest of a run. A tool whose description or schema
-    has changed is another tool.
+    has changed is another tool, and a script that has changed is another script.
     """
 
     def __init__(self) -> None:
         self._tools: set[str] = set()
         """Hashes of the tools that are allowed as a whole."""
-        self._beginnings: dict[str, list[_Beginning]] = {}
+        self._calls: set[str] = set()
+        """Keys of the very calls that are allowed."""
+        self._prefixes: dict[str, set[tuple[str, ...]]] = {}
         """The allowed beginnings of commands, by the hash of their tool."""
 
-    def add(self, entry: ToolEntry, arguments: Mapping[str, Any], scope: str) -> None:
+    def add(self, entry: ToolEntry, call: JudgedCall, scope: str) -> None:
         """Allow `scope`, one of `scopes_of` the call that was shown."""
-        if scope not in scopes_of(entry, arguments):
+        offered = scopes_of(entry, call)
+        if scope not in offered:
             return
-        if _is_shell(entry, arguments):  # also if a command has the name of the tool
-            self._beginnings.setdefault(schema_hash(entry), []).extend(_beginnings_of(arguments) or ())
+        schema = schema_hash(entry)
+        if call.line is None and scope == entry.spec.name:
+            self._tools.add(schema)
+        elif scope == offered[0]:
+            self._calls.add(_key(schema, call))
         else:
-            self._tools.add(schema_hash(entry))
+            self._prefixes.setdefault(schema, set()).update(_prefixes_of(call) or ())
 
-    def cover(self, entry: ToolEntry, arguments: Mapping[str, Any]) -> bool:
+    def cover(self, entry: ToolEntry, call: JudgedCall) -> bool:
         """Whether this very call was allowed."""
-        if not self._tools and not self._beginnings:
+        if not self._tools and not self._calls and not self._prefixes:
             return False
-        if schema_hash(entry) in self._tools:
-            return True
-        allowed = self.commands(entry)
-        if allowed is None or COMMAND not in arguments:
+        schema = schema_hash(entry)
+        return (
+            (call.line is None and schema in self._tools)
+            or (bool(self._calls) and _key(schema, call) in self._calls)
+            or self._covered(schema, call)
+        )
+
+    def prefixes(self, entry: ToolEntry) -> Sequence[tuple[str, ...]]:
+        """The beginnings of commands of this tool that were allowed."""
+        return tuple(self._prefixes.get(schema_hash(entry), ())) if self._prefixes else ()
+
+    def _covered(self, schema: str, call: JudgedCall) -> bool:
+        prefixes = self._prefixes.get(schema, ())
+        if not prefixes or not call.plain or call.other_texts:
             return False
-        line = read_line(str(arguments[COMMAND]))
-        return line is not None and not line.writes and bool(line.commands) and all(map(allowed, line.commands))
-
-    def commands(self, entry: ToolEntry) -> Callable[[Sequence[str]], bool] | None:
-        """Whether a command of this tool was allowed. `None`: no command was."""
-        beginnings = self._beginnings.get(schema_hash(entry)) if self._beginnings else None
-        if not beginnings:
-            return None
-        return lambda words: any(one.covers(words) for one in beginnings)
+        for command, directories in in_directories(call.plain, call.place.directory):
+            if any(one.writes for one in command.redirections):
+                return False
+            fitting = [prefix for prefix in prefixes if command.texts[: len(prefix)] == prefix]
+            if not any(unproven(command, prefix, (), call.place, directories) is None for prefix in fitting):
+                return False
+        return True
 
 
-def scopes_of(entry: ToolEntry, arguments: Mapping[str, Any]) -> tuple[str, ...]:
-    """The choices for "always": the beginnings of the commands of this call, or its tool. A tool
-    that runs lines for a shell is never allowed as a whole.
+def scopes_of(entry: ToolEntry, call: JudgedCall) -> tuple[str, ...]:
+    """The choices for "always", the narrowest first. None for a line that is not plain, or that
+    writes a file by a redirection, or whose globs may name other files tomorrow.
     """
-    if not _is_shell(entry, arguments):
-        return (entry.spec.name,)
-    beginnings = _beginnings_of(arguments)
-    return (" ; ".join(dict.fromkeys(shlex.join(one.words) for one in beginnings)),) if beginnings else ()
-
-
-def _is_shell(entry: ToolEntry, arguments: Mapping[str, Any]) -> bool:
-    return COMMAND in arguments and entry.traits.kind == "execute"
+    kind = entry.traits.kind
+    if call.line is None:
+        if kind in {"read", "edit"}:
+            return (entry.spec.name,)
+        exact = f"{entry.spec.name} {json.dumps(to_plain(masked(call.arguments)), ensure_ascii=False)}"
+        return (exact,) if kind == "execute" else (exact, entry.spec.name)
+    if not call.plain:
+        return ()
+    for command in call.plain:
+        if any(one.writes for one in command.redirections) or (
+            not is_harmless(command) and not all(word.known and not word.glob for word in command.words)
+        ):
+            return ()
+    exact = " ".join(f"{command.after} {shlex.join(command.texts)}".strip() for command in call.plain)
+    prefixes = _prefixes_of(call)
+    wide = " ; ".join(dict.fromkeys(shlex.join(prefix) for prefix in prefixes)) if prefixes else exact
+    return (exact,) if wide == exact else (exact, wide)
 
 
 def schema_hash(entry: ToolEntry) -> str:
@@ -103,18 +102,37 @@ def schema_hash(entry: ToolEntry) -> str:
     return bound_hash(entry.spec.name, entry.spec.description, entry.spec.parameters)
 
 
-def _beginnings_of(arguments: Mapping[str, Any]) -> list[_Beginning] | None:
-    """The beginnings of the commands of a line. `None`: the line may be allowed this once only."""
-    line = read_line(str(arguments[COMMAND]))
-    if line is None or line.writes or not line.commands:
-        return None
-    made: list[_Beginning] = []
-    for words, fixed in zip(line.commands, line.fixed, strict=True):
-        name = words[0].rpartition("/")[2]
-        first = words[: ARITY.get(name, 1)]
-        # of `git -c x=y log`, the second word does not say what it does
-        exact = name in ANYTHING or "=" in words[0] or any(word.startswith("-") for word in first[1:])
-        if fixed < len(words if exact else first):
+def _key(schema: str, call: JudgedCall) -> str:
+    """Names a call to the word: its tool, its arguments without numbers, where it runs, and
+    the files that decide what it does.
+    """
+    arguments = {
+        name: value
+        for name, value in call.arguments.items()
+        if isinstance(value, bool) or not isinstance(value, int | float)
+    }
+    words: object = None
+    if call.command is not None:
+        arguments.pop(call.command)
+        arguments.pop("directory", None)
+        words = [
+            [
+                command.after,
+                [(word.text, word.glob, word.home) for word in command.words],
+                [(one.path.text, one.path.home) for one in command.redirections],
+            ]
+            for command in call.plain or ()
+        ]
+    shown = [schema, to_plain(arguments), words, str(call.place.directory), deciding_files(call)]
+    return hashlib.sha256(json.dumps(shown, sort_keys=True).encode()).hexdigest()
+
+
+def _prefixes_of(call: JudgedCall) -> list[tuple[str, ...]] | None:
+    """The names of the commands of a line, if each of them is harmless whatever words follow."""
+    made: list[tuple[str, ...]] = []
+    for command in call.plain or ():
+        found = table_of(command.words)
+        if found is None or not is_harmless(command):
             return None
-        made.append(_Beginning(words if exact else first, exact))
+        made.append(command.texts[: found[0]])
     return made

@@ -43,6 +43,7 @@ def ended(record: CallRecord, state: CallState, result: ToolResult, at_s: float)
         text=result.text,
         is_error=result.is_error,
         error_kind=result.error_kind,
+        vetoed=result.vetoed,
         artifact=result.artifact,
     )
 
@@ -52,14 +53,19 @@ def taken(job: CallJob) -> tuple[CallState, ToolResult]:
     return CallState.UNKNOWN, failed(job.call, TAKEN, ToolErrorKind.CANCELLED, vetoed=True)
 
 
+def lost(job: CallJob) -> tuple[CallState, ToolResult]:
+    """The end of a call whose tool was entered by a process that has died since."""
+    return CallState.UNKNOWN, failed(job.call, UNKNOWN, ToolErrorKind.CANCELLED, vetoed=True)
+
+
 def made_before(job: CallJob, known: CallRecord) -> tuple[CallState, ToolResult]:
     """The end of a call that the ledger has already: it is not made again."""
     if known.state is CallState.RUNNING:
         return taken(job)
     if known.state is CallState.UNKNOWN or known.text is None:
-        return CallState.UNKNOWN, failed(job.call, UNKNOWN, ToolErrorKind.CANCELLED, vetoed=True)
+        return lost(job)
     result = ToolResult(job.call.id, job.call.name, known.text, known.is_error)
-    return known.state, replace(result, error_kind=known.error_kind, artifact=known.artifact)
+    return known.state, replace(result, error_kind=known.error_kind, vetoed=known.vetoed, artifact=known.artifact)
 
 
 def cut_off(job: CallJob, why: str) -> tuple[CallState, ToolResult]:
@@ -67,7 +73,7 @@ def cut_off(job: CallJob, why: str) -> tuple[CallState, ToolResult]:
     if job.stored is not CallState.RUNNING:
         text = f"{VETO} This call was not made: {why}."
         return CallState.CANCELLED, failed(job.call, text, ToolErrorKind.CANCELLED, vetoed=True)
-    text = f"{VETO} This call was not carried out to its end."
+    text = f"{VETO} This call was not carried out to its end: {why}."
     if job.left_thread:
         text += " It could not be stopped: what it does after this is not known."
     state = CallState.UNKNOWN if job.left_thread else CallState.CANCELLED

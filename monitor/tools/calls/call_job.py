@@ -112,6 +112,9 @@ class CallJob:
 
         self.runtime.in_loop(note_it)
 
+    def process_started(self, pid: int) -> None:
+        self.runtime.in_loop(lambda: self.runtime.listener.process_started(self.call, pid))
+
     def thread_left(self) -> None:
         self.left_thread = True
 
@@ -131,7 +134,8 @@ class CallBatch:
     fatal: list[BaseException] = field(default_factory=list)
     begun: bool = False
     aborted: bool = False
-    why: str = "it was interrupted"
+    why: str | None = None
+    """Why the batch was ended. `None`: nobody has said."""
 
 
 def set_order(jobs: Sequence[CallJob]) -> None:

@@ -19,9 +19,11 @@ the tool, and must not pass for the end of the run. A tool's context variables s
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import anyio
@@ -32,10 +34,10 @@ from anyio.abc import TaskGroup
 from monitor._util.hashing import canonical_json
 from monitor.calls import OPEN, UNENTERED, ApprovalRequest, CallLedger, CallRecord, CallState, key_of, stepped
 from monitor.chunks import ToolCall, ToolResult
-from monitor.errors import ConfigError, ToolError
+from monitor.errors import ConfigError, ToolError, describe
 from monitor.reasons import ToolErrorKind
 from monitor.tools.base import NO_RUN, CallingRun, Tool, ToolContext
-from monitor.tools.calls.call_endings import cut_off, ended, made_before, taken
+from monitor.tools.calls.call_endings import cut_off, ended, lost, made_before, taken
 from monitor.tools.calls.call_job import CallBatch, CallJob, set_order
 from monitor.tools.calls.call_timeout import run_tool
 from monitor.tools.event_loop import Clock
@@ -48,6 +50,7 @@ MAX_PARALLEL: Final = 16
 """The most calls that run at once. Plain functions need worker threads, of which anyio has 40."""
 LEDGER_GRACE_S: Final = 5.0
 """The most seconds that the ledger gets to store the ends of calls that were cancelled."""
+_INTERRUPTED: Final = "it was interrupted"
 RETRIED: Final = frozenset({ToolErrorKind.UNHANDLED, ToolErrorKind.TIMEOUT})
 """Failures after which a call of an idempotent tool is made again."""
 
@@ -70,12 +73,14 @@ class Scheduler:
         retries: int = 1,
         keeper: ResultStore | None = None,
         others: Collection[str] = (),
+        why: Callable[[], str | None] = lambda: None,
     ) -> None:
         """`ledger`: `None` keeps no records. `keeper`: bounds the results, and keeps their full
         texts. Without a keeper, results are as long as the tools give them. `at`: turns a time of
         the clock into seconds since the run began. `retries`: how often a failed call of an
         idempotent tool is made again. `others`: names of tools that are carried out elsewhere. The
-        answer to a call of an unknown tool names them too.
+        answer to a call of an unknown tool names them too. `why`: asked why calls were interrupted
+        from outside, for the results of these calls.
         """
         if limit < 1:
             raise ConfigError(f"max_parallel_tools={limit!r}: give 1 or more")
@@ -97,7 +102,10 @@ class Scheduler:
         self._keeper = keeper
         self._artifacts = keeper.store if keeper is not None else None
         self._others = others
+        self._why = why
         self._made: Counter[tuple[str, str]] = Counter()
+        self._cut_off: frozenset[str] = frozenset()
+        """The keys of the calls that were running when the process of the run ended."""
         self._lock = anyio.Lock(fast_acquire=True)
         self._batches: list[CallBatch] = []
         self._thread = 0
@@ -174,25 +182,38 @@ class Scheduler:
                     job.why = why
                     if job.scope is not None:
                         job.scope.cancel()
+                    elif not batch.begun:
+                        self._leave_queue(job, batch)
                     return True
         return False
+
+    def _leave_queue(self, job: CallJob, batch: CallBatch) -> None:
+        """Answer a cancelled call at once, whose batch waits behind another one."""
+        job.outcome = cut_off(job, job.why or _INTERRUPTED)
+        self._settle(job, batch)
+        if batch.scope is not None and all(one.result is not None for one in batch.jobs):
+            batch.scope.cancel()
 
     def remember(self, calls: Iterable[ToolCall]) -> None:
         """Count calls that the run has made before, in another process. If the model makes one of
         them again, that is a new call with another key.
         """
         for call in calls:
-            self._made[_action(call)] += 1
+            self._made[self._action(call)] += 1
 
-    async def recover(self) -> Sequence[CallRecord]:
+    async def recover(self, comes: Collection[str] = ()) -> Sequence[CallRecord]:
         """Set the calls that were running at a crash to `unknown`, and return them. The caller must
         be sure that no other process carries out calls of this run.
+
+        `comes`: ids of calls that are carried out next. They get their state then, with their
+        results.
         """
         ledger = self._ledger
         if ledger is None:
             return []
         running = [one for one in await ledger.open_calls(self._run_id) if one.state is CallState.RUNNING]
-        unknown = [stepped(record, state=CallState.UNKNOWN) for record in running]
+        self._cut_off = frozenset(one.key for one in running)
+        unknown = [stepped(record, state=CallState.UNKNOWN) for record in running if record.call_id not in comes]
         for record in unknown:
             await ledger.advance(record)
             self.listener.changed(record)
@@ -214,15 +235,24 @@ class Scheduler:
 
     # ------------------------------------------------------------------ a batch
 
+    def _action(self, call: ToolCall) -> tuple[str, str]:
+        """The tool and its arguments, as the tool itself reads them if it can say so."""
+        arguments = call.arguments
+        normalised = getattr(self.tools.entry(call.name).tool, "normalised", None)
+        if callable(normalised):
+            with contextlib.suppress(Exception):  # they do not fit, so they stand as they were written
+                arguments = normalised(arguments_of(call.arguments))
+        return call.name, canonical_json(arguments)
+
     def _job(self, call: ToolCall, index: int, turn: int) -> CallJob:
         entry = self.tools.entry(call.name)
-        action = _action(call)
+        action = self._action(call)
         made = self._made.get(action, 0)
         self._made[action] = made + 1
         return CallJob(self, call, entry, self._run_id, key_of(self._run_id, *action, made), turn, index)
 
     async def _perform(self, batch: CallBatch) -> None:
-        jobs = batch.jobs
+        jobs = [job for job in batch.jobs if job.result is None]
         batch.begun = True
         if self._token is None:
             self._thread = threading.get_ident()
@@ -255,13 +285,17 @@ class Scheduler:
         job.owned = False
         traits = job.entry.traits
         again = traits.idempotent or (traits.resumes and self.resumes)
-        if known.state in UNENTERED or (known.state is CallState.UNKNOWN and again):
+        unknown = known.state is CallState.UNKNOWN or known.key in self._cut_off
+        if known.state in UNENTERED or (unknown and again):
             job.owned = True
             if known is not job.record:
                 state = known.state if known.state in UNENTERED else CallState.INTENDED
-                job.record = stepped(job.record, state=state, attempt=known.attempt, approval=known.approval)
+                job.record = stepped(known, state=state)
             if self.listener.listens:
                 self.listener.changed(job.record)
+        elif known.key in self._cut_off:
+            job.owned, job.record = True, known
+            job.outcome = lost(job)
         else:
             job.outcome = made_before(job, known)
 
@@ -289,12 +323,12 @@ class Scheduler:
             # a batch of one call is cancelled with its call
             with contextlib.nullcontext(batch.scope) if len(batch.jobs) == 1 else anyio.CancelScope() as job.scope:
                 if job.outcome is None and job.why is None:
-                    job.outcome = await self._answer(job)
+                    job.outcome = self._with_reason(job, batch, await self._answer(job))
                 if job.outcome is not None:
                     await self._bound(job)
                     await self._store(job)
             if job.outcome is None:
-                job.outcome = cut_off(job, job.why or batch.why)
+                job.outcome = cut_off(job, self._reason(job, batch))
                 await self._store(job)
             self._settle(job, batch)
             if len(batch.jobs) > 1:
@@ -305,6 +339,7 @@ class Scheduler:
             raise
         except BaseException as error:  # noqa: BLE001 - raised again outside of the group, so it stands alone
             batch.fatal.append(error)
+            batch.why = batch.why or f"another call of the same answer raised {describe(error)}"
             if batch.scope is not None:
                 batch.scope.cancel()
         finally:
@@ -331,6 +366,12 @@ class Scheduler:
         for other in job.after:
             if other.ended is not None:
                 await other.ended.wait()
+        if (
+            job.after
+            and self._gate is not None
+            and (refused := await self._refused(job, self._gate, context)) is not None
+        ):
+            return refused  # the calls before it may have changed what was shown
         if self._slots is None:
             return await self._attempts(job, context)
         async with self._slots:
@@ -396,6 +437,22 @@ class Scheduler:
 
     # ------------------------------------------------------------------ the ends of calls
 
+    def _reason(self, job: CallJob, batch: CallBatch) -> str:
+        """Why a call was cut off, in words."""
+        return job.why or batch.why or self._why() or _INTERRUPTED
+
+    def _with_reason(
+        self, job: CallJob, batch: CallBatch, outcome: tuple[CallState, ToolResult]
+    ) -> tuple[CallState, ToolResult]:
+        """`outcome`; if the tool has answered its cancellation, its status line says the reason."""
+        state, result = outcome
+        was_cut = anyio.current_effective_deadline() == -math.inf
+        if not was_cut or result.error_kind is not ToolErrorKind.CANCELLED or result.vetoed:
+            return outcome
+        text = result.text.removeprefix(job.status).removeprefix("\n") if job.status else result.text
+        job.status = f"{job.status or 'cancelled'}; the reason: {self._reason(job, batch)}"
+        return state, replace(result, text=f"{job.status}\n{text}")
+
     def _settle(self, job: CallJob, batch: CallBatch) -> None:
         """The one place where a call gets its result."""
         assert job.outcome is not None  # noqa: S101 - the callers see to it
@@ -416,7 +473,7 @@ class Scheduler:
         for job in batch.jobs:
             if job.result is None:
                 if job.outcome is None:
-                    job.outcome = cut_off(job, job.why or batch.why)
+                    job.outcome = cut_off(job, self._reason(job, batch))
                 try:
                     self._settle(job, batch)
                 except BaseException as error:  # noqa: BLE001 - raised when all calls have their results
@@ -440,10 +497,6 @@ class Scheduler:
             for job in batch.jobs:
                 if batch.begun:
                     await self._store(job)
-
-
-def _action(call: ToolCall) -> tuple[str, str]:
-    return call.name, canonical_json(call.arguments)
 
 
 async def carry_out(call: ToolCall, tools: Mapping[str, Tool], run: CallingRun | None = None) -> ToolResult:

@@ -20,7 +20,7 @@ from monitor._util.argument_checks import is_finite, is_whole
 from monitor.errors import ConfigError, ToolError
 from monitor.reasons import ToolErrorKind
 from monitor.tools.artifacts.artifact_store import Reference
-from monitor.tools.base import Tool, ToolContext, excerpt
+from monitor.tools.base import CallPlace, Tool, ToolContext, excerpt
 from monitor.tools.files import search_program
 from monitor.tools.files.edits import difference, replaced
 from monitor.tools.files.search import check_pattern, matches_in, name_of, printed_by
@@ -101,7 +101,7 @@ class FileTools(ToolGroup):
         edit.changes = self._would_edit
         write = _Editing(self._write, name="write_file", kind="edit", needs_approval=needs_approval)
         write.changes = self._would_write
-        tools: list[Tool] = [
+        tools: list[FunctionTool[..., Any]] = [
             FunctionTool(self._ls, name="ls", kind="read", keep="head"),
             FunctionTool(self._read, name="read_file", kind="read", keep="head"),
             write,
@@ -109,7 +109,20 @@ class FileTools(ToolGroup):
             FunctionTool(self._glob, name="glob", kind="read", keep="head"),
             FunctionTool(self._grep, name="grep", kind="read", keep="matches"),
         ]
+        for one in tools:
+            one.place = self._place
+        tools[-1].place = self._searched
         super().__init__(tools, prefix=prefix, filter=filter)
+
+    def _place(self, arguments: Mapping[str, Any]) -> CallPlace:
+        """Where a call takes effect: paths begin in the workspace."""
+        del arguments
+        return CallPlace(self._workspace.root, self._workspace.root)
+
+    def _searched(self, arguments: Mapping[str, Any]) -> CallPlace:
+        """As `_place`, for a search, which reads all files of a folder."""
+        folder = str(arguments.get("path", "."))
+        return CallPlace(self._workspace.root, self._workspace.root, reads_below=(folder,))
 
     # --- the tools
 

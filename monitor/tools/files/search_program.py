@@ -29,6 +29,8 @@ FILE_BYTES = 8 * 1024 * 1024
 """A file with more bytes is not searched."""
 LINE_CHARS = 400
 """If a line is longer, only the part around the match is shown."""
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+_FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0) | _NO_LINK
 _FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
@@ -36,12 +38,60 @@ def walk(root: str, start: str, ignored: Sequence[str] = IGNORED) -> Iterator[tu
     """The folders from `start` down, in order of name: path relative to `root` with a slash, names
     of folders and of files, and a descriptor of the folder. Links are named and not followed.
     """
-    top = str(Path(root, start))
-    for place, below, names, descriptor in os.fwalk(top, follow_symlinks=False):
-        inner = os.path.relpath(place, root)
-        prefix = "" if inner == "." else f"{inner}/"
-        below[:] = sorted(name for name in below if not _is_ignored(prefix + name, ignored))
-        yield prefix, below, sorted(names), descriptor
+    inner = os.path.relpath(Path(root, start), root)
+    first: tuple[str, ...] = () if inner == "." else tuple(inner.split("/"))
+    waiting = [first]
+    last: tuple[tuple[str, ...], int] | None = None
+    try:
+        while waiting:
+            parts = waiting.pop()
+            from_last = last is not None and parts[:-1] == last[0] and parts != first
+            descriptor = _folder(root, parts) if not from_last or last is None else _below(last[1], "".join(parts[-1:]))
+            if descriptor is None:
+                continue
+            if last is not None:
+                os.close(last[1])
+            last = parts, descriptor
+            prefix = "".join(f"{part}/" for part in parts)
+            below, names = _entries(descriptor)
+            below = sorted(name for name in below if not _is_ignored(prefix + name, ignored))
+            yield prefix, below, sorted(names), descriptor
+            waiting += [(*parts, name) for name in reversed(below)]
+    finally:
+        if last is not None:
+            os.close(last[1])
+
+
+def _folder(root: str, parts: Sequence[str]) -> int | None:
+    """A descriptor of a folder, each part opened from the one before. `None`: it cannot be read."""
+    descriptor = _below(None, root)
+    for part in parts:
+        if descriptor is None:
+            return None
+        above, descriptor = descriptor, _below(descriptor, part)
+        os.close(above)
+    return descriptor
+
+
+def _below(parent: int | None, name: str) -> int | None:
+    try:
+        return os.open(name, _FOLDER if parent is not None else _FOLDER & ~_NO_LINK, dir_fd=parent)
+    except OSError:
+        return None
+
+
+def _entries(descriptor: int) -> tuple[list[str], list[str]]:
+    """The names of the folders in a folder, and those of everything else in it."""
+    below: list[str] = []
+    names: list[str] = []
+    with os.scandir(descriptor) as entries:
+        for entry in entries:
+            try:
+                is_folder = entry.is_dir(follow_symlinks=True)
+            except OSError:
+                is_folder = False
+            (below if is_folder else names).append(entry.name)
+    return below, names
 
 
 def _is_ignored(path: str, ignored: Sequence[str]) -> bool:

@@ -3,8 +3,7 @@
 - **A command ends when its first process ends**, not when its pipe closes: a background child may
   hold the pipe for hours. A thread reads the pipe, so that such a child can go on writing, and no
   event loop has to keep a task for it.
-- **Ending** is TERM to all members, a grace, KILL, and a sweep for processes that left the group;
-  see `monitor.tools.processes.process_table`.
+- **Ending** is TERM to all members, a grace and KILL; see `monitor.tools.processes.descendants`.
 - Output is one stream, as a terminal shows it: stdout and stderr in the order of writing.
 """
 
@@ -20,24 +19,16 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Protocol
 
 import anyio
 
 from monitor.errors import ConfigError, ToolError
+from monitor.tools.processes.descendants import MarkedDescendants, NamespaceDescendants
 from monitor.tools.processes.environment import environment
-from monitor.tools.processes.process_table import (
-    HAS_TABLE,
-    MARKER,
-    ProcessInfo,
-    marked,
-    members,
-    owner_token,
-    send,
-    sweep,
-)
+from monitor.tools.processes.process_table import MARKER, ProcessInfo, RecentProcesses, marked, owner_token
 
 READ_BYTES: Final = 65_536
 READERS_S: Final = 0.1
@@ -55,45 +46,107 @@ def check_platform() -> None:
         raise ConfigError("commands need process groups, which this system does not have; run under Linux or macOS")
 
 
+class Launcher(Protocol):
+    """Starts the first process of a command, in a sandbox for example."""
+
+    @property
+    def namespaced(self) -> bool:
+        """Whether the command has its own namespace of processes, made by bubblewrap."""
+        ...
+
+    def start(
+        self, argv: Sequence[str], /, *, directory: Path, status: int | None, **options: Any
+    ) -> subprocess.Popen[bytes]:
+        """Start it as `subprocess.Popen` does. `status`: the descriptor for bubblewrap's status."""
+        ...
+
+
+class _PlainLauncher:
+    """Starts commands as they are."""
+
+    namespaced = False
+
+    def start(
+        self, argv: Sequence[str], /, *, directory: Path, status: int | None, **options: Any
+    ) -> subprocess.Popen[bytes]:
+        return subprocess.Popen[bytes](argv, cwd=directory, **options)
+
+
+_PLAIN: Final[Launcher] = _PlainLauncher()
+
+
 class Command:
     """A running command and its output.
+
+    `launcher`: starts it. `None`: it is started as it is.
 
     `bound`: the most bytes that it may write. A command that writes more is no longer read, and
     `overflowed` is set. After `detach` it may write on: the oldest output is dropped. Raises
     `OSError` or `ValueError` if the command cannot be started.
     """
 
-    def __init__(self, argv: Sequence[str], *, directory: Path, environment: Mapping[str, str], bound: int) -> None:
-        self._token = owner_token(secrets.token_hex(8))
+    def __init__(
+        self,
+        argv: Sequence[str],
+        *,
+        directory: Path,
+        environment: Mapping[str, str],
+        bound: int,
+        launcher: Launcher | None = None,
+    ) -> None:
+        launcher = launcher or _PLAIN
+        token = owner_token(secrets.token_hex(8))
         self._output = _Output(bound)
         self.started_s = time.monotonic()
-        reading, writing = os.pipe()
-        try:
-            self._process = subprocess.Popen(  # noqa: S603 - the caller decides what may be run
-                argv,
-                cwd=directory,
-                env={**environment, MARKER: marked(self._token)},
-                stdin=subprocess.DEVNULL,
-                stdout=writing,
-                stderr=writing,
-                start_new_session=True,
-            )
-        except BaseException:
-            os.close(reading)
-            raise
-        finally:
-            os.close(writing)
+        with ExitStack() as undo, ExitStack() as given:
+            reading, writing = os.pipe()
+            undo.callback(os.close, reading)
+            given.callback(os.close, writing)
+            options: dict[str, Any] = {
+                "env": {**environment, MARKER: marked(token)},
+                "stdin": subprocess.DEVNULL,
+                "stdout": writing,
+                "stderr": writing,
+                "start_new_session": True,
+            }
+            self._descendants: MarkedDescendants | NamespaceDescendants
+            if launcher.namespaced:
+                status, told = os.pipe()
+                undo.callback(os.close, status)
+                given.callback(os.close, told)
+                os.set_blocking(status, False)
+                options["pass_fds"] = (told,)
+                self._process = launcher.start(argv, directory=directory, status=told, **options)
+                self._descendants = NamespaceDescendants(self._process, status)
+            else:
+                self._process = launcher.start(argv, directory=directory, status=None, **options)
+                self._descendants = MarkedDescendants(self._process, token, RecentProcesses(self._process.pid))
+            undo.pop_all()
         self.pid = self._process.pid
         self.ended_s: float | None = None
-        self._known: set[tuple[int, int]] = set()
-        self._reader = _OutputReader(reading, self._process, self._output)
+        self._reader = _OutputReader(reading, self._process, self._output, self._descendants)
 
     @property
     def returncode(self) -> int | None:
         """The exit code, as `subprocess` has it: a number below 0 is a signal. `None`: the first
         process still runs.
         """
-        return self._process.returncode
+        code = self._process.returncode
+        if code is None or not isinstance(self._descendants, NamespaceDescendants):
+            return code
+        return self._descendants.exit_code(code)
+
+    @property
+    def never_began(self) -> bool:
+        """Whether it has ended before it began, because its sandbox could not be made. The output
+        says why.
+        """
+        return (
+            isinstance(self._descendants, NamespaceDescendants)
+            and self._reader.ended
+            and not self._descendants.made
+            and (self._process.poll() or 0) > 0
+        )
 
     @property
     def overflowed(self) -> bool:
@@ -119,14 +172,15 @@ class Command:
         self._output.detach(bound)
 
     def others(self) -> list[ProcessInfo]:
-        """The living processes of the command without the first one. They are remembered, and the
-        first process is reaped.
-        """
+        """The living processes of the command without the first one, which is reaped."""
         ended = self._reader.ended
-        found = [entry for entry in self._members() if entry.pid != self.pid]
-        self._known = {(entry.pid, entry.started) for entry in found}
-        if ended and self._process.poll() is not None and self.ended_s is None:
-            self.ended_s = self._reader.ended_s or time.monotonic()
+        found = [entry for entry in self._descendants.members() if entry.pid != self.pid]
+        if ended and self._process.poll() is not None:
+            if self.ended_s is None:
+                self.ended_s = self._reader.ended_s or time.monotonic()
+            if self._process.returncode < 0 and isinstance(self._descendants, NamespaceDescendants):
+                self._descendants.kill()  # somebody has ended the sandbox from outside
+                return []
         return found
 
     async def changed(self, seconds: float) -> bool:
@@ -164,7 +218,7 @@ class Command:
             if self._all_gone():
                 return
             try:
-                self._signal(signal.SIGTERM)
+                self._descendants.signal(signal.SIGTERM)
                 await self._gone(grace_s)
             finally:
                 self.kill()
@@ -173,14 +227,14 @@ class Command:
 
     def kill(self) -> None:
         """Kill all of its processes now, without waiting."""
-        self._signal(signal.SIGKILL)
-        sweep(self._members)
+        self._descendants.kill()
 
     def close(self) -> None:
         """Stop reading. Call this when no process of the command is left, or its output is not
         needed.
         """
         self._reader.stop()
+        self._descendants.close()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(0 if self._reader.ended else REAP_S)
         if self.ended_s is None:
@@ -194,31 +248,7 @@ class Command:
             await anyio.sleep(POLL_S)
 
     def _all_gone(self) -> bool:
-        return self._reader.ended and not self.others() and (HAS_TABLE or not self._group_lives())
-
-    def _members(self) -> list[ProcessInfo]:
-        # The first process is a zombie until it is reaped, so until then nobody else gets its id.
-        session = self.pid if self._process.returncode is None else None
-        return members(self._token, session, self._known)
-
-    def _group_lives(self) -> bool:
-        try:
-            os.killpg(self.pid, 0)
-        except OSError:
-            return False
-        return True
-
-    def _signal(self, number: signal.Signals) -> None:
-        # Found before the signal: a child cannot be found by its parent when that has ended.
-        found = self._members()
-        self._known |= {(entry.pid, entry.started) for entry in found}
-        as_group = self._process.returncode is None or not HAS_TABLE
-        if as_group:
-            with suppress(OSError):
-                os.killpg(self.pid, number)
-        for entry in found:
-            if not as_group or entry.group != self.pid:
-                send(entry, number)
+        return self._reader.ended and not self.others() and self._descendants.all_found()
 
 
 async def printed(argv: Sequence[str], *, directory: Path, bound: int, seconds: float) -> tuple[str, bool]:
@@ -294,7 +324,14 @@ class _Output:
 class _OutputReader:
     """The thread that reads the pipe of a command and sees its first process end."""
 
-    def __init__(self, pipe: int, process: subprocess.Popen[bytes], output: _Output) -> None:
+    def __init__(
+        self,
+        pipe: int,
+        process: subprocess.Popen[bytes],
+        output: _Output,
+        descendants: MarkedDescendants | NamespaceDescendants,
+    ) -> None:
+        self._namespace = descendants if isinstance(descendants, NamespaceDescendants) else None
         self._pipe = pipe
         self._process = process
         self._output = output
@@ -331,6 +368,9 @@ class _OutputReader:
         poll.register(self._pipe, select.POLLIN)
         if self._death >= 0:
             poll.register(self._death, select.POLLIN)
+        status = self._namespace.status if self._namespace is not None else -1
+        if status >= 0:
+            poll.register(status, select.POLLIN)
         while True:
             waits_s = POLL_S if self._death < 0 and not self.ended else math.inf
             ready = {descriptor for descriptor, _ in poll.poll(None if waits_s == math.inf else waits_s * 1000)}
@@ -338,9 +378,15 @@ class _OutputReader:
                 return
             if self._pipe in ready and not self._read():
                 poll.unregister(self._pipe)
+            if self._namespace is not None and status in ready:
+                ready.discard(status)
+                if not self._namespace.read_status():
+                    poll.unregister(status)
             if not self.ended and self._has_ended(ready):
                 if self._death >= 0:
                     poll.unregister(self._death)
+                if self._namespace is not None:
+                    self._namespace.read_status(all_of_it=True)
                 self.ended_s = time.monotonic()
                 self.ended = True
             if ready or self.ended:

@@ -26,17 +26,28 @@ FIXED: Final[Mapping[str, str]] = {
     "GIT_EDITOR": "true",
     "GIT_TERMINAL_PROMPT": "0",
     "PYTHONUNBUFFERED": "1",
-    "LINES": "50",
 }
 """Nobody sits at a terminal: no pager, no colours, no questions. Output comes at once."""
 
+COLOURED: Final[Mapping[str, str]] = {"TERM": "xterm-256color", "CLICOLOR_FORCE": "1", "FORCE_COLOR": "1"}
+"""Programs are asked for colours, though they write into a pipe."""
+
 
 def environment(
-    own: Mapping[str, str] | None = None, *, passed: Collection[str] = (), columns: int = 120
+    own: Mapping[str, str] | None = None,
+    *,
+    passed: Collection[str] = (),
+    columns: int = 120,
+    lines: int = 50,
+    colours: bool = False,
 ) -> dict[str, str]:
     """The environment of a command. `own`: variables to set; they replace others of the same name.
-    `passed`: names of further variables of this process that are passed on.
+    `passed`: names of further variables of this process that are passed on. `columns`, `lines`: the
+    size of the terminal. `colours`: programs are asked to write colours.
     """
     names = PASSED.union(passed)
     kept = {name: value for name, value in os.environ.items() if name in names or name.startswith("LC_")}
-    return {**kept, **FIXED, "COLUMNS": str(columns), **(own or {})}
+    fixed = (
+        FIXED if not colours else {name: value for name, value in FIXED.items() if name != "NO_COLOR"} | dict(COLOURED)
+    )
+    return {**kept, **fixed, "COLUMNS": str(columns), "LINES": str(lines), **(own or {})}

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Collection, Iterator
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 MARKER = "AGENT_MONITOR_CALL"
@@ -26,6 +28,12 @@ _PROC = "/proc"
 SWEEPS = 20
 """A sweep is repeated while it finds processes: a process may start another one in the meantime."""
 NAME_CHARS = 80
+
+
+PROCESSES_A_SECOND = 20_000
+"""The most processes and threads that one processor starts in a second."""
+MOST_LOOKED_AT = 2_000
+"""If more ids than this may be those of descendants, the whole table is read."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -40,6 +48,32 @@ class ProcessInfo:
     """Clock ticks since the machine was booted."""
     tokens: tuple[str, ...]
     """The tokens in the marker of the process."""
+
+
+class RecentProcesses:
+    """The ids that processes can have which started after the process `first`.
+
+    Ids are given in their order and begin again at the highest one. So only those between `first`
+    and the newest one need to be looked at, as long as they cannot have come round.
+    """
+
+    def __init__(self, first: int) -> None:
+        self._first = first
+        self._began = time.monotonic()
+
+    def ids(self) -> Sequence[int] | None:
+        """The ids. `None`: any id is possible."""
+        highest = _highest_id()
+        if highest is None or (time.monotonic() - self._began) * PROCESSES_A_SECOND * (os.cpu_count() or 1) > highest:
+            return None
+        try:
+            newest = int(Path(_PROC, "loadavg").read_bytes().split()[-1])
+        except (OSError, ValueError, IndexError):
+            return None
+        count = (newest - self._first) % highest + 1
+        if count > MOST_LOOKED_AT:
+            return None
+        return [(self._first + number) % highest for number in range(count)]
 
 
 def owner_token(random: str) -> str:
@@ -63,13 +97,18 @@ def living() -> Iterator[ProcessInfo]:
                 yield entry
 
 
-def members(token: str, session: int | None, known: Collection[tuple[int, int]] = ()) -> list[ProcessInfo]:
+def members(
+    token: str, session: int | None, known: Collection[tuple[int, int]] = (), recent: RecentProcesses | None = None
+) -> list[ProcessInfo]:
     """The living processes of the command `token`, without zombies.
 
     `session`: the id of its session, while that id cannot have been reused. `known`: pid and start
     of processes that were found earlier; they and their children count also without the marker.
+    `recent`: when the command began. `None`: that is not known, and the whole table is read.
     """
-    entries = {entry.pid: entry for entry in living()}
+    ids = recent.ids() if recent is not None and HAS_TABLE else None
+    looked_at = living() if ids is None else (entry for pid in ids if (entry := _entry(pid)) is not None)
+    entries = {entry.pid: entry for entry in looked_at}
     mine = {
         pid
         for pid, entry in entries.items()
@@ -83,7 +122,32 @@ def members(token: str, session: int | None, known: Collection[tuple[int, int]] 
         new = set(children.get(waiting.pop(), ())) - mine
         mine |= new
         waiting += new
-    return [entries[pid] for pid in sorted(mine)]
+    # By number, threads are found too.
+    return [entries[pid] for pid in sorted(mine) if ids is None or _is_process(pid)]
+
+
+def below(first: int) -> list[ProcessInfo]:
+    """The living processes that `first` has started, and those that these have started."""
+    found: dict[int, ProcessInfo] = {}
+    waiting = [first]
+    while waiting:
+        parent = waiting.pop()
+        children = _children(parent)
+        if children is None:  # a kernel without the list
+            return _below_by_table(first)
+        for pid in children:
+            if pid not in found and (stat := _stat(pid)) is not None:
+                found[pid] = ProcessInfo(pid, *stat, ())
+                waiting.append(pid)
+    return [found[pid] for pid in sorted(found)]
+
+
+def start_of(pid: int) -> int:
+    """The tick at which the process started. Raises `OSError` if it has ended."""
+    stat = _stat(pid)
+    if stat is None:
+        raise ProcessLookupError(pid)
+    return stat[3]
 
 
 def leftovers() -> list[ProcessInfo]:
@@ -144,6 +208,45 @@ def _owner(token: str) -> tuple[int, int] | None:
     pid, _, rest = token.partition("-")
     started, _, _ = rest.partition("-")
     return (int(pid), int(started)) if pid.isdecimal() and started.isdecimal() else None
+
+
+def _children(pid: int) -> list[int] | None:
+    """The children of all threads of the process; of one that has ended, none. `None`: the kernel
+    does not say.
+    """
+    children: list[int] = []
+    try:
+        for task in Path(_PROC, str(pid), "task").iterdir():
+            with suppress(ProcessLookupError):
+                children += map(int, (task / "children").read_bytes().split())
+    except FileNotFoundError:
+        return None if Path(_PROC, str(pid), "task").exists() else []
+    except OSError:
+        return []
+    return children
+
+
+def _below_by_table(first: int) -> list[ProcessInfo]:
+    entries = list(living())
+    mine = {first}
+    while new := {entry.pid for entry in entries if entry.parent in mine} - mine:
+        mine |= new
+    return [entry for entry in entries if entry.pid in mine - {first}]
+
+
+@lru_cache(maxsize=1)
+def _highest_id() -> int | None:
+    try:
+        return int(Path(_PROC, "sys/kernel/pid_max").read_bytes())
+    except (OSError, ValueError):
+        return None
+
+
+def _is_process(pid: int) -> bool:
+    """Whether `pid` is no thread of another process."""
+    with suppress(OSError):
+        return b"\nTgid:\t%d\n" % pid in Path(_PROC, str(pid), "status").read_bytes()
+    return False
 
 
 def _entry(pid: int) -> ProcessInfo | None:

@@ -34,6 +34,7 @@ from monitor.errors import ConfigError, ToolError, describe
 from monitor.models import ToolSpec
 from monitor.reasons import ToolErrorKind
 from monitor.schemas import portable
+from monitor.tools.argument_schemas import ArgumentSchema, UnusableSchema
 from monitor.tools.artifacts.artifact_store import Reference
 from monitor.tools.base import NeedsApproval, ToolContext, ToolTraits, check_name
 from monitor.tools.processes.environment import environment
@@ -60,7 +61,7 @@ class DiscoveredTools:
     A command is a text, split as a shell splits it, or a list of words; no shell runs it.
     `environment`: variables that it gets besides those that `ShellTools` pass on. `prefix` stands
     before each name. Raises `ConfigError` if the command fails, takes more than 30 s, or prints
-    anything but declarations.
+    anything but declarations. A tool whose schema is no JSON schema is left out.
     """
 
     def __init__(
@@ -86,6 +87,8 @@ class DiscoveredTools:
         self._tools: tuple[DiscoveredTool, ...] = ()
         self.changed = 0
         """Counts the changes of `tools()`."""
+        self.problems: tuple[str, ...] = ()
+        """The tools that cannot be offered, each with the reason; for people."""
 
     def tools(self) -> tuple[DiscoveredTool, ...]:
         """The tools as they were declared last. Empty before it is opened."""
@@ -103,12 +106,16 @@ class DiscoveredTools:
             raise ConfigError(f"{said}: {error}") from None
         if ended.code != 0:
             raise ConfigError(f"{said} failed: {ended.status}. It wrote: {_short(ended.errors or ended.output)}")
-        tools = tuple(
-            DiscoveredTool(spec, name, self._call, self._surroundings, self._traits)
-            for name, spec in declared(ended.output, self._prefix, said).items()
-        )
-        if [tool.spec for tool in tools] != [tool.spec for tool in self._tools]:
-            self._tools = tools
+        tools: list[DiscoveredTool] = []
+        problems: list[str] = []
+        for one in declared(ended.output, self._prefix, said):
+            try:
+                tools.append(DiscoveredTool(one, self._call, self._surroundings, self._traits))
+            except UnusableSchema as error:
+                problems.append(f"{said}: a tool is left out: {error}")
+        self.problems = tuple(problems)
+        if [tool.declaration for tool in tools] != [tool.declaration for tool in self._tools]:
+            self._tools = tuple(tools)
             self.changed += 1
 
     async def __aenter__(self) -> Self:
@@ -121,23 +128,41 @@ class DiscoveredTools:
         """Nothing to close: no command outlives its call."""
 
 
+@dataclass(slots=True, frozen=True)
+class ToolDeclaration:
+    """One tool as the command has declared it."""
+
+    name: str
+    """The name that the command uses."""
+    spec: ToolSpec
+    """The tool as the model is shown it."""
+    schema: Mapping[str, Any]
+    """The schema of its arguments as the command has written it."""
+
+
 class DiscoveredTool:
-    """One of the tools that the command has declared."""
+    """One of the tools that the command has declared. Raises `UnusableSchema` if its schema is no
+    JSON schema.
+    """
+
+    checks_schema = True
 
     def __init__(
-        self, spec: ToolSpec, name: str, command: Sequence[str], surroundings: _CommandOptions, traits: ToolTraits
+        self, declaration: ToolDeclaration, command: Sequence[str], surroundings: _CommandOptions, traits: ToolTraits
     ) -> None:
-        self.spec = spec
+        self.declaration = declaration
+        self.spec = declaration.spec
+        self.check = ArgumentSchema(self.spec.name, declaration.schema).check
         self.timeout_s = traits.timeout_s
         self.needs_approval = traits.needs_approval
-        self._name = name
+        self._name = declaration.name
         self._command = command
         self._surroundings = surroundings
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolAnswer:
         """The output of the command. If it fails, the result is an error with its exit code."""
         given = json.dumps(dict(arguments), ensure_ascii=False, default=str).encode("utf-8", "replace")
-        ended = await exchange([*self._command, self._name], given, self._surroundings)
+        ended = await exchange([*self._command, self._name], given, self._surroundings, context.process_started)
         if ended.code == 0:
             request = {"tool": self.spec.name, "arguments": json.loads(given)}
             return ToolAnswer(ended.output, reference=Reference(kind="reply", request=request))
@@ -145,10 +170,8 @@ class DiscoveredTool:
         return ToolAnswer(text, is_error=True, error_kind=ToolErrorKind.EXECUTION_FAILED, status=ended.status)
 
 
-def declared(text: str, prefix: str, said: str) -> dict[str, ToolSpec]:
-    """The tools that `text` declares, by the names that the command uses. Raises `ConfigError`,
-    whose message begins with `said`.
-    """
+def declared(text: str, prefix: str, said: str) -> list[ToolDeclaration]:
+    """The tools that `text` declares. Raises `ConfigError`, whose message begins with `said`."""
     try:
         data = json.loads(text)
     except ValueError as error:
@@ -157,27 +180,26 @@ def declared(text: str, prefix: str, said: str) -> dict[str, ToolSpec]:
         data = data.get("functionDeclarations", data.get("function_declarations"))
     if not isinstance(data, list):
         raise ConfigError(f"{said} printed no list of declarations, and no object with functionDeclarations")
-    found: dict[str, ToolSpec] = {}
+    found: list[ToolDeclaration] = []
     for one in [each for entry in data for each in _flat(entry)]:
         if not isinstance(one, Mapping) or not isinstance(name := one.get("name"), str):
             raise ConfigError(f"{said} declared a tool without a name: {_short(json.dumps(one))}")
-        if name in found:
-            raise ConfigError(f"{said} declared two tools called {name!r}")
         schemas = [one[key] for key in _SCHEMAS if one.get(key) is not None]
         schema = schemas[0] if schemas else {"type": "object", "properties": {}}
         description = one.get("description") or ""
-        if not isinstance(schema, Mapping) or schema.get("type", "object") != "object" or len(schemas) > 1:
+        if not isinstance(schema, Mapping) or str(schema.get("type", "object")).lower() != "object" or len(schemas) > 1:
             raise ConfigError(f"{said} declared {name!r} without one JSON schema of an object as its parameters")
         if not isinstance(description, str):
             raise ConfigError(f"{said} declared {name!r} with a description that is no text")
         try:
-            found[name] = ToolSpec(check_name(f"{prefix}{name}"), description, portable(schema))
+            spec = ToolSpec(check_name(f"{prefix}{name}"), description, portable(schema))
         except ConfigError as error:
             raise ConfigError(f"{said}: {error}") from None
         except Exception as error:  # noqa: BLE001 - a schema of somebody else's may be anything
             raise ConfigError(
                 f"{said} declared {name!r} with a schema that cannot be read: {describe(error)}"
             ) from None
+        found.append(ToolDeclaration(name, spec, schema))
     if len(found) > MOST_TOOLS:
         raise ConfigError(f"{said} declared {len(found):,} tools; at most {MOST_TOOLS:,} are taken")
     return found
@@ -227,8 +249,14 @@ class _Written:
     data: bytearray = field(default_factory=bytearray)
 
 
-async def exchange(command: Sequence[str], given: bytes, surroundings: _CommandOptions) -> CommandResult:
+async def exchange(
+    command: Sequence[str],
+    given: bytes,
+    surroundings: _CommandOptions,
+    started: Callable[[int], object] = lambda _pid: None,
+) -> CommandResult:
     """Run `command` with `given` on its stdin. However this ends, no process of it is left.
+    `started` is called with its process id.
 
     `ToolError`: it cannot be started, or it wrote too much.
     """
@@ -243,6 +271,7 @@ async def exchange(command: Sequence[str], given: bytes, surroundings: _CommandO
         )
     except (OSError, ValueError) as error:
         raise ToolError(f"the command {command[0]} cannot be started: {describe(error)}") from None
+    started(process.pid)
     output, errors = _Written(), _Written()
     over = False
 

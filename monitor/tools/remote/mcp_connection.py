@@ -12,12 +12,13 @@ import logging
 import math
 import re
 import secrets
-import tempfile
+import shutil
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
-from typing import IO, Any, Final, Literal, Self, TypeAlias, cast
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final, Literal, Self, TypeAlias, cast
 
 import anyio
 
@@ -26,6 +27,8 @@ from monitor.errors import ConfigError, MissingExtra, ToolError, describe, messa
 from monitor.reasons import ToolErrorKind
 from monitor.tools.event_loop import Background
 from monitor.tools.processes.process_table import MARKER, marked, members, owner_token, sweep
+from monitor.tools.remote.stderr_tail import KEPT_BYTES, StderrTail
+from monitor.tools.sandbox.confinement import Confinement
 
 FLOOR: Final = (2, 3)
 """The oldest `mcp` whose client closes its server within bounds."""
@@ -39,6 +42,13 @@ FIRST_DELAY_S: Final = 0.5
 LONGEST_DELAY_S: Final = 30.0
 """Seconds between a failed connection and the next attempt: 0.5 at first, then twice as long each
 time, at most 30.
+"""
+QUESTION_CHARS: Final = 2_000
+"""The most characters of a server's question to a person."""
+GONE: Final = 404
+SESSION_HEADER: Final = "mcp-session-id"
+"""How a server says that a session is gone. Source: the protocol, Streamable HTTP, session
+management.
 """
 STDERR_CHARS: Final = 600
 """If a server cannot be reached, this many last characters of its stderr are shown."""
@@ -59,15 +69,40 @@ class Endpoint:
     directory: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     start_timeout_s: float = 30.0
+    confinement: Confinement | None = None
+    """The sandbox of a command."""
+
+
+@dataclass(slots=True, frozen=True)
+class McpOffers:
+    """What a server has besides tools, as the SDK lists it."""
+
+    resources: tuple[Any, ...] = ()
+    prompts: tuple[Any, ...] = ()
+
+
+NOTHING: Final = McpOffers()
+
+Elicit: TypeAlias = Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any] | None]]
+"""Asks a person what a server wants to know: its message, and the schema of the answer. `None`: it
+was declined.
+"""
 
 
 @dataclass(slots=True, eq=False)
 class McpCall:
     """One call on its way: made by the caller, carried out by the owner."""
 
-    tool: str
+    name: str
+    """Of the tool or the prompt, or the address of the resource."""
     arguments: dict[str, Any]
     progress: Callable[[float, float | None, str | None], Awaitable[None]]
+    idempotent: bool = False
+    """A second call has no second effect, so it is made again where the server has lost its
+    session.
+    """
+    what: Literal["tool", "resource", "prompt"] = "tool"
+    made_again: bool = False
     done: anyio.Event = field(default_factory=anyio.Event)
     result: Any = None
     error: Exception | None = None
@@ -93,18 +128,31 @@ class McpConnection:
     `listed` is called with the server's tools whenever they have changed.
     """
 
-    def __init__(self, name: str, endpoint: Endpoint, listed: Callable[[Sequence[Any], bool], object]) -> None:
+    def __init__(
+        self,
+        name: str,
+        endpoint: Endpoint,
+        listed: Callable[[Sequence[Any], bool, McpOffers], object],
+        elicit: Elicit | None = None,
+    ) -> None:
         self._name = name
         self._endpoint = endpoint
         self._listed = listed
+        self._elicit = elicit
         self._sdk = sdk()
         self._token = owner_token(secrets.token_hex(8))
-        self._stderr: IO[str] | None = None
+        self._stderr: StderrTail | None = None
         self._queue: deque[McpCall] = deque()
         self._open: set[McpCall] = set()
         self._news = anyio.Event()
         self._lost = anyio.Event()
         self._stale = anyio.Event()
+        self._gone = False
+        """The server does not know the session any more: it has answered with HTTP 404."""
+        self._version = "2025-11-25"
+        """The version of the protocol that was agreed upon."""
+        self._legacy = False
+        """The server speaks a protocol before 2026, so it is not asked for a later one again."""
         self._closing = False
         self._attempt: anyio.CancelScope | None = None
         """The scope of the connection that is being made."""
@@ -113,6 +161,8 @@ class McpConnection:
         self._not_before = 0.0
         self._first = anyio.Event()
         """The first attempt to connect is over."""
+        self.malformed: dict[str, str] = {}
+        """Listed tools that are no declarations, each with what is wrong."""
         self.connects = 0
         """How often a connection was made."""
         self._owner = Background(self._own, f"mcp {name}", then=self._settle_all)
@@ -183,13 +233,15 @@ class McpConnection:
 
     async def _connect(self, calls: list[McpCall]) -> None:
         """Connect, and serve calls until the connection ends or is closed."""
-        self._lost, self._stale = anyio.Event(), anyio.Event()
+        self._lost, self._stale, self._gone = anyio.Event(), anyio.Event(), False
         had = self.connects
         try:
             limit = anyio.current_time() + self._endpoint.start_timeout_s
             with anyio.CancelScope(deadline=limit) as scope:
                 self._attempt = scope
                 async with self._client() as client:
+                    self._version = client.protocol_version
+                    self._legacy = self._version not in self._sdk.MODERN
                     await self._list(client)
                     self._attempt = None
                     scope.deadline = math.inf
@@ -211,7 +263,8 @@ class McpConnection:
             self._failures += 1
         self._first.set()
         for call in calls:
-            call.settle(error=self._no_answer(self._why))
+            if call not in self._queue:
+                call.settle(error=self._no_answer(self._why))
 
     async def _serve(self, client: Any, calls: list[McpCall]) -> None:
         async with anyio.create_task_group() as group:
@@ -220,7 +273,7 @@ class McpConnection:
             group.start_soon(self._listen, client)
             for call in calls:
                 group.start_soon(self._carry_out, client, call)
-            while await self._asked():
+            while await self._asked() and not self._lost.is_set():
                 for call in self._taken():
                     group.start_soon(self._carry_out, client, call)
             group.cancel_scope.cancel()
@@ -234,12 +287,12 @@ class McpConnection:
             return
         try:
             with anyio.CancelScope() as call.scope:
-                # A result of `None` seconds: the deadline is the caller's.
-                result = await client.call_tool(call.tool, call.arguments, None, call.progress)
-                call.settle(result)
+                call.settle(await _asked_of(client, call))
         except self._sdk.MCPError as error:
             # Servers use the number of an ended connection, -32000, for errors of their own.
-            if self._lost.is_set() or (error.code, error.message) == self._sdk.CLOSED:
+            if self._gone:
+                self._lose_session(call)
+            elif self._lost.is_set() or (error.code, error.message) == self._sdk.CLOSED:
                 self._why = "its connection ended"
                 self._lost.set()
                 call.settle(error=self._no_answer("it ended during the call; what it did until then is not known"))
@@ -254,7 +307,21 @@ class McpConnection:
                 call.settle(error=self._no_answer(f"{self._why}; what it did until then is not known"))
         finally:  # also if a broken transport cancels everything that uses it
             why = "it was closed" if self._closing else "it ended"
-            call.settle(error=self._no_answer(f"{why} during the call; what it did until then is not known"))
+            if call not in self._queue:
+                call.settle(error=self._no_answer(f"{why} during the call; what it did until then is not known"))
+
+    def _lose_session(self, call: McpCall) -> None:
+        """Begin a new session. A call that may be made again is made again there, once."""
+        self._why = "its session was gone"
+        self._lost.set()
+        if call.idempotent and not call.made_again and not call.abandoned:
+            call.made_again = True
+            self._queue.append(call)
+            self._news.set()
+        else:
+            call.settle(
+                error=self._no_answer("its session was gone; a new one is begun, and the call was not repeated")
+            )
 
     async def _asked(self) -> bool:
         """Wait for a call, or for `close`. False: the connection has to be closed."""
@@ -280,15 +347,26 @@ class McpConnection:
 
     async def _list(self, client: Any) -> None:
         found: list[Any] = []
+        self.malformed.clear()
         cursor: str | None = None
         for _ in range(MAX_PAGES):
             page = await client.list_tools(cursor=cursor)
             found += page.tools
             if page.next_cursor is None or page.next_cursor == cursor:
-                self._listed(found, True)  # noqa: FBT003 - complete
+                self._listed(found, True, await self._offers(client))  # noqa: FBT003 - complete
                 return
             cursor = page.next_cursor
-        self._listed(found, False)  # noqa: FBT003 - there is more
+        self._listed(found, False, await self._offers(client))  # noqa: FBT003 - there is more
+
+    async def _offers(self, client: Any) -> McpOffers:
+        """The resources and the prompts of the server: the first page of each."""
+        has, found = client.server_capabilities, NOTHING
+        with suppress(self._sdk.MCPError, ValueError):  # tools can be used without them
+            if has.resources is not None:
+                found = replace(found, resources=tuple((await client.list_resources()).resources))
+            if has.prompts is not None:
+                found = replace(found, prompts=tuple((await client.list_prompts()).prompts))
+        return found
 
     async def _keep_listed(self, client: Any) -> None:
         """Read the list again whenever the server says that it has changed."""
@@ -319,13 +397,34 @@ class McpConnection:
 
     async def _heard(self, message: Any) -> None:
         """Handle a notification of the server. Other messages are ignored."""
-        if isinstance(message, self._sdk.types.ToolListChangedNotification):
+        types = self._sdk.types
+        lists = types.ToolListChangedNotification, types.ResourceListChangedNotification
+        if isinstance(message, (*lists, types.PromptListChangedNotification)):
             self._stale.set()
+
+    async def _elicited(self, context: Any, params: Any) -> Any:
+        """Ask a person what the server asks. Addresses to visit are declined."""
+        types = self._sdk.types
+        if self._elicit is None or params.mode != "form":
+            return types.ElicitResult(action="decline")
+        schema = dict(params.requested_schema)
+        content = await self._elicit(printable(params.message[:QUESTION_CHARS]), schema)
+        if content is None:
+            return types.ElicitResult(action="decline")
+        known = schema.get("properties") or {}
+        return types.ElicitResult(action="accept", content={key: content[key] for key in content if key in known})
 
     # ------------------------------------------------------------------ the SDK
 
     def _client(self) -> Any:
-        return self._sdk.Client(self._watched(self._transport()), message_handler=self._heard, cache=None)
+        mode = "legacy" if self._legacy else "auto"
+        return self._sdk.Client(
+            self._watched(self._transport()),
+            message_handler=self._heard,
+            cache=None,
+            mode=mode,
+            elicitation_callback=None if self._elicit is None else self._elicited,
+        )
 
     def _transport(self) -> Any:
         endpoint, headers = self._endpoint, dict(self._endpoint.headers)
@@ -334,16 +433,23 @@ class McpConnection:
         if endpoint.transport == "http":
             return self._over_http(endpoint.url, headers)
         if self._stderr is None:
-            self._stderr = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115 - `close`
-        command, *arguments = endpoint.command
+            self._stderr = StderrTail()
+        words, given = endpoint.command, {**endpoint.environment, MARKER: marked(self._token)}
+        if (confinement := endpoint.confinement) is not None:
+            place = Path(endpoint.directory or ".").resolve()
+            if shutil.which(words[0]) is None and not (place / words[0]).exists():
+                raise FileNotFoundError(f"there is no program {words[0]}")
+            words = tuple(confinement.argv(words, place, started_elsewhere=True))
+            given = confinement.environment(given)
+        command, *arguments = words
         parameters = self._sdk.StdioServerParameters(
             command=command,
             args=arguments,
-            env={**endpoint.environment, MARKER: marked(self._token)},
+            env=given,
             cwd=endpoint.directory,
             encoding_error_handler="replace",
         )
-        return self._sdk.stdio_client(parameters, self._stderr)
+        return self._sdk.stdio_client(parameters, self._stderr.file)
 
     @asynccontextmanager
     async def _over_http(self, url: str, headers: dict[str, str]) -> AsyncIterator[Any]:
@@ -351,16 +457,48 @@ class McpConnection:
             self._sdk.create_mcp_http_client(headers) as http,
             self._sdk.streamable_http_client(url, http_client=http) as streams,
         ):
+            http.event_hooks = {"response": [self._answered]}
             yield streams
+
+    async def _answered(self, response: Any) -> None:
+        """A session is gone where the server answers a request of it with 404."""
+        if response.status_code == GONE and SESSION_HEADER in response.request.headers:
+            self._gone = True
 
     @asynccontextmanager
     async def _watched(self, transport: Any) -> AsyncIterator[Any]:
         async with transport as (reading, writing):
-            yield _WatchedStream(reading, self._lost), writing
+            yield _WatchedStream(reading, self._lost, self._checked), writing
+
+    def _checked(self, message: Any) -> None:
+        """Take what is no declaration of a tool out of a list of tools, which would be refused as a
+        whole.
+        """
+        result = getattr(getattr(message, "message", None), "result", None)
+        if not isinstance(result, dict) or "content" in result or not isinstance(listed := result.get("tools"), list):
+            return
+        if self._is_list(result, listed):
+            return
+        result["tools"] = [one for one in listed if self._is_list(result, [one])]
+
+    def _is_list(self, result: Mapping[str, Any], tools: list[Any]) -> bool:
+        """Whether the SDK takes `tools` as a list of tools. A refused single one is noted."""
+        data = {**result, "tools": tools}
+        try:
+            with suppress(KeyError):  # a version without a check of its own
+                self._sdk.validate("tools/list", self._version, data)
+            self._sdk.types.ListToolsResult.model_validate(data, by_name=False)
+        except ValueError as error:
+            if len(tools) == 1:
+                name = tools[0].get("name") if isinstance(tools[0], dict) else tools[0]
+                self.malformed[str(name)[:100]] = _said(error)
+            return False
+        return True
 
     def _sweep(self) -> None:
-        """End processes that have left the process group of the server."""
-        if self._endpoint.transport == "stdio":
+        """End processes that have left the process group of the server. None leaves a namespace."""
+        confinement = self._endpoint.confinement
+        if self._endpoint.transport == "stdio" and (confinement is None or not confinement.namespaced):
             sweep(lambda: members(self._token, None))
 
     def _told(self, error: BaseException) -> str:
@@ -368,9 +506,8 @@ class McpConnection:
         while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
             error = error.exceptions[0]
         text = _said(error) if isinstance(error, TimeoutError) else printable(describe(error)[:STDERR_CHARS])
-        if self._stderr is not None and not self._stderr.closed and not self.connects:
-            self._stderr.seek(0)
-            wrote = without_keys(self._stderr.read())[-STDERR_CHARS:].strip()
+        if self._stderr is not None and not self.connects:
+            wrote = without_keys(self._stderr.text(KEPT_BYTES))[-STDERR_CHARS:].strip()
             text += f"; it wrote: {printable(wrote)}" if wrote else ""
         return text
 
@@ -379,11 +516,12 @@ class McpConnection:
 
 
 class _WatchedStream:
-    """A stream of messages that says when it has ended."""
+    """A stream of messages that checks each one, and says when it has ended."""
 
-    def __init__(self, stream: Any, ended: anyio.Event) -> None:
+    def __init__(self, stream: Any, ended: anyio.Event, check: Callable[[Any], None]) -> None:
         self._stream = stream
         self._ended = ended
+        self._check = check
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -393,10 +531,12 @@ class _WatchedStream:
 
     async def __anext__(self) -> Any:
         try:
-            return await self._stream.__anext__()
+            message = await self._stream.__anext__()
         except (StopAsyncIteration, anyio.ClosedResourceError, anyio.EndOfStream):
             self._ended.set()
             raise
+        self._check(message)
+        return message
 
     async def __aenter__(self) -> Self:
         await self._stream.__aenter__()
@@ -404,6 +544,16 @@ class _WatchedStream:
 
     async def __aexit__(self, *error: object) -> bool | None:
         return cast("bool | None", await self._stream.__aexit__(*error))
+
+
+async def _asked_of(client: Any, call: McpCall) -> Any:
+    match call.what:
+        case "resource":
+            return await client.read_resource(call.name)
+        case "prompt":
+            return await client.get_prompt(call.name, call.arguments)
+    # A result of `None` seconds: the deadline is the caller's.
+    return await client.call_tool(call.name, call.arguments, None, call.progress)
 
 
 def _said(error: BaseException) -> str:
@@ -428,6 +578,7 @@ class Sdk:
     sse_client: Any
     create_mcp_http_client: Any
     types: Any
+    validate: Any
     MODERN: Any
     CLOSED: tuple[int, str]
     """The error of a call whose connection ended."""
@@ -445,6 +596,7 @@ def sdk() -> Sdk:
     from mcp.client.sse import sse_client  # noqa: PLC0415 - the same
     from mcp.client.streamable_http import streamable_http_client  # noqa: PLC0415 - the same
     from mcp.shared._httpx_utils import create_mcp_http_client  # noqa: PLC0415 - the same
+    from mcp_types.methods import validate_server_result  # noqa: PLC0415 - the same
     from mcp_types.version import MODERN_PROTOCOL_VERSIONS  # noqa: PLC0415 - the same
 
     for name in ("mcp", "client"):  # the SDK logs each line that is no message: nobody needs that
@@ -458,6 +610,7 @@ def sdk() -> Sdk:
         sse_client,
         create_mcp_http_client,
         mcp_types,
+        validate_server_result,
         MODERN_PROTOCOL_VERSIONS,
         (mcp_types.CONNECTION_CLOSED, "Connection closed"),
     )

@@ -14,29 +14,33 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import shlex
+import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
 from monitor._util.hashing import canonical_json, identity
 from monitor._util.quoting import printable
-from monitor.chunks import Media
-from monitor.context.reduce.truncate import clip
 from monitor.errors import ConfigError, describe
 from monitor.models import ToolSpec
 from monitor.schemas import portable
+from monitor.tools.argument_schemas import ArgumentSchema
 from monitor.tools.artifacts.artifact_store import Reference
 from monitor.tools.base import NeedsApproval, Tool, ToolContext, ToolTraits
-from monitor.tools.remote.mcp_connection import MAX_PAGES, Endpoint, McpCall, McpConnection
+from monitor.tools.remote.mcp_answers import answer_of, readable, sendable
+from monitor.tools.remote.mcp_connection import MAX_PAGES, NOTHING, Elicit, Endpoint, McpCall, McpConnection, McpOffers
+from monitor.tools.remote.mcp_readers import JOINT, McpReader, readers_of
 from monitor.tools.results.tool_answer import ToolAnswer
+from monitor.tools.sandbox.confinement import SandboxFound, confine
+from monitor.tools.sandbox.sandbox import SandboxOption, sandbox_of
 
-DESCRIPTION_CHARS: Final = 4_000
-"""A longer description is cut, because it stands in every request."""
 NAME_CHARS: Final = 64
 """The longest name of a tool that every provider accepts."""
 TIMEOUT_S: Final = 60.0
@@ -46,10 +50,6 @@ HARD_TIMEOUT_S: Final = 600.0
 _ILLEGAL: Final = re.compile(r"[^A-Za-z0-9_-]")
 _UNDERSCORES: Final = re.compile("__+")
 _SERVER_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,31}")
-JOINT: Final = "__"
-"""Stands between the names of a server and its tool. It is in no name of a server, so no tool of a
-server can have the name of another server's tool.
-"""
 SCHEMA_CHARS: Final = 50_000
 """A tool whose schema is longer, as JSON, is left out."""
 MOST_TOOLS: Final = 1_000
@@ -67,6 +67,9 @@ class McpServer:
     by `__`. By default it is made of the command or the host. `filter`: the server's own names of
     the tools that are offered, or a function that is asked for each.
     `environment`: variables that the server gets besides `PATH`, `HOME`, `SHELL`, `TERM`, `USER`.
+    `sandbox`: what the operating system keeps a command from; see `monitor.tools.Sandbox`. It
+    reads and writes its directory and what its arguments name. It reaches the network, if you do
+    not give a `Sandbox` that says otherwise.
     `trusted`: the server's hints that a tool only reads, or may be repeated, are believed.
     `needs_approval`: as for any tool. `required=False`: if the server cannot be reached, a run
     begins without its tools.
@@ -84,6 +87,7 @@ class McpServer:
         filter: Collection[str] | Callable[[Tool], bool] | None = None,  # noqa: A002 - as `ToolGroup` has it
         environment: Mapping[str, str] | None = None,
         directory: str | None = None,
+        sandbox: SandboxOption = "auto",
         headers: Mapping[str, str] | None = None,
         trusted: bool = False,
         needs_approval: NeedsApproval = False,
@@ -106,6 +110,8 @@ class McpServer:
             headers=headers or {},
             start_timeout_s=start_timeout_s,
         )
+        self._endpoint, self.sandbox = _confined(self._endpoint, sandbox)
+        """The sandbox of a server that is a command. `None`: none was asked for."""
         self.name = _name_of(self._endpoint) if name is None else name
         if not _SERVER_NAME.fullmatch(self.name) or JOINT in self.name or self.name.endswith("_"):
             raise ConfigError(
@@ -120,9 +126,10 @@ class McpServer:
             timeout_s=timeout_s,
             hard_timeout_s=max(hard_timeout_s, timeout_s or 0) if hard_timeout_s is not None else None,
         )
-        self._tools: tuple[McpTool, ...] = ()
+        self._tools: tuple[McpTool | McpReader, ...] = ()
         self._opened = 0
         self._connection: McpConnection | None = None
+        self._elicit: Elicit | None = None
         self.changed = 0
         """Counts the changes of `tools()`."""
         self.problems: tuple[str, ...] = ()
@@ -131,7 +138,12 @@ class McpServer:
     def __repr__(self) -> str:
         return f"<McpServer {self.name}>"
 
-    def tools(self) -> tuple[McpTool, ...]:
+    @property
+    def remote(self) -> bool:
+        """Whether the server is an address, and no command."""
+        return self._endpoint.transport != "stdio"
+
+    def tools(self) -> tuple[McpTool | McpReader, ...]:
         """The tools as the server listed them last. Empty before it is opened."""
         return self._tools
 
@@ -147,7 +159,7 @@ class McpServer:
         if self._opened > 1:
             return self
         try:
-            self._connection = McpConnection(self.name, self._endpoint, self._listed)
+            self._connection = McpConnection(self.name, self._endpoint, self._listed, self._elicit)
             await self._connection.started()
         except ConfigError as error:
             if self._required or self._connection is None:
@@ -173,13 +185,22 @@ class McpServer:
         if connection is not None:
             await connection.close()
 
-    def _listed(self, found: Sequence[Any], complete: bool) -> None:  # noqa: FBT001 - called by the connection only
+    def ask_through(self, elicit: Elicit) -> None:
+        """The server may ask a person, from its next opening on. Runs call this."""
+        self._elicit = elicit
+
+    def _listed(self, found: Sequence[Any], complete: bool, offers: McpOffers = NOTHING) -> None:  # noqa: FBT001 - a callback
         """The server has listed its tools."""
-        tools: list[McpTool] = []
+        tools: list[McpTool | McpReader] = []
         problems = [] if complete else [f"{self.name}: the list of tools goes on after {MAX_PAGES} pages"]
         taken: set[str] = set()
         if len(found) > MOST_TOOLS:
             problems.append(f"{self.name}: it lists {len(found):,} tools; the first {MOST_TOOLS:,} are offered")
+        if self._connection is not None:
+            problems += [
+                f"{self.name}: the tool {printable(name)} is left out: {why}"
+                for name, why in self._connection.malformed.items()
+            ]
         for one in found[:MOST_TOOLS]:
             try:
                 made = McpTool(self, one, taken, self._traits_of(one))
@@ -191,12 +212,17 @@ class McpServer:
             if self._wanted(made):
                 taken.add(made.spec.name)
                 tools.append(made)
+        tools += [
+            one
+            for one in readers_of(self.name, lambda: self.connection, offers, self._traits)
+            if one.spec.name not in taken and self._wanted(one)
+        ]
         self.problems = tuple(problems)
         if [one.schema_hash for one in tools] != [one.schema_hash for one in self._tools]:
             self._tools = tuple(tools)
             self.changed += 1
 
-    def _wanted(self, tool: McpTool) -> bool:
+    def _wanted(self, tool: McpTool | McpReader) -> bool:
         if self._filter is None:
             return True
         return bool(self._filter(tool)) if callable(self._filter) else tool.original in self._filter
@@ -216,8 +242,10 @@ class McpServer:
 
 class McpTool:
     """One tool of a server, as it was listed. It may be called from any task while its server is
-    open.
+    open. Its arguments are checked against the schema as the server has written it.
     """
+
+    checks_schema = True
 
     def __init__(self, server: McpServer, listed: Any, taken: Collection[str], traits: ToolTraits) -> None:
         self._server = server
@@ -228,6 +256,8 @@ class McpTool:
         self.needs_approval = traits.needs_approval
         self.timeout_s = traits.timeout_s
         self.hard_timeout_s = traits.hard_timeout_s
+        if getattr(getattr(listed, "execution", None), "task_support", None) == "required":
+            raise ConfigError("it can only be called as a task of the protocol of 2025, which is not supported here")
         schema = portable(listed.input_schema)
         if schema.get("type", "object") != "object":
             raise ConfigError(f"its arguments are {schema.get('type')!r}, not an object")
@@ -235,6 +265,7 @@ class McpTool:
             raise ConfigError(f"its schema has {size:,} characters; at most {SCHEMA_CHARS:,} are taken")
         description = readable(listed.description or listed.title or "")
         self.spec = ToolSpec(legal_name(f"{server.name}{JOINT}{listed.name}", taken), description, _plain(schema))
+        self.check = ArgumentSchema(self.spec.name, listed.input_schema).check
         self.schema_hash = identity(
             canonical_json([listed.name, listed.description, listed.title, listed.input_schema])
         )
@@ -249,8 +280,8 @@ class McpTool:
         async def progress(done: float, total: float | None, note: str | None) -> None:
             context.progress(done, total, printable(note or ""))
 
-        given = _sendable(arguments)
-        answer = _answer(await self._server.connection.call(McpCall(self.original, given, progress)))
+        given = sendable(arguments)
+        answer = answer_of(await self._server.connection.call(McpCall(self.original, given, progress, self.idempotent)))
         request = {"tool": self.spec.name, "arguments": given}
         return replace(answer, reference=Reference(kind="reply", request=request))
 
@@ -284,6 +315,46 @@ def endpoint_of(target: str | Sequence[str], **options: Any) -> Endpoint:
     return Endpoint(transport="stdio", command=command, **options)
 
 
+def _confined(endpoint: Endpoint, option: SandboxOption) -> tuple[Endpoint, SandboxFound | None]:
+    """The endpoint of a command with its sandbox, in which it finds what its arguments name."""
+    sandbox = sandbox_of(option, network=True)
+    if endpoint.transport != "stdio":
+        if option not in ("auto", None):
+            raise ConfigError("a sandbox is for a server that is a command, not for a URL; leave sandbox= out")
+        return endpoint, None
+    if sandbox is None:
+        return endpoint, None
+    directory = Path(endpoint.directory or ".").resolve()
+    named = [place for word in endpoint.command[1:] if (place := _named(word, directory)) is not None]
+    program = shutil.which(endpoint.command[0])
+    programs = [Path(program), Path(program).resolve()] if program else []
+    files = [*programs, *(place for place in named if not place.is_dir())]
+    given = replace(
+        sandbox,
+        write=[*sandbox.write, *(place for place in named if place.is_dir())],
+        read=[*sandbox.read, *map(_folder_of, files)],
+    )
+    environment = {**os.environ, **endpoint.environment}
+    confinement, found = confine(given, directory, environment)
+    passed = {name: os.environ[name] for name in sandbox.env if name in os.environ}
+    return replace(endpoint, confinement=confinement, environment={**passed, **endpoint.environment}), found
+
+
+def _folder_of(file: Path) -> Path:
+    """What a program needs: its folder, or the one above `bin`. Never a whole home: then itself."""
+    folder = file.parent.parent if file.parent.name == "bin" else file.parent
+    home = Path("~").expanduser().resolve()
+    return file if folder == home or folder in home.parents else folder
+
+
+def _named(word: str, directory: Path) -> Path | None:
+    """The path that an argument names, if it is there: the person who wrote it means it."""
+    with suppress(OSError, ValueError):
+        if (place := directory / word).exists() and place.resolve() != Path("/"):
+            return place.resolve()
+    return None
+
+
 def _name_of(endpoint: Endpoint) -> str:
     """A name made of the host. Of a command: the first argument that looks like a path or a script,
     else the program.
@@ -310,11 +381,6 @@ def legal_name(name: str, taken: Collection[str]) -> str:
     return legal
 
 
-def readable(text: str) -> str:
-    """A description as data: printable lines, and no more than `DESCRIPTION_CHARS` characters."""
-    return clip("\n".join(map(printable, text.strip().splitlines())), DESCRIPTION_CHARS)
-
-
 def _plain(schema: Any) -> Any:
     """`schema` with printable descriptions."""
     if isinstance(schema, list):
@@ -325,31 +391,3 @@ def _plain(schema: Any) -> Any:
         key: readable(value) if key == "description" and isinstance(value, str) else _plain(value)
         for key, value in schema.items()
     }
-
-
-def _sendable(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """`arguments` as JSON in UTF-8: half a surrogate pair becomes a question mark."""
-    text = json.dumps(dict(arguments), ensure_ascii=False, default=str)
-    given: dict[str, Any] = json.loads(text.encode("utf-8", "replace"))
-    return given
-
-
-def _answer(result: Any) -> ToolAnswer:
-    texts: list[str] = []
-    media: list[Media] = []
-    for block in result.content:
-        resource: Any = getattr(block, "resource", None)
-        if block.type == "text":
-            texts.append(block.text)
-        elif block.type in ("image", "audio"):
-            media.append(Media(block.mime_type, data=block.data))
-        elif block.type == "resource_link":
-            texts.append(f"[{block.mime_type or 'resource'} {printable(block.name)}: {printable(str(block.uri))}]")
-        elif hasattr(resource, "text"):
-            texts.append(f"[{printable(str(resource.uri))}]\n{resource.text}")
-        elif resource is not None:
-            kind = resource.mime_type or "application/octet-stream"
-            media.append(Media(kind, data=resource.blob, name=printable(str(resource.uri))))
-    if not texts and not media and result.structured_content is not None:
-        texts.append(json.dumps(result.structured_content, ensure_ascii=False))
-    return ToolAnswer("\n".join(texts), bool(result.is_error), media=tuple(media), data=result.structured_content)

@@ -47,6 +47,8 @@ def result_of(call: ToolCall, value: object) -> ToolResult:
         error_kind=kind,
         progress=number,
         wrote=() if value.is_error else value.wrote,
+        display=value.display,
+        ends_run=value.ends_run,
     )
 
 

@@ -9,18 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
+from monitor._util.argument_checks import with_context
 from monitor._util.quoting import foreign
 from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import ConfigError
-from monitor.tools.base import Guidance
+from monitor.tools.base import Guidance, GuidanceContext
 from monitor.verdicts import VETO
 
-GuidanceFlag: TypeAlias = bool | Callable[[str], bool]
-"""Whether guidance is given; or a function that decides this by the name of a tool, for an
-experiment that leaves some out.
+GuidanceFlag: TypeAlias = bool | Callable[[str], bool] | Callable[[str, GuidanceContext], bool]
+"""Whether guidance is given; or a function that decides this for an experiment, by the name of a
+tool, or by the name and the run.
 """
+
 GUIDANCE_CHARS: Final = 8_000
 """The most characters of one text. A longer manual is better read by a tool."""
 
@@ -34,6 +36,8 @@ class GuidanceBook:
     guidance_of: Callable[[str], Guidance | None]
     """The guidance of a tool, by name."""
     flag: GuidanceFlag = True
+    context: Callable[[ToolCall], GuidanceContext] = lambda call: GuidanceContext(call=call)
+    """The run, as the functions of a tool and of the caller see it."""
     _said: set[tuple[str, str]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -51,7 +55,7 @@ class GuidanceBook:
         if not text or (call.name, text) in self._said:
             return None
         try:
-            if callable(self.flag) and not self.flag(call.name):
+            if callable(self.flag) and not _asked(self.flag)(call.name, self.context(call)):
                 return None
         except Exception:  # noqa: BLE001 - an experiment of the caller's must not end the run
             return None
@@ -67,13 +71,22 @@ class GuidanceBook:
         if callable(guidance):
             arguments: Mapping[str, Any] = call.arguments if isinstance(call.arguments, Mapping) else {}
             try:
-                guidance = guidance(arguments)
+                guidance = with_context("guidance", guidance, _LINE)(arguments, self.context(call))
             except Exception:  # noqa: BLE001 - the tool's own function; the result is there
                 return None
         return guidance.strip()[:GUIDANCE_CHARS] if isinstance(guidance, str) else None
 
 
+_LINE: Final = "lambda arguments, context: ..."
+
+
+def _asked(flag: Callable[..., bool]) -> Callable[[str, GuidanceContext], bool]:
+    return with_context("guidance", flag, "lambda tool, context: ...")
+
+
 def check_flag(flag: object) -> None:
-    """Raise `ConfigError` if `flag` is neither a boolean nor a function."""
-    if not isinstance(flag, bool) and not callable(flag):
+    """Raise `ConfigError` if `flag` is neither a boolean nor a function of one or two arguments."""
+    if callable(flag):
+        _asked(cast("Callable[..., bool]", flag))
+    elif not isinstance(flag, bool):
         raise ConfigError(f"guidance={flag!r}: give True, False, or a function of the tool's name")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from monitor._util.codec import text_of
 from monitor._util.hashing import identity
@@ -35,6 +35,19 @@ class ToolAnswer:
     """
     wrote: tuple[str, ...] = ()
     """Files that the call has written. A compaction names them in the context."""
+    display: str | None = None
+    """A text for people, in events and in the live view. The model reads `text`."""
+    ends_run: Literal["success", "failure"] | None = None
+    """The run ends behind this turn, with `text` as the reason. See `finish`."""
+
+
+def finish(text: str, *, ok: bool = True) -> ToolAnswer:
+    """The answer of a tool that ends the run: such a tool returns it.
+
+    The run ends behind the turn, as `terminated`: with success or, if `ok` is false, with failure.
+    `text` is the reason.
+    """
+    return ToolAnswer(text, ends_run="success" if ok else "failure")
 
 
 def answered(value: object) -> tuple[str, tuple[Media, ...]]:

@@ -42,6 +42,7 @@ ERROR_CHARS: Final = 300
 """The most characters that are shown of one line of the middle."""
 MATCH_CHARS: Final = 500
 """The most characters that are shown of one line of a search."""
+NOT_KEPT: Final = "the rest was not kept"
 _LINE_SHARE: Final = 0.5
 """A cut moves to the end of a line if at least this share of the allowed text then remains."""
 _LEAST_CHARS: Final = 200
@@ -117,14 +118,30 @@ def shown(
     if bound.holds(text):
         return TruncatedText(f"{said}\n{text}" if said else text)
     body, next_line = _head(text, bound, first_line) if keep == "head" else (_CUTS[keep](text, bound), None)
-    lines = text.count("\n") + (not text.endswith("\n"))
-    size = f"{lines:,} {'line' if lines == 1 else 'lines'}, {len(text):,} characters"
-    rest = more or "the rest was not kept"
+    rest = more or NOT_KEPT
     if next_line is not None:
         rest = f"continue at line {next_line}" + (f"; {more}" if more else "")
-    first = f"[{said}; {size}]" if said else f"[{size}]"
     last = f"[this result was cut when it came; {rest}]"
-    return TruncatedText(f"{first}\n{body}\n{last}", truncated=True, next_line=next_line)
+    return TruncatedText(f"{_first_line(text, said)}\n{body}\n{last}", truncated=True, next_line=next_line)
+
+
+def summarised(
+    text: str, summary: object, *, bound: Bound | None = None, status: str | None = None, more: str | None = None
+) -> str:
+    """`summary` in the place of `text`, for the model: between a status line and a line that says
+    how to get the whole text. Raises `ValueError` for a summary that says nothing.
+    """
+    if not isinstance(summary, str) or not summary.strip():
+        raise ValueError("the summary is empty" if isinstance(summary, str) else f"it is no text: {type(summary)}")
+    said = shown(summary.strip(), bound=bound).text
+    first = _first_line(text, printable(status.strip()) if status else "")
+    return f"{first}\n{said}\n[this is a summary of the result; {more or NOT_KEPT}]"
+
+
+def _first_line(text: str, status: str) -> str:
+    lines = text.count("\n") + (not text.endswith("\n"))
+    size = f"{lines:,} {'line' if lines == 1 else 'lines'}, {len(text):,} characters"
+    return f"[{status}; {size}]" if status else f"[{size}]"
 
 
 # --- the kinds of cuts

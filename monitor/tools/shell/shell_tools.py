@@ -8,12 +8,14 @@ model gets the output so far and a process id, and goes on with `shell_wait` and
 from __future__ import annotations
 
 import codecs
+import inspect
 import math
 import shutil
 import signal
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
@@ -22,16 +24,20 @@ import anyio.lowlevel
 from pydantic import Field
 
 from monitor._util.argument_checks import is_finite, is_whole
+from monitor._util.quoting import printable
 from monitor.errors import ConfigError, ToolError
 from monitor.reasons import ToolErrorKind
-from monitor.tools.base import Tool, ToolContext
+from monitor.tools.base import CallPlace, Tool, ToolContext
 from monitor.tools.functions import FunctionTool
 from monitor.tools.processes.command import Command, check_platform
+from monitor.tools.processes.descendants import inner_id
 from monitor.tools.processes.environment import environment
 from monitor.tools.processes.process_table import ProcessInfo, command_of
 from monitor.tools.processes.screen_text import screen_pieces
 from monitor.tools.registry import ToolGroup
 from monitor.tools.results.tool_answer import ToolAnswer
+from monitor.tools.sandbox.confinement import confine
+from monitor.tools.sandbox.sandbox import SandboxOption, sandbox_of
 from monitor.tools.shell.failing_tests import failing_tests
 from monitor.tools.workspace.workspace import Workspace
 
@@ -54,6 +60,8 @@ class _ShellJob:
     """A command, and the state of its output."""
 
     command: Command
+    before: Mapping[Path, object] = field(default_factory=dict)
+    """What stood at its start where programs outside of the sandbox run it."""
     decoder: Any = field(default_factory=lambda: codecs.getincrementaldecoder("utf-8")("replace"))
     busy: anyio.Lock = field(default_factory=anyio.Lock)
     """Held by the call that waits for the process: two such calls take turns."""
@@ -74,9 +82,12 @@ class ShellTools(ToolGroup):
     - `idle_s`: seconds without output after which a command is handed over. `None`: never.
     - `grace_s`: seconds between TERM and KILL.
     - `output_bytes`: a command that writes more is ended, and the result has the output so far.
+    - `columns`, `lines`: the size of the terminal, for programs that ask. `colours`: programs are
+      asked to write colours. Live output has them; the result has not.
     - `env`: variables to set. `pass_env`: names of variables that are passed on beside the usual
       ones, see `monitor.tools.processes.environment.PASSED`.
     - `shell`: the program before the command. `None`: bash, else sh.
+    - `sandbox`: what the operating system keeps commands from; see `monitor.tools.Sandbox`.
     - `needs_approval`, `prefix`, `filter`: as for any tool and group.
 
     Raises `ConfigError` for an option that is not possible, and on a system without process groups
@@ -93,9 +104,12 @@ class ShellTools(ToolGroup):
         grace_s: float = 2.0,
         output_bytes: int = OUTPUT_BYTES,
         columns: int = 120,
+        lines: int = 50,
+        colours: bool = False,
         env: Mapping[str, str] | None = None,
         pass_env: Collection[str] = (),
         shell: Sequence[str] | None = None,
+        sandbox: SandboxOption = "auto",
         needs_approval: bool | Callable[[Mapping[str, Any], ToolContext], bool] = False,
         prefix: str = "",
         filter: Collection[str] | Callable[[Tool], bool] | None = None,  # noqa: A002 - as ToolGroup has it
@@ -106,21 +120,34 @@ class ShellTools(ToolGroup):
                 raise ConfigError(f"ShellTools({name}={seconds!r}): give seconds above 0")
         if not (is_finite(grace_s) and grace_s >= 0):
             raise ConfigError(f"ShellTools(grace_s={grace_s!r}): give seconds, 0 for none")
-        if not (is_whole(output_bytes) and output_bytes > 0 and is_whole(columns) and columns > 0):
-            raise ConfigError("ShellTools: output_bytes and columns are whole numbers above 0")
+        for name, number in {"output_bytes": output_bytes, "columns": columns, "lines": lines}.items():
+            if not (is_whole(number) and number > 0):
+                raise ConfigError(f"ShellTools({name}={number!r}): give a whole number above 0")
         if isinstance(pass_env, str) or isinstance(shell, str):
             raise ConfigError("ShellTools: pass_env and shell are lists of texts")
         self._workspace = workspace
         self._timeout_s, self._longest_s = min(timeout_s, longest_s), longest_s
         self._idle_s, self._grace_s, self._bound = idle_s, grace_s, output_bytes
-        self._environment = environment(env, passed=pass_env, columns=columns)
+        own = sandbox_of(sandbox)
+        passed = [*pass_env, *(own.env if own else ())]
+        self._environment = environment(env, passed=passed, columns=columns, lines=lines, colours=colours)
+        self._confinement, self.sandbox = confine(sandbox, workspace.root, self._environment)
         self._shell = tuple(shell or (shutil.which("bash") or "/bin/sh", "-c"))
         self._jobs: list[_ShellJob] = []
         self._users = 0
         """The number of runs that have it open: several runs may share it."""
+        rules = f"\n\nCommands run {self._confinement.rules}." if self._confinement else ""
         run = FunctionTool(
-            self._run, name="shell", kind="execute", keep="ends", needs_approval=needs_approval, loop_key=_loop_key
+            self._run,
+            name="shell",
+            description=f"{inspect.getdoc(self._run)}{rules}",
+            kind="execute",
+            command_argument="command",
+            keep="ends",
+            needs_approval=needs_approval,
+            loop_key=_loop_key,
         )
+        run.place = self._place
         wait = FunctionTool(self._wait, name="shell_wait", kind="read", keep="ends")
         kill = FunctionTool(self._kill, name="shell_kill", kind="execute", keep="ends")
         super().__init__([run, wait, kill], prefix=prefix, filter=filter)
@@ -173,6 +200,7 @@ class ShellTools(ToolGroup):
                 kind=ToolErrorKind.INVALID_ARGUMENTS,
             )
         job = self._start(command, directory)
+        context.process_started(job.command.pid)
         parts: list[str] = []
         kept = False
         try:
@@ -214,7 +242,7 @@ class ShellTools(ToolGroup):
                 status = f"still running, pid {pid}, {job.command.elapsed_s:.2f} s"
                 return ToolAnswer(text, status=status, data={"pid": pid, "running": True})
             self._forget(job)
-            return _answer(job, text, _ending(job.command))
+            return _answer(job, text, _ending(job.command) + self._confined(job))
 
     async def _kill(
         self, pid: Annotated[int, Field(description="The process id that an answer of shell named.")]
@@ -231,6 +259,12 @@ class ShellTools(ToolGroup):
 
     # --- the steps of the tools
 
+    def _place(self, arguments: Mapping[str, Any]) -> CallPlace:
+        """Where a command would run."""
+        root = self._workspace.root
+        within = root.joinpath(*self._workspace.place(str(arguments.get("directory", "."))).parts)
+        return CallPlace(root, within, self._environment.get("PATH", ""))
+
     def _start(self, command: str, directory: str) -> _ShellJob:
         place = self._workspace.directory(directory)
         for job in [job for job in self._jobs if len(self._jobs) >= BACKGROUND_MOST and self._is_over(job)]:
@@ -240,13 +274,19 @@ class ShellTools(ToolGroup):
                 f"{BACKGROUND_MOST} commands run in the background; end one with shell_kill: {self._pids()}"
             )
         own = {**self._environment, "PWD": str(place)}
+        before = self._confinement.state() if self._confinement else {}
         try:
             argv = [*self._shell, command]
-            return _ShellJob(Command(argv, directory=place, environment=own, bound=self._bound))
+            if shutil.which(argv[0]) is None:
+                said = f"the command cannot be started: there is no {argv[0]}"
+                raise ToolError(said, kind=ToolErrorKind.SHELL_FAILED)
+            made = Command(argv, directory=place, environment=own, bound=self._bound, launcher=self._confinement)
+            return _ShellJob(made, before)
         except ValueError as error:  # a NUL, a lone surrogate
             raise ToolError(f"the command cannot be run: {error}", kind=ToolErrorKind.INVALID_ARGUMENTS) from None
         except OSError as error:  # too long; no shell; no process left
-            raise ToolError(f"the command cannot be started: {error.strerror or error}") from None
+            said = f"the command cannot be started: {error.strerror or error}"
+            raise ToolError(said, kind=ToolErrorKind.SHELL_FAILED) from None
 
     async def _attend(self, job: _ShellJob, context: ToolContext, parts: list[str], timeout_s: float) -> _Why:
         """Read the command until it ends, takes too long, writes too much or is silent too long."""
@@ -282,10 +322,13 @@ class ShellTools(ToolGroup):
         if why == "ended":
             others = command.others()
             await command.last_output()
+            if command.never_began:
+                said = "".join([*parts, job.take(last=True)]).strip()
+                raise ToolError(f"the sandbox of the command could not be made, and it did not run: {said}")
             others = _roots(command.others()) if others else []
             keep = bool(others and self._users)
             parts.append(job.take(last=not keep))
-            ending = _ending(command) + _background(others, kept=keep)
+            ending = _ending(command) + _background(others, kept=keep) + self._confined(job)
             if command.overflowed:
                 why = "overflow"
             elif keep:
@@ -300,6 +343,16 @@ class ShellTools(ToolGroup):
             return _answer(job, text, status, kind=ToolErrorKind.TIMEOUT), False
         status = f"ended after {self._bound:,} bytes of output, which is the most; this is its beginning"
         return _answer(job, text, status, kind=ToolErrorKind.EXECUTION_FAILED), False
+
+    def _confined(self, job: _ShellJob) -> str:
+        """What there is to say about the sandbox: why something may have failed, and what has
+        appeared in the workspace that runs programs outside of it.
+        """
+        if self._confinement is None:
+            return ""
+        replaced = ", ".join(map(printable, self._confinement.replaced_since(job.before)))
+        risk = f"; changed, and may run programs outside of the sandbox: {replaced}" if replaced else ""
+        return f"{risk}; it ran {self._confinement.rules}" if job.command.returncode else risk
 
     async def _ended(self, job: _ShellJob) -> None:
         try:
@@ -323,6 +376,10 @@ class ShellTools(ToolGroup):
         for job in self._jobs:
             if job.command.pid == pid or any(entry.pid == pid for entry in job.command.others()):
                 return job
+        if self._confinement is not None and self._confinement.namespaced:  # as the command itself sees it
+            seen = [job for job in self._jobs if any(inner_id(entry.pid) == pid for entry in job.command.others())]
+            if len(seen) == 1:
+                return seen[0]
         known = self._pids()
         raise ToolError(
             f"no process {pid} of an earlier command is in the background; there are: {known}"

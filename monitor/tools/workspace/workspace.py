@@ -114,14 +114,14 @@ class Workspace:
                 os.close(descriptor)
 
     def write(self, path: str, content: bytes) -> WorkspacePath:
-        """Replace the file by `content`, whole or not at all. Its mode stays, and missing
-        directories are made.
+        """Replace the file by `content`, whole or not at all. Its mode and its extended attributes
+        stay, and missing directories are made.
         """
         place = self.place(path)
         if not place.parts:
             raise ToolError(f"{excerpt(path)} is a directory", kind=ToolErrorKind.INVALID_ARGUMENTS)
         *above, name = place.parts
-        with errors_of(path), self._opened(tuple(above), make=True) as parent:
+        with errors_of(path, ToolErrorKind.WRITE_FAILED), self._opened(tuple(above), make=True) as parent:
             old = _status_of(path, name, parent)
             if old is not None and not old.st_mode & 0o222:  # a replacement would need no permission of the file
                 raise ToolError(f"{excerpt(path)} is read-only", kind=ToolErrorKind.PERMISSION)
@@ -135,6 +135,7 @@ class Workspace:
                         with suppress(OSError):  # only root may give a file to somebody else
                             os.fchown(descriptor, old.st_uid, old.st_gid)
                         os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
+                        _copy_attributes(name, parent, descriptor)
                     os.fsync(descriptor)
                 os.replace(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
             except BaseException:
@@ -163,15 +164,19 @@ class Workspace:
 
 
 @contextmanager
-def errors_of(path: str) -> Iterator[None]:
-    """Within this, an error of the system becomes a `ToolError` that a model can act on."""
+def errors_of(path: str, other: ToolErrorKind = ToolErrorKind.EXECUTION_FAILED) -> Iterator[None]:
+    """Within this, an error of the system becomes a `ToolError` that a model can act on. `other`:
+    the kind of an error that has no kind of its own.
+    """
     try:
         yield
     except OSError as error:
-        raise failed(path, error) from None
+        raise failed(path, error, other) from None
 
 
-def failed(path: str, error: OSError | RuntimeError) -> ToolError:
+def failed(
+    path: str, error: OSError | RuntimeError, other: ToolErrorKind = ToolErrorKind.EXECUTION_FAILED
+) -> ToolError:
     """The `ToolError` for an error of the system about `path`."""
     shown = excerpt(path)
     match getattr(error, "errno", None):
@@ -192,7 +197,21 @@ def failed(path: str, error: OSError | RuntimeError) -> ToolError:
             return ToolError(f"{shown}: the name is too long", kind=ToolErrorKind.INVALID_ARGUMENTS)
         case _:
             what = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            return ToolError(f"{shown}: {what}")
+            return ToolError(f"{shown}: {what}", kind=other)
+
+
+def _copy_attributes(name: str, parent: int, new: int) -> None:
+    """Give the file `new` the extended attributes of the one that it replaces."""
+    if not hasattr(os, "listxattr"):  # macOS
+        return
+    with suppress(OSError):  # it cannot be read, or the file system has none
+        old = os.open(name, _FILE, dir_fd=parent)
+        try:
+            for attribute in os.listxattr(old):
+                with suppress(OSError):  # some belong to the system
+                    os.setxattr(new, attribute, os.getxattr(old, attribute))
+        finally:
+            os.close(old)
 
 
 def _status_of(path: str, name: str, parent: int) -> os.stat_result | None:

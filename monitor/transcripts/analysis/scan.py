@@ -161,11 +161,15 @@ def scan_run(
     )
 
 
+REQUESTS_KEPT = 8
+"""How many of the newest requests a new core gets, after a compaction."""
+
+
 class RunScanner:
     """Watches a recorded run as it comes, a chunk at a time, and keeps nothing of it.
 
     `detectors`, `policy`: the guard's default ones if `None`. They are reset first. `ask_judge`:
-    who asks the judge, where there is one. `task`: the user's request, for the judge.
+    who asks the judge, where there is one. `task`: the user's request, for judge and detectors.
 
     Each method raises `RunFailed` if a detector or the policy crashed.
     """
@@ -193,6 +197,7 @@ class RunScanner:
         self._listener = _listener_to(policy)
         self._detectors = default_detectors() if detectors is None else detectors
         self._judge, self._ask_judge, self._task = judge, ask_judge, task
+        self._requests: tuple[str, ...] = ()
         self._turn: int | None = None
         self._before = ModelOutput()
         self._begin()
@@ -210,6 +215,14 @@ class RunScanner:
             task=self._task,
         )
         self._core.begin(0.0)
+        for text in self._requests:
+            self._core.request(text, 0.0)
+
+    def request(self, text: str) -> None:
+        """The user asks for something, at first or later."""
+        self._requests = (*self._requests, text)[-REQUESTS_KEPT:]
+        if not self.over:
+            self._core.request(text, 0.0)
 
     def compacted(self) -> None:
         """The history was replaced by a summary. The same calls after it are a new start."""

@@ -12,6 +12,7 @@ from monitor.detectors.detector import Detector
 from monitor.errors import MissingExtra
 from monitor.outcome import RunFailed
 from monitor.policy import Policy
+from monitor.transcripts.analysis.cost import UNKNOWN_COST
 from monitor.transcripts.analysis.scan import Finding, ModelOutput, RunScanner, ScanResult
 from monitor.transcripts.base import Chunker, RecordedMessage
 from monitor.transcripts.entries import Began, CompactionSeen, Ended, EndState, ReadReport, Said, TranscriptEntry
@@ -48,7 +49,13 @@ class SurveyedRun:
     usage: Usage | None = None
     """`None`: the recording does not say."""
     cost_usd: float | None = None
-    """The cost of the run in US dollars, as the recording says."""
+    """The cost of the run in US dollars, as the recording says, else by list prices. `None`: it is
+    not known.
+    """
+    cost_partial: bool = False
+    """Some of the tokens have no known price, so the cost is at least `cost_usd`."""
+    cost_listed: bool = False
+    """Part of `cost_usd` was worked out by list prices."""
     compactions: int = 0
     findings: tuple[Finding, ...] = ()
     ended_by: Finding | None = None
@@ -120,8 +127,7 @@ class Watcher:
         self._errors = self._compactions = 0
         self._usage: Usage | None = None
         self._usage_then: Usage | None = None
-        self._usd: float | None = None
-        self._usd_then: float | None = None
+        self._cost = self._cost_then = UNKNOWN_COST
         self._failed = ""
 
     @property
@@ -135,6 +141,8 @@ class Watcher:
         known, over = len(self._scanner.findings), self._scanner.over
         if not over and not self._failed:
             try:
+                if message.role == "user" and not message.synthetic and message.text:
+                    self.request(message.text)
                 for chunk in self._chunker.chunks(message):
                     self._scanner.take(self._index, chunk)
             except RunFailed as error:
@@ -143,11 +151,15 @@ class Watcher:
         if self._result_then == "" and any(finding.detection.level == "loop" for finding in found):
             self._result_then = self._result
         if self._scanner.ended_by is not None and self._usage_then is None:
-            self._usage_then, self._usd_then = self._usage, self._usd
+            self._usage_then, self._cost_then = self._usage, self._cost
         if message.tool_results:
             self._result = message.tool_results[-1].text[:EXCERPT_CHARS]
         self._index += 1
         return found
+
+    def request(self, text: str) -> None:
+        """A person asks for something."""
+        self._scanner.request(text)
 
     def _count(self, message: RecordedMessage) -> None:
         if message.at is not None:
@@ -159,8 +171,7 @@ class Watcher:
             self._produced += ModelOutput(len(message.text), len(message.tool_calls), 1)
         if message.usage is not None:
             self._usage = message.usage if self._usage is None else self._usage + message.usage
-        if message.cost_usd is not None:
-            self._usd = (self._usd or 0.0) + message.cost_usd
+        self._cost = self._cost.plus(message, self.began.model)
 
     def compacted(self) -> None:
         """The history was replaced by a summary."""
@@ -184,13 +195,15 @@ class Watcher:
             total=self._produced,
             errors=self._errors,
             usage=self._usage,
-            cost_usd=self._usd,
+            cost_usd=self._cost.usd,
+            cost_partial=self._cost.partial,
+            cost_listed=self._cost.listed,
             compactions=self._compactions,
             findings=tuple(scanner.findings),
             ended_by=scanner.ended_by,
             saved=self._produced - scanner.produced if stopped else ModelOutput(),
             saved_tokens=None if self._usage is None else tokens - then if stopped else 0,
-            saved_usd=None if self._usd is None else self._usd - (self._usd_then or 0.0) if stopped else 0.0,
+            saved_usd=self._cost.since(self._cost_then) if stopped else 0.0,
             result=self._result_then or (self._result if scanner.findings else ""),
             failed=self._failed,
         )

@@ -93,6 +93,11 @@ class TraceWatcher(Watcher):
                 self._stops[level][ALL] = self._stopped(message, ended.char, before)
         return found
 
+    def request(self, text: str) -> None:
+        super().request(text)
+        for scanner in filter(None, (*self._alone, *self._together)):
+            scanner.request(text)
+
     def _count_tokens(self, message: RecordedMessage) -> None:
         arguments = sum(len(str(call.arguments)) for call in message.tool_calls)
         own = len(message.text) + len(message.reasoning) + arguments

@@ -153,7 +153,8 @@ def usage_of(usage: Mapping[str, Any]) -> Usage | None:
         usage.get("completion_tokens_details", usage.get("output_token_details", usage.get("output_tokens_details")))
     )
     thinking = whole(out.get("reasoning_tokens")) or whole(out.get("reasoning")) or whole(usage.get("reasoning_tokens"))
-    return Usage(given, answered, thinking, inside or cached, given + answered)
+    for_1h = whole(table(usage.get("cache_creation")).get("ephemeral_1h_input_tokens"))
+    return Usage(given, answered, thinking, inside or cached, given + answered, written, for_1h)
 
 
 def with_model(messages: Iterable[RecordedMessage], model: str) -> Iterator[RecordedMessage]:

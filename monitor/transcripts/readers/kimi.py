@@ -84,6 +84,7 @@ class KimiLines(LineReading):
                     given=("inputOther", "inputCacheRead", "inputCacheCreation"),
                     answered=("output",),
                     cached="inputCacheRead",
+                    written="inputCacheCreation",
                 )
                 if event.get("finishReason") == "end_turn":
                     self._run.ended = ("finished", "end_turn")

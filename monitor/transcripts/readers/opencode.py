@@ -171,4 +171,5 @@ def _usage(tokens: Mapping[str, Any]) -> Usage | None:
         answered=("output", "reasoning"),
         thinking="reasoning",
         cached="read",
+        written="write",
     )

@@ -154,7 +154,11 @@ def _entries(run: OpenRun, message: Mapping[str, Any], record: Mapping[str, Any]
                 reasoning="\n".join(text(b.get("thinking")) for b in blocks if b.get("type") == "thinking"),
                 at=at,
                 usage=tokens_of(
-                    usage, given=("input", "cacheRead", "cacheWrite"), answered=("output",), cached="cacheRead"
+                    usage,
+                    given=("input", "cacheRead", "cacheWrite"),
+                    answered=("output",),
+                    cached="cacheRead",
+                    written="cacheWrite",
                 ),
                 cost_usd=dollars(cost),
                 model=text(message.get("model")),

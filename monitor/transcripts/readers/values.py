@@ -174,6 +174,7 @@ def tokens_of(
     answered: tuple[str, ...],
     thinking: str = "",
     cached: str = "",
+    written: str = "",
     total: str = "",
 ) -> Usage | None:
     """The tokens of `usage`, whose counts stand in the fields with these names. The counts of
@@ -184,7 +185,8 @@ def tokens_of(
     input_tokens = sum(whole(usage.get(name)) for name in given)
     output_tokens = sum(whole(usage.get(name)) for name in answered)
     total_tokens = whole(usage.get(total)) or input_tokens + output_tokens
-    return Usage(input_tokens, output_tokens, whole(usage.get(thinking)), whole(usage.get(cached)), total_tokens)
+    thought, read, stored = (whole(usage.get(name)) for name in (thinking, cached, written))
+    return Usage(input_tokens, output_tokens, thought, read, total_tokens, stored)
 
 
 def parsed(arguments: object) -> object:

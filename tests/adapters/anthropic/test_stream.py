@@ -256,7 +256,9 @@ ONLY_BETA = {"compaction"}  # the plain helper does not know it
     [(block, way) for block in SERVED for way in WAYS if "beta" in way.__name__ or block["type"] not in ONLY_BETA],
     ids=lambda value: value["type"] if isinstance(value, dict) else value.__name__,
 )
-async def test_blocks_that_the_service_fills_are_passed_over(block: dict[str, Any], way: Way):
+async def test_what_the_model_writes_for_the_service_is_read_and_is_no_call_of_the_callers(
+    block: dict[str, Any], way: Way
+):
     pieces = [arguments('{"q": "ha')] if "input" in block else []
     pieces += (
         [block_delta({"type": "compaction_delta", "content": "the summary"})] if block["type"] == "compaction" else []
@@ -268,7 +270,11 @@ async def test_blocks_that_the_service_fills_are_passed_over(block: dict[str, An
         *whole({"type": "text", "text": ""}, cited, text("So."), index=1),
         *finish(),
     ]
-    assert said(await chunks_of(script, way=way)) == [TextDelta("So."), DONE]
+    chunks = said(await chunks_of(script, way=way))
+    written = {"server_tool_use": '{"q": "ha', "mcp_tool_use": '{"q": "ha', "compaction": "the summary"}
+    deltas = [chunk for chunk in chunks if isinstance(chunk, ToolCallDelta)]
+    assert "".join(one.arguments_text for one in deltas) == written.get(block["type"], "")
+    assert [chunk for chunk in chunks if chunk not in deltas] == [TextDelta("So."), DONE]
 
 
 @pytest.mark.asyncio
@@ -472,10 +478,17 @@ async def test_usage_is_a_running_total_whose_fields_are_merged_and_which_includ
     last = delta("end_turn", output_tokens=50, output_tokens_details={"thinking_tokens": 30}, input_tokens=12)
     reports = of_type(UsageReport, await chunks_of([first, *say("a"), delta(None, output_tokens=20), last, stop()]))
     assert reports == [
-        UsageReport(1110, 1, None, 1000, 1111),
-        UsageReport(1110, 20, None, 1000, 1130),
-        UsageReport(1112, 50, 30, 1000, 1162),
+        UsageReport(1110, 1, None, 1000, 1111, 100),
+        UsageReport(1110, 20, None, 1000, 1130, 100),
+        UsageReport(1112, 50, 30, 1000, 1162, 100),
     ]
+
+
+@pytest.mark.asyncio
+async def test_input_written_to_the_cache_for_an_hour_is_told_apart():
+    first = start(10, cache_creation_input_tokens=100, cache_creation={"ephemeral_1h_input_tokens": 40})
+    reports = of_type(UsageReport, await chunks_of([first, *say("a"), *finish()]))
+    assert (reports[-1].cache_write_tokens, reports[-1].cache_write_1h_tokens) == (100, 40)
 
 
 @pytest.mark.asyncio

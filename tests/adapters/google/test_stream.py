@@ -96,7 +96,11 @@ def test_all_parts_of_a_chunk_are_read():
         {"executableCode": {"code": "1", "language": "PYTHON"}},
         {"text": "c"},
     ]
-    assert read(chunk(parts)) == [TextDelta("a"), ReasoningDelta("b"), TextDelta("c")]
+    ran = ToolCallDelta("executable_code_0_1", "executable_code", "1")
+    chunks = read(chunk(parts))
+    kept = [one for one in chunks if isinstance(one, ReasoningDelta) and one.signature is not None]
+    assert [one for one in chunks if one not in kept] == [TextDelta("a"), ReasoningDelta("b"), ran, TextDelta("c")]
+    assert len(kept) == 1
 
 
 def test_a_signature_comes_before_what_it_signs():
@@ -517,15 +521,15 @@ def with_tools(**automatic: bool) -> types.GenerateContentConfig:
 @pytest.mark.asyncio
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize(
-    ("ids", "config"),
+    ("ids", "config", "shown"),
     [
-        (("r1", "r2"), types.GenerateContentConfig(tools=[add])),
-        ((None, None), types.GenerateContentConfig(tools=[add])),
-        (("r1", "r2"), with_tools(ignore_call_history=True)),
+        (("r1", "r2"), types.GenerateContentConfig(tools=[add]), True),
+        ((None, None), types.GenerateContentConfig(tools=[add]), True),
+        (("r1", "r2"), with_tools(ignore_call_history=True), False),
     ],
 )
-async def test_automatic_function_calling_is_refused_with_the_line_to_set(
-    transport: str, ids: tuple[str | None, str | None], config: types.GenerateContentConfig
+async def test_calls_that_the_sdk_carries_out_end_a_turn_and_begin_another(
+    transport: str, ids: tuple[str | None, str | None], config: types.GenerateContentConfig, *, shown: bool
 ):
     first, second = ids
     scripts = [
@@ -533,17 +537,16 @@ async def test_automatic_function_calling_is_refused_with_the_line_to_set(
         [text("three", response_id=second), finish(response_id=second)],
     ]
     adapter = GoogleAdapter()
-    chunks: list[Chunk] = []
+    chunks: list[tuple[int, str]] = []
     with LocalGemini(scripts) as server:
         async with sdk(server, transport) as client:
-            items = await stream(client, config)
-            disable = r"automatic_function_calling=types\.AutomaticFunctionCallingConfig\(disable=True\)"
-            with pytest.raises(AdapterError, match=disable):  # noqa: PT012
-                async for item in items:
-                    chunks += adapter.decode(item)
-            assert [item async for item in items], "the rest, so that the SDK closes its connection"
+            async for item in await stream(client, config):
+                decoded = adapter.decode(item)
+                chunks += [(adapter.turns, type(one).__name__) for one in decoded]
         assert len(server.requests) == 2
-    assert [type(one) for one in chunks] == [ToolCall, UsageReport, TurnFinished], "the first turn was read"
+    kinds = [(1, "ToolCall"), (1, "UsageReport"), (1, "TurnFinished")]
+    assert chunks == [*kinds, (2, "TextDelta"), (2, "UsageReport"), (2, "TurnFinished")]
+    assert [(one.name, one.text, one.is_error) for one in adapter.results] == [("add", "3", False)] * shown
 
 
 @pytest.mark.asyncio

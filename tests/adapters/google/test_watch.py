@@ -5,13 +5,11 @@ connection that is gone.
 from __future__ import annotations
 
 import pytest
-from google.genai import types
 
 import monitor
 from monitor.adapters.google.stream import GoogleAdapter
 from monitor.testing.gemini_steps import (
     Repeat,
-    call,
     chunk,
     finish,
     text,
@@ -24,21 +22,6 @@ pytestmark = [pytest.mark.asyncio, sdk_warnings]
 
 Reason = monitor.TerminateReason
 SENTENCE = "I will now check the configuration file again to be sure. "
-
-
-async def test_automatic_function_calling_is_refused_with_the_line_to_write() -> None:
-    def add(a: int, b: int) -> int:
-        """Add."""
-        return a + b
-
-    config = types.GenerateContentConfig(tools=[add])
-    with LocalGemini([[call("add", {"a": 1, "b": 2}), finish()], [text("3"), finish()]]) as server:
-        async with sdk(server) as client, monitor.watch(stream(client, config)) as guarded:
-            async for _ in guarded:
-                pass
-    outcome = guarded.outcome
-    assert outcome.reason is Reason.INVALID_STREAM
-    assert "automatic_function_calling" in outcome.detail
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)

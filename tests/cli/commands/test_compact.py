@@ -440,7 +440,7 @@ def test_a_session_is_compacted_by_its_name_its_id_or_its_file(stored: Path):
     with SessionReader(stored) as session:
         names = ("work", "wor", session.id, str(stored))
     codes = []
-    for number, name in enumerate(names, 1):
+    for name in (*names, *["work"] * 6):
         done = CliRunner().invoke(app, ["compact", name, "--window", "40000", "--preset", "pi", "--json"])
         with SessionReader(stored) as session:
             nodes = [node for node in session.nodes() if node.kind is NodeKind.COMPACTION]
@@ -448,9 +448,19 @@ def test_a_session_is_compacted_by_its_name_its_id_or_its_file(stored: Path):
         codes.append(done.exit_code)
         if done.exit_code == 0:
             assert json.loads(done.stdout)["record"]["preset"] == "pi"
-        assert len(nodes) == 1, (number, done.output)
-        assert context.compaction == nodes[0]
+        assert len(nodes) == codes.count(0), (name, done.output)
+        assert context.compaction == nodes[-1]
+    assert codes[: len(names) - 1] == [0] * (len(names) - 1)
     assert codes[-1] == 1, "there is nothing left to compact"
+
+
+@pytest.mark.feature("CL-12")
+def test_what_a_compaction_keeps_is_in_the_context_of_the_session(stored: Path):
+    done = CliRunner().invoke(app, ["compact", "work", "--window", "40000", "--preset", "pi", "--json"])
+    kept = json.loads(done.stdout)["record"]["first_kept"]
+    with SessionReader(stored) as session:
+        messages = session.context().messages
+    assert messages[-len(TALK[kept:]) :] == tuple(TALK[kept:])
 
 
 @pytest.mark.feature("CL-12")

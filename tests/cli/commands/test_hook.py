@@ -100,7 +100,8 @@ the hook refused it.
 @pytest.mark.parametrize("agent", HOOKED)
 def test_a_refusal_is_no_answer_of_the_tool_so_a_loop_that_goes_on_is_refused_each_time(agent: str):
     (run,) = survey(Source.of_path(SAMPLES / agent / HOOKED[agent]), policy=ObserveOnly)
-    counts = [one.detection.count for one in run.findings if one.detection.level == "loop"]
+    loops = [one.detection for one in run.findings if one.detection.level == "loop"]
+    counts = [one.count for one in loops if one.detector == "tool_call_repetition"]
     assert counts == [*range(5, run.total.tool_calls + 1)]
 
 

@@ -14,8 +14,7 @@ import pytest
 import monitor
 from monitor.cli.options.run_arguments import RunArguments, arguments_in
 from monitor.sessions import SessionReader
-from monitor.sessions.faults import lock_path
-from monitor.sessions.lock import OwnerLock
+from monitor.sessions.lock import OwnerLock, lock_path
 from monitor.testing import call
 from tests.cli.stored import SENDS, by_program, invoke, place, recorded
 

@@ -317,7 +317,7 @@ def test_steps_may_be_given_one_by_one():
         (["--demo", "--timeout", "soon"], "--timeout soon: give seconds above 0, or off"),
         (["--demo", "--last-turn", "-1"], "--last-turn -1: give seconds above 0, or off"),
         (["--demo", "--price", "1"], "--price 1: write IN,OUT or IN,OUT,CACHED"),
-        (["--demo", "--budget-usd", "1"], "--budget-usd needs to know what tokens cost: add --price IN,OUT"),
+        (["--demo", "--budget-usd", "1"], "--budget-usd: the price table does not have this model: add --price IN,OUT"),
         (["--demo", "--setting", "top_k"], "--setting top_k: write NAME=VALUE"),
         (
             ["--demo", "--detectors", "NoProgress", "--no-detectors"],

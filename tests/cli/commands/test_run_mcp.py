@@ -11,8 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from monitor.cli.app import app
-from monitor.cli.options.supervisor_arguments import servers_of
+from monitor.cli.options.supervisor_arguments import sandbox_option, servers_of, workspace_tools
 from monitor.testing import call
+from monitor.tools import ShellTools
 from tests.cli.commands.test_run import recorded
 from tests.processes import commands_left, no_command_is_left
 from tests.tools.remote.test_mcp_server import SERVERS
@@ -58,6 +59,19 @@ def test_a_websocket_is_refused_before_anything_begins():
     shown = invoke("do it", "--model", recorded([call("x")]), "--mcp", "ws://localhost:1")
     assert shown.exit_code == 2
     assert "no client for WebSockets" in " ".join(shown.output.split())
+
+
+def test_a_sandbox_is_chosen_for_servers_that_are_commands_and_for_the_shell(tmp_path: Path):
+    assert [server.sandbox for server in servers_of(["python3 -m a", "https://x.y/mcp"], None)] == [None, None]
+    (_, shell) = workspace_tools(tmp_path, sandbox_option("off"))
+    assert isinstance(shell, ShellTools)
+    assert shell.sandbox is None
+    (_, shell) = workspace_tools(tmp_path, sandbox_option("auto"))
+    assert isinstance(shell, ShellTools)
+    assert shell.sandbox is not None
+    shown = invoke("do it", "--model", recorded([call("x")]), "--sandbox", "on")
+    assert shown.exit_code == 2
+    assert "--sandbox on: give auto, required or off" in " ".join(shown.output.split())
 
 
 def test_servers_of_one_name_get_numbers():

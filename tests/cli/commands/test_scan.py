@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from monitor.chunks import Chunk, TextDelta
 from monitor.cli.app import app
 from monitor.outcome import Outcome, RunFailed
+from monitor.prices import table_facts
 from monitor.reasons import TerminateReason
 from monitor.transcripts.analysis.scan import RunScanner
 
@@ -162,6 +163,7 @@ def test_json_is_json_and_nothing_else(tmp_path: Path):
         "saved": {"chars": 0, "tool_calls": 2, "turns": 2},
         "labels": {"loops": {"tool_identical": 1}, "found": {"tool_identical": 1}, "others": 1, "others_flagged": []},
         "settings": None,
+        "prices": str(table_facts()),
         "unreadable": 1,
         "saved_tokens": None,
         "saved_usd": None,

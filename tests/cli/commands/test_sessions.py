@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sqlite3
 from pathlib import Path
@@ -218,8 +219,8 @@ def test_rm_removes_by_name_by_age_and_by_size(folder: Path):
     assert run("rm", "--older-than", "1").stdout == "0 sessions removed\n"
     assert as_json("rm", "--over", "0.2") == [{"removed": ["second"], "busy": [], "dry_run": False}]
     assert [one.name for one in folder.iterdir() if one.suffix in {".session", ".blobs", ".lock"}] in (
-        ["third.session", "third.blobs"],
-        ["third.blobs", "third.session"],
+        ["third.session", "third.session.blobs"],
+        ["third.session.blobs", "third.session"],
     )
 
 
@@ -278,3 +279,32 @@ def test_a_damaged_session_is_saved_under_another_name_and_what_is_lost_is_liste
     again = run("salvage", "first-2", "--name", "whole", "--json")
     assert again.exit_code == 0
     assert json.loads(again.stdout)["lost"] == []
+
+
+def test_a_copy_is_a_backup_with_the_same_id(folder: Path, tmp_path: Path):
+    (row,) = as_json("list")
+    assert "copied to" in run("copy", "first", "second").stdout
+    (copied,) = as_json("copy", "first", str(tmp_path / "backup.session"))
+    for path in (folder / "second.session", Path(copied["path"])):
+        with SessionReader(path) as session:
+            assert (session.id, session.verify()) == (row["id"], ())
+    assert run("copy", "first", "second").exit_code == 2
+
+
+def test_a_name_that_is_not_utf_8_does_not_end_the_list(folder: Path):
+    odd = folder / os.fsdecode(b"a\xff.session")
+    run("copy", "first", str(odd))
+    run("rm", "first")
+    (row,) = as_json("list")
+    assert (row["name"], row["problem"], row["nodes"]) == (os.fsdecode(b"a\xff"), None, 9)
+    assert run("list").exit_code == 0
+    assert "as written" in run("verify").stdout
+    assert run("rm", os.fsdecode(b"a\xff")).exit_code == 0
+    assert not odd.exists()
+
+
+def test_an_export_is_for_its_user_alone(folder: Path, tmp_path: Path):
+    out = tmp_path / "kept.jsonl"
+    assert run("export", "first", "--out", str(out)).exit_code == 0
+    assert out.stat().st_mode & 0o777 == 0o600
+    assert run("export", "first", "--out", str(out)).exit_code == 2

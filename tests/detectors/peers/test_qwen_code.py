@@ -195,7 +195,11 @@ RULE = "the longest rule in 440 texts has 338 characters; this one has a thousan
             row(f"Q3 twenty equal lines with {mark}", f"{mark} {TEXT}{TEXT}\n" * 20, True, theirs=False, why=LAYOUT)
             for mark in "-*+"
         ),
-        *(row(f"Q3 ten equal lines with {mark}", f"{mark} {TEXT}\n" * 10, False) for mark in "-*+"),
+        *(row(f"Q3 five equal lines with {mark}", f"{mark} {TEXT}\n" * 5, False) for mark in "-*+"),
+        *(
+            row(f"Q3 ten equal lines with {mark}", f"{mark} {TEXT}\n" * 10, True, theirs=False, why=LAYOUT)
+            for mark in "-*+"
+        ),
         *(
             row(
                 f"Q3 twenty lines with {mark}, each its own",

@@ -50,11 +50,13 @@ def check_chant(seed: int, alphabet: str, rule: WindowRule) -> None:
     rng = random.Random(seed)
     text = some_text(rng, alphabet, rule.window_chars)
     expected = list(reference.told(reference.chants(text, rule)))
-    found = watched(ContentRepetition(chant=rule, tail=None, recurrence=None, counted=None), pieces(rng, text))
+    found = watched(
+        ContentRepetition(chant=rule, tail=None, recurrence=None, counted=None, information=None), pieces(rng, text)
+    )
     assert [(finding.offset, finding.evidence.offsets, finding.level) for finding in found] == expected
-    assert earliest_arrivals(ContentRepetition(chant=rule, tail=None, recurrence=None, counted=None), text) == [
-        end for end, _, _ in expected
-    ]
+    assert earliest_arrivals(
+        ContentRepetition(chant=rule, tail=None, recurrence=None, counted=None, information=None), text
+    ) == [end for end, _, _ in expected]
 
 
 @MANY
@@ -93,10 +95,14 @@ def test_exact_tail_at_its_first_character(seed: int, period: int, before: int):
     unit = "x" + "".join(rng.choice(letters) for _ in range(period - 1))
     text = noise + unit * (rule.strong_chars(period) // period + 2)
     expected = reference.first_tail(text, rule)
-    (finding, *_) = watched(ContentRepetition(chant=None, tail=rule, recurrence=None, counted=None), pieces(rng, text))
+    (finding, *_) = watched(
+        ContentRepetition(chant=None, tail=rule, recurrence=None, counted=None, information=None), pieces(rng, text)
+    )
     assert (finding.offset, finding.evidence.length) == expected
     assert (
-        earliest_arrivals(ContentRepetition(chant=None, tail=rule, recurrence=None, counted=None), text)[0]
+        earliest_arrivals(
+            ContentRepetition(chant=None, tail=rule, recurrence=None, counted=None, information=None), text
+        )[0]
         == finding.offset
     )
 

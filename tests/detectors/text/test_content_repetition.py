@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import base64
+import gc
 import gzip
 import json
 import random
@@ -14,7 +15,15 @@ import pytest
 
 from monitor._util.hashing import identity
 from monitor.chunks import ReasoningDelta, StreamRetried, TextDelta, ToolCall, ToolCallDelta, TurnFinished
-from monitor.detectors import NOTHING, ContentRepetition, CountedRule, RecurrenceRule, TailRule, WindowRule
+from monitor.detectors import (
+    NOTHING,
+    ContentRepetition,
+    CountedRule,
+    InformationRule,
+    RecurrenceRule,
+    TailRule,
+    WindowRule,
+)
 from monitor.errors import ConfigError
 from monitor.reasons import FinishReason
 from monitor.testing import cut
@@ -65,11 +74,11 @@ def prose(chars: int, seed: int = 7) -> str:
 
 
 def chant_only(**numbers: Any) -> ContentRepetition:
-    return ContentRepetition(chant=WindowRule(**numbers), tail=None, recurrence=None, counted=None)
+    return ContentRepetition(chant=WindowRule(**numbers), tail=None, recurrence=None, counted=None, information=None)
 
 
 def tail_only(**numbers: Any) -> ContentRepetition:
-    return ContentRepetition(chant=None, tail=TailRule(**numbers), recurrence=None, counted=None)
+    return ContentRepetition(chant=None, tail=TailRule(**numbers), recurrence=None, counted=None, information=None)
 
 
 def fed(detector: ContentRepetition, text: str, size: int = 4) -> list[Detection]:
@@ -243,23 +252,42 @@ def test_a_quoted_song_stands_on_one_line():
     assert levels("They sang:\n\n" + line * 5)[-1] == ("loop", 5)
 
 
-@pytest.mark.parametrize(
-    "row",
-    [
-        "|      |       |                 |\n",
-        "_" * 40 + "\n\n",
-        '  <div class="cell"></div>\n',
-        "0000 0000 0000 0000 0000\n",
-    ],
-)
+@pytest.mark.parametrize("row", ["|      |       |                 |\n", "_" * 40 + "\n\n"])
 def test_rows_of_a_form_are_a_loop_after_forty(row: str):
     assert levels("Fill in:\n\n" + row * 38 + "Done.") == []
     assert levels("Fill in:\n\n" + row * 60)[0][0] == "loop"
 
 
-def test_a_list_of_numbers_is_data():
-    assert levels("x = [" + "0, " * 160 + "1]") == []
-    assert [level for level, _ in levels("x = [" + "0, " * 900)] == ["suspect", "loop"]
+DATA = {
+    "cells": ("<table>\n", '  <td class="empty"></td>\n'),
+    "cells in a row": ("<table>\n<tr>", "<td>&nbsp;</td>"),
+    "options": ("<select>\n", '  <option value="0">none</option>\n'),
+    "null pointers": ("static void *api[] = {\n", "        NULL,\n"),
+    "null values": ("INSERT INTO t VALUES (", "NULL, "),
+    "a path of SVG": ('<path d="M0 0h24v24H0z', "h2v2h-2z"),
+    "minified JSON": ("[", '{"type":"cell","value":null,"style":"none","locked":false},'),
+    "a lineage": ("", "Bacteria; Firmicutes; Bacilli; Lactobacillales; Lactobacillaceae\n"),
+    "a delivery": ("", "1 box, A4 paper, white, Warehouse North, Gate 4\n"),
+    "a test vector": ("uint8_t v[] = { ", "0x00, "),
+    "a list of numbers": ("x = [", "0, "),
+    "a table of values": ("id;state;note\n", "open;none;Lisbon\n"),
+}
+
+
+@pytest.mark.feature("GL-03")
+@pytest.mark.parametrize("frame", ["{}", "```\n{}\n```\n"])
+@pytest.mark.parametrize("kind", DATA)
+def test_a_line_of_data_is_a_loop_after_sixty_four_only(kind: str, frame: str):
+    opening, row = DATA[kind]
+    few, many = 60, 2 * max(64, 2048 // len(row))
+    assert levels("Here it is:\n\n" + frame.format(opening + row * few + "\n")) == []
+    assert "loop" in {level for level, _ in levels(f"Here it is:\n\n{opening}{row * many}")}
+
+
+@pytest.mark.parametrize("row", ["0000 0000 0000 0000 0000\n", "   1    1000000.3\n   1    1000000.5\n"])
+def test_numbers_alone_need_eight_times_as_many(row: str):
+    assert levels("Data:\n\n" + row * 300 + "End.") == []
+    assert levels("Data:\n\n" + row * 1200)[0][0] == "loop"
 
 
 def test_a_suspicion_that_goes_on_is_told_once():
@@ -333,19 +361,44 @@ def test_a_loop_that_contains_layout_is_a_loop(kind: str):
     assert finding.offset <= 702 + 5 * len(LOOPS_WITH_LAYOUT[kind])
 
 
+STATEMENTS = {
+    "list item": "- Read the settings again\n",
+    "numbered item": "1. Read the settings once more\n",
+    "comment": "# check the settings again\n",
+    "comment of C": "    // TODO: handle the error case here\n",
+    "comment of SQL": "-- select the open orders\n",
+    "comment of HTML": "<!-- check the settings again -->\n",
+    "paragraph of HTML": "<p>I will check the settings again.</p>\n",
+    "declaration": "  border-bottom: 1px solid #ccc;\n",
+    "rule of CSS": ".button:hover { color: red; }\n",
+    "form": "[ ] I have read the terms\n",
+    "blank to fill in": "[Name of the applicant: ________]\n",
+    "stage direction": "(please print your name here)\n",
+    "dialogue": "(Anna) I do not know what to say.\n",
+    "dialogue of two": "(Anna) What is it now?\n(Bert) I do not know.\n",
+    "Chinese item": "- 我再检查一次这个服务的配置文件，看看有没有什么问题。\n",
+}
+
+
+@pytest.mark.feature("ST-09", "GL-03")
+@pytest.mark.parametrize("kind", STATEMENTS)
+def test_a_line_that_says_something_is_a_loop_at_the_eighth(kind: str):
+    unit = STATEMENTS[kind]
+    assert levels("So:\n\n" + unit * 5 + "Done.") == []
+    assert {level for level, _ in levels("So:\n\n" + unit * 7 + "Done.")} <= {"suspect"}
+    assert "loop" in {level for level, _ in levels("So:\n\n" + unit * 8)}
+
+
 @pytest.mark.feature("GL-03")
-@pytest.mark.parametrize(
-    "unit",
-    [
-        "- I will check the configuration file once more.\n",
-        "> again the same\n",
-        "1. I will check the file once more.\n",
-    ],
-)
-def test_layout_alone_is_a_loop_after_twelve(unit: str):
-    enough = max(12 * len(unit), 512)
-    assert found("So:\n" + unit * 100)[0].offset <= enough + len("So:\n") + len(unit)
-    assert found("So:\n" + unit * (enough // len(unit) - 1) + "Done.") == []
+def test_in_a_fence_a_line_without_a_mark_may_be_anything():
+    assert levels("```\n" + "the settings of the service\n" * 10 + "```\n") == []
+    assert "loop" in {level for level, _ in levels("```css\n" + "  border-bottom: 1px solid #ccc;\n" * 8)}
+
+
+def test_a_quoted_line_is_a_suspicion_and_a_loop_after_twelve():
+    unit = "> I will check the file again\n"
+    assert [level for level, _ in levels("So:\n\n" + unit * 11 + "Done.")] == ["suspect"]
+    assert levels("So:\n\n" + unit * 40)[1][0] == "loop"
 
 
 @pytest.mark.feature("GL-03")
@@ -397,13 +450,14 @@ def test_arguments_are_data_of_one_call():
     assert (finding.level, finding.offset - finding.start_offset) == ("loop", max(2048, 24 * len(SENTENCE)))
 
 
-OFF: dict[str, Any] = {"chant": None, "tail": None, "recurrence": None, "counted": None}
+OFF: dict[str, Any] = {"chant": None, "tail": None, "recurrence": None, "counted": None, "information": None}
 RULES: list[dict[str, Any]] = [
     {},
     {**OFF, "chant": WindowRule(window_chars=4, sample_chars=2, repeats=2, unit_chars=1, near_chars=2)},
     {**OFF, "chant": WindowRule(window_chars=8, sample_chars=4, repeats=3, unit_chars=2)},
     {**OFF, "tail": TailRule()},
     {**OFF, "recurrence": RecurrenceRule(counting_samples=2, doubtful_samples=2, stale_samples=2)},
+    {**OFF, "information": InformationRule(places=2, prose=200, wide_prose=200)},
     {**OFF, "counted": CountedRule(long_rounds=4, rounds=4, short_rounds=4, data_rounds=4, min_chars=1)},
     OFF,
 ]
@@ -507,6 +561,7 @@ def held_after(chars: int, text: str) -> int:
         before = tracemalloc.get_traced_memory()[0]
         for delta in deltas_of(text, chars, 64):
             detector.feed(delta)
+        gc.collect()  # what Python keeps ready for reuse does not count
         return tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()

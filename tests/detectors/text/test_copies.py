@@ -39,7 +39,7 @@ def rows(chars: int, seed: int) -> str:
 
 
 def alone(**numbers: Any) -> ContentRepetition:
-    return ContentRepetition(chant=None, recurrence=None, counted=None, tail=TailRule(**numbers))
+    return ContentRepetition(chant=None, recurrence=None, counted=None, information=None, tail=TailRule(**numbers))
 
 
 MAKERS: tuple[Make, ...] = (words, code, rows)
@@ -112,7 +112,10 @@ def test_a_limit_below_what_is_hashed_at_once_is_refused():
     text = words(2600, 11) * 9
     assert (
         watched(
-            ContentRepetition(chant=None, recurrence=None, counted=None, tail=TailRule(longest_copy_chars=None)), [text]
+            ContentRepetition(
+                chant=None, recurrence=None, counted=None, information=None, tail=TailRule(longest_copy_chars=None)
+            ),
+            [text],
         )
         == []
     )

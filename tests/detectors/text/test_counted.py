@@ -38,7 +38,7 @@ FORMS = (
 
 
 def alone(**numbers: Any) -> ContentRepetition:
-    return ContentRepetition(chant=None, tail=None, recurrence=None, counted=CountedRule(**numbers))
+    return ContentRepetition(chant=None, tail=None, recurrence=None, information=None, counted=CountedRule(**numbers))
 
 
 def levels(text: str, **numbers: Any) -> list[str]:
@@ -122,13 +122,33 @@ def test_code_in_a_fence_may_count_further():
         f"2024-05-@ {SAID}\n",
         f"Version 1.@ {SAID}\n",
         f"100/@ {SAID}\n",
-        f"@ of the rows, that is @ rows: {SAID}\n",
         "@, ",
         "| @ |  |  |\n",
     ],
 )
 def test_times_versions_and_sums_do_not_count(row: str):
     assert levels(rounds(row, 90, first=10)) == []
+
+
+TWICE = {
+    "JSON": ('{"id": @, "name": "User @", "email": "user@ at example.com"},\n', 128),
+    "minified JSON": ('{"id":@,"name":"Item @","url":"/items/@"},', 128),
+    "table": ("| @ | Customer @ | Springfield | active |\n", 128),
+    "SQL": ("INSERT INTO users (id, name) VALUES (@, 'user @');\n", 128),
+    "assert": ('    self.assertEqual(convert(@), "item @")\n', 128),
+    "function": ("def test_@():\n    assert run(@) is None\n\n", 128),
+    "branch": ('    elif x == @:\n        return "value @"\n', 128),
+    "YAML": ("  - id: @\n    name: node-@\n    host: node of rack @\n", 14),
+    "CSV": ("@,user @,Lisbon,active\n", 128),
+    "prose": ("In round @ I look at page @ again, and nothing has changed.\n", 40),
+}
+
+
+@pytest.mark.parametrize("kind", TWICE)
+def test_a_counter_that_stands_twice_in_a_round_is_followed(kind: str):
+    row, least = TWICE[kind]
+    assert "loop" not in levels("".join(row.replace("@", str(number)) for number in range(1, least)))
+    assert "loop" in levels("".join(row.replace("@", str(number)) for number in range(1, least + 200)))
 
 
 @pytest.mark.feature("GL-03")

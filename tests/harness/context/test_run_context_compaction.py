@@ -116,6 +116,7 @@ def driven(*answers: Any, summaries: Any = SUMMARY, compaction: Any = ..., **opt
         compaction = monitor.Compaction(steps=())
     options = {
         "tools": [read],
+        "result_bound": None,
         "window": WINDOW,
         "task": "read it all",
         "detectors": [],
@@ -1105,7 +1106,13 @@ async def test_a_run_that_is_a_tool_compacts_its_own_history_at_the_caller_s_exp
     child = Agent(*CEILING, "found it", summaries=[[SUMMARY, Report(50_000, 500)]])
     sink = monitor.sinks.MemorySink()
     supervisor = monitor.Supervisor(
-        child, tools=[read], window=WINDOW, detectors=[], compaction=monitor.Compaction(steps=()), sinks=[sink]
+        child,
+        tools=[read],
+        result_bound=None,
+        window=WINDOW,
+        detectors=[],
+        compaction=monitor.Compaction(steps=()),
+        sinks=[sink],
     )
     tool = supervisor.as_tool(name="research", description="Find something out.")
     d = driven(call("research", task="find it"), "done", tools=[tool])
@@ -1118,7 +1125,7 @@ async def test_a_run_that_is_a_tool_compacts_its_own_history_at_the_caller_s_exp
 
     child = Agent(*CEILING, "never", summaries=[[SUMMARY, Report(50_000, 500)]])
     supervisor = monitor.Supervisor(
-        child, tools=[read], window=WINDOW, detectors=[], compaction=monitor.Compaction(steps=())
+        child, tools=[read], result_bound=None, window=WINDOW, detectors=[], compaction=monitor.Compaction(steps=())
     )
     tool = supervisor.as_tool(name="research", description="Find something out.")
     d = driven(

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.anyio
 
 Reason = monitor.TerminateReason
 DONE = monitor.chunks.TurnFinished(monitor.FinishReason.DONE)
+A = monitor.chunks.TextDelta("a")
 
 
 def call(name: str = "search", *, id: str = "c1", **arguments: Any) -> monitor.chunks.ToolCall:
@@ -419,11 +420,16 @@ async def test_a_guard_is_one_run() -> None:
             pass
 
 
-async def test_two_streams_at_once_are_refused() -> None:
-    async with monitor.Guard() as guard, guard.watch(ScriptedStream("a")):
-        with pytest.raises(monitor.ConfigError, match="still being watched"):
-            async with guard.watch(ScriptedStream("b")):
-                pass
+async def test_a_stream_beside_another_is_that_of_another_agent_of_the_run() -> None:
+    async with monitor.Guard(stop_when=monitor.MaxTurns(2)) as guard, guard.watch(ScriptedStream(A, DONE)) as one:
+        async with guard.watch(ScriptedStream(call(id="of b"), DONE)) as two:
+            assert [type(chunk).__name__ async for chunk in two] == ["ToolCall", "TurnFinished"]
+        guard.tool_result("of b", "found")
+        async for _ in one:
+            pass
+    assert (one.turn.text, two.turn.tool_calls) == ("a", (call(id="of b"),))
+    assert guard.outcome.turns == 2
+    assert guard.outcome.ok
 
 
 async def test_reading_without_entering_is_refused() -> None:

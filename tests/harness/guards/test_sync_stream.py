@@ -285,11 +285,13 @@ def test_a_judge_needs_an_event_loop():
         pass
 
 
-def test_two_streams_of_one_guard_at_once_are_refused():
-    with monitor.Guard() as guard, guard.watch(Source("a")):
-        second = guard.watch(Source("b"))
-        with pytest.raises(ConfigError, match="another stream"):
-            second.__enter__()
+def test_a_stream_beside_another_is_that_of_another_agent_of_the_run():
+    with monitor.Guard() as guard, guard.watch(Source("a")) as one:
+        with guard.watch(Source("b")) as two:
+            assert list(two) == ["b"]
+        assert list(one) == ["a"]
+    assert (one.turn.text, two.turn.text) == ("a", "b")
+    assert guard.outcome.turns == 2
 
 
 # --- what the caller's own loop needs

@@ -24,7 +24,13 @@ pytestmark = pytest.mark.anyio
 
 G = TypeVar("G")
 T = TypeVar("T")
-OPTIONS: dict[str, Any] = {"tools": [read], "window": WINDOW, "detectors": [], "policy": monitor.ObserveOnly()}
+OPTIONS: dict[str, Any] = {
+    "tools": [read],
+    "result_bound": None,
+    "window": WINDOW,
+    "detectors": [],
+    "policy": monitor.ObserveOnly(),
+}
 ANSWERS = (reads(30_000, 30_000, 27_000), reads(9_000), SUMMARY, "done")
 """The run waits for one compaction, which asks its model once."""
 

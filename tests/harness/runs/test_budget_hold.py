@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import anyio
@@ -12,10 +11,11 @@ import pytest
 import monitor
 from monitor.chunks import TextDelta, UsageReport
 from monitor.errors import BudgetUnreachable, ConfigError
-from monitor.events import BudgetLost
+from monitor.events import BudgetAwaited, BudgetLost
 from monitor.reasons import TerminateReason
 from monitor.sessions import InMemorySession
 from monitor.shared import Amount, BudgetState, Refused, Reservation, SharedBudget, SQLiteBudgets
+from monitor.shared.budgets.sql_budgets import BudgetTransaction
 from monitor.testing import CapturedEvents, FakeClock, Pause, ScriptedModel, Stall, call
 
 pytestmark = pytest.mark.anyio
@@ -46,6 +46,16 @@ class Store(SQLiteBudgets):
         return await super().extend(hold, more, used=used, lease_s=lease_s)
 
 
+class Prompt(Store):
+    """A store that answers without a thread, so that a fake clock may jump."""
+
+    async def _step(self, name: str | None, step: Any) -> Any:
+        await anyio.lowlevel.checkpoint()
+        if self.is_gone:
+            raise BudgetUnreachable("no route to the store")
+        return self._file._transaction(lambda db: step(BudgetTransaction(db.execute, 0.0)))
+
+
 class Answered(Pause):
     """A step of a stream that goes on when the store has answered all questions."""
 
@@ -71,7 +81,8 @@ async def state(store: Store, name: str = "team") -> BudgetState:
 
 
 def runs_of(store: Store, *answers: Any, **options: Any) -> monitor.Supervisor:
-    shared = SharedBudget(store, options.pop("name", "team"), slice_tokens=SLICE, **options.pop("shared", {}))
+    given = {"slice_tokens": SLICE, "wait_s": 0, **options.pop("shared", {})}
+    shared = SharedBudget(store, options.pop("name", "team"), **given)
     return monitor.Supervisor(ScriptedModel(*answers), budget=shared, **{"detectors": None, **options})
 
 
@@ -133,9 +144,18 @@ async def test_a_flood_that_outruns_the_store_is_stopped_a_slice_later():
     store = Store()
     flood = [tokens(SLICE // 4)] * 100
     outcome = await runs_of(store, flood, last_turn=None).run("task")
-    assert outcome.reason is TerminateReason.TOKEN_LIMIT
+    assert outcome.reason is TerminateReason.BUDGET_UNREACHABLE  # nobody knows that the budget is used up
     assert "has not answered yet" in outcome.detail
     assert (await state(store)).spent.tokens <= 3 * SLICE
+
+
+async def test_a_flood_is_read_no_faster_than_the_store_grants_it():
+    store = Store()
+    await store.set_limit("team", tokens=100_000)
+    flood = [tokens(SLICE // 4)] * 100
+    outcome = await runs_of(store, flood, shared={"wait_s": 60}).run("task")
+    assert outcome.reason is TerminateReason.GOAL
+    assert (await state(store)).spent.tokens == outcome.usage.total_tokens > 20 * SLICE
 
 
 async def test_runs_side_by_side_exceed_a_budget_by_a_slice_each_at_most():
@@ -154,7 +174,69 @@ async def test_runs_side_by_side_exceed_a_budget_by_a_slice_each_at_most():
     assert found.spent.tokens == sum(outcome.usage.total_tokens for outcome in outcomes)
     assert 6_000 - 8 * SLICE <= found.spent.tokens <= 6_000 + SLICE
     assert found.held == Amount()
-    assert {outcome.reason for outcome in outcomes} == {TerminateReason.TOKEN_LIMIT}
+    assert {outcome.reason for outcome in outcomes} <= {TerminateReason.TOKEN_LIMIT, TerminateReason.BUDGET_BUSY}
+
+
+@pytest.mark.parametrize("number", [30])
+async def test_runs_side_by_side_wait_for_what_others_hold(number: int):
+    """Each needs a seventh of the budget at once, and all together spend a tenth of it."""
+    store, clock, events = Prompt(), FakeClock(), CapturedEvents()
+    await store.set_limit("team", tokens=3_500)
+    outcomes: list[monitor.Outcome] = []
+
+    async def one(index: int) -> None:
+        supervisor = runs_of(
+            store,
+            [call("look"), reported(4, 2)],
+            ["done", reported(4, 2)],
+            name=f"team/{index}",
+            shared={"wait_s": 60},
+            tools=[look],
+            clock=clock,
+            sinks=[events],
+        )
+        outcomes.append(await supervisor.run("task"))
+
+    async with clock.autojump(), anyio.create_task_group() as group:
+        for index in range(number):
+            group.start_soon(one, index)
+    assert [outcome.reason for outcome in outcomes] == [TerminateReason.GOAL] * number
+    found = await state(store)
+    assert (found.spent.tokens, found.held) == (12 * number, Amount())
+    waits = events.of(BudgetAwaited)
+    assert {one.reason for one in waits} == {TerminateReason.BUDGET_BUSY}
+    assert max(one.after_s for one in waits) <= 3
+
+
+async def test_a_run_that_waits_for_others_holds_nothing_meanwhile():
+    """Two runs that each hold what the other waits for would wait for ever."""
+    store, clock = Prompt(), FakeClock()
+    await store.set_limit("team", tokens=2 * SLICE)
+    mine = [[tokens(SLICE // 2), call("look")], ["done"]]
+    outcomes: list[monitor.Outcome] = []
+
+    async def one(name: str) -> None:
+        supervisor = runs_of(
+            store, *mine, name=name, shared={"wait_s": 60, "slice_tokens": SLICE - 100}, tools=[look], clock=clock
+        )
+        outcomes.append(await supervisor.run("task"))
+
+    async with clock.autojump(), anyio.create_task_group() as group:
+        group.start_soon(one, "team/a")
+        group.start_soon(one, "team/b")
+    assert {one.reason for one in outcomes} <= {TerminateReason.GOAL, TerminateReason.TOKEN_LIMIT}
+    assert (await state(store)).held == Amount()
+
+
+async def test_a_run_waits_no_longer_than_it_may_for_what_others_hold():
+    store, clock = Prompt(), FakeClock()
+    await store.set_limit("team", tokens=1_000)
+    await store.reserve("team", Amount(900), key="other", lease_s=3_600)
+    async with clock.autojump():
+        outcome = await runs_of(store, "never", shared={"wait_s": 20}, clock=clock).run("task")
+    assert outcome.reason is TerminateReason.BUDGET_BUSY
+    assert outcome.detail.endswith("other runs hold the rest")
+    assert 20 <= outcome.elapsed_s < 21
 
 
 async def test_money_is_held_by_the_price_of_the_model():
@@ -182,7 +264,7 @@ async def test_without_its_store_no_call_is_made():
     store, events = Store(), CapturedEvents()
     store.is_gone = True
     outcome = await runs_of(store, "never", sinks=[events]).run("task")
-    assert outcome.reason is TerminateReason.TOKEN_LIMIT
+    assert outcome.reason is TerminateReason.BUDGET_UNREACHABLE
     assert "no route to the store" in outcome.detail
     (lost,) = events.of(BudgetLost)
     assert (lost.budget, lost.goes_on) == ("team", False)
@@ -191,8 +273,8 @@ async def test_without_its_store_no_call_is_made():
 async def test_an_answer_whose_store_is_lost_may_use_what_it_holds():
     store, cut = Store(), Pause()
     supervisor = runs_of(store, [tokens(50), cut, *[tokens(SLICE // 10)] * 60], last_turn=None)
+    outcomes: list[monitor.Outcome] = []
     async with anyio.create_task_group() as group:
-        outcomes: list[monitor.Outcome] = []
 
         async def run() -> None:
             outcomes.append(await supervisor.run("task"))
@@ -202,10 +284,69 @@ async def test_an_answer_whose_store_is_lost_may_use_what_it_holds():
         store.is_gone = True
         cut.release()
     (outcome,) = outcomes
-    assert outcome.reason is TerminateReason.TOKEN_LIMIT
+    assert outcome.reason is TerminateReason.BUDGET_UNREACHABLE
     assert SLICE <= outcome.usage.total_tokens <= 3 * SLICE
     store.is_gone = False
     assert (await state(store)).holds == 1  # it comes back when its lease ends
+
+
+@pytest.mark.parametrize("when", ["before the first call", "between two calls", "in an answer"])
+async def test_a_store_that_comes_back_ends_no_run(when: str):
+    store, clock, events = Prompt(), FakeClock(), CapturedEvents()
+    await store.set_limit("team", tokens=100_000)
+
+    def gone(seconds: float = 8.0) -> None:
+        store.is_gone = True
+        clock.call_at(clock.now() + seconds, lambda: setattr(store, "is_gone", False))
+
+    @monitor.tool
+    def work() -> str:
+        """Works."""
+        if when == "between two calls":
+            gone()
+        return "done"
+
+    class Away(Pause):
+        async def perform(self) -> None:
+            gone(4.0)
+
+    if when == "before the first call":
+        gone()
+    steps = [tokens(SLICE // 10)] * 20
+    answer = [*steps, Away(), *steps] if when == "in an answer" else steps
+    supervisor = runs_of(store, call("work"), answer, shared={"wait_s": 60}, tools=[work], clock=clock, sinks=[events])
+    async with clock.autojump():
+        outcome = await supervisor.run("task")
+    assert outcome.reason is TerminateReason.GOAL
+    assert not events.of(BudgetLost)
+    assert {one.reason for one in events.of(BudgetAwaited)} <= {TerminateReason.BUDGET_UNREACHABLE}
+    assert bool(events.of(BudgetAwaited)) is (when != "in an answer")
+    assert (await state(store)).held == Amount()
+
+
+async def test_a_run_that_went_on_without_its_store_asks_it_again():
+    store, clock = Store(), FakeClock()
+
+    @monitor.tool
+    def work() -> str:
+        """Works for a minute, after which the store is back."""
+        store.is_gone = False
+        clock.advance(60)
+        return "done"
+
+    store.is_gone = True
+    supervisor = runs_of(
+        store,
+        [call("work"), reported(10, 5)],
+        ["done", reported(10, 5)],
+        shared={"fail": "open"},
+        tools=[work],
+        clock=clock,
+        stop_when=None,
+    )
+    outcome = await supervisor.run("task")
+    assert outcome.reason is TerminateReason.GOAL
+    assert (await state(store)).spent.tokens == 15
 
 
 async def test_by_option_a_run_goes_on_without_its_store():
@@ -299,7 +440,15 @@ async def test_a_run_that_spends_from_a_store_is_decided_again_without_the_store
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"slice_tokens": 0}, {"slice_tokens": 1.5}, {"lease_s": 0}, {"lease_s": float("inf")}, {"fail": "maybe"}]
+    "wrong",
+    [
+        {"slice_tokens": 0},
+        {"slice_tokens": 1.5},
+        {"lease_s": 0},
+        {"lease_s": float("inf")},
+        {"fail": "maybe"},
+        {"wait_s": -1},
+    ],
 )
 def test_what_is_no_option_is_refused(wrong: dict[str, Any]):
     with pytest.raises(ConfigError):
@@ -307,7 +456,7 @@ def test_what_is_no_option_is_refused(wrong: dict[str, Any]):
 
 
 def test_what_is_no_store_and_no_name_is_refused():
-    given: Sequence[tuple[Any, Any]] = [("budgets.db", "team"), (SQLiteBudgets, "team"), (Store(), ""), (Store(), 3)]
-    for store, name in given:
+    given: dict[Any, Any] = {"budgets.db": "team", SQLiteBudgets: "team", Store(): "", Store(): 3}
+    for store, name in given.items():
         with pytest.raises(ConfigError):
             SharedBudget(store, name)

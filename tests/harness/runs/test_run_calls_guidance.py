@@ -10,7 +10,9 @@ import pytest
 
 import monitor
 from monitor.messages import AssistantMessage
+from monitor.models import ToolSpec
 from monitor.testing import call
+from monitor.tools import GuidanceContext
 from monitor.tools.files.file_memory import FileMemory, NotesFile
 from monitor.verdicts import VETO
 from tests.harness.context.test_run_context_compaction import SUMMARY
@@ -90,6 +92,68 @@ async def test_guidance_made_of_arguments_says_nothing_more_in_our_voice():
 async def test_guidance_is_switched_by_a_flag(flag: Any, said: str):
     run = await drive(call("search", q="b"), DONE, tools=[search], guidance=flag)
     assert texts(run) == [f"found b{said}"]
+
+
+@pytest.mark.feature("SH-02")
+async def test_guidance_gets_the_context_of_the_run():
+    seen: list[GuidanceContext] = []
+
+    def choose(arguments: Mapping[str, Any], context: GuidanceContext) -> str:
+        seen.append(context)
+        return f"{context.group}: {context.variables['scenario']}, turn {context.turn}, {arguments['q']}"
+
+    @monitor.tool(guidance=choose)
+    async def ask(q: str) -> str:
+        """Ask."""
+        return "asked"
+
+    variables = {"group": "beta", "scenario": "checkout"}
+    run = await drive(call("ask", q="a"), call("ask", q="b"), DONE, tools=[ask], variables=variables, agent="clerk")
+    voice = f"asked\n\n{VETO} About ask: beta: checkout, turn"
+    assert texts(run) == [f"{voice} 1, a", f"{voice} 2, b"]
+    assert (seen[0].agent, seen[0].run, seen[0].call.name) == ("clerk", "driven", "ask")
+
+
+@pytest.mark.feature("SH-02")
+@pytest.mark.parametrize(("arm", "said"), [("A", ""), ("B", SAID)])
+async def test_guidance_for_an_arm_of_an_experiment_is_one_line(arm: str, said: str):
+    run = await drive(
+        call("search", q="b"),
+        DONE,
+        tools=[search],
+        variables={"arm": arm},
+        guidance=lambda tool, context: context.variables["arm"] == "B",
+    )
+    assert texts(run) == [f"found b{said}"]
+
+
+@pytest.mark.feature("SH-02")
+@pytest.mark.parametrize("function", [lambda: "x", lambda a, b, c: "x", lambda *, a: "x"])
+def test_a_function_that_cannot_be_called_is_refused_and_not_dropped(function: Any):
+    with pytest.raises(monitor.ConfigError, match=r"write guidance=lambda arguments, context"):
+        monitor.tool(guidance=function)(lambda: 1)
+    with pytest.raises(monitor.ConfigError, match=r"write guidance=lambda tool, context"):
+        Drive(DONE, guidance=function)
+
+    class Own:
+        guidance = staticmethod(function)
+        spec = ToolSpec("own", "", {})
+
+        async def call(self, *_: object) -> str:
+            return ""
+
+    with pytest.raises(monitor.ConfigError, match=r"write guidance=lambda arguments, context"):
+        Drive(DONE, tools=[Own()])
+
+
+async def test_a_second_parameter_with_a_default_is_the_functions_own():
+    @monitor.tool(guidance=lambda arguments, text="mine": text)
+    async def plain() -> str:
+        """Plain."""
+        return "fine"
+
+    run = await drive(call("plain"), DONE, tools=[plain])
+    assert texts(run) == [f"fine\n\n{VETO} About plain: mine"]
 
 
 async def test_a_result_that_imitates_guidance_is_not_taken_for_it():

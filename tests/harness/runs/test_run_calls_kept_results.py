@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from pathlib import Path
 from typing import Any
 
+import anyio.lowlevel
 import pytest
 
 import monitor
+from monitor.chunks import ToolResult
 from monitor.context.reduce.prune import PruneResults
-from monitor.events import ToolFinished
+from monitor.events import ToolFinished, event_codec
 from monitor.messages import AssistantMessage
-from monitor.testing import call
+from monitor.sessions import InMemorySession
+from monitor.sinks.lines import line_of
+from monitor.testing import ScriptedModel, call
 from monitor.tools import InMemoryLedger, ToolAnswer
 from monitor.tools.artifacts.artifact_store import ArtifactsFull, InMemoryArtifacts, Reference
 from monitor.tools.artifacts.folder_artifacts import FolderArtifacts
 from monitor.tools.results.truncation import Bound
-from tests.harness.driving import Drive, drive, look
+from tests.harness.driving import Drive, drive, look, text_of_user
 from tests.tools.results.test_truncation import log
 
 pytestmark = pytest.mark.anyio
@@ -106,11 +111,109 @@ async def test_a_pruned_result_says_where_it_came_from_and_by_which_reference_it
     assert prune.reduce(pruned) == pruned
 
 
-@pytest.mark.parametrize("options", [{}, {"artifacts": None}])
-async def test_without_a_store_and_a_bound_a_result_is_as_long_as_its_tool_gave_it(options: dict[str, Any]):
-    run = await drive(call("build"), DONE, tools=[build], **options)
-    assert run.results(0)[0].text == f"exit code 1, 3.2 s\n{log(100_000, error_at=50_000)}".rstrip("\n")
+@pytest.mark.feature("GT-13", "CL-11")
+@pytest.mark.parametrize("session", [False, True])
+async def test_a_result_is_bounded_when_it_is_first_stored_though_nobody_asked_for_it(session: bool):
+    store = InMemorySession() if session else None
+    run = await drive(call("build"), DONE, tools=[build], session=store)
+    text = run.results(0)[0].text
+    assert text.startswith("[exit code 1, 3.2 s; 100,000 lines, ")
+    assert text.endswith("[this result was cut when it came; the rest was not kept]")
+    assert "ValueError: the one and only" in text
+    assert len(text) < 41_000
     assert "read_artifact" not in run.offered(0)
+    if store is not None:
+        messages = [message for message in (await store.context()).messages if isinstance(message, AssistantMessage)]
+        assert messages[0].results[0].text == text
+        assert (await store.calls())[0].text == text
+
+
+@pytest.mark.feature("AC-06")
+async def test_a_large_result_becomes_a_summary_of_a_model_with_a_reference_and_its_tokens_count():
+    store = InMemoryArtifacts()
+    writer = ScriptedModel("100,000 steps; line 50000 failed: ValueError.")
+    options: dict[str, Any] = {"tools": [build, look], "artifacts": store, "result_summary": writer}
+    run = await drive(call("build"), call("look", q="x"), DONE, **options)
+    (kept,) = await store.artifacts()
+    result = run.results(0)[0]
+    assert result.text.splitlines()[1] == "100,000 steps; line 50000 failed: ValueError."
+    assert result.text.startswith("[exit code 1, 3.2 s; 100,000 lines, ")
+    assert result.text.endswith(f'[this is a summary of the result; read_artifact(ref="{kept.ref}") has all of it]')
+    assert (result.truncated, result.is_error) == (True, True)
+    assert await store.read(kept.ref) == log(100_000, error_at=50_000).rstrip("\n")
+    assert run.results(1)[0].text == "found x"
+    asked = text_of_user(writer.requests[0].messages[0])
+    assert "The result of the tool build" in asked
+    assert "ValueError: the one and only" in asked
+    assert len(writer.requests) == 1
+    assert len(asked) < 110_000  # of 2,000,000 characters, what an unknown model's window surely holds
+    assert run.outcome.usage.total_tokens > len(asked) // 10
+
+
+@pytest.mark.feature("AC-06")
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_a_function_may_write_the_summary_and_gets_the_whole_result(is_async: bool):
+    seen: list[ToolResult] = []
+
+    def plain(result: ToolResult) -> str:
+        seen.append(result)
+        return f"{result.text.count('step')} steps"
+
+    async def later(result: ToolResult) -> str:
+        await anyio.lowlevel.checkpoint()
+        return plain(result)
+
+    run = await drive(call("build"), DONE, tools=[build], result_summary=later if is_async else plain)
+    assert run.results(0)[0].text.splitlines()[1:] == [
+        "99999 steps",
+        "[this is a summary of the result; the rest was not kept]",
+    ]
+    assert seen[0].text == log(100_000, error_at=50_000).rstrip("\n")
+
+
+class Broken(Exception):
+    """What a summary may raise."""
+
+
+def _raises(_: ToolResult) -> str:
+    raise Broken("no words")
+
+
+SILENT: dict[str, Any] = {
+    "a function that raises": (_raises, "no words"),
+    "a function that says nothing": (lambda _: " \n", "the summary is empty"),
+    "a function that returns no text": (lambda _: None, "it is no text"),
+    "a model that fails": (ScriptedModel(RuntimeError("it broke")), "it broke"),
+    "a model that says nothing": (ScriptedModel(""), "it could not be summarised"),
+}
+
+
+@pytest.mark.parametrize(("summary", "why"), SILENT.values(), ids=SILENT)
+@pytest.mark.parametrize("keeps", [True, False])
+async def test_without_a_summary_the_beginning_and_the_end_stand_there_and_the_reason(
+    summary: Any, why: str, keeps: bool
+):
+    store = InMemoryArtifacts() if keeps else None
+    run = await drive(call("build"), DONE, tools=[build], result_summary=copy.deepcopy(summary), artifacts=store)
+    text = run.results(0)[0].text
+    assert "line 50000: ValueError: the one and only" in text
+    last = text.splitlines()[-1]
+    assert "it could not be summarised" in last
+    assert why in last
+    assert ("read_artifact" in last) is keeps
+    assert run.outcome.ok
+
+
+async def test_a_long_summary_is_cut_as_well():
+    run = await drive(call("build"), DONE, tools=[build], result_summary=lambda _: "x" * 500_000)
+    assert len(run.results(0)[0].text) < 41_000
+
+
+@pytest.mark.parametrize("options", [{}, {"artifacts": InMemoryArtifacts()}])
+async def test_without_a_bound_a_result_is_as_long_as_its_tool_gave_it(options: dict[str, Any]):
+    run = await drive(call("build"), DONE, tools=[build], result_bound=None, **options)
+    assert run.results(0)[0].text == f"exit code 1, 3.2 s\n{log(100_000, error_at=50_000)}".rstrip("\n")
+    assert ("read_artifact" in run.offered(0)) is bool(options)
 
 
 async def test_with_a_bound_alone_the_result_says_that_the_rest_is_lost():
@@ -159,7 +262,16 @@ async def test_a_refused_call_is_never_cut_or_kept():
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"artifacts": "folder"}, {"result_bound": 5_000}, {"guidance": "no"}, {"notes": [1]}]
+    "wrong",
+    [
+        {"result_summary": "google:gemini-2.5-flash"},
+        {"result_summary": 5},
+        {"result_summary": len, "result_bound": None},
+        {"artifacts": "folder"},
+        {"result_bound": 5_000},
+        {"guidance": "no"},
+        {"notes": [1]},
+    ],
 )
 async def test_what_is_no_store_bound_flag_or_note_is_refused(wrong: dict[str, Any]):
     with pytest.raises(monitor.ConfigError):
@@ -170,3 +282,25 @@ async def test_the_fields_of_a_result_survive_its_json_form():
     run = await drive(call("build"), DONE, tools=[build], artifacts=InMemoryArtifacts())
     result = run.results(0)[0]
     assert dataclasses.replace(result, truncated=False) == result  # they are no part of its identity
+
+
+# --- a text for people
+
+
+@pytest.mark.feature("GT-13")
+async def test_a_tool_may_have_a_text_for_people_beside_the_one_for_the_model_with_its_length():
+    async def plot() -> ToolAnswer:
+        """Plot it."""
+        return ToolAnswer("point\n" * 20_000, display="a chart of 20,000 points")
+
+    run = await drive(call("plot"), DONE, tools=[plot])
+    (event,) = [event for event in run.of(ToolFinished) if event.result.name == "plot"]
+    assert event.result.display == "a chart of 20,000 points"
+    assert event.result.full_chars == 120_000
+    assert len(event.result.text) < 41_000
+    assert line_of(event) == "result of plot: a chart of 20,000 points (120,000 characters for the model)"
+    again = event_codec.loads(event_codec.dumps(event))
+    assert isinstance(again, ToolFinished)
+    assert (again.result.display, again.result.full_chars) == ("a chart of 20,000 points", 120_000)
+    sent = run.requests[1].messages[-1]
+    assert "chart" not in sent.results[0].text  # type: ignore[union-attr]

@@ -126,7 +126,9 @@ async def test_a_compaction_beside_the_run_is_waited_for():
             return "All is read."
         return [*reads(size), UsageReport(input_tokens=86_000, output_tokens=10)] if size == 10 else reads(size)
 
-    supervisor = monitor.Supervisor(ScriptedModel(script, suspends=True), tools=[read], window=WINDOW)
+    supervisor = monitor.Supervisor(
+        ScriptedModel(script, suspends=True), tools=[read], result_bound=None, window=WINDOW
+    )
     outcomes = await left_after_each_turn(supervisor, session)
     assert outcomes[-1].ok
     started = await of(session, CompactionStarted)

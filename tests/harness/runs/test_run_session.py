@@ -237,7 +237,9 @@ async def test_a_subagent_is_a_run_of_the_same_session_on_a_branch_of_its_own():
 async def test_a_compaction_is_a_hidden_run_and_a_node_that_shows_the_summary():
     store = InMemorySession()
     model = ScriptedModel(reads(30_000, 30_000, 27_000), reads(9_000), SUMMARY, "done")
-    outcome = await monitor.Supervisor(model, tools=[read], window=WINDOW, session=store).run("do it", run_id="r")
+    outcome = await monitor.Supervisor(model, tools=[read], result_bound=None, window=WINDOW, session=store).run(
+        "do it", run_id="r"
+    )
     assert outcome.ok
     assert outcome.compaction_usage.input_tokens > 0
     assert [run.id for run in await store.runs()] == ["r"]
@@ -253,7 +255,7 @@ async def test_a_compaction_is_a_hidden_run_and_a_node_that_shows_the_summary():
     assert len(originals) > len(context.messages)  # nothing original is changed or gone
     # and the conversation goes on from what the model is shown
     after = ScriptedModel("And so on.")
-    await monitor.Supervisor(after, tools=[read], window=WINDOW).run("more", session=store)
+    await monitor.Supervisor(after, tools=[read], result_bound=None, window=WINDOW).run("more", session=store)
     assert after.requests[0].messages[:-1] == outcome.history
 
 
@@ -289,7 +291,7 @@ async def test_results_that_are_cleared_are_edits_on_the_branch_and_the_original
     prune = PruneResults(protect_tokens=2_000, more_than_tokens=1_000, protect_turns=0)
     compaction = monitor.Compaction.opencode(after_turn=(prune,))
     options: dict[str, Any] = {"compaction": compaction, "window": WINDOW, "session": store}
-    outcome = await monitor.Supervisor(model, tools=[read], **options).run("do it")
+    outcome = await monitor.Supervisor(model, tools=[read], **{"result_bound": None, **options}).run("do it")
     assert outcome.ok
     edits = [node for node in await store.active_path() if node.kind is NodeKind.CONTEXT_EDIT]
     assert edits
@@ -404,12 +406,20 @@ async def test_the_model_is_told_that_an_effect_is_unknown_and_an_idempotent_cal
     assert keys[0] == keys[1]
 
 
-async def test_a_run_that_had_answered_is_told_to_go_on():
+async def test_a_run_whose_answer_is_stored_is_not_asked_again():
     store = InMemorySession()
     with pytest.raises(Died):
-        await supervisor("Half of", session=Mortal(store, 2, after=False)).run("go")
+        await supervisor("It is blue.", session=Mortal(store, 2, after=False)).run("go")
+    model = ScriptedModel()
+    outcome = await monitor.Supervisor(model).resume(store)
+    assert (outcome.ok, outcome.text, outcome.turns, model.requests) == (True, "It is blue.", 1, [])
+
+
+async def test_a_run_that_had_ended_by_its_answer_is_told_to_go_on():
+    store = InMemorySession()
+    await supervisor("Half of", session=store).run("go", run_id="r")
     model = ScriptedModel("it.")
-    assert (await monitor.Supervisor(model).resume(store)).ok
+    assert (await monitor.Supervisor(model).resume(store, run="r")).ok
     assert text_of_user(model.requests[0].messages[-1]) == GO_ON
 
 

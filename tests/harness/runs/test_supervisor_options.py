@@ -108,7 +108,6 @@ async def test_a_tool_with_required_parameters_is_taken_as_it_is(row: str):
         ({"history": ["hello"]}, "history"),
         ({"outputs": ["a"]}, "outputs"),
         ({"outputs": {}}, "outputs"),
-        ({"tools": [look, look]}, "look"),
         ({"keep_text_chars": -1}, "keep_text_chars"),
         ({"close_grace_s": 0}, "close_grace_s"),
         ({"clock": 3}, "clock"),

@@ -54,9 +54,7 @@ def asked(form: str, path: str | None = None, **fields: Any) -> JudgedRequest:
 
 def answer(form: str, path: str | None = None, **fields: Any) -> WireAnswer:
     request = asked(form, path, **fields)
-    made = wire(form).answer(request, "application/json" if request.array else "text/event-stream; charset=utf-8")
-    assert made is not None
-    return made
+    return wire(form).stream(request)
 
 
 def framed(form: str, event: Any) -> bytes:

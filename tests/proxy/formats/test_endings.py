@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 import pytest
 
-from monitor.chunks import Chunk, TextDelta, ToolCall, ToolCallDelta, TurnFinished
+from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, TurnFinished
+from monitor.proxy.formats.anthropic import CUT_OFF, without_cut_thoughts
 from monitor.proxy.formats.base import WireAnswer
+from monitor.proxy.formats.merging import merged
 from monitor.testing import anthropic_steps, gemini_steps, openai_steps
 from monitor.usage import Usage
 from tests.proxy.formats.clients import Clients, Got, clients
-from tests.proxy.formats.streams import ARRAY, FORMS, Stream, answer, framed, passed, recorded
+from tests.proxy.formats.streams import ARRAY, FORMS, Stream, answer, asked, framed, passed, recorded, wire
 
 REASON: Final = 'loop_detected: "the the\r\n\r\ndata: {\n" \u2028 \ud800 \u00e9'
 """A reason with a piece of the model's text, which wants to be an event of its own."""
+SENTENCE: Final = "[agent-monitor stopped this answer: it repeated itself. Run r-1.]"
 LEGAL: Final = {
     "openai-chat": "stop",
-    "openai-responses": "incomplete",
+    "openai-responses": "completed",
     "anthropic": "end_turn",
-    "gemini": "STOP",
+    "gemini": "MAX_TOKENS",
 }
 RECORDED: Final = (
     *("mistral-incremental", "moonshotai", "azure-model-router", "xai-text", "xai-tool-call"),
@@ -71,6 +75,9 @@ class Place:
 
     @property
     def calls(self) -> bool:
+        """Whether there is a call for the client. The service carries out the others itself."""
+        if self.stream.form == "anthropic":
+            return re.search(rb'"type": ?"tool_use"', self.sent) is not None
         return any(isinstance(chunk, ToolCall | ToolCallDelta) for chunk in self.chunks)
 
     def __str__(self) -> str:
@@ -170,9 +177,9 @@ def test_the_end_of_a_response_as_it_stands_on_the_wire():
         "response.output_text.done",
         "response.content_part.done",
         "response.output_item.done",
-        "response.incomplete",
+        "response.completed",
     ]
-    assert events[-1]["response"]["incomplete_details"] == {"reason": "max_output_tokens"}
+    assert events[-1]["response"]["metadata"] == {"agent_monitor": "why"}
 
 
 def test_the_end_of_a_message_as_it_stands_on_the_wire():
@@ -185,7 +192,7 @@ def test_the_end_of_a_message_as_it_stands_on_the_wire():
 def test_the_end_of_geminis_answer_as_it_stands_on_the_wire():
     (chunk,) = told(answered("gemini").ending("why"))
     (candidate,) = chunk["candidates"]
-    assert (candidate["finishReason"], candidate["content"]["parts"]) == ("STOP", [{"text": ""}])
+    assert (candidate["finishReason"], "content" in candidate) == ("MAX_TOKENS", False)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -243,7 +250,7 @@ def test_an_array_of_gemini_is_json_wherever_it_is_ended():
             if (b"functionCall" in sent and b"STOP" not in sent) or b"error" in ending:
                 assert last["error"]["message"] == REASON
             else:
-                assert last["candidates"][0]["finishReason"] == "STOP"
+                assert last["candidates"][0]["finishReason"] in ("STOP", "MAX_TOKENS")
     assert reader.over
 
 
@@ -261,7 +268,7 @@ def test_the_reason_of_gemini_is_its_finish_message_because_its_sdk_refuses_comm
     ending = answer("gemini").ending(REASON)
     assert b"\n:" not in b"\n" + ending
     (chunk,) = sdks.items("gemini", ending)
-    assert (chunk.text, chunk.candidates[0].finish_reason.value) == ("", "STOP")
+    assert (chunk.text, chunk.candidates[0].finish_reason.value) == (None, "MAX_TOKENS")
     candidate = json.loads(ending.removeprefix(b"data: "))["candidates"][0]
     assert candidate["finishMessage"] == REASON
 
@@ -308,9 +315,9 @@ def test_closing_an_item_of_a_response_repeats_its_text(sdks: Clients):
     items = sdks.items("openai-responses", sent + reader.ending(REASON))
     done = {item.type: item for item in items[len(events) :]}
     assert done["response.output_text.done"].text == "Let me"
-    assert done["response.output_item.done"].item.status == "incomplete"
-    final = done["response.incomplete"].response
-    assert (final.status, final.output_text, len(final.output)) == ("incomplete", "Let me", 2)
+    assert done["response.output_item.done"].item.status == "completed"
+    final = done["response.completed"].response
+    assert (final.status, final.output_text, len(final.output)) == ("completed", "Let me", 2)
     numbers = [item.sequence_number for item in items[len(events) :]]
     assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
 
@@ -342,10 +349,100 @@ def test_a_text_that_came_only_when_it_was_done_is_repeated_too():
     assert part["part"]["text"] == item["item"]["content"][0]["text"] == "Let me"
 
 
-def test_thinking_that_is_ended_has_no_signature(sdks: Clients):
-    """The service refuses a thought without a signature in the next request; the docs say so."""
+def test_thinking_that_is_ended_has_our_signature_and_is_taken_out_of_later_requests(sdks: Clients):
+    """The service refuses a thought without a signature."""
     events = [anthropic_steps.start(3), *anthropic_steps.think("hm, ", "so")[:-2]]
     reader = answer("anthropic")
     sent = passed(reader, b"".join(Stream("anthropic", "", tuple(events)).frames))
     got = sdks.read("anthropic", sent + reader.ending(REASON))
     assert (got.thoughts, got.text, got.finish) == ("hm, so", "", "end_turn")
+    thought = {"type": "thinking", "thinking": "hm, so", "signature": CUT_OFF}
+    said = {"role": "assistant", "content": [thought, {"type": "text", "text": SENTENCE}]}
+    later = json.loads(without_cut_thoughts(json.dumps({"messages": [said]}).encode()))
+    assert later == {"messages": [{"role": "assistant", "content": [{"type": "text", "text": SENTENCE}]}]}
+    assert without_cut_thoughts(b'{"agent-monitor:cut-off"') == b'{"agent-monitor:cut-off"'
+
+
+# --- the sentence
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_sentence_is_the_last_text_wherever_an_answer_is_ended(form: str, sdks: Clients):
+    for stream in streams(form):
+        for place in places(stream):
+            ending = place.reader.ending(REASON, sentence=SENTENCE)
+            assert place.reader.ending(REASON, sentence=SENTENCE) == ending
+            got = sdks.read(form, place.sent + ending)
+            if got.error is not None or place.finished or not ending:
+                continue
+            try:
+                assert got.finish == LEGAL[form]
+                assert got.text.removeprefix(place.text).strip() == SENTENCE
+                assert got.text.count(SENTENCE) == 1
+            except AssertionError as error:
+                error.add_note(str(place))
+                raise
+
+
+STRUCTURED: Final[dict[str, dict[str, Any]]] = {
+    "openai-chat": {"response_format": {"type": "json_schema", "json_schema": {}}},
+    "openai-responses": {"text": {"format": {"type": "json_schema"}}},
+    "anthropic": {"tool_choice": {"type": "any"}},
+    "gemini": {"generationConfig": {"responseMimeType": "application/json"}},
+}
+NO_ROOM: Final = {
+    "openai-chat": "length",
+    "openai-responses": "incomplete",
+    "anthropic": "max_tokens",
+    "gemini": "MAX_TOKENS",
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_no_sentence_breaks_the_json_of_a_schema(form: str, sdks: Clients):
+    reader = answer(form, **STRUCTURED[form])
+    ending = reader.ending(REASON, sentence=SENTENCE)
+    assert SENTENCE.encode() not in ending
+    if form == "openai-chat":
+        assert b'"finish_reason":"length"' in ending
+        return
+    assert sdks.read(form, ending).finish == NO_ROOM[form]
+
+
+# --- half a call
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_call_is_open_until_its_arguments_are_whole(form: str):
+    reader, states = answer(form), list[tuple[bool, bool]]()
+    for data in made(form).frames:
+        for frame in reader.feed(data):
+            reader.read(frame)
+            states.append((reader.calls.began, reader.calls.open))
+    assert not states[-1][1]
+    began = sum(began for began, _ in states)
+    assert began == (0 if form == "gemini" else len(CALLS))  # Gemini's calls come whole
+
+
+# --- in one piece
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_stream_makes_the_answer_that_the_service_would_have_given(form: str):
+    for stream in streams(form):
+        if any("error" in event for event in stream.events if isinstance(event, dict)):
+            continue
+        whole = json.dumps(merged(wire(form).form, list(stream.events))).encode()
+        heard = wire(form).whole(asked(form), whole)
+        streamed = [chunk for place in [*places(stream)][-1:] for chunk in place.chunks]
+        for kind in (TextDelta, ReasoningDelta):
+            assert _text(heard.chunks, kind) == _text(streamed, kind), stream.name
+        if stream.name.startswith("spliced"):  # its second message repeats the call of the first
+            continue
+        calls = [one for one in streamed if isinstance(one, ToolCall) and isinstance(one.arguments, dict)]
+        found = [one for one in heard.chunks if isinstance(one, ToolCall)][: len(calls)]
+        assert [(one.name, one.arguments) for one in found] == [(one.name, one.arguments) for one in calls], stream.name
+
+
+def _text(chunks: Iterable[Chunk], kind: type[TextDelta | ReasoningDelta]) -> str:
+    return "".join(chunk.text for chunk in chunks if isinstance(chunk, kind))

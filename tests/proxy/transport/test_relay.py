@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -35,9 +36,9 @@ def answering(*steps: Step | Event) -> LocalOpenAI:
 
 async def test_a_watched_stream_has_the_bytes_of_the_upstream(upstream: LocalOpenAI) -> None:
     proxy = proxy_of(upstream)
-    watched, relayed = await ask(proxy, "POST", CHAT, chat()), await ask(proxy, "POST", "/v1/x/responses", chat())
+    watched, relayed = await ask(proxy, "POST", CHAT, chat()), await ask(proxy, "POST", "/v1/x;/responses", chat())
     assert watched.header("x-agent-monitor").startswith("watched; run=")
-    assert relayed.header("x-agent-monitor") == "unwatched; unknown format"
+    assert relayed.header("x-agent-monitor").startswith("unwatched; ")
     assert b"hel" in watched.body
     assert watched.body.replace(b"data: [DONE]\n\n", b"") == relayed.body
     assert watched.whole
@@ -93,7 +94,7 @@ async def test_a_path_is_known_in_any_spelling(upstream: LocalOpenAI, path: str)
 async def test_a_length_beside_a_transfer_encoding_does_not_count(upstream: LocalOpenAI) -> None:
     proxy = proxy_of(upstream)
     given = {"transfer-encoding": "chunked", "content-length": "5"}
-    for path in (CHAT, "/v1/x/responses"):
+    for path in (CHAT, "/v1/x;/responses"):
         assert (await ask(proxy, "POST", path, chat(), headers=given)).status == 200
     assert "content-length" not in upstream.requests[1].headers
     await proxy.aclose()
@@ -181,7 +182,7 @@ async def test_an_upstream_that_is_silent_too_long_is_a_timeout() -> None:
 async def test_a_relayed_answer_that_breaks_off_is_cut_off() -> None:
     with answering(text("hel"), Cut()) as server:
         proxy = proxy_of(server)
-        reply = await ask(proxy, "POST", "/v1/x/responses", chat())
+        reply = await ask(proxy, "POST", "/v1/x;/responses", chat())
         assert b"hel" in reply.body
         assert not reply.whole
         await proxy.aclose()
@@ -217,22 +218,69 @@ async def test_a_malformed_stream_passes_as_it_is_and_is_said() -> None:
         await proxy.aclose()
 
 
-async def test_a_packed_answer_is_relayed_and_said() -> None:
-    packed = gzip.compress(b'{"choices": []}')
-    with answering(Reply(200, packed, {"content-encoding": "gzip"})) as server:
-        proxy = proxy_of(server)
+@pytest.mark.parametrize("packed", [gzip.compress, zlib.compress, lambda body: zlib.compress(body, wbits=-15)])
+async def test_a_packed_answer_is_unpacked_and_watched(packed: Callable[[bytes], bytes]) -> None:
+    chant = json.dumps({"choices": [{"index": 0, "message": {"content": "I will now read the file again. " * 40}}]})
+    coding = "gzip" if packed is gzip.compress else "deflate"
+    with answering(Reply(200, packed(chant.encode()), {"content-encoding": coding})) as server:
+        proxy = proxy_of(server, on_loop="observe")
         reply = await ask(proxy, "POST", CHAT, chat(stream=False))
-        assert zlib.decompress(reply.body, 31) == b'{"choices": []}'
-        assert reply.header("x-agent-monitor").startswith("unwatched; the answer is packed with gzip")
+        assert reply.body.decode() == chant
+        assert not reply.header("content-encoding")
+        assert reply.header("x-agent-monitor").startswith("watched")
+        assert proxy.runs.counts["detections", "content_repetition"]
         await proxy.aclose()
 
 
-async def test_an_answer_in_one_piece_that_loops_is_handed_on_and_said() -> None:
-    with answering(text("I will now read the file again. " * 40), finish()) as server:
+async def test_an_answer_packed_in_a_form_of_its_own_is_relayed_and_said() -> None:
+    with answering(Reply(200, b"\x8b\x02", {"content-encoding": "br"})) as server:
+        proxy = proxy_of(server)
+        reply = await ask(proxy, "POST", CHAT, chat(stream=False))
+        assert reply.body == b"\x8b\x02"
+        assert reply.header("x-agent-monitor").startswith("unwatched; the answer is packed with br")
+        await proxy.aclose()
+
+
+async def test_a_damaged_packed_answer_is_an_error_that_may_pass() -> None:
+    with answering(Reply(200, gzip.compress(b"{}" * 50)[:20], {"content-encoding": "gzip"})) as server:
+        proxy = proxy_of(server)
+        reply = await ask(proxy, "POST", CHAT, chat(stream=False))
+        assert (reply.status, reply.header("x-should-retry")) == (502, "")
+        await proxy.aclose()
+
+
+@pytest.mark.parametrize("kind", ["application/json", "text/plain", ""])
+async def test_a_stream_is_known_by_its_content_and_its_loop_is_cut(kind: str) -> None:
+    event = b'data: {"choices": [{"index": 0, "delta": {"content": "I will now read the file again. "}}]}\n\n'
+    with answering(Reply(200, event * 200, {"content-type": kind})) as server:
+        proxy = proxy_of(server)
+        reply = await ask(proxy, "POST", CHAT, chat())
+        assert len(reply.body) < 40 * len(event)
+        assert reply.body.endswith(b"data: [DONE]\n\n")
+        await proxy.aclose()
+
+
+@pytest.mark.parametrize("body", [b"no JSON", b"data: {oops\n\n", b'data: x\n\ndata: {"choices": []}\n\n'])
+async def test_no_header_says_watched_of_what_was_not_read(body: bytes) -> None:
+    with answering(Reply(200, body, {"content-type": "text/event-stream"})) as server:
+        proxy = proxy_of(server)
+        reply = await ask(proxy, "POST", CHAT, chat())
+        assert body in reply.body
+        assert reply.header("x-agent-monitor").startswith("unwatched; ")
+        whole = await ask(proxy, "POST", CHAT, chat(stream=False))
+        assert not whole.header("x-agent-monitor").startswith("watched")
+        await proxy.aclose()
+
+
+async def test_an_answer_in_one_piece_that_loops_is_cut_and_says_so() -> None:
+    with answering(*[text("I will now read the file again. ")] * 400, finish()) as server:
         proxy = proxy_of(server)
         reply = await ask(proxy, "POST", CHAT, chat(stream=False))
         assert reply.header("x-agent-monitor").startswith("stopped; loop_detected")
-        assert len(reply.json["choices"][0]["message"]["content"]) > 1_000
+        assert reply.header("content-type") == "application/json"
+        said = reply.json["choices"][0]["message"]["content"]
+        assert "stopped this answer: it repeated itself" in said
+        assert len(said) < 2_000
         strict = proxy_of(server, on_loop="error")
         assert "loop_detected" in (await ask(strict, "POST", CHAT, chat(stream=False))).json["error"]["message"]
         seen = proxy_of(server, on_loop="observe")

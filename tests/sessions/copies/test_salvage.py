@@ -13,6 +13,7 @@ import pytest
 import monitor
 from monitor.errors import MonitorError, StoreError
 from monitor.sessions import SessionReader, SQLiteSession, salvage
+from monitor.sessions.tables.blobs import blobs_path
 from monitor.testing import ScriptedModel
 from tests.harness.driving import look
 from tests.sessions.making import says, user
@@ -62,8 +63,8 @@ def test_each_single_damaged_node_costs_that_node_alone(path: Path, tmp_path: Pa
         for number, harm in enumerate(("body = 'x' || substr(body, 2)", "digest = zeroblob(16)", "body = '{}'")):
             harmed, into = tmp_path / f"h{seq}-{number}.session", tmp_path / f"s{seq}-{number}.session"
             shutil.copy(path, harmed)
-            shutil.copytree(path.with_suffix(".blobs"), harmed.with_suffix(".blobs"), dirs_exist_ok=True) if (
-                path.with_suffix(".blobs").is_dir()
+            shutil.copytree(blobs_path(path), blobs_path(harmed), dirs_exist_ok=True) if (
+                blobs_path(path).is_dir()
             ) else None
             change(harmed, f"UPDATE node SET {harm} WHERE seq = {seq} AND body IS NOT NULL")
             saved = salvage(harmed, into)

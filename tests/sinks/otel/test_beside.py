@@ -223,7 +223,7 @@ def one_trace_with_the_reason(recorder: Recorder) -> None:
     assert not [name for name in found.attributes or {} if name.startswith("gen_ai.usage.")]
     told = [event.name for span in recorder.spans for event in span.events]
     assert told.count("monitor.detection") == told.count("monitor.stop") == 1
-    ours = [span.name for span in recorder.spans if span.instrumentation_scope.name == "agent-monitor"]  # type: ignore[union-attr]
+    ours = [span.name for span in recorder.spans if span.instrumentation_scope.name == "agent-monitor"]
     assert ours == ["monitor.run researcher"]
 
 

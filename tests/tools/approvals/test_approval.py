@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -162,30 +163,27 @@ async def test_always_ends_when_the_tool_is_another_one():
 
 
 @pytest.mark.parametrize(
-    ("first", "scope", "then", "asked"),
+    ("first", "chosen", "then", "asked"),
     [
-        ("git push origin a", "git push", "git push origin b", 1),
-        ("git push", "git push", "git status", 2),
-        ("git push", "git push", "git push && rm x", 2),
-        ("git push", "git push", "git push > f", 2),
-        ("ls && git log", "ls ; git log", "git log | ls", 1),
-        ("python x.py", "python x.py", "python y.py", 2),
-        ("npm run test", "npm run", "npm install", 2),
+        ("git push origin a", 0, "git push origin b", 2),
+        ("git push origin a", 0, "git push  'origin' a", 1),
+        ("git log --oneline", 0, "git log", 2),
+        ("git log --oneline", 1, "git log -5 && git log", 1),
+        ("git log --oneline", 1, "git log --output=x", 2),
+        ("ls -l && git log -3", 1, "git log | ls", 1),
+        ("ls && git log", 0, "git log && ls", 2),
+        ("python x.py", 0, "python y.py", 2),
+        ("npm run test", 0, "npm run test -- x", 2),
         # a word may hold anything: it never becomes two
-        ("python -c 'x ; rm'", "python -c 'x ; rm'", "rm", 2),
-        ("echo 'a ; rm' b", "echo", "rm", 2),
-        ("python -c x", "python -c x", "python -c x y", 2),
-        ("rm a", "rm a", "rm b", 2),
-        ("git -c core.pager=x log", "git -c core.pager=x log", "git -c alias.x=!rm x", 2),
-        ("shell x", "shell", "rm x", 2),  # a command with the name of the tool
-        ("A=b ls", "ls ; A=b", "PATH=. ls", 2),
+        ("python -c 'x ; rm'", 0, "python -c x ; rm", 2),
+        ("echo 'a ; rm' b", 1, "rm b", 2),
+        ("shell x", 0, "rm x", 2),  # a command with the name of the tool
     ],
 )
-async def test_always_for_a_command_holds_for_what_begins_like_it(first: str, scope: str, then: str, asked: int):
-    person = Person(answer("approved", always=scope), False)
+async def test_always_holds_for_the_line_that_was_shown(first: str, chosen: int, then: str, asked: int):
+    person = Person(lambda request: answer("approved", always=request.scopes[chosen])(request), False)
     desk = Desk(person, mode="default")
     await desk.call("shell", command=first)
-    assert person.asked[0].scopes == (scope,)
     await desk.call("shell", command=then)
     assert len(person.asked) == asked
     assert desk.ran == ([first, then] if asked == 1 else [first])
@@ -417,7 +415,7 @@ async def test_the_end_of_the_input_is_a_refusal():
 async def test_what_a_model_wrote_does_nothing_to_the_terminal():
     approver, said, _ = typed("n")
     await Desk(approver, mode="default").call("shell", command="ls \x1b[2K\u202e\r\nrm x")
-    assert said[1:] == ["  command: ls \\u001b[2K\\u202e", "  command: rm x"]
+    assert said[1:] == ["  command: ls \\u001b[2K\\u202e\\r", "  command: rm x"]
 
 
 async def test_one_question_is_asked_after_the_other():
@@ -451,3 +449,59 @@ def test_an_approver_is_an_object_or_a_function():
 
 def test_the_context_is_not_needed_to_look_at_it():
     assert ToolContext(ToolCall("c", "t", {})).idempotency_key == ""
+
+
+# --- the whole call is shown
+
+
+async def asked(command: str) -> tuple[list[str], bool]:
+    """The lines on the terminal, and whether the call was made."""
+    said: list[str] = []
+    desk = Desk(TerminalApprover(read=lambda _: "y", write=said.append), mode="default")
+    result = await desk.call("shell", command=command)
+    return said, not result.is_error
+
+
+async def test_the_end_of_a_long_command_is_shown():
+    said, made = await asked("echo " + "a" * 30_000 + "; rm -rf x")
+    assert made
+    assert said[-1].endswith("; rm -rf x")
+
+
+@pytest.mark.parametrize("command", ["a" * 100_001, "a\n" * 2_001, "; ".join(["echo a"] * 20_000)])
+async def test_a_command_that_is_too_long_to_be_read_is_refused_without_a_question(command: str):
+    said, made = await asked(command)
+    assert (said, made) == ([], False)
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        ("ls" + "\n" * 300 + "rm x", ["  command: ls", "  command: (299 blank lines)", "  command: rm x"]),
+        ("ls\n \n\t\nrm x", ["  command: ls", "  command: (2 blank lines)", "  command: rm x"]),
+        ("ls" + " " * 300 + "; rm x", ["  command: ls (300 blanks) ; rm x"]),
+        ("ls\x0b\x0crm\u2028x", ["  command: ls\\u000b\\frm\\u2028x"]),
+    ],
+)
+async def test_blank_lines_and_blanks_hide_nothing(command: str, shown: list[str]):
+    said, _ = await asked(command)
+    assert said[1:] == shown
+
+
+BLANKS = "\u2800\u3164\u115f\u1160\uffa0\u034f\u17b4\u17b5\u180b\u180c\u180d\u180e\u180f\ufe00\ufe0f"
+BLANKS += "\u200b\u200d\u2060\u00ad\ufeff\u00a0\u2003\u3000\u202f\u205f\u061c\u2066\u202e"
+BLANKS += "\U000e0100\U000e0041\U0001d159\U0001d173\U0001bca0\u2062\u206a\ufff9"
+
+
+@pytest.mark.parametrize("blank", BLANKS)
+async def test_a_character_that_looks_like_nothing_is_made_visible(blank: str):
+    said, _ = await asked(f"ls{blank}x")
+    assert blank not in "".join(said)
+    assert "\\u" in said[1]
+
+
+async def test_the_files_that_decide_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.sh").write_text("ls\n")
+    said, _ = await asked("bash x.sh")
+    assert said[-1].startswith("  depends on x.sh (")

@@ -51,7 +51,7 @@ def shell(command: str) -> str | None:
     [
         ("git status", "allow"),
         ("cd x && git log -3 | ls", "allow"),
-        ("git statusx", None),
+        ("git statusx", "ask"),
         ("git", None),
         ("git status && rm x", None),
         ("git status > f", "ask"),
@@ -62,7 +62,7 @@ def shell(command: str) -> str | None:
         ("sudo git push", "deny"),
         ("echo $(git --no-pager push)", "deny"),
         ("./git status", None),
-        ("PATH=/evil git status", None),
+        ("PATH=/evil git status", "ask"),
     ],
 )
 def test_a_command_is_judged_by_all_that_it_runs(command: str, decision: str | None):
@@ -106,7 +106,7 @@ def test_a_ruling_names_its_rule_and_its_reason():
     ("rule", "says"),
     [
         ({"command": "git push", "decision": "deny", "match": ["git status"]}, "does not match its own example"),
-        ({"command": "git", "decision": "allow", "not_match": ["git push"]}, "matches its own example 'git push'"),
+        ({"command": "git", "decision": "allow", "not_match": ["git log"]}, "matches its own example 'git log'"),
         ({"command": "ls", "decision": "allow", "match": ["ls > f"]}, "does not match its own example"),
         ({"tool": "x", "decision": "ask", "not_match": [{"a": 1}]}, "matches its own example"),
         ({"decision": "maybe"}, "rule 1: decision"),

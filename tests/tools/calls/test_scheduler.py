@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from monitor.calls import OPEN, ApprovalRequest, CallRecord, CallState
 from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import StoreError, ToolError
+from monitor.reasons import ToolErrorKind
 from monitor.testing import FakeClock
 from monitor.tools import InMemoryLedger, Scheduler, ToolAnswer, ToolContext, tool
 from monitor.tools.base import Tool, ToolKind
@@ -510,7 +511,7 @@ async def test_an_abort_ends_the_running_batch_and_takes_the_waiting_one_out_and
         await anyio.wait_all_tasks_blocked()
         scheduler.abort("somebody pressed stop")
     by_id = {results[0].id: results[0] for results in answers}
-    assert by_id["a"].text == "[agent-monitor] This call was not carried out to its end."
+    assert by_id["a"].text == "[agent-monitor] This call was not carried out to its end: somebody pressed stop."
     assert by_id["b"].text == "[agent-monitor] This call was not made: somebody pressed stop."
     assert {result.error_kind for result in by_id.values()} == {"cancelled"}
     assert all(result.vetoed for result in by_id.values())
@@ -550,9 +551,101 @@ async def test_one_call_is_cancelled_wherever_it_stands_and_the_others_go_on(whe
     assert not scheduler.cancel("a")
     assert results[0].text == "c"
     assert results[1].error_kind == "cancelled"
-    assert ("nobody wants it" in results[1].text) is (when != "running")
+    assert "nobody wants it" in results[1].text
     assert sorted(entered) == (["a", "c"] if when == "running" else ["c"])
     assert heard.states("a")[-1] == "cancelled"
+
+
+@pytest.mark.feature("GT-14", "GT-11")
+async def test_a_cancelled_batch_that_waits_behind_another_is_answered_at_once():
+    heard = Heard()
+    scheduler = Scheduler(registry(tool(name="work")(anyio.sleep_forever)), ledger=InMemoryLedger(), listener=heard)
+    answers: dict[str, list[ToolResult]] = {}
+    finished: list[str] = []
+
+    async def give(*ids: str) -> None:
+        calls = [call("work", id) for id in ids]
+        answers[ids[0]] = await scheduler.carry_out(calls, lambda result, _: finished.append(result.id))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(give, "a")
+        await anyio.wait_all_tasks_blocked()
+        group.start_soon(give, "b", "c")
+        await anyio.wait_all_tasks_blocked()
+        assert scheduler.cancel("c", "nobody wants c")
+        assert finished == ["c"]  # at once, though the batch still waits
+        assert not scheduler.cancel("c")
+        assert scheduler.cancel("b", "nobody wants b")
+        await anyio.wait_all_tasks_blocked()
+        assert list(answers) == ["b"]
+        group.cancel_scope.cancel()
+    assert texts(answers["b"]) == [f"[agent-monitor] This call was not made: nobody wants {id}." for id in "bc"]
+    assert [result.error_kind for result in answers["b"]] == ["cancelled", "cancelled"]
+    assert heard.states("b") == heard.states("c") == ["cancelled"]
+
+
+@pytest.mark.feature("GT-14")
+async def test_of_a_waiting_batch_the_calls_that_were_not_cancelled_are_made():
+    go_on = anyio.Event()
+
+    async def work(n: int) -> int:
+        await go_on.wait()
+        return n
+
+    scheduler = Scheduler(registry(work), ledger=InMemoryLedger())
+    answers: dict[str, list[ToolResult]] = {}
+
+    async def give(*ids: str) -> None:
+        answers[ids[0]] = await scheduler.carry_out([call("work", id, n=ord(id)) for id in ids])
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(give, "a")
+        await anyio.wait_all_tasks_blocked()
+        group.start_soon(give, "b", "c")
+        await anyio.wait_all_tasks_blocked()
+        scheduler.cancel("b", "nobody wants it")
+        go_on.set()
+    assert texts(answers["b"]) == ["[agent-monitor] This call was not made: nobody wants it.", str(ord("c"))]
+
+
+@pytest.mark.feature("GT-11")
+async def test_a_tool_that_answers_its_cancellation_says_the_reason_too():
+    async def careful() -> ToolAnswer:
+        try:
+            await anyio.sleep_forever()
+        except anyio.get_cancelled_exc_class():
+            return ToolAnswer("half of it", is_error=True, error_kind=ToolErrorKind.CANCELLED)
+        raise AssertionError
+
+    scheduler = Scheduler(registry(careful))
+    results: list[ToolResult] = []
+
+    async def give() -> None:
+        results.extend(await scheduler.carry_out([call("careful", "a")]))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(give)
+        await anyio.wait_all_tasks_blocked()
+        scheduler.cancel("a", "nobody wants it")
+    assert "nobody wants it" in results[0].text
+
+
+@pytest.mark.feature("GT-11")
+async def test_the_reason_of_a_sibling_that_ends_the_program_reaches_the_others():
+    told: list[ToolResult] = []
+
+    async def stop() -> None:
+        raise SystemExit("out of disk")
+
+    async def work() -> None:
+        await anyio.sleep_forever()
+
+    with pytest.raises(SystemExit):
+        await Scheduler(registry(stop, work)).carry_out(
+            [call("work", "a"), call("stop", "b")], lambda result, _: told.append(result)
+        )
+    (cut,) = [result for result in told if result.id == "a"]
+    assert "another call of the same answer raised SystemExit: out of disk" in cut.text
 
 
 async def test_a_call_cancelled_before_its_batch_starts_is_not_made():
@@ -891,3 +984,23 @@ def test_whatever_happens_each_call_has_exactly_one_result_in_the_order_of_the_c
         assert states.count("intended") <= 1
         assert sum(CallState(state) not in OPEN for state in states) == 1
         assert CallState(states[-1]) not in OPEN
+
+
+async def test_the_key_is_made_of_the_arguments_as_the_tool_reads_them():
+    """A default that was left out, and a number written as a text, make no other action."""
+    keys: list[str] = []
+
+    @tool(name="save")
+    def save(context: ToolContext, path: str, count: int = 1) -> None:
+        keys.append(context.idempotency_key)
+
+    forms: list[dict[str, Any]] = [
+        {"path": "a"},
+        {"path": "a", "count": 1},
+        {"count": "1", "path": "a"},
+        {"path": "a", "count": 2},
+    ]
+    for form in forms:
+        await Scheduler({"save": save}, run_id="r").carry_out([ToolCall("1", "save", form)])
+    assert len(set(keys[:3])) == 1
+    assert keys[3] != keys[0]

@@ -577,3 +577,27 @@ def test_each_tool_says_what_it_does_and_can_be_off(tmp_path: Path):
 def test_options_that_make_no_sense_are_refused(tmp_path: Path, options: dict[str, Any]):
     with pytest.raises(ConfigError):
         tools(tmp_path, **options)
+
+
+async def test_a_tree_of_very_many_folders_is_searched(tmp_path: Path):
+    """One in the other, deeper than the recursion and the descriptors of a process, and beside each
+    other.
+    """
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    for name in ["d"] * 1_200:
+        os.mkdir(name, dir_fd=descriptor)
+        below = os.open(name, os.O_RDONLY, dir_fd=descriptor)
+        os.close(descriptor)
+        descriptor = below
+    file = os.open("deep.txt", os.O_CREAT | os.O_WRONLY, dir_fd=descriptor)
+    os.write(file, b"needle\n")
+    os.close(file)
+    os.close(descriptor)
+    (tmp_path / "loop").symlink_to(tmp_path)
+    tools = FileTools(Workspace(tmp_path)).tools()
+    assert (await ask(tools, "glob", pattern="**/*.txt")).text.endswith("/deep.txt")
+    assert (await ask(tools, "grep", pattern="needle")).text.strip().endswith("/deep.txt:1: needle")
+    place = tmp_path
+    for _ in range(200):  # so that pytest can remove the rest
+        place /= "d"
+    place.rename(tmp_path / "lower")

@@ -1,7 +1,8 @@
 """A server for tests in plain Python, which starts at once: it speaks the protocol of 2025 over
 stdio, and misbehaves where it is told to.
 
-    plain.py [tools per page] [pages] [log file] [how it starts: "", "fail", "mute", "once FILE"]
+    plain.py [tools per page] [pages] [log file] [how it starts: "", "fail", "mute", "shell", "bad",
+        "silent", "noisy", "reads", "once FILE"]
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}}
 OWN = ["echo", "die", "block", "wait", "slow", "pid", "big", "garbage", "escape", "add_tool", "describe", "odd", "rude"]
 TOOLS: list[dict[str, Any]] = [{"name": name, "description": "", "inputSchema": SCHEMA} for name in OWN]
 LOCK = threading.Lock()
+INITIALIZED = False
+ASKED: dict[Any, Any] = {}
+"""Calls that wait for the answer to a question of ours, by its id."""
 
 
 def log(what: str) -> None:
@@ -44,7 +48,7 @@ def answer(request: Any, text: str) -> None:
     send({"id": request["id"], "result": {"content": [{"type": "text", "text": text}]}})
 
 
-def call(request: Any) -> None:
+def call(request: Any) -> None:  # noqa: C901 - one case for each tool
     parameters = request["params"]
     name, text = parameters["name"], (parameters.get("arguments") or {}).get("text", "")
     match name:
@@ -77,6 +81,17 @@ def call(request: Any) -> None:
         case "describe":
             TOOLS[0]["description"] = text
             send({"method": "notifications/tools/list_changed"})
+        case "survey":
+            ASKED["q1"] = request
+            fields = {"name": {"type": "string"}, "age": {"type": "integer"}}
+            schema = {"type": "object", "properties": fields, "required": ["name"]}
+            return send(
+                {"id": "q1", "method": "elicitation/create", "params": {"message": text, "requestedSchema": schema}}
+            )
+        case "run":
+            shell, none = ["sh", "-c", text], subprocess.DEVNULL
+            wrote = subprocess.run(shell, capture_output=True, text=True, stdin=none, check=False)
+            return answer(request, wrote.stdout + wrote.stderr)
         case "odd":  # no content, a wrong type
             return send({"id": request["id"], "result": {"content": "nothing"}})
         case "rude":
@@ -85,9 +100,32 @@ def call(request: Any) -> None:
 
 
 def handle(message: Any) -> None:
+    global INITIALIZED  # noqa: PLW0603 - it is the state of this program
     match message.get("method"):
+        case str() if START == "silent" and not INITIALIZED and message["method"] != "initialize":
+            return
+        case None:  # an answer to a question of ours
+            if message.get("id") in ASKED:
+                answer(ASKED.pop(message["id"]), json.dumps(message.get("result") or message.get("error")))
+        case "resources/list":
+            found = [{"uri": "notes://a", "name": "a", "description": "the notes"}]
+            send({"id": message["id"], "result": {"resources": found}})
+        case "resources/read":
+            uri = message["params"]["uri"]
+            send({"id": message["id"], "result": {"contents": [{"uri": uri, "text": f"text of {uri}"}]}})
+        case "prompts/list":
+            prompt = {"name": "greet", "description": "a greeting", "arguments": [{"name": "who"}]}
+            send({"id": message["id"], "result": {"prompts": [prompt]}})
+        case "prompts/get":
+            who = message["params"]["arguments"]["who"]
+            said = [{"role": "user", "content": {"type": "text", "text": f"Greet {who}."}}]
+            send({"id": message["id"], "result": {"messages": said}})
         case "initialize":
-            capabilities = {"tools": {"listChanged": True}}
+            INITIALIZED = True
+            log(f"capabilities {json.dumps(message['params']['capabilities'])}")
+            capabilities: dict[str, Any] = {"tools": {"listChanged": True}}
+            if START == "reads":
+                capabilities |= {"resources": {}, "prompts": {}}
             info = {"name": "plain", "version": "1"}
             version = message["params"]["protocolVersion"]
             result = {"protocolVersion": version, "capabilities": capabilities, "serverInfo": info}
@@ -109,6 +147,20 @@ def handle(message: Any) -> None:
 
 if START == "fail":
     sys.exit("this server has no configuration: key sk-" + "a" * 30)
+if START == "noisy":
+    for _ in range(2_000):
+        os.write(2, b"noise " * 1_000)
+    os.write(2, b"\nthe last words\n")
+if START == "bad":
+    TOOLS.append({"name": "no schema", "description": "It says nothing of its arguments."})
+    TOOLS.append({"name": "text", "inputSchema": "object"})
+    TOOLS.append("no tool at all")  # type: ignore[arg-type]
+    TOOLS.append({"name": "task", "inputSchema": SCHEMA, "execution": {"taskSupport": "required"}})
+    TOOLS.append({"name": "last", "inputSchema": SCHEMA, "execution": {"taskSupport": "optional"}})
+if START == "reads":
+    TOOLS.append({"name": "survey", "description": "Asks the person.", "inputSchema": SCHEMA})
+if START == "shell":
+    TOOLS.append({"name": "run", "description": "Run a command.", "inputSchema": SCHEMA})
 if START.startswith("once"):  # it starts once, and never again
     path = Path(START.removeprefix("once "))
     if path.exists():

@@ -131,7 +131,7 @@ async def test_a_command_need_not_read_its_arguments(tmp_path: Path):
     ],
 )
 def test_the_forms_of_declarations_that_others_use_are_read(form: Any):
-    assert list(declared(json.dumps(form()), "", "it")) == ["shout", "fail"]
+    assert [one.name for one in declared(json.dumps(form()), "", "it")] == ["shout", "fail"]
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,6 @@ def test_the_forms_of_declarations_that_others_use_are_read(form: Any):
         ("{}", "printed no list"),
         ('"text"', "printed no list"),
         ("[1]", "without a name"),
-        ('[{"name": "a"}, {"name": "a"}]', "two tools called 'a'"),
         ('[{"name": "a b"}]', "cannot be the name of a tool"),
         ('[{"name": "terminate"}]', "the run answers that one itself"),
         ('[{"name": "a", "parameters": {"type": "string"}}]', "without one JSON schema"),

@@ -26,8 +26,9 @@ from monitor.testing import call
 from monitor.tools import ToolContext, carry_out
 from monitor.tools.artifacts.artifact_store import InMemoryArtifacts, Reference
 from monitor.tools.base import traits_of
+from monitor.tools.remote.mcp_answers import readable
 from monitor.tools.remote.mcp_connection import check_version
-from monitor.tools.remote.mcp_server import McpServer, endpoint_of, legal_name, readable
+from monitor.tools.remote.mcp_server import McpServer, endpoint_of, legal_name
 from tests.harness.driving import drive
 from tests.processes import commands_left, no_command_is_left
 
@@ -39,7 +40,7 @@ SERVERS = Path(__file__).parents[1] / "mcp_servers"
 def plain(*arguments: object, **options: Any) -> McpServer:
     """A server that starts at once."""
     command = [sys.executable, "-I", "-S", SERVERS / "plain.py", *arguments]
-    return McpServer([str(word) for word in command], **{"name": "plain", **options})
+    return McpServer([str(word) for word in command], **{"name": "plain", "sandbox": None, **options})
 
 
 class Watcher:

@@ -19,16 +19,22 @@ import pytest
 
 from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import ConfigError, ToolError
+from monitor.events import ToolProgressed
 from monitor.reasons import ToolErrorKind
+from monitor.sinks.lines import line_of
+from monitor.testing import call
 from monitor.tools.base import Tool, traits_of
 from monitor.tools.calls.scheduler import Scheduler
-from monitor.tools.processes import command, process_table
+from monitor.tools.processes import command, descendants, process_table
 from monitor.tools.processes.process_table import MARKER, command_of, end_leftovers, leftovers, living
+from monitor.tools.protocols import CallListener
 from monitor.tools.results.tool_answer import ToolAnswer
 from monitor.tools.shell import shell_tools as shell_module
 from monitor.tools.shell.shell_tools import ShellTools
 from monitor.tools.workspace.workspace import Workspace
+from tests.harness.driving import drive
 from tests.processes import (  # noqa: F401 - a fixture
+    BUBBLEWRAP,
     PATIENCE_S,
     Heard,
     ask,
@@ -42,8 +48,18 @@ from tests.processes import (  # noqa: F401 - a fixture
 pytestmark = [pytest.mark.usefixtures("nothing_left"), pytest.mark.anyio, pytest.mark.feature("GT-12")]
 
 
+SANDBOX: dict[str, Any] = {"sandbox": None}
+
+
+@pytest.fixture(autouse=True, params=["plain", pytest.param("in a sandbox", marks=BUBBLEWRAP)])
+def sandboxed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Each test is made of commands as they are, and of commands with a namespace of their own."""
+    monkeypatch.setitem(SANDBOX, "sandbox", None if request.param == "plain" else "required")
+    return bool(request.param != "plain")
+
+
 def shell(path: Path, **options: Any) -> ShellTools:
-    return ShellTools(Workspace(path), **{"grace_s": 0.2, **options})
+    return ShellTools(Workspace(path), **{"grace_s": 0.2, **SANDBOX, **options})
 
 
 async def run(tools: ShellTools, command: str, **arguments: Any) -> ToolAnswer:
@@ -71,11 +87,44 @@ async def test_output_of_both_streams_stands_in_the_order_of_writing(tmp_path: P
     assert not answer.is_error  # the command ran; what its code means is for the model to say
 
 
-async def test_a_signal_is_named(tmp_path: Path):
+class Started(CallListener):
+    """The processes that calls have started."""
+
+    def __init__(self) -> None:
+        self.pids: dict[str, int] = {}
+        self.something = anyio.Event()
+
+    def process_started(self, call: ToolCall, pid: int) -> None:
+        self.pids[call.id] = pid
+        self.something.set()
+
+
+async def test_the_process_id_of_a_command_in_the_foreground_is_known_while_it_runs(tmp_path: Path):
+    started = Started()
+    scheduler = Scheduler({tool.spec.name: tool for tool in shell(tmp_path).tools()}, listener=started)
+    os.mkfifo(tmp_path / "go")
+    async with anyio.create_task_group() as group:
+        group.start_soon(scheduler.carry_out, [ToolCall("a", "shell", {"command": "read < go"})])
+        with anyio.fail_after(PATIENCE_S):
+            await started.something.wait()
+            os.kill(started.pids["a"], 0)  # it is there
+            await let_go(tmp_path / "go")
+
+
+async def test_a_run_tells_the_process_id_as_an_event(tmp_path: Path):
+    made = call("shell", command="echo $$")
+    run = await drive(made, call("terminate", status="success"), tools=[shell(tmp_path, sandbox=None)])
+    (told,) = [event for event in run.of(ToolProgressed) if event.pid is not None]
+    assert f"\n{told.pid}" in run.results(0)[0].text
+    assert line_of(told) == f"{told.call_id} has started the process {told.pid}"
+
+
+async def test_a_signal_is_named(tmp_path: Path, sandboxed: bool):
+    """Bubblewrap says 137 for a command that ended with 137, and for one that was killed."""
     answer = await run(shell(tmp_path), "kill -9 $$")
-    assert (answer.data["signal"], answer.data["exit_code"]) == ("SIGKILL", None)
+    assert (answer.data["signal"], answer.data["exit_code"]) == ((None, 137) if sandboxed else ("SIGKILL", None))
     assert answer.status is not None
-    assert answer.status.startswith("ended by SIGKILL")
+    assert answer.status.startswith("exit code 137 (SIGKILL)" if sandboxed else "ended by SIGKILL")
     of_a_child = await run(shell(tmp_path), "bash -c 'kill -TERM $$'; exit $?")
     assert of_a_child.status is not None
     assert of_a_child.status.startswith("exit code 143 (SIGTERM)")
@@ -150,7 +199,7 @@ async def test_term_comes_first_so_that_a_command_can_tidy_up(tmp_path: Path):
     tools = shell(tmp_path, grace_s=50)
     began = time.monotonic()
     answer = await run(
-        tools, "trap 'echo tidied; exit 7' TERM; touch lock; while true; do sleep 0.05; done", timeout_s=0.5
+        tools, "trap 'echo tidied; exit 7' TERM; touch lock; while true; do sleep 0.05; done", timeout_s=2
     )
     assert time.monotonic() - began < 40  # and not the grace
     assert answer.text.endswith("tidied\n")
@@ -233,6 +282,8 @@ async def test_output_before_the_end_of_a_call_is_in_its_result(tmp_path: Path, 
     assert result.error_kind is (ToolErrorKind.TIMEOUT if how == "its deadline" else ToolErrorKind.CANCELLED)
     assert "before\n" in result.text
     assert result.text.rstrip().endswith("after")
+    if how == "the batch":
+        assert result.text.splitlines()[0].endswith("; the reason: it is over")
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
@@ -289,10 +340,12 @@ async def test_commands_of_a_living_owner_are_no_leftovers(tmp_path: Path):
 
 
 async def test_without_a_process_table_the_group_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """As on macOS: no /proc, and no descriptor of a process."""
+    """As on macOS: no /proc, no descriptor of a process, and no namespace."""
+    SANDBOX["sandbox"] = None
     with monkeypatch.context() as patched:
         patched.setattr(command, "_pidfd", lambda pid: -1)
-        patched.setattr(command, "HAS_TABLE", False)
+        patched.setattr(descendants, "HAS_TABLE", False)
+        patched.setattr(process_table, "HAS_TABLE", False)
         patched.setattr(command, "REAP_S", 0.2)  # nobody reaps an orphan in a container without an init
         patched.setattr(process_table, "living", lambda: iter(()))
         assert (await run(shell(tmp_path), "echo hi; exit 3")).data["exit_code"] == 3
@@ -476,6 +529,27 @@ async def test_keys_of_services_are_not_passed_on(tmp_path: Path, monkeypatch: p
     assert (values["TERM"], values["COLUMNS"], values["LC_TIME"]) == ("dumb", "77", "C")
     assert values["PATH"] == os.environ["PATH"]
     assert values["PWD"] == str(Workspace(tmp_path).root)
+
+
+async def test_the_size_and_the_colours_of_the_terminal_are_options(tmp_path: Path):
+    said = "echo $COLUMNS $LINES $TERM ${NO_COLOR:-colours} ${FORCE_COLOR:-none}; printf '\\033[31mred\\033[0m\\n'"
+    plain = (await run(shell(tmp_path), said)).text
+    assert plain == "120 50 dumb 1 none\nred\n"
+    made = shell(tmp_path, columns=40, lines=10, colours=True)
+    assert (await run(made, said)).text == "40 10 xterm-256color colours 1\nred\n"
+
+
+@pytest.mark.parametrize("option", [{"columns": 0}, {"lines": -1}, {"lines": 1.5}])
+def test_a_terminal_without_a_size_is_refused(option: dict[str, Any], tmp_path: Path):
+    with pytest.raises(ConfigError, match="give a whole number above 0"):
+        shell(tmp_path, **option)
+
+
+@pytest.mark.feature("GT-09")
+async def test_a_command_that_cannot_be_started_is_a_failure_of_the_shell(tmp_path: Path):
+    with pytest.raises(ToolError, match="cannot be started") as caught:
+        await run(shell(tmp_path, shell=["/nowhere/bash", "-c"]), "ls")
+    assert caught.value.kind is ToolErrorKind.SHELL_FAILED
 
 
 @pytest.mark.feature("GT-09")

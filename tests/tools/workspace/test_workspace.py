@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -239,3 +240,29 @@ def test_a_system_that_cannot_hold_a_folder_open_is_refused(tmp_path: Path, monk
     monkeypatch.setattr(os, "supports_dir_fd", set())
     with pytest.raises(ConfigError, match="Linux or macOS"):
         Workspace(tmp_path)
+
+
+@pytest.mark.feature("GT-09")
+def test_a_disk_that_is_full_is_a_failure_of_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    (tmp_path / "a.txt").write_text("before")
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(ToolError, match="No space left on device") as caught:
+        Workspace(tmp_path).write("a.txt", b"after")
+    assert caught.value.kind is ToolErrorKind.WRITE_FAILED
+    assert (tmp_path / "a.txt").read_text() == "before"
+
+
+@pytest.mark.skipif(not hasattr(os, "setxattr"), reason="this system has no extended attributes in Python")
+def test_extended_attributes_stay(tmp_path: Path):
+    file = tmp_path / "a"
+    file.write_text("old")
+    try:
+        os.setxattr(file, "user.origin", b"here")
+    except OSError:
+        pytest.skip("this file system has no extended attributes")
+    Workspace(tmp_path).write("a", b"new")
+    assert file.read_text() == "new"
+    assert os.getxattr(file, "user.origin") == b"here"

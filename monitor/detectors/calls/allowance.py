@@ -1,0 +1,104 @@
+"""What the user's request allows: "20 times", "these 14 functions", "each file", "until it is up".
+
+Failure answered: a run that does twenty times what it was asked to do twenty times was stopped as a
+loop. The request is evidence and never a veto: each step without news spends a part of what it
+allows, and when that is spent, the steps count again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+REQUEST_CHARS = 8_000
+"""How much of a request is read: half of it from the beginning, half from the end."""
+EACH_STEPS = 40
+"""Items of a set that the request names without a number: "each file"."""
+SET_STEPS = 16
+"""Items of a set that the request only names: "the scripts"."""
+UNTIL_STEPS = 12
+"""Looks at something for which the request says to wait, without a number."""
+LEAST = 3
+"""A smaller number allows nothing that is not allowed anyway."""
+_NUMBERS = {
+    word: number
+    for number, word in enumerate(
+        (
+            *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven"),
+            *("twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty"),
+        )
+    )
+} | {"thirty": 30, "forty": 40, "fifty": 50, "sixty": 60, "hundred": 100}
+_COUNTED = re.compile(
+    rf"(?<![\w.:/-])(\d{{1,3}}|{'|'.join(_NUMBERS)})[ \n]"
+    r"(?!%|percent|seconds?\b|minutes?\b|hours?\b|days?\b|weeks?\b|months?\b|years?\b)([^\W\d_]{3,40})",
+    re.IGNORECASE,
+)
+_EACH = re.compile(
+    r"\b(?:each|every|all|any|which|these|those|one by one|one after|for the|per|jede[mnrs]?|alle[nrs]?|todos|todas"
+    r"|cada|chaque|tous|toutes)\b|每|所有|全部|すべて",
+    re.IGNORECASE,
+)
+_SET = re.compile(
+    r"\b(?:who|whom|whose)\b|\b(?:the|my|our|its|their|his|her)(?: [^\W\d_]{1,20}){0,2} [^\W\d_]{2,20}[^\W\d_s]s\b",
+    re.IGNORECASE,
+)
+"""A definite plural: "the scripts"."""
+_UNTIL = re.compile(
+    r"\b(?:wait|until|till|watch|monitor|poll|keep|while|once it|when (?:it|the|there)|as soon as|warte|bis|espera"
+    r"|hasta|attend[a-z]{0,3}|jusqu.)\b|等|直到|まで",
+    re.IGNORECASE,
+)
+_TIMES = re.compile(r"(?:times?|runs?|rounds?|ticks?|turns?|steps?|again|mal|veces|fois)", re.IGNORECASE)
+_TWO_DIGITS = re.compile(r"(?<![\w.])\d{1,2}(?![\w.])")
+
+
+@dataclass(slots=True)
+class Allowance:
+    """The rest of the repetitions that the request allows."""
+
+    times: int = 0
+    """Repetitions of one call: "20 times"."""
+    items: int = 0
+    """Items of a set whose number is named: "these 14 functions"."""
+    looks: int = 0
+    """Looks while waiting: "until it answers"."""
+    each: int = 0
+    """Items of a set without a number: "every file"."""
+    known: bool = False
+    """There is a request."""
+
+    def add(self, request: str) -> None:
+        """Read a request. A new request renews what is allowed, and takes nothing away."""
+        self.known = True
+        half = REQUEST_CHARS // 2
+        read = request if len(request) <= REQUEST_CHARS else f"{request[:half]}\n{request[-half:]}"
+        for found in _COUNTED.finditer(read):
+            said = found[1]
+            number = int(said) if said.isdecimal() else _NUMBERS[said.lower()]
+            if number < LEAST:
+                continue
+            self.items = max(self.items, number)
+            before = read[max(0, found.start() - 7) : found.start()].split()
+            if _TIMES.fullmatch(found[2]) or (before and _TIMES.fullmatch(before[-1])):
+                self.times = max(self.times, number)
+        if _EACH.search(read):
+            self.each = max(self.each, EACH_STEPS)
+        elif _SET.search(read):
+            self.each = max(self.each, SET_STEPS)
+        if _UNTIL.search(read):
+            self.looks = max(self.looks, UNTIL_STEPS, *map(int, _TWO_DIGITS.findall(read)), 0)
+
+    def repetitions(self, *, without_arguments: bool) -> int:
+        """How often one call may be repeated. `without_arguments`: such a call may be an item."""
+        return max(self.times, self.looks, self.items if without_arguments else 0)
+
+    def save(self) -> list[int]:
+        """The state as JSON data."""
+        return [self.times, self.items, self.looks, self.each, int(self.known)]
+
+    def load(self, saved: Sequence[int]) -> None:
+        """Take over what `save` returned."""
+        self.times, self.items, self.looks, self.each = map(int, saved[:4])
+        self.known = bool(saved[4])

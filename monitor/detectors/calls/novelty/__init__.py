@@ -1,0 +1,1 @@
+"""Loops of calls, known by what each call and its result add to what the run has seen."""

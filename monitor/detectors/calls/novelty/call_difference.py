@@ -1,0 +1,121 @@
+"""How a call differs from the newest calls of its tool: the next item, another spelling, other
+words.
+
+Failure answered: twelve guesses of a path and a walk over twelve files are twelve different calls.
+What differs between two calls, and where, says what the second one tries.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from monitor.detectors.calls.novelty.step_reading import StepCall, is_sentence
+
+SHARE = 0.5
+"""The share of the shorter call's words that two near calls have in common."""
+FAR = 2
+"""The next number of a row differs from the one before by at most this many times its size."""
+_LAST_NUMBER = re.compile(r"\d{1,15}")
+SHORT = 3
+"""An argument of at most this many words may differ as a whole: it is the item itself."""
+
+
+class Difference(IntEnum):
+    """What differs, the closer the greater."""
+
+    OTHER = 0
+    """Most words."""
+    NEAR = 1
+    """A few words, in any place."""
+    REWORDED = 2
+    """Only a sentence, in other words."""
+    NEXT = 3
+    """The item in one place of the call: the next one of a row, or the next guess."""
+    SPELLED = 4
+    """Only signs between the words."""
+
+
+@dataclass(slots=True)
+class CallDifference:
+    """How a call differs from the earlier call that it is closest to."""
+
+    kind: Difference
+    words: list[str] = field(default_factory=list[str])
+    """The words that the earlier call did not have there."""
+    before: list[str] = field(default_factory=list[str])
+    """The words of the earlier call that stood there."""
+    place: str = ""
+    """The argument that differs, if only one does."""
+
+
+def goes_on(difference: CallDifference) -> bool:
+    """Whether the item is the next one of a row: a number in it became greater or smaller."""
+    for was, word in zip(difference.before, difference.words, strict=False):
+        old, new = _LAST_NUMBER.findall(was), _LAST_NUMBER.findall(word)
+        if old and new and old[-1] != new[-1] and abs(int(new[-1]) - int(old[-1])) <= FAR * max(1, int(old[-1])):
+            return True
+    return False
+
+
+def counts_on(difference: CallDifference) -> bool:
+    """Whether nothing but numbers differs, and each became greater."""
+    pairs = list(zip(difference.before, difference.words, strict=False))
+    return bool(pairs) and all(
+        was.isdecimal() and word.isdecimal() and int(word[:15]) > int(was[:15]) for was, word in pairs
+    )
+
+
+def difference_of(call: StepCall, earlier: Sequence[Sequence[tuple[str, list[str]]]]) -> CallDifference:
+    """Compares `call` with the words of earlier calls of its tool, the oldest first."""
+    best = CallDifference(Difference.OTHER, call.all_words)
+    values = dict(call.leaves)
+    for words in reversed(earlier):
+        one = _difference(call, words, values)
+        if one.kind > best.kind:
+            best = one
+        if best.kind >= Difference.NEXT:
+            break
+    return best
+
+
+def _difference(call: StepCall, earlier: Sequence[tuple[str, list[str]]], values: Mapping[str, str]) -> CallDifference:
+    before = dict(earlier)
+    if list(before) != [place for place, _ in call.words]:
+        return _overlap(call, earlier)
+    new: list[str] = []
+    gone: list[str] = []
+    changed: list[str] = []
+    is_next = True
+    for place, words in call.words:
+        old = before[place]
+        if old == words:
+            continue
+        changed.append(place)
+        differing = [word for was, word in zip(old, words, strict=False) if was != word]
+        new += differing
+        gone += [was for was, word in zip(old, words, strict=False) if was != word]
+        few = len(differing) <= max(1, min(3, len(words) // 2))
+        is_next = is_next and len(old) == len(words) and (few or (len(words) <= SHORT and not set(old) & set(words)))
+    where = changed[0] if len(changed) == 1 else ""
+    if not changed:
+        return CallDifference(Difference.SPELLED, new, gone, where)
+    if is_next:
+        return CallDifference(Difference.NEXT, new, gone, where)
+    if all(is_sentence(values[place]) for place in changed):
+        return CallDifference(Difference.REWORDED, new, gone, where)
+    overlap = _overlap(call, earlier)
+    overlap.place = where
+    return overlap
+
+
+def _overlap(call: StepCall, earlier: Sequence[tuple[str, list[str]]]) -> CallDifference:
+    before = {word for _, words in earlier for word in words}
+    own = call.all_words
+    now = set(own)
+    new = [word for word in own if word not in before]
+    shared = len(before & now) / max(1, min(len(before), len(now)))
+    near = shared >= SHARE and len(set(new)) <= max(2, len(now) // 3)
+    return CallDifference(Difference.NEAR if near else Difference.OTHER, new)

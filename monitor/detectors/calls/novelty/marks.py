@@ -1,0 +1,72 @@
+"""What a run has seen, as marks in a field of fixed size: words, tried words, answers of a state.
+
+Failure answered: a set of the words of a run grows with the run. Here a word is two bits. A word
+that was never seen counts as seen in at most 6 % of the questions; a seen word is never new, until
+it is forgotten. The newest 6,000 marks are always kept, and never more than 12,000.
+"""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from collections.abc import Iterable, Sequence
+
+FIELD_BYTES = 8_192
+"""65,536 bits: two of them are chosen by the 32 bits of a mark."""
+MARKS_A_FIELD = 6_000
+"""6,000 marks set a sixth of the bits, so 3 % of the unknown words count as seen."""
+
+
+def mark(text: str) -> int:
+    """The 32 bits by which `text` is known."""
+    return zlib.crc32(text.encode("utf-8", "surrogatepass"))
+
+
+class SeenMarks:
+    """The marks of a run. When a field is full, the older one of two fields is emptied."""
+
+    __slots__ = ("_count", "_newer", "_older")
+
+    def __init__(self, saved: Sequence[object] | None = None) -> None:
+        """`saved`: what `save` returned; `None`: nothing was seen."""
+        self._newer, self._older = (
+            (_unpacked(str(saved[0])), _unpacked(str(saved[1])))
+            if saved
+            else (bytearray(FIELD_BYTES), bytearray(FIELD_BYTES))
+        )
+        self._count = int(str(saved[2])) if saved else 0
+
+    def __contains__(self, mark: int) -> bool:
+        return _is_in(self._newer, mark) or _is_in(self._older, mark)
+
+    def add(self, marks: Iterable[int]) -> None:
+        """Keep `marks` as the newest."""
+        for one in marks:
+            field = self._newer
+            if _is_in(field, one):
+                continue
+            if self._count >= MARKS_A_FIELD:
+                self._older, self._newer = field, bytearray(FIELD_BYTES)
+                field, self._count = self._newer, 0
+            field[(one & 0xFFFF) >> 3] |= 1 << (one & 7)
+            field[one >> 19] |= 1 << ((one >> 16) & 7)
+            self._count += 1
+
+    def save(self) -> list[object]:
+        """The state as JSON data."""
+        return [_packed(self._newer), _packed(self._older), self._count]
+
+
+def _is_in(field: bytearray, mark: int) -> bool:
+    return bool(field[(mark & 0xFFFF) >> 3] >> (mark & 7) & 1 and field[mark >> 19] >> ((mark >> 16) & 7) & 1)
+
+
+def _packed(field: bytearray) -> str:
+    return base64.b64encode(zlib.compress(bytes(field), 1)).decode("ascii")
+
+
+def _unpacked(text: str) -> bytearray:
+    field = bytearray(zlib.decompressobj().decompress(base64.b64decode(text), FIELD_BYTES))
+    if len(field) != FIELD_BYTES:
+        raise ValueError("the marks of a snapshot are not complete")
+    return field

@@ -1,0 +1,278 @@
+"""A detector of calls that add nothing, whatever they are called. Failure answered: rules that ask
+"equal or not" of a call or of a result miss loops of different calls, and stop good work of equal
+ones.
+
+Rules:
+
+- A step is a call with its result. The result is read given its call: an error that repeats the
+  guessed path says nothing new. A step is news if it shows a word, or a state, that this run has
+  not seen (`step_reading`).
+- A number of a state that was seen is news if it moves toward an end, or after something was done.
+  A clock, a counter and noise are no news (`slot_movement`).
+- A walk is work: the next item of a set, with a receipt, or named before. Guesses that are refused
+  are not (`call_difference`). The request allows repetitions, items and looks (`allowance`).
+- Each kind of step has a weight (`step_kind`). Evidence of a loop is the sum of the weights, at
+  least 0. At 0.9 of `threshold` it is a suspicion, at `threshold` a loop, and so is each further
+  step without news.
+- An equal call in a row with an equal result is evidence too, but it is not reported: that is left
+  to `ToolCallRepetition`.
+- What the caller says of a tool (`tools=`) counts. Names of tools do not, except a name
+  that says that the tool polls: nothing else tells "running" from an answer that is stuck.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from monitor._util.explained_options import explains_options
+from monitor._util.hashing import identity
+from monitor.chunks import ToolResult
+from monitor.detectors.calls.call_detector import (
+    EXCERPT_CHARS,
+    OFFSETS_SHOWN,
+    CallDetector,
+    Called,
+    DetectorCall,
+)
+from monitor.detectors.calls.novelty.step_kind import StepKind
+from monitor.detectors.calls.novelty.step_memory import trim
+from monitor.detectors.calls.novelty.step_novelty import OpenCall, StepNovelty
+from monitor.detectors.calls.novelty.step_reading import StepCall, StepResult, leaves_of
+from monitor.detectors.calls.tool_policy import ToolPolicy, action_of, guess
+from monitor.detectors.detector import NOTHING
+from monitor.errors import ConfigError
+from monitor.verdicts import Detection, Evidence, Level
+
+THRESHOLD = 4.6
+"""The natural logarithm of 100. Five equal calls, each after the other, are 4.9."""
+SUSPECT = 0.9
+"""The share of the threshold that makes a suspicion."""
+MOST_BEYOND = 2.0
+"""Evidence grows no further beyond the threshold: two steps with news end the loop."""
+UNKNOWN_REQUEST = 0.7
+"""The factor of all evidence where no request is known: what is repeated may be asked for. Answers
+that are no refusal, and values that moved, are no evidence then.
+"""
+OPEN_KEPT = 32
+"""How many unanswered calls are kept."""
+POLLS_OF_A_LOOP = 16
+"""Equal calls of a loop, of a tool that the caller calls polling."""
+
+
+@dataclass(slots=True)
+class _Episode:
+    """The evidence since it was last 0."""
+
+    nats: float = 0.0
+    steps: int = 0
+    """Steps without news."""
+    xxhash: str = ""
+    suspect_at: int = 0
+    """The steps at which it became a suspicion; 0: it is none."""
+    loop_at: int = 0
+    offsets: list[int] = field(default_factory=list[int])
+
+    def save(self) -> list[Any]:
+        return [self.nats, self.steps, self.xxhash, self.suspect_at, self.loop_at, self.offsets[:]]
+
+
+class StateNovelty(CallDetector):
+    """Calls and results that add nothing to what the run has seen.
+
+    `threshold`: the evidence that makes a loop, in nats. `tools`: what is special about a tool, by
+    its name. The user's request comes with `request`.
+    """
+
+    __slots__ = ("_episode", "_novelty", "_open", "_threshold")
+    _novelty: StepNovelty
+    _open: dict[int, OpenCall]
+    """Calls without a result, by their index."""
+    _episode: _Episode
+
+    @explains_options(example="monitor.detectors.StateNovelty()")
+    def __init__(
+        self,
+        *,
+        threshold: float = THRESHOLD,
+        tools: Mapping[str, ToolPolicy] | None = None,
+        name: str = "state_novelty",
+    ) -> None:
+        if not 0 < threshold < math.inf:
+            raise ConfigError(f"StateNovelty(threshold={threshold}): give a number above 0, such as {THRESHOLD}")
+        self._threshold = threshold
+        super().__init__(tools=tools, name=name)
+
+    def options(self) -> dict[str, Any]:
+        """The options that make the detector again."""
+        return {"threshold": self._threshold, "tools": self._tools, "name": self.name}
+
+    def request(self, text: str) -> None:
+        """The user's request, at the beginning or later. It says what may be repeated, and names
+        items.
+        """
+        super().request(text)
+        self._novelty.request(text)
+
+    def _policy_of(self, tool: str, action: str = "") -> ToolPolicy:
+        if tool in self._tools:
+            return self._tools[tool]
+        guessed = guess(tool)
+        return guessed if guessed.polling else _NO_POLICY
+
+    def _called(self, call: Called) -> Sequence[Detection]:
+        if call.exempt or call.policy.no_op:
+            return NOTHING
+        reading = StepCall(call.name, leaves_of(call.arguments))
+        key = self._novelty.key_of(reading)
+        again = any(one.key == key for one in self._open.values())
+        waits = action_of(call.arguments) == "poll"
+        self._open[call.index] = opened = OpenCall(reading, key, call.batch, waits=waits, counted=again)
+        trim(self._open, OPEN_KEPT)
+        siblings = [one for one in self._open.values() if one.batch == call.batch]
+        different = len({one.key for one in siblings})
+        for one in siblings:
+            one.siblings = different
+        return self._weighed(StepKind.UNANSWERED, opened, call.index) if again else NOTHING
+
+    def _answered(self, asked: DetectorCall, policy: ToolPolicy, result: ToolResult) -> Sequence[Detection]:
+        call = self._open.pop(asked.index, None)
+        if call is None:
+            return NOTHING
+        reading = StepResult(call.reading, result, policy.said(result))
+        first, equal = not self._novelty.was_made(call.key), self._novelty.is_equal(call, reading)
+        kind, excused = self._novelty.take(call, reading)
+        kind = self._spent(kind, call, reading, first=first)
+        if call.counted and not kind.is_news:
+            kind = StepKind.ASKED_FOR
+        if first:
+            self._novelty.did(kind, call.key, reading)
+        excused = 0.0 if kind is StepKind.ASKED_FOR else excused / call.siblings
+        found = self._weighed(kind, call, asked.index, excused)
+        return NOTHING if equal else found
+
+    def _spent(self, kind: StepKind, call: OpenCall, result: StepResult, *, first: bool) -> StepKind:
+        """The kind of the step, or `ASKED_FOR` if the request allows it. `first`: the call was not
+        made before.
+        """
+        allowed = self._allowed
+        if first:
+            return self._spent_on_item(kind, result) if kind.is_walk else kind
+        if not kind.is_repetition:
+            return kind
+        if not result.failed and allowed.times > 0:
+            allowed.times -= 1
+        elif not result.failed and allowed.items > 0 and not call.reading.leaves:
+            allowed.items -= 1
+        elif allowed.looks > 0:
+            allowed.looks -= 1
+        else:
+            return kind
+        return StepKind.ASKED_FOR
+
+    def _spent_on_item(self, kind: StepKind, result: StepResult) -> StepKind:
+        allowed = self._allowed
+        if allowed.items > 0:
+            allowed.items -= 1
+        elif allowed.each > 0 and (result.is_empty or not result.failed):
+            allowed.each -= _COST.get(kind, 1)
+        else:
+            return kind
+        return StepKind.ASKED_FOR
+
+    def _weight(self, kind: StepKind, call: OpenCall) -> float:
+        weight = kind.weight
+        if call.counted and kind.is_news:  # what was counted before its answer was known
+            return weight - StepKind.UNANSWERED.weight / math.sqrt(call.siblings)
+        if weight <= 0:
+            return weight
+        policy = self._policy_of(call.reading.name)
+        if policy.paginating and kind.is_walk:
+            return 0.0
+        if not self._allowed.known:
+            if kind.is_unclear:
+                return 0.0
+            weight *= UNKNOWN_REQUEST
+        if (policy.polling or policy.loop_at) and kind is not StepKind.CLOCK:
+            weight = min(weight, self._threshold / (policy.loop_at or POLLS_OF_A_LOOP))
+        return weight / (math.sqrt(call.siblings) if kind is StepKind.UNANSWERED else call.siblings)
+
+    def _weighed(self, kind: StepKind, call: OpenCall, index: int, excused: float = 0.0) -> Sequence[Detection]:
+        weight = self._weight(kind, call) + excused
+        episode = self._episode
+        episode.nats = min(max(0.0, episode.nats + weight), self._threshold + MOST_BEYOND)
+        if episode.nats == 0.0:
+            self._episode = _Episode()
+            return NOTHING
+        if weight <= 0:
+            return NOTHING
+        episode.steps += 1
+        episode.offsets = [*episode.offsets, index][-OFFSETS_SHOWN:]
+        episode.xxhash = episode.xxhash or identity(f"{call.reading.name} {call.key}")
+        if episode.nats >= self._threshold:
+            episode.loop_at = episode.loop_at or episode.steps
+            return (self._detection("loop", kind, call, index),)
+        if episode.nats >= SUSPECT * self._threshold and not episode.suspect_at:
+            episode.suspect_at = episode.steps
+            return (self._detection("suspect", kind, call, index),)
+        return NOTHING
+
+    def _detection(self, level: Level, kind: StepKind, call: OpenCall, index: int) -> Detection:
+        episode = self._episode
+        arguments = ", ".join(f"{place.lstrip('.')}={value!r}" for place, value in call.reading.leaves)
+        shown = f"{call.reading.name}({arguments})"
+        return Detection(
+            detector=self.name,
+            kind="no_news",
+            channel="tools",
+            level=level,
+            count=episode.steps,
+            threshold=episode.loop_at if level == "loop" else episode.suspect_at,
+            start_offset=episode.offsets[0],
+            offset=index,
+            evidence=Evidence(shown[:EXCERPT_CHARS], episode.xxhash, len(shown), tuple(episode.offsets)),
+            message=f"{episode.steps} calls added nothing that this run had not seen (evidence {episode.nats:.1f} nats"
+            f" of {self._threshold:g}); the last was {kind.words}",
+        )
+
+    def snapshot(self) -> dict[str, Any]:
+        """The state as JSON data, smaller than 64 KB."""
+        return {**super().snapshot(), "novelty": self._novelty.save()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on where `snapshot` was taken."""
+        super().restore(state)
+        self._novelty = StepNovelty(state["novelty"])
+
+    def _save(self) -> dict[str, Any]:
+        """Only the open calls: a failed attempt has no results, so nothing was learnt from it."""
+        return {"open": dict(self._open), "episode": self._episode.save()}
+
+    def _as_json(self, saved: dict[str, Any]) -> dict[str, Any]:
+        opened = {str(index): one if isinstance(one, list) else one.save() for index, one in saved["open"].items()}
+        return {**saved, "open": opened}
+
+    def _load(self, state: Mapping[str, Any] | None) -> None:
+        if state is None:
+            self._novelty = StepNovelty()
+        self._episode = _Episode(*state["episode"]) if state else _Episode()
+        opened = state["open"] if state else {}
+        self._open = {
+            int(index): one if isinstance(one, OpenCall) else OpenCall.of(one) for index, one in opened.items()
+        }
+
+
+_COST = {
+    StepKind.REFUSED_ITEM: 4,
+    StepKind.REFUSED_NAMED: 4,
+    StepKind.SAME_ERROR: 4,
+    StepKind.SILENT_ROW: 4,
+    StepKind.REFUSED_ELSEWHERE: 2,
+    StepKind.SILENT_ITEM: 2,
+}
+"""Items without a number that one step spends; others spend one."""
+
+
+_NO_POLICY = ToolPolicy()

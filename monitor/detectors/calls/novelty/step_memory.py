@@ -1,0 +1,241 @@
+"""What a run has seen of its calls and results, within a fixed size.
+
+Failure answered: a memory of all calls grows with the run. The newest 256 calls are known by their
+hashes, the newest 512 states too. Only of the newest calls the numbers are kept.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from monitor.detectors.calls.novelty.marks import SeenMarks, mark
+from monitor.detectors.calls.novelty.slot_movement import Drift, SlotMovement
+from monitor.detectors.calls.novelty.step_reading import StepCall, StepResult
+
+CALLS_KEPT = 256
+"""Four rounds of 64 different calls."""
+STATES_KEPT = 512
+MOVING_KEPT = 32
+"""Of how many calls, and of how many states, the numbers are kept."""
+NEAR_KEPT = 24
+"""How many of the newest calls are kept word by word."""
+COMPARED = 6
+"""With how many of the newest calls of its tool a call is compared."""
+TOOLS_KEPT = 32
+ROW_KEPT = 6
+ROW_NUMBERS = 8
+
+Kept = TypeVar("Kept")
+
+
+@dataclass(slots=True)
+class SeenCall:
+    """The last time that a call was made."""
+
+    state: int
+    shown: int
+    step: int
+    failed: bool
+    refused: bool
+    checked: bool
+    """It was made again before, after something was done."""
+
+
+class Ring:
+    """The newest numbers, a fixed count of them: each is known by its place."""
+
+    __slots__ = ("_next", "_size", "numbers")
+
+    def __init__(self, size: int, saved: Sequence[Any] | None = None) -> None:
+        self._size = size
+        self._next = int(saved[0]) if saved else 0
+        self.numbers = array("Q", map(int, saved[1])) if saved else array("Q")
+        self.numbers.extend([0] * (size - len(self.numbers)))
+
+    def find(self, number: int) -> int | None:
+        """The place of `number`."""
+        try:
+            return self.numbers.index(number)
+        except ValueError:
+            return None
+
+    def add(self, number: int) -> int:
+        """Put `number` in the place of the oldest one. Returns the place."""
+        place, self._next = self._next, (self._next + 1) % self._size
+        self.numbers[place] = number
+        return place
+
+    def save(self) -> list[Any]:
+        """The state as JSON data."""
+        used = next((at + 1 for at in range(self._size - 1, -1, -1) if self.numbers[at]), 0)
+        return [self._next, self.numbers[:used].tolist()]
+
+
+class StepMemory:
+    """The calls and states of a run, as far as they are remembered."""
+
+    __slots__ = (
+        "_answers",
+        "_calls",
+        "_failed",
+        "_moving",
+        "_near",
+        "_of_call",
+        "_states",
+        "_steps",
+        "cosmetic",
+        "drift",
+        "rows",
+        "seen",
+    )
+
+    def __init__(self, saved: Mapping[str, Any] | None = None) -> None:
+        """`saved`: what `save` returned; `None`: nothing was seen."""
+        given: Mapping[str, Any] = saved or {}
+        self.seen = SeenMarks(given.get("seen"))
+        """Words, and with a prefix: words of calls, answers of a state, numbers of a state."""
+        self._calls = Ring(CALLS_KEPT, given.get("calls"))
+        self._of_call = Ring(CALLS_KEPT, given.get("of_call"))
+        self._answers = _array(given.get("answers"))
+        self._steps = _array(given.get("steps"))
+        self._states = Ring(STATES_KEPT, given.get("states"))
+        self._moving: dict[int, SlotMovement] = {
+            int(key): SlotMovement.of(one) for key, one in given.get("moving", {}).items()
+        }
+        self._near: list[tuple[str, list[tuple[str, list[str]]]]] = [
+            (name, [(place, list(words)) for place, words in call]) for name, call in given.get("near", ())
+        ]
+        self.drift: dict[int, Drift] = {int(key): Drift(rows) for key, rows in given.get("drift", {}).items()}
+        self.cosmetic: dict[str, dict[str, int]] = {
+            name: {place: int(times) for place, times in places.items()}
+            for name, places in given.get("cosmetic", {}).items()
+        }
+        """By tool: how often the argument in a place was only worded anew."""
+        self.rows: dict[str, list[list[int]]] = {
+            name: [list(map(int, row)) for row in rows] for name, rows in given.get("rows", {}).items()
+        }
+        """By tool: the numbers of its newest calls."""
+
+    def __reduce__(self) -> tuple[type[StepMemory], tuple[dict[str, Any]]]:
+        """For `pickle`: the state as JSON data."""
+        return type(self), (self.save(),)
+
+    def call(self, key: int) -> SeenCall | None:
+        """The last time that the call `key` was made; `None`: it was not, or not lately."""
+        place = self._calls.find(key)
+        if place is None:
+            return None
+        step, bits = divmod(self._steps[place], 8)
+        return SeenCall(
+            self._of_call.numbers[place], self._answers[place], step, bool(bits & 1), bool(bits & 2), bool(bits & 4)
+        )
+
+    def movement(self, key: int) -> SlotMovement | None:
+        """The numbers of the call `key`, if they are kept."""
+        return self._moving.get(key)
+
+    def keep_call(self, key: int, result: StepResult, step: int, state: int, *, checked: bool) -> None:
+        """The call `key` was made at `step` and showed `state`. `checked`: see `SeenCall`."""
+        place = self._calls.find(key)
+        moved = place is not None and self._of_call.numbers[place] != state
+        if place is None:
+            place = self._calls.add(key)
+        self._of_call.numbers[place] = state
+        self._answers[place] = result.shown
+        self._steps[place] = 8 * step + result.failed + 2 * result.is_refusal + 4 * checked
+        moving = self._moving.pop(key, None)
+        if moving is None or moved:
+            moving = SlotMovement(result.numbers)
+        moving.numbers = result.numbers
+        self._moving[key] = moving
+        trim(self._moving, MOVING_KEPT)
+
+    def knows(self, state: int) -> bool:
+        """Whether `state` was seen."""
+        return self._states.find(state) is not None
+
+    def keep_state(self, state: int, result: StepResult) -> None:
+        """`state` was seen, with the numbers of `result`."""
+        if not self.knows(state):
+            self._states.add(state)
+        self.seen.add((self._of_state(state, result.answer), self._in_order(state, result.order)))
+        self.seen.add(self._values(state, result.values))
+
+    def knows_answer(self, state: int, answer: int) -> bool:
+        """Whether `state` was seen with these numbers."""
+        return self._of_state(state, answer) in self.seen
+
+    def knows_order(self, state: int, order: int) -> bool:
+        """Whether `state` was seen with its words in this order."""
+        return self._in_order(state, order) in self.seen
+
+    def has_new(self, state: int, numbers: Iterable[str]) -> bool:
+        """Whether one of `numbers` was not seen with `state`."""
+        return any(one not in self.seen for one in self._values(state, numbers))
+
+    def followed(self, before: int, key: int) -> bool:
+        """Whether the call `key` was made right after the call `before`; from now on it was."""
+        pair = mark(f"{before} then {key}")
+        known = pair in self.seen
+        self.seen.add((pair,))
+        return known
+
+    def near(self, tool: str) -> list[list[tuple[str, list[str]]]]:
+        """The words of the newest calls of `tool`, the oldest first."""
+        return [call for name, call in self._near if name == tool][-COMPARED:]
+
+    def keep_near(self, call: StepCall) -> None:
+        """Keep the words of `call`."""
+        self._near.append((call.name, [(place, words[:]) for place, words in call.words]))
+        del self._near[:-NEAR_KEPT]
+
+    def was_tried(self, word: str) -> bool:
+        """Whether an earlier call said `word`."""
+        return mark(f"called {word}") in self.seen
+
+    def learn(self, call: StepCall, result: StepResult) -> None:
+        """Mark the words of both."""
+        self.seen.add(map(mark, result.words))
+        self.seen.add(mark(number.lstrip("@:~")) for number in result.numbers)
+        self.seen.add(mark(f"called {word}") for word in call.all_words)
+
+    def save(self) -> dict[str, Any]:
+        """The state as JSON data."""
+        return {
+            "seen": self.seen.save(),
+            "calls": self._calls.save(),
+            "of_call": self._of_call.save(),
+            "answers": self._answers.tolist(),
+            "steps": self._steps.tolist(),
+            "states": self._states.save(),
+            "moving": {str(key): one.save() for key, one in self._moving.items()},
+            "near": [[name, [[place, words[:]] for place, words in call]] for name, call in self._near],
+            "drift": {str(key): one.save() for key, one in self.drift.items()},
+            "cosmetic": {name: dict(places) for name, places in self.cosmetic.items()},
+            "rows": {name: [row[:] for row in rows] for name, rows in self.rows.items()},
+        }
+
+    @staticmethod
+    def _of_state(state: int, answer: int) -> int:
+        return mark(f"{state} {answer}")
+
+    @staticmethod
+    def _in_order(state: int, order: int) -> int:
+        return mark(f"{state} order {order}")
+
+    @staticmethod
+    def _values(state: int, numbers: Iterable[str]) -> list[int]:
+        return [mark(f"{state}:{number}") for number in numbers]
+
+
+def trim(kept: dict[Any, Any], limit: int) -> None:
+    """Drop the oldest entries beyond `limit`."""
+    while len(kept) > limit:
+        del kept[next(iter(kept))]
+
+
+def _array(saved: Sequence[Any] | None) -> array[int]:
+    return array("Q", map(int, saved)) if saved else array("Q", [0] * CALLS_KEPT)

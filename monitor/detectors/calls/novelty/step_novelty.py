@@ -1,0 +1,429 @@
+"""What a step adds to what the run has seen: the kind of each call with its result.
+
+Rules, for a call that was made before:
+
+- a new state is news, and so is an answer after a refusal;
+- a number that moved is judged by how it moved (`slot_movement`);
+- the same result is evidence. It is weaker if something new was done or read in between, and
+  stronger if the same call came before it as the last time.
+
+For a call that was not made before, whose result is known:
+
+- an answer with other numbers is news, unless they only count on, or the call only words it anew;
+- a refusal is evidence, and so is an answer with content. How much depends on what the call tries
+  (`call_difference`);
+- a receipt for the next item is work. An item that nothing named may be a guess.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from monitor.detectors.calls.novelty.call_difference import (
+    CallDifference,
+    Difference,
+    counts_on,
+    difference_of,
+    goes_on,
+)
+from monitor.detectors.calls.novelty.marks import mark
+from monitor.detectors.calls.novelty.slot_movement import Drift, Movement
+from monitor.detectors.calls.novelty.step_kind import StepKind
+from monitor.detectors.calls.novelty.step_memory import (
+    MOVING_KEPT,
+    ROW_KEPT,
+    ROW_NUMBERS,
+    TOOLS_KEPT,
+    SeenCall,
+    StepMemory,
+    trim,
+)
+from monitor.detectors.calls.novelty.step_reading import (
+    FORMS,
+    ID,
+    SAID,
+    StepCall,
+    StepResult,
+    is_sentence,
+    tokens,
+)
+
+RICH = 10
+"""An answer with so much content is content; a shorter one may be a receipt."""
+BARE = 3
+"""The most words that a receipt has and the call did not say. It has no number either."""
+SHORT_CALL = 24
+"""The most characters of arguments of a step that may be made again, such as a pressed key."""
+COSMETIC_AT = 2
+"""How often an argument is worded anew, with nothing changed, before it is left out of the call."""
+WORDS_OF_WORK = 6
+"""Words that were never tried, from which on a call has content of its own."""
+LEAST_NEW = 5
+"""The least words that were never tried, in a short text that is new: two thirds of its words."""
+GUESS_CHARS = 3
+"""A shorter item is a key or a letter."""
+GUESS_WORDS = 2
+"""A guess differs in so few words from the one before it."""
+WORDS_OF_AN_ERROR = 6
+"""Words of an error that the call did not say, from which on its cause lies elsewhere."""
+ROWS_COMPARED = 4
+"""The calls that show whether their numbers go to and fro."""
+BAND = 0.1
+"""Numbers of calls within this share of their level are one place."""
+
+
+@dataclass(slots=True)
+class OpenCall:
+    """A call without a result."""
+
+    reading: StepCall
+    key: int
+    batch: int
+    siblings: int = 1
+    """Different calls of its batch, which share one vote."""
+    waits: bool = False
+    """It asks for time to pass."""
+    counted: bool = False
+    """It was counted before it was answered."""
+
+    def save(self) -> list[Any]:
+        """The state as JSON data."""
+        reading = self.reading
+        return [reading.name, reading.leaves[:], self.key, self.batch, self.siblings, self.waits, self.counted]
+
+    @classmethod
+    def of(cls, saved: Sequence[Any]) -> OpenCall:
+        """What `save` returned."""
+        name, leaves, *rest = saved
+        return cls(StepCall(name, [(place, value) for place, value in leaves]), *rest)
+
+
+@dataclass(slots=True, frozen=True)
+class _ReadStep:
+    """A call and its result, as the rules read them."""
+
+    call: OpenCall
+    result: StepResult
+    state: int
+    known: bool
+    """The state was seen before."""
+    unseen: bool
+    """The result has words that were not seen before."""
+
+
+class StepNovelty:
+    """What the steps of one run add, one after the other."""
+
+    __slots__ = (
+        "_acted",
+        "_before",
+        "_deed",
+        "_excused",
+        "_ids",
+        "_latest",
+        "_looked",
+        "_memory",
+        "_requested",
+        "_state",
+        "_step",
+        "_told",
+        "_waited",
+    )
+
+    def __init__(self, saved: Mapping[str, Any] | None = None) -> None:
+        """`saved`: what `save` returned; `None`: nothing was seen."""
+        given: Mapping[str, Any] = saved or {
+            "steps": (0, -1, -1, 0, 0, 0, 0, 0),
+            "excused": 0.0,
+            "waited": -1,
+            "latest": (),
+            "ids": (),
+        }
+        self._memory = StepMemory(given.get("memory"))
+        steps = map(int, given["steps"])
+        self._step, self._acted, self._looked, self._before, self._state, self._told, self._deed, requested = steps
+        self._waited = int(given["waited"])
+        self._latest = list(map(int, given["latest"]))
+        """The identities of the latest call, and of the words and numbers of its result."""
+        self._excused = float(given["excused"])
+        """The evidence that the newest deed has excused."""
+        self._requested = bool(requested)
+        self._ids: set[str] = set(map(str, given["ids"]))
+        """The ids of the latest result: a call that says them again does not name an item."""
+
+    def save(self) -> dict[str, Any]:
+        """The state as JSON data."""
+        steps = [self._step, self._acted, self._looked, self._before, self._state, self._told, self._deed]
+        steps.append(int(self._requested))
+        return {
+            "memory": self._memory.save(),
+            "steps": steps,
+            "excused": self._excused,
+            "waited": self._waited,
+            "latest": self._latest[:],
+            "ids": sorted(self._ids),
+        }
+
+    def request(self, text: str) -> None:
+        """The user's request names items."""
+        self._requested = True
+        self._memory.seen.add(map(mark, tokens(text)))
+
+    def key_of(self, call: StepCall) -> int:
+        """The identity of a call, without its cosmetic arguments."""
+        cosmetic = {place for place, times in self._memory.cosmetic.get(call.name, {}).items() if times >= COSMETIC_AT}
+        for place, words in call.words if cosmetic else ():
+            if place in cosmetic and _is_new(words, [word for word in words if not self._memory.was_tried(word)]):
+                cosmetic.remove(place)
+        return call.key(cosmetic)
+
+    def is_equal(self, call: OpenCall, result: StepResult) -> bool:
+        """Whether call and result are, word for word, those of the latest step."""
+        return self._latest == [call.reading.key(()), result.told, result.shown]
+
+    def was_made(self, key: int) -> bool:
+        """Whether the call `key` was made, and answered, before."""
+        return self._memory.call(key) is not None
+
+    def take(self, call: OpenCall, result: StepResult) -> tuple[StepKind, float]:
+        """The kind of the next step, and evidence that was excused before by what this step shows
+        to be no excuse.
+        """
+        self._step += 1
+        memory = self._memory
+        seen = memory.call(call.key)
+        state, known = result.state, memory.knows(result.state)
+        if not known and memory.knows(result.state_as_told):
+            state, known = result.state_as_told, True
+        unseen = any(mark(word) not in memory.seen for word in result.words)
+        step = _ReadStep(call, result, state, known, unseen)
+        if seen is not None:
+            kind = self._again(step, seen)
+        else:
+            difference = difference_of(call.reading, memory.near(call.reading.name))
+            kind = self._first_time(step, difference)
+            if kind is not StepKind.WORK:
+                self._learn_cosmetic(step, difference)
+            memory.keep_near(call.reading)
+        in_order = memory.followed(self._before, call.key)
+        if in_order and kind in {StepKind.SAME_AGAIN, StepKind.FAILED_AGAIN}:
+            kind = StepKind.SAME_ORDER
+        self._learn(step, kind)
+        return kind, self._no_excuse(call.key, kind, in_order=in_order)
+
+    def _no_excuse(self, key: int, kind: StepKind, *, in_order: bool) -> float:
+        """What was excused by a call that is now made again: what is done again was no deed."""
+        if kind in _EXCUSED:
+            full = StepKind.SAME_ORDER if in_order else StepKind.SAME_AGAIN
+            self._excused += full.weight - kind.weight
+        elif key == self._deed and kind.is_repetition and kind is not StepKind.RECEIPT_AGAIN:
+            excused, self._excused = self._excused, 0.0
+            return excused
+        return 0.0
+
+    def did(self, step_kind: StepKind, key: int, result: StepResult) -> None:
+        """A call that is new was of this kind: it may have changed something."""
+        refused = result.is_refusal and not result.is_empty
+        if refused or not (step_kind.is_news or step_kind in _ACTS):
+            return
+        if result.content >= RICH:
+            self._looked = self._step
+        else:
+            self._acted = self._step
+        self._deed, self._excused = key, 0.0
+
+    # ------------------------------------------------------------------ a call that is made again
+
+    def _again(self, step: _ReadStep, seen: SeenCall) -> StepKind:
+        """What moved, and did it move by itself?"""
+        result = step.result
+        acted = self._acted > seen.step
+        if result.failed and seen.failed:
+            return StepKind.DONE_BETWEEN if acted else StepKind.FAILED_AGAIN
+        if seen.refused and not result.is_refusal:
+            return StepKind.RECOVERED
+        if seen.state != step.state and not step.known:
+            return StepKind.NEW_WORDS if step.unseen else StepKind.NEW_STATE
+        if seen.state != step.state or seen.shown == result.shown:
+            if self._before == step.call.key and seen.state != step.state:
+                return StepKind.SWUNG
+            return StepKind.DONE_BETWEEN if acted else self._same(step, seen)
+        return self._moved(step, acted=acted)
+
+    def _same(self, step: _ReadStep, seen: SeenCall) -> StepKind:
+        """A result that was seen, and nothing was done since."""
+        call, result = step.call, step.result
+        if self._looked > seen.step:
+            return StepKind.LOOKED_BETWEEN
+        if call.waits and result.is_empty:
+            return StepKind.WAITS
+        if call.waits or self._waited == self._step - 1:
+            return StepKind.WAITED
+        if seen.checked and call.siblings <= 2:  # noqa: PLR2004 - a whole batch is no check
+            return StepKind.CHECKED_TWICE
+        bare = len(result.words) <= BARE and not result.is_refusal and not any(n != SAID for n in result.numbers)
+        short = call.siblings == 1 and sum(len(value) for _, value in call.reading.leaves) <= SHORT_CALL
+        same = seen.state == step.state
+        return StepKind.RECEIPT_AGAIN if same and bare and short else StepKind.SAME_AGAIN
+
+    def _moved(self, step: _ReadStep, *, acted: bool) -> StepKind:
+        """The state that was seen, with other numbers."""
+        result, moving = step.result, self._memory.movement(step.call.key)
+        if moving is None:  # too many calls ago: what moved is not known
+            return StepKind.ASKED_FOR
+        movement = moving.moved(result.numbers, result.text, words=len(result.words))
+        if movement is Movement.ANSWER:
+            known = self._memory.knows_answer(step.state, result.answer)
+            return StepKind.OTHER_VALUE if known and not acted else StepKind.OTHER_ANSWER
+        if acted:
+            return StepKind.DONE_BETWEEN if movement is Movement.BY_ITSELF else StepKind.OTHER_ANSWER
+        return _OF_MOVEMENT[movement]
+
+    # ------------------------------------------------------------------ a call that is new
+
+    def _first_time(self, step: _ReadStep, difference: CallDifference) -> StepKind:
+        result, memory = step.result, self._memory
+        if not step.known:
+            new = step.unseen or (not result.words and not result.failed)
+            return StepKind.NEW_WORDS if new else StepKind.NEW_STATE
+        opaque = difference.kind in {Difference.NEXT, Difference.OTHER}
+        told = [one for one in result.values if one != SAID and not (opaque and one[0] == ID)]
+        moved = not memory.knows_answer(step.state, result.answer) and memory.has_new(step.state, told)
+        if moved and not result.is_refusal and not self._drifts(step):
+            return StepKind.NEAR_NUMBERS if difference.kind in _NEAR else StepKind.OTHER_ANSWER
+        untried = [word for word in difference.words if not memory.was_tried(word)]
+        if difference.kind is Difference.REWORDED:
+            works = _is_new(difference.words, untried) and not result.is_refusal and result.content < RICH
+            return StepKind.WORK if works else StepKind.REWORDED
+        named = difference.kind is Difference.NEXT and bool(untried)
+        named = named and all(mark(word) in memory.seen for word in untried)
+        if not result.is_refusal:
+            return self._same_answer(step, difference, untried, named=named)
+        plain = [one for one in told if one[0] not in FORMS]
+        if moved and difference.kind is Difference.NEXT and memory.has_new(step.state, plain):
+            return StepKind.REFUSED_ELSEWHERE
+        return self._refused(step, difference, untried, named=named)
+
+    def _refused(self, step: _ReadStep, difference: CallDifference, untried: Sequence[str], *, named: bool) -> StepKind:
+        """A refusal that was seen, or silence."""
+        result = step.result
+        if len(result.words) >= WORDS_OF_AN_ERROR and step.state == self._state:
+            return StepKind.SAME_ERROR
+        if difference.kind is not Difference.NEXT:
+            if result.is_empty:
+                return StepKind.SILENT_AGAIN
+            return StepKind.REFUSED_OTHER if len(set(untried)) >= 2 else StepKind.REFUSED_AGAIN  # noqa: PLR2004
+        if named:
+            return StepKind.REFUSED_NAMED
+        if not result.is_empty:
+            return StepKind.REFUSED_ITEM
+        if step.state != self._state:
+            return StepKind.SILENT_ONCE
+        return StepKind.SILENT_ROW if counts_on(difference) else StepKind.SILENT_ITEM
+
+    def _same_answer(
+        self, step: _ReadStep, difference: CallDifference, untried: Sequence[str], *, named: bool
+    ) -> StepKind:
+        """An answer that was seen: content, or a receipt."""
+        memory, reading = self._memory, step.call.reading
+        rich = step.result.content >= RICH
+        if rich and not memory.knows_order(step.state, step.result.order):
+            return StepKind.REORDERED
+        if rich and difference.kind in _NEAR:
+            if step.result.told != self._told:
+                return StepKind.NEAR_CONTENT
+            return StepKind.RESPELLED if difference.kind is Difference.SPELLED else StepKind.VERBATIM
+        if named and not (rich and self._ids.issuperset(untried)):
+            return StepKind.NAMED_CONTENT if rich else StepKind.NAMED_ITEM
+        if rich or self._turns(reading, difference):
+            return StepKind.SAME_CONTENT
+        if len(set(untried)) >= WORDS_OF_WORK:
+            return StepKind.WORK
+        guessed = self._requested and bool(untried) and len(difference.words) <= GUESS_WORDS
+        guessed = guessed and difference.kind is Difference.NEXT and not goes_on(difference)
+        guessed = guessed and min(map(len, difference.words)) >= GUESS_CHARS
+        return StepKind.GUESSED if guessed else StepKind.RECEIPT
+
+    def _drifts(self, step: _ReadStep) -> bool:
+        """Whether the numbers of a state move whatever is asked."""
+        drifts = self._memory.drift
+        drift = drifts.setdefault(step.state, Drift())
+        trim(drifts, MOVING_KEPT)
+        return drift.add(step.result.numbers)
+
+    def _turns(self, call: StepCall, difference: CallDifference) -> bool:
+        """Whether the numbers of the calls go to and fro around a level: one place."""
+        words = difference.words
+        if difference.kind is not Difference.NEXT or not words or not all(word.isdecimal() for word in words):
+            return False
+        rows = self._memory.rows.setdefault(call.name, [])
+        rows.append([int(word[:15]) for word in call.all_words if word.isdecimal()][:ROW_NUMBERS])
+        del rows[:-ROW_KEPT]
+        trim(self._memory.rows, TOOLS_KEPT)
+        if len(rows) < ROWS_COMPARED or len({len(row) for row in rows}) > 1:
+            return False
+        return all(_stays(column) for column in zip(*rows, strict=True))
+
+    # ------------------------------------------------------------------ what is learnt
+
+    def _learn(self, step: _ReadStep, kind: StepKind) -> None:
+        memory, call, result = self._memory, step.call, step.result
+        memory.keep_call(call.key, result, self._step, step.state, checked=kind is StepKind.DONE_BETWEEN)
+        if not step.known:
+            memory.keep_state(result.state_as_told, result)
+        memory.keep_state(step.state, result)
+        memory.learn(call.reading, result)
+        if call.waits:
+            self._waited = self._step
+        self._latest = [call.reading.key(()), result.told, result.shown]
+        self._before, self._state, self._told, self._ids = call.key, step.state, result.told, result.ids
+
+    def _learn_cosmetic(self, step: _ReadStep, difference: CallDifference) -> None:
+        """A sentence that is worded anew while the answer stays is cosmetic."""
+        place, reading = difference.place, step.call.reading
+        if not place or len(reading.leaves) == 1 or difference.kind not in {Difference.REWORDED, Difference.NEXT}:
+            return
+        value = dict(reading.leaves).get(place, "")
+        if is_sentence(value) and self._memory.knows_answer(step.state, step.result.answer):
+            places = self._memory.cosmetic.setdefault(reading.name, {})
+            places[place] = places.get(place, 0) + (difference.kind is Difference.REWORDED)
+            trim(places, TOOLS_KEPT)
+            trim(self._memory.cosmetic, TOOLS_KEPT)
+
+
+def _is_new(words: Sequence[str], untried: Sequence[str]) -> bool:
+    """Whether a text says something else than the texts before it, and not the same in other
+    words.
+    """
+    new = len(set(untried))
+    return new >= WORDS_OF_WORK or (new >= LEAST_NEW and 3 * new > 2 * len(set(words)))
+
+
+def _stays(column: Sequence[int]) -> bool:
+    steps = [after - before for before, after in pairwise(column) if after != before]
+    if not steps:
+        return True
+    to_and_fro = min(steps) < 0 < max(steps)
+    return to_and_fro and max(column) - min(column) <= BAND * max(column)
+
+
+_NEAR = {Difference.REWORDED, Difference.NEAR, Difference.SPELLED}
+_OF_MOVEMENT = {
+    Movement.TO_AN_END: StepKind.TO_AN_END,
+    Movement.OTHER_VALUE: StepKind.OTHER_VALUE,
+    Movement.CLOCK: StepKind.CLOCK,
+    Movement.ONE_WAY: StepKind.ONE_WAY,
+    Movement.BY_ITSELF: StepKind.BY_ITSELF,
+}
+_EXCUSED = {StepKind.DONE_BETWEEN, StepKind.CHECKED_TWICE, StepKind.LOOKED_BETWEEN}
+_ACTS = {
+    StepKind.SILENT_ONCE,
+    StepKind.NEAR_NUMBERS,
+    StepKind.ASKED_FOR,
+    StepKind.GUESSED,
+    StepKind.NAMED_CONTENT,
+}
+"""A step that may have changed something, though it is no news."""

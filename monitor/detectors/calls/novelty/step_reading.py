@@ -1,0 +1,243 @@
+"""A call and its result, read as words, numbers and places: what `StateNovelty` compares.
+
+Failure answered: two errors that repeat the guessed path are one error, and two lists in another
+order are one list. The words that the call itself said are taken out of its result. The rest,
+as a bag of words, is the state that the result shows; its numbers, clocks and ids are slots, which
+may move while the state stays.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+from monitor._util.hashing import identity
+from monitor.chunks import ToolResult
+from monitor.detectors.calls.answers import found_nothing, is_error
+from monitor.detectors.calls.novelty.marks import mark
+
+HEAD_CHARS, TAIL_CHARS = 4_000, 1_000
+"""How much of a long result is read word by word. The part between them counts as one word."""
+ARGUMENT_CHARS = 2_000
+"""How much of an argument is kept; the part behind counts as one word."""
+CALL_CHARS = 8_000
+"""How much of all arguments of a call is kept."""
+CALL_WORDS = 160
+"""How many words of one argument are compared with those of earlier calls."""
+SLOTS = 32
+"""How many numbers of a result are followed."""
+DEPTH = 40
+"""Arguments that are nested deeper are one word."""
+ITEMS = 64
+"""Further items of a list are one word."""
+SAID = "§"
+"""A number that the call itself said."""
+CLOCK, DURATION, ID = ":", "~", "@"
+"""What stands before a clock, a duration and an id among the numbers."""
+FORMS = (CLOCK, DURATION, ID)
+
+_UNIT = r"(?:msec|ms|milliseconds?|seconds?|secs?|s|minutes?|mins?|us|ns|µs)"
+_CLOCK = (
+    r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?(?:\.\d{1,9})?Z?)?"
+    r"|\d\d? [^\W\d_]{3,9} \d{4} \d\d:\d\d(?::\d\d)?|\d\d? \d\d:\d\d:\d\d"  # 12 May 2026 10:11, May 12 10:11:12
+    r"|\d\d?:\d\d(?::\d\d)?(?:\.\d{1,9})?|\d{1,4}[dhm]\d{1,2}[hms](?![^\W_])"  # 10:11:12.5, 5m12s
+)
+_UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+_NUMBER = r"\d{1,40}(?:[.,]\d{1,40}){0,6}"
+_TOKEN = re.compile(rf"{_UUID}|{_CLOCK}|{_NUMBER}(?:\s?{_UNIT}\b|(?![^\W_]))|[^\W_]{{1,200}}", re.IGNORECASE)
+_IS_CLOCK = re.compile(_CLOCK, re.IGNORECASE)
+_IS_NUMBER = re.compile(_NUMBER)
+_IS_DURATION = re.compile(rf"({_NUMBER})\s?{_UNIT}", re.IGNORECASE)
+_WORD = re.compile(r"[^\W_]{1,200}")
+_EMPTY = re.compile(
+    r"[\s\W]{0,600}"
+    r"|\s{0,9}[\[{]?\s{0,9}(?:[\"'\w -]{1,40}[:=]\s{0,3})?[\[{(]\s{0,9}[\])}][\s\S]{0,600}"
+)
+"""No word at all, or an empty list at the beginning: `{"orders": []`."""
+_HOLLOW = re.compile(r"\[\s{0,9}\]|\{\s{0,9}\}|\bnull\b")
+"""What an empty record has: `{"ok": true}` is none."""
+_COUNTED = re.compile(r"[^\W\d_]{1,40}(\d{1,9})")
+_DIGIT = re.compile(r"\d")
+_CJK = re.compile(r"[\u2e80-\U0003ffff]")
+_CODE = re.compile(r"[\n/\\_={}<>|$;]|(?<!\w)-\w|\w\.\w")
+_PROSE = re.compile(r"[^\W\d_]|[ .,!?']")
+
+
+def tokens(text: str) -> list[str]:
+    """The words, numbers, clocks and ids of a text, in lower case."""
+    if len(text) <= HEAD_CHARS + TAIL_CHARS:
+        return [found.casefold() for found in _TOKEN.findall(text)]
+    middle = identity(text[HEAD_CHARS:-TAIL_CHARS]).translate(_LETTERS)
+    read = f"{text[:HEAD_CHARS]} {middle} {text[-TAIL_CHARS:]}"
+    return [found.casefold() for found in _TOKEN.findall(read)]
+
+
+_LETTERS = str.maketrans("0123456789", "ghijklmnop")
+"""A hash as a word: its digits would make it an id, which moves by itself."""
+
+
+def number_of(slot: str) -> float | None:
+    """A slot as a number; a clock as one number; the number behind the letters of an id (`v7`).
+    `None`: it is no number.
+    """
+    form, said = (slot[0], slot[1:]) if slot[0] in FORMS else ("", slot)
+    if form == ID:
+        counted = _COUNTED.fullmatch(said)
+        return float(counted[1]) if counted else None
+    if form == CLOCK:
+        return float("".join(_DIGIT.findall(said))[:17])
+    if not said[:1].isdecimal():
+        return None
+    return float(said.replace(",", "")) if said.count(".") <= 1 else None
+
+
+def _slot(token: str) -> str:
+    if _IS_NUMBER.fullmatch(token):
+        return token
+    if _IS_CLOCK.fullmatch(token):
+        return f"{CLOCK}{token}"
+    duration = _IS_DURATION.fullmatch(token)
+    return f"{DURATION}{duration[1]}" if duration else f"{ID}{token}"
+
+
+def is_sentence(text: str) -> bool:
+    """Whether these are words of a language, and nothing that a program would read."""
+    if len(_CJK.findall(text[:400])) >= 6:  # noqa: PLR2004 - a phrase of a script without spaces
+        return True
+    if len(text) > 400 or len(text.split()) < 2 or _CODE.search(text) is not None:  # noqa: PLR2004
+        return False
+    return len(_PROSE.findall(text)) >= 0.9 * len(text)
+
+
+def leaves_of(arguments: Any) -> list[tuple[str, str]]:
+    """The values of the arguments, each with its place. Long texts are cut, and end in a hash."""
+    kept: list[tuple[str, str]] = []
+    room = CALL_CHARS
+    for place, value in _leaves(arguments, "", 0):
+        shown = value
+        if len(value) > min(ARGUMENT_CHARS, room):
+            cut = min(ARGUMENT_CHARS, max(room, 0))
+            shown = f"{value[:cut]} {identity(value[cut:])}"
+        room -= len(shown)
+        kept.append((place, shown))
+        if len(kept) >= 2 * ITEMS:
+            break
+    return kept
+
+
+def _leaves(value: Any, place: str, depth: int) -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        yield place, value
+    elif depth < DEPTH and isinstance(value, dict):
+        for key in sorted(value, key=str)[:ITEMS]:
+            yield from _leaves(value[key], f"{place}.{str(key)[:64]}", depth + 1)
+    elif depth < DEPTH and isinstance(value, list):
+        for at, item in enumerate(value[:ITEMS]):
+            yield from _leaves(item, f"{place}.{at}", depth + 1)
+    else:
+        yield place, _as_text(value)
+
+
+def _as_text(value: Any) -> str:
+    try:
+        return json.dumps(value, default=str)
+    except (TypeError, ValueError, RecursionError):
+        return type(value).__name__
+
+
+class StepCall:
+    """A call as words."""
+
+    def __init__(self, name: str, leaves: Sequence[tuple[str, str]]) -> None:
+        self.name = name
+        self.leaves = list(leaves)
+        self.words: list[tuple[str, list[str]]] = [
+            (place, [word.casefold() for word in _WORD.findall(value)][:CALL_WORDS]) for place, value in self.leaves
+        ]
+        """The words of each argument, with its place."""
+
+    @cached_property
+    def said(self) -> set[str]:
+        """All that the call said, also the size of what it sent."""
+        said = {word for _, words in self.words for word in words}
+        said.update(word.casefold() for word in _WORD.findall(self.name))
+        for place, value in self.leaves:
+            said.update(word.casefold() for word in _WORD.findall(place))
+            said.update(tokens(value))
+            if len(value) > 8:  # noqa: PLR2004 - a receipt counts the characters, bytes and lines of a text
+                lines = value.count("\n")
+                said.update(map(str, (len(value), len(value.encode("utf-8", "surrogatepass")), lines, lines + 1)))
+        return said
+
+    def key(self, cosmetic: Collection[str]) -> int:
+        """The identity of the call, without the arguments in the places `cosmetic`."""
+        kept = [leaf for leaf in self.leaves if leaf[0] not in cosmetic]
+        return int(identity(f"{self.name}({kept!r})"), 16)
+
+    @property
+    def all_words(self) -> list[str]:
+        """The words of all arguments, in their order."""
+        return [word for _, words in self.words for word in words]
+
+
+class StepResult:
+    """A result, given its call."""
+
+    def __init__(self, call: StepCall, result: ToolResult, text: str) -> None:
+        """`text`: the result without what a policy calls volatile."""
+        said = call.said
+        self.words: list[str] = []
+        """The words that the call did not say."""
+        self.numbers: list[str] = []
+        """Numbers; a clock with `:` before it, a duration with `~`, an id with `@`."""
+        told: list[str] = []
+        for token in tokens(text):
+            if _DIGIT.search(token):
+                self._add_number(SAID if token in said else _slot(token))
+            else:
+                told.append(token)
+                if token not in said:
+                    self.words.append(token)
+        self.text = text
+        self.order = mark(" ".join(self.words))
+        """The identity of the words in their order."""
+        self.told = mark(" ".join(told))
+        """The identity of all words in their order."""
+        self.ids = {number[1:] for number in self.numbers if number[0] == ID}
+        self.failed = result.is_error
+        self.state = self._bag(call.name, self.words)
+        """The identity of the state: the tool, and the bag of words that the call did not say."""
+        self.state_as_told = self._bag(f"={call.name}", told)
+        """The same with the words of the call: another call may say fewer of them."""
+        self.answer = mark(repr(sorted(self.values)))
+        """The identity of the numbers that may be an answer."""
+        self.shown = mark(repr(sorted(self.numbers)))
+        """The identity of all numbers."""
+        error = is_error(result)
+        self.is_empty = (len(text) < 600 and _EMPTY.fullmatch(text) is not None) or (self.failed and not error)  # noqa: PLR2004
+        said_nothing = (text[:1] not in ("{", "[") or _HOLLOW.search(text) is not None) and found_nothing(
+            text, frozenset(value for _, value in call.leaves)
+        )
+        self.is_refusal = self.failed or self.is_empty or said_nothing or error
+        """It says no, or nothing."""
+
+    @property
+    def values(self) -> list[str]:
+        """The numbers that may be an answer: a duration says how long it took."""
+        return [number for number in self.numbers if number[0] != DURATION]
+
+    def _add_number(self, number: str) -> None:
+        if len(self.numbers) < SLOTS:
+            self.numbers.append(number)
+
+    def _bag(self, tool: str, words: Sequence[str]) -> int:
+        total = sum(map(mark, words)) & 0xFFFFFFFFFFFF
+        return total << 16 ^ mark(f"{tool}.{min(len(words), 400)}.{len(self.numbers)}")
+
+    @cached_property
+    def content(self) -> int:
+        """How much it says that the call did not: words, and numbers twice."""
+        return len(self.words) + 2 * sum(number != SAID for number in self.numbers)

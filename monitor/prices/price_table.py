@@ -1,0 +1,103 @@
+"""The list price of a model on a day, from `table.json`, which `scripts/prices.py` writes."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from monitor.prices.priced_names import MAKERS, ModelName, read_name
+from monitor.usage import Price, price_of
+
+_TABLE: Final = Path(__file__).with_name("table.json")
+
+
+class TableFacts(NamedTuple):
+    """Where the shipped prices come from."""
+
+    source: str
+    """The package that the prices were taken from, with its version."""
+    date: dt.date
+    """The day on which they were taken."""
+
+    def __str__(self) -> str:
+        return f"list prices of {self.date.isoformat()} ({self.source})"
+
+
+@cache
+def _table() -> dict[str, Any]:
+    table: dict[str, Any] = json.loads(_TABLE.read_text(encoding="utf-8"))
+    return table
+
+
+@cache
+def _rows(seller: str) -> dict[str, list[Any]]:
+    """The dated prices of each model of a seller, by each of its names."""
+    return {name: dated for names, dated in _table()[seller] for name in names}
+
+
+@cache
+def table_facts() -> TableFacts:
+    """Where the shipped prices come from, and of which day they are."""
+    table = _table()
+    return TableFacts(table["source"], dt.date.fromisoformat(table["date"]))
+
+
+def list_price(model: str, *, seller: str | None = None, at_s: float | None = None) -> Price | None:
+    """The price of `model`, per million tokens; `None`: the table does not have the model.
+
+    `model`: a name as providers, gateways and transcripts write it, such as `claude-sonnet-4-5`,
+    `google:gemini-2.5-flash`, `us.anthropic.claude-sonnet-4-5-20250929-v1:0`. `seller`: who sells
+    it, where the name does not say so, such as `anthropic`. `at_s`: the time of the call, in
+    seconds since 1970; by default the prices are the newest.
+
+    A name with an unknown tail has no price, because it may be another model, as in
+    `gpt-4o-mini-of-mine`.
+    """
+    named = read_name(model)
+    day = "9" if at_s is None else _day(at_s)
+    return _price(named if named.seller is not None else named._replace(seller=seller), day)
+
+
+def known_price(prices: Mapping[str, Price] | Price | None, model: str) -> Price | None:
+    """The price of `model` by `prices`, a caller's own, else its list price. `None`: neither is
+    known.
+    """
+    return price_of(prices, model) or list_price(model)
+
+
+@cache
+def _price(named: ModelName, day: str) -> Price | None:
+    sellers = MAKERS if named.seller is None else (named.seller,)
+    for seller in sellers:
+        rows = _rows(seller) if seller in _table() else {}
+        for name in named.spellings:
+            if (dated := rows.get(name)) is not None:
+                return _of_row(max(one for one in dated if one[0] <= day)[1]) if dated[0][0] <= day else None
+    return None
+
+
+def _of_row(row: list[Any]) -> Price:
+    """The price of a row, whose numbers may be a base price and the prices above some sizes."""
+    bounds = sorted({bound for value in row if isinstance(value, list) for bound, _ in value[1:]})
+    above = tuple((bound, Price(*(_above(value, bound) for value in row))) for bound in bounds)
+    return replace(Price(*(_above(value, 0) for value in row)), above=above)
+
+
+def _above(value: Any, bound: int) -> Any:
+    """A price of the row for requests with more than `bound` input tokens."""
+    if not isinstance(value, list):
+        return value
+    base, *steps = value
+    return next((price for start, price in reversed(steps) if start <= bound), base)
+
+
+def _day(at_s: float) -> str:
+    try:
+        return dt.datetime.fromtimestamp(at_s, dt.UTC).date().isoformat()
+    except (OverflowError, OSError, ValueError):
+        return "9"

@@ -1,0 +1,268 @@
+"""The commands whose harmless options are known, as data.
+
+A table lists what an option can do at most. Where every option of a command only reads and prints,
+none is listed. Where a value is optional, it counts only if it is attached: so no further option is
+taken for a value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from monitor.tools.approvals.command_options import KnownOptions, known_options
+from monitor.tools.approvals.plain_words import PlainWord
+
+_PRINTS: Final = re.compile(
+    r"[0-9$]+(?:,[0-9$+~]+)?[pq=](?:;[0-9$]+(?:,[0-9$+~]+)?[pq=])*|/[A-Za-z0-9_ .:^$-]+/[p=d]|p|="
+)
+"""Scripts of sed that print lines: `1,120p`, `/def main/p`."""
+_COLUMNS: Final = re.compile(
+    r"(?:NR *[=!<>]=? *[0-9]+ *|/[A-Za-z0-9_ .:^$-]+/ *)?"
+    r"(?:\{ *print(?: \$?[A-Z0-9]+(?:, ?\$?[A-Z0-9]+)*)? *\})?"
+)
+"""Programs of awk that print columns: `{print $1, $3}`, `NR==5`."""
+_COUNTED: Final = re.compile(r"%[-+ #0-9.*'hlLjzt]*n")
+"""`%n` of bash's `printf` sets a variable."""
+
+
+_OF_TESTS: Final = frozenset(
+    {"--nocapture", "--no-capture", "--exact", "--ignored", "--include-ignored", "--show-output"}
+)
+"""Options of a test program of Rust that write nothing."""
+_OF_SUBSTITUTION: Final = 4
+"""The parts of `s/a/b/g`."""
+_FLAGS: Final = frozenset("giI0123456789")
+_UNARY: Final = frozenset("-" + letter for letter in "abcdefghkLnNoOpGrsStuwxz")
+_BINARY: Final = frozenset({"-nt", "-ot", "-ef", "-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
+
+
+def _sed(operands: Sequence[PlainWord]) -> str | None:
+    script = operands[0].text if operands and operands[0].literal else ""
+    if _PRINTS.fullmatch(script) or _substitutes(script):
+        return None
+    return "the script of sed may write a file or run a program"
+
+
+def _substitutes(script: str) -> bool:
+    """Whether a script of sed only replaces text in what it prints: `s/a/b/g`."""
+    parts = script.split(script[1:2] or " ")
+    return parts[0] == "s" and len(parts) == _OF_SUBSTITUTION and not set(parts[3]) - _FLAGS and "\\" not in script
+
+
+def _awk(operands: Sequence[PlainWord]) -> str | None:
+    script = operands[0].text if operands and operands[0].literal else ""
+    if script and _COLUMNS.fullmatch(script):
+        return None
+    return "the program of awk may write a file or run a program"
+
+
+def _printf(words: Sequence[PlainWord]) -> str | None:
+    first = words[0] if words else PlainWord("")
+    if not first.literal or first.text.startswith("-") or _COUNTED.search(first.text.replace("%%", "")):
+        return "printf may set a variable"
+    return None
+
+
+def _test(words: Sequence[PlainWord]) -> str | None:
+    for word in words:
+        if word.glob or (word.text.startswith("-") and word.text not in _UNARY and word.text not in _BINARY):
+            return f"{word.text} of test may evaluate a text"
+    return None
+
+
+def _date(operands: Sequence[PlainWord]) -> str | None:
+    if all(word.literal and word.text.startswith("+") for word in operands):
+        return None
+    return "date may set the clock"
+
+
+def _pytest(operands: Sequence[PlainWord]) -> str | None:
+    return next((f"{word.text} names a file of options" for word in operands if word.text.startswith("@")), None)
+
+
+def _rust(operands: Sequence[PlainWord]) -> str | None:
+    for word in operands:
+        text = word.text
+        if text.startswith("-") and text not in _OF_TESTS and not text.startswith("--test-threads="):
+            return f"the option {text} is not known to be harmless"
+    return None
+
+
+_DIFFS: Final = """
+        -puszwbRalMCBqW -U: -S: -G: --stat= --numstat --shortstat --dirstat= --summary --name-only --name-status
+        --cached --staged --patch --no-patch --raw --patch-with-stat --word-diff= --color= --no-color
+        --no-ext-diff --no-textconv --no-renames --find-renames= --find-copies= --check --exit-code --quiet
+        --binary --full-index --minimal --patience --histogram --ignore-all-space --ignore-space-change
+        --ignore-blank-lines --diff-filter: --unified: --relative= --merge-base --color-words= --color-moved=
+        --inter-hunk-context: --abbrev= --pickaxe-all --pickaxe-regex --function-context --compact-summary --text
+        --no-prefix
+    """
+_LOGS: Final = f"""
+        {_DIFFS} -# -niEFgcm -n: -L: --oneline --graph --all --decorate= --author: --committer: --grep: --since:
+        --after: --until: --before: --format= --pretty= --abbrev-commit --no-abbrev-commit --first-parent --merges
+        --no-merges --follow --reverse --max-count: --skip: --date: --branches= --tags= --remotes= --topo-order
+        --date-order --author-date-order --no-decorate --source --walk-reflogs --left-right --cherry-pick
+        --cherry-mark --full-history --simplify-by-decoration --ancestry-path= --parents --children --boundary
+        --invert-grep --all-match --no-notes --use-mailmap --no-mailmap
+    """
+_PYTEST: Final = """
+        -qvxslh -k: -m: -n: -r: -p: --maxfail: --tb: --lf --ff --nf --sw --last-failed --failed-first --new-first
+        --stepwise --co --collect-only --durations: --durations-min: --no-header --no-summary --disable-warnings
+        --capture: --color: --showlocals --strict-markers --strict-config --setup-show --timeout: --no-cov --cov=
+        --verbose --quiet --exitfirst --ignore: --ignore-glob: --deselect: --dist: --numprocesses: --runxfail
+        --fixtures --markers --reruns: --version
+    """
+_JOBS: Final = """
+        -q -v -j: --release --all --workspace --all-features --no-default-features --lib --bins --tests --doc
+    """
+_PREFIXES: Final = (("python", "-m", "pytest"), ("python3", "-m", "pytest"), ("uv", "run", "pytest"))
+
+
+def _git(spec: str, **options: Any) -> KnownOptions:
+    return known_options(spec, **{"repository": "read", **options})
+
+
+_READERS: Final = """
+    ls cat head tail wc cut tr nl basename dirname realpath readlink stat du df echo pwd true false : whoami id
+    uname cmp comm paste rev tac fold md5sum sha1sum sha256sum sha512sum cksum seq sleep nproc groups printenv od
+"""
+"""None of their options writes a file or runs a program."""
+_PYTEST_OPTIONS: Final = known_options(_PYTEST, inside=True, runs=True, values={"-p": "no:"}, check=_pytest)
+KNOWN_COMMANDS: Final[Mapping[tuple[str, ...], KnownOptions]] = {
+    **{(name,): known_options("", every=True) for name in _READERS.split()},
+    **{(name,): known_options("", every=True, reads_below="-r -R --recursive --dereference-recursive -d --directories")
+       for name in ("grep", "egrep", "fgrep")},
+    ("cd",): known_options("-LP", most=1),
+    ("printf",): known_options("", every=True, check=_printf),
+    ("test",): known_options("", every=True, check=_test),
+    ("which",): known_options("-a"),
+    ("type",): known_options("-at"),
+    ("command", "-v"): known_options(""),
+    ("date",): known_options("-uIR -d: --date: --utc --iso-8601= --rfc-3339:", check=_date),
+    ("file",): known_options("-biLhkN0 --brief --mime --mime-type --mime-encoding --dereference"),
+    ("uniq",): known_options("-cdDiuz -f: -s: -w: --count --repeated --ignore-case --unique", most=1),
+    ("sort",): known_options("""
+        -bdfgiMhnRrVcCmsuz -k: -t: -S: --ignore-leading-blanks --dictionary-order --ignore-case
+        --general-numeric-sort --month-sort --human-numeric-sort --numeric-sort --random-sort --reverse
+        --version-sort --check= --merge --stable --unique --zero-terminated --key: --field-separator:
+        --buffer-size: --parallel:
+    """),
+    ("diff",): known_options("""
+        -qrsuNbBwiaEZyTtdepc -U: -C: -x: -I: -W: --brief --recursive --report-identical-files --unified=
+        --context= --side-by-side --ignore-all-space --ignore-space-change --ignore-blank-lines --ignore-case
+        --new-file --text --exclude: --color= --suppress-common-lines --width: --minimal --speed-large-files
+        --strip-trailing-cr
+    """, reads_below="-r --recursive"),
+    ("tree",): known_options("""
+        -adfilpshugDFqNQCnvtrUJX -L: -I: -P: --noreport --dirsfirst --gitignore --prune --du --si --matchdirs
+        --filelimit:
+    """),
+    ("rg",): known_options("""
+        -nNilLcvwxFHhSsUuaPIpq0ob -e: -g: -t: -T: -A: -B: -C: -m: -M: -d: -j: -E: -f: -r: --hidden --no-ignore
+        --files --type: --type-not: --glob: --iglob: --json --count --count-matches --files-with-matches
+        --files-without-match --sort: --sortr: --ignore-case --smart-case --case-sensitive --fixed-strings
+        --word-regexp --line-number --no-line-number --no-heading --heading --max-count: --max-depth: --multiline
+        --only-matching --context: --after-context: --before-context: --color: --no-messages --stats --replace:
+        --vimgrep --column --pcre2 --type-list --null --invert-match --line-regexp --max-filesize: --trim
+        --regexp: --no-filename --with-filename --max-columns: --no-config --threads:
+    """, reads_below=""),
+    ("jq",): known_options("""
+        -rcnesSaCMj --raw-output --compact-output --null-input --exit-status --slurp --sort-keys --ascii-output
+        --tab --indent: --join-output --color-output --monochrome-output
+    """),
+    ("sed",): known_options("-nErsuz --quiet --silent --regexp-extended --separate --null-data", check=_sed),
+    ("awk",): known_options("-F:", check=_awk),
+    ("find",): known_options("""
+        -H -L -P -name: -iname: -path: -ipath: -wholename: -type: -xtype: -maxdepth: -mindepth: -size: -mtime:
+        -mmin: -atime: -amin: -ctime: -cmin: -newer: -newermt: -print -print0 -not -o -or -a -and -empty -prune
+        -regex: -iregex: -regextype: -perm: -user: -group: -ls -quit -depth -xdev -mount -follow -readable
+        -writable -executable -links: -inum: -samefile: -nouser -nogroup -true -false -daystart -noleaf -printf:
+    """, single=True),
+    ("mkdir",): known_options("-pv -m: --parents --verbose --mode:", inside=True, runs=True),
+    ("touch",): known_options("-acm --no-create", inside=True, runs=True),
+    ("git", "status"): _git("""
+        -sbuvz --short --branch --porcelain= --long --verbose --untracked-files= --ignored= --renames --no-renames
+        --ahead-behind --no-ahead-behind --show-stash --ignore-submodules= --column=
+    """),
+    ("git", "diff"): _git(_DIFFS, reads_below=""),
+    ("git", "log"): _git(_LOGS),
+    ("git", "show"): _git(_LOGS),
+    ("git", "shortlog"): _git("""
+        -nse --numbered --summary --email --since: --until: --author: --all --group= --no-merges
+    """),
+    ("git", "reflog"): _git("-# -n: --all --date: --format= --pretty=", most=0),
+    ("git", "branch"): _git("-avr --all --remotes --show-current --verbose --no-color --color=", most=0),
+    ("git", "tag"): _git("-n= --sort: --color=", most=0),
+    ("git", "remote"): _git("-v --verbose", most=0),
+    ("git", "stash", "list"): _git(_LOGS),
+    ("git", "rev-parse"): _git("""
+        -q --show-toplevel --abbrev-ref= --short= --verify --git-dir --is-inside-work-tree --symbolic
+        --symbolic-full-name --show-prefix --show-cdup --absolute-git-dir --is-bare-repository --git-common-dir
+        --quiet --all --branches= --tags= --remotes=
+    """),
+    ("git", "rev-list"): _git("""
+        -# -n: --count --all --max-count: --left-right --first-parent --no-merges --merges --reverse --since:
+        --until: --author: --grep: --oneline --abbrev-commit --objects
+    """),
+    ("git", "ls-files"): _git("""
+        -cdmoiskutvz --cached --deleted --modified --others --ignored --stage --unmerged --exclude-standard
+        --error-unmatch --full-name --exclude: --directory
+    """),
+    ("git", "ls-tree"): _git("""
+        -rdtlz --name-only --name-status --full-tree --full-name --long --abbrev=
+    """),
+    ("git", "blame"): _git("""
+        -lsetwfnpcb -L: -C= -M= --porcelain --line-porcelain --show-email --show-name --show-number --since:
+        --date: --abbrev=
+    """),
+    ("git", "describe"): _git("""
+        --tags --all --always --long --dirty= --abbrev= --match: --exact-match --contains --first-parent
+    """),
+    ("git", "grep"): _git("""
+        -nilLcvwhHEFGPqIaWp -e: -A: -B: -C: -m: --line-number --ignore-case --files-with-matches --count
+        --word-regexp --fixed-strings --extended-regexp --perl-regexp --cached --untracked --no-index --and --or
+        --not --heading --break --column --show-function --only-matching --name-only
+    """, reads_below=""),
+    ("git", "merge-base"): _git("-a --all --is-ancestor --fork-point --octopus --independent"),
+    ("git", "show-ref"): _git("-qsd --head --heads --tags --verify --hash= --abbrev= --quiet"),
+    ("git", "cat-file"): _git("-tpse --batch-check=", most=2),
+    ("git", "add"): _git("""
+        -AunvN --all --update --dry-run --verbose --intent-to-add --ignore-errors --no-all
+    """, runs=True),
+    ("git", "commit"): _git("""
+        -aqvsn -m: --message: --amend --no-edit --all --quiet --verbose --signoff --allow-empty --dry-run
+        --author: --date: --short --porcelain --no-verify
+    """, repository="commit", runs=True),
+    ("pytest",): _PYTEST_OPTIONS,
+    ("py.test",): _PYTEST_OPTIONS,
+    **dict.fromkeys(_PREFIXES, _PYTEST_OPTIONS),
+    **{(*npm, "test"): known_options("-s --silent", most=0, runs=True) for npm in (("npm",), ("pnpm",), ("yarn",))},
+    ("cargo", "test"): known_options(f"{_JOBS} -p: --no-run --features: --test: --bin: --package: --quiet --verbose",
+                                      runs=True, check=_rust),
+    ("cargo", "check"): known_options(f"{_JOBS} -p: --features: --all-targets --package: --quiet --verbose",
+                                      runs=True, check=_rust),
+    ("cargo", "build"): known_options(f"{_JOBS} -p: --features: --all-targets --package: --quiet --verbose",
+                                      runs=True, check=_rust),
+    ("go", "test"): known_options("""
+        -v -run: -count: -race -short -timeout: -cover -bench: -failfast -parallel:
+    """, single=True, inside=True, runs=True),
+    ("go", "vet"): known_options("", single=True, inside=True, runs=True),
+    ("go", "build"): known_options("-v -race", single=True, inside=True, runs=True),
+    ("ruff", "check"): known_options("""
+        -qve --select: --ignore: --output-format: --statistics --no-cache --diff --quiet --extend-select:
+        --exit-zero --preview --line-length: --target-version:
+    """, inside=True, runs=True),
+    ("ruff", "format", "--check"): known_options("-q --diff --quiet --no-cache --line-length:", inside=True, runs=True),
+}  # fmt: skip
+"""By the words that name the command. More words are a closer name."""
+
+
+def table_of(words: Sequence[PlainWord]) -> tuple[int, KnownOptions] | None:
+    """The table of a command, and how many of its words name it. `None`: there is none."""
+    for count in (3, 2, 1):
+        named = tuple(word.text for word in words[:count] if word.literal)
+        if len(named) == count and (table := KNOWN_COMMANDS.get(named)) is not None:
+            return count, table
+    return None

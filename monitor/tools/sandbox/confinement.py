@@ -1,0 +1,190 @@
+"""The sandbox that this machine has, and commands started in it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+
+from monitor.errors import ConfigError
+from monitor.tools.sandbox import bubblewrap, seatbelt
+from monitor.tools.sandbox.landlock import LandlockRules, LandlockThread, landlock_rules
+from monitor.tools.sandbox.landlock_program import version
+from monitor.tools.sandbox.sandbox import Sandbox, SandboxOption, sandbox_of
+from monitor.tools.sandbox.sandbox_places import SandboxPlaces, changed, places_of
+
+SandboxKind: TypeAlias = Literal["bubblewrap", "landlock", "sandbox-exec", "none"]
+
+OPEN: Final = (
+    "commands read and write all that this user may, reach the network, and can read the environment of this program"
+)
+_NOT_BELOW: Final = "modes and times of files, sockets in files and UDP are not confined, and .git can be written"
+_UNSAFE: Final = ("XDG_RUNTIME_DIR", "TMPDIR")
+"""Variables that name a folder which is not there in a sandbox."""
+
+
+@dataclass(slots=True, frozen=True)
+class SandboxFound:
+    """The best sandbox of this machine."""
+
+    kind: SandboxKind
+    detail: str
+    """What it does not confine, and why there is no better one; empty for a full sandbox."""
+
+
+def find_sandbox(workspace: Path | None = None) -> SandboxFound:
+    """The best sandbox that works here. Each program is tried once; a `bwrap` in `workspace` is not
+    used.
+    """
+    if sys.platform == "darwin":
+        if Path(seatbelt.PROGRAM).exists():
+            return SandboxFound("sandbox-exec", "processes that leave their group outlive their command")
+        return SandboxFound("none", f"{seatbelt.PROGRAM} is not there; {OPEN}")
+    program = bubblewrap.program(workspace)
+    why = bubblewrap.failure(program) if program else "bubblewrap is not installed (the package bubblewrap has bwrap)"
+    if not why:
+        return SandboxFound("bubblewrap", "")
+    if found := version():
+        return SandboxFound("landlock", f"{why}; Landlock {found} confines the file system, but {_NOT_BELOW}")
+    return SandboxFound("none", f"{why}; the kernel has no Landlock; {OPEN}")
+
+
+class Confinement:
+    """Starts commands in a sandbox for the workspace. Made by `confine`.
+
+    `scratch` holds what commands find as `/tmp` and home. It lives as long as this object.
+    """
+
+    def __init__(self, found: SandboxFound, places: SandboxPlaces, sandbox: Sandbox) -> None:
+        self.found = found
+        self._places = places
+        self._network = sandbox.network
+        self._scratch = Path(tempfile.mkdtemp(prefix="agent-monitor-")).resolve()
+        for name in (bubblewrap.TMP, bubblewrap.HOME):
+            (self._scratch / name).mkdir()
+        self._end = weakref.finalize(self, shutil.rmtree, self._scratch, ignore_errors=True)
+        self._bwrap = bubblewrap.program(places.workspace) or "bwrap"
+        self._landlock: LandlockRules | None = None
+        self._thread: LandlockThread | None = None
+        if found.kind == "landlock":
+            self._landlock = landlock_rules(places, self._scratch, network=self._network)
+            self._thread = LandlockThread(self._landlock)
+            weakref.finalize(self, self._thread.close)
+
+    @property
+    def namespaced(self) -> bool:
+        """Whether each command has its own namespace of processes, which end together."""
+        return self._is("bubblewrap")
+
+    @property
+    def rules(self) -> str:
+        """What the model has to know, in one line."""
+        written = ", ".join(str(path) for path in self._places.write)
+        return (
+            f"in a sandbox ({self.found.kind}): {'the' if self._network else 'no'} network, an empty home;"
+            f" only the workspace{f' and {written}' if written else ''} and temporary files can be written"
+            + ("" if self._is("landlock") else ", and not .git or settings of hooks")
+        )
+
+    def argv(
+        self,
+        command: Sequence[str],
+        directory: Path,
+        *,
+        status: int | None = None,
+        started_elsewhere: bool = False,
+    ) -> list[str]:
+        """The command line that runs `command` in `directory`, confined. `status`: a descriptor to
+        which bubblewrap writes its first process and its end. `started_elsewhere`: not by `start`.
+        The command then ends with the process that was started, or with the starting thread.
+        """
+        if self._is("sandbox-exec"):
+            rules = seatbelt.profile(self._places, self._scratch, network=self._network)
+            return [seatbelt.PROGRAM, "-p", rules, *command]
+        if self._landlock is not None:
+            return self._landlock.argv(command) if started_elsewhere else list(command)
+        options = bubblewrap.arguments(
+            self._places,
+            network=self._network,
+            scratch=self._scratch,
+            directory=directory,
+            dies_with_starter=started_elsewhere,
+        )
+        told = [] if status is None else ["--json-status-fd", str(status)]
+        return [self._bwrap, *options, *told, "--", *command]
+
+    def environment(self, given: Mapping[str, str]) -> dict[str, str]:
+        """`given` for a command in the sandbox: without folders that are not there."""
+        kept = {name: value for name, value in given.items() if name not in _UNSAFE}
+        if not self._is("bubblewrap"):
+            kept |= {"TMPDIR": f"{self._scratch}/{bubblewrap.TMP}", "HOME": f"{self._scratch}/{bubblewrap.HOME}"}
+        return kept
+
+    def start(
+        self, command: Sequence[str], /, *, directory: Path, status: int | None, **options: Any
+    ) -> subprocess.Popen[bytes]:
+        """Start `command` as `subprocess.Popen` does, confined."""
+        argv = self.argv(command, directory, status=status)
+        options["env"] = self.environment(options["env"])
+        options["cwd"] = directory
+        if self._thread is not None:
+            return self._thread.start(argv, options)
+        return subprocess.Popen[bytes](argv, **options)
+
+    def state(self) -> Mapping[Path, object]:
+        """What stands now where programs outside would run it; see `replaced_since`."""
+        return self._places.state()
+
+    def replaced_since(self, before: Mapping[Path, object]) -> list[str]:
+        """The paths, relative to the workspace, at which something appeared, vanished or was
+        replaced that would run programs outside of the sandbox.
+        """
+        return [os.path.relpath(path, self._places.workspace) for path in changed(before, self._places.state())]
+
+    def close(self) -> None:
+        """Remove the temporary files. Commands that run lose theirs."""
+        self._end()
+
+    def _is(self, kind: SandboxKind) -> bool:
+        return self.found.kind == kind
+
+
+def confine(
+    option: SandboxOption, workspace: Path, environment: Mapping[str, str], *, network: bool = False
+) -> tuple[Confinement | None, SandboxFound | None]:
+    """The confinement that `option` asks for, and what there is to say about it. `None`: none was
+    asked for, or there is none.
+
+    Raises `ConfigError` if one is required and there is no full one, or if a path does not exist.
+    """
+    sandbox = sandbox_of(option, network=network)
+    if sandbox is None:
+        return None, None
+    found = find_sandbox(workspace)
+    if workspace.resolve() == Path("/"):
+        found = SandboxFound("none", f"the workspace / cannot be confined; {OPEN}")
+    if sandbox.required and found.kind not in ("bubblewrap", "sandbox-exec"):
+        raise ConfigError(
+            f"a sandbox for files, network and processes is required, and there is none here: {found.detail};"
+            " or write sandbox='auto'"
+        )
+    if found.kind == "none":
+        return None, found
+    try:
+        places = places_of(workspace, sandbox, environment)
+        if places.open_homes:
+            seen = f"the home is not hidden: the workspace {places.workspace} holds it"
+            found = replace(found, detail="; ".join(filter(None, [found.detail, seen])))
+        return Confinement(found, places, sandbox), found
+    except OSError as error:
+        lost = SandboxFound("none", f"{found.kind} cannot be used: {error}; {OPEN}")
+        if sandbox.required:
+            raise ConfigError(f"a sandbox is required: {lost.detail}; or write sandbox='auto'") from None
+        return None, lost

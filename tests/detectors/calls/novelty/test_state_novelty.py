@@ -1,0 +1,178 @@
+"""Loops of calls that no rule of equal calls sees, and good work of equal calls."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+from monitor.chunks import StreamRetried, ToolCall
+from monitor.detectors import StateNovelty, ToolPolicy
+from monitor.errors import ConfigError
+from tests.detectors.calls.novelty.steps import WORDS, Step, chunks_of, found, stopped
+
+LONG = "The service is up. It has served all requests of the day, and no error was written to the log."
+
+
+def test_a_guess_that_is_refused_with_its_own_words_is_the_same_refusal():
+    guesses: list[Step] = [
+        ("read", {"path": f"{word}/app.conf"}, f"no such file: {word}/app.conf", True) for word in WORDS[:12]
+    ]
+    assert stopped(guesses, "Open the configuration.")
+
+
+def test_a_clock_a_request_id_and_a_duration_are_no_news():
+    rng = random.Random(4)
+    calls: list[Step] = [
+        (
+            "curl",
+            {"url": "u"},
+            f"bad gateway\ndate: Tue, 03 Nov 2026 09:{i:02}:{rng.randrange(10, 60)} GMT\nray: {rng.getrandbits(60):x}",
+            True,
+        )
+        for i in range(9)
+    ]
+    assert stopped(calls)
+
+
+def test_a_number_that_goes_to_its_end_is_work_and_one_that_does_not_is_a_loop_later():
+    assert not stopped([("job", {"id": 1}, f"running, {i} of 30 parts") for i in range(30)])
+    assert stopped(
+        [("job", {"id": 1}, f"queued since {i} minutes, place unknown in the line of jobs") for i in range(30)]
+    )
+
+
+def test_a_walk_over_the_items_of_a_list_is_work_whatever_they_answer():
+    listed: Step = ("ls", {"dir": "notes"}, "\n".join(f"{word}.md" for word in WORDS))
+    assert not stopped([listed, *(("cat", {"file": f"notes/{word}.md"}, "") for word in WORDS)])
+    assert not stopped([("lint", {"file": f"src/{i:03}.py"}, "All checks passed!") for i in range(40)])
+
+
+@pytest.mark.parametrize(
+    ("request_text", "stops"),
+    [("Check that each of the hosts answers.", False), ("Which host is it?", False), ("Go.", True)],
+)
+def test_what_the_request_asks_for_is_tolerated(request_text: str, stops: bool):
+    hosts: list[Step] = [("status", {"host": f"{word}.corp"}, LONG) for word in WORDS]
+    assert stopped(hosts, request_text) is stops
+
+
+def test_a_number_in_the_request_is_an_allowance_and_never_a_veto():
+    def calls(times: int) -> list[Step]:
+        return [("run", {"test": "net"}, f"ok, all assertions of the test held in {i} ms") for i in range(times)]
+
+    assert not stopped(calls(20), "Run the test 20 times.")
+    assert stopped(calls(40), "Run the test 20 times.")
+    assert stopped(calls(20), "Run the test.")
+
+
+@pytest.mark.parametrize("different", [2, 7, 16, 64])
+def test_a_cycle_of_any_length_and_order_is_a_loop(different: int):
+    rng = random.Random(different)
+    steps: list[Step] = []
+    for _ in range(6):
+        order = list(range(different))
+        rng.shuffle(order)
+        steps += [
+            ("view", {"panel": f"p{i}"}, f"{WORDS[i % 18]} graph {WORDS[(i * 5) % 18]} flat near {i * 37}")
+            for i in order
+        ]
+    assert stopped(steps)
+
+
+def test_an_edit_between_two_checks_is_work_and_an_edit_that_is_undone_is_not():
+    rng = random.Random(1)
+    work: list[Step] = []
+    for _ in range(14):
+        new = " ".join(f"{rng.choice(WORDS)}{rng.choice(WORDS)}{rng.choice(WORDS)}" for _ in range(9))
+        work += [("edit", {"path": "a.py", "new": new}, "ok"), ("test", {}, "1 failed: test_total")]
+    assert not stopped(work)
+    undone: list[Step] = []
+    for i in range(10):
+        undone += [("edit", {"path": "a.py", "new": "xy"[i % 2]}, "ok"), ("test", {}, "1 failed: test_total")]
+    assert stopped(undone)
+
+
+def test_calls_that_are_written_again_before_they_are_answered_count():
+    detector = StateNovelty()
+    calls = [ToolCall(f"c{i}", "read", {"path": "ab"[i % 2]}) for i in range(16)]
+    assert any(one.level == "loop" for call in calls for one in detector.observe(call))
+
+
+def test_what_was_written_again_counts_no_more_if_each_answer_is_news():
+    rng = random.Random(2)
+    turn: list[Step] = [
+        ("draw", {}, f"{rng.choice(WORDS)} of {rng.choice(WORDS)} {rng.getrandbits(40)}") for _ in range(4)
+    ]
+    assert not stopped(
+        [turn] * 1 + [[("draw", {}, f"card {rng.getrandbits(60):b}") for _ in range(4)] for _ in range(9)]
+    )
+
+
+def test_a_failed_attempt_leaves_no_evidence():
+    detector, spared = StateNovelty(), StateNovelty()
+    for i in range(4):
+        detector.observe(ToolCall(f"c{i}", "read", {"path": "a"}))
+    detector.observe(StreamRetried("lost"))
+    steps: list[Step] = [("read", {"path": "a"}, LONG)] * 4
+    assert [one for chunk in chunks_of(steps) for one in detector.observe(chunk)] == [
+        one for chunk in chunks_of(steps) for one in spared.observe(chunk)
+    ]
+
+
+def test_each_further_step_is_reported_and_news_ends_the_loop():
+    same: list[Step] = [("read", {"path": "a"}, f"{LONG} ({i} ms)") for i in range(10)]
+    findings = found(same)
+    assert {one.level for one in findings[1:]} == {"loop"}
+    assert len(findings) >= 4
+    assert [one.count for one in findings] == sorted({one.count for one in findings})
+    assert len({one.evidence.xxhash for one in findings}) == 1, "one loop, one identity"
+    news: list[Step] = [("read", {"path": f"b{i}"}, " ".join(WORDS[3 * i : 3 * i + 3])) for i in range(3)]
+    assert found([*same, *news, ("read", {"path": "a"}, LONG)])[-1] == findings[-1]
+
+
+def test_equal_calls_in_a_row_with_equal_results_are_left_to_the_counter_of_equal_calls():
+    assert not found([("read", {"path": "a"}, LONG)] * 12)
+    assert stopped([("read", {"path": "ab"[i % 2]}, f"{LONG} {'ab'[i % 2]}") for i in range(12)])
+
+
+def test_what_the_caller_says_of_a_tool_counts():
+    same: list[Step] = [("check", {}, f"{LONG} ({i} ms)") for i in range(12)]
+    assert stopped(same)
+    for policy in (ToolPolicy(exempt=True), ToolPolicy(no_op=True), ToolPolicy(polling=True)):
+        assert not stopped(same, tools={"check": policy})
+    numbered: list[Step] = [("check", {}, f"{LONG} ({i} ms) load: {WORDS[i]}") for i in range(12)]
+    assert not stopped(numbered)
+    assert stopped(numbered, tools={"check": ToolPolicy(volatile=("load",))})
+
+
+def test_the_request_and_the_evidence_are_in_the_snapshot():
+    steps = list(chunks_of([("read", {"path": "a"}, f"{LONG} ({i} ms)") for i in range(30)]))
+    whole, cut = StateNovelty(), StateNovelty()
+    for detector in (whole, cut):
+        detector.request("Read it 20 times.")
+    for chunk in steps[:45]:
+        cut.observe(chunk)
+    restored = StateNovelty()
+    restored.restore(json.loads(json.dumps(cut.snapshot())))
+    expected = [one for chunk in steps for one in whole.observe(chunk)]
+    assert expected
+    assert [one for chunk in steps[45:] for one in restored.observe(chunk)] == expected
+
+
+def test_a_long_run_has_a_snapshot_of_bounded_size():
+    detector = StateNovelty()
+    rng = random.Random(3)
+    for chunk in chunks_of(
+        ("read", {"path": f"{rng.getrandbits(50):x}"}, " ".join(f"{rng.getrandbits(40):x}" for _ in range(60)))
+        for _ in range(2_000)
+    ):
+        detector.observe(chunk)
+    assert len(json.dumps(detector.snapshot())) < 128_000
+
+
+@pytest.mark.parametrize("threshold", [0, -1, float("inf"), float("nan")])
+def test_a_threshold_that_means_nothing_is_refused(threshold: float):
+    with pytest.raises(ConfigError, match="threshold"):
+        StateNovelty(threshold=threshold)

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import pytest
+
+from monitor.detectors.calls.allowance import EACH_STEPS, SET_STEPS, UNTIL_STEPS, Allowance
+
+
+@pytest.mark.parametrize(
+    ("request_text", "left"),
+    [
+        ("Run test_net 20 times and tell me how often it fails.", [20, 20, 0, 0]),
+        ("Undo the last twelve changes.", [0, 12, 0, SET_STEPS]),
+        ("Rename these 14 functions.", [0, 14, 0, EACH_STEPS]),
+        ("Wait until it is done.", [0, 0, UNTIL_STEPS, 0]),
+        ("Make the scripts executable.", [0, 0, 0, SET_STEPS]),
+        ("Schau jede Datei an.", [0, 0, 0, EACH_STEPS]),
+        ("检查所有文件", [0, 0, 0, EACH_STEPS]),
+        ("Give me 50 % of it in 20 minutes.", [0, 0, 0, 0]),
+        ("Fix issue 4711 in v1.20 of the parser.", [0, 0, 0, 0]),
+        ("", [0, 0, 0, 0]),
+    ],
+)
+def test_a_request_allows_what_it_names(request_text: str, left: list[int]):
+    allowance = Allowance()
+    allowance.add(request_text)
+    assert allowance.save()[:4] == left
+
+
+def test_a_later_request_renews_and_takes_nothing_away():
+    allowance = Allowance()
+    allowance.add("Do it 20 times.")
+    allowance.times = 3
+    allowance.add("And once more, please.")
+    assert allowance.times == 3
+    allowance.add("Do it 9 times more.")
+    assert allowance.times == 9
+
+
+def test_of_a_huge_request_both_ends_are_read():
+    allowance = Allowance()
+    allowance.add("x" * 200_000 + " do it 7 times")
+    assert allowance.times == 7

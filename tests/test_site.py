@@ -1,0 +1,21 @@
+"""The site has each page of the documentation once."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_each_page_stands_in_the_site_once():
+    nav = (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2]
+    placed = Counter(re.findall(r"[\w-]+\.md", nav))
+    assert placed == Counter(path.name for path in (ROOT / "docs").glob("*.md"))
+
+
+def test_the_site_asks_no_foreign_host():
+    settings = (ROOT / "mkdocs.yml").read_text()
+    assert "font: false" in settings
+    assert not re.search(r"extra_(?:css|javascript):", settings)
