@@ -16,6 +16,8 @@ Rules:
   step without news.
 - An equal call in a row with an equal result is evidence too, but it is not reported: that is left
   to `ToolCallRepetition`.
+- The results of calls that were made together are taken in the order of the calls, whichever comes
+  first.
 - What the caller says of a tool (`tools=`) counts. Names of tools do not, except a name
   that says that the tool polls: nothing else tells "running" from an answer that is stuck.
 """
@@ -24,7 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from monitor._util.explained_options import explains_options
@@ -138,10 +140,38 @@ class StateNovelty(CallDetector):
         return self._weighed(StepKind.UNANSWERED, opened, call.index) if again else NOTHING
 
     def _answered(self, asked: DetectorCall, policy: ToolPolicy, result: ToolResult) -> Sequence[Detection]:
-        call = self._open.pop(asked.index, None)
+        call = self._open.get(asked.index)
         if call is None:
             return NOTHING
-        reading = StepResult(call.reading, result, policy.said(result))
+        call.result = StepResult.of(call.reading, result, policy.said(result))
+        return self._in_order(call.batch)
+
+    def _vetoed(self, asked: DetectorCall) -> Sequence[Detection]:
+        call = self._open.pop(asked.index, None)
+        return NOTHING if call is None else self._in_order(call.batch)
+
+    def _before_call(self, batch: int) -> Sequence[Detection]:
+        """What was answered before this batch waits no longer."""
+        found: list[Detection] = []
+        for index, call in [*self._open.items()]:
+            if call.batch != batch and call.result is not None:
+                found += self._judged(index, call, call.result)
+        return found
+
+    def _in_order(self, batch: int) -> Sequence[Detection]:
+        """Take in the results of a batch as far as all calls before them are answered, in the order
+        of the calls.
+        """
+        found: list[Detection] = []
+        for index, call in [*self._open.items()]:
+            if call.batch == batch:
+                if call.result is None:
+                    break
+                found += self._judged(index, call, call.result)
+        return found
+
+    def _judged(self, index: int, call: OpenCall, reading: StepResult) -> Sequence[Detection]:
+        del self._open[index]
         first, equal = not self._novelty.was_made(call.key), self._novelty.is_equal(call, reading)
         kind, excused = self._novelty.take(call, reading)
         kind = self._spent(kind, call, reading, first=first)
@@ -150,7 +180,7 @@ class StateNovelty(CallDetector):
         if first:
             self._novelty.did(kind, call.key, reading)
         excused = 0.0 if kind is StepKind.ASKED_FOR else excused / call.siblings
-        found = self._weighed(kind, call, asked.index, excused)
+        found = self._weighed(kind, call, index, excused)
         return NOTHING if equal else found
 
     def _spent(self, kind: StepKind, call: OpenCall, result: StepResult, *, first: bool) -> StepKind:
@@ -248,7 +278,7 @@ class StateNovelty(CallDetector):
 
     def _save(self) -> dict[str, Any]:
         """Only the open calls: a failed attempt has no results, so nothing was learnt from it."""
-        return {"open": dict(self._open), "episode": self._episode.save()}
+        return {"open": {index: replace(call) for index, call in self._open.items()}, "episode": self._episode.save()}
 
     def _as_json(self, saved: dict[str, Any]) -> dict[str, Any]:
         opened = {str(index): one if isinstance(one, list) else one.save() for index, one in saved["open"].items()}

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterable
 
 import pytest
 
-from monitor.chunks import StreamRetried, ToolCall
+from monitor.chunks import Chunk, StreamRetried, ToolCall, ToolResult, TurnFinished
 from monitor.detectors import StateNovelty, ToolPolicy
 from monitor.errors import ConfigError
+from monitor.reasons import FinishReason
+from monitor.verdicts import Detection
 from tests.detectors.calls.novelty.steps import WORDS, Step, chunks_of, found, stopped
 
 LONG = "The service is up. It has served all requests of the day, and no error was written to the log."
@@ -108,6 +111,61 @@ def test_what_was_written_again_counts_no_more_if_each_answer_is_news():
     assert not stopped(
         [turn] * 1 + [[("draw", {}, f"card {rng.getrandbits(60):b}") for _ in range(4)] for _ in range(9)]
     )
+
+
+def shuffled(chunks: Iterable[Chunk], rng: random.Random) -> list[Chunk]:
+    """The chunks, with the results of each turn in any order."""
+    out: list[Chunk] = []
+    results: list[Chunk] = []
+    for chunk in chunks:
+        if isinstance(chunk, ToolResult):
+            results.append(chunk)
+            continue
+        rng.shuffle(results)
+        out += [*results, chunk]
+        results = []
+    return [*out, *results]
+
+
+def test_results_of_one_turn_count_alike_in_whichever_order_they_come():
+    rng = random.Random(5)
+    turns = [
+        [
+            ("read", {"path": f"{rng.choice(WORDS[:6])}.md"}, rng.choice(WORDS) if turn < 4 else LONG)
+            for _ in range(rng.randrange(1, 5))
+        ]
+        for turn in range(30)
+    ]
+    steps = list(chunks_of(turns))
+    in_order, other = StateNovelty(), StateNovelty()
+    expected = [one for chunk in steps for one in in_order.observe(chunk)]
+    assert expected
+    found: list[Detection] = []
+    for chunk in shuffled(steps, rng):
+        found += other.observe(chunk)
+        saved = json.loads(json.dumps(other.snapshot()))
+        other = StateNovelty()
+        other.restore(saved)
+    assert found == expected
+    assert other.snapshot() == in_order.snapshot()
+
+
+def test_a_result_waits_for_no_call_that_is_not_carried_out_or_never_answered():
+    def seen(first: Chunk | None) -> StateNovelty:
+        detector = StateNovelty()
+        for chunk in (ToolCall("a", "read", {}), ToolCall("b", "look", {}), TurnFinished(FinishReason.DONE)):
+            detector.observe(chunk)
+        if first is not None:
+            detector.observe(first)
+        detector.observe(ToolResult("b", "look", LONG))
+        return detector
+
+    vetoed = seen(ToolResult("a", "read", "not allowed", is_error=True, vetoed=True)).snapshot()
+    assert vetoed["novelty"]["steps"][0] == 1
+    never = seen(None)
+    assert never.snapshot()["novelty"]["steps"][0] == 0
+    never.observe(ToolCall("c", "read", {}))
+    assert never.snapshot()["novelty"]["steps"][0] == 1
 
 
 def test_a_failed_attempt_leaves_no_evidence():
