@@ -10,6 +10,7 @@ import pytest
 
 from monitor.chunks import Chunk, StreamRetried, ToolCall, ToolResult, TurnFinished
 from monitor.detectors import StateNovelty, ToolPolicy
+from monitor.detectors.calls.novelty.step_kind import StepKind
 from monitor.errors import ConfigError
 from monitor.reasons import FinishReason
 from monitor.verdicts import Detection
@@ -188,6 +189,22 @@ def test_each_further_step_is_reported_and_news_ends_the_loop():
     assert len({one.evidence.xxhash for one in findings}) == 1, "one loop, one identity"
     news: list[Step] = [("read", {"path": f"b{i}"}, " ".join(WORDS[3 * i : 3 * i + 3])) for i in range(3)]
     assert found([*same, *news, ("read", {"path": "a"}, LONG)])[-1] == findings[-1]
+
+
+def test_evidence_has_a_weight_in_nats_and_names_what_the_steps_were():
+    rung: list[Step] = [("read", {"path": "a"}, f"{LONG} ({i} ms)") for i in range(10)]
+    one = next(one for one in found(rung) if one.level == "loop")
+    assert one.evidence.nats is not None
+    assert one.evidence.nats >= 4.6
+    assert one.evidence.tools == ("read",)
+    assert one.message.endswith(f": {one.count} x {StepKind.BY_ITSELF.words}")
+
+
+def test_a_tool_whose_latest_call_brought_news_adds_something():
+    cycle: list[Step] = [("ab"[i % 2], {"path": "x"}, f"{LONG} {'ab'[i % 2]}") for i in range(11)]
+    assert set(found(cycle)[-1].evidence.tools) == {"a", "b"}
+    news: Step = ("a", {"path": "y"}, "amber birch")
+    assert found([*cycle, news, *cycle])[-1].evidence.tools[:1] == ("b",)
 
 
 def test_equal_calls_in_a_row_with_equal_results_are_left_to_the_counter_of_equal_calls():
