@@ -167,6 +167,10 @@ class Calls(CallListener):
         """The model may not call the tool `name` any more."""
         self._withdrawn.add(name)
 
+    def is_only(self, name: str) -> bool:
+        """Whether the model may call no other of the caller's tools than `name`."""
+        return all(other == name or other in self._withdrawn for other in self._tools)
+
     def allow_only(self, names: tuple[str, ...]) -> None:
         """The model may call only the tools `names`. `()`: only the tools with which it reaches its
         goal.

@@ -200,6 +200,9 @@ class TurnLoop:
                 case Nudge(text):
                     self._emit(Nudged(self._at(), self._core.turns, text))
                     said.append(text)
+                case WithdrawTool(name, _, otherwise) if otherwise and self._calls.is_only(name):
+                    self._emit(Nudged(self._at(), self._core.turns, otherwise))
+                    said.append(otherwise)
                 case WithdrawTool(name, text):
                     self._calls.withdraw(name)
                     self._emit(ToolWithdrawn(self._at(), self._core.turns, name, text))
