@@ -168,6 +168,8 @@ class ToolErrorKind(StrEnum):
     OUTSIDE_WORKSPACE = "outside_workspace"
     WRITE_FAILED = "write_failed"
     """A file could not be written, e.g. because the disk is full."""
+    STALE = "stale"
+    """The run has not read the file that it wants to change, or the file has changed since."""
     SHELL_FAILED = "shell_failed"
     """A command could not be started."""
     EXECUTION_FAILED = "execution_failed"

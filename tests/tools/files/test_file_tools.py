@@ -31,7 +31,8 @@ def tools(path: Path, **options: Any) -> FileTools:
 
 
 async def use(path: Path, name: str, /, **arguments: Any) -> ToolAnswer:
-    return await ask(tools(path).tools(), name, **arguments)
+    """What a tool answers, where it does not matter what was read before."""
+    return await ask(tools(path, read_first=False).tools(), name, **arguments)
 
 
 async def refused(path: Path, name: str, /, **arguments: Any) -> ToolError:
@@ -252,6 +253,7 @@ async def test_an_edit_that_edits_nothing_is_refused(tmp_path: Path, old: str, n
 async def test_two_edits_at_once_are_both_made(tmp_path: Path):
     (tmp_path / "a").write_text("".join(f"<{number}>\n" for number in range(20)))
     group_of = tools(tmp_path)
+    await ask(group_of.tools(), "read_file", path="a")
     async with anyio.create_task_group() as group:
         for number in range(20):
             group.start_soon(
