@@ -172,6 +172,8 @@ class ToolErrorKind(StrEnum):
     """The run has not read the file that it wants to change, or the file has changed since."""
     SHELL_FAILED = "shell_failed"
     """A command could not be started."""
+    RETRY = "retry"
+    """The tool has asked the model to correct the call and to make it again."""
     EXECUTION_FAILED = "execution_failed"
     """The tool said that it failed."""
     TIMEOUT = "timeout"
