@@ -222,7 +222,7 @@ class ToolTraits:
     again after a failure.
     """
     model_retries: int = 3
-    """How often in a row the tool may ask the model for another try, see `monitor.tools.ToolRetry`."""
+    """How often in a row the tool may ask the model for another try: `monitor.tools.ToolRetry`."""
     resumes: bool = False
     """A call that ended with its process goes on when it is made again, in the same session and
     with the same idempotency key. So it is made again.
