@@ -266,6 +266,8 @@ class CallPlace:
     """The `PATH` in which a command finds programs. `None`: that of this process."""
     reads_below: tuple[str, ...] = ()
     """Folders of which the call reads all files."""
+    changes: tuple[str, ...] = ()
+    """Files that the call changes, and that no argument names alone: those of a patch."""
 
 
 class Tool(Protocol):

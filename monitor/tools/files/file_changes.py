@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -11,6 +11,7 @@ from monitor.reasons import ToolErrorKind
 from monitor.tools.base import CallingRun, excerpt
 from monitor.tools.files.edits import difference, replaced
 from monitor.tools.files.known_files import KnownFiles
+from monitor.tools.files.patches import FilePatch, patched
 from monitor.tools.files.text_files import TextFile, encoded, read_text
 from monitor.tools.workspace.encodings import UTF_8, Encoding
 from monitor.tools.workspace.workspace import NO_FILE, Workspace
@@ -76,6 +77,38 @@ class FileChanges:
         after = replaced(before.text, old, new, every=every)
         encoded(after, before.encoding)
         return FileChange(path, before, after, before.encoding), before.text.count(old)
+
+    def patched(self, patches: Sequence[FilePatch]) -> list[FileChange]:
+        """The changes of a patch. Files are removed last, so a patch that fails has lost none."""
+        changes = [change for one in patches for change in self._patched(one)]
+        return sorted(changes, key=lambda change: change.text is None)
+
+    def _patched(self, patch: FilePatch) -> Iterator[FileChange]:
+        if patch.deed == "add":
+            self._check_missing(patch.path)
+            yield FileChange(patch.path, None, patch.content)
+            return
+        self._check_free(patch.path)
+        before = self.whole(patch.path)
+        if patch.deed == "delete":
+            yield FileChange(patch.path, before, None)
+            return
+        after = patched(patch.path, before.text, patch.hunks)
+        encoded(after, before.encoding)
+        if patch.new_path is None and after == before.text:
+            said = f"the patch changes nothing of {excerpt(patch.path)}"
+            raise ToolError(said, kind=ToolErrorKind.INVALID_ARGUMENTS)
+        if patch.new_path is None:
+            yield FileChange(patch.path, before, after, before.encoding)
+            return
+        self._check_missing(patch.new_path)
+        yield FileChange(patch.path, before, None)
+        yield FileChange(patch.new_path, None, after, before.encoding)
+
+    def _check_missing(self, path: str) -> None:
+        if self.before(path) is not None:
+            said = f"{excerpt(path)} is there already, so it is not made; update it"
+            raise ToolError(said, kind=ToolErrorKind.INVALID_ARGUMENTS)
 
     def before(self, path: str) -> TextFile | None:
         """The file that may be changed, as it is now. `None`: there is none. Raises `ToolError` if

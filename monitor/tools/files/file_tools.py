@@ -19,10 +19,11 @@ from monitor._util.argument_checks import is_finite, is_whole
 from monitor.errors import ConfigError, ToolError
 from monitor.reasons import ToolErrorKind
 from monitor.tools.artifacts.artifact_store import Reference
-from monitor.tools.base import CallingRun, CallPlace, Tool, ToolContext, excerpt
+from monitor.tools.base import CallingRun, CallPlace, NeedsApproval, Tool, ToolContext, excerpt
 from monitor.tools.files import search_program
 from monitor.tools.files.file_changes import FileChange, FileChanges
 from monitor.tools.files.known_files import KnownFiles
+from monitor.tools.files.patches import read_patch
 from monitor.tools.files.search import check_pattern, matches_in, name_of, printed_by
 from monitor.tools.files.text_files import read_text
 from monitor.tools.functions import FunctionTool
@@ -45,6 +46,8 @@ MATCHES: Final = 1_000
 GREP_S: Final = 20.0
 PROTECTED: Final = (".git", "agent-monitor.toml")
 """Hooks and settings of git run programs, and the settings of this library say what needs a yes."""
+
+_DEEDS: Final = {"add": "made", "update": "changed", "delete": "removed"}
 
 _Path = Annotated[str, Field(description="Relative to the workspace.")]
 
@@ -73,7 +76,8 @@ class FileTools(ToolGroup):
     - `file_bytes`: a larger file is not edited, and only its beginning can be read.
     - `read_first`: a file is changed only if the run has read it, or written it, as it is now. Else
       the answer says what has changed since.
-    - `needs_approval`: of `write_file` and `edit`, as for any tool. `prefix`, `filter`: as for any
+    - `patch`: offer `apply_patch` too, which changes several files, all or none.
+    - `needs_approval`: of the tools that write, as for any tool. `prefix`, `filter`: as for any
       group; `filter=["ls", "read_file"]` leaves the others out.
     """
 
@@ -86,6 +90,7 @@ class FileTools(ToolGroup):
         protected: Sequence[str] = PROTECTED,
         file_bytes: int = FILE_BYTES,
         read_first: bool = True,
+        patch: bool = False,
         needs_approval: bool | Callable[[Mapping[str, Any], ToolContext], bool] = False,
         prefix: str = "",
         filter: Collection[str] | Callable[[Tool], bool] | None = None,  # noqa: A002 - as ToolGroup has it
@@ -114,13 +119,25 @@ class FileTools(ToolGroup):
             FunctionTool(self._read, name="read_file", kind="read", keep="head"),
             write,
             edit,
+            *([self._patch_tool(needs_approval)] if patch else ()),
             FunctionTool(self._glob, name="glob", kind="read", keep="head"),
             FunctionTool(self._grep, name="grep", kind="read", keep="matches"),
         ]
         for one in tools:
-            one.place = self._place
+            one.place = one.place or self._place
         tools[-1].place = self._searched
         super().__init__(tools, prefix=prefix, filter=filter)
+
+    def _patch_tool(self, needs_approval: NeedsApproval) -> FunctionTool[..., Any]:
+        made = _Editing(self._apply, name="apply_patch", kind="edit", needs_approval=needs_approval)
+        made.changes = self._would_patch
+        made.place = self._changed
+        return made
+
+    def _changed(self, arguments: Mapping[str, Any]) -> CallPlace:
+        """As `_place`, for a patch, which names its files itself."""
+        paths = [path for one in read_patch(str(arguments.get("patch", ""))) for path in one.paths]
+        return CallPlace(self._workspace.root, self._workspace.root, changes=tuple(paths))
 
     def _place(self, arguments: Mapping[str, Any]) -> CallPlace:
         """Where a call takes effect: paths begin in the workspace."""
@@ -211,6 +228,25 @@ class FileTools(ToolGroup):
         found, over = await printed_by(request, self._grep_s)
         return matches_in(found, over=over, seconds=self._grep_s)
 
+    async def _apply(
+        self,
+        *,
+        context: ToolContext,
+        patch: Annotated[str, Field(description="From *** Begin Patch to *** End Patch, or as diff -u writes it.")],
+    ) -> ToolAnswer:
+        """Change several files that you have read, all or none.
+
+        A patch is what diff -u writes, or this: *** Begin Patch, a line *** Update File: path, ***
+        Add File: path or *** Delete File: path for each file, and *** End Patch. Below an updated
+        file stand its pieces. Each begins with @@ and perhaps a line above the piece. Lines
+        that stay begin with a space, removed ones with -, new ones with +. A line *** Move to: path
+        below *** Update File moves the file.
+        """
+        return await anyio.to_thread.run_sync(self._patched, patch, context.run)
+
+    def _would_patch(self, patch: str) -> str:
+        return "".join(change.shown for change in self._changes.patched(read_patch(patch)))
+
     def _would_write(self, path: str, content: str) -> str:
         return self._changes.written(path, content).shown
 
@@ -278,6 +314,14 @@ class FileTools(ToolGroup):
         place = str(self._workspace.place(path))
         times = f"{count} places" if count > 1 else "1 place"
         return ToolAnswer(change.shown, status=f"edited {name_of(place)} in {times}", wrote=(place,))
+
+    def _patched(self, patch: str, run: CallingRun) -> ToolAnswer:
+        parts = read_patch(patch)
+        paths = [path for part in parts for path in part.paths]
+        changes = self._changes.make(paths, lambda: self._changes.patched(parts), run)
+        lines = [f"{_DEEDS[part.deed]} {name_of(' to '.join(part.paths))}" for part in parts]
+        wrote = tuple(str(self._workspace.place(change.path)) for change in changes if change.text is not None)
+        return ToolAnswer("".join(change.shown for change in changes), status="; ".join(lines), wrote=wrote)
 
     def _found(self, pattern: str, path: str) -> ToolAnswer:
         try:
