@@ -11,6 +11,7 @@ from monitor.reasons import ToolErrorKind
 from monitor.tools.base import CallingRun, excerpt
 from monitor.tools.files.edits import difference, replaced
 from monitor.tools.files.known_files import KnownFiles
+from monitor.tools.files.notebooks import cells_of, edited
 from monitor.tools.files.patches import FilePatch, patched
 from monitor.tools.files.text_files import TextFile, encoded, read_text
 from monitor.tools.workspace.encodings import UTF_8, Encoding
@@ -74,9 +75,12 @@ class FileChanges:
         before = self.whole(path)
         if before.encoding.crlf:
             old, new = old.replace("\r\n", "\n"), new.replace("\r\n", "\n")
-        after = replaced(before.text, old, new, every=every)
+        if cells_of(before.text) is not None and old not in before.text:
+            after = edited(before.text, old, new, every=every)
+        else:
+            after = replaced(before.text, old, new, every=every)
         encoded(after, before.encoding)
-        return FileChange(path, before, after, before.encoding), before.text.count(old)
+        return FileChange(path, before, after, before.encoding), max(1, before.text.count(old))
 
     def patched(self, patches: Sequence[FilePatch]) -> list[FileChange]:
         """The changes of a patch. Files are removed last, so a patch that fails has lost none."""

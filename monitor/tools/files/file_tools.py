@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Final
 
 import anyio
@@ -23,14 +24,16 @@ from monitor.tools.base import CallingRun, CallPlace, NeedsApproval, Tool, ToolC
 from monitor.tools.files import search_program
 from monitor.tools.files.file_changes import FileChange, FileChanges
 from monitor.tools.files.known_files import KnownFiles
+from monitor.tools.files.media_files import media_in
+from monitor.tools.files.notebooks import cells_of, shown
 from monitor.tools.files.patches import read_patch
 from monitor.tools.files.search import check_pattern, matches_in, name_of, printed_by
-from monitor.tools.files.text_files import read_text
+from monitor.tools.files.text_files import as_text
 from monitor.tools.functions import FunctionTool
 from monitor.tools.registry import ToolGroup
-from monitor.tools.results.tool_answer import ToolAnswer
+from monitor.tools.results.tool_answer import ToolAnswer, named
 from monitor.tools.workspace.encodings import UTF_8
-from monitor.tools.workspace.workspace import Workspace
+from monitor.tools.workspace.workspace import FileContent, Workspace
 
 FILE_BYTES: Final = 16 * 1024 * 1024
 """A larger file is not edited, and only its beginning can be read."""
@@ -163,7 +166,9 @@ class FileTools(ToolGroup):
         offset: Annotated[int, Field(ge=1, description="The first line to read.")] = 1,
         limit: Annotated[int, Field(ge=1, le=PAGE_LINES, description="The most lines to read.")] = PAGE_LINES,
     ) -> ToolAnswer:
-        """Read a text file. Of a long one, a page: the answer says at which line to continue."""
+        """Read a file. Of a long text, a page: the answer says at which line to continue. Images
+        and PDF are shown, and of a notebook the cells.
+        """
         return await anyio.to_thread.run_sync(self._page, path, offset, limit, context.run)
 
     async def _write(
@@ -263,11 +268,17 @@ class FileTools(ToolGroup):
         return ToolAnswer("\n".join(lines), status=f"{len(names):,} entries{more}")
 
     def _page(self, path: str, offset: int, limit: int, run: CallingRun) -> ToolAnswer:
-        found = read_text(self._workspace, path, self._file_bytes)
-        place, encoding, whole = found.place, found.encoding, found.whole
-        self._known.saw(run, str(place), found.content.content, found.text)
-        lines = found.text.split("\n")
-        if lines[-1] == "":
+        place, content, size = self._workspace.read(path, self._file_bytes)
+        if (media := media_in(path, FileContent(content, size))) is not None:
+            media = replace(media, name=name_of(str(place)))
+            return ToolAnswer(named(media), media=(media,))
+        found = as_text(path, place, FileContent(content, size))
+        encoding, whole = found.encoding, found.whole
+        self._known.saw(run, str(place), content, found.text)
+        cells = cells_of(found.text)
+        notebook = shown(cells) if cells is not None else None
+        lines = notebook.lines if notebook is not None else found.text.split("\n")
+        if lines and lines[-1] == "":
             lines.pop()
         if not lines:
             return ToolAnswer("", status="the file is empty")
@@ -286,10 +297,13 @@ class FileTools(ToolGroup):
             notes.append(f"the rest, after {self._file_bytes:,} bytes, is not read here: use shell")
         if encoding != UTF_8:
             notes.append(str(encoding))
+        if cells is not None:
+            notes.append(f"a notebook of {len(cells)} cells; edit takes the text of a cell")
         return ToolAnswer(
             "\n".join(page),
             status="; ".join(notes) or None,
             data={"lines": len(lines)},
+            media=tuple(one for at, one in notebook.media if offset <= at + 1 <= last) if notebook is not None else (),
             reference=Reference(kind="document", path=str(place), position=position),
         )
 

@@ -95,7 +95,7 @@ async def test_an_empty_file_says_so(tmp_path: Path):
 
 
 async def test_a_binary_file_is_refused_clearly(tmp_path: Path):
-    for name, content in {"png": b"\x89PNG\r\n\x1a\n\0\0", "noise": bytes([*range(1, 9), 0x80, 0xFF] * 10)}.items():
+    for name, content in {"elf": b"\x7fELF\x02\0\0", "noise": bytes([*range(1, 9), 0x80, 0xFF] * 10)}.items():
         (tmp_path / name).write_bytes(content)
         for tool, arguments in {"read_file": {}, "edit": {"old": "a", "new": "b"}}.items():
             error = await refused(tmp_path, tool, path=name, **arguments)
