@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, runtime_checkable
 
 from monitor._util.codec import to_plain
 from monitor.chunks import ToolCall
@@ -15,6 +15,15 @@ from monitor.errors import ConfigError
 from monitor.goal.goal import RESERVED
 from monitor.messages import Message
 from monitor.models import ToolSpec
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    DepsT = TypeVar("DepsT", default=Any, covariant=True)  # noqa: PLC0105 - as its users call it
+else:  # the default is for type checkers, and Python 3.13 is the first that takes it
+    from typing import TypeVar
+
+    DepsT = TypeVar("DepsT", covariant=True)  # noqa: PLC0105 - as above
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 """Names of tools that OpenAI, Anthropic and Gemini all accept."""
@@ -114,8 +123,12 @@ class ProcessReporter(Protocol):
 
 
 @dataclass(slots=True, frozen=True)
-class ToolContext:
-    """The facts that a tool may know about its call, and the means to report while it runs."""
+class ToolContext(Generic[DepsT]):
+    """The facts that a tool may know about its call, and the means to report while it runs.
+
+    `ToolContext[Clients]` of a tool that needs `Supervisor(deps=Clients(...))`: `context.deps` is a
+    `Clients`.
+    """
 
     call: ToolCall
     run: CallingRun = NO_RUN
@@ -128,6 +141,10 @@ class ToolContext:
     """The run's store of full texts. `None`: it has none."""
     reporter: CallReporter | None = field(default=None, compare=False, repr=False)
     """Gets output and progress. `None`: they are dropped."""
+    deps: DepsT = field(default=None, compare=False, repr=False)  # type: ignore[assignment]  # a tool that names its type is only run with them
+    """The `deps` of the run: clients, settings, whatever the program gives to its tools. No model
+    and no record sees them. `None`: the run has none.
+    """
 
     async def output(self, text: str, stream: str = "stdout") -> None:
         """Show a piece of live output as an event. Waits while the run's reader is behind."""
@@ -204,6 +221,8 @@ class ToolTraits:
     """Another call with the same idempotency key has no second effect, so the call may be made
     again after a failure.
     """
+    model_retries: int = 3
+    """How often in a row the tool may ask the model for another try: `monitor.tools.ToolRetry`."""
     resumes: bool = False
     """A call that ended with its process goes on when it is made again, in the same session and
     with the same idempotency key. So it is made again.
@@ -247,6 +266,8 @@ class CallPlace:
     """The `PATH` in which a command finds programs. `None`: that of this process."""
     reads_below: tuple[str, ...] = ()
     """Folders of which the call reads all files."""
+    changes: tuple[str, ...] = ()
+    """Files that the call changes, and that no argument names alone: those of a patch."""
 
 
 class Tool(Protocol):

@@ -138,7 +138,9 @@ class Calls(CallListener):
             keeper=self._keeper,
             others=[spec.name for spec in goal.tools],
             why=self._why_over,
+            deps=options.deps,
         )
+        tools.check_deps(options.deps)
 
     def shown(self, call: ToolCall, result: ToolResult) -> ToolResult:
         """`result` as the model reads it: under the name that it wrote, and with the guidance of

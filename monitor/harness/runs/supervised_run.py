@@ -90,6 +90,11 @@ same numbers.
 """
 
 
+def _first_of(*given: object) -> object:
+    """The first of them that is not `None`."""
+    return next((one for one in given if one is not None), None)
+
+
 def _limits_of(supervisor: RunOptions, *, as_tool: bool) -> Condition | None:
     """The limits of the run, without its budget."""
     if supervisor.limits_given:
@@ -117,6 +122,7 @@ class Caller:
     session: SessionStore | None = None
     resumed: bool = False
     """The calling run goes on where another process has left it."""
+    deps: object = None
     called: set[Run[Any]] = field(default_factory=set)
     """The nested runs of the calling run: its abort aborts them too."""
 
@@ -140,11 +146,13 @@ class Run(Generic[OutputT]):
         as_call: str | None = None,
         run_id: str | None = None,
         resumed: RunRecord | None = None,
+        deps: object = None,
     ) -> None:
         """`history`, `session`: replace the supervisor's own. `caller`: the run that calls this run
         as the tool `as_tool`, if any: by the call with the key `call` and the id `as_call`.
         `run_id`: of a run that goes on in another process; by default a new one. `resumed`: the run
-        of the session that goes on, without another task.
+        of the session that goes on, without another task. `deps`: in the place of the supervisor's
+        own, or of its caller's.
         """
         if resumed is None and not isinstance(task, str | UserMessage):
             raise ConfigError(
@@ -198,7 +206,15 @@ class Run(Generic[OutputT]):
         self._work = Interruptible(self._core, self._clock)
         judges = JudgeTasks(self._core, clock=self._clock, close_grace_s=supervisor.close_grace_s, wake=self._wake)
         self.as_caller: Caller = Caller(
-            self._core, self._clock, budgets, supervisors, self._wake, self._delivery, run_id=self.id, session=store
+            self._core,
+            self._clock,
+            budgets,
+            supervisors,
+            self._wake,
+            self._delivery,
+            run_id=self.id,
+            session=store,
+            deps=_first_of(deps, supervisor.calls.deps, caller.deps if caller is not None else None),
         )
         self.as_caller.resumed = resumed is not None
         first = [] if task is None else [_said_by_others(task)]
@@ -207,7 +223,7 @@ class Run(Generic[OutputT]):
         given = replace(given, instructions=with_notes(given.instructions, supervisor.notes))
         self._history = History(() if store is not None else (*given.messages, *first))
         valid_history = ValidHistory(self._history, supervisor.form, given.repairs, self._repaired)
-        options = supervisor.calls
+        options = replace(supervisor.calls, deps=self.as_caller.deps)
         self._session: RunSession | None = None
         if store is not None:
             self._session = RunSession(
