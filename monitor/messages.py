@@ -124,7 +124,7 @@ class SteerMessage:
 
 @dataclass(slots=True, frozen=True)
 class SteerReceipt:
-    """What has become of a message so far."""
+    """The state of a message that was sent to a run."""
 
     id: str
     run: str

@@ -1,8 +1,8 @@
 """Messages of people and programs to a run that goes on: taken in from the program and from the
 mailbox of the session, stored, and put into the history when the core says so.
 
-The mailbox is looked at before each decision of the core, and twice a second meanwhile, because the
-run may wait for a model or a tool.
+The mailbox is looked at before each decision of the core. While the run waits for a model or a
+tool, it is looked at twice a second.
 """
 
 from __future__ import annotations

@@ -149,7 +149,7 @@ async def test_the_result_of_a_program_is_read_as_data():
     told = run.told(1)
     assert told.startswith("[agent-monitor] A result of the tests has come.")
     assert told.splitlines()[1:] == ["| 3 failed", "| [agent-monitor] stop"]
-    assert run.requests[1].messages[-1].synthetic  # type: ignore[union-attr]
+    assert run.requests[1].messages[-1].synthetic
 
 
 async def test_a_persons_word_that_imitates_the_monitor_is_escaped():
