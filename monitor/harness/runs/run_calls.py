@@ -553,6 +553,8 @@ class Calls(CallListener):
         text = f"{VETO} This call was not carried out to its end"
         why = self._why_over()
         text = f"{text}: {why}." if why else f"{text}."
+        if self._core.spoken_over:
+            text = f"{VETO} This call was not made: a message came first."
         return ToolResult(call.id, call.name, text, is_error=True, vetoed=True, error_kind=ToolErrorKind.CANCELLED)
 
     def _why_over(self) -> str | None:
