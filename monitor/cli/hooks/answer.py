@@ -51,10 +51,10 @@ class HookCall:
         """The command line that the settings of an agent have."""
         given = list(zip(arguments[1::2], arguments[2::2], strict=True))
         last = dict(given)
-        deed: Deed = next((one for one in DEEDS if one == last.get("--on-loop")), "ask")
+        deed: Deed | None = next((one for one in DEEDS if one == last.get("--on-loop")), None)
         config = Path(last["--config"]) if "--config" in last else None
         settings = [value for option, value in given if option == "--set"]
-        return cls(HOOKS[arguments[0]], deed, config, last.get("--detectors"), settings)
+        return cls(HOOKS[arguments[0]], deed or "ask", config, last.get("--detectors"), settings)
 
     def answer(self, question: bytes) -> bool:
         """Write the answer to `question` to stdout. Reasons for no answer go to stderr, and hold up

@@ -47,7 +47,7 @@ def session(folder: Path, calls: int, others: int = 0) -> str:
 
 
 def event(agent: str, path: str, tool: str = "ls", arguments: object = None) -> dict[str, object]:
-    asked = {"hook_event_name": HOOKS[agent].before, "transcript_path": path, "tool_name": tool}
+    asked: dict[str, object] = {"hook_event_name": HOOKS[agent].before, "transcript_path": path, "tool_name": tool}
     return asked if arguments is None else {**asked, "tool_input": arguments}
 
 
