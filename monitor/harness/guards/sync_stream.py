@@ -8,10 +8,12 @@ So give the client a timeout of its own.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from inspect import isgenerator
 from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar, cast
 
 from monitor.adapters.adapter import AdapterFactory, ReportedFailure, find_adapter_of_source
+from monitor.adapters.behind import closable
 from monitor.core.run import RunCore
 from monitor.errors import ConfigError, SourceFailed, describe
 from monitor.harness.streams.clock import Clock
@@ -158,7 +160,8 @@ class SyncStream(OneStream[T]):
         if source is None:
             return None  # nothing was opened
         closed, note = False, None
-        for one in (source, self._opened) if self._opened is not source else (source,):
+        behind = self._responses_behind(source) if isgenerator(source) or not closable(source) else ()
+        for one in (*behind, source, *((self._opened,) if self._opened is not source else ())):
             close = getattr(one, "close", None)
             if callable(close):
                 try:

@@ -18,6 +18,7 @@ import anyio
 import anyio.lowlevel
 
 from monitor.adapters.adapter import FullAdapter, responses_behind
+from monitor.adapters.behind import closable
 from monitor.errors import describe
 from monitor.harness.streams.background import Background
 from monitor.harness.streams.wait import (
@@ -87,14 +88,15 @@ async def close_all(
         if not hasattr(source, "__anext__"):
             source = await _not_yet_opened(source)
         nest = source if inspect.isasyncgen(source) else None
-        responses = [*left, *(responses_behind(nest, adapter) if nest is not None else ())]
+        searched = nest is not None or not closable(source)
+        responses = [*left, *(responses_behind(source, adapter) if searched else ())]
         for response in responses:
             await _close(response)
         if nest is not None and not responses and adapter is not None and adapter.drains:
             note = await _drain(nest, closing)
         holders = [one for one in (source, None if holder is source else holder) if one is not None]
         closed = [await _close(one) for one in holders]
-        if not any(closed) and hasattr(source, "__anext__"):
+        if not any(closed) and not responses and hasattr(source, "__anext__"):
             note = f"{type(source).__name__} has neither aclose() nor close()"
         if holders or responses:
             await anyio.lowlevel.checkpoint()  # asyncio's transports close their socket in the next pass of the loop
