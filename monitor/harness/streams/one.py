@@ -6,7 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
-from monitor.adapters.adapter import AdapterFactory, FullAdapter, ReportedFailure, complete, find_adapter, responses_behind
+from monitor.adapters.adapter import (
+    AdapterFactory,
+    FullAdapter,
+    ReportedFailure,
+    complete,
+    find_adapter,
+    responses_behind,
+)
 from monitor.adapters.plain_streams import TextAdapter
 from monitor.chunks import Chunk
 from monitor.core.run import RunCore
