@@ -1,5 +1,5 @@
-"""Searches the objects that a suspended generator or coroutine holds, or an iterator around another
-one, or that an exception left in the frames of its traceback.
+"""Searches the objects that a suspended generator, a coroutine or an iterator holds, and those that
+an exception left in the frames of its traceback.
 
 This works on CPython; elsewhere nothing is found.
 """

@@ -13,7 +13,6 @@ from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar, cast
 
 from monitor.adapters.adapter import AdapterFactory, ReportedFailure, find_adapter_of_source
-from monitor.adapters.behind import closable
 from monitor.core.run import RunCore
 from monitor.errors import ConfigError, SourceFailed, describe
 from monitor.harness.streams.clock import Clock
@@ -160,7 +159,8 @@ class SyncStream(OneStream[T]):
         if source is None:
             return None  # nothing was opened
         closed, note = False, None
-        behind = self._responses_behind(source) if isgenerator(source) or not closable(source) else ()
+        searched = isgenerator(source) or not callable(getattr(source, "close", None))
+        behind = self._responses_behind(source) if searched else ()
         for one in (*behind, source, *((self._opened,) if self._opened is not source else ())):
             close = getattr(one, "close", None)
             if callable(close):

@@ -18,7 +18,6 @@ import anyio
 import anyio.lowlevel
 
 from monitor.adapters.adapter import FullAdapter, responses_behind
-from monitor.adapters.behind import closable
 from monitor.errors import describe
 from monitor.harness.streams.background import Background
 from monitor.harness.streams.wait import (
@@ -88,7 +87,7 @@ async def close_all(
         if not hasattr(source, "__anext__"):
             source = await _not_yet_opened(source)
         nest = source if inspect.isasyncgen(source) else None
-        searched = nest is not None or not closable(source)
+        searched = nest is not None or _closer(source) is None
         responses = [*left, *(responses_behind(source, adapter) if searched else ())]
         for response in responses:
             await _close(response)
@@ -249,11 +248,13 @@ async def _drain(source: AsyncIterator[object], closing: Closing) -> str | None:
 
 async def _close(holder: object) -> bool:
     """Close `holder`. False: it has no method for that."""
-    for name in ("aclose", "close"):
-        closer: Callable[[], object] | None = getattr(holder, name, None)
-        if callable(closer):
-            closing = closer()
-            if inspect.isawaitable(closing):
-                await closing
-            return True
-    return False
+    closer = _closer(holder)
+    closing = closer() if closer is not None else None
+    if inspect.isawaitable(closing):
+        await closing
+    return closer is not None
+
+
+def _closer(holder: object) -> Callable[[], object] | None:
+    found = (getattr(holder, name, None) for name in ("aclose", "close"))
+    return next((closer for closer in found if callable(closer)), None)
