@@ -388,7 +388,7 @@ EIGHT_SECTIONS: Final = Template(
         "All User Messages": "user_messages",
     },
 )
-"""As Claude Code's summaries are described. Row CC-02."""
+"""The form that Claude Code's summaries are described to have. Row CC-02."""
 
 FIVE_SECTIONS: Final = Template(
     "five_sections",
@@ -417,7 +417,7 @@ _MARKDOWN_GUIDANCE: Final[Mapping[str, str]] = {
 }
 
 MARKDOWN: Final = Template("markdown", tuple(_MARKDOWN_GUIDANCE), "markdown", _MARKDOWN_GUIDANCE)
-"""As opencode summarises. Row OC-07."""
+"""The form of opencode's summaries. Row OC-07."""
 
 _CHECKPOINT_GUIDANCE: Final[Mapping[str, str]] = {
     **{section: said for section, said in _MARKDOWN_GUIDANCE.items() if section != "Relevant Files"},

@@ -338,7 +338,7 @@ class SourceStream(OneStream[T]):
                 return
 
     def _feed_heard(self, item: T, now: float) -> bool:
-        """As `_feed_decoded`, for a listener that gets every chunk."""
+        """Feed like `_feed_decoded`, for a listener that gets every chunk."""
         assert self._adapter is not None  # noqa: S101 - set with this method
         self._rest = iter(self._decoded(self._adapter, item, now))
         return self._feed_rest(now)

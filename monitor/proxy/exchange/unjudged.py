@@ -34,7 +34,7 @@ class UnjudgedRequest:
     path: bytes
     incoming: Incoming
     wire: Wire | None
-    """Its format, if its path says one."""
+    """The format of the request, if its path says one."""
     why: str
     """Why it cannot be judged."""
     key: str
