@@ -29,7 +29,6 @@ from monitor.adapters.adapter import (
     ReportedFailure,
     comes_from_sdk,
     find_adapter_of_source,
-    responses_behind,
 )
 from monitor.adapters.plain_streams import TextAdapter
 from monitor.chunks import Chunk
@@ -421,12 +420,6 @@ class SourceStream(OneStream[T]):
         self._left = (*self._left, *self._responses_behind(trace))
         knows_better = self._left or comes_from_sdk(trace) or not inspect.isasyncgen(self._iterator)
         self._untold = not knows_better and self._adapter is not None and self._adapter.drains
-
-    def _responses_behind(self, source: object) -> list[Any]:
-        try:
-            return responses_behind(source, self._adapter)
-        except Exception:  # noqa: BLE001 - an adapter may be the caller's code, and must not prevent the interruption of a read
-            return []
 
     async def _close(self, since: float) -> None:
         """Close the source. A cancellation that comes meanwhile is raised after the source is
