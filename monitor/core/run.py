@@ -56,6 +56,7 @@ from monitor.core.limits import Limits
 from monitor.core.reply_parts import LoopedText, Part
 from monitor.core.resumed import ResumedRun
 from monitor.core.turn import WRITTEN, RunningTurn, TurnTally, is_written_loop, keep_limit
+from monitor.detectors.calls.novelty.state_novelty import StateNovelty
 from monitor.detectors.detector import Detector, MadeLate
 from monitor.errors import AdapterError, describe
 from monitor.events import Event
@@ -221,7 +222,7 @@ class RunCore:
         self._goal = goal
         self._recovery = LastChance(last_turn, goal)
         self._task = task
-        self._panel = Panel(judges, task) if judges else NO_JUDGES
+        self._panel = Panel(judges, task, weigher=StateNovelty()) if judges else NO_JUDGES
         self._judge_cost = self._compaction_cost = NO_COST
         self._emit = emit
         self._parent = parent
@@ -338,6 +339,7 @@ class RunCore:
 
     def request(self, text: str, now: float) -> None:
         """The user asks for something more."""
+        self._panel.request(text)
         self._tell(lambda: self._bank.request(text), now)
 
     def _tell_task(self, now: float) -> None:
