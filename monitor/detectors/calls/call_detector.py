@@ -183,6 +183,11 @@ class CallDetector:
             self._begin()
         self._allowed.add(text)
 
+    def forget_streaks(self) -> None:
+        """Count anew: see `StreakDetector`."""
+        if self._begun:
+            self._load(None)
+
     def reset(self) -> None:
         """Forget everything."""
         if self._begun:

@@ -138,7 +138,9 @@ class Calls(CallListener):
             keeper=self._keeper,
             others=[spec.name for spec in goal.tools],
             why=self._why_over,
+            deps=options.deps,
         )
+        tools.check_deps(options.deps)
 
     def shown(self, call: ToolCall, result: ToolResult) -> ToolResult:
         """`result` as the model reads it: under the name that it wrote, and with the guidance of
@@ -551,6 +553,8 @@ class Calls(CallListener):
         text = f"{VETO} This call was not carried out to its end"
         why = self._why_over()
         text = f"{text}: {why}." if why else f"{text}."
+        if self._core.spoken_over:
+            text = f"{VETO} This call was not made: a message came first."
         return ToolResult(call.id, call.name, text, is_error=True, vetoed=True, error_kind=ToolErrorKind.CANCELLED)
 
     def _why_over(self) -> str | None:

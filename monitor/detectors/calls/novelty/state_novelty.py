@@ -178,6 +178,11 @@ class StateNovelty(CallDetector):
         super().request(text)
         self._novelty.request(text)
 
+    def forget_streaks(self) -> None:
+        """The evidence is 0 again. What the run has seen stays known."""
+        if self._begun:
+            self._episode = _Episode()
+
     def _policy_of(self, tool: str, action: str = "") -> ToolPolicy:
         if tool in self._tools:
             return self._tools[tool]
