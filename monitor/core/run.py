@@ -66,7 +66,6 @@ from monitor.core.limits import Limits
 from monitor.core.reply_parts import LoopedText, Part
 from monitor.core.resumed import ResumedRun
 from monitor.core.turn import WRITTEN, RunningTurn, TurnTally, is_written_loop, keep_limit
-from monitor.detectors.calls.novelty.state_novelty import StateNovelty
 from monitor.detectors.detector import Detector, MadeLate
 from monitor.errors import AdapterError, describe
 from monitor.events import Event
@@ -239,7 +238,7 @@ class RunCore:
         self._goal = goal
         self._recovery = LastChance(last_turn, goal)
         self._task = task
-        self._panel = Panel(judges, task, weigher=StateNovelty()) if judges else NO_JUDGES
+        self._panel = _panel(judges, task) if judges else NO_JUDGES
         self._judge_cost = self._compaction_cost = NO_COST
         self._emit = emit
         self._parent = parent
@@ -1319,3 +1318,11 @@ def _nothing() -> None:
 
 def _nobody(event: Event) -> None:
     """The listener of a run that is over."""
+
+
+def _panel(judges: Sequence[Judge], task: str | None) -> Panel:
+    from monitor.detectors.calls.novelty.state_novelty import (  # noqa: PLC0415 - only a run with a judge needs it
+        StateNovelty,
+    )
+
+    return Panel(judges, task, weigher=StateNovelty())

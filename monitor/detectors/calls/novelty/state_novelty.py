@@ -65,8 +65,8 @@ KINDS_NAMED = 3
 TOOLS_NAMED = 16
 """How many tools of an episode are counted."""
 UNKNOWN_REQUEST = 0.7
-"""The factor of all evidence where no request is known: what is repeated may be asked for. Answers
-that are no refusal, and values that moved, are no evidence then.
+"""The factor of what a request may ask for, where none is known. Answers that are no refusal, and
+values that moved, are no evidence then.
 """
 OPEN_KEPT = 32
 """How many unanswered calls are kept."""
@@ -288,7 +288,8 @@ class StateNovelty(CallDetector):
         if not self._allowed.known:
             if kind.is_unclear:
                 return 0.0
-            weight *= UNKNOWN_REQUEST
+            if (kind.is_walk or kind.is_repetition) and kind is not StepKind.SAME_ERROR:
+                weight *= UNKNOWN_REQUEST
         if (policy.polling or policy.loop_at) and kind is not StepKind.CLOCK:
             weight = min(weight, THRESHOLD / (policy.loop_at or POLLS_OF_A_LOOP))
         return weight / (math.sqrt(call.siblings) if kind is StepKind.UNANSWERED else call.siblings)
