@@ -1321,8 +1321,8 @@ def _nobody(event: Event) -> None:
 
 
 def _panel(judges: Sequence[Judge], task: str | None) -> Panel:
-    from monitor.detectors.calls.novelty.state_novelty import (  # noqa: PLC0415 - only a run with a judge needs it
-        StateNovelty,
-    )
+    # only a run with a judge needs these
+    from monitor.detectors.calls.novelty.state_novelty import StateNovelty  # noqa: PLC0415
+    from monitor.judges.doubts import Doubts  # noqa: PLC0415
 
-    return Panel(judges, task, weigher=StateNovelty())
+    return Panel(judges, task, doubts=Doubts(StateNovelty(), task))

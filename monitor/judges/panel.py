@@ -10,7 +10,6 @@ from monitor.chunks import ToolResult
 from monitor.errors import ConfigError
 from monitor.events import JudgeAnswered, JudgeAsked, JudgeFailed
 from monitor.judges.digest import Digest
-from monitor.judges.doubts import Doubts, StepWeigher
 from monitor.judges.judge import Judge, JudgeInput, JudgeSchedule
 from monitor.judges.suspicion import Suspicion
 from monitor.outcome import Turn
@@ -35,7 +34,7 @@ class Panel:
                 raise ConfigError(f"two judges have the same name; give one of them another name=: {', '.join(names)}")
             self._judges = tuple((judge, judge.schedule()) for judge in judges)
             self._digest = Digest()
-            self._doubts = None if weigher is None else Doubts(weigher, task)
+            self._doubts = doubts
             self._suspicion = Suspicion()
         self.task: str | None = task
         """The user's request. `None`: unknown."""

@@ -21,6 +21,10 @@ def searched(doubts: Doubts | Panel, turns: range, tool: str = "search") -> None
         doubts.add_result(ToolResult(f"c{number}", tool, PAGE))
 
 
+def judged(task: str) -> Panel:
+    return Panel([monitor.LoopJudge(ScriptedModel())], task, doubts=Doubts(StateNovelty(), task))
+
+
 def test_each_step_without_news_stands_with_its_turn_its_tool_and_what_it_was():
     doubts = Doubts(StateNovelty(), "Find the shop.")
     assert doubts.render() == ""
@@ -32,7 +36,7 @@ def test_each_step_without_news_stands_with_its_turn_its_tool_and_what_it_was():
 
 
 def test_what_the_user_asks_for_later_is_no_doubt():
-    panel = Panel([monitor.LoopJudge(ScriptedModel())], "Find the shop.", weigher=StateNovelty())
+    panel = judged("Find the shop.")
     searched(panel, range(1, 3))
     panel.request("Now search page 1 another 40 times.")
     searched(panel, range(3, 30))
@@ -49,7 +53,7 @@ def test_a_long_run_keeps_only_the_newest_calls():
 
 
 def test_the_judge_gets_the_task_the_steps_without_news_and_the_question_whether_they_are_asked_for():
-    panel = Panel([monitor.LoopJudge(ScriptedModel())], "Search page 1 five times.", weigher=StateNovelty())
+    panel = judged("Search page 1 five times.")
     searched(panel, range(1, 30))
     ((_, told),) = panel.due(30)
     said = question(told)
