@@ -25,8 +25,8 @@ class Panel:
 
     __slots__ = ("_digest", "_doubts", "_judges", "_suspicion", "task")
 
-    def __init__(self, judges: Sequence[Judge], task: str | None = None, *, weigher: StepWeigher | None = None) -> None:
-        """`weigher`: a new one, which knows the steps without news. `None`: nobody does."""
+    def __init__(self, judges: Sequence[Judge], task: str | None = None, *, doubts: Doubts | None = None) -> None:
+        """`doubts`: new ones, which know the steps without news. `None`: nobody does."""
         self._judges: tuple[tuple[Judge, JudgeSchedule], ...] = ()
         if judges:
             names = [judge.name for judge in judges]
