@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from monitor._util.hashing import identity
 from monitor.chunks import ToolResult
@@ -14,6 +14,9 @@ from monitor.judges.judge import Judge, JudgeInput, JudgeSchedule
 from monitor.judges.suspicion import Suspicion
 from monitor.outcome import Turn
 from monitor.verdicts import Detection, Evidence, Judgement
+
+if TYPE_CHECKING:
+    from monitor.judges.doubts import Doubts
 
 EXCERPT_CHARS = 200
 
