@@ -8,11 +8,11 @@ What differs between two calls, and where, says what the second one tries.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from monitor.detectors.calls.novelty.step_reading import StepCall, is_sentence
+from monitor.detectors.calls.novelty.step_reading import StepCall
 
 SHARE = 0.5
 """The share of the shorter call's words that two near calls have in common."""
@@ -77,9 +77,8 @@ def counts_on(difference: CallDifference) -> bool:
 def difference_of(call: StepCall, earlier: Sequence[Sequence[tuple[str, list[str]]]]) -> CallDifference:
     """Compares `call` with the words of earlier calls of its tool, the oldest first."""
     best = CallDifference(Difference.OTHER, call.all_words)
-    values = dict(call.leaves)
     for words in reversed(earlier):
-        one = _difference(call, words, values)
+        one = _difference(call, words)
         if one.kind > best.kind:
             best = one
         if best.kind >= Difference.NEXT:
@@ -87,7 +86,7 @@ def difference_of(call: StepCall, earlier: Sequence[Sequence[tuple[str, list[str
     return best
 
 
-def _difference(call: StepCall, earlier: Sequence[tuple[str, list[str]]], values: Mapping[str, str]) -> CallDifference:
+def _difference(call: StepCall, earlier: Sequence[tuple[str, list[str]]]) -> CallDifference:
     before = dict(earlier)
     if list(before) != [place for place, _ in call.words]:
         return _overlap(call, earlier)
@@ -109,11 +108,11 @@ def _difference(call: StepCall, earlier: Sequence[tuple[str, list[str]]], values
     if not changed:
         return CallDifference(Difference.SPELLED, new, gone, where)
     texts = [place for place in changed if not "".join(call.word_of[place]).isdecimal()]
-    if texts and all(is_sentence(values[place]) and _says_again(before[place], call.word_of[place]) for place in texts):
+    if texts and all(place in call.sentences and _says_again(before[place], call.word_of[place]) for place in texts):
         return CallDifference(Difference.SAID_AGAIN, new, gone, where)
     if is_next:
         return CallDifference(Difference.NEXT, new, gone, where)
-    if all(is_sentence(values[place]) for place in changed):
+    if call.sentences.issuperset(changed):
         shares = any(not set(before[place]).isdisjoint(call.word_of[place]) for place in changed)
         return CallDifference(Difference.REWORDED, new, gone, where, shares)
     overlap = _overlap(call, earlier)

@@ -170,6 +170,11 @@ class StepCall:
         """The words of each argument, with its place."""
 
     @cached_property
+    def sentences(self) -> frozenset[str]:
+        """The places of the arguments that are sentences."""
+        return frozenset(place for place, value in self.leaves if is_sentence(value))
+
+    @cached_property
     def word_of(self) -> dict[str, list[str]]:
         """The words by the place of their argument."""
         return dict(self.words)
@@ -181,7 +186,8 @@ class StepCall:
         said.update(_WORD.findall(self.name.casefold()))
         for place, value in self.leaves:
             said.update(_WORD.findall(place.casefold()))
-            said.update(tokens(value))
+            if not value.isascii() or len(self.word_of[place]) >= CALL_WORDS or _DIGIT.search(value) is not None:
+                said.update(tokens(value))  # else its words are all that it says
             if len(value) > 8:  # noqa: PLR2004 - a receipt counts the characters, bytes and lines of a text
                 lines = value.count("\n")
                 said.update(map(str, (len(value), len(value.encode("utf-8", "surrogatepass")), lines, lines + 1)))
@@ -238,7 +244,7 @@ class StepResult:
         numbers: list[str] = []
         told: list[str] = []
         for token in tokens(text):
-            if _DIGIT.search(token):
+            if not token.isalpha() and _DIGIT.search(token):
                 if len(numbers) < SLOTS:
                     numbers.append(SAID if token in said else _slot(token))
             else:
