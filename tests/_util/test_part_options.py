@@ -17,7 +17,7 @@ PARTS: list[Any] = [
     *default_detectors(),
     *default_detectors(tools={"poll": POLL}),
     monitor.ToolCallRepetition(loop_at=7, suspect_at=None, exempt=["wait"], name="mine"),
-    monitor.ToolCallCycle(max_period=3),
+    monitor.ToolCallCycle(max_period=3, unordered_at=None),
     monitor.NoProgress(stalled_suspect_at=None, stalled_at=20),
     monitor.UnknownTool(known=["look"]),
     monitor.SimilarMessages(near=False),

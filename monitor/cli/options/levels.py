@@ -24,7 +24,7 @@ MOST: Final = 64
 """Calls that are compared at most: a larger number is refused by a detector."""
 SCALED: Final[Mapping[str, tuple[str, ...]]] = {
     "ToolCallRepetition": ("loop_at",),
-    "ToolCallCycle": ("rounds",),
+    "ToolCallCycle": ("rounds", "unordered_at"),
     "NoProgress": ("stalled_at",),
     "StateNovelty": ("threshold",),
     "UnknownTool": ("loop_at",),
@@ -74,6 +74,8 @@ def _scaled(name: str, options: Mapping[str, Any], factor: float) -> dict[str, A
         for option in SCALED[name]
         if isinstance(options.get(option), int) and options[option] is not False
     }
+    if "rounds" in found and "unordered_at" in found:
+        found["unordered_at"] = max(found["unordered_at"], 2 * found["rounds"])
     sure = min(found.values(), default=2)
     for option in SUSPICIONS:
         if isinstance(options.get(option), int) and options[option] is not False and options[option] > sure:

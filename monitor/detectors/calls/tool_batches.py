@@ -132,6 +132,13 @@ class EqualBatches:
         return self._batch.calls
 
     @property
+    def is_part(self) -> bool:
+        """Whether the present batch is smaller than the one before it, so that more calls may
+        come.
+        """
+        return len(self._batch.calls) < self._length
+
+    @property
     def was_answered(self) -> bool:
         """Whether any result was seen."""
         return bool(self._answers)

@@ -13,7 +13,11 @@ Rules:
   a suspicion at `rounds` rounds and a loop at five, like equal calls.
 - One foreign call does not hide a cycle if it only read, failed, or is one of the cycle's calls. An
   edit between two checks is work. Tools that only think or wait are ignored.
-- Calls without any order are left to `StateNovelty`.
+- Without any order, the last `unordered_at` calls or more are a cycle if each different call came
+  `rounds` times on average: A-B-A-A-B. Two passes over fifteen files are only two rounds.
+- An unordered cycle needs results, because a walk through a maze repeats four moves many times. A
+  call that came only once must only read: an agent that runs the same four checks after each edit
+  is at work.
 - **A changed result is progress**: if a call of the unit got different results in two rounds, there
   is no cycle. Calls that repeat their effect are an exception (`ToolPolicy.side_effect`). If no
   results were seen, the arguments alone decide, and the message says so.
@@ -104,7 +108,10 @@ _Rounds: TypeAlias = tuple[_Reported, list[int]]
 class ToolCallCycle(CallDetector):
     """Cycles of 2 to `max_period` calls that came `rounds` times without a changed result.
 
-    `tools`: what is special about a tool.
+    `tools`: what is special about a tool. `unordered_at`: how many calls are examined without
+    regard to order; `None` switches this off. The default of 15 is three rounds of the longest
+    cycle. Of 624 good runs, some with hundreds of calls, none had 15 calls in a row with unchanged
+    results and at most 5 different calls.
     """
 
     __slots__ = (
@@ -112,12 +119,18 @@ class ToolCallCycle(CallDetector):
         "_items",
         "_kept",
         "_max_period",
+        "_postponed",
         "_reported",
         "_response",
         "_rounds",
+        "_unordered_at",
     )
     _items: list[_CycleCall]
     """The newest calls. Calls that were made together stand in the order of their hashes."""
+    _postponed: bool
+    """The unordered check is postponed while a batch is being written, until the batch is as large
+    as the one before, or ends.
+    """
     _reported: _Reported | None
 
     @explains_options(example="monitor.ToolCallCycle()")
@@ -126,6 +139,7 @@ class ToolCallCycle(CallDetector):
         *,
         max_period: int = 5,
         rounds: int = 3,
+        unordered_at: int | None = 15,
         tools: Mapping[str, ToolPolicy] | None = None,
         name: str = "tool_call_cycle",
     ) -> None:
@@ -135,9 +149,15 @@ class ToolCallCycle(CallDetector):
             )
         if rounds <= 1:
             raise ConfigError(f"ToolCallCycle(rounds={rounds}): one round is not a cycle; give 2 or more")
+        if unordered_at is not None and unordered_at < 2 * rounds:
+            raise ConfigError(
+                f"ToolCallCycle(unordered_at={unordered_at}): give {2 * rounds} or more, two calls {rounds} times, or"
+                " None"
+            )
         self._max_period = max_period
         self._rounds = rounds
-        self._kept = max_period * (rounds + ROUNDS_COUNTED) + 1
+        self._unordered_at = unordered_at
+        self._kept = max(max_period * (rounds + ROUNDS_COUNTED) + 1, 2 * (unordered_at or 0))
         super().__init__(tools=tools, name=name)
 
     def _called(self, call: Called) -> Sequence[Detection]:
@@ -151,6 +171,7 @@ class ToolCallCycle(CallDetector):
             call.index, key, call.name, rounds, not policy.side_effect, policy.idempotent, call.batch, policy.sampling
         )
         self._put(item)
+        self._postponed = False
         found = self._look_at_batches(item)
         return self._look() if found is None else found
 
@@ -209,7 +230,39 @@ class ToolCallCycle(CallDetector):
                 unchanged = _unchanged_tail(round_of, period)
                 if len(unchanged) >= period * rounds:
                     return self._report(unchanged, period, rounds)
-        return NOTHING
+        self._postponed = self._batches.is_part
+        return NOTHING if self._postponed else self._look_without_order()
+
+    def _turn_ended(self) -> Sequence[Detection]:
+        postponed, self._postponed = self._postponed, False
+        return self._look_without_order() if postponed else NOTHING
+
+    def _look_without_order(self) -> Sequence[Detection]:
+        """The finding for the longest tail of few different calls, none of which got two different
+        results.
+        """
+        items = self._items
+        if self._unordered_at is None or len({item.key for item in items[-ALIKE_CALLS:]}) == 1:
+            return NOTHING
+        rounds = 0
+        times = Counter(item.key for item in items)
+        results: dict[CallKey, str] = {}
+        longest: tuple[int, int, int] | None = None
+        for back, item in enumerate(reversed(items), start=1):
+            if times[item.key] == 1 and not item.looks:
+                break
+            known = results.setdefault(item.key, "")
+            if item.result and item.compared:
+                if known and known != item.result:
+                    break
+                results[item.key] = item.result
+            rounds = max(rounds, item.rounds)
+            if back >= self._unordered_at and back >= self._feasible(rounds, len(results)) * len(results):
+                longest = back, len(results), self._feasible(rounds, len(results))
+        if longest is None:
+            return NOTHING
+        calls, different, rounds = longest
+        return self._report_without_order(items[-calls:], different, rounds)
 
     def _feasible(self, rounds: int, different: int) -> int:
         """`rounds`, limited to the rounds that are remembered: a polled tool may need more."""
@@ -273,6 +326,21 @@ class ToolCallCycle(CallDetector):
         message = f"{_the_same(together, len(calls))} together {{count}} times{seen}"
         return self._detection(together, (self._reported, starts), rounds, message)
 
+    def _report_without_order(self, tail: list[_CycleCall], different: int, rounds: int) -> Sequence[Detection]:
+        times = Counter(item.key for item in tail)
+        again = sorted((key for key, count in times.items() if count > 1), key=lambda key: (-times[key], key.xxhash))
+        if not all(any(item.key == key and (item.result or not item.compared) for item in tail) for key in again):
+            return NOTHING
+        unit = [next(item for item in tail if item.key == key) for key in again]
+        rounds_of = self._rounds_of(
+            identity(" ".join(sorted(key.xxhash for key in again))), [item.index for item in tail], different
+        )
+        message = (
+            f"the last {len(tail)} calls, {{count}} rounds, were {different} different ones again and again, with"
+            " unchanged results"
+        )
+        return self._detection(unit, rounds_of, rounds, message, joint=" and ")
+
     def _rounds_of(self, xxhash: str, calls: list[int], length: int) -> _Rounds | None:
         """`calls` in rounds of `length`, together with reported rounds that are no longer
         remembered. `None`: no round is new.
@@ -325,6 +393,7 @@ class ToolCallCycle(CallDetector):
             "response": self._response.save(),
             "batches": self._batches.save(),
             "reported": reported,
+            "postponed": self._postponed,
         }
 
     def _as_json(self, saved: dict[str, Any]) -> dict[str, Any]:
@@ -336,6 +405,7 @@ class ToolCallCycle(CallDetector):
         self._response = ResponseRepeats(self._kept, self._rounds, state["response"] if state else None)
         self._batches = EqualBatches(state["batches"] if state else None)
         self._reported = _Reported(*reported) if reported else None
+        self._postponed = state["postponed"] if state else False
 
 
 _NOT_SEEN = "; no results were seen, the arguments alone decide"

@@ -64,6 +64,70 @@ def test_a_longer_period_is_an_option():
     assert default.found == []
 
 
+# Without any order
+
+
+@pytest.mark.feature("ST-08")
+@pytest.mark.parametrize(
+    ("calls", "seen_at"),
+    [
+        ("AABBAABBAAABBBA", 15),
+        ("AAAA1AAAA2AAAA3A", 16),
+        ("ABACABCBCAACBBA", 15),
+        ("1ABAABBAABAABBA", 15),
+        ("ABCDEF" * 3, 18),
+    ],
+)
+def test_few_calls_again_and_again_are_a_loop_in_any_order(calls: str, seen_at: int):
+    run = agent(max_period=2)
+    run.turns(*letters(calls)[: seen_at - 1])
+    assert run.found == []
+    run.turns(letters(calls)[seen_at - 1])
+    (found,) = run.found
+    assert (found.kind, found.level, found.threshold, found.offset) == ("cycle", "loop", 3, seen_at - 1)
+    assert found.message.endswith("different ones again and again, with unchanged results")
+
+
+def test_it_is_reported_again_after_as_many_calls_as_there_are_different_ones():
+    run = agent(max_period=2)
+    run.turns(*letters("ABCBACABCCABBCABACBCAACB"))
+    assert [found.offset for found in run.found] == [14, 17, 20, 23]
+    assert len({found.evidence.xxhash for found in run.found}) == 1
+
+
+@pytest.mark.parametrize(
+    ("calls", "results"),
+    [
+        ("ABCDEFGHIJKLMNO" * 2, []),  # two passes
+        ("AAAAAAAAAAAAAAAAAAAA", []),  # one call: for ToolCallRepetition
+        ("1A2A3A4A5A6A7A8A9A0A", []),  # a build after each edit
+        ("AABBAABBAAABBBAAABB", [f"{n}" for n in range(20)]),  # progress
+        ("AABBAABBAAABBBAAABB", [None] * 20),  # not seen
+    ],
+)
+def test_what_is_no_loop_in_any_order(calls: str, results: list[Any]):
+    run = agent(max_period=2)
+    run.turns(*letters(calls, results))
+    assert run.found == []
+
+
+def test_who_edits_and_runs_the_same_checks_after_each_edit_is_at_work():
+    run = agent()
+    for number in range(20):
+        checks: list[tuple[Any, ...]] = [
+            (name, {}, "1 failed" if name == "pytest" else "ok") for name in ("ruff", "mypy", "pytest", "build")
+        ]
+        run.turns(("patch", {"path": "x.py", "new": number}, "done"), *checks)
+    assert run.found == []
+
+
+def test_looking_without_an_order_can_be_switched_off_or_take_more_calls():
+    for options, levels in (({"unordered_at": None}, []), ({"unordered_at": 18}, [("loop", 3)])):
+        run = agent(max_period=2, **options)
+        run.turns(*letters("ABCDEF" * 3))
+        assert run.levels == levels
+
+
 def test_other_rounds_are_an_option():
     run = agent(rounds=5)
     run.turns(*letters("AB" * 4 + "A"))
@@ -254,6 +318,13 @@ def test_one_more_round_of_a_long_cycle_is_one_more_however_many_are_remembered(
     )
 
 
+def test_without_order_rounds_are_counted_and_not_calls():
+    run = agent(max_period=2)
+    run.turns(*letters("ABCBACABCCABBCABACBCAACB"))
+    assert [found.count for found in run.found] == [5, 6, 7, 8]
+    assert [len(found.evidence.offsets) for found in run.found] == [5, 6, 7, 8]
+
+
 # Within one response
 
 
@@ -360,7 +431,7 @@ def test_a_retried_stream_takes_its_calls_back():
     assert run.levels == [("loop", 3)]
 
 
-@pytest.mark.parametrize("options", [{"max_period": 1}, {"rounds": 1}])
+@pytest.mark.parametrize("options", [{"max_period": 1}, {"rounds": 1}, {"unordered_at": 5}])
 def test_options_that_mean_nothing_are_refused(options: dict[str, Any]):
     with pytest.raises(ConfigError, match=f"{next(iter(options))}="):
         ToolCallCycle(**options)

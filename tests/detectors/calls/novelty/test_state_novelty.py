@@ -85,22 +85,6 @@ def test_a_cycle_of_any_length_and_order_is_a_loop(different: int):
     assert stopped(steps)
 
 
-@pytest.mark.parametrize("calls", ["AABBAABBAAABBBAABAB", "ABACABCBCAACBBACBA", "1ABAABBAABAABBABABAB", "ABCDEF" * 4])
-def test_few_calls_again_and_again_are_a_loop_also_where_no_request_is_known(calls: str):
-    steps: list[Step] = [("read", {"path": one}, f"{LONG} {one} {WORDS[ord(one) % 18]}") for one in calls]
-    assert stopped(steps, "")
-
-
-def test_who_edits_and_runs_the_same_checks_after_each_edit_is_at_work():
-    names = ("ruff", "mypy", "pytest", "build")
-    work: list[Step] = []
-    for number in range(20):
-        work.append(("patch", {"path": "x.py", "new": f"{WORDS[number % 18]} {number}"}, "done"))
-        work += [(name, {}, "1 failed" if name == "pytest" else "ok") for name in names]
-    assert not stopped(work, "")
-    assert not stopped(work)
-
-
 def test_an_edit_between_two_checks_is_work_and_an_edit_that_is_undone_is_not():
     rng = random.Random(1)
     work: list[Step] = []
