@@ -13,7 +13,7 @@ from monitor._util.codec import to_plain
 from monitor.chunks import ToolCall
 from monitor.errors import ConfigError
 from monitor.goal.goal import RESERVED
-from monitor.messages import Message
+from monitor.messages import Message, SteerReceipt
 from monitor.models import ToolSpec
 
 if TYPE_CHECKING:
@@ -70,6 +70,18 @@ class CallingRun(Protocol):
         """Make the history of the run smaller now."""
         ...
 
+    async def steer(
+        self, text: str, *, now: bool = False, by: str = "", data: bool = False, id: str | None = None
+    ) -> SteerReceipt:
+        """Say something to the model before its next call, e.g. with `data` the result of a task in
+        the background.
+        """
+        ...
+
+    async def follow_up(self, text: str, *, by: str = "", data: bool = False, id: str | None = None) -> SteerReceipt:
+        """Say something to the model where the run would end."""
+        ...
+
 
 class NoRun:
     """Takes the place of the run where there is none: in a test, or in a loop that somebody else
@@ -88,6 +100,16 @@ class NoRun:
     async def compact(self) -> CompactedHistory:
         """Raises `ConfigError`: there is no history to compact."""
         raise ConfigError("this call is made by no run, so there is no history to compact")
+
+    async def steer(
+        self, text: str, *, now: bool = False, by: str = "", data: bool = False, id: str | None = None
+    ) -> SteerReceipt:
+        """Raises `ConfigError`: there is no run to steer."""
+        raise ConfigError("this call is made by no run, so there is no run to steer")
+
+    async def follow_up(self, text: str, *, by: str = "", data: bool = False, id: str | None = None) -> SteerReceipt:
+        """Raises `ConfigError`: there is no run to steer."""
+        raise ConfigError("this call is made by no run, so there is no run to steer")
 
 
 NO_RUN = NoRun()

@@ -46,8 +46,8 @@ class Supervisor(RunOptions[OutputT]):
       as a tool is named like the tool, unless it has a name.
     - `instructions`: the system prompt, in which `${name}` is filled in from `variables`.
     - `tools`: Python functions, `monitor.tool`s, toolsets, other supervisors' `as_tool()`.
-    - `outputs`: what the run must emit: a dict of types, a pydantic model class, a dataclass or a
-      TypedDict.
+    - `outputs`: what the run must emit: a dict of types, a pydantic model class, a dataclass, a
+      TypedDict, or a union of classes.
     - `notes`: texts behind the instructions, read when a run begins, such as
       `monitor.tools.NotesFile("AGENTS.md")`.
     - `guidance`: whether the guidance of a tool stands beside its first result. A function of the

@@ -150,8 +150,8 @@ class Rules:
         return self.ruling(bare_call(tool, arguments))
 
     def ruling(self, call: JudgedCall, granted: Sequence[Sequence[str]] = ()) -> Ruling | None:
-        """As `judge`, about a call of which more is known. `granted`: beginnings of commands that a
-        person has allowed.
+        """Judge like `judge` a call of which more is known. `granted`: beginnings of commands that
+        a person has allowed.
         """
         rulings: list[Ruling] = []
         for rule in self.rules:

@@ -148,7 +148,7 @@ class FileTools(ToolGroup):
         return CallPlace(self._workspace.root, self._workspace.root)
 
     def _searched(self, arguments: Mapping[str, Any]) -> CallPlace:
-        """As `_place`, for a search, which reads all files of a folder."""
+        """Return what `_place` does, for a search, which reads all files of a folder."""
         folder = str(arguments.get("path", "."))
         return CallPlace(self._workspace.root, self._workspace.root, reads_below=(folder,))
 
