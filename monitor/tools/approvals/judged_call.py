@@ -36,8 +36,8 @@ class JudgedCall:
     parameters: frozenset[str] = frozenset()
     """The names that arguments of the tool may have."""
     writes_to: str = ""
-    """The call writes to programs that this tool has started. Which program reads the text, and
-    what it was told before, is not known.
+    """The call writes to programs that this tool has started. It is not known which program reads
+    the text, nor what it has read before.
     """
     placed: bool = True
     """False: the tool cannot say where the call takes effect."""

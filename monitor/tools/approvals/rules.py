@@ -207,7 +207,7 @@ class Rules:
 
 
 def _means_tool(rule: Rule, call: JudgedCall) -> bool:
-    """Whether a rule is about the tool. What may not be run may not be told to a program either."""
+    """Whether a rule is about the tool. A rule that refuses a line refuses to write it, too."""
     told = rule.decision != "allow" and call.writes_to != "" and fnmatchcase(call.writes_to, rule.tool)
     return told or fnmatchcase(call.tool, rule.tool)
 

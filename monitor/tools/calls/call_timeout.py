@@ -58,7 +58,10 @@ async def _call(job: CallJob, context: ToolContext) -> tuple[ToolResult, bool]:
     assert tool is not None  # noqa: S101 - a call of no tool was answered before
     try:
         value = await tool.call(job.arguments, context)
-        job.status, job.reference = (value.status, value.reference) if isinstance(value, ToolAnswer) else (None, None)
+        job.status, job.reference, job.deferred = None, None, None
+        if isinstance(value, ToolAnswer):
+            job.status, job.reference = value.status, value.reference
+            job.deferred = value.text if value.deferred else None
         return result_of(job.call, value), isinstance(value, ToolAnswer)
     except Exception as error:  # noqa: BLE001 - a tool may raise anything
         return failed_by(job.call, error, anyio.get_cancelled_exc_class()), isinstance(error, ToolError)

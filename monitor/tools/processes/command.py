@@ -31,7 +31,7 @@ from monitor.tools.processes.process_table import MARKER, ProcessInfo, RecentPro
 
 READ_BYTES: Final = 65_536
 PIPE_BYTES: Final = 4_096
-"""The most bytes of one write: a pipe that can be written takes so many without waiting (POSIX)."""
+"""The most bytes of one write. A pipe that can be written takes them without waiting (POSIX)."""
 READERS_S: Final = 0.1
 """How long the pipe is read on after the first process has ended."""
 POLL_S: Final = 0.02

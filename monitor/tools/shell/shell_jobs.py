@@ -85,7 +85,7 @@ def roots(entries: Sequence[ProcessInfo]) -> list[ProcessInfo]:
 
 
 def background_processes(others: Sequence[ProcessInfo], *, kept: bool) -> str:
-    """What is said about the processes that a command has left. `kept`: they run on."""
+    """Names the processes that a command has left, for its status line. `kept`: they run on."""
     if not others:
         return ""
     named = ", ".join(f"pid {entry.pid} ({command_of(entry.pid)})" for entry in others[:SHOWN])
