@@ -276,13 +276,10 @@ class Calls(CallListener):
     async def _beside(
         self, work: Callable[[], Coroutine[Any, Any, None]], grace_s: float
     ) -> AsyncGenerator[None, None]:
-        """Do `work`; the end of the run interrupts it. Yields whenever there are events for a
-        reader of the run. With such a reader, a task of its own does the work. Left early, the task
-        is cancelled and waited for, for `grace_s` seconds.
+        """Do `work` in a task of its own; the end of the run interrupts it. Yields whenever there
+        are events for a reader of the run. Left early, the task is cancelled and waited for, for
+        `grace_s` seconds.
         """
-        if not self._delivery.streams:
-            await self._work.under_deadlines(work)
-            return
         errors: list[BaseException] = []
         cancelled = anyio.get_cancelled_exc_class()
 

@@ -51,6 +51,8 @@ MAX_PARALLEL: Final = 16
 """The most calls that run at once. Plain functions need worker threads, of which anyio has 40."""
 LEDGER_GRACE_S: Final = 5.0
 """The most seconds that the ledger gets to store the ends of calls that were cancelled."""
+CALL_GRACE_S: Final = 5.0
+"""The seconds that a tool gets to end after its deadline: as long as the ledger gets."""
 _INTERRUPTED: Final = "it was interrupted"
 RETRIED: Final = frozenset({ToolErrorKind.UNHANDLED, ToolErrorKind.TIMEOUT})
 """Failures after which a call of an idempotent tool is made again."""
@@ -77,6 +79,7 @@ class Scheduler:
         why: Callable[[], str | None] = lambda: None,
         deps: object = None,
         defers: bool = False,
+        grace_s: float = CALL_GRACE_S,
     ) -> None:
         """`ledger`: `None` keeps no records. `keeper`: bounds the results, and keeps their full
         texts. Without a keeper, results are as long as the tools give them. `at`: turns a time of
@@ -85,6 +88,7 @@ class Scheduler:
         answer to a call of an unknown tool names them too. `why`: asked why calls were interrupted
         from outside, for the results of these calls. `deps`: what the tools get as `context.deps`.
         `defers`: the ledger keeps a call whose result comes later, until it is there.
+        `grace_s`: a tool that has not ended so many seconds after its deadline is abandoned.
         """
         if limit < 1:
             raise ConfigError(f"max_parallel_tools={limit!r}: give 1 or more")
@@ -109,6 +113,7 @@ class Scheduler:
         self._why = why
         self._deps = deps
         self._defers = defers
+        self._grace_s = grace_s
         self._tries = AskedTries()
         self.awaited: dict[str, str] = {}
         """The calls whose results come later: what each waits for, by its key."""
@@ -441,7 +446,7 @@ class Scheduler:
                 job.record = running
                 self.listener.changed(running)
             job.stored, job.begun_at, job.entered = CallState.RUNNING, now, True
-            state, result = await run_tool(job, context, self._clock, self._group)
+            state, result = await run_tool(job, context, self._clock, self._group, self._grace_s)
             if job.deferred is not None and not result.is_error:
                 return await self._await_result(job)
             if not tries or result.error_kind not in RETRIED or job.why is not None:
