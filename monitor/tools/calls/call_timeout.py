@@ -26,8 +26,8 @@ async def run_tool(
     """Run the tool of a call. Raises the exceptions that are no results: a cancellation from
     outside, and an exception that ends programs.
 
-    Without a `clock`, deadlines are tasks of `group`, by the time of the event loop. `grace_s`: a
-    tool that has not ended so many seconds after its deadline is abandoned.
+    Without a `clock`, deadlines are tasks of `group`, by the time of the event loop. `grace_s`: the
+    seconds after its deadline until a tool that has not ended is abandoned.
     """
     traits = job.entry.traits
     if traits.timeout_s is None and traits.hard_timeout_s is None:

@@ -88,7 +88,7 @@ class Scheduler:
         answer to a call of an unknown tool names them too. `why`: asked why calls were interrupted
         from outside, for the results of these calls. `deps`: what the tools get as `context.deps`.
         `defers`: the ledger keeps a call whose result comes later, until it is there.
-        `grace_s`: a tool that has not ended so many seconds after its deadline is abandoned.
+        `grace_s`: the seconds after its deadline until a tool that has not ended is abandoned.
         """
         if limit < 1:
             raise ConfigError(f"max_parallel_tools={limit!r}: give 1 or more")

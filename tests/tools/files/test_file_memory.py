@@ -135,9 +135,8 @@ def test_notes_stand_behind_the_instructions():
 
 async def test_no_note_of_many_runs_that_append_is_lost(tmp_path: Path):
     async def add(number: int) -> None:
-        await ask(
-            FileMemory(tmp_path).tools(), "remember", kind="findings", name="all", text=f"<{number}>", append=True
-        )
+        note = {"kind": "findings", "name": "all", "text": f"<{number}>", "append": True}
+        await ask(FileMemory(tmp_path), "remember", **note)
 
     async with anyio.create_task_group() as group:
         for number in range(20):
