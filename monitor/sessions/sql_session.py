@@ -133,7 +133,8 @@ class SqlSession(ABC):
 
         def write(connection: SqlConnection) -> None:
             self._memory.heads.pop(branch, None)
-            rows.write_head(connection, branch, node)
+            rows.write_head(connection, branch, node, seal=self._memory.seal(connection))
+            writing.write_seal(connection, self._memory)
 
         await self._write(write)
 

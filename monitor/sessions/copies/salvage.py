@@ -21,7 +21,7 @@ from monitor.errors import MonitorError, SessionDamaged, StoreError
 from monitor.sessions.faults import typed
 from monitor.sessions.files import made
 from monitor.sessions.nodes import ID_CHANCE_BYTES, Draft, Node, check_readable, digest_of, new_id, node_of
-from monitor.sessions.reader import connect_reader
+from monitor.sessions.reader import connect_reader, lacks_log
 from monitor.sessions.run_records import run_codec
 from monitor.sessions.tables import read_records, rows, writing
 from monitor.sessions.tables.blobs import Blobs, blobs_of
@@ -29,6 +29,7 @@ from monitor.sessions.tables.migrations import check_format, format_of
 from monitor.sessions.tables.owner_memory import Memory
 from monitor.sessions.tables.packing import CALL, call_of, event_of, unpacked
 from monitor.sessions.tables.schema import APPLICATION_ID, SqlConnection
+from monitor.sessions.tables.seal import broken
 from monitor.sessions.tree import ACTIVE, TreeProblem
 
 _UNREADABLE: Final = (sqlite3.Error, MonitorError, ValueError, TypeError, KeyError, AttributeError, IndexError)
@@ -91,6 +92,7 @@ def salvage(source: Path, into: Path, *, clock_s: float | None = None) -> Salvag
             saving.records("approval", "SELECT request, answer FROM approval", saving.approval)
             saving.records("event", "SELECT run, at_ms, type, body FROM event", saving.event)
             saving.records("chunk", "SELECT run, turn, at_ms, body FROM chunk", saving.chunk)
+            saving.whole(source)
     return Salvaged(id=id, nodes=saving.saved_nodes, records=saving.saved_records, lost=tuple(saving.lost))
 
 
@@ -102,7 +104,7 @@ class _Salvage:
         self._old = old
         self._connection = connection
         self._blobs = blobs
-        self._memory = Memory()
+        self._memory = Memory(seals=False)
         self._runs: dict[int, str] = {}
         """The ids of the runs that were saved, by their old numbers."""
         self._saved: dict[int, Node] = {}
@@ -125,6 +127,14 @@ class _Salvage:
             except sqlite3.Error as error:
                 self.lost.append(TreeProblem(f"the table {table} cannot be read to its end: {error}"))
         return sorted(found)
+
+    def whole(self, source: Path) -> None:
+        """Note what the digests of the tables say of the session as a whole."""
+        with contextlib.suppress(*_UNREADABLE):
+            self.lost += broken(self._reader, format_of(self._reader))
+        with contextlib.suppress(*_UNREADABLE):
+            if lacks_log(self._reader, source):
+                self.lost.append(TreeProblem(f"its log {source.name}-wal is not there, and steps may have been in it"))
 
     def meta(self, id: str, at_ms: int) -> None:
         """The new session says where it comes from."""

@@ -1,6 +1,7 @@
 """Numbered steps from one format of a session's file to the next.
 
-Step 1 makes the tables, step 2 more triggers and the state of a call that waits. A session is
+Step 1 makes the tables, step 2 more triggers and the state of a call that waits. From format 3 on
+the tables have digests (`seal`), which the first write takes of what is there. A session is
 opened in its old format, and brought to the present one in the transaction of its first write:
 looking at a session never changes it.
 """
@@ -18,7 +19,7 @@ Steps: TypeAlias = Mapping[int, Sequence[str]]
 an index anew: readers of this version read every older format with the same statements.
 """
 
-STEPS: Final[Steps] = {1: FIRST, 2: SECOND}
+STEPS: Final[Steps] = {1: FIRST, 2: SECOND, 3: ()}
 
 
 def format_of(connection: SqlConnection) -> int:
