@@ -1,5 +1,13 @@
 """Sessions: conversations that survive a crash and a power cut, and can be read later."""
 
+from monitor.sessions.beside.mailbox import Letter as Letter
+from monitor.sessions.beside.mailbox import Mailbox as Mailbox
+from monitor.sessions.beside.telling import tell as tell
+from monitor.sessions.beside.waiting import Passage as Passage
+from monitor.sessions.beside.waiting import WaitingRun as WaitingRun
+from monitor.sessions.beside.waiting import answer as answer
+from monitor.sessions.beside.waiting import found_in as found_in
+from monitor.sessions.beside.waiting import inbox as inbox
 from monitor.sessions.closed_runs import SUPERSEDED as SUPERSEDED
 from monitor.sessions.closed_runs import close_run as close_run
 from monitor.sessions.copies.json_lines import exported as exported
@@ -16,9 +24,6 @@ from monitor.sessions.files import remove as remove
 from monitor.sessions.files import retain as retain
 from monitor.sessions.files import sessions_in as sessions_in
 from monitor.sessions.in_memory import InMemorySession as InMemorySession
-from monitor.sessions.inbox.mailbox import Letter as Letter
-from monitor.sessions.inbox.mailbox import Mailbox as Mailbox
-from monitor.sessions.inbox.telling import tell as tell
 from monitor.sessions.nodes import FOLLOW as FOLLOW
 from monitor.sessions.nodes import Compacted as Compacted
 from monitor.sessions.nodes import ContextEdit as ContextEdit
@@ -68,6 +73,7 @@ __all__ = [
     "Mailbox",
     "Node",
     "NodeKind",
+    "Passage",
     "Retained",
     "RunRecord",
     "RunStage",
@@ -79,6 +85,8 @@ __all__ = [
     "StoredEvent",
     "TreeProblem",
     "TurnChunks",
+    "WaitingRun",
+    "answer",
     "branch_note",
     "close_run",
     "compacted_of",
@@ -89,7 +97,9 @@ __all__ = [
     "edit_of",
     "exported",
     "fork",
+    "found_in",
     "imported",
+    "inbox",
     "marker",
     "message",
     "remove",

@@ -14,8 +14,8 @@ from typing import Final
 from urllib.parse import quote
 
 from monitor.errors import ConfigError, SessionBusy, SessionDamaged, SessionUnavailable, StoreError
+from monitor.sessions.beside.mailbox import mailbox_of
 from monitor.sessions.faults import typed
-from monitor.sessions.inbox.mailbox import mailbox_of
 from monitor.sessions.lock import OwnerLock, lock_path
 from monitor.sessions.nodes import ID_CHANCE_BYTES, new_id
 from monitor.sessions.reader import check_file, connect_reader, is_session, resolved, unfinished

@@ -19,7 +19,7 @@ import anyio
 
 from monitor.errors import SessionBusy, SessionLost, SessionUnavailable, StoreError
 from monitor.sessions import faults
-from monitor.sessions.inbox.mailbox import mailbox_of
+from monitor.sessions.beside.mailbox import mailbox_of
 from monitor.sessions.lock import OwnerLock, lock_path, owner_of
 from monitor.sessions.reader import SessionReader, check_file, check_names, check_pages, resolved
 from monitor.sessions.sql_session import SqlSession, id_at

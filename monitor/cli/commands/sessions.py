@@ -34,6 +34,7 @@ from monitor.sessions import (
     default_folder,
     exported,
     fork,
+    found_in,
     imported,
     remove,
     retain,
@@ -97,6 +98,30 @@ def list_sessions(*, folder: FolderOption = None, as_json: JsonOption = False) -
         console.print(
             Text(f"{count(len(rows), 'session')} in {output.on_one_line(str(where))}, {total}"), soft_wrap=True
         )
+
+
+@sessions.command()
+def find(
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="Upper and lower case are the same.")],
+    *,
+    folder: FolderOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Search the messages, calls and results of all sessions of a folder.
+
+    Exit code: 0 something was found; 1 nothing was.
+    """
+    with output.tidy_exit():
+        found = [*found_in((file.path for file in sessions_in(folder or default_folder())), text)]
+        for one in found:
+            if as_json:
+                told = {"session": one.session.stem, "path": str(one.session), "node": one.node, "run": one.run}
+                output.write_json({**told, "turn": one.turn, "at_ms": one.at_ms, "excerpt": one.excerpt})
+            else:
+                said = Text.assemble((f"{one.session.stem} ", "bold"), (f"{one.node[-8:]} ", "cyan"), one.excerpt)
+                output.stdout().print(said, soft_wrap=True)
+        if not found:
+            raise typer.Exit(PROBLEMS)
 
 
 BranchOption: TypeAlias = Annotated[str, typer.Option("--branch", metavar="NAME", help="Another branch.")]

@@ -18,7 +18,7 @@ from monitor.events import DetectionRaised, SteerAccepted, SteerDelivered, Steer
 from monitor.harness.runs.steering import LOOK_S
 from monitor.messages import AssistantMessage, Message, SteerMessage
 from monitor.sessions import InMemorySession, SQLiteSession
-from monitor.sessions.inbox.mailbox import mailbox_of
+from monitor.sessions.beside.mailbox import mailbox_of
 from monitor.testing import FakeClock, Pause, ScriptedModel, call
 from monitor.wires.check import validate
 from monitor.wires.forms import Form
