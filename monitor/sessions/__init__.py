@@ -14,6 +14,8 @@ from monitor.sessions.copies.json_lines import exported as exported
 from monitor.sessions.copies.json_lines import imported as imported
 from monitor.sessions.copies.salvage import Salvaged as Salvaged
 from monitor.sessions.copies.salvage import salvage as salvage
+from monitor.sessions.copies.trimmed import Trimmed as Trimmed
+from monitor.sessions.copies.trimmed import trim as trim
 from monitor.sessions.files import ENDING as ENDING
 from monitor.sessions.files import Retained as Retained
 from monitor.sessions.files import SessionFile as SessionFile
@@ -84,6 +86,7 @@ __all__ = [
     "SessionStore",
     "StoredEvent",
     "TreeProblem",
+    "Trimmed",
     "TurnChunks",
     "WaitingRun",
     "answer",
@@ -108,4 +111,5 @@ __all__ = [
     "salvage",
     "sessions_in",
     "tell",
+    "trim",
 ]

@@ -69,24 +69,21 @@ def runs_of(path: Path, changed_s: float) -> list[WaitingRun]:
         asked = [one.request for one in session.approvals() if one.answer is None]
         owned = live_owner(lock_path(session.path)) is not None
         letters = mailbox_of(session.path).letters()
-    return [
-        WaitingRun(
-            session=path,
-            run=run,
-            state=_state(run, owned=owned),
-            changed_s=changed_s,
-            questions=tuple(one for one in asked if one.run in _family(run.id, runs)),
-            letters=tuple(one for one in letters if one.run == run.id),
+    found: list[WaitingRun] = []
+    for run in (one for one in runs if one.purpose == MAIN):
+        questions = tuple(one for one in asked if one.run in _family(run.id, runs))
+        state = _state(run, owned=owned, asks=bool(questions))
+        of_run = tuple(one for one in letters if one.run == run.id)
+        found.append(
+            WaitingRun(session=path, run=run, state=state, changed_s=changed_s, questions=questions, letters=of_run)
         )
-        for run in runs
-        if run.purpose == MAIN
-    ]
+    return found
 
 
-def _state(run: RunRecord, *, owned: bool) -> RunState:
+def _state(run: RunRecord, *, owned: bool, asks: bool) -> RunState:
     if run.state is RunStage.ENDED:
         return "ended"
-    if run.state is RunStage.WAITING:
+    if run.state is RunStage.WAITING or (asks and not owned):
         return "waiting"
     return "running" if owned else "stopped"
 

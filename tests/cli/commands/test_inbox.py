@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 import monitor
-from monitor.calls import ApprovalRequest
+from monitor.calls import ApprovalAnswer, ApprovalRequest
 from monitor.errors import ConfigError, SessionBusy
 from monitor.sessions import Changes, RunRecord, RunStage, SQLiteSession, answer, found_in, inbox, sessions_in, tell
 from monitor.testing import ScriptedModel, call
@@ -110,6 +110,9 @@ async def test_a_question_of_a_nested_run_is_that_of_its_caller_and_one_that_exp
             await answer(session, "q", "approved")
         await session.commit(Changes(runs=[RunRecord(id="r")]))
         assert inbox(tmp_path)[0].state == "running"
+    assert inbox(tmp_path)[0].state == "waiting"  # its process has gone, and its question is open
+    async with SQLiteSession(tmp_path / "a.session") as session:
+        await session.commit(Changes(answers=[ApprovalAnswer(id="q", decision="withdrawn")]))
     assert inbox(tmp_path)[0].state == "stopped"
 
 
