@@ -151,7 +151,7 @@ def _unlink(path: Path) -> None:
         path.with_name(f"{path.name}{ending}").unlink(missing_ok=True)
 
 
-class _Anchor(Enum):
+class _UseMark(Enum):
     """Whether the file itself, without its log, says that it is in use."""
 
     NONE = 0
@@ -184,7 +184,7 @@ class _OwnerRules:
         self._raised: int | None = None
         self._file: os.stat_result | None = None
         self._format = 0
-        self._anchor = _Anchor.NONE
+        self._use_mark = _UseMark.NONE
         self._lost = False
         self.memory = Memory()
         """The facts that the thread of the writer knows of the file."""
@@ -261,14 +261,14 @@ class _OwnerRules:
         """Let the file say that it is in use, before the first step is in its log. Later calls do
         nothing, unless a reader has kept the log from being copied into the file.
         """
-        if self._anchor is _Anchor.IN_FILE:
+        if self._use_mark is _UseMark.IN_FILE:
             return
-        if self._anchor is _Anchor.NONE:
+        if self._use_mark is _UseMark.NONE:
             self._transaction(connection, partial(self._mark, in_use=1))
-            self._anchor = _Anchor.IN_LOG
+            self._use_mark = _UseMark.IN_LOG
         _, pages, copied = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         if pages == copied:
-            self._anchor = _Anchor.IN_FILE
+            self._use_mark = _UseMark.IN_FILE
 
     def _mark(self, connection: SqlConnection, *, in_use: int) -> None:
         self.begin(connection)

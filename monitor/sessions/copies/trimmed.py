@@ -34,7 +34,7 @@ _IDS: Final = frozenset(
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Trimmed:
-    """What was removed from a session."""
+    """The report of a trimming: how much was removed."""
 
     events: int
     """The number of events that were removed, and of rows with pieces of answers."""
