@@ -12,7 +12,8 @@ from typing import Annotated, Any, Final
 import typer
 from rich.console import Console
 
-from monitor.cli.inputs.offline_judge import CacheOption, ConfirmOption, OfflineJudge, offline_judge
+from monitor.cli.inputs.judge_options import CacheOption, ConfirmOption
+from monitor.cli.inputs.offline_judge import OfflineJudge, offline_judge
 from monitor.cli.inputs.survey_workers import complain_of_report, strange, why_missing
 from monitor.cli.options.selection import OneJsonOption
 from monitor.cli.render import output, table

@@ -168,6 +168,7 @@ def test_json_is_json_and_nothing_else(tmp_path: Path):
         "saved_tokens": None,
         "saved_usd": None,
         "files": 1,
+        "unchanged_files": 0,
         "unknown_files": 0,
         "silent_runs": 0,
         "copied_records": 0,
