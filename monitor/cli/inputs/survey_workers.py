@@ -93,7 +93,7 @@ class BytesRead:
         self.workers: SharedNumber | None = None
 
     def add(self, number: int) -> None:
-        """So many more bytes were read in this process."""
+        """Count `number` bytes that were read in this process."""
         self._here += number
 
     @property

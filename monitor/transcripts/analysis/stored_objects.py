@@ -1,8 +1,7 @@
 """Results of scans as bytes, for a cache on the disk.
 
 They are written with `pickle`. Loading makes objects of the classes of results and nothing else,
-so bytes that somebody else wrote can call nothing. What cannot be loaded is none, and is made
-again.
+so bytes that somebody else wrote can call nothing. Bytes that cannot be loaded count as missing.
 """
 
 from __future__ import annotations

@@ -104,37 +104,37 @@ def test_other_settings_read_again():
     assert scanned(str(path), *other)["unchanged_files"] == 1
 
 
-def test_without_a_cache_nothing_is_kept(_no_cache_from_outside: Path):
+def test_without_a_cache_nothing_is_kept(empty_cache: Path):
     path = written("a.jsonl", 6)
     scanned(str(path), "--no-cache")
-    assert list(_no_cache_from_outside.iterdir()) == []
+    assert list(empty_cache.iterdir()) == []
     scanned(str(path))
     assert scanned(str(path), "--no-cache")["unchanged_files"] == 0
 
 
-def test_the_results_are_for_their_owner_alone(_no_cache_from_outside: Path):
+def test_the_results_are_for_their_owner_alone(empty_cache: Path):
     path = written("a.jsonl", 6)
     scanned(str(path))
-    (kept,) = (_no_cache_from_outside / "agent-monitor" / "scans").iterdir()
+    (kept,) = (empty_cache / "agent-monitor" / "scans").iterdir()
     assert (kept.parent.stat().st_mode & 0o777, kept.stat().st_mode & 0o777) == (0o700, 0o600)
     kept.chmod(0o666)
     assert scanned(str(path))["unchanged_files"] == 0
 
 
 @pytest.mark.parametrize("harm", [b"no database at all, " * 100, b""])
-def test_a_cache_that_is_damaged_is_made_again(harm: bytes, _no_cache_from_outside: Path):
+def test_a_cache_that_is_damaged_is_made_again(harm: bytes, empty_cache: Path):
     path = written("a.jsonl", 6)
     scanned(str(path))
-    (kept,) = (_no_cache_from_outside / "agent-monitor" / "scans").iterdir()
+    (kept,) = (empty_cache / "agent-monitor" / "scans").iterdir()
     kept.write_bytes(harm)
     assert scanned(str(path))["unchanged_files"] == 0
     assert scanned(str(path))["unchanged_files"] == 1
 
 
-def test_a_cache_that_another_scan_holds_holds_up_nobody(_no_cache_from_outside: Path):
+def test_a_cache_that_another_scan_holds_holds_up_nobody(empty_cache: Path):
     path = written("a.jsonl", 6)
     scanned(str(path))
-    (kept,) = (_no_cache_from_outside / "agent-monitor" / "scans").iterdir()
+    (kept,) = (empty_cache / "agent-monitor" / "scans").iterdir()
     with sqlite3.connect(kept) as other:
         other.execute("begin exclusive")
         assert scanned(str(path))["loops"] == 1
@@ -144,10 +144,16 @@ def test_a_cache_that_another_scan_holds_holds_up_nobody(_no_cache_from_outside:
 def test_a_scan_that_was_interrupted_keeps_what_it_has_read(tmp_path: Path):
     paths = [written(f"{number}.jsonl", 6) for number in range(3)]
     chosen = SurveySettings("{}")
-    with pytest.raises(KeyboardInterrupt), ScanCache(tmp_path / "results.db", "{}") as cache:
-        for number, _ in enumerate(surveyed_files(paths, chosen, BytesRead(), cache)):
-            if number == 1:
-                raise KeyboardInterrupt
+
+    def interrupted() -> None:
+        with ScanCache(tmp_path / "results.db", "{}") as cache:
+            found = surveyed_files(paths, chosen, BytesRead(), cache)
+            next(found)
+            next(found)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
     with ScanCache(tmp_path / "results.db", "{}") as cache:
         assert [cache.has(path) for path in paths] == [True, True, False]
 
