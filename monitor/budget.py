@@ -200,7 +200,7 @@ class Grant(Budget):
         return over or (self.usd is not None and usd > self.usd + ROUNDING_USD)
 
     def overdrawn(self, called: str) -> Stop | None:
-        """As of a `Budget`. While the store is being asked, the run may use a slice more."""
+        """The stop of a `Budget`, but the run may use a slice more while the store is asked."""
         final = bool(self.closed) and self.obstacle is None
         more_tokens, more_usd = (0, 0.0) if self.closed else (self.slice_tokens, self.slice_usd)
         why = self.closed or "the store of the budget has not answered yet"
@@ -215,7 +215,7 @@ class Grant(Budget):
         return None
 
     def state(self) -> list[Any]:
-        """As of a `Budget`, and what the store has granted."""
+        """The state of a `Budget`, and what the store has granted."""
         return [*super().state(), self.tokens, self.usd, self.closed, self.obstacle and self.obstacle.value]
 
     def set_state(self, state: Sequence[Any]) -> None:

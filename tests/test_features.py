@@ -125,9 +125,14 @@ def test_what_is_later_is_marked_in_the_table(root: Path):
 
 
 def run(root: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    """Without the plugins of all packages that are installed: importing them takes seconds."""
+    """Run pytest on the tests below `root`, with its temporary files there too.
+
+    Plugins of installed packages are left out, because importing them takes seconds.
+    """
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "xdist", *options]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    (root / "tmp").mkdir(exist_ok=True)
+    environment["PYTEST_DEBUG_TEMPROOT"] = str(root / "tmp")
     return subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=250, check=False)
 
 

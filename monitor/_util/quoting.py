@@ -65,8 +65,8 @@ def foreign(text: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """As `foreign`, but reversible by `unescaped`: every mark gets a backslash, also if it has one
-    already.
+    """Escape `text` like `foreign`, but so that `unescaped` restores it: every mark gets a
+    backslash, also if it has one already.
     """
     return _MARK.sub(lambda found: f"\\{found[0]}", text)
 

@@ -189,7 +189,7 @@ def _answers(calls: Sequence[_DigestCall], requests: Sequence[int], numbers: _Di
 
 
 def _cut(lines: Sequence[str], max_chars: int) -> str:
-    """As many whole lines as fit into `max_chars`, as one text."""
+    """Return as many whole lines as fit into `max_chars`, as one text."""
     text = "\n".join(lines)
     if len(text) <= max_chars:
         return text

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 CELLS: Final = 480
-"""As many as a row on a screen can show."""
+"""The number of cells that a row on a screen can show."""
 WEIGHTS: Final = {"n": 0, "u": 1, "t": 2, "c": 3, "e": 4, "k": 5, "L": 6}
 """The kinds of events, the least telling first: a note of the program, a person, a turn, a call, an
 error, a compaction, a loop. Of two events in one cell the more telling is shown.

@@ -40,7 +40,7 @@ class EnvelopeSink(Protocol):
 
 
 class AsyncEventSink(Protocol):
-    """As `EventSink`, for a sink that waits. It is awaited in order, beside the run."""
+    """An `EventSink` that waits. Its events are awaited in order, beside the run."""
 
     def emit(self, event: Event, /) -> Awaitable[None]:
         """Receive the next event of the run."""
@@ -48,7 +48,7 @@ class AsyncEventSink(Protocol):
 
 
 class AsyncEnvelopeSink(Protocol):
-    """As `EnvelopeSink`, for a sink that waits. It is awaited in order, beside the run."""
+    """An `EnvelopeSink` that waits. Its events are awaited in order, beside the run."""
 
     def receive(self, envelope: Envelope, /) -> Awaitable[None]:
         """The next event, and whose it is."""

@@ -38,7 +38,7 @@ HEAD_BYTES: Final = 4 * 1024 * 1024
 READ_BYTES: Final = 65_536
 TELL_BYTES: Final = 1_000_000
 PACKED_BYTES: Final = 4_096
-"""So much is unpacked at once: a hostile file becomes 30,000 times as large."""
+"""The number of bytes that are unpacked at once: a hostile file becomes 30,000 times as large."""
 QUICK_FROM_BYTES: Final = 1_000_000
 """For less, the import of the quick parser of JSON would take longer than it saves."""
 HEAD_RECORDS: Final = 20

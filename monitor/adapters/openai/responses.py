@@ -92,8 +92,8 @@ class ResponsesReader:
         """The places of items that began and of those that are finished, see `_place`."""
         self._made = 0
         self._hosted: dict[object, tuple[str, bool]] = {}
-        """Of the items of server-side tools, by their id: the id of the call, and whether text of
-        them has come.
+        """The items of server-side tools by their id: the id of the call, and whether its text
+        has come.
         """
         self._parts_heard: set[object] = set()
         """Items and parts whose text, refusal or thinking came in deltas."""

@@ -18,8 +18,8 @@ class ReplayAdapter(ChunkAdapter):
     """Yields chunks unchanged. After the end of the recording, a retry does not help."""
 
     def classify(self, error: BaseException) -> ModelError:
-        """As for any stream of chunks. But the end of the recording is `REQUEST`, which is not
-        retried.
+        """Classifies like any stream of chunks. But the end of the recording is `REQUEST`, which is
+        not retried.
         """
         return ModelError(ErrorKind.REQUEST, str(error)) if isinstance(error, EOFError) else super().classify(error)
 

@@ -71,7 +71,7 @@ def blocks(messages: Iterable[Message]) -> list[str]:
 
 
 def next_window(messages: Sequence[Message], texts: Sequence[str], max_tokens: int, *, first: int = 0) -> Excerpt:
-    """As many whole `messages`, from index `first` on, as have at most `max_tokens` (by
+    """Return as many whole `messages`, from index `first` on, as have at most `max_tokens` (by
     `most_tokens`); at least one. `texts`: what `blocks` makes of `messages`.
 
     A message that is longer alone is reduced until it fits: its results, then its arguments, then
@@ -161,7 +161,7 @@ def _fitted(message: Message, at: int, max_tokens: int, whole: str) -> tuple[str
 
 
 def _middle_out(lines: Sequence[str], at: int, max_tokens: int) -> str:
-    """As many of the first and of the last lines as fit, and a note that counts the others."""
+    """Return as many first and last lines as fit, and a note that counts the others."""
     sizes = [most_tokens(line + "\n") for line in lines]
     begin, end = 0, len(lines)
     room = max_tokens - most_tokens(_left_out(at, len(lines), len(lines)) + "\n")

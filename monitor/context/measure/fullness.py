@@ -99,8 +99,8 @@ class Fullness:
         return self._told_once(tokens, f"the provider counted {tokens:,} tokens, the answer included") if well else None
 
     def after_turn(self, turn: Turn) -> Full | None:
-        """As `after_call`, for a turn of one call that ended in any way. A refusal that states the
-        limit makes the window smaller from now on.
+        """Judge like `after_call`, for a turn of one call that ended in any way. A refusal that
+        states the limit makes the window smaller from now on.
         """
         if turn.model_error is not None:
             self._learn(turn.model_error)

@@ -57,7 +57,7 @@ ERROR: Final = 0.35
 `monitor._util.token_estimate.weigh`.
 """
 WIDE_ERROR: Final = 1.0
-"""As `ERROR`, for other scripts and for media."""
+"""The relative error for other scripts and for media, where `ERROR` is that for Latin text."""
 CALIBRATED: Final = 15 / 35
 """The share of the error that remains once the provider has reported a prompt: 15 % of ASCII text,
 measured on the second halves of the same runs.

@@ -105,7 +105,7 @@ def propose_for(
     at_least_tokens: int = 1,
     tokens: MessageTokens = message_tokens,
 ) -> Reduction | None:
-    """As `propose_edit`, for the messages of a history at `version`; also in another thread."""
+    """Propose like `propose_edit`, for messages at a `version`; also in another thread."""
     if not is_whole(head) or not 0 <= head <= len(messages):
         raise ConfigError(f"head is {head!r}; the history has {len(messages)} messages")
     new, names = messages, []

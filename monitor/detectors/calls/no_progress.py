@@ -54,7 +54,7 @@ RECEIPT_CHARS = 200
 sentence of advice.
 """
 REFUSED_SHARE = 4
-"""Of a set without a number, a quarter may be refused."""
+"""The part of a set without a stated size that may be refused: a quarter."""
 CALLS_COMPARED = 64
 """How many different calls of a streak are distinguished; more than any threshold."""
 

@@ -97,7 +97,7 @@ class ToolCallRepetition(CallDetector):
     __slots__ = ("_idle", "_loop_at", "_streak", "_suspect_at")
     _streak: _CallStreak
     _idle: _CallStreak
-    """The same for tools that only think or wait."""
+    """The streak of calls of tools that only think or wait."""
 
     @explains_options(example="monitor.ToolCallRepetition()")
     def __init__(

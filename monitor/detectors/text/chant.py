@@ -62,8 +62,8 @@ less often.
 DOUBTFUL_ROUNDS = 4
 """Suspicions in a row that make a loop."""
 BULK_CHARS = 128
-"""So much text at once is searched through a narrower gate. Fewer windows show before the last one
-then, so that nothing may wait until all that was searched so is out of reach.
+"""The number of characters in one piece from which a narrower gate is used. Fewer windows show
+before the last one then, so that nothing may wait until all that was searched so is out of reach.
 """
 NAP_WINDOWS = 3
 """How many windows before the last one a chant must have shown. Measured 0 to 6: more sleep, but
@@ -307,7 +307,9 @@ class WindowScanner:
         return hit
 
     def _last_layout(self, text: str, base: int, start: int, stop: int) -> int:
-        """As `last_layout`; what the last window has shown to be plain is not looked at again."""
+        """The `last_layout` of the text; what the last window has shown to be plain is not looked
+        at again.
+        """
         fenced = self._fences.inside(text, base, stop + base)
         plain, until = self._plain[0] - base, self._plain[1] - base
         known = not fenced and plain <= start < until <= stop

@@ -43,9 +43,11 @@ GATE_CHARS = 12
 GATE_REACH_CHARS = 1_024
 """How far back it is searched once. Only if it is found, its places are counted."""
 NAP_CHARS = 1_024
-"""So much is not looked at where the text is of a kind without a null."""
+"""The number of characters that are skipped where the text is of a kind without a null."""
 KIND_CHARS = 512
-"""So much text says which kind is looked for. A finding asks for the kind of its whole window."""
+"""The number of characters that decide the kind of a text. A finding asks for the kind of its whole
+window.
+"""
 LENGTHS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 """The lengths that a match may have; it is rounded down to one of them."""
 CENTIBITS = 100

@@ -35,7 +35,9 @@ LEAST_FIELDS = 3
 MOST_FIELD_WORDS = 2.5
 """Words and numbers of a field, in the mean."""
 LEAST_STATEMENT_WORDS = 2
-"""Of the three words and numbers of a line that says something: `margin: 0 auto`."""
+"""The number of words among the first three words and numbers of a line that says something:
+`margin: 0 auto`.
+"""
 INDENTED_PERCENT = 85
 """Letters and blanks of a line of prose; of source code fewer are."""
 _SPEECH = frozenset('\u2014\u2013"\u201c\u201e\u00ab\u300c')

@@ -27,7 +27,7 @@ class GuardedAgent:
 
     @property
     def open_calls(self) -> tuple[ToolCall, ...]:
-        """Its calls that have no result yet, oldest first."""
+        """The agent's calls that have no result yet, oldest first."""
         return self.guard.open_calls
 
     @property

@@ -35,7 +35,7 @@ class StoredMessage:
     node: str | None
     """`None`: it has no node of its own, because a compaction or a repair shows it."""
     results: dict[str, ToolResult] = field(default_factory=dict)
-    """Its results that are stored, by the ids that the history has for their calls."""
+    """The stored results of the run, by the ids that the history has for their calls."""
     ids: dict[str, str] = field(default_factory=dict)
     """The stored ids of its calls, by those of the history, where a repair has changed them."""
     seq: int = 0

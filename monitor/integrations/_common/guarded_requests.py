@@ -133,7 +133,7 @@ class GuardedRequest:
         self._guard = agent.guard
 
     def watched(self, source: Callable[[], AsyncIterator[T]], adapter: Any) -> GuardedEvents[T]:
-        """Its response as a stream behind the guard. `source`: opens it."""
+        """Return the response that `source` opens as a stream behind the guard."""
         return GuardedEvents(self._guard.watch(source, adapter=adapter), self)
 
     def ended(self, turn: Turn) -> Stop | None:

@@ -8,7 +8,7 @@ from monitor.harness.runs.budget_hold import BudgetHold
 from monitor.verdicts import Stop
 
 BYTES_A_TOKEN: Final = 4
-"""As texts are estimated: a token is some four letters."""
+"""The bytes that count as one token, like in the estimates of texts."""
 
 
 class BudgetSpent(Exception):

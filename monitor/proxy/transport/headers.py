@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 from urllib.parse import parse_qsl
 
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
-"""As ASGI has them: names in small letters."""
+"""The headers of an ASGI message, with names in small letters."""
 
 OWN: Final = b"x-agent-monitor"
 """Says on every answer what the proxy did with it."""

@@ -23,7 +23,7 @@ from monitor.tools.approvals.file_hashes import MISSING
 SHOWN_CHARS: Final = 100_000
 """A longer question is not asked on the terminal: nobody would read all of it."""
 SHOWN_LINES: Final = 2_000
-"""The same for the number of its lines."""
+"""The number of lines of a call that a person is shown at most."""
 _GAP: Final = re.compile(r"(?<! ) {40,}")
 """Blanks that move the text behind them out of sight."""
 

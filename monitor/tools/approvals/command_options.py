@@ -56,7 +56,7 @@ class KnownOptions:
     """A further check of the operands. If `every` is set, of all words."""
 
     def with_options(self, options: Iterable[str]) -> KnownOptions:
-        """The same with further options."""
+        """Return a table with further options."""
         more = known_options(" ".join(options))
         return replace(
             self,

@@ -24,7 +24,7 @@ from monitor.tools.secrets.masking import masked
 MISSING: Final = "missing"
 """Stands for the hash of a file that is not there."""
 _MOST_BYTES: Final = 64 * 1024 * 1024
-"""Of a larger file, size, inode and time of the last change stand for the content."""
+"""The size from which size, inode and time of the last change stand for the content of a file."""
 _MOST_FILES: Final = 1_000
 _PIECES: Final = re.compile(r"[^\s'\"`$();&|<>={}]+")
 """The parts of a line that is not plain, any of which may name a file."""
@@ -81,7 +81,7 @@ def _of_texts(call: JudgedCall) -> Iterator[Path]:
     """The places that the texts of a call name. Which of them are paths is not known, so only those
     are bound that are files, or that look like one.
     """
-    for text in texts_in(masked(call.arguments)):
+    for text in (*texts_in(masked(call.arguments)), *call.place.changes):
         if is_path(text):
             path = call.place.root / text
             if os.path.lexists(path) or (text.isprintable() and not re.search(r"\s", text)):

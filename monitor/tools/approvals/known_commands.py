@@ -256,7 +256,7 @@ KNOWN_COMMANDS: Final[Mapping[tuple[str, ...], KnownOptions]] = {
     """, inside=True, runs=True),
     ("ruff", "format", "--check"): known_options("-q --diff --quiet --no-cache --line-length:", inside=True, runs=True),
 }  # fmt: skip
-"""By the words that name the command. More words are a closer name."""
+"""The rules by the words that name a command. More words are a closer name."""
 
 
 def table_of(words: Sequence[PlainWord]) -> tuple[int, KnownOptions] | None:

@@ -60,9 +60,11 @@ class PlainWord:
     text: str
     """The word as the command gets it: without quotes, and before file names replace a glob."""
     glob: bool = False
-    """It has `*`, `?` or `[` outside of quotes: bash may replace it by names of files."""
+    """Whether `*`, `?` or `[` stands outside of quotes: bash may replace the word by names of
+    files.
+    """
     home: bool = False
-    """It begins with a `~` that bash replaces by the home folder."""
+    """Whether the word begins with a `~` that bash replaces by the home folder."""
     known: bool = True
     """False: a part of it is only known when the command runs, such as what `xargs` reads."""
 
@@ -90,11 +92,13 @@ class PlainCommand:
     after: str = ""
     """The operator before it: `;`, `&&`, `||` or `|`. The first one has none."""
     piped: bool = False
-    """It is a part of a pipe, so it cannot change the directory of the commands after it."""
+    """Whether the command is part of a pipe, so that it cannot change the directory of later
+    commands.
+    """
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Its words."""
+        """The words of the command."""
         return tuple(word.text for word in self.words)
 
 

@@ -83,7 +83,7 @@ class Reference:
         return f"{words} ({printable(self.note[:_NOTE_CHARS])})" if self.note else words
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON data. `from_dict` reads it back."""
+        """The reference as JSON data. `from_dict` reads it back."""
         given: dict[str, Any] = _REFERENCES.dump_python(self, mode="json", exclude_defaults=True)
         return {"kind": self.kind, **given}
 

@@ -94,7 +94,7 @@ class McpCall:
     """One call on its way: made by the caller, carried out by the owner."""
 
     name: str
-    """Of the tool or the prompt, or the address of the resource."""
+    """The name of the tool or the prompt, or the address of the resource."""
     arguments: dict[str, Any]
     progress: Callable[[float, float | None, str | None], Awaitable[None]]
     idempotent: bool = False

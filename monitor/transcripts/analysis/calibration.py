@@ -83,7 +83,7 @@ def line(scores: Sequence[float], at_most: float) -> float:
 
 
 def _share(at_most: float) -> Fraction:
-    """As an exact number: 0.05 is 1/20, and 20 runs are then not one too few."""
+    """Return `at_most` as an exact number: 0.05 is 1/20, and 20 runs are then not one too few."""
     if not 0 < at_most < 1:
         raise ConfigError(f"at_most={at_most!r}: give a share between 0 and 1, e.g. 0.05")
     return Fraction(str(at_most))

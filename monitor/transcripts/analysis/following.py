@@ -32,8 +32,8 @@ from monitor.transcripts.readers.lines import LineReader, LineReading
 from monitor.transcripts.source import HEAD_BYTES, Source
 
 COMPARED_BYTES: Final = 65_536
-"""So much at the start of a file, and before the place where its reading stopped, must be as it
-was.
+"""The number of bytes that must be unchanged at the start of a file, and before the place where its
+reading stopped.
 """
 STEP_BACK: Final = 65_536
 

@@ -16,7 +16,9 @@ from monitor.transcripts.analysis.scan import Finding
 from monitor.transcripts.analysis.survey import SurveyedFile, SurveyedRun
 
 REST: Final = 9
-"""So reading takes a tenth of the time at most."""
+"""The pause after reading, by the time that reading took: reading takes a tenth of the time at
+most.
+"""
 
 
 @dataclass(slots=True, frozen=True)

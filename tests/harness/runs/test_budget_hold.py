@@ -300,7 +300,7 @@ async def test_a_store_that_comes_back_ends_no_run(when: str):
         clock.call_at(clock.now() + seconds, lambda: setattr(store, "is_gone", False))
 
     @monitor.tool
-    def work() -> str:
+    async def work() -> str:  # in a thread, the fake clock would jump while it runs
         """Works."""
         if when == "between two calls":
             gone()
