@@ -59,8 +59,8 @@ class SurveySettings:
         return cls(json.dumps(settings.settings), watcher)
 
     def examine(self, path: Path, read: Callable[[int], None]) -> list[SurveyedFile]:
-        """The transcripts in one file, read and watched. `read` is told the number of bytes that
-        were read since it was told last.
+        """The transcripts in one file, read and watched. `read` is called now and then,
+        with the number of bytes that were read since its last call.
         """
         chosen = _settings(self.settings)
         watched = WatchSettings(chosen.detectors, chosen.policy, self.watcher or Watcher)
