@@ -50,7 +50,9 @@ class CodexLines(LineReading):
         self._known = False
         self._model = ""
         self._ids = RecentIds()
-        self._total = -1
+        self._total: Usage | None = None
+        """The tokens of the session, as the latest event counts them."""
+        self._forked = False
         self._held = HeldResponse()
         self._results: list[RecordedResult] = []
 
@@ -90,6 +92,7 @@ class CodexLines(LineReading):
         self._known = True
         self._run.id = text(session.get("id")) or self._run.id
         self._model = text(session.get("model"))
+        self._forked = bool(session.get("parent_thread_id") or session.get("forked_from_id"))
         yield Began(
             run=self._run.id,
             parent=text(session.get("parent_thread_id")) or text(session.get("forked_from_id")) or None,
@@ -134,11 +137,9 @@ class CodexLines(LineReading):
         """Read ends and tokens. Everything else stands in the items as well."""
         kind = event.get("type")
         if kind == "token_count":
-            tokens = table(event.get("info"))
-            total = whole(table(tokens.get("total_token_usage")).get("total_tokens"))
-            if total > self._total >= 0 or (self._total < 0 and tokens):
-                self._held.usage = _usage(table(tokens.get("last_token_usage")))
-            self._total = max(total, self._total)
+            if tokens := table(event.get("info")):
+                total, last = (_usage(table(tokens.get(f"{which}_token_usage"))) for which in ("total", "last"))
+                self._count(total, last)
         elif kind == "task_started":
             self._run.ended = None
         elif kind == "task_complete":
@@ -150,6 +151,18 @@ class CodexLines(LineReading):
             name = info if isinstance(info, str) else next(iter(table(info)), "")
             state: EndState = "limit" if "usage_limit" in name else "failed"
             self._run.ended = (state, name or text(event.get("message"))[:200])
+
+    def _count(self, total: Usage, last: Usage) -> None:
+        """The tokens of the latest request. `total`: of the session. A request without an event of
+        its own is in the next one. A fork begins with the tokens of its parent.
+        """
+        before = self._total
+        if before is None:
+            self._held.usage = last if self._forked else max(total, last, key=lambda one: one.total_tokens)
+        elif total.total_tokens > before.total_tokens:
+            new = _difference(total, before)
+            self._held.usage = new if self._held.usage is None else self._held.usage + new
+        self._total = max(total, before or NO_USAGE, key=lambda one: one.total_tokens)
 
     def _printed(self, item: Mapping[str, Any]) -> Iterator[TranscriptEntry]:
         """A finished item of `codex exec --json`."""
@@ -260,3 +273,13 @@ def _usage(usage: Mapping[str, Any]) -> Usage:
         cached="cached_input_tokens",
     )
     return counted or NO_USAGE
+
+
+def _difference(total: Usage, before: Usage) -> Usage:
+    return Usage(
+        max(0, total.input_tokens - before.input_tokens),
+        max(0, total.output_tokens - before.output_tokens),
+        max(0, total.reasoning_tokens - before.reasoning_tokens),
+        max(0, total.cached_tokens - before.cached_tokens),
+        total.total_tokens - before.total_tokens,
+    )
