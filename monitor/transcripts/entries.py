@@ -113,6 +113,11 @@ class ReadReport:
     copied: int = 0
     """Records of other sessions, which a resumed session copies. They were left out."""
 
+    @property
+    def left_out(self) -> int:
+        """The number of records of unknown types."""
+        return sum(self.unknown.values())
+
     def cannot_read(self, line: int, why: str) -> None:
         """Note a line that could not be read."""
         self.bad += 1

@@ -123,7 +123,9 @@ def calibrate(
 
         with inputs_of(paths, complaints, wanted) as inputs:
             report.bad += inputs.missing
-            InputReader(given, complaints, inputs, wanted).read_all(report, add, limit=limit, partly=False)
+            reading = InputReader(given, complaints, inputs, wanted)
+            reading.read_all(report, add, limit=limit, partly=False)
+            reading.complain()
         if len(runs.good) < least:
             raise ConfigError(
                 f"{count(len(runs.good), 'good run')} cannot promise that at most {percent(share)} are stopped:"

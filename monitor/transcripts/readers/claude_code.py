@@ -63,7 +63,10 @@ class ClaudeCodeLines(LineReading):
             report.repeated += 1
             return
         if self._session and text(record.get("sessionId")) not in {"", self._session}:
-            report.copied += 1
+            if self._runs:  # a resumed session copies the records of its parent to its beginning
+                report.does_not_know("record of another session")
+            else:
+                report.copied += 1
             return
         run = _run_of(record, self._session or text(record.get("session_id")) or self._stem, self._runs)
         if run.last_role == "":

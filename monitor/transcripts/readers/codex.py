@@ -52,13 +52,17 @@ class CodexLines(LineReading):
         self._ids = RecentIds()
         self._total: Usage | None = None
         """The tokens of the session, as the latest event counts them."""
-        self._forked = False
+        self._forked = self._foreign = False
         self._held = HeldResponse()
         self._results: list[RecordedResult] = []
 
     def take(self, record: Mapping[str, Any], report: ReadReport) -> Iterator[TranscriptEntry]:
         kind = text(record.get("type"))
         if kind == "session_meta":
+            self._foreign = self._foreign or self._is_other(table(record.get("payload")))
+        if self._foreign:
+            report.does_not_know("record of another session")
+        elif kind == "session_meta":
             yield from self._meta(table(record.get("payload")))
         elif kind == "thread.started" or (not kind and "instructions" in record):
             yield from self._meta({**record, "id": record.get("thread_id", record.get("id"))})
@@ -84,6 +88,12 @@ class CodexLines(LineReading):
         yield from self._flush()
         if self._known:
             yield self._run.end()
+
+    def _is_other(self, session: Mapping[str, Any]) -> bool:
+        """Whether a line of a session begins another one. A fork has the lines of its parents too,
+        before its own work.
+        """
+        return self._known and not self._forked and text(session.get("id")) not in {"", self._run.id}
 
     def _meta(self, session: Mapping[str, Any]) -> Iterator[TranscriptEntry]:
         """The line of the session. A fork has those of its parents, too: the first is its own."""

@@ -173,6 +173,8 @@ def test_json_is_json_and_nothing_else(tmp_path: Path):
         "silent_runs": 0,
         "copied_records": 0,
         "repeated_records": 0,
+        "repeated_runs": 0,
+        "torn_lines": 0,
     }
 
 
