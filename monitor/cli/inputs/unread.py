@@ -87,7 +87,7 @@ class Unread:
 
 
 def complaints_of(name: str, report: ReadReport) -> Complaints:
-    """What is to be said of the unreadable parts that a reader noted. `name`: the file."""
+    """The lines about the unreadable parts that a reader noted. `name`: the file."""
     said = Complaints()
     for line, why in report.first_bad[:SHOWN_LINES]:
         said.add(f"{name}:{line}: {why}")

@@ -215,7 +215,8 @@ def _is_header(record: Mapping[str, Any]) -> bool:
 
 
 def _begins_another(session: Mapping[str, Any], header: Mapping[str, Any]) -> bool:
-    return session.get("sessionId", header.get("sessionId")) != header.get("sessionId")
+    own = session.get("sessionId")
+    return own is not None and bool(own != header.get("sessionId"))
 
 
 def _replayed(source: Source, report: ReadReport) -> tuple[Mapping[str, Any], list[Any]]:
