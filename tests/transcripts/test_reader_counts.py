@@ -184,6 +184,11 @@ COUNTED: dict[str, Callable[[Path], Counts]] = {
     "openhands": openhands,
 }
 OTHER_SHAPE = (
+    "web-export",
+    "resolver",
+    "rollout-2025-04-18",
+    "few_shot",
+    "run-json",
     "stage0",
     "stream-json",
     "exec-json",

@@ -94,7 +94,7 @@ COUNTED: dict[str, Callable[[Path], Iterator[Spent]]] = {
     "aider": aider,
 }
 FILES = [(kind, path) for kind in COUNTED for path in sorted((SAMPLES / kind).glob("*.*"))]
-FILES += [("codex", path) for path in sorted((SAMPLES / "codex").glob("rollout-*"))]
+FILES += [("codex", path) for path in sorted((SAMPLES / "codex").glob("rollout-*.jsonl*"))]
 
 
 def spent(run: SurveyedRun) -> Spent:
@@ -202,3 +202,42 @@ def test_submitted_because_of_the_cost_is_no_good_end(tmp_path: Path):
     (run,) = runs_of(tmp_path / "a.traj", json.dumps({"history": [], "trajectory": [step], "info": info}))
     assert run.ended.state == "limit"
     assert spent(run) == (900, 40, 3.1)
+
+
+MADE = {
+    "factory-droid/factory-droid-session.jsonl": ("droid_large", 4, 1, 0, None, None),
+    "factory-droid/factory-droid-stream.jsonl": ("sid_stage0_large", 2, 1, 0, None, None),
+    "opencode/opencode-run-json.jsonl": ("ses_1f2e3d4c5b6aAbCdEfGhIjKlMn", 1, 1, 0, 192, 0.0123),
+    "chatgpt/conversations.json": ("68e7-0001", 2, 1, 0, None, None),
+    "gemini-cli/stream-json.jsonl": ("6f2c0d52-0000-4000-8000-000000000001", 3, 2, 1, 120, None),
+    "codex/rollout-2025-04-18-0d6b5d0e.json": ("0d6b5d0e-0000-4000-8000-000000000002", 2, 1, 1, None, None),
+    "claude-code/web-export.json": ("5a5f2b1c-0000-4000-8000-000000000003", 2, 1, 1, 52, None),
+    "openhands/resolver-output.jsonl": ("resolver-output#7", 2, 1, 1, 310, 0.031),
+}
+"""The id of the first run, its turns, calls, errors, output tokens, and the cost that it names."""
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_a_form_that_was_not_read_before_is_read_whole(name: str):
+    run = next(survey(Source.of_path(SAMPLES / name)))
+    _, answered, cost = spent(run)
+    assert (run.id, run.total.turns, run.total.tool_calls, run.errors, answered, cost) == MADE[name]
+
+
+def test_a_dialogue_of_tau_bench_as_text_has_its_turns_and_results():
+    found = list(survey(Source.of_path(SAMPLES / "tau-bench" / "MockAirlineDomainEnv-few_shot.jsonl.gz")))
+    lines = data(SAMPLES / "tau-bench" / "MockAirlineDomainEnv-few_shot.jsonl.gz").decode().splitlines()
+    shown = [json.loads(line)["messages_display"] for line in lines]
+    assert [run.total.turns for run in found] == [len(re.findall(r"^assistant: ", one, re.MULTILINE)) for one in shown]
+    assert not any(run.loops for run in found)
+
+
+def test_an_object_of_the_ai_sdk_is_the_answer(tmp_path: Path):
+    facts = {"ai.operationId": "ai.generateObject.doGenerate", "ai.response.object": '{"city": "Oslo"}'}
+    span = {
+        "name": "ai.generateObject.doGenerate",
+        "spanContext": {"traceId": "t", "spanId": "s"},
+        "attributes": {**facts, "ai.prompt.messages": '[{"role": "user", "content": "Which city?"}]'},
+    }
+    (run,) = runs_of(tmp_path / "spans.json", json.dumps([span]))
+    assert (run.total.turns, run.total.chars) == (1, len('{"city": "Oslo"}'))

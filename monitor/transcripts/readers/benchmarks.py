@@ -29,6 +29,7 @@ from monitor.transcripts.source import Source
 _COMMAND: Final = re.compile(r"```(?:bash|sh|mswea_bash_command)\n([^`]+)```")
 """mini-swe-agent's command: a fenced block of the answer."""
 _LIMITS: Final = ("cost", "limit", "context", "timeout", "max_steps")
+_SPEAKER: Final = re.compile(r"^(user|assistant|tool|system): ", re.MULTILINE)
 _GOOD_ENDS: Final = frozenset({"submitted", "agent_stop", "user_stop", "success"})
 """Exact words: `submitted (exit_cost)` is the end by a limit."""
 
@@ -141,7 +142,9 @@ class TauBenchReader(TranscriptReader):
     agent = "tau-bench"
 
     def fits(self, source: Source) -> bool:
-        """A list of tasks with their trajectories, or simulations beside tasks."""
+        """Tasks with their trajectories, simulations beside tasks, or dialogues as text."""
+        if _is_dialogue(source.first_record):
+            return True
         document = source.document
         if isinstance(document, dict):
             return isinstance(document.get("simulations"), list) and "tasks" in document
@@ -153,6 +156,11 @@ class TauBenchReader(TranscriptReader):
 
     def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
         """A run for each trial of each task."""
+        if _is_dialogue(source.first_record):
+            for number, record in enumerate(source.records(report), 1):
+                began = Began(run=f"{source.stem}#{number}", project="tau-bench")
+                yield from whole_run(began, _dialogue(text(record.get("messages_display"))))
+            return
         document = source.document
         simulations = rows(document if isinstance(document, list) else table(document).get("simulations"))
         names = RunIds()
@@ -168,6 +176,24 @@ class TauBenchReader(TranscriptReader):
                 messages_of(messages),
                 ended=_ended(text(one.get("termination_reason"))) or ("finished", f"reward {reward}"),
             )
+
+
+def _is_dialogue(record: Mapping[str, Any]) -> bool:
+    return _SPEAKER.match(text(record.get("messages_display"))) is not None
+
+
+def _dialogue(display: str) -> Iterator[RecordedMessage]:
+    """The messages of a text. It has no calls: where the assistant says `None`, it has made one."""
+    pieces = _SPEAKER.split(display)
+    said_by = zip(pieces[1::2], map(str.strip, pieces[2::2]), strict=True)
+    for number, (role, said) in enumerate(said_by):
+        if role == "tool":
+            yield RecordedMessage("tool", tool_results=(result_of("", said),))
+        elif role == "assistant":
+            calls = (RecordedCall("?", {"call": number}),) if said == "None" else ()  # no two are known to be equal
+            yield RecordedMessage("assistant", "" if calls else said, calls)
+        else:
+            yield RecordedMessage("user" if role == "user" else "system", said)
 
 
 class AtifReader(TranscriptReader):

@@ -19,7 +19,7 @@ from monitor.transcripts.base import RecordedCall, RecordedMessage, RecordedResu
 from monitor.transcripts.entries import Began, CompactionSeen, EndState, ReadReport, TranscriptEntry
 from monitor.transcripts.readers.base import OpenRun, RecentIds
 from monitor.transcripts.readers.lines import HeldResponse, LineReader, LineReading
-from monitor.transcripts.readers.values import call_of, result_of, seconds, table, text, tokens_of, whole, words
+from monitor.transcripts.readers.values import call_of, result_of, rows, seconds, table, text, tokens_of, whole, words
 from monitor.transcripts.source import Source
 from monitor.usage import NO_USAGE, Usage
 
@@ -223,17 +223,45 @@ class CodexReader(LineReader):
         ".codex/sessions/**/*.jsonl",
         ".codex/sessions/**/*.jsonl.zst",
         ".codex/archived_sessions/*.jsonl*",
+        ".codex/sessions/rollout-*.json",
     )
     reading = CodexLines
 
+    def reading_of(self, source: Source) -> LineReading | None:
+        return None if _items(source) is not None else CodexLines(source)
+
+    def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
+        items, reading = _items(source), CodexLines(source)
+        if items is None:
+            yield from reading.read_all(source, report)
+            return
+        for item in map(table, items):
+            yield from reading.take(item, report)
+        yield from reading.end(report)
+
     def fits(self, source: Source) -> bool:
-        """`session_meta`; a bare session line; or `thread.started`."""
+        """`session_meta`; a bare session line; `thread.started`; or a document of a session and its
+        items.
+        """
+        if _items(source) is not None:
+            return True
         first = source.first_record
         if first.get("type") == "session_meta" and isinstance(first.get("payload"), dict):
             return True
         if first.get("type") == "thread.started" and "thread_id" in first:
             return True
         return "type" not in first and {"id", "timestamp", "instructions"} <= first.keys()
+
+
+def _items(source: Source) -> list[Any] | None:
+    """The items of a session as one document, as the first versions have written it, with the line
+    of the session before them.
+    """
+    document = source.document
+    if not isinstance(document, dict) or not {"session", "items"} <= document.keys():
+        return None
+    session = table(document["session"])
+    return [{"instructions": None, **session}, *rows(document["items"])] if "id" in session else None
 
 
 def _identity(item: Mapping[str, Any]) -> str | None:

@@ -14,6 +14,7 @@ from typing import Any
 from monitor.transcripts.base import RecordedCall, RecordedMessage, RecordedResult
 from monitor.transcripts.entries import Began, EndState, ReadReport, TranscriptEntry
 from monitor.transcripts.readers.base import OpenRun, RecentIds, whole_run
+from monitor.transcripts.readers.gemini_stream import GeminiStreamLines, is_gemini_stream
 from monitor.transcripts.readers.lines import LineReader, LineReading
 from monitor.transcripts.readers.values import call_of, result_of, rows, seconds, table, text, tokens_of, words
 from monitor.transcripts.source import Source
@@ -169,6 +170,8 @@ class GeminiCliReader(LineReader):
         first = source.first_record
         if {"sessionId", "projectHash"} <= first.keys():
             return True
+        if is_gemini_stream(source):
+            return True
         if _is_header(first) and any(map(_is_own, source.first_records[1:])):
             return True
         document = source.document
@@ -179,6 +182,9 @@ class GeminiCliReader(LineReader):
         return bool(found) and all(isinstance(one, dict) and is_content(one, strict=False) for one in found)
 
     def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
+        if is_gemini_stream(source):
+            yield from GeminiStreamLines(source).read_all(source, report)
+            return
         document = source.document
         if isinstance(document, list):
             yield from whole_run(Began(run=source.stem), messages_of_contents(document))
@@ -195,6 +201,8 @@ class GeminiCliReader(LineReader):
 
     def reading_of(self, source: Source) -> LineReading | None:
         """A reading of JSON lines that goes on while nothing but the last message changes."""
+        if is_gemini_stream(source):
+            return GeminiStreamLines(source)
         document = source.document
         is_lines = document is None or (isinstance(document, dict) and "messages" not in document)
         return GeminiCliLines(source) if is_lines else None
@@ -206,7 +214,7 @@ def _end_of(said: str) -> tuple[EndState, str] | None:
 
 
 def _is_own(message: Mapping[str, Any]) -> bool:
-    return message.get("type") in {"user", "gemini"} and "content" in message
+    return text(message.get("type")) in {"user", "gemini"} and "content" in message
 
 
 def _is_header(record: Mapping[str, Any]) -> bool:

@@ -16,6 +16,7 @@ from monitor.transcripts.readers.lines import HeldResponse
 from monitor.transcripts.readers.values import (
     call_of,
     dollars,
+    id_of,
     parsed,
     result_of,
     rows,
@@ -52,7 +53,8 @@ class OpenHandsReader(TranscriptReader):
         if any(map(_is_v1, source.first_records)):
             return True
         first = source.first_record
-        return isinstance(first.get("history"), list) and "instance_id" in first
+        history = first.get("history")
+        return isinstance(history, list) and ("instance_id" in first or any(map(_is_v0, _flat(history[:20]))))
 
     def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
         """The run of the file, or the runs of an evaluation's output."""
@@ -64,7 +66,8 @@ class OpenHandsReader(TranscriptReader):
         if "history" in first:
             names = RunIds()
             for number, record in enumerate(source.records(report)):
-                id = names.of(text(record.get("instance_id")) or f"{source.stem}#{number}")
+                issue = table(record.get("issue")).get("number")
+                id = names.of(text(record.get("instance_id")) or f"{source.stem}#{id_of(issue or number)}")
                 yield from _v0(id, _flat(rows(record.get("history"))), report, table(record.get("metrics")))
             return
         yield from _v1(source, report)
