@@ -31,7 +31,7 @@ fault.
 
 @dataclass(slots=True)
 class Complaints:
-    """What is said of one file."""
+    """The lines about one file."""
 
     lines: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     """Each with the style in which it is shown."""

@@ -25,19 +25,19 @@ _WORDS: Final[Mapping[str, tuple[str, str]]] = {
     "similar_messages": ("almost the same message again and again", "almost the same message {count} times"),
     "message_cycle": ("a few messages in turn", "{count} rounds of the same messages"),
 }
-"""For each kind of a finding: what it is, and how it is told of one run."""
+"""For each kind of a finding: its name, and the words about one run."""
 _TEXT: Final = "the same text again and again", "the same text {count} times"
 _OTHER: Final = "another kind of loop", "a loop with a count of {count}"
 """A kind that a detector of the user's has."""
 
 
 def kind_in_words(found: Detection) -> str:
-    """What was repeated, as a kind of loop."""
+    """The kind of a loop, in words for people."""
     return _words_of(found)[0]
 
 
 def loop_in_words(found: Detection) -> str:
-    """What was repeated in one run, and how often."""
+    """The loop of one run, in words for people, with its count."""
     tool = found.evidence.excerpt.partition("(")[0].strip() if found.channel == "tools" else ""
     return _words_of(found)[1].format(tool=tool or "a tool", count=f"{found.count:,}")
 
