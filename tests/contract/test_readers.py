@@ -64,7 +64,7 @@ def follow_the_rules(found: list[TranscriptEntry]) -> None:
 def test_every_reader_has_samples_and_every_folder_a_reader():
     formats = {reader.format for reader in READERS}
     assert len(formats) == len(READERS)
-    assert {folder(path) for path in KNOWN} | OWN | {"cline"} == formats
+    assert {folder(path) for path in KNOWN} | OWN | {"cline", "cursor"} == formats
 
 
 @pytest.mark.parametrize("path", KNOWN, ids=name_of)

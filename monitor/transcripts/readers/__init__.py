@@ -12,6 +12,7 @@ from monitor.transcripts.readers.claude_code import ClaudeCodeReader, IFlowReade
 from monitor.transcripts.readers.cline import ClineReader
 from monitor.transcripts.readers.codex import CodexReader
 from monitor.transcripts.readers.copilot_cli import CopilotCliReader
+from monitor.transcripts.readers.cursor import CursorReader
 from monitor.transcripts.readers.factory_droid import FactoryDroidReader
 from monitor.transcripts.readers.gemini_cli import GeminiCliReader
 from monitor.transcripts.readers.goose import GooseReader
@@ -41,6 +42,7 @@ READERS: Final[tuple[TranscriptReader, ...]] = (
     GeminiCliReader(),
     OpenCodeReader(),
     GooseReader(),
+    CursorReader(),
     InspectAiReader(),
     VsCodeChatReader(),
     ChatGptReader(),
