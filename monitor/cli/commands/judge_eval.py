@@ -15,7 +15,7 @@ from rich.console import Console
 from monitor.cli.inputs.judge_options import CacheOption, ConfirmOption
 from monitor.cli.inputs.offline_judge import OfflineJudge, offline_judge
 from monitor.cli.inputs.survey_workers import strange, why_missing
-from monitor.cli.inputs.unread import complaints_of
+from monitor.cli.inputs.unreadable_parts import complaints_of
 from monitor.cli.options.selection import OneJsonOption
 from monitor.cli.render import output, table
 from monitor.errors import AdapterError, MissingExtra

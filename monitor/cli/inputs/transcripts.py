@@ -28,7 +28,7 @@ from monitor.cli.inputs.survey_workers import (
     surveyed_files,
     why_missing,
 )
-from monitor.cli.inputs.unread import Unread, hides_a_transcript
+from monitor.cli.inputs.unreadable_parts import UnreadableParts, hides_a_transcript
 from monitor.cli.options.selection import SelectionOptions
 from monitor.cli.render import output
 from monitor.cli.render.output import STDIN
@@ -218,7 +218,7 @@ class InputReader:
         self._given = given
         self._examine = examine
         self._complaints = complaints
-        self._unread = Unread()
+        self._unread = UnreadableParts()
         self._inputs = inputs
         self._wanted = wanted
         self._strangers: list[str] = []

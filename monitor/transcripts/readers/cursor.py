@@ -1,5 +1,5 @@
-"""Cursor's database (`state.vscdb`): conversations, and their messages as rows of a table of keys and
-values. The same file holds sign-in tokens in another table, which is never read.
+"""Cursor's database (`state.vscdb`): conversations and their messages, as rows of one table of keys
+and values. Another table of the file holds sign-in tokens. It is never read.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from monitor.transcripts.readers.opencode import read_only, tables_of
 from monitor.transcripts.readers.values import call_of, parsed, result_of, rows, seconds, table, text, tokens_of, words
 from monitor.transcripts.source import SQLITE_MAGIC, Source
 
+_CONVERSATIONS: Final = "SELECT value FROM cursorDiskKV WHERE key GLOB 'composerData:*' ORDER BY rowid"
 _PERSON: Final = 1
 """The type of a message that a person wrote. The others are the model's."""
 _ENDS: Final[Mapping[str, EndState]] = {"completed": "finished", "aborted": "aborted", "error": "failed"}
@@ -39,10 +40,7 @@ class CursorReader(TranscriptReader):
     def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
         try:
             with closing(read_only(source)) as database:
-                found = database.execute(
-                    "SELECT value FROM cursorDiskKV WHERE key GLOB 'composerData:*' ORDER BY rowid"
-                )
-                for (value,) in found.fetchall():
+                for (value,) in database.execute(_CONVERSATIONS).fetchall():
                     conversation = _json(value, report)
                     if rows(conversation.get("fullConversationHeadersOnly")):
                         yield from _conversation(database, conversation, report)
@@ -90,7 +88,7 @@ def _messages(bubble: Mapping[str, Any], model: str) -> Iterator[RecordedMessage
     )
     if tool and text(tool.get("status")) in {"completed", "error", "cancelled"}:
         failed = tool["status"] != "completed"
-        answer = result_of(calls[0].name, words(tool.get("result")), is_error=failed, call_id=id)
+        answer = result_of(text(tool.get("name")), words(tool.get("result")), is_error=failed, call_id=id)
         yield RecordedMessage("tool", tool_results=(answer,), at=at)
 
 

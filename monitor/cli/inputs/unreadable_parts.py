@@ -47,7 +47,7 @@ class Complaints:
 
 
 @dataclass(slots=True)
-class Unread:
+class UnreadableParts:
     """The parts that could not be read, in all files."""
 
     files: list[Complaints] = field(default_factory=list[Complaints])
