@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from monitor.errors import MissingExtra, SessionTooNew, SessionUnavailable, StoreError
-from monitor.sessions.postgres.schema import FORMAT, TABLES
+from monitor.sessions.postgres.statements import FORMAT, TABLES
 
 if TYPE_CHECKING:
     import psycopg

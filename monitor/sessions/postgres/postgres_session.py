@@ -24,9 +24,9 @@ from monitor.sessions.faults import not_text
 from monitor.sessions.lock import this_process
 from monitor.sessions.nodes import Draft, Node
 from monitor.sessions.postgres.database import LEASE_S, Database, database_at, leave
-from monitor.sessions.postgres.rows import Rows, kept
-from monitor.sessions.postgres.schema import PARTS, step_statement
-from monitor.sessions.postgres.step import Step
+from monitor.sessions.postgres.session_rows import Rows, kept
+from monitor.sessions.postgres.statements import PARTS, step_statement
+from monitor.sessions.postgres.step_rows import StepRows
 from monitor.sessions.run_records import ApprovalState, Changes, Committed, RunRecord, StoredEvent, TurnChunks
 from monitor.sessions.sql_session import id_at
 from monitor.sessions.tables.owner_memory import Memory
@@ -216,7 +216,7 @@ class PostgresSession:
     async def _read(self, read: Callable[[Rows], T]) -> T:
         return await self._run(lambda: self._asked(lambda one: read(Rows(one, self._number, self._memory))))
 
-    async def _write(self, fill: Callable[[Step], T]) -> T:
+    async def _write(self, fill: Callable[[StepRows], T]) -> T:
         def write() -> T:
             if self._broken is not None:
                 raise type(self._broken)(*self._broken.args)
@@ -234,8 +234,8 @@ class PostgresSession:
 
         return await self._run(write)
 
-    def _filled(self, fill: Callable[[Step], T], connection: Connection) -> tuple[Step, T]:
-        step = Step(Rows(connection, self._number, self._memory), self._memory, self._last)
+    def _filled(self, fill: Callable[[StepRows], T], connection: Connection) -> tuple[StepRows, T]:
+        step = StepRows(Rows(connection, self._number, self._memory), self._memory, self._last)
         try:
             return step, fill(step)
         except BaseException:
@@ -292,7 +292,7 @@ class PostgresSession:
     async def switch_node(self, node: str | None, *, branch: str = ACTIVE) -> None:
         """Make `node` the end of a branch; see `SessionStore.switch_node`."""
 
-        def switch(step: Step) -> None:
+        def switch(step: StepRows) -> None:
             step.switch(branch, node)
 
         await self._write(switch)
@@ -326,7 +326,7 @@ class PostgresSession:
     async def intend(self, records: Sequence[CallRecord]) -> Sequence[CallRecord]:
         """See `CallLedger.intend`."""
 
-        def intend(step: Step) -> None:
+        def intend(step: StepRows) -> None:
             for record in records:
                 step.intend(record)
 

@@ -17,7 +17,7 @@ import pytest
 from monitor.calls import CallState
 from monitor.errors import SessionBusy, SessionLost, SessionTooNew, SessionUnavailable, StoreError
 from monitor.sessions import Changes, PostgresSession, RunRecord
-from monitor.sessions.postgres.schema import FORMAT
+from monitor.sessions.postgres.statements import FORMAT
 from tests import databases
 from tests.sessions.making import call, says
 

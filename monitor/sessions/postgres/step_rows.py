@@ -19,7 +19,7 @@ from monitor.chunks import TextDelta, chunk_codec
 from monitor.errors import StoreError
 from monitor.events import Event, event_codec
 from monitor.sessions.nodes import Node, canonical
-from monitor.sessions.postgres.rows import Rows, id_of, kept
+from monitor.sessions.postgres.session_rows import Rows, id_of, kept
 from monitor.sessions.run_records import Changes, Committed, RunRecord, TurnChunks, run_codec
 from monitor.sessions.tables.owner_memory import Memory
 from monitor.sessions.tables.packing import escaped
@@ -30,7 +30,7 @@ _NOWHERE: Final = (None, 0)
 """The state and the attempt of a call that is not in the ledger."""
 
 
-class Step:
+class StepRows:
     """The rows that one step writes, by the table."""
 
     def __init__(self, rows: Rows, memory: Memory, last: dict[str, int]) -> None:
