@@ -61,6 +61,8 @@ async def main() -> None:
                     print(f"nudge: {text.splitlines()[0]}")
                 case monitor.events.OutputEmitted(name=name, value=value):
                     print(f"{name} = {value}")
+                case _:
+                    pass  # another event
     print(f"{run.outcome.reason} after {run.outcome.turns} turns: {run.outcome.emitted}")
     assert run.outcome.reason is monitor.TerminateReason.GOAL
 

@@ -93,6 +93,8 @@ async def main() -> None:
                         print(f"turn {event.turn}: old results are pruned, {saved:,} tokens less")
                     case monitor.events.CompactionFinished(tokens_before=before, tokens_after=after):
                         print(f"turn {event.turn}: compacted, {before:,} -> {after:,} tokens")
+                    case _:
+                        pass  # another event
         print(f"{run.outcome.reason}: {run.outcome.text}")
         print(f"{len(await session.nodes())} nodes are stored, every note among them")
     assert run.outcome.ok

@@ -93,6 +93,8 @@ async def main(base_url: str) -> None:
                     break
                 case monitor.Compact():  # the service's own count has come to 85 % of the window
                     history = await shorter(history, "ceiling")
+                case _:
+                    pass  # go on
     print(guard.outcome.reason, "after", guard.outcome.turns, "turns:", guard.outcome.text)
     assert "/srv/reports/final-7731.md" in json.dumps(history)  # the user's message is kept word for word
 

@@ -8,7 +8,7 @@ The service is a local server here. In front of a real one the same is a command
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 import openai
 import uvicorn
@@ -21,7 +21,7 @@ CHANT: Script = [text("Let me look. "), Repeat(text("I will now read the file ag
 
 
 @contextlib.asynccontextmanager
-async def serving(proxy: Proxy) -> AsyncIterator[str]:
+async def serving(proxy: Proxy) -> AsyncGenerator[str, None]:
     """The address of the proxy. `agent-monitor proxy` does this for you."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))

@@ -17,6 +17,8 @@ pytestmark = pytest.mark.anyio
         typed_results.of_a_model,
         typed_results.of_a_dataclass,
         typed_results.of_a_typed_dict,
+        typed_results.of_a_union,
+        typed_results.of_a_guard_with_a_union,
         typed_results.of_types,
         typed_results.of_a_guard,
     ],

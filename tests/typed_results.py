@@ -70,6 +70,38 @@ async def of_a_typed_dict() -> str:
     return outcome.output["summary"]
 
 
+def unioned() -> ScriptedModel:
+    """Emits one of two kinds."""
+    return ScriptedModel([call("emit_value", name="Finding", value={"summary": "Fine."})])
+
+
+async def of_a_union() -> str:
+    """Either of two classes."""
+    supervisor = monitor.Supervisor(unioned(), outputs=Review | Finding, agent="one")
+    assert_type(supervisor, monitor.Supervisor[Review | Finding])
+    outcome = await supervisor.run("go")
+    assert_type(outcome.output, Review | Finding)
+    assert isinstance(outcome.output, Finding)
+    return outcome.output.summary
+
+
+async def of_a_guard_with_a_union() -> str:
+    """A guard has the same types."""
+    async with monitor.Guard(outputs=Review | Finding, agent="one") as guard:
+        async with guard.watch(_one_of_two()) as watched:
+            async for _ in watched:
+                pass
+        for one in watched.turn.tool_calls:
+            guard.answer(one)
+        guard.finish()
+    assert_type(guard.outcome, monitor.Outcome[Review | Finding])
+    return guard.outcome.output.summary
+
+
+async def _one_of_two() -> Any:
+    yield call("emit_value", name="Review", value={"summary": "Fine."})
+
+
 async def of_types() -> str:
     """A dict of types says nothing to a type checker."""
     outcome = await monitor.Supervisor(scripted(), outputs={"summary": str}).run("go")

@@ -27,8 +27,10 @@ WARNING: Final = 0.9
 """Share of the high-water mark at which `ContextNearlyFull` is emitted."""
 BY_HAND: Final = 0.95
 """The most that may be left of a context that is not full, when somebody asks for a compaction."""
-UNKNOWN_WINDOW: Final = 0.6
-"""The most that may be left of a refused request, if the provider's limit is not known."""
+UNKNOWN_WINDOW: Final = 0.45
+"""The most that may be left of a refused request, if the provider's limit is not known. Four results
+of half a window are two windows: with less than half of them left, one refusal is enough.
+"""
 GROWTH: Final = 0.05
 """Share of the window by which the context grows before a compaction that failed is tried again."""
 GROWTH_AFTER_NOTHING: Final = 0.25

@@ -1,6 +1,7 @@
-"""The outputs that a run must emit, declared by a dict of types or by a class with fields: a
-pydantic model, a dataclass, a TypedDict. Here are the schemas, the tool `emit_value`, and the
-validation of values.
+"""The outputs that a run must emit: their schemas, the tool `emit_value`, the validation of values.
+
+They are declared by a dict of types, by a class with fields, or by a union of classes. A class is
+a pydantic model, a dataclass or a TypedDict.
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ import dataclasses
 import inspect
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import UnionType
 from typing import (
     TYPE_CHECKING,
     Any,
     NotRequired,
     Required,
     TypeAlias,
+    Union,
     get_args,
     get_origin,
     get_type_hints,
@@ -30,15 +33,16 @@ from monitor.schemas import in_words, portable
 if TYPE_CHECKING:
     import pydantic
     from pydantic_core import ErrorDetails
+    from typing_extensions import TypeForm
 else:
     pydantic = LazyModule("pydantic")
 
 EMIT = "emit_value"
 """The tool with which the model emits one declared output."""
 
-Declaration: TypeAlias = "Mapping[str, Any] | type[Any]"
-"""A type for each name, or a class with fields."""
-_TAKES = "outputs must be a dict of types, a pydantic model class, a dataclass or a TypedDict"
+Declaration: TypeAlias = "Mapping[str, Any] | type[Any] | UnionType | TypeForm[Any]"
+"""A type for each name, a class with fields, or a union of such classes."""
+_TAKES = "outputs must be a dict of types, a pydantic model class, a dataclass, a TypedDict or a union of classes"
 
 MAX_TYPE_CHARS = 200
 """A message describes a type in at most this many characters; the tool's schema has all of it."""
@@ -59,9 +63,7 @@ class RefusedError(Exception):
 class ByTypes:
     """Outputs declared by a dict of types. Each value is validated alone."""
 
-    def __init__(
-        self, declared: Mapping[str, Any], *, required: Collection[str] | None = None, purpose: str = ""
-    ) -> None:
+    def __init__(self, declared: Declaration, *, required: Collection[str] | None = None, purpose: str = "") -> None:
         """`required`: the names of those that must be emitted; by default all. `purpose`: what the
         model reads about them.
         """
@@ -74,6 +76,12 @@ class ByTypes:
         self.required: tuple[str, ...] = tuple(name for name in self.schemas if required is None or name in required)
         self.texts: frozenset[str] = _texts(self.schemas, self.required)
         self.spec: ToolSpec = emit_spec(self.schemas, self.required, purpose)
+
+    def missing(self, values: Collection[str]) -> list[str]:
+        return [name for name in self.required if name not in values]
+
+    def beside(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        return values
 
     def read(self, name: str, value: Any, others: Mapping[str, Any]) -> Any:
         try:
@@ -106,6 +114,12 @@ class ByModel:
         _must_require(name, self.required)
         self.texts: frozenset[str] = _texts(self.schemas, self.required)
         self.spec: ToolSpec = emit_spec(self.schemas, self.required, str(schema.get("description", "")))
+
+    def missing(self, values: Collection[str]) -> list[str]:
+        return [name for name in self.required if name not in values]
+
+    def beside(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        return values
 
     def read(self, name: str, value: Any, others: Mapping[str, Any]) -> Any:
         given = {**others, name: value}
@@ -141,14 +155,44 @@ class ByModel:
         return self._adapter.validate_json(_json_text(values), by_alias=True, by_name=True)
 
 
+class ByUnion(ByTypes):
+    """One output of several classes: the run must emit an object of one of them. The class's name
+    is the name of the output, and its value is the whole object.
+    """
+
+    def __init__(self, kinds: Sequence[Any]) -> None:
+        named = {_class_with_fields(kind).__name__: kind for kind in kinds}
+        if len(named) < len(kinds):
+            raise ConfigError(f"two classes of the union have one name: {', '.join(kind.__name__ for kind in kinds)}")
+        super().__init__(named)
+        self.spec = emit_spec(self.schemas, self.required, one_of=True)
+
+    def missing(self, values: Collection[str]) -> list[str]:
+        return [] if values else [" or ".join(self.schemas)]
+
+    def beside(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {}
+
+    def whole(self, json_values: Mapping[str, Any], values: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        return next(iter(values.values())), values
+
+
 Declared: TypeAlias = ByTypes | ByModel
 
 
 def declared_by(declared: Declaration) -> Declared:
     """`declared`, checked. Raises `ConfigError` for anything that cannot be an output."""
+    if get_origin(declared) in {Union, UnionType}:
+        return ByUnion(get_args(declared))
     if isinstance(declared, type):
         return _by_typed_dict(declared) if is_typeddict(declared) else ByModel(declared)
     return ByTypes(declared)
+
+
+def _class_with_fields(kind: Any) -> type:
+    if isinstance(kind, type) and (dataclasses.is_dataclass(kind) or issubclass(kind, pydantic.BaseModel)):
+        return kind
+    raise ConfigError(f"each class of a union in outputs must be a pydantic model or a dataclass, not {kind!r}")
 
 
 def _fields(model: type) -> dict[str, bool]:
@@ -256,10 +300,16 @@ def _first_line(error: BaseException) -> str:
     return describe(error).partition("\n")[0]
 
 
-def emit_spec(schemas: Mapping[str, Mapping[str, Any]], required: Collection[str], purpose: str = "") -> ToolSpec:
-    """`emit_value`, declared for these outputs. `purpose`: what they are for."""
+def emit_spec(
+    schemas: Mapping[str, Mapping[str, Any]], required: Collection[str], purpose: str = "", *, one_of: bool = False
+) -> ToolSpec:
+    """`emit_value`, declared for these outputs. `purpose`: what they are for. `one_of`: the run has
+    one output, of any of these kinds.
+    """
+    once = "Choose the one that fits, and call it once" if one_of else "Call it once for each"
+    again = "emitting again replaces the value" if one_of else "emitting a name again replaces its value"
     lines = [
-        "Hand over one output of this task. Call it once for each; emitting a name again replaces its value.",
+        f"Hand over one output of this task. {once}; {again}.",
         *([purpose] if purpose else []),
         "Outputs:",
         *(_line(name, schema, optional=name not in required) for name, schema in schemas.items()),

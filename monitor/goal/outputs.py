@@ -14,6 +14,7 @@ from monitor.goal.declared import (
     EMIT,
     ByModel,
     ByTypes,
+    ByUnion,
     Declaration,
     Declared,
     RefusedError,
@@ -48,7 +49,8 @@ class Outputs:
 
     `declared` is a dict of types (all are required; whatever pydantic takes: `str`, `list[Item]`,
     `Literal[...]`, `Annotated[float, Field(ge=0, description="...")]`) or a class with fields: a
-    pydantic model, a dataclass (fields with a default are optional), or a TypedDict. Anything that
+    pydantic model, a dataclass (fields with a default are optional), or a TypedDict. A union of
+    models and dataclasses, `Review | Refusal`, asks for one object of any of them. Anything that
     cannot be an output raises `ConfigError` here and not later.
 
     One object collects for one run; `fresh()` gives an empty one of the same declaration.
@@ -88,8 +90,10 @@ class Outputs:
 
     @property
     def missing(self) -> list[str]:
-        """The required outputs that are not emitted, in the order of the declaration."""
-        return [name for name in self._declared.required if name not in self._values]
+        """The required outputs that are not emitted, in the order of the declaration. For a union:
+        one text with all of its names, until one is emitted.
+        """
+        return self._declared.missing(self._values)
 
     @property
     def complete(self) -> bool:
@@ -107,8 +111,8 @@ class Outputs:
 
     @property
     def output(self) -> Any:
-        """The instance of the declared class, or the dict of all values; `None` while something is
-        missing.
+        """The instance of the declared class, or of one class of a declared union, or the dict of
+        all values; `None` while something is missing.
         """
         return self._output
 
@@ -141,10 +145,10 @@ class Outputs:
         overwritten = name in self._values
         try:
             plain, read = self._read(name, value)
-            json_values = {**self._json, name: plain}
-            values = {**self._values, name: read}
+            json_values = {**self._declared.beside(self._json), name: plain}
+            values = {**self._declared.beside(self._values), name: read}
             output = None
-            if all(required in values for required in self._declared.required):
+            if not self._declared.missing(values):
                 output, values = self._declared.whole(json_values, values)
         except RefusedError as refused:
             kept = " The value from before stays." if overwritten else ""
@@ -204,10 +208,12 @@ class Outputs:
         missing = self.missing
         if not missing:
             return ""
-        lines = "\n".join(f"- `{name}`: {self.describe(name)}" for name in missing)
+        one_of = isinstance(self._declared, ByUnion)
+        lines = "\n".join(f"- `{name}`: {self.describe(name)}" for name in (self.names if one_of else missing))
+        what = "one of these outputs is" if one_of else "these outputs are"
+        times = "for one" if one_of else "once for each"
         return (
-            f"You stopped, but these outputs are missing:\n{lines}\nCall the tool {EMIT} once for each of them, with"
-            " `name` and `value`."
+            f"You stopped, but {what} missing:\n{lines}\nCall the tool {EMIT} {times} of them, with `name` and `value`."
         )
 
     def snapshot(self) -> dict[str, Any]:

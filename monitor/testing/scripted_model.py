@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 from monitor.chunks import CHUNK_TYPES, TextDelta, ToolCall, TurnFinished
@@ -11,7 +11,7 @@ from monitor.models import ModelRequest
 from monitor.reasons import FinishReason
 from monitor.testing.scripted import ScriptedStream
 
-Answer: TypeAlias = Any
+Answer: TypeAlias = Callable[[ModelRequest], Any] | object
 """One turn: a text, a `ToolCall`, an exception, or a list of these, of any chunks, and of `Pause`,
 `Stall` and `Do`; or a function that makes one of the `ModelRequest`.
 """
@@ -42,7 +42,7 @@ class ScriptedModel:
         finishes: bool = True,
         suspends: bool = False,
     ) -> None:
-        self._answers = list(answers)
+        self._answers: list[Any] = list(answers)
         self._finishes = finishes
         self._suspends = suspends
         self.name = name

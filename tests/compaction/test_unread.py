@@ -256,6 +256,26 @@ def test_after_a_refusal_they_are_all_there_too(name: str):
 
 
 @pytest.mark.parametrize("name", PRESETS)
+def test_of_an_unknown_window_four_results_of_half_of_it_cost_one_refusal(name: str):
+    reader, window, refused = Reader(4, 16_000), 32_000, list[int]()
+
+    def answer(request: monitor.models.ModelRequest) -> Any:
+        size = sum(map(message_tokens, request.messages))
+        if size > window:
+            refused.append(size)
+            return RuntimeError("prompt is too long")
+        return reader.answer(request)
+
+    supervisor = monitor.Supervisor(
+        ScriptedModel(answer), result_bound=None, tools=[reader.look], compaction=preset_of(name), last_turn=None
+    )
+    outcome = asyncio.run(supervisor.run("Read all parts."))
+    assert outcome.ok, outcome.detail
+    assert len(refused) == 1
+    assert reader.parts() == list(range(4))
+
+
+@pytest.mark.parametrize("name", PRESETS)
 def test_by_hand_they_are_all_there_too(name: str):
     reader = Reader(5, 6_000, before=4)
     supervisor = monitor.Supervisor(

@@ -136,8 +136,8 @@ def test_where_the_run_cannot_go_on_whatever_is_smaller_and_below_the_mark_is_ac
 
 
 @pytest.mark.parametrize("reason", sorted(PRESSING))
-def test_where_nobody_knows_the_window_two_fifths_are_taken_off(reason: CompactionReason):
-    assert Marks(UNKNOWN, DEFAULT).target(reason, 100_000) == 60_000
+def test_where_nobody_knows_the_window_more_than_half_is_taken_off(reason: CompactionReason):
+    assert Marks(UNKNOWN, DEFAULT).target(reason, 100_000) == 45_000
 
 
 @given(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, NotRequired, Required, TypedDict
+from typing import Annotated, Any, Literal, NotRequired, Required, TypedDict, Union
 
 import pydantic
 import pytest
@@ -121,9 +121,58 @@ class Unknown(TypedDict):
         (Optional, "Optional has no field without a default"),
         (AlsoOptional, "AlsoOptional has no field without a default"),
         (Unknown, "Unknown cannot be described to a model"),
-        (int, "a dict of types, a pydantic model class, a dataclass or a TypedDict, not the class int"),
+        (int, "a pydantic model class, a dataclass, a TypedDict or a union of classes, not the class int"),
     ],
 )
 def test_a_class_that_declares_nothing_is_refused(declared: Any, why: str):
     with pytest.raises(monitor.ConfigError, match=why):
+        Outputs(declared)
+
+
+# --- a union: one object of any of its classes
+
+
+class Found(pydantic.BaseModel):
+    title: str
+
+
+@dataclass
+class Refused:
+    why: str
+
+
+def test_one_object_of_a_union_is_the_whole_output():
+    outputs = Outputs(Found | Refused)
+    assert outputs.missing == ["Found or Refused"]
+    assert "one of these outputs is missing" in outputs.nudge_text()
+    assert "Choose the one that fits" in outputs.spec.description
+    assert not outputs.call({"name": "Refused", "value": {"why": "not mine"}}).is_error
+    assert outputs.complete
+    assert outputs.output == Refused("not mine")
+    assert outputs.emitted == {"Refused": Refused("not mine")}
+
+
+def test_the_newest_object_of_a_union_replaces_the_other_one():
+    older: Any = Union[Found, Refused]  # noqa: UP007 - as older programs write it
+    outputs = Outputs(older)
+    outputs.call({"name": "Refused", "value": {"why": "not mine"}})
+    outputs.call({"name": "Found", "value": '{"title": "a"}'})  # as models send it
+    assert outputs.output == Found(title="a")
+    assert list(outputs.emitted) == ["Found"]
+    again = outputs.fresh()
+    again.restore(outputs.snapshot())
+    assert again.output == Found(title="a")
+
+
+def test_a_wrong_object_of_a_union_is_refused_with_the_right_call():
+    outputs = Outputs(Found | Refused)
+    answer = outputs.call({"name": "Found", "value": {"why": "x"}})
+    assert answer.is_error
+    assert "`Found` is not accepted: title: Field required" in answer.text
+    assert outputs.missing
+
+
+@pytest.mark.parametrize("declared", [Found | None, Found | str, Found | list[Found]])
+def test_a_union_has_classes_with_fields_only(declared: Any):
+    with pytest.raises(monitor.ConfigError, match="each class of a union"):
         Outputs(declared)

@@ -107,7 +107,7 @@ class Template:
 
     def audit(self, text: str) -> tuple[str, ...]:
         """The sections that `text` lacks or has twice, in their order; all sections if all are
-        empty.
+        empty, or hold only what the prompt says about them.
 
         Marks, numbers and the case of headings do not matter, nor does text around the sections.
         """
@@ -138,11 +138,13 @@ class Template:
     # --- reading
 
     def _says_something(self, text: str) -> bool:
+        """Whether a line holds more than a heading, a word for nothing, or a line of the outline."""
         keys = {section_key(section) for section in self.sections}
+        outline = {_bare(line) for asked in self.guidance.values() for line in asked.splitlines()}
         for line in _TAG.sub("\n", text).splitlines() if self.style == "xml" else text.splitlines():
             heading = heading_of(line)
-            says = line if heading is None or heading.key not in keys else heading.rest
-            if says.strip(_DECORATION) and says.strip(_DECORATION).lower() not in _NOTHINGS:
+            says = _bare(line if heading is None or heading.key not in keys else heading.rest)
+            if says not in _NOTHINGS and says not in outline:
                 return True
         return False
 
@@ -338,6 +340,11 @@ def heading_of(line: str) -> SummaryHeading | None:
 
 _DEEPEST, _DEEPEST_INDENT = 6, 3
 """The most marks of a heading, and blanks before them, as in CommonMark."""
+
+
+def _bare(line: str) -> str:
+    """The words of a line, without marks and number."""
+    return _unnumbered(line.strip(_DECORATION)).strip(_DECORATION).lower()
 
 
 def _unnumbered(text: str) -> str:

@@ -14,7 +14,7 @@ import warnings
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, overload
 
 from monitor._util.argument_checks import check_kind, check_part, check_parts
 from monitor._util.codec import text_of
@@ -52,6 +52,12 @@ from monitor.tools.secrets.masking import Secrets
 from monitor.usage import Price
 from monitor.verdicts import Compact, Continue, Stop, Verdict
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeForm
+
+    from monitor.goal.declared import Declaration
+    from monitor.harness.guards.guard_options import GuardOptions
+
 T = TypeVar("T")
 
 _DEFAULT: Any = object()
@@ -88,9 +94,9 @@ class Guard(Generic[OutputT]):
     - `policy`: what follows from a detection; by default a sure loop ends the run.
     - `judge`: a judge, or several, that look at the run from time to time, beside it. `task`: the
       user's request, which the judge reads.
-    - `outputs`: what the run must emit: a dict of types, a pydantic model class, a dataclass or a
-      TypedDict. Offer `guard.outputs.declare(sdk)` to the model, and let `guard.answer` carry out
-      its calls.
+    - `outputs`: what the run must emit: a dict of types, a pydantic model class, a dataclass, a
+      TypedDict, or a union of classes. Offer `guard.outputs.declare(sdk)` to the model, and let
+      `guard.answer` carry out its calls.
       `max_nudges`: how often `check` asks for missing outputs.
     - `budget`: tokens and money, shared by all runs with the same object. `prices`: the `Price` of
       the model, or its name in the table of list prices, such as `"claude-sonnet-4-5"`; for
@@ -130,6 +136,11 @@ class Guard(Generic[OutputT]):
         "outputs",
     )
 
+    # A type checker reads `A | B` as a form of a type only where nothing else is allowed.
+    @overload
+    def __init__(self, *, outputs: TypeForm[OutputT], **options: Unpack[GuardOptions]) -> None: ...
+    @overload
+    def __init__(self, *, outputs: Mapping[str, Any] | None = None, **options: Unpack[GuardOptions]) -> None: ...
     @explains_options(example="monitor.Guard(stop_when=monitor.MaxTurns(30))", words=WORDS, explain=line_for)
     def __init__(
         self,
@@ -140,7 +151,7 @@ class Guard(Generic[OutputT]):
         policy: Policy | None = None,
         judge: Judge | Sequence[Judge] | None = None,
         task: str | None = None,
-        outputs: type[OutputT] | Mapping[str, Any] | None = None,
+        outputs: Declaration | None = None,
         max_nudges: int | None = MAX_NUDGES,
         budget: Budget | None = None,
         prices: Price | str | None = None,

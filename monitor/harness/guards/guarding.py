@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextvars import ContextVar, Token
 from types import TracebackType
-from typing import Any, ParamSpec, Self, TypeAlias
+from typing import Any, Self, TypeAlias, Unpack
 
 from monitor.errors import ConfigError
+from monitor.goal.declared import Declaration
 from monitor.harness.guards.fresh_parts import fresh_parts
 from monitor.harness.guards.guard import Guard
-
-P = ParamSpec("P")
+from monitor.harness.guards.guard_options import GuardOptions
 
 _running: ContextVar[tuple[RunGuard, ...]] = ContextVar("running_guards", default=())
 
@@ -105,16 +104,9 @@ def guard_here(source: GuardSource) -> Guard[Any]:
     return source.current if isinstance(source, Guarding) else source
 
 
-def _takes_options_of(_: Callable[P, Guard[Any]]) -> Callable[[Callable[..., Guarding]], Callable[P, Guarding]]:
-    def same(function: Callable[..., Guarding]) -> Callable[P, Guarding]:
-        return function
-
-    return same
-
-
-@_takes_options_of(Guard)
-def guarding(**options: Any) -> Guarding:
+def guarding(*, outputs: Declaration | None = None, **options: Unpack[GuardOptions]) -> Guarding:
     """What makes a guard for each run, with these options of `Guard`; see `Guarding`. Raises
     `ConfigError` for options that a guard does not take.
     """
-    return Guarding(Guard(**options))
+    pattern: Any = Guard
+    return Guarding(pattern(outputs=outputs, **options))

@@ -8,6 +8,7 @@ So give the client a timeout of its own.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from inspect import isgenerator
 from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar, cast
 
@@ -158,7 +159,9 @@ class SyncStream(OneStream[T]):
         if source is None:
             return None  # nothing was opened
         closed, note = False, None
-        for one in (source, self._opened) if self._opened is not source else (source,):
+        searched = isgenerator(source) or not callable(getattr(source, "close", None))
+        behind = self._responses_behind(source) if searched else ()
+        for one in (*behind, source, *((self._opened,) if self._opened is not source else ())):
             close = getattr(one, "close", None)
             if callable(close):
                 try:

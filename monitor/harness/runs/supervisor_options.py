@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike, fspath
-from typing import Any, Final, Generic, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Final, Generic, Unpack, get_args, overload
 
 from monitor._util.argument_checks import check_kind, check_model, check_part, check_parts, is_finite
 from monitor._util.explained_options import explains_options
@@ -17,6 +17,7 @@ from monitor.context.measure.window import Window, window_of
 from monitor.core.reply_parts import LoopedText
 from monitor.detectors.detector import Detector
 from monitor.errors import ConfigError
+from monitor.goal.declared import Declaration
 from monitor.goal.goal import MAX_NUDGES, preflight
 from monitor.goal.instructions import render, run_instructions
 from monitor.goal.outputs import Outputs
@@ -27,6 +28,7 @@ from monitor.harness.context.requests import InitialHistory, form_of, take_in
 from monitor.harness.option_words import WORDS, line_for
 from monitor.harness.runs.call_options import CallOptions, Offer
 from monitor.harness.runs.result_summaries import ResultSummary
+from monitor.harness.runs.supervisor_keywords import SupervisorKeywords, Unfinished
 from monitor.harness.streams.clock import Clock
 from monitor.judges.judge import Judge, as_judges
 from monitor.messages import Message
@@ -52,11 +54,12 @@ from monitor.verdicts import LastTurn
 from monitor.wires.forms import Form
 from monitor.wires.raw import RawMessage
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeForm
+
 _DEFAULT: Any = object()
 BOUND: Final = Bound()
 """The bound of the results of a run that was given none."""
-Unfinished: TypeAlias = Literal["supersede", "refuse"]
-"""What a new run does with a run of its session that has not ended."""
 
 
 class RunOptions(Generic[OutputT]):
@@ -64,6 +67,13 @@ class RunOptions(Generic[OutputT]):
     option.
     """
 
+    # A type checker reads `A | B` as a form of a type only where nothing else is allowed.
+    @overload
+    def __init__(self, model: Model, *, outputs: TypeForm[OutputT], **options: Unpack[SupervisorKeywords]) -> None: ...
+    @overload
+    def __init__(
+        self, model: Model, *, outputs: Mapping[str, Any] | None = None, **options: Unpack[SupervisorKeywords]
+    ) -> None: ...
     @explains_options(
         example="monitor.Supervisor(monitor.model('google:gemini-2.5-flash'))", words=WORDS, explain=line_for
     )
@@ -87,8 +97,9 @@ class RunOptions(Generic[OutputT]):
         result_bound: Bound | None = BOUND,
         result_summary: ResultSummary | None = None,
         guidance: GuidanceFlag = True,
+        deps: object = None,
         notes: Sequence[Notes] = (),
-        outputs: type[OutputT] | Mapping[str, Any] | None = None,
+        outputs: Declaration | None = None,
         stop_when: Condition | None = _DEFAULT,
         budget: Budget | SharedBudget | None = None,
         prices: Mapping[str, Price] | Price | None = None,
@@ -149,6 +160,7 @@ class RunOptions(Generic[OutputT]):
             result_bound,
             result_summary,
             guidance,
+            deps,
         )
         self.notes: Sequence[Notes] = check_parts("notes", notes, "text")
         self.plan, self.prices = plan, prices

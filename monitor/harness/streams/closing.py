@@ -87,14 +87,15 @@ async def close_all(
         if not hasattr(source, "__anext__"):
             source = await _not_yet_opened(source)
         nest = source if inspect.isasyncgen(source) else None
-        responses = [*left, *(responses_behind(nest, adapter) if nest is not None else ())]
+        searched = nest is not None or _closer(source) is None
+        responses = [*left, *(responses_behind(source, adapter) if searched else ())]
         for response in responses:
             await _close(response)
         if nest is not None and not responses and adapter is not None and adapter.drains:
             note = await _drain(nest, closing)
         holders = [one for one in (source, None if holder is source else holder) if one is not None]
         closed = [await _close(one) for one in holders]
-        if not any(closed) and hasattr(source, "__anext__"):
+        if not any(closed) and not responses and hasattr(source, "__anext__"):
             note = f"{type(source).__name__} has neither aclose() nor close()"
         if holders or responses:
             await anyio.lowlevel.checkpoint()  # asyncio's transports close their socket in the next pass of the loop
@@ -247,11 +248,13 @@ async def _drain(source: AsyncIterator[object], closing: Closing) -> str | None:
 
 async def _close(holder: object) -> bool:
     """Close `holder`. False: it has no method for that."""
-    for name in ("aclose", "close"):
-        closer: Callable[[], object] | None = getattr(holder, name, None)
-        if callable(closer):
-            closing = closer()
-            if inspect.isawaitable(closing):
-                await closing
-            return True
-    return False
+    closer = _closer(holder)
+    closing = closer() if closer is not None else None
+    if inspect.isawaitable(closing):
+        await closing
+    return closer is not None
+
+
+def _closer(holder: object) -> Callable[[], object] | None:
+    found = (getattr(holder, name, None) for name in ("aclose", "close"))
+    return next((closer for closer in found if callable(closer)), None)

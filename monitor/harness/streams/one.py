@@ -6,7 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
-from monitor.adapters.adapter import AdapterFactory, FullAdapter, ReportedFailure, complete, find_adapter
+from monitor.adapters.adapter import (
+    AdapterFactory,
+    FullAdapter,
+    ReportedFailure,
+    complete,
+    find_adapter,
+    responses_behind,
+)
 from monitor.adapters.plain_streams import TextAdapter
 from monitor.chunks import Chunk
 from monitor.core.run import RunCore
@@ -113,6 +120,13 @@ class OneStream(Generic[T]):
     def _innermost(self) -> Any:
         """The innermost object of the source that is open so far."""
         return next((one for one in (self._iterator, self._opened) if one is not None), self._source)
+
+    def _responses_behind(self, source: object) -> list[Any]:
+        """The open responses that `source` holds, in generators and iterators around them."""
+        try:
+            return responses_behind(source, self._adapter)
+        except Exception:  # noqa: BLE001 - an adapter may be the caller's code, and must not prevent the end of a stream
+            return []
 
     def _holders(self) -> Iterator[object]:
         """Objects that may hold the request of the stream, and so its key."""

@@ -29,7 +29,6 @@ from monitor.adapters.adapter import (
     ReportedFailure,
     comes_from_sdk,
     find_adapter_of_source,
-    responses_behind,
 )
 from monitor.adapters.plain_streams import TextAdapter
 from monitor.chunks import Chunk
@@ -155,7 +154,7 @@ class SourceStream(OneStream[T]):
             raise ConfigError("this stream is already being read by another task")
         # Before the read: a run that is over delivers nothing more.
         core.waiting_since = now = self._now()
-        if self._over or (now >= core.deadline and core.must_stop(now)):
+        if self._over or self._core.ends_stream or (now >= core.deadline and core.must_stop(now)):
             await self._end()
             raise StopAsyncIteration
         # The read, which a deadline or an abort interrupts.
@@ -353,6 +352,13 @@ class SourceStream(OneStream[T]):
         if self._wait is not None:
             self._wait.wake()
 
+    def interrupt(self) -> None:
+        """End the stream: the core has set `ends_stream` meanwhile. Call it in the event loop's
+        thread.
+        """
+        if self._wait is not None:
+            self._wait.interrupt()
+
     def destroyed(self) -> None:
         """End the stream without closing the source: the reading task is destroyed with its event
         loop, so nothing can be awaited.
@@ -414,12 +420,6 @@ class SourceStream(OneStream[T]):
         self._left = (*self._left, *self._responses_behind(trace))
         knows_better = self._left or comes_from_sdk(trace) or not inspect.isasyncgen(self._iterator)
         self._untold = not knows_better and self._adapter is not None and self._adapter.drains
-
-    def _responses_behind(self, source: object) -> list[Any]:
-        try:
-            return responses_behind(source, self._adapter)
-        except Exception:  # noqa: BLE001 - an adapter may be the caller's code, and must not prevent the interruption of a read
-            return []
 
     async def _close(self, since: float) -> None:
         """Close the source. A cancellation that comes meanwhile is raised after the source is

@@ -248,6 +248,15 @@ def test_elements_that_are_missing_twice_or_open(old: str, new: str, wrong: tupl
     assert FIVE_SECTIONS.audit(FIVE_SECTIONS.skeleton({"overall_goal": "Ship it."}).replace(old, new)) == wrong
 
 
+@pytest.mark.parametrize("template", EVERY)
+def test_the_outline_that_the_prompt_asks_for_is_no_summary(template: Template) -> None:
+    outline = template.skeleton(template.guidance)
+    assert outline in asked(template)
+    assert template.audit(outline) == template.sections
+    body = template.guidance[template.sections[0]]
+    assert template.audit(outline.replace(body, "Ship version 2.")) == ()
+
+
 def test_a_skeleton_holds_every_section() -> None:
     for template in TEMPLATES:
         filled = template.skeleton({template.sections[1]: "  Something.  "})
