@@ -24,6 +24,7 @@ from monitor.sessions.faults import not_text
 from monitor.sessions.lock import this_process
 from monitor.sessions.nodes import Draft, Node
 from monitor.sessions.postgres.database import LEASE_S, Database, database_at, leave
+from monitor.sessions.postgres.letters import Letters
 from monitor.sessions.postgres.session_rows import Rows, kept
 from monitor.sessions.postgres.statements import PARTS, step_statement
 from monitor.sessions.postgres.step_rows import StepRows
@@ -53,7 +54,7 @@ _RELEASE: Final = "update monitor_sessions set lease_until = null where number =
 
 
 class PostgresSession:
-    """The session `name` in the database at `address`. What was acknowledged is as safe as the
+    """The session `name` in the database at `address`. An acknowledged step is as safe as the
     server keeps it.
 
         async with PostgresSession("postgresql://user@host/db", "work") as session:
@@ -84,6 +85,8 @@ class PostgresSession:
         self.name = name
         self.keeps_chunks: bool = chunks
         self.id: str = ""
+        self.mailbox: Letters = Letters(name)
+        """Where other processes leave messages for the runs."""
         self._create = create
         self._wait_s = wait_s
         self._takeover = takeover
@@ -108,6 +111,7 @@ class PostgresSession:
         self._is_open = True
         try:
             await self._own()
+            self.mailbox.connect(self._database)
         except BaseException:
             await self.aclose()
             raise
@@ -123,6 +127,7 @@ class PostgresSession:
         if not self._is_open or self._database is None:
             return
         database = self._database
+        self.mailbox.connect(None)
         with anyio.CancelScope(shield=True):
             try:
                 if self._token and database.pid == os.getpid():

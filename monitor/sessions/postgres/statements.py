@@ -1,8 +1,8 @@
 """The tables of sessions in a database, and the statement that writes one step.
 
-A step is one statement. It checks the token of the owner and the number of the step itself, so no
-late write of an old owner is carried out, and none is carried out twice. No lock outlives it: an
-owner that freezes holds up nobody.
+A step is one statement, which checks the token of the owner and the number of the step. So no late
+write of an old owner is carried out, and no write is carried out twice. No lock outlives the
+statement: an owner that freezes holds up nobody.
 """
 
 # ruff: noqa: S608 - only names of tables and columns are put into a statement; values are not
@@ -48,6 +48,9 @@ TABLES: Final = (
     """create table if not exists monitor_chunks (
         session bigint not null references monitor_sessions on delete cascade, seq bigint not null, run text,
         turn bigint, at_ms bigint not null, body text not null, primary key (session, seq))""",
+    """create table if not exists monitor_letters (
+        session bigint not null references monitor_sessions on delete cascade, id text not null, body text not null,
+        primary key (session, id))""",
 )
 
 _COLUMNS: Final = {

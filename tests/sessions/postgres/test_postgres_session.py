@@ -16,6 +16,7 @@ import pytest
 
 from monitor.calls import CallState
 from monitor.errors import SessionBusy, SessionLost, SessionTooNew, SessionUnavailable, StoreError
+from monitor.messages import SteerMessage
 from monitor.sessions import Changes, PostgresSession, RunRecord
 from monitor.sessions.postgres.statements import FORMAT
 from tests import databases
@@ -282,3 +283,19 @@ async def test_a_step_is_one_statement_and_the_cost_of_the_next_one_does_not_gro
             said.clear()
             await session.commit(Changes(nodes=[says("more", run="r", turn=number)]))
             assert len(said) == 1
+
+
+async def test_a_letter_of_another_process_is_read_within_a_second_and_once(opened: Any):
+    async with opened() as session:
+        assert session.mailbox.letters() == []
+        other = opened().mailbox
+        other.connect(session._database)
+        sent = await anyio.to_thread.run_sync(other.put, "r", SteerMessage(id="m", text="stop there"))
+        await anyio.to_thread.run_sync(session.mailbox._look, session._database)
+        found = session.mailbox.letters()
+        assert found == [sent]
+        session.mailbox.remove(found)
+        assert session.mailbox.letters() == []
+    async with opened() as session:
+        rows = session._database.run(lambda one: one.execute("select * from monitor_letters").fetchall())
+        assert rows == []
