@@ -14,10 +14,9 @@ import pickle
 import stat
 import sys
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
-
-import monitor
 
 _MODULES: Final = ("monitor.transcripts", "monitor.verdicts", "monitor.usage", "monitor.reasons")
 """Their classes hold data alone."""
@@ -45,8 +44,8 @@ def code_version() -> str:
     """What changes when the code changes that read and watched: the version of the library and of
     Python, and the newest of its files.
     """
-    files = [file.stat().st_mtime_ns for file in Path(monitor.__file__).parent.rglob("*.py")]
-    return f"{monitor.__version__} {sys.version} {len(files)} {max(files, default=0)}"
+    files = [file.stat().st_mtime_ns for file in Path(__file__).parents[2].rglob("*.py")]
+    return f"{version('agent-monitor')} {sys.version} {len(files)} {max(files, default=0)}"
 
 
 def is_own(path: Path) -> bool:
