@@ -120,6 +120,20 @@ class Database:
                 raise SessionTooNew("in this database", found[0], FORMAT)
         self._is_made = True
 
+    def connected(self) -> Connection:
+        """A connection of the caller's own. Raises `SessionUnavailable`."""
+        try:
+            return self.connect()
+        except self._psycopg.Error as error:
+            raise self._typed(error) from error
+
+    def typed(self, work: Callable[[Connection], T], connection: Connection) -> T:
+        """Do `work` once, with this connection. Raises `StoreError`."""
+        try:
+            return work(connection)
+        except self._psycopg.Error as error:
+            raise self._typed(error) from error
+
     def _typed(self, error: psycopg.Error) -> StoreError:
         said = " ".join(str(error).split())
         if isinstance(error, self._psycopg.DataError):

@@ -18,13 +18,14 @@ import anyio
 from anyio import to_thread
 
 from monitor.calls import CallRecord
-from monitor.errors import SessionBusy, SessionLost, SessionOwner, StoreError
+from monitor.errors import SessionBusy, SessionLost, StoreError
 from monitor.sessions.closed_runs import close_run
 from monitor.sessions.faults import not_text
 from monitor.sessions.lock import this_process
 from monitor.sessions.nodes import Draft, Node
 from monitor.sessions.postgres.database import LEASE_S, Database, database_at, leave
 from monitor.sessions.postgres.letters import Letters
+from monitor.sessions.postgres.postgres_reader import owner_in
 from monitor.sessions.postgres.session_rows import Rows, kept
 from monitor.sessions.postgres.statements import PARTS, step_statement
 from monitor.sessions.postgres.step_rows import StepRows
@@ -169,7 +170,7 @@ class PostgresSession:
             if lease is None:
                 raise StoreError(f"there is no session {self.name} in the database")
             why = f"its lease ends in {max(0.0, lease[1] or 0.0):.0f} seconds, unless it is renewed"
-            raise SessionBusy(self.name, _owner(lease[0]), why)
+            raise SessionBusy(self.name, owner_in(lease[0]), why)
 
         self._number, self.id, self._token, self._step = self._asked(take)
         self._held().hold(self._number, self._token)
@@ -257,7 +258,7 @@ class PostgresSession:
         found = connection.execute(_NOW, (self._number,)).fetchone()
         if found is not None and found[:2] == (self._token, self._step + 1):
             return
-        who = "removed" if found is None else f"taken over by {_owner(found[2]) or 'another owner'}"
+        who = "removed" if found is None else f"taken over by {owner_in(found[2]) or 'another owner'}"
         self._broken = SessionLost(
             f"the session {self.name} was {who}. What was acknowledged before is stored; this step is not acknowledged."
         )
@@ -354,13 +355,3 @@ class PostgresSession:
     async def verify(self) -> tuple[TreeProblem, ...]:
         """The faults of the stored data; empty, if it is as it was written."""
         return await self._read(lambda rows: rows.verify())
-
-
-def _owner(holder: str) -> SessionOwner | None:
-    """The owner in the row of a session. `None`: it cannot be read."""
-    try:
-        data = json.loads(holder)
-        data.pop("nonce", None)
-        return SessionOwner(**data)
-    except (ValueError, TypeError, AttributeError):
-        return None

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Final, Protocol, runtime_checkable
+from typing import Final, Protocol, TypeGuard, runtime_checkable
 
 import anyio
 
 from monitor.errors import ConfigError
 from monitor.sessions.postgres.database import LEASE_S
+from monitor.sessions.postgres.postgres_reader import without_password
 from monitor.sessions.postgres.postgres_session import PostgresSession
 
 POSTGRES: Final = ("postgresql://", "postgres://")
@@ -66,24 +67,22 @@ class AddressedSession(PostgresSession):
                     await self.aclose()
 
 
-def is_database(address: object) -> bool:
+def is_database(address: object) -> TypeGuard[str]:
     """Whether it is the address of a database, and not the path of a file."""
     return isinstance(address, str) and address.startswith(POSTGRES)
 
 
 def session_at(address: str) -> AddressedSession:
     """The session at `postgresql://user@host/db#name`. Raises `ConfigError` for another address."""
+    return AddressedSession(*parts_of(address))
+
+
+def parts_of(address: str) -> tuple[str, str]:
+    """The address of the database, and the name of the session. Raises `ConfigError`."""
     where, _, name = address.partition("#")
     if not is_database(where) or not name:
         raise ConfigError(
             f"{without_password(address)!r} names no session: write postgresql://user@host/db#name, with the name of"
             " the session"
         )
-    return AddressedSession(where, name)
-
-
-def without_password(address: str) -> str:
-    """The address of a database as people may read it."""
-    scheme, sign, rest = address.partition("://")
-    before, at, after = rest.rpartition("@")
-    return f"{scheme}{sign}{before.partition(':')[0]}{at}{after}" if at else address
+    return where, name
