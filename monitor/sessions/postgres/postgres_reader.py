@@ -213,11 +213,17 @@ class SessionsReader:
             return []
         return self.asked(lambda one: [given(name) for (name,) in one.execute(_LIST).fetchall()])
 
+    def __contains__(self, name: str) -> bool:
+        return self._row(name) is not None
+
+    def _row(self, name: str) -> tuple[Any, ...] | None:
+        if not self._is_made:
+            return None
+        return self.asked(lambda one: one.execute(_FIND, (kept(name),)).fetchone())
+
     def find(self, name: str) -> _Found:
         """The facts about a session. Raises `StoreError` if there is none of this name."""
-        row = None
-        if self._is_made:
-            row = self.asked(lambda one: one.execute(_FIND, (kept(name),)).fetchone())
+        row = self._row(name)
         if row is None:
             raise StoreError(f"there is no session {name} in {self.shown}")
         number, id, created_ms, token, changed_s, holder = row

@@ -51,6 +51,10 @@ TABLES: Final = (
     """create table if not exists monitor_letters (
         session bigint not null references monitor_sessions on delete cascade, id text not null, body text not null,
         primary key (session, id))""",
+    # What people say to the runs of a fleet: aborts and answers.
+    """create table if not exists monitor_said (
+        session text not null, number bigint generated always as identity, what text not null, body text not null,
+        primary key (session, number))""",
 )
 
 _COLUMNS: Final = {
