@@ -87,6 +87,7 @@ features: $(READY) ## run the tests of the rows of docs/features.md, and print t
 
 bench: $(READY_BENCH) ## measure, and test the benches; tables here, numbers in bench/results
 	@$(BIN)/python -m bench.quality
+	@$(BIN)/python -m bench.field
 	@$(BIN)/python -m bench.detectors
 	@$(BIN)/python -m bench.stream
 	@$(BIN)/python -m bench.close
