@@ -61,7 +61,9 @@ async def test_a_worker_that_has_left_is_silent_at_once(beats: Heartbeats):
     assert beats.silent(LONG_S) == ["left"]
 
 
-async def test_the_runs_of_silent_workers_are_recovered_and_the_empty_ones_forgotten(beats: Heartbeats):
+async def test_the_runs_of_silent_workers_are_recovered_and_the_empty_ones_forgotten(
+    beats: Heartbeats, monkeypatch: pytest.MonkeyPatch
+):
     runs = {"dead": 2, "empty": 0, "alive": 1, "me": 1}
     asked: list[str] = []
     for worker in runs:
@@ -79,17 +81,19 @@ async def test_the_runs_of_silent_workers_are_recovered_and_the_empty_ones_forgo
 
     async with anyio.create_task_group() as group:
         with anyio.fail_after(20):
-            # the lease of an hour, looked at a million times as often
-            beats.silent = lambda _: Heartbeats.silent(beats, LONG_S)  # type: ignore[method-assign]
+            silent = beats.silent
+            monkeypatch.setattr(beats, "silent", lambda _: silent(LONG_S))  # an hour, but looked at all the time
             group.start_soon(keep_alive, beats, "me", 0.01, recover)
             await done.wait()
         group.cancel_scope.cancel()
     assert set(asked) == {"dead", "empty"}
     assert asked.count("empty") == 1
-    assert beats.silent(0) == []
+    assert silent(LONG_S) == []
 
 
-async def test_a_database_that_is_away_for_a_while_is_asked_again(beats: Heartbeats, caplog: Any):
+async def test_a_database_that_is_away_for_a_while_is_asked_again(
+    beats: Heartbeats, caplog: Any, monkeypatch: pytest.MonkeyPatch
+):
     failed, done = [0], anyio.Event()
 
     def beat(_: str) -> None:
@@ -98,7 +102,7 @@ async def test_a_database_that_is_away_for_a_while_is_asked_again(beats: Heartbe
             raise sqlalchemy.exc.OperationalError("select", {}, Exception("it is restarted"))
         anyio.from_thread.run_sync(done.set)
 
-    beats.beat = beat  # type: ignore[method-assign]
+    monkeypatch.setattr(beats, "beat", beat)
     async with anyio.create_task_group() as group:
         with anyio.fail_after(20):
             group.start_soon(keep_alive, beats, "me", 0.01, lambda _: False)
