@@ -28,8 +28,8 @@ WARNING: Final = 0.9
 BY_HAND: Final = 0.95
 """The most that may be left of a context that is not full, when somebody asks for a compaction."""
 UNKNOWN_WINDOW: Final = 0.45
-"""The most that may be left of a refused request, if the provider's limit is not known. Four results
-of half a window are two windows: with less than half of them left, one refusal is enough.
+"""The most that may be left of a refused request, if the provider's limit is not known. Four
+results of half a window are two windows: with less than half of them left, one refusal is enough.
 """
 GROWTH: Final = 0.05
 """Share of the window by which the context grows before a compaction that failed is tried again."""
