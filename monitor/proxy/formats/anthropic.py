@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from monitor._util.json_view import JsonView
 from monitor.adapters.anthropic.stream import AnthropicAdapter
 from monitor.proxy.formats import sse
 from monitor.proxy.formats.base import (
@@ -35,7 +36,6 @@ from monitor.proxy.formats.requests import (
     truth_at,
     whole_at,
 )
-from monitor.proxy.formats.view import JsonView
 from monitor.usage import Usage
 from monitor.wires.fields import object_at, objects_at
 from monitor.wires.forms import Form

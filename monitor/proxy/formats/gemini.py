@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import parse_qs, unquote
 
+from monitor._util.json_view import CamelView
 from monitor.adapters.google.errors import reported
 from monitor.adapters.google.stream import GoogleAdapter
 from monitor.proxy.formats import sse
@@ -36,7 +37,6 @@ from monitor.proxy.formats.requests import (
     records_at,
     tools_at,
 )
-from monitor.proxy.formats.view import CamelView
 from monitor.usage import NO_USAGE, Usage
 from monitor.wires.fields import object_at, objects_at, snake
 from monitor.wires.forms import Form

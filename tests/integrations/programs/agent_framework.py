@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from agent_framework import Agent, tool as made
+from agent_framework import Agent
+from agent_framework import tool as made
 from agent_framework.openai import OpenAIChatCompletionClient
 
 from monitor.harness.guards.guard import Guard
