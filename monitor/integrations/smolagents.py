@@ -68,7 +68,7 @@ def GuardedModel(wrapped: ModelT, guard: GuardSource) -> ModelT:  # noqa: N802 -
     if not hasattr(wrapped, "generate_stream"):
         raise ConfigError(f"{type(wrapped).__name__} cannot stream: use a model with generate_stream, or the proxy")
     model: Any = copy.copy(wrapped)
-    model.__class__ = _guarded_class(type(wrapped))
+    model.__class__ = _guarded_class(model.__class__)
     model.agent_monitor = _Agents(guard)
     made: ModelT = model
     return made
