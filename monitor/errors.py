@@ -16,6 +16,7 @@
         SessionUnavailable  the disk is full, or the file cannot be read or written now
         BudgetUnreachable   the store of a shared budget does not answer
       ToolError         raised by a tool: its message is what the model reads
+        ToolRetry           raised by a tool: the model is asked to make the call again
       RecordedError     an exception of another process, read back from JSON; never raised
 
 A run that ends is an `Outcome`, not an exception.
@@ -46,6 +47,7 @@ __all__ = [
     "SourceFailed",
     "StoreError",
     "ToolError",
+    "ToolRetry",
 ]
 
 
@@ -279,6 +281,16 @@ class ToolError(MonitorError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self.args, {"kind": self.kind}
+
+
+class ToolRetry(ToolError):
+    """A tool asks the model to correct its call and to make it again. The message says why. The
+    model is asked `model_retries` times in a row, see `monitor.tools.ToolTraits`; after that it
+    reads that the tool has failed.
+    """
+
+    def __init__(self, message: str = "", *, kind: ToolErrorKind | str = ToolErrorKind.RETRY) -> None:
+        super().__init__(message, kind=kind)
 
 
 class RecordedError(MonitorError):

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 from monitor._util.codec import Codec
 from monitor.calls import ApprovalAnswer, ApprovalRequest, CallRecord
 from monitor.chunks import Chunk, ToolCall, ToolResult
-from monitor.messages import Repair
+from monitor.messages import Repair, SteerMessage
 from monitor.models import ModelError
 from monitor.outcome import Outcome, Turn
 from monitor.reasons import CompactionFailure, CompactionReason, TerminateReason
@@ -66,6 +66,9 @@ __all__ = [
     "RunTerminated",
     "SandboxWarning",
     "SinkFailed",
+    "SteerAccepted",
+    "SteerDelivered",
+    "SteerReturned",
     "StopDecided",
     "StreamClosed",
     "StreamContinued",
@@ -322,6 +325,35 @@ class Nudged:
     at_s: float
     turn: int
     text: str
+
+
+@dataclass(slots=True, frozen=True)
+class SteerAccepted:
+    """A person, or a program, has said something to the run, and the message waits."""
+
+    at_s: float
+    turn: int
+    message: SteerMessage
+
+
+@dataclass(slots=True, frozen=True)
+class SteerDelivered:
+    """A message to the run stands in the history now: the next request has it."""
+
+    at_s: float
+    turn: int
+    message: SteerMessage
+
+
+@dataclass(slots=True, frozen=True)
+class SteerReturned:
+    """The run has ended before a message to it was delivered."""
+
+    at_s: float
+    turn: int
+    message: SteerMessage
+    why: str
+    """Why the run ended."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -762,6 +794,9 @@ Event: TypeAlias = (
     | OutputEmitted
     | PlanUpdated
     | Nudged
+    | SteerAccepted
+    | SteerDelivered
+    | SteerReturned
     | ToolWithdrawn
     | LastTurnStarted
     | JudgeAsked

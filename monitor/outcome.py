@@ -12,7 +12,7 @@ from monitor._util.lazy import LazyModule
 from monitor.calls import ApprovalRequest
 from monitor.chunks import ToolCall
 from monitor.errors import MonitorError, RecordedError
-from monitor.messages import Message
+from monitor.messages import Message, SteerMessage
 from monitor.models import ModelError
 from monitor.reasons import SUCCESSES, FinishReason, TerminateReason
 from monitor.usage import Usage
@@ -181,6 +181,8 @@ class Outcome(Generic[OutputT]):
     """Seconds from the decision to the closed source. `None`: nothing had to be closed."""
     pending: tuple[ApprovalRequest, ...] = ()
     """Questions that nobody has answered yet, if the run is `paused` for them."""
+    returned: tuple[SteerMessage, ...] = ()
+    """Messages to the run that it has not delivered to the model, because it ended first."""
     error: RecordableError = field(default=None, repr=False)
     """The exception behind the reason, if there was one: the SDK's, a detector's, the caller's.
     `detail` names it, the `repr` does not: a foreign exception may not be printable.

@@ -22,6 +22,8 @@ JUDGE_PATIENCE = 3
 """A judge's finding is forgiven after this many times `clean_turns`, because even a sure judge is
 asked only every 5 or 6 turns.
 """
+STEP_NATS = 1.0
+"""How much weighed evidence grows between two steps: by one to three calls."""
 WATCHED = 32
 """The newest loops that are watched. A run with more loops is stopped by the number of nudges."""
 
@@ -111,6 +113,10 @@ class Ladder:
     - The same loop again takes the next step: its tool is withdrawn, then comes one last turn with
       `final_tools`, then the stop. A suspicion goes no further than the withdrawn tool and never
       ends a run. After the last turn, any loop is the stop.
+    - Each step needs evidence that has grown since the one before: by a nat where evidence is
+      weighed, else a loop, or a suspicion that counts more.
+    - A tool is withdrawn only if its calls add nothing. The supervisor keeps a tool that is the
+      only one. In its place comes a second nudge.
     - Repeated calls climb one step a turn, because the model must have read a nudge before it can
       follow it.
     - Repeated text climbs one step with every finding, because the stream is still being written.
@@ -133,6 +139,7 @@ class Ladder:
         "_clean_turns",
         "_final_tools",
         "_give_up",
+        "_grown",
         "_hold",
         "_last_given",
         "_max_nudges",
@@ -170,6 +177,7 @@ class Ladder:
     def reset(self) -> None:
         """Forget everything, for a new run."""
         self._strikes: dict[str, int] = {}
+        self._grown: dict[str, float] = {}  # by signature: the evidence at the latest step
         self._nudges = 0
         self._clean = -1
         self._acted = False
@@ -184,12 +192,12 @@ class Ladder:
                 return stop_for(detection)
             if self._give_up is not None and detection.count >= self._give_up * detection.threshold:
                 return stop_for(detection)
-        if self._acted and not written:
+        if (self._acted and not written) or not self._has_grown(detection):
             return Continue()
         self._acted = True
         if detection.level == "loop" and written and self._suspected:
             self._suspected = False
-            self._watch(_signature(detection), 1)
+            self._watch(detection, 1)
             return Nudge(nudge_text(detection))
         verdict = self._step(detection)
         self._suspected |= detection.level == "suspect" and written and isinstance(verdict, Nudge)
@@ -204,33 +212,35 @@ class Ladder:
         if self._clean_turns is None or self._clean < self._clean_turns:
             return
         if self._clean >= JUDGE_PATIENCE * self._clean_turns:
-            self._strikes, self._nudges, self._last_given = {}, 0, False
+            self._strikes, self._grown, self._nudges, self._last_given = {}, {}, 0, False
             return
         judged = {signature: taken for signature, taken in self._strikes.items() if signature.startswith("judge:")}
         self._strikes, self._nudges, self._last_given = judged, len(judged), self._last_given and bool(judged)
+        self._grown = {known: self._grown[known] for known in judged}
 
     def _step(self, detection: Detection) -> Verdict:
-        signature = _signature(detection)
-        taken = self._strikes.pop(signature, 0)
+        taken = self._strikes.pop(_signature(detection), 0)
         tool = tool_of(detection)
+        weighed = detection.evidence.nats is not None
         if taken == 0 and self._nudges >= self._max_nudges:
             taken = 1
-        if taken == 1 and tool is None:
+        if taken == 1 and tool is None and not weighed:
             taken = 2
         if taken > 1 and detection.level == "suspect":
-            self._watch(signature, taken)
+            self._watch(detection, taken)
             return Continue()
         if taken > 1 and self._hold:
-            self._watch(signature, taken)
+            self._watch(detection, taken)
             return Hold(detection)
-        self._watch(signature, taken + 1)
+        self._watch(detection, taken + 1)
         if taken == 0:
             self._nudges += 1
             return Nudge(nudge_text(detection))
+        if taken == 1 and tool is None:
+            return Nudge(nudge_text(detection))
         if taken == 1 and tool is not None:
-            return WithdrawTool(
-                tool, f"{detection.message}. {tool} is not available any more. {_another_way(detection)}"
-            )
+            text = f"{detection.message}. {tool} is not available any more. {_another_way(detection)}"
+            return WithdrawTool(tool, text, nudge_text(detection))
         if taken <= 2:  # noqa: PLR2004 - the third step
             self._last_given = True
             return LastTurn(
@@ -240,15 +250,29 @@ class Ladder:
             )
         return stop_for(detection)
 
-    def _watch(self, signature: str, taken: int) -> None:
+    def _has_grown(self, detection: Detection) -> bool:
+        """Whether the evidence has grown since the latest step on the same loop."""
+        before = self._grown.get(_signature(detection))
+        nats = detection.evidence.nats
+        if before is None:
+            return True
+        if nats is not None:
+            return nats >= before + STEP_NATS
+        return detection.level == "loop" or detection.channel != "tools" or detection.count > before
+
+    def _watch(self, detection: Detection, taken: int) -> None:
+        signature, nats = _signature(detection), detection.evidence.nats
         self._strikes[signature] = taken
+        self._grown[signature] = detection.count if nats is None else nats
         if len(self._strikes) > WATCHED:
             del self._strikes[next(iter(self._strikes))]
+        self._grown = {known: self._grown[known] for known in self._strikes}
 
     def snapshot(self) -> dict[str, Any]:
         return {
-            "version": 2,
+            "version": 3,
             "strikes": dict(self._strikes),
+            "grown": dict(self._grown),
             "nudges": self._nudges,
             "clean": self._clean,
             "acted": self._acted,
@@ -257,9 +281,10 @@ class Ladder:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        if state.get("version") != 2:  # noqa: PLR2004 - the one that `snapshot` writes
-            raise ValueError(f"Ladder: cannot restore version {state.get('version')!r}, only 2")
+        if state.get("version") != 3:  # noqa: PLR2004 - the one that `snapshot` writes
+            raise ValueError(f"Ladder: cannot restore version {state.get('version')!r}, only 3")
         self._strikes = {str(signature): int(taken) for signature, taken in state["strikes"].items()}
+        self._grown = {str(signature): float(evidence) for signature, evidence in state["grown"].items()}
         self._nudges, self._clean = int(state["nudges"]), int(state["clean"])
         self._acted, self._last_given, self._suspected = (
             bool(state["acted"]),
@@ -269,13 +294,15 @@ class Ladder:
 
 
 def _signature(detection: Detection) -> str:
-    return f"{detection.kind}:{detection.evidence.xxhash}"
+    """The identity of a loop. Weighed evidence is one sum for a run, whatever it began with."""
+    evidence = detection.evidence
+    return f"{detection.kind}:{evidence.xxhash if evidence.nats is None else detection.detector}"
 
 
 def tool_of(detection: Detection) -> str | None:
-    """The tool that is called repeatedly; for a cycle, one of its tools. `None`: the loop is not in
-    calls.
-    """
+    """The tool whose calls add nothing; for a cycle, one of its tools. `None`: there is none."""
+    if detection.evidence.nats is not None:
+        return next(iter(detection.evidence.tools), None)
     return detection.evidence.excerpt.partition("(")[0] if detection.channel == "tools" else None
 
 
@@ -307,6 +334,10 @@ _ANOTHER_WAY = {
         " have not taken, or undo what made no difference."
     ),
     "same_result": "Other arguments give nothing new. Use what you have, or look somewhere else.",
+    "no_news": (
+        "Say in one sentence why these calls are needed. If the task asks for them, go on. If not, use what you have,"
+        " or take a step that you have not taken."
+    ),
     "unknown_tool": "There is no such tool. Use one of the tools that you were given, or say that you cannot do this.",
     "equal_messages": "Do not say this again. Do the next step, or say what keeps you from it.",
     "judge": (

@@ -80,6 +80,10 @@ class Evidence:
     """Code points of the repeated thing (for tools: of its canonical JSON)."""
     offsets: tuple[int, ...] = ()
     """Where each counted repetition starts, in the unit of `Detection.offset`."""
+    nats: float | None = None
+    """The weight of the evidence of a loop, in nats. `None`: repetitions are only counted."""
+    tools: tuple[str, ...] = ()
+    """Where evidence is weighed: the tools whose calls add nothing, the most frequent first."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -212,6 +216,8 @@ class WithdrawTool:
 
     name: str
     text: str
+    otherwise: str = ""
+    """Sent in the place of `text` if the run has no other tool: then `name` stays."""
 
 
 @dataclass(slots=True, frozen=True)

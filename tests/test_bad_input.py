@@ -315,7 +315,7 @@ async def test_text_in_a_stream_of_chunks_is_told_how_to_be_one() -> None:
 
 async def test_the_name_of_a_model_is_not_a_model() -> None:
     with pytest.raises(monitor.ConfigError, match=r"write model=monitor\.model\('google:gemini-2\.5-flash'\)"):
-        monitor.Supervisor("google:gemini-2.5-flash")  # type: ignore[arg-type]
+        monitor.Supervisor("google:gemini-2.5-flash")  # type: ignore[call-overload]
 
 
 class Unprintable(Exception):

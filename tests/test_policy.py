@@ -53,7 +53,7 @@ def test_a_stop_can_be_made_of_any_detection(level: Level):
 def test_a_policy_restored_from_its_snapshot_decides_the_same(policy: Policy):
     policy.decide(detection("suspect"))
     state: dict[str, Any] = json.loads(json.dumps(policy.snapshot()))
-    assert state["version"] in (1, 2)
+    assert state["version"] in (1, 3)
     other = type(policy)()
     other.restore(state)
     assert [other.decide(detection(level)) for level in ("suspect", "loop")] == [
@@ -164,9 +164,40 @@ def test_the_later_steps_name_the_tool_and_the_tools_that_are_left():
 
 def test_a_suspicion_never_ends_a_run():
     policy = Ladder(give_up=None)
-    said = each_turn(policy, *(call(what=f"{number % 2}") for number in range(40)))
+    said = each_turn(policy, *(call(count=3 + number, what=f"{number % 2}") for number in range(40)))
     assert set(said) == {"Nudge", "WithdrawTool", "Continue"}
     assert said.count("WithdrawTool") == 2
+
+
+def test_a_suspicion_that_has_not_grown_gets_no_second_step():
+    assert each_turn(Ladder(), call(), call(), call(count=4)) == ["Nudge", "Continue", "WithdrawTool"]
+
+
+def weighed(nats: float, *tools: str, level: Level = "loop", began: str = "a") -> Detection:
+    evidence = Evidence("read(a)", began.zfill(16), 6, (0, 1), nats=nats, tools=tools)
+    return Detection("novelty", "no_news", "tools", level, 9, 8, 0, 9, evidence, "9 calls added nothing: 9 x silence")
+
+
+def test_each_step_on_weighed_evidence_needs_a_nat_more_than_the_one_before():
+    said = each_turn(Ladder(), *(weighed(nats, "read") for nats in (4.2, 4.6, 5.1, 5.3, 6.1, 6.9, 7.0, 7.2)))
+    assert said == ["Nudge", "Continue", "Continue", "WithdrawTool", "Continue", "LastTurn", "Stop", "Stop"]
+
+
+def test_a_tool_whose_calls_still_add_something_is_not_withdrawn():
+    policy = Ladder()
+    assert each_turn(policy, weighed(4.2), weighed(5.3), weighed(6.4)) == ["Nudge", "Nudge", "LastTurn"]
+    assert each_turn(Ladder(), weighed(4.2, "read", "look"), weighed(5.3, "look", "read"))[1] == "WithdrawTool"
+
+
+def test_weighed_evidence_is_one_sum_whatever_it_began_with():
+    assert each_turn(Ladder(), weighed(4.2, "read"), weighed(5.3, "read", began="b")) == ["Nudge", "WithdrawTool"]
+
+
+def test_a_nudge_on_weighed_evidence_names_what_repeats_and_asks_for_the_reason():
+    verdict = Ladder().decide(weighed(4.2))
+    assert isinstance(verdict, Nudge)
+    assert "9 x silence" in verdict.text
+    assert "why these calls are needed" in verdict.text
 
 
 def test_one_step_a_turn_because_the_model_has_not_read_the_nudge_yet():

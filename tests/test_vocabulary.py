@@ -173,7 +173,14 @@ def test_a_detection_says_itself_as_plain_data():
     )
     data = detection.to_dict()
     assert data["type"] == "detection"
-    assert data["evidence"] == {"excerpt": "abc", "xxhash": "0" * 16, "length": 3, "offsets": [0, 3]}
+    assert data["evidence"] == {
+        "excerpt": "abc",
+        "xxhash": "0" * 16,
+        "length": 3,
+        "offsets": [0, 3],
+        "nats": None,
+        "tools": [],
+    }
 
 
 # --- errors

@@ -4,6 +4,7 @@ recorded answers.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 from collections import Counter
@@ -17,7 +18,7 @@ from bench import _live_fixture, live
 from bench._live_fixture import Answer
 from bench._live_labels import SPAN, measured
 from bench._live_prompts import MAX_TOKENS, QUESTIONS, Asked, everything
-from bench._live_server import Account
+from bench._live_server import Account, Answers
 
 WORDS = ["stone", "river", "lamp", "winter", "copper", "garden", "letter", "harbour", "violet", "engine"]
 
@@ -75,8 +76,6 @@ async def _ask(account: Account, *, leave: bool) -> list[dict[str, Any]]:
 @pytest.mark.anyio
 @pytest.mark.parametrize("leave", [False, True])
 async def test_the_account_says_how_far_the_answer_came_and_whether_the_client_left(leave: bool):
-    forgotten: list[str] = []
-
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start"})
         for _ in range(3):
@@ -85,15 +84,54 @@ async def test_the_account_says_how_far_the_answer_came_and_whether_the_client_l
         if not leave:
             await send({"type": "http.response.body", "body": b"data: [DONE]\n\n", "more_body": False})
 
-    async def forget() -> None:
-        forgotten.append("once")
-
-    [seen] = await _ask(Account(app, forget), leave=leave)
+    [seen] = await _ask(Account(app), leave=leave)
     assert seen["chunks"] == 3
     assert seen["finished"] is not leave
     assert (seen["left_at"] is not None) is leave
     assert seen["stopped_at"] is not None
-    assert forgotten == ["once"]
+
+
+class _Spoken:
+    """Says numbers until it is told to end, as llama.cpp does; at most 1,000."""
+
+    def __init__(self) -> None:
+        self.asked: list[dict[str, Any]] = []
+        self.said = 0
+
+    def handle_chat_completions(self, request: str, piece: Any) -> None:
+        self.asked.append(json.loads(request))
+        for number in range(1, 1_001 if len(self.asked) > 1 else 4):
+            self.said = number
+            if piece(json.dumps({"n": self.said})):
+                return
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("leave", [False, True])
+async def test_the_model_is_asked_without_its_kept_prompt_and_ends_when_the_client_leaves(leave: bool):
+    model, bodies, sent = _Spoken(), [], asyncio.Event()
+    if leave:
+        model.asked.append({})
+    messages = iter([{"type": "http.request", "body": b'{"stream": true}'}])
+
+    async def receive() -> dict[str, Any]:
+        if (message := next(messages, None)) is not None:
+            return message
+        if leave:
+            await sent.wait()
+            return {"type": "http.disconnect"}
+        return await asyncio.Event().wait()  # type: ignore[return-value]
+
+    async def send(message: Any) -> None:
+        bodies.append(message.get("body", b""))
+        sent.set()
+
+    await Answers(model)({"type": "http"}, receive, send)
+    assert model.asked[-1] == {"stream": True, "cache_prompt": False}
+    assert b"".join(bodies).startswith(b'data: {"n": 1}\n\n')
+    assert b"".join(bodies).endswith(b"data: [DONE]\n\n")
+    if not leave:
+        assert model.said == 3
 
 
 # --- the measure that labels

@@ -2,13 +2,16 @@
 program needs.
 """
 
+from __future__ import annotations
+
 import importlib
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # `typing` takes longer to import than all of this
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import Any
+
     from monitor.errors import MissingExtra
 
 
@@ -58,6 +61,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """
     if name.startswith("_"):  # such names are asked for by inspection, not by a person
         return ""
+    from difflib import get_close_matches  # noqa: PLC0415 - only for a wrong name
+
     closest = get_close_matches(name, known, 1, 0.7)
     return f"; did you mean {closest[0]!r}?" if closest else ""
 
@@ -67,9 +72,9 @@ class _Missing(type):
     `inspect` and `help` ask of it is answered.
     """
 
-    _error: "MissingExtra"
+    _error: MissingExtra
 
-    def __new__(cls, name: str, bases: tuple[type, ...], members: dict[str, Any]) -> "_Missing":
+    def __new__(cls, name: str, bases: tuple[type, ...], members: dict[str, Any]) -> _Missing:
         for base in bases:
             if isinstance(base, _Missing):
                 raise base._reason()  # noqa: SLF001 - of the same class
@@ -83,13 +88,13 @@ class _Missing(type):
             raise AttributeError(f"{cls.__name__} has no attribute {name!r}: {cls._error}")
         raise cls._reason()
 
-    def _reason(cls) -> "MissingExtra":
+    def _reason(cls) -> MissingExtra:
         from monitor.errors import MissingExtra  # noqa: PLC0415 - see `lazy_names`
 
         return MissingExtra(cls._error.package, cls._error.extra)
 
 
-def _stand_in(module: str, name: str, error: "MissingExtra") -> _Missing:
+def _stand_in(module: str, name: str, error: MissingExtra) -> _Missing:
     """A class that stands for `name` of `module`, which cannot be imported because of `error`."""
     return _Missing(name, (), {"__module__": module, "__doc__": f"Not available here: {error}", "_error": error})
 

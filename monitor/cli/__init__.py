@@ -6,14 +6,17 @@ from __future__ import annotations
 
 import sys
 
-from monitor.cli.exit_code import INTERRUPTED
-from monitor.errors import MissingExtra
-
 
 def main() -> None:
     """Run the command with the arguments of this process, and exit."""
-    if sys.argv[1:2] == ["hook"] and _answered(sys.argv[2:]):
-        return
+    if sys.argv[1:2] == ["hook"]:  # a coding agent waits for the answer, so little is imported for it
+        from monitor.cli.hooks.first_look import answered  # noqa: PLC0415 - only this command needs it
+
+        if answered(sys.argv[2:]):
+            return
+    from monitor.cli.exit_code import INTERRUPTED  # noqa: PLC0415 - see above
+    from monitor.errors import MissingExtra  # noqa: PLC0415 - see above
+
     try:
         from monitor.cli import process  # noqa: PLC0415 - its libraries may not be there
         from monitor.cli.app import app  # noqa: PLC0415 - the same
@@ -29,15 +32,3 @@ def main() -> None:
         process.run(app)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
-
-
-def _answered(arguments: list[str]) -> bool:
-    """Answer a coding agent, without the libraries of the other commands: it waits for the answer.
-    False: the command line is not the one that an agent has.
-    """
-    from monitor.cli.hooks.answer import HookCall  # noqa: PLC0415 - only this command needs it
-
-    call = HookCall.of(arguments)
-    if call is not None:
-        call.answer()
-    return call is not None

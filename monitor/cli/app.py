@@ -39,6 +39,7 @@ COMMANDS: Final = (
     "demo",
     "run",
     "resume",
+    "tell",
     "replay",
     "scan",
     "report",
@@ -117,6 +118,7 @@ def agent_monitor(
     Store a run, go on with it after a crash, and look at it again:
       agent-monitor run "Tidy up" --model google:gemini-2.5-flash --workspace . --session tidy
       agent-monitor resume tidy
+      agent-monitor tell tidy "Leave the tests as they are."
       agent-monitor replay tidy
 
     \b

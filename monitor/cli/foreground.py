@@ -19,6 +19,7 @@ import typer
 
 import monitor
 from monitor.cli.exit_code import UNREAD, exit_code
+from monitor.cli.inputs.keyboard import typed_to
 from monitor.cli.options.clients import Closing
 from monitor.cli.render import output
 from monitor.cli.render.screen import EventFeed
@@ -64,7 +65,7 @@ async def _driven(begin: Begin, session: SQLiteSession | None, feed: EventFeed, 
     try:
         async with session or nullcontext() as store, await begin(store) as run:
             feed.abort = run.abort
-            with _aborting(run.abort) as received:
+            with _aborting(run.abort) as received, typed_to(run, feed.line):
                 async for envelope in run.envelopes():
                     feed.handed_out(envelope)
     finally:

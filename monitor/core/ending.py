@@ -12,7 +12,7 @@ from monitor.core.limits import Spending
 from monitor.core.turn import TurnTally
 from monitor.events import StreamClosed
 from monitor.goal.goal import Goal
-from monitor.messages import Message
+from monitor.messages import Message, SteerMessage
 from monitor.models import ModelError
 from monitor.outcome import Outcome, OutcomeDraft, Turn, succeeded
 from monitor.policy import stop_for
@@ -46,7 +46,10 @@ class StreamEnd:
     """
 
 
+SPOKEN_OVER = Stop(TerminateReason.CLOSED_BY_CALLER, "the stream was ended for a message to the run", "steer")
+"""Why a stream was ended for a message. The run goes on."""
 _GOOD_END = StreamEnd()
+_SPOKEN_OVER = StreamEnd(SPOKEN_OVER, may_go_on=True)
 
 
 def stream_end(
@@ -58,12 +61,15 @@ def stream_end(
     cut: Detection | None,
     must_finish: bool,
     blank: bool,
+    spoken_over: bool = False,
 ) -> StreamEnd:
     """How a stream ended. `tally`: its counts and pieces. `finished`: it ended by itself; else it
-    failed, or was left, perhaps because of the loop `cut`.
+    failed, or was left, perhaps because of the loop `cut`, or for a message (`spoken_over`).
     """
     if model_error is not None:
         return failed(error, model_error)
+    if spoken_over and cut is None:
+        return _SPOKEN_OVER
     if cut is not None or not finished:
         return left(cut)
     return ended(tally, must_finish=must_finish, blank=blank)
@@ -117,6 +123,8 @@ def end_of(turn: Turn) -> StreamEnd:
         return _GOOD_END
     if stop.reason is TerminateReason.LOOP_DETECTED:
         return StreamEnd(stop, may_go_on=True)
+    if stop == SPOKEN_OVER:
+        return _SPOKEN_OVER
     if stop.source != "provider":  # the run was stopped in the middle of it
         return left(None)
     may_go_on = turn.finish_reason is FinishReason.LENGTH
@@ -236,6 +244,7 @@ def outcome_of(
     recovered_from: Stop | None,
     closing: StreamClosed | None,
     pending: tuple[ApprovalRequest, ...] = (),
+    returned: tuple[SteerMessage, ...] = (),
     history: tuple[Message, ...] = (),
 ) -> Outcome:
     """The outcome of a run that ends by `stop`. `turn`: its last one. `recovered_from`: the end
@@ -270,6 +279,7 @@ def outcome_of(
         chunks_after_decision=closing.chunks_dropped if closing else 0,
         closed_after_s=closing.after_s if closing else None,
         pending=pending,
+        returned=returned,
         history=history,
         error=None if ok else error,
     )

@@ -103,6 +103,16 @@ class DetectorBank:
             self._requests += (text,)
         _tell_request(self._all, text)
 
+    def forget_streaks(self) -> None:
+        """A person has said something new to the model."""
+        for detector in self._all:
+            forget = getattr(detector, "forget_streaks", None)
+            if forget is not None:
+                try:
+                    forget()
+                except Exception as error:
+                    raise PartCrash(detector.name, error) from error
+
     def snapshots(self) -> dict[str, Any]:
         """The state of each detector that has one, by its name."""
         self._make_all()
@@ -266,6 +276,11 @@ class VerdictQueue:
             self._policy.reset()
         except Exception as error:
             raise PartCrash(type(self._policy).__name__, error) from error
+
+    def forgive(self) -> None:
+        """A person has said something new to the model: what it did before has no consequences."""
+        self.take_back()
+        self.reset()
 
     def turn_started(self) -> None:
         """The model answers again, and has received all verdicts so far."""

@@ -14,6 +14,7 @@ from monitor._util.codec import Codec, error_to_plain, tag_of, to_plain
 from monitor.calls import ApprovalRequest
 from monitor.chunks import Chunk, ToolCall
 from monitor.goal.recorded import NOT_RECORDED, RecordedAnswer
+from monitor.messages import SteerMessage
 from monitor.models import ModelError
 from monitor.outcome import RecordableError
 from monitor.usage import AskCost, Usage
@@ -153,6 +154,16 @@ class WillRetryInput(CoreInput):
     """The failed turn will be tried again."""
 
     delay_s: Number
+
+
+class SteerInput(CoreInput):
+    """A person, or a program, has said something to the run."""
+
+    message: SteerMessage
+
+
+class DeliverInput(CoreInput):
+    """The harness asks which messages enter the history now."""
 
 
 class CheckInput(CoreInput):
@@ -339,7 +350,7 @@ class KeyNote(InputNote):
 # ---------------------------------------------------------------------- as JSON data
 
 _codec: Codec[CoreInput] = Codec(*CoreInput.kinds.values())
-_TAGGED: Final = (ApprovalRequest, AskCost, Detection, Judgement, ModelError, Stop, ToolCall, Usage)
+_TAGGED: Final = (ApprovalRequest, AskCost, Detection, Judgement, ModelError, SteerMessage, Stop, ToolCall, Usage)
 """Objects among the fields that are written with their type."""
 _objects: Codec[Any] = Codec(*_TAGGED)
 

@@ -306,6 +306,8 @@ class ReplayedRun:
                 return True
             case (Nudged(text=text), Nudge(text=said)) | (ToolWithdrawn(text=text), WithdrawTool(text=said)):
                 return text == said
+            case Nudged(text=text), WithdrawTool(otherwise=said):  # the tool was the only one
+                return text == said
         return False
 
     def _said(self, now: float) -> Event | None:

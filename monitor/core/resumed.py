@@ -25,6 +25,9 @@ from monitor.events import (
     Paused,
     Resumed,
     RunTerminated,
+    SteerAccepted,
+    SteerDelivered,
+    SteerReturned,
     StopDecided,
     StreamContinued,
     ToolFinished,
@@ -32,6 +35,7 @@ from monitor.events import (
     TurnEnded,
     TurnStarted,
 )
+from monitor.messages import SteerQueue
 from monitor.outcome import Turn
 from monitor.reasons import PASSING_REASONS, TerminateReason
 from monitor.usage import NO_COST, AskCost, Usage
@@ -50,6 +54,7 @@ SEEN_EVENTS: Final = (
     LastTurnStarted,
     Nudged,
     RunTerminated,
+    SteerDelivered,
     ToolFinished,
     ToolWithdrawn,
     TurnEnded,
@@ -108,6 +113,8 @@ class ResumedRun:
     """The end that the last turn delays. `None`: a detection was behind it."""
     last_turn_due_s: float = 0.0
     """The time limit of the last turn, in seconds of the run without its pauses."""
+    steers: SteerQueue = field(default_factory=SteerQueue)
+    """The messages to the run: what has become of each."""
     answered: frozenset[str] = frozenset()
     """The ids of its calls that were made to their end."""
 
@@ -117,6 +124,7 @@ def resumed_run(events: Sequence[Event]) -> ResumedRun:
     past = ResumedRun()
     for event in events:
         past.elapsed_s = max(past.elapsed_s, event.at_s)
+        _hear(past.steers, event)
         _count(past, event)
         _follow(past, event)
     if past.pauses.running:
@@ -162,6 +170,18 @@ def _count(past: ResumedRun, event: Event) -> None:
             pass
 
 
+def _hear(steers: SteerQueue, event: Event) -> None:
+    match event:
+        case SteerAccepted(message=message):
+            steers.accept(message)
+        case SteerDelivered(message=message):
+            steers.leave((message,), "delivered")
+        case SteerReturned(message=message):
+            steers.leave((message,), "returned")
+        case _:
+            pass
+
+
 def _follow(past: ResumedRun, event: Event) -> None:
     """Note what the newest turn was, and what was decided since."""
     match event:
@@ -171,7 +191,7 @@ def _follow(past: ResumedRun, event: Event) -> None:
             past.turn, past.answered, past.undecided = turn, frozenset(), True
         case ToolFinished(result=result) if not result.vetoed:
             past.answered |= {result.id}
-        case ToolWithdrawn() | Nudged():
+        case ToolWithdrawn() | Nudged() | SteerDelivered():
             past.undecided = False
         case StopDecided(stop=stop):
             past.stop = stop if stop.reason not in _LEAVES else None

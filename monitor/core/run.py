@@ -25,6 +25,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from monitor import events
@@ -50,7 +51,16 @@ from monitor.conditions.deadlines import Timeout
 from monitor.context.measure.window import TOO_SMALL_TOKENS, Window
 from monitor.core.agents import RunAgents
 from monitor.core.counters import Counters
-from monitor.core.ending import LIMITS, LastChance, StreamEnd, end_of, outcome_of, stream_end, undecided_end
+from monitor.core.ending import (
+    LIMITS,
+    SPOKEN_OVER,
+    LastChance,
+    StreamEnd,
+    end_of,
+    outcome_of,
+    stream_end,
+    undecided_end,
+)
 from monitor.core.findings import DetectorBank, PartCrash, VerdictQueue, abridged_arguments, abridged_text
 from monitor.core.limits import Limits
 from monitor.core.reply_parts import LoopedText, Part
@@ -62,11 +72,11 @@ from monitor.events import Event
 from monitor.goal.goal import Goal
 from monitor.judges.judge import Judge, JudgeInput
 from monitor.judges.panel import NO_JUDGES, Panel, detection_of
-from monitor.messages import Message
+from monitor.messages import Message, SteerMessage, SteerQueue, SteerState
 from monitor.models import ModelError
 from monitor.outcome import Outcome, Turn
 from monitor.policy import Policy
-from monitor.reasons import REPETITION_WORDS, FinishReason, TerminateReason
+from monitor.reasons import REPETITION_WORDS, RESUMABLE, FinishReason, TerminateReason
 from monitor.state import RunState
 from monitor.usage import NO_COST, NO_USAGE, AskCost, Price, Usage
 from monitor.verdicts import Channel, Continue, Detection, Fact, Judgement, LastTurn, Nudge, Stop, Verdict, WithdrawTool
@@ -85,7 +95,13 @@ SAME_MOMENT_S = 0.001
 _LOST = StreamEnd(Stop(TerminateReason.ERROR, "the process ended before the answer was stored", "session"), void=True)
 """The end of an attempt of which only the events are stored."""
 
-_ANSWERS = (events.Nudged, events.ToolWithdrawn, events.TurnStarted, events.LastTurnStarted)
+_ANSWERS = (
+    events.Nudged,
+    events.SteerDelivered,
+    events.ToolWithdrawn,
+    events.TurnStarted,
+    events.LastTurnStarted,
+)
 """Events after which the verdicts before them were performed."""
 
 
@@ -138,6 +154,7 @@ class RunCore:
         "_recovery",
         "_running",
         "_sdk_calls",
+        "_steers",
         "_stop_error",
         "_supervised",
         "_task",
@@ -228,8 +245,7 @@ class RunCore:
         self._cuts, self._supervised = cuts, supervised
         self._keep_chars = keep_limit(keep_text_chars)
 
-        self._running = self._another_turn({"text": 0, "reasoning": 0}, 0.0)
-        self._free_chars = 0
+        self._running, self._free_chars = self._another_turn({"text": 0, "reasoning": 0}, 0.0), 0
         self._last: StreamEnd | None = None
         self._unweighed: Turn | None = None  # a turn that the goal has not examined yet
         self._looked_at = -math.inf
@@ -241,6 +257,7 @@ class RunCore:
         self._decided_at = 0.0
         self._closing: events.StreamClosed | None = None
         self._agents: RunAgents | None = None
+        self._steers: SteerQueue | None = None  # most runs get no message
         self._outcome: Outcome | None = None
 
     # ------------------------------------------------------------------ the run
@@ -309,7 +326,8 @@ class RunCore:
             run, (*past.requests, counted.usage), past.nested, estimated=past.estimated or counted.estimated
         )
         if self._goal is not None:
-            self._goal.take_up(past.nudges)
+            self._goal.take_up(past.nudges, past.turn if past.undecided else None)
+        self._steers = past.steers.copy() if past.steers.states else None
         self._tell_task(now)
         self._tell(lambda: self._see_again(past.seen, now), now)
         if past.last_turn is not None:
@@ -335,6 +353,7 @@ class RunCore:
         self._running.open_calls = [call for call in turn.tool_calls if call.id not in answered]
         if last.may_go_on and last.failure is not None and isinstance(last.failure.evidence, Detection):
             self._running.cut = last.failure.evidence
+        self._running.spoken_over = last.failure == SPOKEN_OVER
 
     def request(self, text: str, now: float) -> None:
         """The user asks for something more."""
@@ -368,12 +387,10 @@ class RunCore:
                 case events.AttemptRetried(why=why):
                     self._verdicts.take_back()
                     self._bank.fact(StreamRetried(why))
-                case events.JudgeAsked(turn=turn_number, judge=name):
-                    self._panel.see_again(name, asked=turn_number)
-                case events.JudgeAnswered(judge=name, judgement=judgement):
-                    self._panel.see_again(name, confidence=judgement.confidence)
-                case events.JudgeFailed(judge=name):
-                    self._panel.see_again(name)
+                case events.SteerDelivered(turn=turn_number, message=message):
+                    self._hear(message, turn_number, now)
+                case events.JudgeAsked() | events.JudgeAnswered() | events.JudgeFailed():
+                    self._panel.see_again(event)
                 case events.DetectionRaised(detection=detection):
                     verdict = self._verdicts.verdict_on(detection)
                     if isinstance(verdict, Stop):
@@ -410,6 +427,41 @@ class RunCore:
             self._decide(Stop(reason, window.problem, "window", limit=TOO_SMALL_TOKENS, value=window.tokens), now)
         elif window.warning is not None:
             self._emit(events.WindowWarning(self.at(now), window.tokens, window.warning))
+
+    def steer(self, message: SteerMessage, now: float) -> SteerState:
+        """Accept the word of a person or a program to the run, and say what has become of it. A
+        message whose id is known stays what it is. After the end of the run it is returned.
+        """
+        if self._steers is None:
+            self._steers = SteerQueue()
+        if self._outcome is None and self._steers.accept(message):
+            self._emit(events.SteerAccepted(self.at(now), self.turns, message))
+            if message.now and self._counters.phase == "streaming" and self.stop is None:
+                self._running.spoken_over = self.ends_stream = True
+        return self._steers.states.get(message.id, "returned")
+
+    def deliver(self, now: float) -> Sequence[SteerMessage]:
+        """The messages that enter the history now, before the next model call."""
+        due = self._steers.due() if self._steers is not None and self.stop is None else ()
+        for message in due:
+            self._emit(events.SteerDelivered(self.at(now), self.turns, message))
+            self._tell(partial(self._hear, message, self.turns, now), now)
+        return due
+
+    def _hear(self, message: SteerMessage, turn: int, now: float) -> None:
+        """The judges and the detectors hear a message to the run. A person's word is progress."""
+        assert self._steers is not None  # noqa: S101 - the message was in it
+        self._panel.add_warning(turn, message.text)
+        if self._steers.is_progress(message):
+            self.request(message.text, now)
+            self._bank.forget_streaks()
+            self._verdicts.forgive()
+            self._counters.errors.add(is_error=False)
+
+    @property
+    def spoken_over(self) -> bool:
+        """Whether the last stream was ended for a message to the run."""
+        return self._running.spoken_over
 
     def begin_turn(self, now: float) -> bool:
         """A stream is about to be opened. False: the run is over, do not open the stream."""
@@ -649,6 +701,7 @@ class RunCore:
             self._emit(events.StreamFailed(self.at(now), self._counters.turns, model_error))
         # Was it a turn, or only a failed attempt at one?
         running, tally = self._running, self._running.tally
+        running.spoken_over &= not finished
         tally.gave = gave
         blank = running.is_blank(must_finish=must_finish)
         last = stream_end(
@@ -657,6 +710,7 @@ class RunCore:
             error=error,
             model_error=model_error,
             cut=running.cut,
+            spoken_over=running.spoken_over,
             must_finish=must_finish,
             blank=blank,
         )
@@ -748,7 +802,10 @@ class RunCore:
         cut for a loop, or the run ends for more than a limit.
         """
         return (
-            self._running.cut is None and self._abort_why is None and (self.stop is None or self.stop.reason in LIMITS)
+            self._running.cut is None
+            and not self._running.spoken_over
+            and self._abort_why is None
+            and (self.stop is None or self.stop.reason in LIMITS)
         )
 
     def at(self, now: float) -> float:
@@ -929,6 +986,8 @@ class RunCore:
         goal, last = self._goal, self._last
         if turn is None or last is None or goal is None or self._abort_why is not None:
             return
+        if self._running.spoken_over and self.stop is None:
+            return  # the answer is not whole, and the model reads a message next
         reached = goal.reached()
         if self.stop is not None:
             if reached is not None and self.stop.reason in LIMITS:
@@ -942,6 +1001,10 @@ class RunCore:
             verdict = goal.stopped_calling(cut_off=last.failure)
         if self._recovery.cause is not None:
             verdict = self._recovery.judged(verdict, self._recovery.cause)
+        elif isinstance(verdict, Stop) and self._steers is not None and self._steers.waiting:
+            self._steers.run_would_end = True
+            goal.go_on()
+            verdict = Continue()
         self._follow(verdict, now)
 
     def terminate(
@@ -960,6 +1023,9 @@ class RunCore:
         if self._must_look or self._parent is not None:
             self._look(now, waiting=False)
         stop = self._ending(fallback)
+        returned = self._steers.give_back() if self._steers is not None and stop.reason not in RESUMABLE else ()
+        for message in returned:
+            self._emit(events.SteerReturned(self.at(now), self.turns, message, stop.detail))
         if stop is self.stop:
             error = self._stop_error
         elif stop is not fallback:
@@ -980,6 +1046,7 @@ class RunCore:
             recovered_from=self._recovery.cause,
             closing=self._closing,
             pending=self.pending,
+            returned=returned,
             history=history,
         )
         if self._agents is not None:

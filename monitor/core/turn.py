@@ -251,7 +251,7 @@ class RunningTurn:
     turn's message, for a history.
     """
 
-    __slots__ = ("_reply", "cut", "loop", "offsets", "open_calls", "parts", "tally")
+    __slots__ = ("_reply", "cut", "loop", "offsets", "open_calls", "parts", "spoken_over", "tally")
 
     def __init__(self, tally: TurnTally, offsets: dict[Channel, int], *, keeps_message: bool) -> None:
         self.tally = tally
@@ -263,6 +263,8 @@ class RunningTurn:
         """The latest loop in text, thinking or arguments."""
         self.cut: Detection | None = None
         """The loop because of which the stream is left."""
+        self.spoken_over = False
+        """The stream is left for a message to the run."""
         self.offsets = offsets
         self._reply = MessageBuilder(offsets) if keeps_message else None
 

@@ -157,6 +157,16 @@ class SimilarMessages:
         self._answered: dict[str, bool] = {}
         self._forget_turn()
 
+    def forget_streaks(self) -> None:
+        """Compare the next message with none before it."""
+        self._last = (NO_TEXT, "", 0)
+        self._count = 0
+        self._exact = True
+        self._first = ""
+        self._between = None
+        self._recent = ()
+        self._returns = NO_RETURNS
+
     def _forget_turn(self) -> None:
         self._head = NO_TEXT
         self._piece = self._pending = ""

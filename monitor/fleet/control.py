@@ -20,7 +20,7 @@ from monitor.calls import ApprovalAnswer, answer_codec
 from monitor.errors import StoreError
 from monitor.fleet.supervisors import check_name
 from monitor.sessions.nodes import canonical
-from monitor.sessions.tables.blobs import sync_folder
+from monitor.sessions.tables.marked_folder import sync_folder
 
 _ABORT: Final = "abort"
 _ANSWERS: Final = "answers"

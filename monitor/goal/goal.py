@@ -20,6 +20,7 @@ from monitor.goal.outputs import TERMINATE, Outputs, Terminate
 from monitor.goal.plan import UPDATE_PLAN, Plan, PlanState
 from monitor.messages import CUT_OFF
 from monitor.models import ToolSpec
+from monitor.outcome import Turn
 from monitor.reasons import TerminateReason
 from monitor.verdicts import Nudge, Stop, Verdict
 
@@ -96,12 +97,19 @@ class Goal:
             )
         return self._terminated() if self.terminate.status is not None else None
 
-    def take_up(self, nudges: int) -> None:
+    def take_up(self, nudges: int, undecided: Turn | None) -> None:
         """The run goes on in another process. The model was asked `nudges` times before for the
-        outputs that are missing. With a plan, asking is counted anew.
+        outputs that are missing. With a plan, asking is counted anew. `undecided`: the last turn,
+        if nothing that follows from it is on record; only in it the model may have ended the run.
         """
+        if undecided is None or all(call.name.lower() != TERMINATE for call in undecided.tool_calls):
+            self.go_on()
         if self.plan is None:
             self._nudges = nudges
+
+    def go_on(self) -> None:
+        """The run goes on, although the model may have ended it."""
+        self.terminate.status, self.terminate.reason = None, ""
 
     def stopped_calling(self, *, cut_off: Stop | None = None) -> Verdict:
         """The verdict after a turn without a call: the run ends, or something is missing.

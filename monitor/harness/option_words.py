@@ -36,6 +36,7 @@ WORDS: Final = {
     "termination_condition": "stop_when",
     "price": "prices",
     "condition": "stop_when",
+    "dependencies": "deps",
 }
 """The name of an option elsewhere, and here."""
 

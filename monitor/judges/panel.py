@@ -8,6 +8,7 @@ from typing import Final
 from monitor._util.hashing import identity
 from monitor.chunks import ToolResult
 from monitor.errors import ConfigError
+from monitor.events import JudgeAnswered, JudgeAsked, JudgeFailed
 from monitor.judges.digest import Digest
 from monitor.judges.judge import Judge, JudgeInput, JudgeSchedule
 from monitor.judges.suspicion import Suspicion
@@ -79,19 +80,18 @@ class Panel:
         """Note that `judge` gave no answer."""
         self._schedule_of(judge).failed()
 
-    def see_again(self, name: str, *, asked: int | None = None, confidence: float | None = None) -> None:
-        """In an earlier process the judge `name` was asked at the turn `asked`; or it has answered
-        with `confidence`; or, with neither, it has failed.
-        """
-        schedule = next((schedule for judge, schedule in self._judges if judge.name == name), None)
-        if schedule is None:
-            return
-        if asked is not None:
-            schedule.asked(asked)
-        elif confidence is not None:
-            schedule.answered(confidence)
-        else:
-            schedule.failed()
+    def see_again(self, event: JudgeAsked | JudgeAnswered | JudgeFailed) -> None:
+        """In an earlier process a judge was asked, has answered, or has failed."""
+        schedule = next((schedule for judge, schedule in self._judges if judge.name == event.judge), None)
+        match event:
+            case _ if schedule is None:
+                pass
+            case JudgeAsked(turn=turn):
+                schedule.asked(turn)
+            case JudgeAnswered(judgement=judgement):
+                schedule.answered(judgement.confidence)
+            case JudgeFailed():
+                schedule.failed()
 
     def left_alone(self) -> None:
         """The earlier process is gone: nobody answers to what it asked."""

@@ -7,12 +7,11 @@ be set for all, one for each key, and one for each run.
 from __future__ import annotations
 
 import uuid
-from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
-from monitor.errors import BudgetUnreachable
+from monitor.errors import BudgetUnreachable, ConfigError
 from monitor.events import Event
 from monitor.harness.runs.budget_hold import BudgetHold
 from monitor.harness.streams.clock import Clock
@@ -24,7 +23,10 @@ WAIT_S: Final = 20.0
 """Seconds that a request waits for its budget: a restart of the store is over by then, and no
 client has given up.
 """
-_REMEMBERED: Final = 10_000
+KEEP_S: Final = 30 * 86_400.0
+"""Seconds after its last request for which the spending of a run is kept apart from that of its
+key. A conversation may rest over a holiday.
+"""
 
 
 @dataclass(slots=True)
@@ -40,19 +42,22 @@ class Accounts:
     slice_tokens: int = 2_000
     wait_s: float = WAIT_S
     """How long a request may wait for its budget."""
-    _known: OrderedDict[str, None] = field(default_factory=OrderedDict[str, None])
 
-    async def open(
+    def __post_init__(self) -> None:
+        for name in ("key_tokens", "run_tokens"):
+            most = getattr(self, name)
+            if most is not None and most < self.slice_tokens:
+                raise ConfigError(
+                    f"{name} is {most}, but a request holds slice_tokens, {self.slice_tokens}, for its answer: none"
+                    " could be paid"
+                )
+
+    def open(
         self, key: str, run: str, *, price: Price | None, clock: Clock, emit: Callable[[Event], None], began: float
     ) -> BudgetHold:
-        """The part of the budget that one request may use. Raises `BudgetUnreachable`."""
-        name = f"{self.root}/{key}"
-        await self._limit(name, self.key_tokens)
-        if self.run_tokens is not None:
-            name = f"{name}/{run}"
-            await self._limit(name, self.run_tokens)
+        """The part of the budget that one request may use."""
         return BudgetHold(
-            SharedBudget(self.store, name, slice_tokens=self.slice_tokens, wait_s=self.wait_s),
+            self._shared(key, run),
             run_id=uuid.uuid4().hex,
             price=price,
             clock=clock,
@@ -60,16 +65,20 @@ class Accounts:
             at=lambda: clock.now() - began,
         )
 
-    async def _limit(self, name: str, tokens: int | None) -> None:
-        """Give a budget its limit, unless it has one, or has been seen."""
-        if tokens is None or name in self._known:
-            return
-        states = [state for state in await self.store.states(name) if state.name == name]
-        if not states or (states[0].tokens is None and states[0].usd is None):
-            await self.store.set_limit(name, tokens=tokens)
-        self._known[name] = None
-        if len(self._known) > _REMEMBERED:
-            self._known.popitem(last=False)
+    def _shared(self, key: str, run: str) -> SharedBudget:
+        name = f"{self.root}/{key}"
+        limits = {} if self.key_tokens is None else {name: self.key_tokens}
+        if self.run_tokens is not None:
+            name = f"{name}/{run}"
+            limits[name] = self.run_tokens
+        return SharedBudget(
+            self.store,
+            name,
+            slice_tokens=self.slice_tokens,
+            wait_s=self.wait_s,
+            limits=limits,
+            keep_s=None if self.run_tokens is None else KEEP_S,
+        )
 
     async def aclose(self) -> None:
         """Close the store that holds the budgets."""

@@ -16,6 +16,9 @@ from monitor.sessions.files import remove as remove
 from monitor.sessions.files import retain as retain
 from monitor.sessions.files import sessions_in as sessions_in
 from monitor.sessions.in_memory import InMemorySession as InMemorySession
+from monitor.sessions.inbox.mailbox import Letter as Letter
+from monitor.sessions.inbox.mailbox import Mailbox as Mailbox
+from monitor.sessions.inbox.telling import tell as tell
 from monitor.sessions.nodes import FOLLOW as FOLLOW
 from monitor.sessions.nodes import Compacted as Compacted
 from monitor.sessions.nodes import ContextEdit as ContextEdit
@@ -61,6 +64,8 @@ __all__ = [
     "Draft",
     "Entry",
     "InMemorySession",
+    "Letter",
+    "Mailbox",
     "Node",
     "NodeKind",
     "Retained",
@@ -92,4 +97,5 @@ __all__ = [
     "said_of",
     "salvage",
     "sessions_in",
+    "tell",
 ]

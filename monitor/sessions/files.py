@@ -15,11 +15,13 @@ from urllib.parse import quote
 
 from monitor.errors import ConfigError, SessionBusy, SessionDamaged, SessionUnavailable, StoreError
 from monitor.sessions.faults import typed
+from monitor.sessions.inbox.mailbox import mailbox_of
 from monitor.sessions.lock import OwnerLock, lock_path
 from monitor.sessions.nodes import ID_CHANCE_BYTES, new_id
 from monitor.sessions.reader import check_file, connect_reader, is_session, resolved, unfinished
 from monitor.sessions.tables import rows
-from monitor.sessions.tables.blobs import BlobFolder, Blobs, blobs_of, blobs_path, sync_file, sync_folder
+from monitor.sessions.tables.blobs import BlobFolder, Blobs, blobs_of, blobs_path, sync_file
+from monitor.sessions.tables.marked_folder import sync_folder
 from monitor.sessions.tables.migrations import STEPS, migrate
 from monitor.sessions.tables.schema import SqlConnection, prepare_writer
 from monitor.sessions.tree import ACTIVE
@@ -185,6 +187,7 @@ def remove(path: Path) -> None:
                 for ending in _BESIDE:
                     one.with_name(f"{one.name}{ending}").unlink(missing_ok=True)
             blobs_of(path).remove()
+            mailbox_of(path).discard()
             lock_path(path).unlink(missing_ok=True)  # last: an owner that waits looks at the name again
             if given.is_symlink():
                 given.unlink()

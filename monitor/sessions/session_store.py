@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from monitor.calls import CallRecord
+from monitor.sessions.inbox.mailbox import Mailbox
 from monitor.sessions.nodes import Draft, Node
 from monitor.sessions.run_records import (
     ApprovalState,
@@ -33,6 +34,11 @@ class SessionStore(Protocol):
     @property
     def keeps_chunks(self) -> bool:
         """Whether runs store their chunks as well, so that they can be replayed."""
+        ...
+
+    @property
+    def mailbox(self) -> Mailbox | None:
+        """Where other processes leave messages for the runs. `None`: no other process can."""
         ...
 
     async def commit(self, changes: Changes, /) -> Committed:

@@ -13,6 +13,7 @@ from monitor.calls import CallRecord
 from monitor.errors import StoreError
 from monitor.sessions.closed_runs import close_run
 from monitor.sessions.faults import not_text
+from monitor.sessions.inbox.mailbox import Mailbox
 from monitor.sessions.nodes import ID_CHANCE_BYTES, Draft, Node, new_id
 from monitor.sessions.reader import problems
 from monitor.sessions.run_records import (
@@ -40,6 +41,8 @@ class SqlSession(ABC):
     """128 bits as 32 hexadecimal digits, once the session is open."""
     keeps_chunks: bool
     """Whether runs store their chunks as well, so that they can be replayed."""
+    mailbox: Mailbox | None = None
+    """Where other processes leave messages for the runs. `None`: no other process can."""
 
     def __init__(self, *, blobs: Blobs, clock: Callable[[], float], memory: Memory) -> None:
         self._blobs = blobs

@@ -17,11 +17,13 @@ import anyio
 
 from monitor.errors import SessionBusy, SessionLost, SessionUnavailable, StoreError
 from monitor.sessions import faults
+from monitor.sessions.inbox.mailbox import mailbox_of
 from monitor.sessions.lock import OwnerLock, lock_path, owner_of
 from monitor.sessions.reader import SessionReader, check_file, check_names, check_pages, resolved
 from monitor.sessions.sql_session import SqlSession, id_at
 from monitor.sessions.tables import rows
-from monitor.sessions.tables.blobs import Blobs, blobs_of, sync_file, sync_folder
+from monitor.sessions.tables.blobs import Blobs, blobs_of, sync_file
+from monitor.sessions.tables.marked_folder import sync_folder
 from monitor.sessions.tables.migrations import STEPS, Steps, migrate
 from monitor.sessions.tables.owner_memory import Memory
 from monitor.sessions.tables.schema import SqlConnection, check_sqlite, prepare_writer
@@ -65,6 +67,7 @@ class SQLiteSession(SqlSession):
         check_sqlite()
         self.path: Path = resolved(path)
         self.keeps_chunks: bool = chunks
+        self.mailbox = mailbox_of(self.path)
         self._wait_s = wait_s
         self._lock = OwnerLock(lock_path(self.path), self.path.stem)
         self._rules = _OwnerRules(

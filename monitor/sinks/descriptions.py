@@ -17,6 +17,7 @@ from monitor import events
 from monitor._util.codec import to_plain
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, ToolResult
 from monitor.events import Event
+from monitor.messages import SteerMessage
 
 Severity: TypeAlias = Literal["detail", "note", "success", "retry", "warning", "error", "stop"]
 Facts: TypeAlias = Callable[[Any], dict[str, Any]]
@@ -120,6 +121,13 @@ def _repaired(event: events.HistoryRepaired) -> str:
     return "; ".join([f"history repaired: {told}", *(f"it may be refused: {problem}" for problem in event.problems)])
 
 
+def _sender(message: SteerMessage) -> str:
+    what = {"steer": "result" if message.data else "message", "follow_up": "follow-up"}[message.kind]
+    return f"{what} of {message.by}" if message.by else what
+
+
+_STEER: Final = _facts("turn", "message.id", "message.kind", "message.now", "message.data")
+"""The attributes of an event that has a message to the run. Its text is no attribute."""
 _OUTAGE: Final = _facts("finding.outage", "finding.runs", "finding.failures")
 """The attributes of an event that has a `FleetFinding`."""
 
@@ -187,6 +195,15 @@ DESCRIPTIONS: Final[Mapping[type[Event], Description]] = {
     ),
     events.Nudged: Description(
         lambda e: f"nudge: {e.text}", "warning", facts=_facts("turn"), name="nudge", guardrail=True
+    ),
+    events.SteerAccepted: Description(
+        lambda e: f"{_sender(e.message)} (it waits): {e.message.text}", "note", facts=_STEER
+    ),
+    events.SteerDelivered: Description(lambda e: f"{_sender(e.message)}: {e.message.text}", "note", facts=_STEER),
+    events.SteerReturned: Description(
+        lambda e: f"{_sender(e.message)}, not delivered, because {e.why}: {e.message.text}",
+        "warning",
+        facts=_STEER,
     ),
     events.ToolWithdrawn: Description(
         lambda e: f"{e.tool} is not offered any more", "warning", facts=_facts("turn", "tool"), guardrail=True

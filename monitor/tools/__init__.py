@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from monitor._util.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from monitor.errors import ToolRetry as ToolRetry
     from monitor.tools.approvals.approval import Approval as Approval
     from monitor.tools.approvals.approval import Approver as Approver
     from monitor.tools.approvals.approvers import PendingApprovals as PendingApprovals
@@ -53,6 +54,7 @@ else:  # a type checker that read this would believe that every name is there
     __all__, __getattr__, __dir__ = lazy_names(
         __name__,
         {
+            "monitor.errors": "ToolRetry",
             "monitor.tools.approvals.approval": "Approval Approver",
             "monitor.tools.approvals.approvers": "PendingApprovals TerminalApprover",
             "monitor.tools.approvals.rules": "Rules",

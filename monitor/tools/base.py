@@ -7,14 +7,23 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, runtime_checkable
 
 from monitor._util.codec import to_plain
 from monitor.chunks import ToolCall
 from monitor.errors import ConfigError
 from monitor.goal.goal import RESERVED
-from monitor.messages import Message
+from monitor.messages import Message, SteerReceipt
 from monitor.models import ToolSpec
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    DepsT = TypeVar("DepsT", default=Any, covariant=True)  # noqa: PLC0105 - as its users call it
+else:  # the default is for type checkers, and Python 3.13 is the first that takes it
+    from typing import TypeVar
+
+    DepsT = TypeVar("DepsT", covariant=True)  # noqa: PLC0105 - as above
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 """Names of tools that OpenAI, Anthropic and Gemini all accept."""
@@ -61,6 +70,18 @@ class CallingRun(Protocol):
         """Make the history of the run smaller now."""
         ...
 
+    async def steer(
+        self, text: str, *, now: bool = False, by: str = "", data: bool = False, id: str | None = None
+    ) -> SteerReceipt:
+        """Say something to the model before its next call, e.g. with `data` the result of a task in
+        the background.
+        """
+        ...
+
+    async def follow_up(self, text: str, *, by: str = "", data: bool = False, id: str | None = None) -> SteerReceipt:
+        """Say something to the model where the run would end."""
+        ...
+
 
 class NoRun:
     """Takes the place of the run where there is none: in a test, or in a loop that somebody else
@@ -79,6 +100,16 @@ class NoRun:
     async def compact(self) -> CompactedHistory:
         """Raises `ConfigError`: there is no history to compact."""
         raise ConfigError("this call is made by no run, so there is no history to compact")
+
+    async def steer(
+        self, text: str, *, now: bool = False, by: str = "", data: bool = False, id: str | None = None
+    ) -> SteerReceipt:
+        """Raises `ConfigError`: there is no run to steer."""
+        raise ConfigError("this call is made by no run, so there is no run to steer")
+
+    async def follow_up(self, text: str, *, by: str = "", data: bool = False, id: str | None = None) -> SteerReceipt:
+        """Raises `ConfigError`: there is no run to steer."""
+        raise ConfigError("this call is made by no run, so there is no run to steer")
 
 
 NO_RUN = NoRun()
@@ -114,8 +145,12 @@ class ProcessReporter(Protocol):
 
 
 @dataclass(slots=True, frozen=True)
-class ToolContext:
-    """The facts that a tool may know about its call, and the means to report while it runs."""
+class ToolContext(Generic[DepsT]):
+    """The facts that a tool may know about its call, and the means to report while it runs.
+
+    `ToolContext[Clients]` of a tool that needs `Supervisor(deps=Clients(...))`: `context.deps` is a
+    `Clients`.
+    """
 
     call: ToolCall
     run: CallingRun = NO_RUN
@@ -128,6 +163,10 @@ class ToolContext:
     """The run's store of full texts. `None`: it has none."""
     reporter: CallReporter | None = field(default=None, compare=False, repr=False)
     """Gets output and progress. `None`: they are dropped."""
+    deps: DepsT = field(default=None, compare=False, repr=False)  # type: ignore[assignment]  # a tool that names its type is only run with them
+    """The `deps` of the run: clients, settings, whatever the program gives to its tools. No model
+    and no record sees them. `None`: the run has none.
+    """
 
     async def output(self, text: str, stream: str = "stdout") -> None:
         """Show a piece of live output as an event. Waits while the run's reader is behind."""
@@ -204,6 +243,8 @@ class ToolTraits:
     """Another call with the same idempotency key has no second effect, so the call may be made
     again after a failure.
     """
+    model_retries: int = 3
+    """How often in a row the tool may ask the model for another try: `monitor.tools.ToolRetry`."""
     resumes: bool = False
     """A call that ended with its process goes on when it is made again, in the same session and
     with the same idempotency key. So it is made again.
@@ -247,6 +288,8 @@ class CallPlace:
     """The `PATH` in which a command finds programs. `None`: that of this process."""
     reads_below: tuple[str, ...] = ()
     """Folders of which the call reads all files."""
+    changes: tuple[str, ...] = ()
+    """Files that the call changes, and that no argument names alone: those of a patch."""
 
 
 class Tool(Protocol):

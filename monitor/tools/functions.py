@@ -1,9 +1,10 @@
 """Python functions as tools.
 
-- **The description for the model** is the whole docstring. The schema of each parameter is made by
-  pydantic from its annotation. So `Annotated[int, Field(ge=1, description="...")]`, `Literal`,
-  `Optional` and nested models have their usual meaning. A parameter without annotation takes
-  anything.
+- **The description for the model** is the docstring. What it says about single parameters, in the
+  style of Google, numpy or Sphinx, stands with these parameters. The schema of each parameter is
+  made by pydantic from its annotation. So `Annotated[int, Field(ge=1, description="...")]`,
+  `Literal`, `Optional` and nested models have their usual meaning. A parameter without annotation
+  takes anything.
 - **The arguments of the model** are checked as pydantic checks in its lax mode: an `int` may be
   written "3", but a `str` may not be written 3. A key that is no parameter is an error. A parameter
   that is left out has the function's own default.
@@ -23,7 +24,7 @@ import inspect
 import json
 import threading
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Annotated, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, cast, get_args, overload
 
@@ -34,7 +35,7 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from monitor._util.argument_checks import is_finite, with_context
+from monitor._util.argument_checks import is_finite, is_whole, with_context
 from monitor._util.hashing import canonical_json
 from monitor.errors import ConfigError, ToolError, describe, message_of
 from monitor.models import ToolSpec
@@ -56,6 +57,7 @@ from monitor.tools.base import (
     check_name,
     excerpt,
 )
+from monitor.tools.docstrings import docstring_of, is_described
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -71,6 +73,7 @@ class Traits(TypedDict, total=False):
     kind: ToolKind
     command_argument: str | None
     idempotent: bool
+    model_retries: int
     needs_approval: NeedsApproval
     loop_key: LoopKey | None
     timeout_s: float | None
@@ -106,15 +109,18 @@ class FunctionTool(Generic[P, R]):
         self.__doc__ = _doc_of(self.fn, function)
         said = checked_traits(traits)
         self.alone, self.kind, self.idempotent = said.alone, said.kind, said.idempotent
-        self.command_argument = said.command_argument
+        self.command_argument, self.model_retries = said.command_argument, said.model_retries
         self.needs_approval, self.loop_key, self.guidance = said.needs_approval, said.loop_key, said.guidance
         self.timeout_s, self.hard_timeout_s, self.keep = said.timeout_s, said.hard_timeout_s, said.keep
         name = check_name(_name_of(self.fn) if name is None else name)
-        self._arguments = _FunctionArguments(name, self.fn, function)
+        read = docstring_of(self.fn, self.__doc__)
+        self._arguments = _FunctionArguments(name, self.fn, function, read.parameters)
+        self.deps_types: Sequence[type] = self._arguments.deps_types
+        """What `deps` of a run must be for this tool: the `Clients` of `ToolContext[Clients]`."""
         self._is_async = _is_async(self.fn)
         self._checked: tuple[Mapping[str, Any], BaseModel] | None = None
         """The arguments that were checked last, so that the call need not check them again."""
-        self.spec = ToolSpec(name, (self.__doc__ or "") if description is None else description, self._arguments.schema)
+        self.spec = ToolSpec(name, read.text if description is None else description, self._arguments.schema)
 
         self.place: Callable[[Mapping[str, Any]], CallPlace] | None = None
         """Says in which place a call takes effect. `None`: in the working directory."""
@@ -194,9 +200,12 @@ async def _in_thread(work: Callable[[], list[Any]], reporter: CallReporter | Non
 class _FunctionArguments:
     """The parameters of a function: their schema, and reading what a model sent for them."""
 
-    __slots__ = ("_context", "_fields", "_model", "_names", "answers_nothing", "schema")
+    __slots__ = ("_context", "_fields", "_model", "_names", "answers_nothing", "deps_types", "schema")
 
-    def __init__(self, name: str, fn: Callable[..., Any], function: Callable[..., Any]) -> None:
+    def __init__(
+        self, name: str, fn: Callable[..., Any], function: Callable[..., Any], said: Mapping[str, str]
+    ) -> None:
+        """`said`: what the docstring says about each parameter."""
         try:
             signature = inspect.signature(fn)
         except (TypeError, ValueError) as error:
@@ -205,6 +214,7 @@ class _FunctionArguments:
             ) from None
         self.answers_nothing = signature.return_annotation in (None, "None")
         self._context: list[str] = []
+        self.deps_types: list[type] = []
         self._fields: dict[str, str] = {}
         """The parameter of each field. The fields have names of our own: `schema`, `copy` and `_x`
         are fine for a parameter.
@@ -216,12 +226,15 @@ class _FunctionArguments:
             if parameter.name in bound:
                 continue
             annotation = _annotation(name, parameter, getattr(function, "__globals__", {}))
-            if annotation is ToolContext:
+            if annotation is ToolContext or typing.get_origin(annotation) is ToolContext:
                 self._context.append(parameter.name)
+                self.deps_types += [one for one in get_args(annotation) if isinstance(one, type)]
                 continue
             field = f"p{len(fields)}"
             self._fields[field] = parameter.name
             default = ... if parameter.default is parameter.empty else parameter.default
+            if parameter.name in said and not is_described(annotation):
+                annotation = Annotated[annotation, Field(description=said[parameter.name])]
             fields[field] = Annotated[annotation, Field(alias=parameter.name)], default
         self._names = frozenset(self._fields.values())
         try:
@@ -423,6 +436,8 @@ def checked_traits(given: Traits) -> ToolTraits:
             raise ConfigError(f"{name} is one of {', '.join(map(repr, known))}, not {getattr(traits, name)!r}")
     if callable(traits.guidance):
         with_context("guidance", traits.guidance, "lambda arguments, context: ...")
+    if not is_whole(traits.model_retries) or traits.model_retries < 0:
+        raise ConfigError(f"model_retries={traits.model_retries!r}: give a whole number, 0 for none")
     if not isinstance(traits.command_argument, str | None):
         raise ConfigError(f"command_argument={traits.command_argument!r}: give the name of a parameter")
     return traits

@@ -235,6 +235,17 @@ class Registry(Mapping[str, Tool]):
         self._entries = entries
         self._seen = seen
 
+    def check_deps(self, deps: object) -> None:
+        """Raise `ConfigError` if a tool needs other `deps` than these."""
+        for name, tool in self.items():
+            for wanted in getattr(tool, "deps_types", ()):
+                with contextlib.suppress(TypeError):  # a protocol that cannot be asked
+                    if not isinstance(deps, wanted):
+                        raise ConfigError(
+                            f"the tool {name!r} needs deps of the type {wanted.__qualname__}, not"
+                            f" {type(deps).__qualname__}: write deps={wanted.__qualname__}(...)"
+                        )
+
     def warn_of_number(self, offered: int) -> None:
         """Warn with a `ToolWarning` the first time that more than 20 or 50 tools are offered."""
         if offered > TOO_MANY:

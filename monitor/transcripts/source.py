@@ -36,6 +36,7 @@ MAX_DOCUMENT_BYTES: Final = 512 * 1024 * 1024
 """The largest file of one JSON document that is read: Python needs several times that memory."""
 HEAD_BYTES: Final = 4 * 1024 * 1024
 READ_BYTES: Final = 65_536
+TELL_BYTES: Final = 1_000_000
 PACKED_BYTES: Final = 4_096
 """The number of bytes that are unpacked at once: a hostile file becomes 30,000 times as large."""
 QUICK_FROM_BYTES: Final = 1_000_000
@@ -74,6 +75,8 @@ class Source:
         self._open_raw = open_raw
         self._is_plain = is_plain
         self._size = size
+        self.on_read: Callable[[int], None] | None = None
+        """Told the bytes of the lines that were read since it was told last, each `TELL_BYTES`."""
         self.fault = ""
         """Why its bytes cannot be read to the end of the head."""
 
@@ -190,11 +193,15 @@ class Source:
         """The lines that are not empty, until the end or until the file turns out to be damaged.
         They are numbered on from the lines that `report` has counted.
         """
-        number = report.lines
+        number, untold = report.lines, 0
+        tell = None if self.on_read is None or (self._size or 0) < TELL_BYTES or self.is_packed else self.on_read
         try:
             with self.open() as file:
                 while line := file.readline(MAX_LINE_BYTES + 1):
                     number = report.lines = report.lines + 1
+                    if tell is not None and (untold := untold + len(line)) >= TELL_BYTES:
+                        tell(untold)
+                        untold = 0
                     if len(line) > MAX_LINE_BYTES and not line.endswith(b"\n"):
                         report.cannot_read(number, f"longer than {MAX_LINE_BYTES} bytes")
                         while (rest := file.readline(MAX_LINE_BYTES)) and not rest.endswith(b"\n"):

@@ -19,6 +19,7 @@ except ImportError:
 from monitor.events import ApprovalAnswered, ApprovalRequested, Envelope, Paused, Resumed, RunStarted, RunTerminated
 from monitor.outcome import Outcome
 from monitor.usage import Price
+from monitor.view.input_line import InputLine
 from monitor.view.run_ending import results, style, title, used, why
 from monitor.view.status import Status
 from monitor.view.terminal import PLAIN_COLUMNS, SafeConsole, card, columns, is_unbounded
@@ -51,6 +52,7 @@ class LiveView:
     - `live`: whether what goes on now is shown; by default where there is a terminal.
     - `price`: of the model, so that the cost is shown.
     - `beside`: more rows for the card at the end, each a name and a text.
+    - `line`: a line at the bottom, in which a person writes to the run.
     """
 
     def __init__(
@@ -61,12 +63,14 @@ class LiveView:
         live: bool | None = None,
         price: Price | None = None,
         beside: Callable[[Outcome], Sequence[tuple[str, str]]] = lambda _: (),
+        line: InputLine | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._console = console = console or plain_console()
         self._shows_now = console.is_terminal and not console.is_dumb_terminal if live is None else live
         self._price = price
         self._beside = beside
+        self._line = line
         self._status = Status(price=price, now=now)
         self._transcript = Transcript(console, verbose=verbose, hold=self._shows_now)
         self._live: Live | None = None
@@ -126,17 +130,23 @@ class LiveView:
             self._transcript.hold(hold=False)
         else:
             self._live = live
+            if self._line is not None:
+                self._line.opens()
 
     def _stop(self) -> None:
         live, self._live = self._live, None
         if live is not None:
+            if self._line is not None:
+                self._line.closes()
             live.stop()
 
     def __rich__(self) -> Group:
         """The lines at the bottom. `rich` also calls this in a thread of its own."""
         begun = self._transcript.begun
-        now = self._status.lines(columns(self._console), ascii_only=self._console.options.ascii_only)
-        return Group(*([begun] if begun is not None else []), *now)
+        width, ascii_only = columns(self._console), self._console.options.ascii_only
+        now = self._status.lines(width, ascii_only=ascii_only)
+        typed = [self._line.shown(width)] if self._line is not None else []
+        return Group(*([begun] if begun is not None else []), *now, *typed)
 
 
 def plain_console() -> Console:

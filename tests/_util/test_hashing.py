@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from monitor._util import hashing
 from monitor._util.hashing import canonical_json, identity
 
 JSON: st.SearchStrategy[Any] = st.recursive(
@@ -41,6 +42,34 @@ def test_containers_that_hold_themselves_have_one_form_whatever_the_order_and_no
 @given(JSON)
 def test_the_order_of_keys_does_not_matter(value: Any):
     assert canonical_json(shuffled(value)) == canonical_json(value)
+
+
+@given(JSON)
+def test_the_quick_way_writes_what_the_thorough_one_does(value: Any):
+    assert canonical_json(value) == hashing._write(hashing._plain(value, ()))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"a": 1.0, "b": [2**63, -(2**64), 2**5000]},
+        {"e\u0301": "e\u0301"},
+        {"text": "\\u0041", "\x00": 1},
+        {1: "a", "1": "b"},
+        {"a": ("x", b"y")},
+        {"a": float("nan")},
+    ],
+)
+def test_what_is_not_simple_is_written_thoroughly(value: object):
+    assert canonical_json(value) == hashing._write(hashing._plain(value, ()))
+
+
+@pytest.mark.parametrize("depth", [62, 63, 64, 65, 66, 5_000])
+def test_the_quick_way_goes_as_deep_as_the_thorough_one(depth: int):
+    value: Any = "end"
+    for _ in range(depth):
+        value = [value]
+    assert canonical_json(value) == hashing._write(hashing._plain(value, ()))
 
 
 @given(JSON)

@@ -94,6 +94,7 @@ def test_the_page_names_every_option_and_no_other():
         "run",
         "scan",
         "sessions",
+        "tell",
         "watch",
     }
     assert set(parts) == names

@@ -113,8 +113,8 @@ def test_a_few_files_of_no_known_format_are_named(tmp_path: Path):
 def test_the_bar_the_counts_and_the_time_left_stay_on_one_line(width: int):
     out = io.StringIO()
     console = Console(file=out, width=width, force_terminal=True, color_system=None)
-    with progress(console, 1_000, quiet=False) as tick:
-        tick(500, 12, 3, "/a/very/long/path/of/folders/rollout-2026-11-22T10-00-00-0123456789abcdef.jsonl")
+    with progress(console, 1_000, lambda: 500, quiet=False) as tick:
+        tick(12, 3, "/a/very/long/path/of/folders/rollout-2026-11-22T10-00-00-0123456789abcdef.jsonl")
     drawn = [line for line in out.getvalue().replace("\r", "\n").splitlines() if "12 runs" in line]
     assert drawn
     for line in drawn:

@@ -5,9 +5,11 @@ else.
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -21,6 +23,7 @@ from hypothesis import strategies as st
 
 from monitor.errors import BudgetUnreachable, ConfigError
 from monitor.shared import Amount, BudgetStore, PostgresBudgets, RedisBudgets, Refused, Reservation, SQLiteBudgets
+from monitor.shared.budgets.base import AT_ONCE
 from tests import databases
 
 pytestmark = pytest.mark.anyio
@@ -76,6 +79,21 @@ def name() -> str:
 async def state_of(store: Any, budget: str) -> tuple[Amount, Amount, int]:
     (one,) = [one for one in await store.states(budget) if one.name == budget]
     return one.spent, one.held, one.holds
+
+
+async def expire(store: Any) -> None:
+    """End all leases in the store, as time would."""
+    if isinstance(store, RedisBudgets):
+        client = store._client
+        for key in client.keys("*:times"):
+            for id in client.zrange(key, 0, -1):
+                client.zadd(key, {id: 1})
+    elif isinstance(store, PostgresBudgets):
+        db = store._db
+        assert db is not None
+        db.execute("update monitor_holds set expires_s = 1")
+    else:
+        await store._file.transaction(lambda db: db.execute("update monitor_holds set expires_s = 1"))
 
 
 async def held(store: BudgetStore, budget: str, amount: Amount, key: str, lease_s: float = LONG_S) -> Reservation:
@@ -261,6 +279,129 @@ async def test_an_expired_hold_is_made_anew_if_there_is_room(make: Any):
         anew = await store.extend(late, Amount(10), used=Amount(30), lease_s=LONG_S)
         assert anew == replace(hold, granted=Amount(70), used=Amount(30))
         assert await state_of(store, team) == (Amount(30), Amount(40), 1)
+
+
+async def test_more_expired_holds_than_one_step_frees_are_in_nobodys_way(make: Any):
+    team = name()
+    async with opened(make) as store:
+        await store.set_limit(team, tokens=3 * AT_ONCE)
+        async with anyio.create_task_group() as group:
+            for number in range(3 * AT_ONCE):
+                group.start_soon(partial(store.reserve, team, Amount(1), key=str(number), lease_s=LONG_S))
+        await expire(store)
+        await held(store, team, Amount(3 * AT_ONCE), "alive")
+        assert await state_of(store, team) == (Amount(), Amount(3 * AT_ONCE), 1)
+
+
+# --- limits that come with a hold, and levels that are forgotten
+
+
+async def test_a_level_without_a_limit_gets_the_one_that_comes_with_a_hold(make: Any):
+    team = name()
+    async with opened(make) as store:
+        await store.set_limit(f"{team}/known", tokens=500)
+        for run, most in (("new", 100), ("known", 500)):
+            budget = f"{team}/{run}"
+            refused = await store.reserve(
+                budget, Amount(most + 1), key="k", lease_s=LONG_S, limits={budget: 100, team: 10_000}
+            )
+            assert refused == Refused(budget, Amount(most), most, None)
+            hold = await store.reserve(budget, Amount(most), key="k", lease_s=LONG_S, limits={budget: 100})
+            assert isinstance(hold, Reservation)
+        assert [(one.name, one.tokens) for one in await store.states(team)] == [
+            (team, None),
+            (f"{team}/known", 500),
+            (f"{team}/new", 100),
+        ]
+        assert await store.limits(f"{team}/new/below") == {team: (None, None), f"{team}/new": (100, None)}
+
+
+async def test_a_hold_of_which_nothing_was_used_leaves_no_level(make: Any):
+    team = name()
+    async with opened(make) as store:
+        for key in ("bad", "as bad"):
+            hold = await held(store, f"{team}/{key}/run", Amount(100), "k")
+            await store.settle(hold, Amount())
+            await store.settle(hold, Amount())
+        assert not await store.states(team)
+        await store.set_limit(f"{team}/set", tokens=5)
+        good = await held(store, f"{team}/good", Amount(100), "k")
+        for key in ("bad", "good", "set"):
+            await store.settle(await held(store, f"{team}/{key}", Amount(1), "k 2"), Amount())
+        await store.settle(good, Amount(1))
+        assert [one.name for one in await store.states(team)] == [team, f"{team}/good", f"{team}/set"]
+
+
+async def test_a_level_is_forgotten_after_its_last_use_and_its_spending_stays_above(make: Any):
+    team = name()
+    async with opened(make) as store:
+        await store.set_limit(f"{team}/by hand", tokens=1_000)
+        for run, keep_s in (("old", PAST_S), ("new", LONG_S), ("by hand", PAST_S), ("for ever", None)):
+            budget = f"{team}/{run}"
+            hold = await store.reserve(budget, Amount(10), key="k", lease_s=LONG_S, keep_s=keep_s)
+            await held(store, f"{team}/other", Amount(), "k")
+            assert budget in {one.name for one in await store.states(team)}, "what is held is not forgotten"
+            assert isinstance(hold, Reservation)
+            await store.settle(hold, Amount(7))
+        states = {one.name: one.spent.tokens for one in await store.states(team)}
+        assert states.pop(team) == 28
+        assert states == {f"{team}/{run}": 7 for run in ("by hand", "for ever", "new")} | {f"{team}/other": 0}
+
+
+async def test_a_step_in_sqlite_costs_the_same_with_10_and_with_2_000_known_runs(tmp_path: Path):
+    costs: dict[int, int] = {}
+    for known in (10, 2_000):
+        store = SQLiteBudgets(tmp_path / f"{known}.db")
+        await store.set_limit("all", tokens=10**9)
+        await store.aclose()
+        with closing(sqlite3.connect(store.path)) as db:  # as so many runs have left it
+            runs = [f"all/key/{number}" for number in range(known)]
+            db.executemany("insert into monitor_budgets (name, root, spent_tokens) values (?, 'all', 5)", zip(runs))
+            db.executemany("insert into monitor_passing values (?, 'all', 86400, 9e12)", zip(runs))
+            db.executemany(
+                "insert into monitor_holds values (?, ?, ?, 'all', 9, 0, 5, 0, ?, 9e12)",
+                [(run, run, run, number % 2) for number, run in enumerate(runs)],
+            )
+            db.commit()
+        ticks = 0
+
+        def tick() -> int:
+            nonlocal ticks
+            ticks += 1
+            return 0
+
+        def counted(db: sqlite3.Connection) -> None:
+            db.set_progress_handler(tick, 1)
+
+        await store._file.transaction(counted)
+        for number in range(5):
+            run = f"all/key/{number}"
+            hold = await store.reserve(run, Amount(9), key="new", lease_s=LONG_S, limits={run: 99}, keep_s=LONG_S)
+            assert isinstance(hold, Reservation)
+            longer = await store.extend(hold, Amount(9), used=Amount(8), lease_s=LONG_S)
+            assert isinstance(longer, Reservation)
+            await store.limits(run)
+            await store.settle(longer, Amount(9))
+        costs[known] = ticks
+        await store.aclose()
+    assert costs[10] > 1_000
+    assert costs[2_000] < 1.2 * costs[10]
+
+
+async def test_a_step_in_redis_asks_for_no_whole_tree(servers: Callable[[str], str]):
+    client = redis.Redis.from_url(servers("valkey"), decode_responses=True)
+    async with opened(lambda: RedisBudgets(servers("valkey"))) as store:
+        team = name()
+        for number in range(3):
+            await held(store, f"{team}/{number}", Amount(1), "k")
+        client.config_resetstat()
+        hold = await held(store, f"{team}/1", Amount(1), "k 2")
+        await store.limits(f"{team}/1")
+        await store.settle(hold, Amount(1))
+        asked = set(client.info("commandstats"))
+    client.close()
+    assert "cmdstat_hmget" in asked
+    assert not asked & {f"cmdstat_{one}" for one in ("hgetall", "hvals", "hkeys", "smembers", "hscan", "sscan", "scan")}
 
 
 # --- many at once

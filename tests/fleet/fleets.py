@@ -152,8 +152,5 @@ async def driven(
 
 
 def facts(receipts: Sequence[Receipt]) -> list[Receipt]:
-    """The receipts without what is chance: the name of a node, and the digest of what the detectors
-    have seen. Calls of one turn run beside each other, and `StateNovelty` remembers their results
-    in the order in which they come.
-    """
-    return [replace(one, head="", evidence="") for one in receipts]
+    """The receipts without the names of nodes, which are chance."""
+    return [replace(one, head="") for one in receipts]

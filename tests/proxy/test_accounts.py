@@ -82,13 +82,23 @@ async def test_the_request_is_spent_though_its_service_reports_no_usage(question
         await proxy.aclose()
 
 
-async def test_a_request_that_its_service_refused_costs_nothing() -> None:
+async def test_a_key_that_its_service_refuses_makes_no_row() -> None:
     store = SQLiteBudgets(":memory:")
-    with LocalOpenAI([[rate_limited()]]) as server:
-        proxy = proxy_of(server, store)
+    with LocalOpenAI([[rate_limited()], [text("hello"), finish()]]) as server:
+        proxy = proxy_of(server, store, key_tokens=5_000, run_tokens=5_000)
         assert (await ask(proxy, "POST", CHAT, chat(), headers=ALICE)).status == 429
-        assert await spent(store, "proxy/alice") == (0, 0)
+        assert not await store.states()
+        assert (await ask(proxy, "POST", CHAT, chat(), headers=ALICE)).status == 200
+        key, run = (await store.states("proxy"))[1:]
+        assert (key.name, key.tokens, run.tokens) == ("proxy/alice", 5_000, 5_000)
         await proxy.aclose()
+
+
+@pytest.mark.parametrize("name", ["key_tokens", "run_tokens"])
+async def test_a_limit_that_can_pay_no_request_is_refused_at_the_start(name: str) -> None:
+    most: Any = {name: 99}
+    with pytest.raises(ConfigError, match=f"{name} is 99, but a request holds slice_tokens, 100"):
+        Proxy("http://127.0.0.1:9", budget=SQLiteBudgets(":memory:"), slice_tokens=100, **most)
 
 
 async def test_a_request_with_two_keys_spends_from_no_budget() -> None:
@@ -126,19 +136,13 @@ async def test_a_limit_in_dollars_without_a_price_is_said() -> None:
         await priced.aclose()
 
 
-@pytest.mark.parametrize("key_tokens", [None, 300], ids=["at the call", "at its opening"])
-async def test_without_its_store_no_call_is_made_and_the_client_reads_nothing_of_the_store(
-    key_tokens: int | None,
-) -> None:
+async def test_without_its_store_no_call_is_made_and_the_client_reads_nothing_of_the_store() -> None:
     class Gone(SQLiteBudgets):
-        async def states(self, *args: Any, **more: Any) -> Any:
-            raise BudgetUnreachable("/srv/budgets.db cannot be used")
-
         async def reserve(self, *args: Any, **more: Any) -> Any:
             raise BudgetUnreachable("/srv/budgets.db cannot be used")
 
     with LocalOpenAI([[text("hello"), finish()]]) as server:
-        proxy = proxy_of(server, Gone(":memory:"), key_tokens=key_tokens, budget_wait_s=0)
+        proxy = proxy_of(server, Gone(":memory:"), budget_wait_s=0)
         reply = await ask(proxy, "POST", CHAT, chat(stream=False))
         assert reply.status == 503
         assert reply.header("x-should-retry") == ""

@@ -109,7 +109,8 @@ async def test_a_stall_ends_at_its_limit_with_a_good_end(kind: Format) -> None:
 @each_format
 async def test_without_budget_no_call_is_made_and_the_stream_has_a_good_end(kind: Format) -> None:
     store = SQLiteBudgets(":memory:")
-    async with behind(kind, [kind.turn("hello")], budget=store, key_tokens=10) as (proxy, client, upstream):
+    await store.set_limit("proxy", tokens=10)
+    async with behind(kind, [kind.turn("hello")], budget=store) as (proxy, client, upstream):
         streamed = await kind.stream(client, kind.task("Go on"))
         whole = await kind.ask(client, kind.task("Go on"))
     for said in (streamed, whole):

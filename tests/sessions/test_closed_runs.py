@@ -93,7 +93,7 @@ async def test_a_run_may_refuse_to_begin_beside_one_that_has_not_ended():
     assert (await store.runs())[0].state is RunStage.RUNNING
     assert (await supervisor(world, "Done.", session=store).resume()).ok
     with pytest.raises(monitor.ConfigError, match="unfinished"):
-        monitor.Supervisor(ScriptedModel(), unfinished="ask")  # type: ignore[arg-type]
+        monitor.Supervisor(ScriptedModel(), unfinished="ask")  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize("goes_on", ["run", "resume"])

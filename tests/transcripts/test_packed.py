@@ -13,7 +13,7 @@ import pytest
 import zstandard
 
 from monitor.transcripts.analysis.following import Follower
-from monitor.transcripts.analysis.states import InMemory
+from monitor.transcripts.analysis.states import States
 from monitor.transcripts.analysis.survey import SurveyedFile, survey_file
 from monitor.transcripts.places import sources_of
 from monitor.transcripts.source import Source
@@ -108,7 +108,7 @@ def test_without_the_package_a_packed_file_is_named_and_the_others_are_read(
     packed, plain = surveyed(tmp_path, "logs.tar.gz", tarred({"a.jsonl.zst": zst(SESSION), "b.jsonl": SESSION}))
     assert "pip install 'agent-monitor[zstd]'" in packed.error
     assert plain.runs[0].total.turns == TURNS
-    (followed,) = Follower(InMemory()).survey(Path(tmp_path, "logs.tar.gz"))[:1]
+    (followed,) = Follower(States()).survey(Path(tmp_path, "logs.tar.gz"))[:1]
     assert followed.error == packed.error
 
 
@@ -116,7 +116,7 @@ def test_without_the_package_a_packed_file_is_named_and_the_others_are_read(
 def test_a_packed_file_that_is_followed_is_read_whole(tmp_path: Path, name: str):
     path = tmp_path / name
     path.write_bytes(WHOLE[name])
-    (found,) = Follower(InMemory()).survey(path)
+    (found,) = Follower(States()).survey(path)
     assert (found.report.bad, [run.total.turns for run in found.runs]) == (0, [TURNS])
 
 

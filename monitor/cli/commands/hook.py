@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from monitor.cli.hooks import HOOKS
-from monitor.cli.hooks.answer import HookCall
+from monitor.cli.hooks.agents import HOOKS
 from monitor.cli.hooks.base import DEEDS, Deed
+from monitor.cli.hooks.first_look import answered
 from monitor.cli.options.settings_options import DetectorOptions
 from monitor.cli.render import output
 from monitor.settings import known_name
@@ -52,4 +52,4 @@ def hook(
             output.write_json(known.settings(shlex.join(command), deed), indent=2)
             output.stderr().print(f"Add this to {known.place}. {known.note}", soft_wrap=True)
             return
-        HookCall(known, deed, settings.config, settings.detectors, settings.settings or ()).answer()
+        answered([known.agent, "--on-loop", deed, *settings.written()])

@@ -12,6 +12,7 @@ import monitor
 from monitor.adapters.replay.model import ReplayModel
 from monitor.cli.commands.run import outputs_in
 from monitor.cli.foreground import drive, log_of
+from monitor.cli.inputs.keyboard import can_type
 from monitor.cli.options.run_arguments import arguments_in
 from monitor.cli.options.run_options import BaseUrlOption, ShownOptions
 from monitor.cli.options.session_file import FolderOption, SessionArgument, found_file
@@ -81,7 +82,9 @@ def resume(
         arguments.go_there()
         if model is not None or base_url is not None:
             arguments = replace(arguments, model=model or arguments.model, base_url=base_url, demo=False)
-        screen = screen_of(as_json=shown.as_json, verbose=shown.verbose, price=arguments.priced, session=session)
+        screen = screen_of(
+            as_json=shown.as_json, verbose=shown.verbose, price=arguments.priced, session=session, types=can_type()
+        )
         feed = EventFeed(screen)
         with log_of(shown.log) as sinks:
             made, close = arguments.made_model()

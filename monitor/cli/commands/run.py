@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import monitor
 from monitor.cli.foreground import drive, log_of
+from monitor.cli.inputs.keyboard import can_type
 from monitor.cli.options import sample_run
 from monitor.cli.options.run_arguments import as_node
 from monitor.cli.options.run_options import RunCommandOptions, ShownOptions
@@ -45,6 +46,12 @@ def run(options: RunCommandOptions, shown: ShownOptions) -> None:
     step by step, and agent-monitor resume NAME goes on with it.
 
     \b
+    On a terminal, what you type goes to the model: Enter sends it, and it is read
+    before the next model call. Tab changes that to now (the answer that is being
+    written ends) or later (where the run would end). agent-monitor tell NAME does
+    the same from elsewhere.
+
+    \b
     Ctrl-C ends the run and closes its connection; a second one leaves at once.
 
     \b
@@ -66,7 +73,9 @@ def run(options: RunCommandOptions, shown: ShownOptions) -> None:
         said = None if task == STDIN else task_of(task)
         arguments = options.arguments()
         store = SQLiteSession(session_file(session), chunks=True) if session is not None else None
-        screen = screen_of(as_json=shown.as_json, verbose=shown.verbose, price=arguments.priced, session=session)
+        screen = screen_of(
+            as_json=shown.as_json, verbose=shown.verbose, price=arguments.priced, session=session, types=can_type()
+        )
         feed = EventFeed(screen)
         with log_of(shown.log) as sinks:
             made, close = arguments.made_model()

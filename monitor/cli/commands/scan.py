@@ -12,9 +12,11 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from monitor.cli.inputs.cache_folder import cache_folder
 from monitor.cli.inputs.offline_judge import JudgeOptions, OfflineJudge
+from monitor.cli.inputs.scan_cache import ScanCache
 from monitor.cli.inputs.survey_workers import SurveySettings
-from monitor.cli.inputs.transcripts import InputReader, Inputs, RunSelection, inputs_of
+from monitor.cli.inputs.transcripts import InputReader, RunSelection, inputs_of
 from monitor.cli.options.selection import LimitOption, SelectionOptions, TranscriptsArgument
 from monitor.cli.options.settings_options import SettingsOptions
 from monitor.cli.render import output
@@ -24,8 +26,9 @@ from monitor.cli.render.output import STDIN
 from monitor.cli.render.scan_report import Report, run_as_json, show, summary_as_json
 from monitor.policy import StopAtFirstLoop
 from monitor.settings import Settings
-from monitor.transcripts.analysis.scan import scan_run
+from monitor.transcripts.analysis.scan import ScanResult, scan_run
 from monitor.transcripts.analysis.survey import SurveyedRun
+from monitor.transcripts.base import RecordedRun
 
 LOOPS_FOUND, BAD_INPUT = 1, 2
 
@@ -45,6 +48,9 @@ def scan(
     ] = False,
     every: Annotated[bool, typer.Option("--all", help="List the runs without a loop too.")] = False,
     limit: LimitOption = None,
+    cache: Annotated[
+        bool, typer.Option("--cache/--no-cache", help="Take the results of unchanged files from earlier scans.")
+    ] = True,
     settings: SettingsOptions,
     judge: JudgeOptions,
 ) -> None:
@@ -93,7 +99,10 @@ def scan(
         chosen = settings.read()
         wanted = RunSelection.of(selection)
         inputs = stack.enter_context(inputs_of(paths, complaints, wanted))
-        reading = _reading(chosen, asker, complaints, inputs, wanted)
+        given, examine = SurveySettings.of(chosen), None if asker is None else _judged(chosen, asker)
+        place = cache_folder("scans") / "results.db" if cache and asker is None else None
+        known = stack.enter_context(ScanCache(place, given.settings))
+        reading = InputReader(given, complaints, inputs, wanted, examine=examine, cache=known)
         rows = stack.enter_context(rows_to(csv))
         shown = _RunPrinter(console, explain=explain, as_json=as_json, every=every, write_row=rows)
         report = Report(warns=not isinstance(chosen.policy() or StopAtFirstLoop(), StopAtFirstLoop), bad=inputs.missing)
@@ -136,11 +145,7 @@ class _RunPrinter:
             explain_run(self.console, run)
 
 
-def _reading(
-    chosen: Settings, asker: OfflineJudge | None, complaints: Console, inputs: Inputs, wanted: RunSelection
-) -> InputReader:
-    if asker is None:
-        return InputReader(SurveySettings.of(chosen), complaints, inputs, wanted)
+def _judged(chosen: Settings, asker: OfflineJudge) -> Callable[[RecordedRun], ScanResult]:
+    """Scans a whole run, and asks the judge."""
     policy = chosen.policy() or StopAtFirstLoop()
-    examine = partial(scan_run, detectors=chosen.detectors(), policy=policy, judge=asker.judge, ask_judge=asker)
-    return InputReader(SurveySettings.of(chosen), complaints, inputs, wanted, examine)
+    return partial(scan_run, detectors=chosen.detectors(), policy=policy, judge=asker.judge, ask_judge=asker)

@@ -22,7 +22,7 @@ from monitor.errors import ConfigError
 from monitor.policy import ObserveOnly
 from monitor.transcripts.analysis.following import Follower
 from monitor.transcripts.analysis.live_transcripts import Begun, Live
-from monitor.transcripts.analysis.states import InMemory
+from monitor.transcripts.analysis.states import States
 from monitor.transcripts.analysis.survey import SurveyedFile
 from monitor.transcripts.places import files, known_places
 from monitor.transcripts.readers import reader_of
@@ -74,7 +74,7 @@ def watch(
         named, folders = _given(paths)
         live = Live(
             lambda: _listed(named, folders),
-            Follower(InMemory(), detectors=chosen.detectors, policy=ObserveOnly).survey,
+            Follower(States(), detectors=chosen.detectors, policy=ObserveOnly).survey,
             time.monotonic,
             start=[*named, *_recent(_listed([], folders))],
         )

@@ -1,40 +1,39 @@
-"""The answer to a coding agent that asks before a tool call.
+"""The answer to a coding agent that asks before a tool call, where a loop is possible.
 
-The agent waits for it before each call. So nothing is imported here that takes long and is not
-needed: no typer, no rich; and pydantic only where settings are given. The session is read on from
-where the last answer stopped.
+The agent waits for it. So nothing is imported here that takes long and is not needed: no typer, no
+rich; and pydantic only where settings are given. Of a long session the end is read, and the
+requests at its beginning.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import sys
-import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from monitor._util.printable import on_one_line, printable_json
-from monitor.cli.hooks import HOOKS
+from monitor.cli.hooks.agents import HOOKS
 from monitor.cli.hooks.base import DEEDS, Deed, Hook
-from monitor.cli.inputs.cache_folder import cache_folder
+from monitor.cli.hooks.found_settings import has_settings
+from monitor.cli.hooks.pending_call import AskedCall, GoingLoop, SessionEnd
+from monitor.detectors.calls.allowance import REQUEST_CHARS
+from monitor.detectors.defaults import OF_CALLS
+from monitor.detectors.detector import Detector
 from monitor.errors import MonitorError
-from monitor.policy import ObserveOnly
-from monitor.transcripts.analysis.following import Follower
-from monitor.transcripts.analysis.scan import Finding
-from monitor.transcripts.analysis.states import InFiles
-from monitor.transcripts.analysis.survey import SurveyedRun
+from monitor.transcripts.entries import ReadReport, Said
+from monitor.transcripts.readers import reader_of
+from monitor.transcripts.readers.base import TranscriptReader
+from monitor.transcripts.readers.lines import LineReader
+from monitor.transcripts.source import Source
 
-MOST_ASKED: Final = 16 * 1024 * 1024
-"""Bytes of the agent's question that are read: it holds the call, with what is to be written."""
 RESULT_CHARS: Final = 200
-STILL_TURNS: Final = 1
-"""A loop is going on if it was seen in the last turn or the one before: the agent may not have
-written the last one yet.
-"""
-OWN_FILE, PROJECT_FILE, TABLE = "agent-monitor.toml", "pyproject.toml", "agent-monitor"
+END_BYTES: Final = 4_000_000
+"""The part of a session, from its end, that is read: more than the calls of any loop."""
+BEGINNING_BYTES: Final = 256_000
+"""The part of a long session in which its first requests are looked for."""
 
 
 @dataclass(slots=True)
@@ -48,81 +47,75 @@ class HookCall:
     settings: Sequence[str] = ()
 
     @classmethod
-    def of(cls, arguments: Sequence[str]) -> HookCall | None:
-        """The command line that the settings of an agent have. `None`: it is another one, which
-        typer reads, and refuses where it is wrong.
-        """
-        if not arguments or len(arguments) % 2 == 0 or arguments[0] not in HOOKS:
-            return None
-        call, settings = cls(HOOKS[arguments[0]]), list[str]()
-        for option, value in zip(arguments[1::2], arguments[2::2], strict=True):
-            deed: Deed | None = next((one for one in DEEDS if one == value), None)
-            if option == "--on-loop" and deed is not None:
-                call.deed = deed
-            elif option == "--config":
-                call.config = Path(value)
-            elif option == "--detectors":
-                call.detectors = value
-            elif option == "--set":
-                settings.append(value)
-            else:
-                return None
-        call.settings = settings
-        return call
+    def of(cls, arguments: Sequence[str]) -> HookCall:
+        """The command line that the settings of an agent have."""
+        given = list(zip(arguments[1::2], arguments[2::2], strict=True))
+        last = dict(given)
+        deed: Deed | None = next((one for one in DEEDS if one == last.get("--on-loop")), None)
+        config = Path(last["--config"]) if "--config" in last else None
+        settings = [value for option, value in given if option == "--set"]
+        return cls(HOOKS[arguments[0]], deed or "ask", config, last.get("--detectors"), settings)
 
-    def answer(self) -> None:
-        """Read the question on stdin, and write the answer to stdout. Reasons for no answer go to
-        stderr, and hold up nobody.
+    def answer(self, question: bytes) -> bool:
+        """Write the answer to `question` to stdout. Reasons for no answer go to stderr, and hold up
+        nobody. False: there is surely no loop.
         """
         found: Mapping[str, Any] = {}
+        loop: GoingLoop | None = None
+        failed = False
         try:
-            event = _event(sys.stdin.buffer.read(MOST_ASKED))
-            loop = self._loop(_text(event, "transcript_path"))
+            event = _event(question)
+            loop = self._loop(event)
             if loop is not None:
-                found = self.hook.answer(_text(event, "hook_event_name"), _reason(*loop), self.deed)
+                found = self.hook.answer(_text(event, "hook_event_name"), _reason(loop), self.deed)
         except (MonitorError, OSError, ValueError) as error:
+            failed = True
             sys.stderr.write(f"{on_one_line(f'agent-monitor: the session could not be watched: {error}')}\n")
         sys.stdout.write(f"{printable_json(json.dumps(found))}\n")
         sys.stdout.flush()
+        return failed or loop is not None
 
-    def _loop(self, path: str) -> tuple[SurveyedRun, Finding] | None:
-        """The loop in which the session is now; `None`: it is in none."""
+    def _loop(self, event: Mapping[str, Any]) -> GoingLoop | None:
+        """The loop that goes on with the call that is asked about; `None`: there is none."""
+        path = _text(event, "transcript_path")
         if not path or not Path(path).is_file():
-            return None  # an agent that keeps no session, or the first call, which may come before its file
-        runs = [run for found in self._follower().survey(Path(path)) for run in found.runs]
-        main = [run for run in runs if run.began.parent is None] or runs
-        if not main:
             return None
-        run = max(main, key=lambda one: one.last_at or 0.0)
-        if run.failed:
-            raise ValueError(run.failed)
-        loops = [finding for finding in run.findings if finding.detection.level == "loop"]
-        if not loops or loops[-1].turn < run.total.turns - STILL_TURNS:
-            return None
-        return run, loops[-1]
+        session = SessionEnd(self._detectors(), self.hook.is_tool)
+        _read_end(Path(path), session)
+        tool = _text(event, "tool_name")
+        pending = AskedCall(tool, event.get("tool_input"), _text(event, "tool_use_id")) if tool else None
+        return session.loop_with(pending)
 
-    def _follower(self) -> Follower:
-        folder = cache_folder("sessions")
-        if not (self.config or self.detectors or self.settings or _has_settings()):
-            return Follower(InFiles(folder, "{}"), policy=ObserveOnly)
+    def _detectors(self) -> Callable[[], Sequence[Detector]]:
+        if not (self.config or self.detectors or self.settings or has_settings()):
+            return OF_CALLS.make
         from monitor.cli.options.settings_options import settings_of  # noqa: PLC0415 - with pydantic and typer, only where needed
 
-        chosen = settings_of(self.config, self.detectors, self.settings)
-        kept = InFiles(folder, json.dumps(chosen.settings, default=str))
-        return Follower(kept, detectors=chosen.detectors, policy=ObserveOnly)
+        return settings_of(self.config, self.detectors, self.settings).detectors
 
 
-def _has_settings() -> bool:
-    """Whether the current folder may have settings: a quick look, before they are read."""
-    if os.path.lexists(OWN_FILE):
-        return True
-    try:
-        data = Path(PROJECT_FILE).read_bytes()
-        return TABLE.encode() in data and TABLE in tomllib.loads(data.decode()).get("tool", {})
-    except FileNotFoundError:
-        return False
-    except (OSError, ValueError):
-        return True
+def _read_end(path: Path, session: SessionEnd) -> None:
+    """Give the end of the session in `path` to `session`, with the requests before it."""
+    whole = Source.of_path(path)
+    reader = reader_of(whole)
+    if reader is None:
+        return
+    size = path.stat().st_size
+    if size <= END_BYTES or whole.is_packed or not isinstance(reader, LineReader):
+        session.take(reader.read(whole, ReadReport()))
+        return
+    with path.open("rb") as file:
+        file.seek(size - END_BYTES)
+        start = size - END_BYTES + len(file.readline())
+    beginning = whole.part(0, min(start, BEGINNING_BYTES))
+    session.take(reader.read(whole.part(start, size), ReadReport()), list(_requests(reader, beginning)))
+
+
+def _requests(reader: TranscriptReader, beginning: Source) -> Iterator[str]:
+    """What the user asks for in the beginning of a session."""
+    for entry in reader.read(beginning, ReadReport()):
+        if isinstance(entry, Said) and entry.message.role == "user" and not entry.message.synthetic:
+            yield entry.message.text[:REQUEST_CHARS]
 
 
 def _event(data: bytes) -> Mapping[str, Any]:
@@ -140,8 +133,7 @@ def _text(event: Mapping[str, Any], name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _reason(run: SurveyedRun, finding: Finding) -> str:
-    said = f"agent-monitor: {finding.detection.message}."
-    own = run.finding is finding and finding.detection.channel == "tools"  # the result that was kept is its own
-    result = " ".join(run.result.split())[:RESULT_CHARS] if own else ""
+def _reason(loop: GoingLoop) -> str:
+    said = f"agent-monitor: {loop.finding.detection.message}."
+    result = " ".join(loop.result.split())[:RESULT_CHARS]
     return on_one_line(f"{said} The result: {result}" if result else said)

@@ -29,6 +29,10 @@ class Hook(Protocol):
         """The part that the user adds to the settings, so that the agent asks `command`."""
         ...
 
+    def is_tool(self, asked: str, recorded: str) -> bool:
+        """Whether the tool that a question calls `asked` is called `recorded` in the session."""
+        ...
+
     def answer(self, event: str, reason: str, deed: Deed) -> Mapping[str, Any]:
         """The answer to `event` in a loop. Empty: this event cannot be answered."""
         ...

@@ -29,6 +29,9 @@ class ClaudeCodeHook:
         entry = [{"hooks": [{"type": "command", "command": command, "timeout": TIMEOUT_S}]}]
         return {"hooks": dict.fromkeys((self.before, AFTER) if deed == "stop" else (self.before,), entry)}
 
+    def is_tool(self, asked: str, recorded: str) -> bool:
+        return asked == recorded
+
     def answer(self, event: str, reason: str, deed: Deed) -> Mapping[str, Any]:
         stops = {"continue": False, "stopReason": reason} if deed == "stop" else {}
         if event == AFTER:

@@ -17,6 +17,9 @@ _TOLD: Final[Mapping[Deed, str]] = {
     "deny": "",
     "stop": " Stop now: call no tool, and tell the user what you were doing.",
 }
+_SHELL: Final = "Bash"
+_SHELLS: Final = frozenset({"exec_command", "shell", "shell_command", "local_shell", "unified_exec", "container.exec"})
+"""The names by which versions of Codex record a command."""
 
 
 class CodexHook:
@@ -33,6 +36,10 @@ class CodexHook:
 
     def settings(self, command: str, deed: Deed) -> Mapping[str, Any]:
         return {"hooks": {self.before: [{"hooks": [{"type": "command", "command": command, "timeout": TIMEOUT_S}]}]}}
+
+    def is_tool(self, asked: str, recorded: str) -> bool:
+        """A question calls each tool that runs commands `Bash`, and its argument `command`."""
+        return asked == recorded or (asked == _SHELL and recorded in _SHELLS)
 
     def answer(self, event: str, reason: str, deed: Deed) -> Mapping[str, Any]:
         if event != self.before:

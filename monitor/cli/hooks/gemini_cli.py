@@ -24,6 +24,9 @@ class GeminiCliHook:
         entry = {"name": "agent-monitor", "type": "command", "command": command, "timeout": TIMEOUT_S * 1000}
         return {"hooks": {self.before: [{"hooks": [entry]}]}}
 
+    def is_tool(self, asked: str, recorded: str) -> bool:
+        return asked == recorded
+
     def answer(self, event: str, reason: str, deed: Deed) -> Mapping[str, Any]:
         if event != self.before:
             return {}

@@ -19,7 +19,16 @@ from rich.console import Console
 from rich.text import Text
 
 from monitor.cli.exit_code import INTERRUPTED
-from monitor.cli.inputs.survey_workers import SurveySettings, complain_of, size_of, strange, surveyed_files, why_missing
+from monitor.cli.inputs.scan_cache import ScanCache
+from monitor.cli.inputs.survey_workers import (
+    BytesRead,
+    SurveySettings,
+    complain_of,
+    size_of,
+    strange,
+    surveyed_files,
+    why_missing,
+)
 from monitor.cli.options.selection import SelectionOptions
 from monitor.cli.render import output
 from monitor.cli.render.output import STDIN
@@ -193,12 +202,17 @@ class InputReader:
         complaints: Console,
         inputs: Inputs,
         wanted: RunSelection,
+        *,
         examine: Callable[[RecordedRun], ScanResult] | None = None,
+        cache: ScanCache | None = None,
     ) -> None:
-        """`examine`: reads each run whole, as a judge needs it. `None`: files are surveyed."""
+        """`examine`: reads each run whole, as a judge needs it. `None`: files are surveyed.
+        `cache`: the results of earlier scans.
+        """
         self.read = 0
         """The number of files that were read."""
-        self.done_bytes = 0
+        self._bytes = BytesRead()
+        self._cache = cache or ScanCache(None, "")
         self.interrupted = False
         """Whether Ctrl-C has ended the reading."""
         self._given = given
@@ -222,14 +236,15 @@ class InputReader:
         """
         paths, examine = self._inputs.paths, self._examine
         found = (
-            surveyed_files(paths, self._given)
+            surveyed_files(paths, self._given, self._bytes, self._cache)
             if examine is None
             else ([_examined(source, examine) for source in sources_of(path)] for path in paths)
         )
         for path, transcripts in zip(paths, found, strict=True):
             runs = [run for transcript in transcripts for run in self._runs(path, transcript, report)]
             self.read += 1
-            self.done_bytes += size_of(path)
+            if examine is not None:
+                self._bytes.add(size_of(path))
             yield from runs
 
     def _runs(self, path: Path, found: SurveyedFile, report: Report) -> Iterator[SurveyedRun]:
@@ -267,10 +282,10 @@ class InputReader:
         With `partly`, Ctrl-C ends the reading early, and what was read is kept.
         """
         try:
-            with progress(self._complaints, self._inputs.bytes, quiet=quiet) as tick:
+            with progress(self._complaints, self._inputs.bytes, lambda: self._bytes.total, quiet=quiet) as tick:
                 for run in islice(self.results(report), limit):
                     add(run)
-                    tick(self.done_bytes, report.runs, report.loops, run.file)
+                    tick(report.runs, report.loops, run.file)
         except KeyboardInterrupt:
             if not (report.runs and partly):
                 raise
@@ -334,6 +349,7 @@ class InputReader:
         """The counts that `show` prints, as JSON data."""
         return {
             "files": self.read,
+            "unchanged_files": self._cache.hits,
             "unknown_files": len(self._strangers),
             "silent_runs": self._silent_runs,
             "copied_records": self._copied,

@@ -18,6 +18,7 @@ from monitor.cli.render import output
 from monitor.events import ChunkReceived, Envelope, envelope_codec
 from monitor.usage import Price
 from monitor.view import LiveView
+from monitor.view.input_line import InputLine
 from monitor.view.run_ending import count
 
 _WAITS = (
@@ -45,6 +46,9 @@ class RunHeading:
 
 class RunScreen(Protocol):
     """A display for the events of a run."""
+
+    line: InputLine | None
+    """The line in which a person writes to the run. `None`: nobody can."""
 
     def begin(self, heading: RunHeading) -> None:
         """Show the lines above the run, which is about to begin."""
@@ -103,6 +107,11 @@ class EventFeed:
         self._heard.clear()
         self._show_found()
 
+    @property
+    def line(self) -> InputLine | None:
+        """The line in which a person writes to the run. `None`: nobody can."""
+        return self._screen.line
+
     def close(self) -> None:
         """Nothing more is shown: leave the terminal as it was."""
         self._screen.close()
@@ -120,6 +129,8 @@ class EventFeed:
 
 class JsonScreen:
     """Events as JSON lines; the last one holds the outcome."""
+
+    line: InputLine | None = None
 
     def __init__(self, *, chunks: bool) -> None:
         self._chunks = chunks
@@ -139,11 +150,16 @@ class JsonScreen:
 class TerminalScreen:
     """The task, and a `LiveView` of the run."""
 
-    def __init__(self, console: Console, *, verbose: bool, price: Price | None, session: str | None = None) -> None:
-        """`price`: of the model. `session`: the name of the session that the run is stored in."""
+    def __init__(
+        self, console: Console, *, verbose: bool, price: Price | None, session: str | None = None, types: bool = False
+    ) -> None:
+        """`price`: of the model. `session`: the name of the session that the run is stored in.
+        `types`: somebody can type.
+        """
         self._console = console
         self._session = session
-        self._view = LiveView(console, verbose=verbose, price=price, beside=self._stored)
+        self.line: InputLine | None = InputLine() if console.is_terminal and types else None
+        self._view = LiveView(console, verbose=verbose, price=price, beside=self._stored, line=self.line)
 
     def begin(self, heading: RunHeading) -> None:
         """Print the model, the parts and the task."""
@@ -176,8 +192,10 @@ class TerminalScreen:
         return [("session", f"{output.on_one_line(self._session)}{output.on_one_line(ways)}")]
 
 
-def screen_of(*, as_json: bool, verbose: bool, price: Price | None, session: str | None = None) -> RunScreen:
-    """The screen of a run: JSON lines, or a live view."""
+def screen_of(
+    *, as_json: bool, verbose: bool, price: Price | None, session: str | None = None, types: bool = False
+) -> RunScreen:
+    """The screen of a run: JSON lines, or a live view. `types`: somebody can type."""
     if as_json:
         return JsonScreen(chunks=verbose)
-    return TerminalScreen(output.stdout(), verbose=verbose, price=price, session=session)
+    return TerminalScreen(output.stdout(), verbose=verbose, price=price, session=session, types=types)

@@ -138,7 +138,7 @@ class Template:
     # --- reading
 
     def _says_something(self, text: str) -> bool:
-        """Whether a line is no heading, no word for nothing and no line of the outline."""
+        """Whether a line is no heading, no word for nothing, and no line of the outline."""
         keys = {section_key(section) for section in self.sections}
         outline = {_bare(line) for asked in self.guidance.values() for line in asked.splitlines()}
         for line in _TAG.sub("\n", text).splitlines() if self.style == "xml" else text.splitlines():

@@ -131,7 +131,7 @@ class CallDetector:
     _waiting: dict[str, DetectorCall]
     """Calls without a result, by id."""
 
-    VERSION = 5
+    VERSION = 6
 
     def __init__(self, *, tools: Mapping[str, ToolPolicy] | None, name: str) -> None:
         self.name: str = name
@@ -141,12 +141,22 @@ class CallDetector:
     def _policy_of(self, tool: str, action: str = "") -> ToolPolicy:
         return policy_of(tool, self._tools, action)
 
+    def _before_call(self, batch: int) -> Sequence[Detection]:
+        """A call of the batch `batch` comes next. The state that a retry brings back has what this
+        changes.
+        """
+        return NOTHING
+
     @abstractmethod
     def _called(self, call: Called) -> Sequence[Detection]:
         """Take in a call that was made."""
 
     def _answered(self, asked: DetectorCall, policy: ToolPolicy, result: ToolResult) -> Sequence[Detection]:
         """Take in the result of a call."""
+        return NOTHING
+
+    def _vetoed(self, asked: DetectorCall) -> Sequence[Detection]:
+        """Take in that a call was not carried out."""
         return NOTHING
 
     def _turn_ended(self) -> Sequence[Detection]:
@@ -172,6 +182,11 @@ class CallDetector:
         if not self._begun:
             self._begin()
         self._allowed.add(text)
+
+    def forget_streaks(self) -> None:
+        """Count anew: see `StreakDetector`."""
+        if self._begun:
+            self._load(None)
 
     def reset(self) -> None:
         """Forget everything."""
@@ -226,22 +241,25 @@ class CallDetector:
                 xxhash = identity(text)
         if chunk.id and self._seen.get(chunk.id) == xxhash:
             return NOTHING
-        if self._before_turn is None:
-            self._before_turn = self._everything()
         if self._batch_answered:
             self._next_batch()
+        found = self._before_call(self._batch)
+        if self._before_turn is None:
+            self._before_turn = self._everything()
         call = Called(self._calls, chunk.name, self._batch, text, xxhash, policy, exempt, arguments)
         remember(self._seen, chunk.id, xxhash)
         remember(self._waiting, chunk.id, DetectorCall(call.index, chunk.name, action, call.batch))
         self._calls += 1
-        return self._called(call)
+        return (*found, *self._called(call)) if found else self._called(call)
 
     def _take_result(self, chunk: ToolResult) -> Sequence[Detection]:
         asked = self._waiting.pop(chunk.id, None)
         if asked is None:
             return NOTHING
         self._batch_answered |= asked.batch == self._batch
-        return NOTHING if is_veto(chunk) else self._answered(asked, self._policy_of(asked.name, asked.action), chunk)
+        if is_veto(chunk):
+            return self._vetoed(asked)
+        return self._answered(asked, self._policy_of(asked.name, asked.action), chunk)
 
     def _next_batch(self) -> None:
         self._batch += 1

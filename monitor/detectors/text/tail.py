@@ -372,9 +372,10 @@ class TailScanner:
 
     def _is_value(self, text: str, base: int, unit: str) -> bool:
         """Whether the unit is a value, or part of one: a record, a list of numbers, or short of
-        words and within brackets or quotation marks that were opened shortly before the run.
+        words and within brackets or quotation marks that were opened shortly before the run. A
+        round of several records is none.
         """
-        if is_data_line(unit) or is_list_of_numbers(unit):
+        if is_list_of_numbers(unit) or (unit.count("\n") <= 1 and is_data_line(unit)):
             return True
         start = self._start - base
         before = text[max(start - OPENED_CHARS, self._floor - base, 0) : start]

@@ -24,6 +24,9 @@ from monitor.events import (
     Resumed,
     RunStarted,
     RunTerminated,
+    SteerAccepted,
+    SteerDelivered,
+    SteerReturned,
     StopDecided,
     StreamClosed,
     StreamContinued,
@@ -39,7 +42,8 @@ from monitor.verdicts import Stop
 
 _DECIDED_AGAIN = (
     AttemptRetried, DetectionRaised, FirstChunk, LimitWarning, Paused, ResultUnmatched, Resumed, RunStarted,
-    RunTerminated, StopDecided, StreamClosed, StreamContinued, StreamFailed, TurnEnded, TurnStarted,
+    RunTerminated, SteerAccepted, SteerDelivered, SteerReturned, StopDecided, StreamClosed, StreamContinued,
+    StreamFailed, TurnEnded, TurnStarted,
 )  # fmt: skip
 """Events of the core. All others are shown as they are."""
 
@@ -97,6 +101,10 @@ def _inputs(event: Event, replies: Mapping[int, AssistantMessage], task: str | N
             yield inputs.ToolResultInput(result.id, result.text, result.is_error, result.vetoed, result.progress)
         case CompactionFinished(cost=cost) | CompactionFailed(cost=cost):
             yield inputs.ChargeCompactionInput(cost)
+        case SteerAccepted(message=message):
+            yield inputs.SteerInput(message)
+        case SteerDelivered():
+            yield inputs.DeliverInput()
         case Paused():
             yield inputs.PauseInput()
         case Resumed():

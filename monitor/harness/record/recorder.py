@@ -31,6 +31,9 @@ from monitor.events import (
     OutputEmitted,
     PlanUpdated,
     RunTerminated,
+    SteerAccepted,
+    SteerDelivered,
+    SteerReturned,
     ToolCallChanged,
     ToolFinished,
     ToolOutput,
@@ -59,6 +62,9 @@ EFFECTS = (
     OutputEmitted,
     PlanUpdated,
     RunTerminated,
+    SteerAccepted,
+    SteerDelivered,
+    SteerReturned,
     ToolCallChanged,
     ToolFinished,
     ToolResultDropped,
@@ -161,6 +167,10 @@ class Recorder:
             await self.journal.flush()  # an edit names the nodes that it changes
             self._add_edits(edits)
         await self.journal.flush()
+
+    def add_messages(self) -> None:
+        """Take what has been added to the history, for the same commit as the events so far."""
+        self.journal.add_nodes(self._new())
 
     async def end_with(self, **data: Any) -> None:
         """Store that the run has ended, with these facts."""

@@ -20,7 +20,7 @@ from monitor.events import BudgetAwaited, BudgetLost, Event
 from monitor.harness.streams.background import Background
 from monitor.harness.streams.clock import Clock
 from monitor.reasons import PASSING_REASONS, TerminateReason
-from monitor.shared.budgets.base import Amount, Refused, Reservation, levels
+from monitor.shared.budgets.base import Amount, Refused, Reservation
 from monitor.shared.budgets.shared_budget import SharedBudget
 from monitor.usage import Price, Usage
 from monitor.verdicts import Stop
@@ -220,7 +220,14 @@ class BudgetHold:
             used = self._used()
             if self._hold is None:
                 await self._check_price()
-                answer = await store.reserve(shared.name, need, key=self._run_id, lease_s=shared.lease_s)
+                answer = await store.reserve(
+                    shared.name,
+                    need,
+                    key=self._run_id,
+                    lease_s=shared.lease_s,
+                    limits=shared.limits,
+                    keep_s=shared.keep_s,
+                )
                 if isinstance(answer, Reservation):  # perhaps that of a process that died in this run
                     self._before, self._then = answer.used, self._spent
                     used = self._used()
@@ -246,12 +253,10 @@ class BudgetHold:
         """A limit in US dollars needs the price of the model."""
         if self._price is not None:
             return
-        above = levels(self._shared.name)
-        for state in await self._shared.store.states(above[0]):
-            if state.name in above and state.usd is not None:
+        for level, (_, usd) in (await self._shared.store.limits(self._shared.name)).items():
+            if usd is not None:
                 raise ConfigError(
-                    f"the shared budget {state.name!r} has a limit in US dollars: give prices=, or the run cannot keep"
-                    " it"
+                    f"the shared budget {level!r} has a limit in US dollars: give prices=, or the run cannot keep it"
                 )
 
     def _used(self) -> Amount:

@@ -33,6 +33,7 @@ class CallOptions:
     bound: Bound | None
     summary: ResultSummary | None
     guidance: GuidanceFlag
+    deps: object = None
 
     def keeper(
         self, run_id: str, shows: Callable[[str, str], bool], summary: Summarise | None = None

@@ -138,7 +138,9 @@ class Calls(CallListener):
             keeper=self._keeper,
             others=[spec.name for spec in goal.tools],
             why=self._why_over,
+            deps=options.deps,
         )
+        tools.check_deps(options.deps)
 
     def shown(self, call: ToolCall, result: ToolResult) -> ToolResult:
         """`result` as the model reads it: under the name that it wrote, and with the guidance of
@@ -166,6 +168,10 @@ class Calls(CallListener):
     def withdraw(self, name: str) -> None:
         """The model may not call the tool `name` any more."""
         self._withdrawn.add(name)
+
+    def is_only(self, name: str) -> bool:
+        """Whether the model may call no other of the caller's tools than `name`."""
+        return all(other == name or other in self._withdrawn for other in self._tools)
 
     def allow_only(self, names: tuple[str, ...]) -> None:
         """The model may call only the tools `names`. `()`: only the tools with which it reaches its
@@ -547,6 +553,8 @@ class Calls(CallListener):
         text = f"{VETO} This call was not carried out to its end"
         why = self._why_over()
         text = f"{text}: {why}." if why else f"{text}."
+        if self._core.spoken_over:
+            text = f"{VETO} This call was not made: a message came first."
         return ToolResult(call.id, call.name, text, is_error=True, vetoed=True, error_kind=ToolErrorKind.CANCELLED)
 
     def _why_over(self) -> str | None:

@@ -59,12 +59,13 @@ from monitor.harness.runs.outage_gate import OutageGate
 from monitor.harness.runs.result_summaries import summarise_with
 from monitor.harness.runs.run_calls import Calls
 from monitor.harness.runs.run_session import RunSession
+from monitor.harness.runs.steering import Steering, message_of
 from monitor.harness.runs.supervisor_options import RunOptions, checked_session
 from monitor.harness.runs.turn_loop import TurnLoop
 from monitor.harness.streams.clock import Clock
 from monitor.harness.streams.interrupt import Interruptible
 from monitor.harness.streams.wait import current_task
-from monitor.messages import AssistantMessage, Message, Repair, Text, UserMessage
+from monitor.messages import AssistantMessage, Message, Repair, SteerMessage, SteerReceipt, Text, UserMessage
 from monitor.outcome import Outcome, OutputT
 from monitor.prices import list_price
 from monitor.reasons import RESUMABLE, TerminateReason
@@ -88,6 +89,11 @@ SUBAGENT_LIMITS = DefaultLimits((MaxTurns(30), Timeout(600)))
 """The limits of a run that is called as a tool, because its caller waits for it. Gemini CLI has the
 same numbers.
 """
+
+
+def _first_of(*given: object) -> object:
+    """The first of them that is not `None`."""
+    return next((one for one in given if one is not None), None)
 
 
 def _limits_of(supervisor: RunOptions, *, as_tool: bool) -> Condition | None:
@@ -117,6 +123,7 @@ class Caller:
     session: SessionStore | None = None
     resumed: bool = False
     """The calling run goes on where another process has left it."""
+    deps: object = None
     called: set[Run[Any]] = field(default_factory=set)
     """The nested runs of the calling run: its abort aborts them too."""
 
@@ -140,11 +147,13 @@ class Run(Generic[OutputT]):
         as_call: str | None = None,
         run_id: str | None = None,
         resumed: RunRecord | None = None,
+        deps: object = None,
     ) -> None:
         """`history`, `session`: replace the supervisor's own. `caller`: the run that calls this run
         as the tool `as_tool`, if any: by the call with the key `call` and the id `as_call`.
         `run_id`: of a run that goes on in another process; by default a new one. `resumed`: the run
-        of the session that goes on, without another task.
+        of the session that goes on, without another task. `deps`: in the place of the supervisor's
+        own, or of its caller's.
         """
         if resumed is None and not isinstance(task, str | UserMessage):
             raise ConfigError(
@@ -198,7 +207,15 @@ class Run(Generic[OutputT]):
         self._work = Interruptible(self._core, self._clock)
         judges = JudgeTasks(self._core, clock=self._clock, close_grace_s=supervisor.close_grace_s, wake=self._wake)
         self.as_caller: Caller = Caller(
-            self._core, self._clock, budgets, supervisors, self._wake, self._delivery, run_id=self.id, session=store
+            self._core,
+            self._clock,
+            budgets,
+            supervisors,
+            self._wake,
+            self._delivery,
+            run_id=self.id,
+            session=store,
+            deps=_first_of(deps, supervisor.calls.deps, caller.deps if caller is not None else None),
         )
         self.as_caller.resumed = resumed is not None
         first = [] if task is None else [_said_by_others(task)]
@@ -207,7 +224,7 @@ class Run(Generic[OutputT]):
         given = replace(given, instructions=with_notes(given.instructions, supervisor.notes))
         self._history = History(() if store is not None else (*given.messages, *first))
         valid_history = ValidHistory(self._history, supervisor.form, given.repairs, self._repaired)
-        options = supervisor.calls
+        options = replace(supervisor.calls, deps=self.as_caller.deps)
         self._session: RunSession | None = None
         if store is not None:
             self._session = RunSession(
@@ -278,6 +295,14 @@ class Run(Generic[OutputT]):
             calls=calls,
             work=self._work,
             delivery=self._delivery,
+            steering=Steering(
+                self._core,
+                run=self.id,
+                clock=self._clock,
+                history=valid_history,
+                recorder=self._session.recorder if self._session is not None else None,
+                mailbox=store.mailbox if store is not None and caller is None else None,
+            ),
             budget_hold=self._budget_hold,
             gate=self._gate_of(supervisors),
         )
@@ -356,6 +381,38 @@ class Run(Generic[OutputT]):
             run.abort(why)
         self._wake()
 
+    async def steer(
+        self, text: str, *, now: bool = False, by: str = "", data: bool = False, id: str | None = None
+    ) -> SteerReceipt:
+        """Say something to the model while the run goes on: before its next call, behind the
+        results of the calls that are being made. With a session, returns when the message is
+        stored.
+
+        `now`: end the stream of the present turn, and keep what the model has said. Calls that it
+        has made in that stream are not carried out. `by`: who says it. `data`: the text is the
+        result of a program, such as a task in the background; the model reads it quoted. `id`: a
+        message that is sent again with the same id is accepted once.
+
+        A run whose goal is reached goes on while messages wait. If it ends otherwise, they are in
+        `Outcome.returned`, and a message after the end has the state `returned`. A nested run gets
+        no messages. Call this in the event loop's thread; a tool that runs in another thread writes
+        `anyio.from_thread.run(run.steer, text)`. Raises `ConfigError` before the run is entered.
+        """
+        return await self._said(message_of(text, now=now, by=by, data=data, id=id))
+
+    async def follow_up(self, text: str, *, by: str = "", data: bool = False, id: str | None = None) -> SteerReceipt:
+        """Say something to the model where the run would end, so that it goes on. Of several, one
+        at a time. See `steer`.
+        """
+        return await self._said(message_of(text, kind="follow_up", by=by, data=data, id=id))
+
+    async def _said(self, message: SteerMessage) -> SteerReceipt:
+        if self._phase == "idle":
+            raise ConfigError(
+                "the run has not begun: write async with supervisor.stream(task) as run: await run.steer('...')"
+            )
+        return await self._loop.steering.take(message)
+
     def hand_over(self, *, at_turn: int | None = None) -> None:
         """Leave the run at the next boundary between two turns, or when it has made `at_turn`
         turns. The outcome is then `worker_stopping`, which is no end: with a session, any process
@@ -432,6 +489,7 @@ class Run(Generic[OutputT]):
                     self._caller.called.discard(self)
                 await self._delivery.close()
                 raise
+        self._loop.steering.begin()
         self._driver = self._loop.drive()
         return self
 
@@ -536,6 +594,7 @@ class Run(Generic[OutputT]):
         if self._outcome is not None:
             return
         error = error if isinstance(error, Exception) else None
+        self._loop.steering.end()
         ended = self._core.terminate(self._now(), ending, error, history=self._history.messages)
         self._outcome = self._delivery.secrets.outcome(ended)
         self._phase = "error" if self._outcome.reason is TerminateReason.ERROR else "finished"
@@ -563,7 +622,7 @@ class Run(Generic[OutputT]):
         fault: StoreError | None = None
         try:
             with anyio.move_on_after(grace_s, shield=True) as scope:
-                await session.end(self.outcome)
+                await self._loop.steering.stored(partial(session.end, self.outcome))
             if scope.cancelled_caught:
                 fault = StoreError(f"the session did not take the end of the run within {grace_s:g} s")
         except StoreError as error:

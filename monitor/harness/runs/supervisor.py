@@ -64,6 +64,8 @@ class Supervisor(RunOptions[OutputT]):
 
     How its calls are carried out:
 
+    - `deps`: clients, settings, whatever the tools need: they get it as `context.deps`. Subagents
+      without `deps` of their own get it too.
     - `approval`: a mode such as `"default"`, or a `monitor.tools.Approval`, says which calls need a
       person. `approver` asks that person.
     - `ledger`: records each call before its effect.
@@ -113,6 +115,7 @@ class Supervisor(RunOptions[OutputT]):
         history: Sequence[RawMessage | Message] | None = None,
         session: SessionStore | None = None,
         run_id: str | None = None,
+        deps: object = None,
     ) -> Outcome[OutputT]:
         """Drive one run to its end. Every end is an `Outcome`; a cancellation from outside is
         raised further.
@@ -120,11 +123,14 @@ class Supervisor(RunOptions[OutputT]):
         `history`: messages before the task, in the place of the supervisor's own. `session`: in the
         place of the supervisor's own; the run goes on with the conversation that it holds. A
         session that holds messages takes no other history. `run_id`: names the run in its ledger,
-        and is a part of the idempotency key of its tools; by default a new one.
+        and is a part of the idempotency key of its tools; by default a new one. `deps`: in the
+        place of the supervisor's own.
         """
-        return await _ended(Run(self, task, streams=False, history=history, session=session, run_id=run_id))
+        return await _ended(Run(self, task, streams=False, history=history, session=session, run_id=run_id, deps=deps))
 
-    async def resume(self, session: SessionStore | None = None, *, run: str | None = None) -> Outcome[OutputT]:
+    async def resume(
+        self, session: SessionStore | None = None, *, run: str | None = None, deps: object = None
+    ) -> Outcome[OutputT]:
         """Go on with the newest run of `session` that has not ended: its process died, or it waits
         for an approval. `session`: by default the supervisor's own. `run`: the id of another run,
         which may have ended, e.g. by an abort or a limit.
@@ -139,15 +145,17 @@ class Supervisor(RunOptions[OutputT]):
         Raises `ConfigError` if there is no session, no such run, or every run has ended. No other
         process may carry out the run: a `SQLiteSession` has one owner.
         """
-        return await _ended(await self._resumed(session, run, streams=False))
+        return await _ended(await self._resumed(session, run, deps, streams=False))
 
-    async def resume_stream(self, session: SessionStore | None = None, *, run: str | None = None) -> Run:
+    async def resume_stream(
+        self, session: SessionStore | None = None, *, run: str | None = None, deps: object = None
+    ) -> Run:
         """`resume`, event by event:
         `async with await supervisor.resume_stream() as run: async for event in run`.
         """
-        return await self._resumed(session, run, streams=True)
+        return await self._resumed(session, run, deps, streams=True)
 
-    async def _resumed(self, session: SessionStore | None, run: str | None, *, streams: bool) -> Run:
+    async def _resumed(self, session: SessionStore | None, run: str | None, deps: object, *, streams: bool) -> Run:
         store = checked_session(session, None) or self.session
         if store is None:
             raise ConfigError(
@@ -159,7 +167,7 @@ class Supervisor(RunOptions[OutputT]):
         if not going:
             raise _nothing_to_resume(of_user, run)
         record = replace(going[-1], ended_at_s=None)
-        return Run(self, None, streams=streams, session=store, resumed=record)
+        return Run(self, None, streams=streams, session=store, resumed=record, deps=deps)
 
     def run_sync(
         self,
@@ -168,6 +176,7 @@ class Supervisor(RunOptions[OutputT]):
         history: Sequence[RawMessage | Message] | None = None,
         session: SessionStore | None = None,
         run_id: str | None = None,
+        deps: object = None,
     ) -> Outcome[OutputT]:
         """`run` for a program without an event loop. All such runs of a thread share one loop of
         asyncio, so a client may be used again.
@@ -176,7 +185,7 @@ class Supervisor(RunOptions[OutputT]):
         """
         if current_task() is not None:
             raise ConfigError("run_sync would stop the event loop that is running: use 'await supervisor.run(...)'")
-        return run_in_own_loop(partial(self.run, task, history=history, session=session, run_id=run_id))
+        return run_in_own_loop(partial(self.run, task, history=history, session=session, run_id=run_id, deps=deps))
 
     def stream(
         self,
@@ -185,11 +194,12 @@ class Supervisor(RunOptions[OutputT]):
         history: Sequence[RawMessage | Message] | None = None,
         session: SessionStore | None = None,
         run_id: str | None = None,
+        deps: object = None,
     ) -> Run[OutputT]:
         """One run, event by event:
         `async with supervisor.stream(task) as run: async for event in run`.
         """
-        return Run(self, task, streams=True, history=history, session=session, run_id=run_id)
+        return Run(self, task, streams=True, history=history, session=session, run_id=run_id, deps=deps)
 
     def as_tool(self, *, name: str, description: str) -> Tool:
         """The supervisor as a tool of another one: a call is a run, bound by the caller's abort,

@@ -60,6 +60,7 @@ class SupervisorKeywords(TypedDict, total=False):
     result_bound: Bound | None
     result_summary: ResultSummary | None
     guidance: GuidanceFlag
+    deps: object
     notes: Sequence[Notes]
     stop_when: Condition | None
     budget: Budget | SharedBudget | None

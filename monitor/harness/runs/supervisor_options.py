@@ -97,6 +97,7 @@ class RunOptions(Generic[OutputT]):
         result_bound: Bound | None = BOUND,
         result_summary: ResultSummary | None = None,
         guidance: GuidanceFlag = True,
+        deps: object = None,
         notes: Sequence[Notes] = (),
         outputs: Declaration | None = None,
         stop_when: Condition | None = _DEFAULT,
@@ -159,6 +160,7 @@ class RunOptions(Generic[OutputT]):
             result_bound,
             result_summary,
             guidance,
+            deps,
         )
         self.notes: Sequence[Notes] = check_parts("notes", notes, "text")
         self.plan, self.prices = plan, prices

@@ -22,6 +22,7 @@ from monitor.harness.judge_tasks import JudgeTasks
 from monitor.harness.runs.budget_hold import BudgetHold
 from monitor.harness.runs.outage_gate import LOOK_AGAIN_S, OutageGate
 from monitor.harness.runs.run_calls import Calls
+from monitor.harness.runs.steering import Steering
 from monitor.harness.runs.supervisor_options import RunOptions
 from monitor.harness.streams.clock import Clock
 from monitor.harness.streams.interrupt import Interruptible
@@ -54,6 +55,7 @@ class TurnLoop:
         calls: Calls,
         work: Interruptible,
         delivery: Delivery,
+        steering: Steering,
         budget_hold: BudgetHold | None = None,
         gate: OutageGate | None = None,
     ) -> None:
@@ -72,6 +74,8 @@ class TurnLoop:
         self._calls = calls
         self._work = work
         self._delivery = delivery
+        self.steering: Steering = steering
+        self.steering.accepted = self._make_room
         self._budget_hold = budget_hold
         self._gate = gate
         self._emit = delivery.emit
@@ -81,6 +85,8 @@ class TurnLoop:
         self._goes_on = True
         """The last verdicts have not ended the run."""
         self._reading: SourceStream[Any] | None = None
+        self._backs_off = False
+        """The run waits before another attempt at a turn."""
         self.leave_at: int | None = None
         """The process leaves the run at the first boundary behind this number of turns."""
 
@@ -107,6 +113,7 @@ class TurnLoop:
         """The parts of the run, each of which begins when the one before it is done."""
         yield self._answered()
         while True:
+            self.steering.collect()
             yield self._perform(self._core.check(self._now()))
             if not self._goes_on:
                 return
@@ -124,6 +131,7 @@ class TurnLoop:
         core, events = self._core, self._delivery.queue
         tries = _TurnAttempts()
         while tries.again:
+            self.steering.deliver()
             # Room for the request comes first: it may need a compaction, or end the run.
             for steps in (self._made_ready(tries), self._before_call(tries)):
                 async with aclosing(steps) as waiting:
@@ -133,6 +141,7 @@ class TurnLoop:
                 return
             if events:
                 yield
+            self.steering.deliver()  # what has come meanwhile
             # The call, its stream, and the tool calls of its answer.
             stream = self._reading = self._open()
             results: dict[str, ToolResult] = {}
@@ -174,6 +183,15 @@ class TurnLoop:
         if (reading := self._reading) is not None:
             reading.wake()
 
+    def _make_room(self) -> None:
+        """A message to the run was accepted. It ends the wait before another attempt, and the
+        present stream, if it is for now.
+        """
+        if self._backs_off:
+            self._work.interrupt()
+        elif self._core.spoken_over and self._reading is not None:
+            self._reading.interrupt()
+
     def destroyed(self) -> None:
         """Leave the stream without closing it, because the task is destroyed with its event
         loop.
@@ -200,6 +218,9 @@ class TurnLoop:
                 case Nudge(text):
                     self._emit(Nudged(self._at(), self._core.turns, text))
                     said.append(text)
+                case WithdrawTool(name, _, otherwise) if otherwise and self._calls.is_only(name):
+                    self._emit(Nudged(self._at(), self._core.turns, otherwise))
+                    said.append(otherwise)
                 case WithdrawTool(name, text):
                     self._calls.withdraw(name)
                     self._emit(ToolWithdrawn(self._at(), self._core.turns, name, text))
@@ -274,7 +295,7 @@ class TurnLoop:
 
             if await self._work.under_deadlines(ask) and refused[0] is not None:
                 self._core.leave(refused[0], None, self._now())
-        await self._delivery.stored()
+        await self.steering.stored(self._delivery.stored)
 
     async def _passed(
         self, calls: Sequence[ToolCall] | None, tries: _TurnAttempts | None = None
@@ -423,7 +444,11 @@ class TurnLoop:
         due = self._now() + delay_s
         await self._delivery.stored()
         yield
-        tries.again = await self._work.until(due)
+        self._backs_off = True
+        try:
+            tries.again = await self._work.until(due)
+        finally:
+            self._backs_off = False
 
     def _at(self) -> float:
         return self._core.at(self._now())

@@ -154,7 +154,7 @@ class SourceStream(OneStream[T]):
             raise ConfigError("this stream is already being read by another task")
         # Before the read: a run that is over delivers nothing more.
         core.waiting_since = now = self._now()
-        if self._over or (now >= core.deadline and core.must_stop(now)):
+        if self._over or self._core.ends_stream or (now >= core.deadline and core.must_stop(now)):
             await self._end()
             raise StopAsyncIteration
         # The read, which a deadline or an abort interrupts.
@@ -351,6 +351,13 @@ class SourceStream(OneStream[T]):
         """
         if self._wait is not None:
             self._wait.wake()
+
+    def interrupt(self) -> None:
+        """End the stream: the core has set `ends_stream` meanwhile. Call it in the event loop's
+        thread.
+        """
+        if self._wait is not None:
+            self._wait.interrupt()
 
     def destroyed(self) -> None:
         """End the stream without closing the source: the reading task is destroyed with its event

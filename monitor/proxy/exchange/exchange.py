@@ -17,7 +17,7 @@ from anyio import to_thread
 from monitor.budget import Budget
 from monitor.context.measure.tokens import message_tokens, size_of_text
 from monitor.core.run import RunCore
-from monitor.errors import BudgetUnreachable, ConfigError
+from monitor.errors import ConfigError
 from monitor.events import BudgetLost, DetectionRaised, Event, StreamClosed
 from monitor.harness.runs.budget_hold import BudgetHold
 from monitor.harness.streams.source_stream import SourceStream
@@ -122,17 +122,11 @@ class Exchange:
         options, asked = self._context.options, self._asked
         price = known_price(options.prices, asked.model)
         budgets: list[Budget] = []
-        unreachable: Stop | None = None
         if self._context.accounts is not None:
-            try:
-                self._holding = await self._context.accounts.open(
-                    self._run.key, self._run.name, price=price, clock=self._clock, emit=self._heard, began=self._began
-                )
-                budgets = [self._holding.grant]
-            except BudgetUnreachable as error:
-                self._lost = str(error)
-                detail = f"no call without its budget: {error}"
-                unreachable = Stop(TerminateReason.BUDGET_UNREACHABLE, detail, "SharedBudget")
+            self._holding = self._context.accounts.open(
+                self._run.key, self._run.name, price=price, clock=self._clock, emit=self._heard, began=self._began
+            )
+            budgets = [self._holding.grant]
         policy = LoopPolicy(self._run.allowed, observe=self._on_loop == "observe", patient=self._on_loop != "error")
         judged = RequestJudge(
             stop_when=options.stop_when,
@@ -147,7 +141,7 @@ class Exchange:
         else:  # the other streams go on meanwhile
             loop = await to_thread.run_sync(judged.recall, asked.messages, self._clock.now())
         self._run.turns = judged.turns + 1
-        stop = unreachable or judged.core.stop
+        stop = judged.core.stop
         if stop is None and loop is not None:
             stop = await self._about(loop)
         if stop is None and options.nudge and policy.suspicion is not None:

@@ -8,7 +8,7 @@ from typing import Final
 
 import anyio
 
-from monitor.errors import BudgetUnreachable, ConfigError
+from monitor.errors import ConfigError
 from monitor.events import BudgetLost, Event
 from monitor.harness.runs.budget_hold import BudgetHold
 from monitor.prices import known_price
@@ -84,14 +84,10 @@ class UnjudgedRelay:
         length = first(self._headers, b"content-length") or b""
         size = int(length) if length.isdigit() else len(self._request.incoming.kept)
         try:
-            self._holding = holding = await accounts.open(
+            self._holding = holding = accounts.open(
                 self._request.key, "unwatched", price=price, clock=clock, emit=self._heard, began=clock.now()
             )
             stop = await holding.before_call(size // BYTES_A_TOKEN)
-        except BudgetUnreachable as error:
-            self._lost = str(error)
-            detail = f"no call without its budget: {error}"
-            return Stop(TerminateReason.BUDGET_UNREACHABLE, detail, "SharedBudget")
         except ConfigError as error:  # a limit in US dollars, and no price
             return Stop(TerminateReason.ERROR, str(error), "SharedBudget")
         self._meter = ByteMeter(holding)

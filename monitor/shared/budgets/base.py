@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -17,6 +17,11 @@ ANSWER_S: Final = 5
 """Whole seconds that a server may take for a connection, and Redis for an answer."""
 LONGEST_NAME: Final = 200
 """The most characters of a name."""
+AT_ONCE: Final = 64
+"""Expired holds, and forgotten levels, that one step looks at: no step is long."""
+ROUNDS: Final = 16
+"""Times that a step which would be refused frees `AT_ONCE` more: the rest is waited for."""
+NO_LIMITS: Final[Mapping[str, int]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +105,7 @@ class BudgetState:
 
 class BudgetStore(Protocol):
     """Keeps shared budgets. Each method is one atomic step, and may be called from many processes.
+    Redis reads the `states` of many budgets one after another.
 
     All methods raise `BudgetUnreachable` if the store does not answer.
     """
@@ -108,11 +114,24 @@ class BudgetStore(Protocol):
         """Set both limits of a budget. `None`: no limit. Spent and held amounts stay."""
         ...
 
-    async def reserve(self, name: str, amount: Amount, /, *, key: str, lease_s: float) -> Reservation | Refused:
+    async def reserve(
+        self,
+        name: str,
+        amount: Amount,
+        /,
+        *,
+        key: str,
+        lease_s: float,
+        limits: Mapping[str, int] = NO_LIMITS,
+        keep_s: float | None = None,
+    ) -> Reservation | Refused:
         """Hold `amount` in the budget and in all levels above it, or in none. It comes back after
         `lease_s` seconds without another call for it.
 
         A key that has an open hold gets that hold, with a new lease and no further amount.
+        `limits`: the most tokens of levels that have no limit in the store; they are stored with
+        the hold. `keep_s`: seconds after its last use for which the store remembers `name`,
+        unless `set_limit` has made it. `None`: for ever.
         """
         ...
 
@@ -127,11 +146,21 @@ class BudgetStore(Protocol):
     async def settle(self, hold: Reservation, used: Amount, /) -> None:
         """End a hold. `used`: all that was used of it, which is spent; the rest comes back. A
         second time changes nothing. A hold that had expired is counted as well.
+
+        A level that only holds have made, and of which nothing was ever used, is removed.
+        """
+        ...
+
+    async def limits(self, name: str, /) -> Mapping[str, tuple[int | None, float | None]]:
+        """The limits of `name` and of the levels above it: tokens and US dollars by the level's
+        name. A level that is not in the store is left out.
         """
         ...
 
     async def states(self, name: str | None = None, /) -> Sequence[BudgetState]:
-        """The budget `name` and those below it, or all, by name."""
+        """The budget `name` and those below it, or all, by name. The only method that takes longer
+        with more budgets.
+        """
         ...
 
     async def aclose(self) -> None:

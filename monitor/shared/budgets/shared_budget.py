@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from monitor._util.argument_checks import check_part, is_finite, is_whole
 from monitor.errors import ConfigError
-from monitor.shared.budgets.base import BudgetStore, levels
+from monitor.shared.budgets.base import BudgetStore, check_limits, levels
 
 SLICE_TOKENS: Final = 2_000
 """Output that a run holds at once. It bounds what a run may use beyond the budget. 2,000 tokens are
@@ -48,6 +49,12 @@ class SharedBudget:
     """
     wait_s: float = field(default=WAIT_S, kw_only=True)
     """How long one call may wait for the budget. 0: it does not wait."""
+    limits: Mapping[str, int] = field(default_factory=dict[str, int], kw_only=True, hash=False)
+    """The most tokens of levels that have no limit in the store, by the level's name."""
+    keep_s: float | None = field(default=None, kw_only=True)
+    """Seconds after its last use for which the store remembers `name`, unless its limit was set by
+    hand. What it has spent stays in the levels above. `None`: for ever.
+    """
 
     def __post_init__(self) -> None:
         check_part("store", self.store, "reserve")
@@ -58,5 +65,16 @@ class SharedBudget:
             raise ConfigError(f"lease_s is a number of seconds above 0, not {self.lease_s!r}")
         if not is_finite(self.wait_s) or self.wait_s < 0:
             raise ConfigError(f"wait_s is a number of seconds of at least 0, not {self.wait_s!r}")
+        for level, tokens in self.limits.items():
+            if level not in levels(self.name):
+                raise ConfigError(f"limits has {level!r}, which is neither {self.name!r} nor a level above it")
+            check_limits(tokens, None)
+            if tokens < self.slice_tokens:
+                raise ConfigError(
+                    f"the limit of {level!r}, {tokens} tokens, is below slice_tokens, {self.slice_tokens}: no call"
+                    " could be paid"
+                )
+        if self.keep_s is not None and (not is_finite(self.keep_s) or self.keep_s < self.lease_s):
+            raise ConfigError(f"keep_s is a number of seconds of at least lease_s, not {self.keep_s!r}")
         if self.fail not in {"closed", "open"}:
             raise ConfigError(f'fail is "closed" or "open", not {self.fail!r}')

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from monitor.shared.budgets.base import (
+    AT_ONCE,
     KEPT_S,
     NANO,
+    NO_LIMITS,
+    ROUNDS,
     Amount,
     BudgetState,
     Refused,
@@ -37,7 +41,13 @@ SCHEMA: Final = (
         is_open boolean not null, expires_s double precision not null)""",
     "create index if not exists monitor_holds_by_time on monitor_holds (root, expires_s)",
     "create index if not exists monitor_holds_by_key on monitor_holds (root, key)",
+    # Levels that a hold has made, and no operator. `forget_s`: when one is forgotten; null: never.
+    """create table if not exists monitor_passing (
+        name text primary key, root text not null, keep_s double precision, forget_s double precision)""",
+    "create index if not exists monitor_passing_by_time on monitor_passing (root, forget_s)",
 )
+_SUMS: Final = ("spent_tokens", "spent_nano", "held_tokens", "held_nano")
+_NOTHING: Final = (0, 0, 0, 0)
 _HOLD: Final = "id, key, name, granted_tokens, granted_nano, used_tokens, used_nano"
 
 
@@ -48,14 +58,29 @@ class SQLBudgets(ABC):
         whole, nano = check_limits(tokens, usd)
         await self._step(name, lambda transaction: transaction.set_limit(name, whole, nano))
 
-    async def reserve(self, name: str, amount: Amount, *, key: str, lease_s: float) -> Reservation | Refused:
-        return await self._step(name, lambda transaction: transaction.reserve(name, amount, key, lease_s))
+    async def reserve(
+        self,
+        name: str,
+        amount: Amount,
+        *,
+        key: str,
+        lease_s: float,
+        limits: Mapping[str, int] = NO_LIMITS,
+        keep_s: float | None = None,
+    ) -> Reservation | Refused:
+        return await self._step(
+            name,
+            lambda transaction: transaction.reserve(name, amount, key, lease_s=lease_s, limits=limits, keep_s=keep_s),
+        )
 
     async def extend(self, hold: Reservation, more: Amount, *, used: Amount, lease_s: float) -> Reservation | Refused:
         return await self._step(hold.name, lambda transaction: transaction.extend(hold, more, used, lease_s))
 
     async def settle(self, hold: Reservation, used: Amount) -> None:
         await self._step(hold.name, lambda transaction: transaction.settle(hold, used))
+
+    async def limits(self, name: str) -> Mapping[str, tuple[int | None, float | None]]:
+        return await self._step(name, lambda transaction: transaction.limits(name))
 
     async def states(self, name: str | None = None) -> Sequence[BudgetState]:
         return await self._step(name, lambda transaction: [*transaction.states(name)])
@@ -83,21 +108,25 @@ class BudgetTransaction:
         self._now = now
 
     def set_limit(self, name: str, tokens: int | None, nano: int | None) -> None:
-        self._add(name)
+        self._change(dict.fromkeys(levels(name), _NOTHING))
         self._run("update monitor_budgets set limit_tokens = ?, limit_nano = ? where name = ?", tokens, nano, name)
+        self._run(f"delete from monitor_passing where name in {_marks(levels(name))}", *levels(name))
 
-    def reserve(self, name: str, amount: Amount, key: str, lease_s: float) -> Reservation | Refused:
-        self._add(name)
+    def reserve(
+        self, name: str, amount: Amount, key: str, *, lease_s: float, limits: Mapping[str, int], keep_s: float | None
+    ) -> Reservation | Refused:
         self._free(name)
-        root = levels(name)[0]
         known = self._rows(
-            f"select {_HOLD} from monitor_holds where root = ? and key = ? and name = ? and is_open", root, key, name
+            f"select {_HOLD} from monitor_holds where root = ? and key = ? and name = ? and is_open",
+            levels(name)[0],
+            key,
+            name,
         )
         if known:
             hold = _hold(known[0])
             self._run("update monitor_holds set expires_s = ? where id = ?", self._now + lease_s, hold.id)
             return hold
-        return self._hold(Reservation(id=uuid.uuid4().hex, key=key, name=name, granted=amount), lease_s)
+        return self._hold(Reservation(id=uuid.uuid4().hex, key=key, name=name, granted=amount), lease_s, limits, keep_s)
 
     def extend(self, hold: Reservation, more: Amount, used: Amount, lease_s: float) -> Reservation | Refused:
         self._free(hold.name)
@@ -109,7 +138,7 @@ class BudgetTransaction:
             return self._hold(replace(hold, granted=_at_least(hold.granted, used) + more, used=used), lease_s)
         self._use(stored, used)
         self._run("update monitor_holds set expires_s = ? where id = ?", self._now + lease_s, hold.id)
-        if (refused := self._refused(hold.name, more.tokens, more.nano_usd)) is not None:
+        if (refused := self._refused(hold.name, more.tokens, more.nano_usd, NO_LIMITS)) is not None:
             return refused
         self._hold_more(hold.name, more.tokens, more.nano_usd)
         granted = _at_least(stored.granted, used) + more
@@ -127,20 +156,34 @@ class BudgetTransaction:
             return
         stored = self._stored(hold)
         if stored is None:
-            self._add(hold.name)
-            self._spend(hold.name, *_more(hold.used, used))
-            self._insert(replace(hold, used=used), KEPT_S, is_open=False)
-            return
-        self._use(stored, used)
-        held = _held(replace(stored, used=used))
-        self._hold_more(hold.name, -held.tokens, -held.nano_usd)
-        self._run("update monitor_holds set is_open = false, expires_s = ? where id = ?", self._now + KEPT_S, hold.id)
+            if used != Amount():
+                self._spend(hold.name, *_more(hold.used, used))
+                self._insert(replace(hold, used=used), KEPT_S, is_open=False)
+        else:
+            self._use(stored, used)
+            held = _held(replace(stored, used=used))
+            self._hold_more(hold.name, -held.tokens, -held.nano_usd)
+            self._run(
+                "update monitor_holds set is_open = false, expires_s = ? where id = ?", self._now + KEPT_S, hold.id
+            )
+        self._run("update monitor_passing set forget_s = keep_s + ? where name = ?", self._now, hold.name)
+        if used == Amount():
+            self._leave_no_trace(hold)
+
+    def limits(self, name: str) -> Mapping[str, tuple[int | None, float | None]]:
+        return {
+            level: (tokens, None if nano is None else nano / NANO)
+            for level, (tokens, nano, *_) in self._levels(name).items()
+        }
 
     def states(self, name: str | None) -> Iterator[BudgetState]:
         where, values = ("", ()) if name is None else (" where root = ?", (levels(name)[0],))
         for (root,) in self._rows(f"select distinct root from monitor_budgets{where}", *values):
-            self._free(root)
-        open_ones = [levels(held) for (held,) in self._rows("select name from monitor_holds where is_open")]
+            while self._free(root):
+                pass
+        open_ones = Counter(
+            level for (held,) in self._rows("select name from monitor_holds where is_open") for level in levels(held)
+        )
         for row in self._rows(
             "select name, limit_tokens, limit_nano, spent_tokens, spent_nano, held_tokens, held_nano"
             f" from monitor_budgets{where} order by name",
@@ -153,7 +196,7 @@ class BudgetTransaction:
                     usd=None if row[2] is None else row[2] / NANO,
                     spent=Amount(row[3], row[4] / NANO),
                     held=Amount(row[5], row[6] / NANO),
-                    holds=sum(row[0] in held for held in open_ones),
+                    holds=open_ones[row[0]],
                 )
 
     # ------------------------------------------------------------------ parts of a step
@@ -165,30 +208,103 @@ class BudgetTransaction:
     def _run(self, sql: str, *values: Any) -> None:
         self._execute(sql, values)
 
-    def _add(self, name: str) -> None:
-        """Make the rows of a name and of the levels above it, if they are not there."""
-        for level in levels(name):
-            self._run(
-                "insert into monitor_budgets (name, root) values (?, ?) on conflict (name) do nothing",
-                level,
-                levels(name)[0],
-            )
+    def _levels(self, name: str) -> Mapping[str, Sequence[Any]]:
+        """The limits of a level, what is spent, and what is held: of all levels that have a row."""
+        rows = self._rows(
+            "select name, limit_tokens, limit_nano, spent_tokens, spent_nano, held_tokens, held_nano"
+            f" from monitor_budgets where name in {_marks(levels(name))}",
+            *levels(name),
+        )
+        return {row[0]: row[1:] for row in rows}
 
-    def _free(self, name: str) -> None:
-        """Give back what expired holds of this tree have held, and forget old settled ones."""
+    def _change(self, changes: Mapping[str, Sequence[int]]) -> None:
+        """Add to the sums of each level what it has spent and what it holds. The level is made if
+        it is not there.
+        """
+        rows = [value for level, sums in changes.items() for value in (level, levels(level)[0], *sums)]
+        self._run(
+            "insert into monitor_budgets (name, root, spent_tokens, spent_nano, held_tokens, held_nano)"
+            f" values {', '.join(['(?, ?, ?, ?, ?, ?)'] * len(changes))} on conflict (name) do update set "
+            + ", ".join(f"{one} = monitor_budgets.{one} + excluded.{one}" for one in _SUMS),
+            *rows,
+        )
+
+    def _free(self, name: str) -> bool:
+        """Give back what expired holds of this tree have held, and forget old settled ones and old
+        levels: a bounded number of each. Whether there were expired holds.
+        """
         root = levels(name)[0]
-        late = (root, self._now)
-        for row in self._rows(f"select {_HOLD} from monitor_holds where root = ? and expires_s < ? and is_open", *late):
-            hold = _hold(row)
-            held = _held(hold)
-            self._hold_more(hold.name, -held.tokens, -held.nano_usd)
-        self._run("delete from monitor_holds where root = ? and expires_s < ?", *late)
+        late = self._rows(
+            f"select {_HOLD}, is_open from monitor_holds where root = ? and expires_s < ? limit {AT_ONCE}",
+            root,
+            self._now,
+        )
+        freed: dict[str, list[int]] = {}
+        for hold, held in ((_hold(row[:-1]), _held(_hold(row[:-1]))) for row in late if row[-1]):
+            for level in levels(hold.name):
+                sums = freed.setdefault(level, [*_NOTHING])
+                sums[2] -= held.tokens
+                sums[3] -= held.nano_usd
+        if freed:
+            self._change(freed)
+        if late:
+            self._run(f"delete from monitor_holds where id in {_marks(late)}", *(row[0] for row in late))
+        self._forget(root)
+        return bool(late)
 
-    def _hold(self, hold: Reservation, lease_s: float) -> Reservation | Refused:
+    def _forget(self, root: str) -> None:
+        """Forget levels that nobody has used for as long as they were to be kept. The spending
+        stays in the levels above.
+        """
+        old = [
+            name
+            for (name,) in self._rows(
+                f"select name from monitor_passing where root = ? and forget_s < ? limit {AT_ONCE}", root, self._now
+            )
+        ]
+        if old:
+            unheld = "held_tokens = 0 and held_nano = 0"
+            self._run(f"delete from monitor_budgets where name in {_marks(old)} and {unheld}", *old)
+            gone = "not exists (select 1 from monitor_budgets where monitor_budgets.name = monitor_passing.name)"
+            self._run(f"delete from monitor_passing where name in {_marks(old)} and {gone}", *old)
+
+    def _leave_no_trace(self, hold: Reservation) -> None:
+        """Nothing was used of a hold: remove it, and the levels that only holds without use have
+        made.
+        """
+        self._run("delete from monitor_holds where id = ?", hold.id)
+        here = levels(hold.name)
+        passing = self._rows(f"select name from monitor_passing where name in {_marks(here)}", *here)
+        rows = self._levels(hold.name)
+        empty = [name for (name,) in passing if not any(rows.get(name, (None, None, *_NOTHING))[2:])]
+        if empty:
+            for table in ("monitor_budgets", "monitor_passing"):
+                self._run(f"delete from {table} where name in {_marks(empty)}", *empty)
+
+    def _hold(
+        self,
+        hold: Reservation,
+        lease_s: float,
+        limits: Mapping[str, int] = NO_LIMITS,
+        keep_s: float | None = None,
+    ) -> Reservation | Refused:
         held = _held(hold)
-        if (refused := self._refused(hold.name, held.tokens, held.nano_usd)) is not None:
+        if (refused := self._refused(hold.name, held.tokens, held.nano_usd, limits)) is not None:
             return refused
+        known = self._levels(hold.name)
         self._hold_more(hold.name, held.tokens, held.nano_usd)
+        for level in levels(hold.name):
+            keeps_s = keep_s if level == hold.name else None
+            forget_s = None if keeps_s is None else self._now + keeps_s
+            if level not in known:
+                row = (level, levels(level)[0], keeps_s, forget_s)
+                self._run("insert into monitor_passing values (?, ?, ?, ?) on conflict (name) do nothing", *row)
+            elif forget_s is not None:
+                self._run(
+                    "update monitor_passing set keep_s = ?, forget_s = ? where name = ?", keeps_s, forget_s, level
+                )
+            if level in limits and not any(one is not None for one in known.get(level, ())[:2]):
+                self._run("update monitor_budgets set limit_tokens = ? where name = ?", limits[level], level)
         self._insert(hold, lease_s, is_open=True)
         return hold
 
@@ -201,13 +317,21 @@ class BudgetTransaction:
             self._now + lasts_s,
         )
 
-    def _refused(self, name: str, tokens: int, nano: int) -> Refused | None:
+    def _refused(self, name: str, tokens: int, nano: int, limits: Mapping[str, int]) -> Refused | None:
+        """The first level that has not enough left, after more expired holds were freed."""
+        refused = self._short(name, tokens, nano, limits)
+        for _ in range(ROUNDS):
+            if refused is None or not self._free(name):
+                break
+            refused = self._short(name, tokens, nano, limits)
+        return refused
+
+    def _short(self, name: str, tokens: int, nano: int, limits: Mapping[str, int]) -> Refused | None:
+        rows = self._levels(name)
         for level in levels(name):
-            ((most, most_nano, spent, spent_nano, held, held_nano),) = self._rows(
-                "select limit_tokens, limit_nano, spent_tokens, spent_nano, held_tokens, held_nano"
-                " from monitor_budgets where name = ?",
-                level,
-            )
+            most, most_nano, spent, spent_nano, held, held_nano = rows.get(level, (None, None, *_NOTHING))
+            if most is None and most_nano is None:
+                most = limits.get(level)
             left = None if most is None else most - spent - held
             left_nano = None if most_nano is None else most_nano - spent_nano - held_nano
             if (left is not None and tokens > left) or (left_nano is not None and nano > left_nano):
@@ -217,29 +341,16 @@ class BudgetTransaction:
         return None
 
     def _hold_more(self, name: str, tokens: int, nano: int) -> None:
-        for level in levels(name):
-            self._run(
-                "update monitor_budgets set held_tokens = held_tokens + ?, held_nano = held_nano + ? where name = ?",
-                tokens,
-                nano,
-                level,
-            )
+        self._change(dict.fromkeys(levels(name), (0, 0, tokens, nano)))
 
     def _spend(self, name: str, tokens: int, nano: int) -> None:
-        for level in levels(name):
-            self._run(
-                "update monitor_budgets set spent_tokens = spent_tokens + ?, spent_nano = spent_nano + ?"
-                " where name = ?",
-                tokens,
-                nano,
-                level,
-            )
+        self._change(dict.fromkeys(levels(name), (tokens, nano, 0, 0)))
 
     def _use(self, stored: Reservation, used: Amount) -> None:
         """Count as spent what was used since the last step, and take it from what is held."""
         before, after = _held(stored), _held(replace(stored, used=used))
-        self._spend(stored.name, *_more(stored.used, used))
-        self._hold_more(stored.name, after.tokens - before.tokens, after.nano_usd - before.nano_usd)
+        freed = after.tokens - before.tokens, after.nano_usd - before.nano_usd
+        self._change({level: (*_more(stored.used, used), *freed) for level in levels(stored.name)})
         self._run(
             "update monitor_holds set used_tokens = ?, used_nano = ? where id = ?",
             used.tokens,
@@ -250,6 +361,10 @@ class BudgetTransaction:
     def _stored(self, hold: Reservation) -> Reservation | None:
         rows = self._rows(f"select {_HOLD} from monitor_holds where id = ? and is_open", hold.id)
         return _hold(rows[0]) if rows else None
+
+
+def _marks(values: Sequence[Any]) -> str:
+    return f"({', '.join('?' * len(values))})"
 
 
 def _hold(row: Sequence[Any]) -> Reservation:

@@ -81,7 +81,7 @@ def _of_texts(call: JudgedCall) -> Iterator[Path]:
     """The places that the texts of a call name. Which of them are paths is not known, so only those
     are bound that are files, or that look like one.
     """
-    for text in texts_in(masked(call.arguments)):
+    for text in (*texts_in(masked(call.arguments)), *call.place.changes):
         if is_path(text):
             path = call.place.root / text
             if os.path.lexists(path) or (text.isprintable() and not re.search(r"\s", text)):

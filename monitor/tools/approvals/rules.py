@@ -234,6 +234,8 @@ def _arguments_match(rule: Rule, call: JudgedCall) -> Match:
     for name, pattern in rule.arguments.items():
         if name in call.arguments:
             found = _weaker(found, _value_match(rule, call, name, pattern))
+        elif call.place.changes and name not in call.parameters:
+            found = _weaker(found, _texts_match(rule, call, call.place.changes, pattern))
         elif rule.decision != "allow" and call.line is not None and name not in call.parameters:
             found = _weaker(found, _line_match(call, pattern))
         elif rule.decision != "allow" and _holds_below(call, pattern):
@@ -245,14 +247,19 @@ def _arguments_match(rule: Rule, call: JudgedCall) -> Match:
 
 def _value_match(rule: Rule, call: JudgedCall, name: str, pattern: str) -> Match:
     value = call.arguments[name]
-    root = call.place.root
     texts = list(texts_in(value))
-    if rule.decision == "allow":
-        if not texts:
-            return "yes" if fnmatchcase(_as_text(value), pattern) else ""
-        return "yes" if all(allows(text, pattern, root) for text in texts) else ""
-    if fnmatchcase(_as_text(value), pattern):
+    if rule.decision == "allow" and not texts:
+        return "yes" if fnmatchcase(_as_text(value), pattern) else ""
+    if rule.decision != "allow" and fnmatchcase(_as_text(value), pattern):
         return "yes"
+    return _texts_match(rule, call, texts, pattern)
+
+
+def _texts_match(rule: Rule, call: JudgedCall, texts: Sequence[str], pattern: str) -> Match:
+    """Whether the places that `texts` name fit a pattern."""
+    root = call.place.root
+    if rule.decision == "allow":
+        return "yes" if all(allows(text, pattern, root) for text in texts) else ""
     matches = [denies(text, pattern, root, [root, call.place.directory]) for text in texts]
     if "yes" in matches:
         return "yes"

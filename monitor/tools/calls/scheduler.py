@@ -37,6 +37,7 @@ from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import ConfigError, ToolError, describe
 from monitor.reasons import ToolErrorKind
 from monitor.tools.base import NO_RUN, CallingRun, Tool, ToolContext
+from monitor.tools.calls.asked_tries import AskedTries
 from monitor.tools.calls.call_endings import cut_off, ended, lost, made_before, taken
 from monitor.tools.calls.call_job import CallBatch, CallJob, set_order
 from monitor.tools.calls.call_timeout import run_tool
@@ -74,13 +75,14 @@ class Scheduler:
         keeper: ResultStore | None = None,
         others: Collection[str] = (),
         why: Callable[[], str | None] = lambda: None,
+        deps: object = None,
     ) -> None:
         """`ledger`: `None` keeps no records. `keeper`: bounds the results, and keeps their full
         texts. Without a keeper, results are as long as the tools give them. `at`: turns a time of
         the clock into seconds since the run began. `retries`: how often a failed call of an
         idempotent tool is made again. `others`: names of tools that are carried out elsewhere. The
         answer to a call of an unknown tool names them too. `why`: asked why calls were interrupted
-        from outside, for the results of these calls.
+        from outside, for the results of these calls. `deps`: what the tools get as `context.deps`.
         """
         if limit < 1:
             raise ConfigError(f"max_parallel_tools={limit!r}: give 1 or more")
@@ -103,6 +105,8 @@ class Scheduler:
         self._artifacts = keeper.store if keeper is not None else None
         self._others = others
         self._why = why
+        self._deps = deps
+        self._tries = AskedTries()
         self._made: Counter[tuple[str, str]] = Counter()
         self._cut_off: frozenset[str] = frozenset()
         """The keys of the calls that were running when the process of the run ended."""
@@ -360,7 +364,7 @@ class Scheduler:
             raise
 
     async def _answer(self, job: CallJob) -> tuple[CallState, ToolResult]:
-        context = ToolContext(job.call, self._run, job.key, self._artifacts, job)
+        context = ToolContext(job.call, self._run, job.key, self._artifacts, job, self._deps)
         if self._gate is not None and (refused := await self._refused(job, self._gate, context)) is not None:
             return refused
         for other in job.after:
@@ -372,10 +376,9 @@ class Scheduler:
             and (refused := await self._refused(job, self._gate, context)) is not None
         ):
             return refused  # the calls before it may have changed what was shown
-        if self._slots is None:
-            return await self._attempts(job, context)
-        async with self._slots:
-            return await self._attempts(job, context)
+        async with self._slots or contextlib.nullcontext():
+            state, result = await self._attempts(job, context)
+        return state, self._tries.counted(job, result)
 
     async def _refused(
         self, job: CallJob, gate: AdmissionControl, context: ToolContext

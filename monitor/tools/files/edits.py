@@ -44,6 +44,11 @@ def replaced(text: str, old: str, new: str, *, every: bool) -> str:
 
 def difference(path: str, before: str, after: str) -> str:
     """The difference, as `diff -u` shows it. A long one is cut after its beginning."""
+    return compared(path, before, after)[0]
+
+
+def compared(path: str, before: str, after: str) -> tuple[str, bool]:
+    """`difference`, and whether all of it is shown."""
     old, new = _lines(before), _lines(after)
     # difflib takes time with the square of what it compares: equal beginnings and ends are cut off
     start = _equal(old, new)
@@ -52,13 +57,14 @@ def difference(path: str, before: str, after: str) -> str:
     last = max(0, end - CONTEXT)
     old_part, new_part = old[first : len(old) - last], new[first : len(new) - last]
     if len(old_part) + len(new_part) > COMPARED_LINES:
-        return f"--- {path}\n+++ {path}\n{len(old_part):,} lines are replaced by {len(new_part):,} lines\n"
+        return f"--- {path}\n+++ {path}\n{len(old_part):,} lines are replaced by {len(new_part):,} lines\n", False
     head = [""] * first  # so that the numbers of lines are right
     lines = difflib.unified_diff(head + old_part, head + new_part, path, path, n=CONTEXT)
     shown_lines = [_ended(line) for line in itertools.islice(lines, DIFF_LINES + 1)]
-    if len(shown_lines) > DIFF_LINES:
+    whole = len(shown_lines) <= DIFF_LINES
+    if not whole:
         shown_lines[DIFF_LINES:] = ["... the rest of this difference is not shown\n"]
-    return "".join(shown_lines)
+    return "".join(shown_lines), whole
 
 
 def _lines(text: str) -> list[str]:

@@ -30,6 +30,7 @@ from monitor.tools.artifacts.folder_artifacts import folder_of
 from monitor.tools.functions import FunctionTool
 from monitor.tools.registry import ToolGroup
 from monitor.tools.results.tool_answer import ToolAnswer
+from monitor.tools.workspace.folder_locks import only_writer
 
 NOTES_CHARS: Final = 40_000
 """The most characters of a project's notes, because they stand in every request."""
@@ -193,6 +194,15 @@ class FileMemory(ToolGroup):
             raise ToolError(text, kind=ToolErrorKind.NOT_FOUND) from None
 
     def _write(self, path: Path, text: str, append: bool) -> str:  # noqa: FBT001 - as the model gives it
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            with only_writer(folder):  # else two runs that append would each keep its own text only
+                return self._written(path, text, append)
+        finally:
+            os.close(folder)
+
+    def _written(self, path: Path, text: str, append: bool) -> str:  # noqa: FBT001 - as above
         known = {one for kind in self.kinds for one in self._files(kind)}
         if path not in known and len(known) >= MOST_FILES:
             raise ToolError(f"the memory has {MOST_FILES} files; `forget` one, or write into one that is there")
@@ -200,7 +210,6 @@ class FileMemory(ToolGroup):
             text = f"{self._read(path).rstrip()}\n{text}"
         if len(text) > FILE_CHARS:
             raise ToolError(f"a file has at most {FILE_CHARS:,} characters, this one would have {len(text):,}")
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         number, name = tempfile.mkstemp(dir=path.parent)
         try:
             with os.fdopen(number, "w", encoding="utf-8", errors="replace") as file:

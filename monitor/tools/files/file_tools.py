@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import stat
-import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Final
 
 import anyio
@@ -20,15 +20,20 @@ from monitor._util.argument_checks import is_finite, is_whole
 from monitor.errors import ConfigError, ToolError
 from monitor.reasons import ToolErrorKind
 from monitor.tools.artifacts.artifact_store import Reference
-from monitor.tools.base import CallPlace, Tool, ToolContext, excerpt
+from monitor.tools.base import CallingRun, CallPlace, NeedsApproval, Tool, ToolContext, excerpt
 from monitor.tools.files import search_program
-from monitor.tools.files.edits import difference, replaced
+from monitor.tools.files.file_changes import FileChange, FileChanges
+from monitor.tools.files.known_files import KnownFiles
+from monitor.tools.files.media_files import media_in
+from monitor.tools.files.notebooks import cells_of, shown
+from monitor.tools.files.patches import read_patch
 from monitor.tools.files.search import check_pattern, matches_in, name_of, printed_by
+from monitor.tools.files.text_files import as_text
 from monitor.tools.functions import FunctionTool
 from monitor.tools.registry import ToolGroup
-from monitor.tools.results.tool_answer import ToolAnswer
-from monitor.tools.workspace.encodings import UTF_8, Encoding, decoded
-from monitor.tools.workspace.workspace import Workspace, WorkspacePath
+from monitor.tools.results.tool_answer import ToolAnswer, named
+from monitor.tools.workspace.encodings import UTF_8
+from monitor.tools.workspace.workspace import FileContent, Workspace
 
 FILE_BYTES: Final = 16 * 1024 * 1024
 """A larger file is not edited, and only its beginning can be read."""
@@ -44,6 +49,8 @@ MATCHES: Final = 1_000
 GREP_S: Final = 20.0
 PROTECTED: Final = (".git", "agent-monitor.toml")
 """Hooks and settings of git run programs, and the settings of this library say what needs a yes."""
+
+_DEEDS: Final = {"add": "made", "update": "changed", "delete": "removed"}
 
 _Path = Annotated[str, Field(description="Relative to the workspace.")]
 
@@ -70,7 +77,10 @@ class FileTools(ToolGroup):
     - `protected`: names of folders and files that `write_file` and `edit` do not change, wherever
       they stand.
     - `file_bytes`: a larger file is not edited, and only its beginning can be read.
-    - `needs_approval`: of `write_file` and `edit`, as for any tool. `prefix`, `filter`: as for any
+    - `read_first`: a file is changed only if the run has read it, or written it, as it is now. Else
+      the answer says what has changed since.
+    - `patch`: offer `apply_patch` too, which changes several files, all or none.
+    - `needs_approval`: of the tools that write, as for any tool. `prefix`, `filter`: as for any
       group; `filter=["ls", "read_file"]` leaves the others out.
     """
 
@@ -82,6 +92,8 @@ class FileTools(ToolGroup):
         grep_s: float = GREP_S,
         protected: Sequence[str] = PROTECTED,
         file_bytes: int = FILE_BYTES,
+        read_first: bool = True,
+        patch: bool = False,
         needs_approval: bool | Callable[[Mapping[str, Any], ToolContext], bool] = False,
         prefix: str = "",
         filter: Collection[str] | Callable[[Tool], bool] | None = None,  # noqa: A002 - as ToolGroup has it
@@ -92,11 +104,15 @@ class FileTools(ToolGroup):
             raise ConfigError("FileTools: grep_s and file_bytes are numbers above 0")
         self._workspace = workspace
         self._ignored = tuple(ignored)
-        self._protected = frozenset(name.casefold() for name in protected)
         self._grep_s = grep_s
         self._file_bytes = file_bytes
-        self._writing = threading.Lock()
-        """Two edits of one file must not both start from its old text."""
+        self._known = KnownFiles()
+        self._changes = FileChanges(
+            workspace,
+            protected=frozenset(name.casefold() for name in protected),
+            file_bytes=file_bytes,
+            known=self._known if read_first else None,
+        )
         edit = _Editing(self._edit, name="edit", kind="edit", needs_approval=needs_approval)
         edit.changes = self._would_edit
         write = _Editing(self._write, name="write_file", kind="edit", needs_approval=needs_approval)
@@ -106,13 +122,25 @@ class FileTools(ToolGroup):
             FunctionTool(self._read, name="read_file", kind="read", keep="head"),
             write,
             edit,
+            *([self._patch_tool(needs_approval)] if patch else ()),
             FunctionTool(self._glob, name="glob", kind="read", keep="head"),
             FunctionTool(self._grep, name="grep", kind="read", keep="matches"),
         ]
         for one in tools:
-            one.place = self._place
+            one.place = one.place or self._place
         tools[-1].place = self._searched
         super().__init__(tools, prefix=prefix, filter=filter)
+
+    def _patch_tool(self, needs_approval: NeedsApproval) -> FunctionTool[..., Any]:
+        made = _Editing(self._apply, name="apply_patch", kind="edit", needs_approval=needs_approval)
+        made.changes = self._would_patch
+        made.place = self._changed
+        return made
+
+    def _changed(self, arguments: Mapping[str, Any]) -> CallPlace:
+        """As `_place`, for a patch, which names its files itself."""
+        paths = [path for one in read_patch(str(arguments.get("patch", ""))) for path in one.paths]
+        return CallPlace(self._workspace.root, self._workspace.root, changes=tuple(paths))
 
     def _place(self, arguments: Mapping[str, Any]) -> CallPlace:
         """Where a call takes effect: paths begin in the workspace."""
@@ -133,33 +161,41 @@ class FileTools(ToolGroup):
     async def _read(
         self,
         *,
+        context: ToolContext,
         path: _Path,
         offset: Annotated[int, Field(ge=1, description="The first line to read.")] = 1,
         limit: Annotated[int, Field(ge=1, le=PAGE_LINES, description="The most lines to read.")] = PAGE_LINES,
     ) -> ToolAnswer:
-        """Read a text file. Of a long one, a page: the answer says at which line to continue."""
-        return await anyio.to_thread.run_sync(self._page, path, offset, limit)
+        """Read a file. Of a long text, a page: the answer says at which line to continue. Images
+        and PDF are shown, and of a notebook the cells.
+        """
+        return await anyio.to_thread.run_sync(self._page, path, offset, limit, context.run)
 
     async def _write(
-        self, *, path: _Path, content: Annotated[str, Field(description="The whole text of the file.")]
+        self,
+        *,
+        context: ToolContext,
+        path: _Path,
+        content: Annotated[str, Field(description="The whole text of the file.")],
     ) -> ToolAnswer:
-        """Write a file: a new one, or in the place of the old one. Missing folders are made. To
-        change a part of a file, use edit.
+        """Write a file: a new one, or in the place of the old one, which you have to read first.
+        Missing folders are made. To change a part of a file, use edit.
         """
-        return await anyio.to_thread.run_sync(self._written, path, content)
+        return await anyio.to_thread.run_sync(self._written, path, content, context.run)
 
     async def _edit(
         self,
         *,
+        context: ToolContext,
         path: _Path,
         old: Annotated[str, Field(description="The text to replace, exactly as it is in the file.")],
         new: Annotated[str, Field(description="The text to put in its place.")],
         replace_all: Annotated[bool, Field(description="Replace it everywhere, not once.")] = False,
     ) -> ToolAnswer:
-        """Replace a piece of a file. old must be there exactly once, with its spaces and line ends;
-        give enough of the lines around it. The answer is the difference.
+        """Replace a piece of a file that you have read. old must be there exactly once, with its
+        spaces and line ends; give enough of the lines around it. The answer is the difference.
         """
-        return await anyio.to_thread.run_sync(self._edited, path, old, new, replace_all)
+        return await anyio.to_thread.run_sync(self._edited, path, old, new, replace_all, context.run)
 
     async def _glob(
         self,
@@ -197,11 +233,30 @@ class FileTools(ToolGroup):
         found, over = await printed_by(request, self._grep_s)
         return matches_in(found, over=over, seconds=self._grep_s)
 
+    async def _apply(
+        self,
+        *,
+        context: ToolContext,
+        patch: Annotated[str, Field(description="From *** Begin Patch to *** End Patch, or as diff -u writes it.")],
+    ) -> ToolAnswer:
+        """Change several files that you have read, all or none.
+
+        A patch is what diff -u writes, or this: *** Begin Patch, a line *** Update File: path, ***
+        Add File: path or *** Delete File: path for each file, and *** End Patch. Below an updated
+        file stand its pieces. Each begins with @@ and perhaps a line above the piece. Lines
+        that stay begin with a space, removed ones with -, new ones with +. A line *** Move to: path
+        below *** Update File moves the file.
+        """
+        return await anyio.to_thread.run_sync(self._patched, patch, context.run)
+
+    def _would_patch(self, patch: str) -> str:
+        return "".join(change.shown for change in self._changes.patched(read_patch(patch)))
+
     def _would_write(self, path: str, content: str) -> str:
-        return self._rewrite(path, content)[3]
+        return self._changes.written(path, content).shown
 
     def _would_edit(self, path: str, old: str, new: str, replace_all: bool = False) -> str:  # noqa: FBT001, FBT002
-        return self._change(path, old, new, replace_all)[2]
+        return self._changes.edited(path, old, new, every=replace_all)[0].shown
 
     # --- the work of the tools, in a thread
 
@@ -212,10 +267,18 @@ class FileTools(ToolGroup):
         more = f"; the first {ENTRIES:,} are shown" if len(names) > ENTRIES else ""
         return ToolAnswer("\n".join(lines), status=f"{len(names):,} entries{more}")
 
-    def _page(self, path: str, offset: int, limit: int) -> ToolAnswer:
-        place, text, encoding, whole = self._text(path)
-        lines = text.split("\n")
-        if lines[-1] == "":
+    def _page(self, path: str, offset: int, limit: int, run: CallingRun) -> ToolAnswer:
+        place, content, size = self._workspace.read(path, self._file_bytes)
+        if (media := media_in(path, FileContent(content, size))) is not None:
+            media = replace(media, name=name_of(str(place)))
+            return ToolAnswer(named(media), media=(media,))
+        found = as_text(path, place, FileContent(content, size))
+        encoding, whole = found.encoding, found.whole
+        self._known.saw(run, str(place), content, found.text)
+        cells = cells_of(found.text)
+        notebook = shown(cells) if cells is not None else None
+        lines = notebook.lines if notebook is not None else found.text.split("\n")
+        if lines and lines[-1] == "":
             lines.pop()
         if not lines:
             return ToolAnswer("", status="the file is empty")
@@ -234,28 +297,45 @@ class FileTools(ToolGroup):
             notes.append(f"the rest, after {self._file_bytes:,} bytes, is not read here: use shell")
         if encoding != UTF_8:
             notes.append(str(encoding))
+        if cells is not None:
+            notes.append(f"a notebook of {len(cells)} cells; edit takes the text of a cell")
         return ToolAnswer(
             "\n".join(page),
             status="; ".join(notes) or None,
             data={"lines": len(lines)},
+            media=tuple(one for at, one in notebook.media if offset <= at + 1 <= last) if notebook is not None else (),
             reference=Reference(kind="document", path=str(place), position=position),
         )
 
-    def _written(self, path: str, content: str) -> ToolAnswer:
-        with self._writing:
-            data, encoding, new, changes = self._rewrite(path, content)
-            place = self._workspace.write(path, data)
+    def _written(self, path: str, content: str, run: CallingRun) -> ToolAnswer:
+        (change,) = self._changes.make([path], lambda: [self._changes.written(path, content)], run)
+        new = change.before is None
+        place = str(self._workspace.place(path))
         lines = content.count("\n") + (not content.endswith("\n") and bool(content))
-        said = "" if encoding == UTF_8 else f", {encoding}"
-        status = f"{'made' if new else 'replaced'} {name_of(str(place))}: {lines:,} lines{said}"
-        return ToolAnswer("" if new else changes, status=status, wrote=(str(place),))
+        said = "" if change.encoding == UTF_8 else f", {change.encoding}"
+        status = f"{'made' if new else 'replaced'} {name_of(place)}: {lines:,} lines{said}"
+        return ToolAnswer("" if new else change.shown, status=status, wrote=(place,))
 
-    def _edited(self, path: str, old: str, new: str, every: bool) -> ToolAnswer:  # noqa: FBT001 - run_sync passes by place
-        with self._writing:
-            data, count, changes = self._change(path, old, new, every)
-            place = self._workspace.write(path, data)
+    def _edited(self, path: str, old: str, new: str, every: bool, run: CallingRun) -> ToolAnswer:  # noqa: FBT001 - run_sync passes by place
+        count = 0
+
+        def plan() -> Sequence[FileChange]:
+            nonlocal count
+            change, count = self._changes.edited(path, old, new, every=every)
+            return [change]
+
+        (change,) = self._changes.make([path], plan, run)
+        place = str(self._workspace.place(path))
         times = f"{count} places" if count > 1 else "1 place"
-        return ToolAnswer(changes, status=f"edited {name_of(str(place))} in {times}", wrote=(str(place),))
+        return ToolAnswer(change.shown, status=f"edited {name_of(place)} in {times}", wrote=(place,))
+
+    def _patched(self, patch: str, run: CallingRun) -> ToolAnswer:
+        parts = read_patch(patch)
+        paths = [path for part in parts for path in part.paths]
+        changes = self._changes.make(paths, lambda: self._changes.patched(parts), run)
+        lines = [f"{_DEEDS[part.deed]} {name_of(' to '.join(part.paths))}" for part in parts]
+        wrote = tuple(str(self._workspace.place(change.path)) for change in changes if change.text is not None)
+        return ToolAnswer("".join(change.shown for change in changes), status="; ".join(lines), wrote=wrote)
 
     def _found(self, pattern: str, path: str) -> ToolAnswer:
         try:
@@ -283,68 +363,6 @@ class FileTools(ToolGroup):
         if walked > WALKED:
             notes.append(f"the search ended after {WALKED:,} entries; give a folder as path")
         return ToolAnswer("\n".join(found), status="; ".join(notes))
-
-    # --- parts of that work
-
-    def _text(self, path: str) -> tuple[WorkspacePath, str, Encoding, bool]:
-        """The place of the file, its text, its encoding, and whether the text is whole."""
-        place, content, size = self._workspace.read(path, self._file_bytes)
-        whole = size <= len(content)
-        found = decoded(content, whole=whole)
-        if found is None:
-            raise ToolError(
-                f"{excerpt(path)} is no text: a binary file of {size:,} bytes", kind=ToolErrorKind.INVALID_ARGUMENTS
-            )
-        return place, *found, whole
-
-    def _check_free(self, path: str) -> None:
-        """Raise `ToolError` if the real place of `path` is protected."""
-        for part in self._workspace.place(path).parts:
-            if part.casefold() in self._protected:
-                raise ToolError(f"{excerpt(path)}: {part} is not changed by this tool", kind=ToolErrorKind.PERMISSION)
-
-    def _rewrite(self, path: str, content: str) -> tuple[bytes, Encoding, bool, str]:
-        """The bytes of the file with `content`, its encoding, whether it is new, and the
-        difference.
-        """
-        self._check_free(path)
-        try:
-            _, before, encoding, whole = self._text(path)
-        except ToolError as error:
-            if error.kind is not ToolErrorKind.NOT_FOUND:
-                raise
-            return _encoded(content, UTF_8), UTF_8, True, difference(path, "", content)
-        try:
-            data = encoding.encode(content)
-        except UnicodeEncodeError:
-            encoding = UTF_8
-            data = _encoded(content, UTF_8)
-        changes = difference(path, before, content) if whole else "the whole file is replaced\n"
-        return data, encoding, False, changes
-
-    def _change(self, path: str, old: str, new: str, every: bool) -> tuple[bytes, int, str]:  # noqa: FBT001 - as above
-        """The bytes of the edited file, in how many places it changes, and the difference."""
-        self._check_free(path)
-        _, before, encoding, whole = self._text(path)
-        if not whole:
-            raise ToolError(f"{excerpt(path)} has more than {self._file_bytes:,} bytes: use shell")
-        if encoding.crlf:
-            old, new = old.replace("\r\n", "\n"), new.replace("\r\n", "\n")
-        after = replaced(before, old, new, every=every)
-        return _encoded(after, encoding), before.count(old), difference(path, before, after)
-
-
-def _encoded(text: str, encoding: Encoding) -> bytes:
-    try:
-        return encoding.encode(text)
-    except UnicodeEncodeError as error:
-        wrong = error.object[error.start : error.start + 1]
-        raise ToolError(
-            f"{wrong!r} cannot be written in {encoding}; write the whole file, which makes it UTF-8"
-            if encoding.name != "utf-8"
-            else f"{wrong!r} is half of a character and cannot be written",
-            kind=ToolErrorKind.INVALID_ARGUMENTS,
-        ) from None
 
 
 def _entry(name: str, folder: int) -> str:

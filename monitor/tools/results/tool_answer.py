@@ -62,8 +62,8 @@ def answered(value: object) -> tuple[str, tuple[Media, ...]]:
     )
     media = tuple(_sound(piece) for piece in pieces if isinstance(piece, Media))
     _check_bytes(value, _DEPTH)
-    named = iter(media)
-    return "\n".join(_named(next(named)) if isinstance(piece, Media) else text_of(piece) for piece in pieces), media
+    sound = iter(media)
+    return "\n".join(named(next(sound)) if isinstance(piece, Media) else text_of(piece) for piece in pieces), media
 
 
 _DEPTH: Final = 20
@@ -80,19 +80,21 @@ def _sound(media: Media) -> Media:
         raise ValueError(f"the tool returned media of the type {media.mime_type!r}; write one such as 'image/png'")
     if data is None and not isinstance(media.uri, str):
         raise ValueError(f"the tool returned {media.mime_type} without data or uri")
-    if data is not None and not _is_base64(data):
+    if data is not None and not is_base64(data):
         raise ValueError(f"the tool returned {media.mime_type} whose data is not base64")
     return media
 
 
-def _is_base64(data: object) -> bool:
+def is_base64(data: object) -> bool:
+    """Whether `data` is the base64 of something."""
     try:
         return isinstance(data, str) and bool(b64decode(data, validate=True))
     except ValueError:
         return False
 
 
-def _named(media: Media) -> str:
+def named(media: Media) -> str:
+    """How the text of an answer names `media`: two answers are compared by their texts."""
     what = f"{media.mime_type} {media.name}" if media.name else media.mime_type
     if media.data is None:
         return f"[{what}: {media.uri}]"

@@ -15,13 +15,15 @@ import os
 import secrets
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from monitor.errors import ConfigError, ToolError
 from monitor.reasons import ToolErrorKind
 from monitor.tools.base import excerpt
+from monitor.tools.workspace.folder_locks import only_writer
 
 _ENTRY = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)
 _DIRECTORY = _ENTRY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
@@ -39,6 +41,20 @@ class WorkspacePath:
 
     def __str__(self) -> str:
         return "/".join(self.parts) or "."
+
+
+@dataclass(slots=True, frozen=True)
+class FileContent:
+    """What a file was when it was read."""
+
+    content: bytes
+    """Its beginning, or all of it."""
+    size: int
+    """Its size in bytes. `NO_FILE` has less than 0."""
+
+
+NO_FILE: Final = FileContent(b"", -1)
+"""Stands for a file that is not there."""
 
 
 class Workspace:
@@ -113,9 +129,27 @@ class Workspace:
             finally:
                 os.close(descriptor)
 
-    def write(self, path: str, content: bytes) -> WorkspacePath:
+    @contextmanager
+    def only_writer(self, *paths: str) -> Iterator[None]:
+        """Within this, nobody else writes these files: no other tool of this process, and none of
+        another process that asks in this way. Call it in a worker thread. See
+        `monitor.tools.workspace.folder_locks`.
+        """
+        above = {self.place(path).parts[:-1]: path for path in paths}
+        with ExitStack() as opened:
+            folders = []
+            for parts, path in above.items():
+                with errors_of(path, ToolErrorKind.WRITE_FAILED):
+                    folders.append(opened.enter_context(self._opened(parts, make=True)))
+            with only_writer(*folders):
+                yield
+
+    def write(self, path: str, content: bytes, *, before: FileContent | None = None) -> WorkspacePath:
         """Replace the file by `content`, whole or not at all. Its mode and its extended attributes
         stay, and missing directories are made.
+
+        `before`: what the file has to be until then. If somebody else has changed it, nothing is
+        written, and `ToolError` is raised. `None`: whatever it is.
         """
         place = self.place(path)
         if not place.parts:
@@ -137,6 +171,11 @@ class Workspace:
                         os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
                         _copy_attributes(name, parent, descriptor)
                     os.fsync(descriptor)
+                if before is not None and _content_of(name, parent, len(before.content)) != before:
+                    raise ToolError(
+                        f"{excerpt(path)} has changed while it was being written: nothing was written; read it again",
+                        kind=ToolErrorKind.WRITE_FAILED,
+                    )
                 os.replace(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
             except BaseException:
                 with suppress(OSError):
@@ -144,6 +183,16 @@ class Workspace:
                 raise
             with suppress(OSError):  # some file systems cannot
                 os.fsync(parent)
+        return place
+
+    def remove(self, path: str) -> WorkspacePath:
+        """Remove the file. Raises `ToolError` if it is none."""
+        place = self.place(path)
+        with errors_of(path, ToolErrorKind.WRITE_FAILED), self._opened(place.parts[:-1]) as parent:
+            name = place.parts[-1] if place.parts else "."
+            if _status_of(path, name, parent) is None:
+                raise ToolError(f"{excerpt(path)} does not exist", kind=ToolErrorKind.NOT_FOUND)
+            os.unlink(name, dir_fd=parent)
         return place
 
     @contextmanager
@@ -212,6 +261,16 @@ def _copy_attributes(name: str, parent: int, new: int) -> None:
                     os.setxattr(new, attribute, os.getxattr(old, attribute))
         finally:
             os.close(old)
+
+
+def _content_of(name: str, parent: int, most: int) -> FileContent:
+    """The file as it is now, with at most `most` bytes of it."""
+    try:
+        descriptor = os.open(name, _FILE, dir_fd=parent)
+    except FileNotFoundError:
+        return NO_FILE
+    with os.fdopen(descriptor, "rb") as file:
+        return FileContent(file.read(most), os.fstat(descriptor).st_size)
 
 
 def _status_of(path: str, name: str, parent: int) -> os.stat_result | None:

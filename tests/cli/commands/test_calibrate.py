@@ -17,7 +17,8 @@ from typer.testing import CliRunner
 import monitor
 from monitor.chunks import ToolCall, TurnFinished
 from monitor.cli.app import app
-from monitor.cli.inputs.survey_workers import SurveySettings, surveyed_files
+from monitor.cli.inputs.scan_cache import ScanCache
+from monitor.cli.inputs.survey_workers import BytesRead, SurveySettings, surveyed_files
 from monitor.cli.options.levels import FACTORS, SCALED, Levels, as_toml, levels_of
 from monitor.detectors import default_detectors
 from monitor.reasons import FinishReason
@@ -164,8 +165,11 @@ def test_runs_come_whole_out_of_other_processes(watcher: Any, monkeypatch: pytes
     for name in "ab":
         Path(f"{name}.jsonl").write_text(json.dumps(run(1, 9)) + "\n")
     chosen = SurveySettings("{}", watcher)
-    here = [chosen.examine(Path("a.jsonl")), chosen.examine(Path("b.jsonl"))]
-    assert list(surveyed_files([Path("a.jsonl"), Path("b.jsonl")], chosen)) == here
+    here = [chosen.examine(Path(name), print) for name in ("a.jsonl", "b.jsonl")]
+    read = BytesRead()
+    found = list(surveyed_files([Path("a.jsonl"), Path("b.jsonl")], chosen, read, ScanCache(None, "")))
+    assert found == here
+    assert read.total == sum(Path(name).stat().st_size for name in ("a.jsonl", "b.jsonl"))
 
 
 @pytest.mark.parametrize("policy", [None, "ladder"])

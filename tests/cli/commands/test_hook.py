@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from monitor.cli.app import app
-from monitor.cli.hooks import HOOKS
+from monitor.cli.hooks.agents import HOOKS
 from monitor.cli.hooks.base import DEEDS
 from monitor.policy import ObserveOnly
 from monitor.transcripts.analysis.survey import survey
@@ -46,8 +46,9 @@ def session(folder: Path, calls: int, others: int = 0) -> str:
     return str(path)
 
 
-def event(agent: str, path: str) -> dict[str, str]:
-    return {"hook_event_name": HOOKS[agent].before, "transcript_path": path, "tool_name": "ls"}
+def event(agent: str, path: str, tool: str = "ls", arguments: object = None) -> dict[str, object]:
+    asked: dict[str, object] = {"hook_event_name": HOOKS[agent].before, "transcript_path": path, "tool_name": tool}
+    return asked if arguments is None else {**asked, "tool_input": arguments}
 
 
 @pytest.mark.parametrize("agent", HOOKS)
@@ -95,6 +96,18 @@ HOOKED = {
 """Sessions of real agents, in which a model of a local server called the same again and again, and
 the hook refused it.
 """
+ASKED = {
+    "claude-code": ("Bash", {"command": "ls /nope", "description": "List"}),
+    "codex": ("Bash", {"command": "ls /nope"}),
+    "gemini-cli": ("run_shell_command", {"command": "ls /nope"}),
+}
+"""What each of them asks before the call."""
+OTHERS = {
+    "claude-code": ("Write", {"file_path": "/tmp/new.py", "content": "print(1)"}),
+    "codex": ("apply_patch", {"command": "*** Begin Patch"}),
+    "gemini-cli": ("write_file", {"file_path": "/tmp/new.py", "content": "print(1)"}),
+}
+"""What it could do in place of that."""
 
 
 @pytest.mark.parametrize("agent", HOOKED)
@@ -105,16 +118,35 @@ def test_a_refusal_is_no_answer_of_the_tool_so_a_loop_that_goes_on_is_refused_ea
     assert counts == [*range(5, run.total.tool_calls + 1)]
 
 
+def refusals(agent: str, folder: Path, asked: tuple[str, object]) -> list[bool]:
+    """Whether the call is refused, after each line of the recorded session."""
+    lines = (SAMPLES / agent / HOOKED[agent]).read_bytes().splitlines(keepends=True)
+    answers: list[bool] = []
+    file = folder / HOOKED[agent]
+    for line in lines:
+        with file.open("ab") as out:
+            out.write(line)
+        done = ask(agent, event(agent, str(file), *asked), "--on-loop", "deny")
+        answers.append(json.loads(done.stdout) != {})
+    return answers
+
+
 @pytest.mark.parametrize("agent", HOOKED)
 def test_the_next_call_of_a_recorded_loop_is_refused(agent: str, tmp_path: Path):
-    lines = (SAMPLES / agent / HOOKED[agent]).read_bytes().splitlines(keepends=True)
-    answers = []
-    for number in range(1, len(lines)):
-        (tmp_path / HOOKED[agent]).write_bytes(b"".join(lines[:number]))
-        done = ask(agent, event(agent, str(tmp_path / HOOKED[agent])), "--on-loop", "deny")
-        answers.append(json.loads(done.stdout) != {})
-    assert answers == sorted(answers)
+    answers = refusals(agent, tmp_path, ASKED[agent])
+    assert answers[:-1] == sorted(answers[:-1])
     assert any(answers)
+
+
+@pytest.mark.parametrize("agent", HOOKED)
+def test_another_call_is_not_held_up_by_the_loop_before_it(agent: str, tmp_path: Path):
+    assert not any(refusals(agent, tmp_path, OTHERS[agent]))
+
+
+@pytest.mark.parametrize("agent", HOOKED)
+def test_the_same_tool_with_another_command_is_not_held_up(agent: str, tmp_path: Path):
+    tool, arguments = ASKED[agent]
+    assert not any(refusals(agent, tmp_path, (tool, {**arguments, "command": "make test"})))
 
 
 @pytest.mark.parametrize("deed", DEEDS)
@@ -159,7 +191,7 @@ def test_a_session_that_is_cut_at_any_line_is_answered(tmp_path: Path):
     answers: list[bool] = []
     for number in range(10, len(lines), 40):
         (tmp_path / "s.jsonl").write_bytes(b"".join(lines[:number]) + lines[number][:20])
-        done = ask("claude-code", event("claude-code", str(tmp_path / "s.jsonl")))
+        done = ask("claude-code", event("claude-code", str(tmp_path / "s.jsonl"), "Bash"))
         assert done.exit_code == 0
         answers.append(json.loads(done.stdout) != {})
     assert answers[0] is False
@@ -180,9 +212,12 @@ import sys
 from monitor.cli import main
 sys.argv = ["agent-monitor", "hook", *sys.argv[1:]]
 main()
+long = {"typer", "rich", "pydantic", "pydantic_core", "anyio"}
+longer = {"typing", "dataclasses", "pathlib", "inspect", "asyncio", "tempfile", "sqlite3", "monitor.core.run"}
 packages = {name.partition(".")[0] for name in sys.modules}
-print(*packages & {"typer", "rich", "pydantic", "pydantic_core", "anyio"}, file=sys.stderr)
+print(*sorted(packages & long), *sorted({*sys.modules} & longer), file=sys.stderr)
 """
+"""Answers, and names the modules that were imported of those that take long."""
 
 
 def in_a_process(*arguments: str, about: object) -> Any:
@@ -190,10 +225,20 @@ def in_a_process(*arguments: str, about: object) -> Any:
     return subprocess.run(command, input=json.dumps(about), capture_output=True, text=True, check=False, timeout=250)
 
 
-def test_the_command_line_of_an_agent_is_answered_without_what_takes_long_to_import(tmp_path: Path):
+def test_a_loop_is_answered_without_the_libraries_of_the_other_commands(tmp_path: Path):
     done = in_a_process("gemini-cli", "--on-loop", "deny", about=event("gemini-cli", session(tmp_path, 5)))
     assert json.loads(done.stdout)["decision"] == "deny"
-    assert done.stderr.split() == []
+    assert not {"typer", "rich", "pydantic", "pydantic_core", "anyio"} & {*done.stderr.split()}
+
+
+@pytest.mark.parametrize("agent", HOOKED)
+def test_while_nothing_repeats_the_core_is_not_imported(agent: str, tmp_path: Path):
+    lines = (SAMPLES / agent / HOOKED[agent]).read_bytes().splitlines(keepends=True)
+    file = tmp_path / HOOKED[agent]
+    file.write_bytes(b"".join(lines[: len(lines) // 4]))
+    for _ in range(2):
+        done = in_a_process(agent, "--on-loop", "deny", about=event(agent, str(file), *OTHERS[agent]))
+        assert (done.stdout, done.stderr.split()) == ("{}\n", [])
 
 
 def test_a_command_line_with_settings_is_answered_as_well(tmp_path: Path):

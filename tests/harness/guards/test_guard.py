@@ -460,7 +460,7 @@ async def test_leaving_the_guard_with_an_open_stream_closes_it() -> None:
 
 async def test_a_stop_when_that_is_no_condition_is_refused() -> None:
     with pytest.raises(monitor.ConfigError, match="stop_when"):
-        monitor.Guard(stop_when=30)  # type: ignore[arg-type]
+        monitor.Guard(stop_when=30)  # type: ignore[call-overload]
 
 
 @pytest.mark.feature("GL-07")

@@ -126,7 +126,15 @@ class World:
             """Read something of n tokens."""
             return "word" * n
 
-        self.tools |= {one.spec.name: one for one in (put, act, pay, send, look, read)}
+        @monitor.tool(idempotent=True)
+        async def hint(n: int, context: monitor.ToolContext, later: bool = False) -> str:
+            """Hint: the person beside the run says something."""
+            say = context.run.follow_up if later else context.run.steer
+            receipt = await say(f"hint {n}", by="Ada", id=f"hint {n}")
+            self.effects[receipt.id].append(context.idempotency_key)
+            return f"hinted {n}"
+
+        self.tools |= {one.spec.name: one for one in (put, act, pay, send, look, read, hint)}
 
 
 Script = Sequence[Any]
@@ -209,6 +217,22 @@ SCENARIOS: Final = {
     "last turn in vain": Scenario(
         [[("put", {"n": 1})], [("put", {"n": 2})], "I cannot."],
         options=lambda: {"outputs": {"first": str}, "stop_when": monitor.MaxTurns(2)},
+    ),
+    "steering": Scenario(
+        [
+            [("put", {"n": 1}), ("hint", {"n": 1})],
+            [("hint", {"n": 2, "later": True}), ("hint", {"n": 3})],
+            [("hint", {"n": 4, "later": True})],
+            "All is done.",
+            [("put", {"n": 2}), ("terminate", {"status": "success", "reason": "that is all"})],
+            "Everything is done.",
+        ],
+        tools=("put", "hint"),
+    ),
+    "messages that a limit returns": Scenario(
+        [[("hint", {"n": 1}), ("hint", {"n": 2, "later": True})], [("hint", {"n": 3})]],
+        tools=("hint",),
+        options=lambda: {"stop_when": monitor.MaxTurns(2), "last_turn": None},
     ),
     "a limit": Scenario(
         [[("put", {"n": 1})], [("put", {"n": 2})]],

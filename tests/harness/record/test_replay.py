@@ -152,12 +152,17 @@ class World:
 
 
 async def run_in(store: SessionStore, chance: Random) -> monitor.Outcome:
-    world = World(chance)
+    world, person = World(chance), Random(chance.randint(0, 1_000))
     supervisor = monitor.Supervisor(world.model(), session=store, **world.options())
     async with supervisor.stream("do it") as run:
         async for event in run:
             if chance.random() < 0.005:
                 run.abort("enough")
+            if person.random() < 0.05:
+                said = person.choice(["look at c", "3 times", "wait"])
+                await run.steer(said, now=person.random() < 0.5, data=person.random() < 0.2)
+            if person.random() < 0.02:
+                await run.follow_up("and then c", by="Ada")
             if isinstance(event, monitor.events.TurnStarted) and chance.random() < 0.02:
                 break
     return run.outcome

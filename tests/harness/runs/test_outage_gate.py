@@ -318,4 +318,4 @@ async def test_a_run_that_was_held_is_decided_again_without_the_outages():
 
 def test_what_are_no_outages_is_refused():
     with pytest.raises(ConfigError, match="outages"):
-        monitor.Supervisor(ScriptedModel("done"), outages=InMemoryOutages())  # type: ignore[arg-type]
+        monitor.Supervisor(ScriptedModel("done"), outages=InMemoryOutages())  # type: ignore[call-overload]

@@ -132,7 +132,10 @@ async def test_the_last_turn_for_a_loop_has_the_time_and_the_tools_of_any_last_t
 
 @pytest.mark.feature("GL-08")
 async def test_a_call_that_is_made_again_and_again_climbs_the_ladder():
-    run = await drive(same, tools=[look])
+    async def other() -> None:
+        """Never called."""
+
+    run = await drive(same, tools=[look, other])
     assert run.outcome.reason is Reason.LOOP_DETECTED
     assert run.kinds(
         monitor.events.Nudged, monitor.events.ToolWithdrawn, monitor.events.LastTurnStarted, monitor.events.StopDecided
@@ -143,6 +146,14 @@ async def test_a_call_that_is_made_again_and_again_climbs_the_ladder():
         "StopDecided",
     ]
     assert len(run.requests) < 12
+
+
+@pytest.mark.feature("GL-08")
+async def test_the_only_tool_of_a_run_is_not_withdrawn_and_the_model_is_nudged_again():
+    run = await drive(same, tools=[look])
+    assert run.outcome.reason is Reason.LOOP_DETECTED
+    assert run.kinds(*TRAIL[1:-1]) == ["Nudged", "Nudged", "LastTurnStarted", "StopDecided"]
+    assert all("not available" not in nudge.text for nudge in run.of(monitor.events.Nudged))
 
 
 async def test_a_withdrawn_tool_is_not_offered_any_more_and_a_call_of_it_is_answered_with_a_veto():

@@ -120,6 +120,7 @@ async def test_a_file_that_appears_is_asked_about_before_it_is_replaced(place: P
 async def test_what_an_earlier_call_of_the_same_response_changed_is_asked_again(place: Path):
     desk = Desk(place, always=False, at_once=2)
     edits = [("edit", {"path": "a.txt", "old": "a", "new": new}) for new in ("ab", "ac")]
+    await desk.calls(("read_file", {"path": "a.txt"}))
     await desk.calls(*edits)
     assert sorted(request.arguments["new"] for request in desk.asked) == ["ab", "ac", "ac"]
     desk = Desk(place, always=False, at_once=2)

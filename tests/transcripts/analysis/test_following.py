@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import pickle
 import random
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import pytest
 from monitor.policy import ObserveOnly
 from monitor.transcripts.analysis import following
 from monitor.transcripts.analysis.following import Follower
-from monitor.transcripts.analysis.states import InFiles, InMemory, States
+from monitor.transcripts.analysis.states import States
 from monitor.transcripts.analysis.survey import SurveyedFile, WatchSettings, survey_file
 from monitor.transcripts.readers import READERS, reader_of
 from monitor.transcripts.readers.lines import LineReader
@@ -88,7 +87,7 @@ def test_a_file_that_is_cut_at_any_byte_has_the_runs_of_reading_it_whole(path: P
     cuts = sorted(chance.randrange(len(data)) for _ in range(CUTS))
     ends = [at + 1 for at in range(len(data)) if data[at : at + 1] == b"\n"]
     cuts = sorted([*cuts, *chance.sample(ends, min(3, len(ends)))])
-    reading = follower(InMemory())
+    reading = follower(States())
     for cut in [*cuts, len(data)]:
         file.touch()
         with file.open("ab") as out:
@@ -110,7 +109,7 @@ GROWN = (
 def test_a_file_that_grows_is_read_from_its_start_once(path: Path, tmp_path: Path):
     lines = content(path).splitlines(keepends=True)
     file = tmp_path / stem(path)
-    reading = follower(InMemory())
+    reading = follower(States())
     first = min(40, len(lines) - 2)
     for at in (first, *range(first, len(lines) + 9, 1 + len(lines) // 9)):
         file.touch()
@@ -119,20 +118,6 @@ def test_a_file_that_grows_is_read_from_its_start_once(path: Path, tmp_path: Pat
         reading.survey(file)
     assert reading.starts == 1
     assert reading.survey(file) == whole(file)
-
-
-def test_a_loop_is_seen_by_another_process_that_reads_on(tmp_path: Path):
-    file = tmp_path / "s.jsonl"
-    file.write_bytes(b'{"role": "user", "content": "go"}\n' + b"".join(map(call, range(4))))
-    folder = tmp_path / "states"
-    first = follower(InFiles(folder, "{}"))
-    assert [run.loops for run in first.survey(file)[0].runs] == [False]
-    with file.open("ab") as out:
-        out.write(call(4))
-    second = follower(InFiles(folder, "{}"))
-    assert [run.loops for run in second.survey(file)[0].runs] == [True]
-    assert second.starts == 0
-    assert second.survey(file) == whole(file)
 
 
 def change_a_byte(file: Path) -> None:
@@ -160,7 +145,7 @@ def begin_otherwise(file: Path) -> None:
 def test_a_file_that_was_changed_is_read_from_its_start(change: Any, tmp_path: Path):
     file = tmp_path / "s.jsonl"
     file.write_bytes(b'{"role": "user", "content": "go"}\n' + b"".join(map(call, range(6))))
-    reading = follower(InMemory())
+    reading = follower(States())
     reading.survey(file)
     change(file)
     assert reading.survey(file) == whole(file)
@@ -175,61 +160,15 @@ def test_a_gemini_session_in_which_an_earlier_message_changes_is_read_whole(tmp_
         {"id": "3", "type": "gemini", "content": "two", "model": "m"},
     ]
     file = tmp_path / "s.jsonl"
-    reading = follower(InMemory())
+    reading = follower(States())
     for extra in ({}, {"$rewindTo": "2"}, {"id": "2", "type": "gemini", "content": "other", "model": "m"}):
         lines += [extra] if extra else []
         file.write_bytes(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
         assert reading.survey(file) == whole(file)
 
 
-def test_a_state_that_is_damaged_or_of_others_is_none(tmp_path: Path):
-    file = tmp_path / "s.jsonl"
-    file.write_bytes(b'{"role": "user", "content": "go"}\n' + b"".join(map(call, range(6))))
-    folder = tmp_path / "states"
-    states = InFiles(folder, "{}")
-    expected = follower(states).survey(file)
-    (kept,) = folder.iterdir()
-    assert (folder.stat().st_mode & 0o777, kept.stat().st_mode & 0o777) == (0o700, 0o600)
-    data = kept.read_bytes()
-    for harm in (data[:-10], b"", data.replace(b"monitor.transcripts.analysis.survey", b"monitor.transcripts.surveys")):
-        kept.write_bytes(harm)
-        again = follower(states)
-        assert again.survey(file) == expected
-        assert again.starts == 1
-    kept.chmod(0o666)
-    assert states.get(file) is None
-    kept.chmod(0o600)
-    folder.chmod(0o777)
-    assert states.get(file) is None
-    assert InFiles(folder, "other settings").get(file) is None
-
-
-class Harm:
-    """What a state must never be able to do."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return os.system, ("touch harmed",)
-
-
-def test_a_state_cannot_call_what_is_no_part_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.chdir(tmp_path)
-    states = InFiles(tmp_path / "states", "{}")
-    file = tmp_path / "s.jsonl"
-    states.put(file, {"a": 1})
-    (kept,) = (tmp_path / "states").iterdir()
-    for bad in (
-        pickle.dumps(Harm()),
-        b"cmonitor.tools.shell\nShellTools\n.",
-        b"cmonitor.transcripts.source\nSource.of_path\n.",
-        b"cmonitor.transcripts.places\nfiles\n.",
-    ):
-        kept.write_bytes(bad)
-        assert states.get(file) is None
-    assert not (tmp_path / "harmed").exists()
-
-
 def test_memory_keeps_a_bounded_number_of_states(tmp_path: Path):
-    states = InMemory()
+    states = States()
     for at in range(100):
         states.put(tmp_path / str(at), {"at": at})
     assert states.get(tmp_path / "0") is None
@@ -237,12 +176,12 @@ def test_memory_keeps_a_bounded_number_of_states(tmp_path: Path):
 
 
 def test_what_cannot_be_stored_is_read_whole_each_time(tmp_path: Path):
-    states = InMemory()
+    states = States()
     states.put(tmp_path, lambda: None)
     assert states.get(tmp_path) is None
 
 
 def test_a_file_that_is_gone_is_an_error_of_the_file(tmp_path: Path):
-    (found,) = follower(InMemory()).survey(tmp_path / "none.jsonl")
+    (found,) = follower(States()).survey(tmp_path / "none.jsonl")
     assert found.error == "No such file or directory"
     assert following.COMPARED_BYTES

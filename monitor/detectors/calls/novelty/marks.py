@@ -37,28 +37,30 @@ class SeenMarks:
         self._count = int(str(saved[2])) if saved else 0
 
     def __contains__(self, mark: int) -> bool:
-        return _is_in(self._newer, mark) or _is_in(self._older, mark)
+        low, high, of_low, of_high = (mark & 0xFFFF) >> 3, mark >> 19, 1 << (mark & 7), 1 << ((mark >> 16) & 7)
+        newer, older = self._newer, self._older
+        return bool(newer[low] & of_low and newer[high] & of_high) or bool(
+            older[low] & of_low and older[high] & of_high
+        )
 
     def add(self, marks: Iterable[int]) -> None:
         """Keep `marks` as the newest."""
+        field = self._newer
         for one in marks:
-            field = self._newer
-            if _is_in(field, one):
+            low, high = (one & 0xFFFF) >> 3, one >> 19
+            of_low, of_high = 1 << (one & 7), 1 << ((one >> 16) & 7)
+            if field[low] & of_low and field[high] & of_high:
                 continue
             if self._count >= MARKS_A_FIELD:
-                self._older, self._newer = field, bytearray(FIELD_BYTES)
-                field, self._count = self._newer, 0
-            field[(one & 0xFFFF) >> 3] |= 1 << (one & 7)
-            field[one >> 19] |= 1 << ((one >> 16) & 7)
+                self._older, self._newer, self._count = field, bytearray(FIELD_BYTES), 0
+                field = self._newer
+            field[low] |= of_low
+            field[high] |= of_high
             self._count += 1
 
     def save(self) -> list[object]:
         """The state as JSON data."""
         return [_packed(self._newer), _packed(self._older), self._count]
-
-
-def _is_in(field: bytearray, mark: int) -> bool:
-    return bool(field[(mark & 0xFFFF) >> 3] >> (mark & 7) & 1 and field[mark >> 19] >> ((mark >> 16) & 7) & 1)
 
 
 def _packed(field: bytearray) -> str:

@@ -9,8 +9,7 @@ and one that goes to and fro is noise.
 from __future__ import annotations
 
 import itertools
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -25,13 +24,8 @@ VALUE = 0.5
 """The slots that moved, for each word and number that stayed: from here on they are the answer."""
 JUMP = 0.5
 """A number that moves by more than this share of its level is another value and no noise."""
-READ_CHARS = 4_000
 ROW = 6
 """How many of the newest values of a slot are compared."""
-_PAIR = re.compile(
-    r"(\d{1,15}(?:\.\d{1,9})?)[ \t]{0,3}(?:/|of|out of|von|de|sur|из)[ \t]{0,3}(\d{1,15}(?:\.\d{1,9})?)"
-    r"|(\d{1,15}(?:\.\d{1,9})?)[ \t]{0,3}%"
-)
 
 
 class Movement(Enum):
@@ -80,12 +74,13 @@ class SlotMovement:
         self.numbers = list(numbers)
         self.slots = list(slots)
 
-    def moved(self, numbers: list[str], text: str, *, words: int) -> Movement:
-        """The movement to `numbers`, which differ. `words`: the words of the result."""
+    def moved(self, numbers: list[str], ends: Mapping[str, float], *, words: int) -> Movement:
+        """The movement to `numbers`, which differ. `ends`: what stands beside a number as its end.
+        `words`: the words of the result.
+        """
         before, self.numbers = self.numbers, numbers
         if len(self.slots) != len(numbers):
             self.slots = [_Slot() for _ in numbers]
-        ends = {pair[1] or pair[3]: float(pair[2] or 100) for pair in _PAIR.finditer(text[:READ_CHARS])}
         moves = [(old, new, slot) for old, new, slot in zip(before, numbers, self.slots, strict=False) if old != new]
         one_way = jumps = 0
         for old, new, slot in moves:

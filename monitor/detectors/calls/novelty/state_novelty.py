@@ -16,6 +16,8 @@ Rules:
   step without news.
 - An equal call in a row with an equal result is evidence too, but it is not reported: that is left
   to `ToolCallRepetition`.
+- The results of calls that were made together are taken in the order of the calls, whichever comes
+  first.
 - What the caller says of a tool (`tools=`) counts. Names of tools do not, except a name
   that says that the tool polls: nothing else tells "running" from an answer that is stuck.
 """
@@ -24,7 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from monitor._util.explained_options import explains_options
@@ -50,8 +52,14 @@ THRESHOLD = 4.6
 """The natural logarithm of 100. Five equal calls, each after the other, are 4.9."""
 SUSPECT = 0.9
 """The share of the threshold that makes a suspicion."""
-MOST_BEYOND = 2.0
-"""Evidence grows no further beyond the threshold: two steps with news end the loop."""
+MOST = 2.0
+"""Evidence grows to this many times the threshold: two steps with news then end the loop."""
+TOOL_STEPS = 3
+"""Steps of one tool without news, from which on its calls add nothing."""
+KINDS_NAMED = 3
+"""How many kinds of steps a message names, the most frequent ones."""
+TOOLS_NAMED = 16
+"""How many tools of an episode are counted."""
 UNKNOWN_REQUEST = 0.7
 """The factor of all evidence where no request is known: what is repeated may be asked for. Answers
 that are no refusal, and values that moved, are no evidence then.
@@ -74,9 +82,34 @@ class _Episode:
     """The steps at which it became a suspicion; 0: it is none."""
     loop_at: int = 0
     offsets: list[int] = field(default_factory=list[int])
+    tools: dict[str, int] = field(default_factory=dict[str, int])
+    """By tool: its steps without news, since its latest step with news."""
+    kinds: dict[str, int] = field(default_factory=dict[str, int])
+    """By the name of a kind: its steps."""
+
+    def add(self, kind: StepKind, tool: str, offset: int) -> None:
+        """A step without news."""
+        self.steps += 1
+        self.offsets = [*self.offsets, offset][-OFFSETS_SHOWN:]
+        self.kinds[kind.name] = self.kinds.get(kind.name, 0) + 1
+        self.tools[tool] = self.tools.pop(tool, 0) + 1
+        trim(self.tools, TOOLS_NAMED)
+
+    @property
+    def idle_tools(self) -> tuple[str, ...]:
+        """The tools whose calls add nothing, the most frequent first."""
+        often = sorted(self.tools.items(), key=lambda one: -one[1])
+        return tuple(tool for tool, steps in often if steps >= TOOL_STEPS)
+
+    @property
+    def words(self) -> str:
+        """What the steps were, for people."""
+        often = sorted(self.kinds.items(), key=lambda one: -one[1])[:KINDS_NAMED]
+        return "; ".join(f"{steps} x {StepKind[name].words}" for name, steps in often)
 
     def save(self) -> list[Any]:
-        return [self.nats, self.steps, self.xxhash, self.suspect_at, self.loop_at, self.offsets[:]]
+        numbers = [self.nats, self.steps, self.xxhash, self.suspect_at, self.loop_at]
+        return [*numbers, self.offsets[:], dict(self.tools), dict(self.kinds)]
 
 
 class StateNovelty(CallDetector):
@@ -116,6 +149,11 @@ class StateNovelty(CallDetector):
         super().request(text)
         self._novelty.request(text)
 
+    def forget_streaks(self) -> None:
+        """The evidence is 0 again. What the run has seen stays known."""
+        if self._begun:
+            self._episode = _Episode()
+
     def _policy_of(self, tool: str, action: str = "") -> ToolPolicy:
         if tool in self._tools:
             return self._tools[tool]
@@ -138,10 +176,38 @@ class StateNovelty(CallDetector):
         return self._weighed(StepKind.UNANSWERED, opened, call.index) if again else NOTHING
 
     def _answered(self, asked: DetectorCall, policy: ToolPolicy, result: ToolResult) -> Sequence[Detection]:
-        call = self._open.pop(asked.index, None)
+        call = self._open.get(asked.index)
         if call is None:
             return NOTHING
-        reading = StepResult(call.reading, result, policy.said(result))
+        call.result = StepResult.of(call.reading, result, policy.said(result))
+        return self._in_order(call.batch)
+
+    def _vetoed(self, asked: DetectorCall) -> Sequence[Detection]:
+        call = self._open.pop(asked.index, None)
+        return NOTHING if call is None else self._in_order(call.batch)
+
+    def _before_call(self, batch: int) -> Sequence[Detection]:
+        """What was answered before this batch waits no longer."""
+        found: list[Detection] = []
+        for index, call in [*self._open.items()]:
+            if call.batch != batch and call.result is not None:
+                found += self._judged(index, call, call.result)
+        return found
+
+    def _in_order(self, batch: int) -> Sequence[Detection]:
+        """Take in the results of a batch as far as all calls before them are answered, in the order
+        of the calls.
+        """
+        found: list[Detection] = []
+        for index, call in [*self._open.items()]:
+            if call.batch == batch:
+                if call.result is None:
+                    break
+                found += self._judged(index, call, call.result)
+        return found
+
+    def _judged(self, index: int, call: OpenCall, reading: StepResult) -> Sequence[Detection]:
+        del self._open[index]
         first, equal = not self._novelty.was_made(call.key), self._novelty.is_equal(call, reading)
         kind, excused = self._novelty.take(call, reading)
         kind = self._spent(kind, call, reading, first=first)
@@ -150,7 +216,7 @@ class StateNovelty(CallDetector):
         if first:
             self._novelty.did(kind, call.key, reading)
         excused = 0.0 if kind is StepKind.ASKED_FOR else excused / call.siblings
-        found = self._weighed(kind, call, asked.index, excused)
+        found = self._weighed(kind, call, index, excused)
         return NOTHING if equal else found
 
     def _spent(self, kind: StepKind, call: OpenCall, result: StepResult, *, first: bool) -> StepKind:
@@ -202,24 +268,26 @@ class StateNovelty(CallDetector):
     def _weighed(self, kind: StepKind, call: OpenCall, index: int, excused: float = 0.0) -> Sequence[Detection]:
         weight = self._weight(kind, call) + excused
         episode = self._episode
-        episode.nats = min(max(0.0, episode.nats + weight), self._threshold + MOST_BEYOND)
+        episode.nats = min(max(0.0, episode.nats + weight), MOST * self._threshold)
+        tool = call.reading.name
         if episode.nats == 0.0:
             self._episode = _Episode()
             return NOTHING
         if weight <= 0:
+            if kind.is_news:
+                episode.tools.pop(tool, None)
             return NOTHING
-        episode.steps += 1
-        episode.offsets = [*episode.offsets, index][-OFFSETS_SHOWN:]
-        episode.xxhash = episode.xxhash or identity(f"{call.reading.name} {call.key}")
+        episode.add(kind, tool, index)
+        episode.xxhash = episode.xxhash or identity(f"{tool} {call.key}")
         if episode.nats >= self._threshold:
             episode.loop_at = episode.loop_at or episode.steps
-            return (self._detection("loop", kind, call, index),)
+            return (self._detection("loop", call, index),)
         if episode.nats >= SUSPECT * self._threshold and not episode.suspect_at:
             episode.suspect_at = episode.steps
-            return (self._detection("suspect", kind, call, index),)
+            return (self._detection("suspect", call, index),)
         return NOTHING
 
-    def _detection(self, level: Level, kind: StepKind, call: OpenCall, index: int) -> Detection:
+    def _detection(self, level: Level, call: OpenCall, index: int) -> Detection:
         episode = self._episode
         arguments = ", ".join(f"{place.lstrip('.')}={value!r}" for place, value in call.reading.leaves)
         shown = f"{call.reading.name}({arguments})"
@@ -232,9 +300,16 @@ class StateNovelty(CallDetector):
             threshold=episode.loop_at if level == "loop" else episode.suspect_at,
             start_offset=episode.offsets[0],
             offset=index,
-            evidence=Evidence(shown[:EXCERPT_CHARS], episode.xxhash, len(shown), tuple(episode.offsets)),
+            evidence=Evidence(
+                shown[:EXCERPT_CHARS],
+                episode.xxhash,
+                len(shown),
+                tuple(episode.offsets),
+                nats=round(episode.nats, 3),
+                tools=episode.idle_tools,
+            ),
             message=f"{episode.steps} calls added nothing that this run had not seen (evidence {episode.nats:.1f} nats"
-            f" of {self._threshold:g}); the last was {kind.words}",
+            f" of {self._threshold:g}): {episode.words}",
         )
 
     def snapshot(self) -> dict[str, Any]:
@@ -248,7 +323,7 @@ class StateNovelty(CallDetector):
 
     def _save(self) -> dict[str, Any]:
         """Only the open calls: a failed attempt has no results, so nothing was learnt from it."""
-        return {"open": dict(self._open), "episode": self._episode.save()}
+        return {"open": {index: replace(call) for index, call in self._open.items()}, "episode": self._episode.save()}
 
     def _as_json(self, saved: dict[str, Any]) -> dict[str, Any]:
         opened = {str(index): one if isinstance(one, list) else one.save() for index, one in saved["open"].items()}

@@ -52,8 +52,7 @@ class Ring:
     def __init__(self, size: int, saved: Sequence[Any] | None = None) -> None:
         self._size = size
         self._next = int(saved[0]) if saved else 0
-        self.numbers = array("Q", map(int, saved[1])) if saved else array("Q")
-        self.numbers.extend([0] * (size - len(self.numbers)))
+        self.numbers = array("Q", map(int, saved[1]) if saved else ())
 
     def find(self, number: int) -> int | None:
         """The place of `number`."""
@@ -65,13 +64,15 @@ class Ring:
     def add(self, number: int) -> int:
         """Put `number` in the place of the oldest one. Returns the place."""
         place, self._next = self._next, (self._next + 1) % self._size
-        self.numbers[place] = number
+        if place == len(self.numbers):
+            self.numbers.append(number)
+        else:
+            self.numbers[place] = number
         return place
 
     def save(self) -> list[Any]:
         """The state as JSON data."""
-        used = next((at + 1 for at in range(self._size - 1, -1, -1) if self.numbers[at]), 0)
-        return [self._next, self.numbers[:used].tolist()]
+        return [self._next, self.numbers.tolist()]
 
 
 class StepMemory:
@@ -98,7 +99,7 @@ class StepMemory:
         self.seen = SeenMarks(given.get("seen"))
         """Words, and with a prefix: words of calls, answers of a state, numbers of a state."""
         self._calls = Ring(CALLS_KEPT, given.get("calls"))
-        self._of_call = Ring(CALLS_KEPT, given.get("of_call"))
+        self._of_call = _array(given.get("of_call"))
         self._answers = _array(given.get("answers"))
         self._steps = _array(given.get("steps"))
         self._states = Ring(STATES_KEPT, given.get("states"))
@@ -130,7 +131,7 @@ class StepMemory:
             return None
         step, bits = divmod(self._steps[place], 8)
         return SeenCall(
-            self._of_call.numbers[place], self._answers[place], step, bool(bits & 1), bool(bits & 2), bool(bits & 4)
+            self._of_call[place], self._answers[place], step, bool(bits & 1), bool(bits & 2), bool(bits & 4)
         )
 
     def movement(self, key: int) -> SlotMovement | None:
@@ -140,10 +141,10 @@ class StepMemory:
     def keep_call(self, key: int, result: StepResult, step: int, state: int, *, checked: bool) -> None:
         """The call `key` was made at `step` and showed `state`. `checked`: see `SeenCall`."""
         place = self._calls.find(key)
-        moved = place is not None and self._of_call.numbers[place] != state
+        moved = place is not None and self._of_call[place] != state
         if place is None:
             place = self._calls.add(key)
-        self._of_call.numbers[place] = state
+        self._of_call[place] = state
         self._answers[place] = result.shown
         self._steps[place] = 8 * step + result.failed + 2 * result.is_refusal + 4 * checked
         moving = self._moving.pop(key, None)
@@ -198,7 +199,7 @@ class StepMemory:
 
     def learn(self, call: StepCall, result: StepResult) -> None:
         """Mark the words of both."""
-        self.seen.add(map(mark, result.words))
+        self.seen.add(result.marks)
         self.seen.add(mark(number.lstrip("@:~")) for number in result.numbers)
         self.seen.add(mark(f"called {word}") for word in call.all_words)
 
@@ -207,7 +208,7 @@ class StepMemory:
         return {
             "seen": self.seen.save(),
             "calls": self._calls.save(),
-            "of_call": self._of_call.save(),
+            "of_call": self._of_call.tolist(),
             "answers": self._answers.tolist(),
             "steps": self._steps.tolist(),
             "states": self._states.save(),

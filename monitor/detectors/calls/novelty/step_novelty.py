@@ -88,17 +88,22 @@ class OpenCall:
     """It asks for time to pass."""
     counted: bool = False
     """It was counted before it was answered."""
+    result: StepResult | None = None
+    """Its result, which waits for the results of the calls before it in its batch."""
 
     def save(self) -> list[Any]:
         """The state as JSON data."""
         reading = self.reading
-        return [reading.name, reading.leaves[:], self.key, self.batch, self.siblings, self.waits, self.counted]
+        saved = [reading.name, reading.leaves[:], self.key, self.batch, self.siblings, self.waits, self.counted]
+        return [*saved, None if self.result is None else self.result.save()]
 
     @classmethod
     def of(cls, saved: Sequence[Any]) -> OpenCall:
         """What `save` returned."""
-        name, leaves, *rest = saved
-        return cls(StepCall(name, [(place, value) for place, value in leaves]), *rest)
+        name, leaves, key, batch, siblings, waits, counted, result = saved
+        reading = StepCall(name, [(place, value) for place, value in leaves])
+        kept = None if result is None else StepResult(*result)
+        return cls(reading, key, batch, siblings, waits, counted, kept)
 
 
 @dataclass(slots=True, frozen=True)
@@ -178,11 +183,11 @@ class StepNovelty:
         for place, words in call.words if cosmetic else ():
             if place in cosmetic and _is_new(words, [word for word in words if not self._memory.was_tried(word)]):
                 cosmetic.remove(place)
-        return call.key(cosmetic)
+        return call.key(cosmetic) if cosmetic else call.whole_key
 
     def is_equal(self, call: OpenCall, result: StepResult) -> bool:
         """Whether call and result are, word for word, those of the latest step."""
-        return self._latest == [call.reading.key(()), result.told, result.shown]
+        return self._latest == [call.reading.whole_key, result.told, result.shown]
 
     def was_made(self, key: int) -> bool:
         """Whether the call `key` was made, and answered, before."""
@@ -198,7 +203,7 @@ class StepNovelty:
         state, known = result.state, memory.knows(result.state)
         if not known and memory.knows(result.state_as_told):
             state, known = result.state_as_told, True
-        unseen = any(mark(word) not in memory.seen for word in result.words)
+        unseen = any(one not in memory.seen for one in result.marks)
         step = _ReadStep(call, result, state, known, unseen)
         if seen is not None:
             kind = self._again(step, seen)
@@ -264,7 +269,7 @@ class StepNovelty:
             return StepKind.WAITED
         if seen.checked and call.siblings <= 2:  # noqa: PLR2004 - a whole batch is no check
             return StepKind.CHECKED_TWICE
-        bare = len(result.words) <= BARE and not result.is_refusal and not any(n != SAID for n in result.numbers)
+        bare = len(result.marks) <= BARE and not result.is_refusal and not any(n != SAID for n in result.numbers)
         short = call.siblings == 1 and sum(len(value) for _, value in call.reading.leaves) <= SHORT_CALL
         same = seen.state == step.state
         return StepKind.RECEIPT_AGAIN if same and bare and short else StepKind.SAME_AGAIN
@@ -274,7 +279,7 @@ class StepNovelty:
         result, moving = step.result, self._memory.movement(step.call.key)
         if moving is None:  # too many calls ago: what moved is not known
             return StepKind.ASKED_FOR
-        movement = moving.moved(result.numbers, result.text, words=len(result.words))
+        movement = moving.moved(result.numbers, result.ends, words=len(result.marks))
         if movement is Movement.ANSWER:
             known = self._memory.knows_answer(step.state, result.answer)
             return StepKind.OTHER_VALUE if known and not acted else StepKind.OTHER_ANSWER
@@ -287,7 +292,7 @@ class StepNovelty:
     def _first_time(self, step: _ReadStep, difference: CallDifference) -> StepKind:
         result, memory = step.result, self._memory
         if not step.known:
-            new = step.unseen or (not result.words and not result.failed)
+            new = step.unseen or (not result.marks and not result.failed)
             return StepKind.NEW_WORDS if new else StepKind.NEW_STATE
         opaque = difference.kind in {Difference.NEXT, Difference.OTHER}
         told = [one for one in result.values if one != SAID and not (opaque and one[0] == ID)]
@@ -310,7 +315,7 @@ class StepNovelty:
     def _refused(self, step: _ReadStep, difference: CallDifference, untried: Sequence[str], *, named: bool) -> StepKind:
         """A refusal that was seen, or silence."""
         result = step.result
-        if len(result.words) >= WORDS_OF_AN_ERROR and step.state == self._state:
+        if len(result.marks) >= WORDS_OF_AN_ERROR and step.state == self._state:
             return StepKind.SAME_ERROR
         if difference.kind is not Difference.NEXT:
             if result.is_empty:
@@ -378,7 +383,7 @@ class StepNovelty:
         memory.learn(call.reading, result)
         if call.waits:
             self._waited = self._step
-        self._latest = [call.reading.key(()), result.told, result.shown]
+        self._latest = [call.reading.whole_key, result.told, result.shown]
         self._before, self._state, self._told, self._ids = call.key, step.state, result.told, result.ids
 
     def _learn_cosmetic(self, step: _ReadStep, difference: CallDifference) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import astuple, dataclass
 from functools import cached_property
 from typing import Any
 
@@ -41,16 +42,17 @@ FORMS = (CLOCK, DURATION, ID)
 
 _UNIT = r"(?:msec|ms|milliseconds?|seconds?|secs?|s|minutes?|mins?|us|ns|µs)"
 _CLOCK = (
-    r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?(?:\.\d{1,9})?Z?)?"
+    r"\d{4}-\d\d-\d\d(?:[t ]\d\d:\d\d(?::\d\d)?(?:\.\d{1,9})?z?)?"
     r"|\d\d? [^\W\d_]{3,9} \d{4} \d\d:\d\d(?::\d\d)?|\d\d? \d\d:\d\d:\d\d"  # 12 May 2026 10:11, May 12 10:11:12
     r"|\d\d?:\d\d(?::\d\d)?(?:\.\d{1,9})?|\d{1,4}[dhm]\d{1,2}[hms](?![^\W_])"  # 10:11:12.5, 5m12s
 )
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _NUMBER = r"\d{1,40}(?:[.,]\d{1,40}){0,6}"
-_TOKEN = re.compile(rf"{_UUID}|{_CLOCK}|{_NUMBER}(?:\s?{_UNIT}\b|(?![^\W_]))|[^\W_]{{1,200}}", re.IGNORECASE)
-_IS_CLOCK = re.compile(_CLOCK, re.IGNORECASE)
+_TOKEN = re.compile(rf"{_UUID}|{_CLOCK}|{_NUMBER}(?:\s?{_UNIT}\b|(?![^\W_]))|[^\W_]{{1,200}}")
+"""Of a text in lower case: matching with `re.IGNORECASE` takes longer."""
+_IS_CLOCK = re.compile(_CLOCK)
 _IS_NUMBER = re.compile(_NUMBER)
-_IS_DURATION = re.compile(rf"({_NUMBER})\s?{_UNIT}", re.IGNORECASE)
+_IS_DURATION = re.compile(rf"({_NUMBER})\s?{_UNIT}")
 _WORD = re.compile(r"[^\W_]{1,200}")
 _EMPTY = re.compile(
     r"[\s\W]{0,600}"
@@ -59,6 +61,11 @@ _EMPTY = re.compile(
 """No word at all, or an empty list at the beginning: `{"orders": []`."""
 _HOLLOW = re.compile(r"\[\s{0,9}\]|\{\s{0,9}\}|\bnull\b")
 """What an empty record has: `{"ok": true}` is none."""
+_PAIR = re.compile(
+    r"(\d{1,15}(?:\.\d{1,9})?)[ \t]{0,3}(?:/|of|out of|von|de|sur|из)[ \t]{0,3}(\d{1,15}(?:\.\d{1,9})?)"
+    r"|(\d{1,15}(?:\.\d{1,9})?)[ \t]{0,3}%"
+)
+"""`3/9`, `3 of 9`, `42 %`."""
 _COUNTED = re.compile(r"[^\W\d_]{1,40}(\d{1,9})")
 _DIGIT = re.compile(r"\d")
 _CJK = re.compile(r"[\u2e80-\U0003ffff]")
@@ -69,10 +76,10 @@ _PROSE = re.compile(r"[^\W\d_]|[ .,!?']")
 def tokens(text: str) -> list[str]:
     """The words, numbers, clocks and ids of a text, in lower case."""
     if len(text) <= HEAD_CHARS + TAIL_CHARS:
-        return [found.casefold() for found in _TOKEN.findall(text)]
+        return _TOKEN.findall(text.casefold())
     middle = identity(text[HEAD_CHARS:-TAIL_CHARS]).translate(_LETTERS)
     read = f"{text[:HEAD_CHARS]} {middle} {text[-TAIL_CHARS:]}"
-    return [found.casefold() for found in _TOKEN.findall(read)]
+    return _TOKEN.findall(read.casefold())
 
 
 _LETTERS = str.maketrans("0123456789", "ghijklmnop")
@@ -155,7 +162,7 @@ class StepCall:
         self.name = name
         self.leaves = list(leaves)
         self.words: list[tuple[str, list[str]]] = [
-            (place, [word.casefold() for word in _WORD.findall(value)][:CALL_WORDS]) for place, value in self.leaves
+            (place, _WORD.findall(value.casefold())[:CALL_WORDS]) for place, value in self.leaves
         ]
         """The words of each argument, with its place."""
 
@@ -163,14 +170,19 @@ class StepCall:
     def said(self) -> set[str]:
         """All that the call said, also the size of what it sent."""
         said = {word for _, words in self.words for word in words}
-        said.update(word.casefold() for word in _WORD.findall(self.name))
+        said.update(_WORD.findall(self.name.casefold()))
         for place, value in self.leaves:
-            said.update(word.casefold() for word in _WORD.findall(place))
+            said.update(_WORD.findall(place.casefold()))
             said.update(tokens(value))
             if len(value) > 8:  # noqa: PLR2004 - a receipt counts the characters, bytes and lines of a text
                 lines = value.count("\n")
                 said.update(map(str, (len(value), len(value.encode("utf-8", "surrogatepass")), lines, lines + 1)))
         return said
+
+    @cached_property
+    def whole_key(self) -> int:
+        """The identity of the call, with all its arguments."""
+        return self.key(())
 
     def key(self, cosmetic: Collection[str]) -> int:
         """The identity of the call, without the arguments in the places `cosmetic`."""
@@ -183,61 +195,107 @@ class StepCall:
         return [word for _, words in self.words for word in words]
 
 
+@dataclass(slots=True)
 class StepResult:
     """A result, given its call."""
 
-    def __init__(self, call: StepCall, result: ToolResult, text: str) -> None:
-        """`text`: the result without what a policy calls volatile."""
+    marks: list[int]
+    """The words that the call did not say, in their order."""
+    numbers: list[str]
+    """Numbers; a clock with `:` before it, a duration with `~`, an id with `@`."""
+    ends: dict[str, float]
+    """By number: the end that stands beside it."""
+    order: int
+    """The identity of the words in their order."""
+    told: int
+    """The identity of all words in their order."""
+    state: int
+    """The identity of the state: the tool, and the bag of words that the call did not say."""
+    state_as_told: int
+    """The same with the words of the call: another call may say fewer of them."""
+    answer: int
+    """The identity of the numbers that may be an answer."""
+    shown: int
+    """The identity of all numbers."""
+    failed: bool
+    is_empty: bool
+    is_refusal: bool
+    """It says no, or nothing."""
+
+    @classmethod
+    def of(cls, call: StepCall, result: ToolResult, text: str) -> StepResult:
+        """Read `result`. `text`: the result without what a policy calls volatile."""
         said = call.said
-        self.words: list[str] = []
-        """The words that the call did not say."""
-        self.numbers: list[str] = []
-        """Numbers; a clock with `:` before it, a duration with `~`, an id with `@`."""
+        words: list[str] = []
+        numbers: list[str] = []
         told: list[str] = []
         for token in tokens(text):
             if _DIGIT.search(token):
-                self._add_number(SAID if token in said else _slot(token))
+                if len(numbers) < SLOTS:
+                    numbers.append(SAID if token in said else _slot(token))
             else:
                 told.append(token)
                 if token not in said:
-                    self.words.append(token)
-        self.text = text
-        self.order = mark(" ".join(self.words))
-        """The identity of the words in their order."""
-        self.told = mark(" ".join(told))
-        """The identity of all words in their order."""
-        self.ids = {number[1:] for number in self.numbers if number[0] == ID}
-        self.failed = result.is_error
-        self.state = self._bag(call.name, self.words)
-        """The identity of the state: the tool, and the bag of words that the call did not say."""
-        self.state_as_told = self._bag(f"={call.name}", told)
-        """The same with the words of the call: another call may say fewer of them."""
-        self.answer = mark(repr(sorted(self.values)))
-        """The identity of the numbers that may be an answer."""
-        self.shown = mark(repr(sorted(self.numbers)))
-        """The identity of all numbers."""
-        error = is_error(result)
-        self.is_empty = (len(text) < 600 and _EMPTY.fullmatch(text) is not None) or (self.failed and not error)  # noqa: PLR2004
-        said_nothing = (text[:1] not in ("{", "[") or _HOLLOW.search(text) is not None) and found_nothing(
-            text, frozenset(value for _, value in call.leaves)
+                    words.append(token)
+        marks = [*map(mark, words)]
+        total = sum(marks)
+        as_told = total + sum(mark(word) for word in told if word in said)
+        is_error_text = is_error(result)
+        failed = result.is_error
+        is_empty = (len(text) < 600 and _EMPTY.fullmatch(text) is not None) or (failed and not is_error_text)  # noqa: PLR2004
+        return cls(
+            marks=marks,
+            numbers=numbers,
+            ends=ends_of(text, numbers),
+            order=mark(" ".join(words)),
+            told=mark(" ".join(told)),
+            state=_state(call.name, total, len(words), len(numbers)),
+            state_as_told=_state(f"={call.name}", as_told, len(told), len(numbers)),
+            answer=mark(repr(sorted(values_of(numbers)))),
+            shown=mark(repr(sorted(numbers))),
+            failed=failed,
+            is_empty=is_empty,
+            is_refusal=failed or is_empty or is_error_text or _says_nothing(call, text),
         )
-        self.is_refusal = self.failed or self.is_empty or said_nothing or error
-        """It says no, or nothing."""
+
+    @property
+    def ids(self) -> set[str]:
+        """The ids among the numbers."""
+        return {number[1:] for number in self.numbers if number[0] == ID}
 
     @property
     def values(self) -> list[str]:
-        """The numbers that may be an answer: a duration says how long it took."""
-        return [number for number in self.numbers if number[0] != DURATION]
+        """The numbers that may be an answer."""
+        return values_of(self.numbers)
 
-    def _add_number(self, number: str) -> None:
-        if len(self.numbers) < SLOTS:
-            self.numbers.append(number)
-
-    def _bag(self, tool: str, words: Sequence[str]) -> int:
-        total = sum(map(mark, words)) & 0xFFFFFFFFFFFF
-        return total << 16 ^ mark(f"{tool}.{min(len(words), 400)}.{len(self.numbers)}")
-
-    @cached_property
+    @property
     def content(self) -> int:
         """How much it says that the call did not: words, and numbers twice."""
-        return len(self.words) + 2 * sum(number != SAID for number in self.numbers)
+        return len(self.marks) + 2 * sum(number != SAID for number in self.numbers)
+
+    def save(self) -> list[Any]:
+        """The state as JSON data."""
+        return list(astuple(self))
+
+
+def values_of(numbers: Sequence[str]) -> list[str]:
+    """The numbers that may be an answer: a duration says how long it took."""
+    return [number for number in numbers if number[0] != DURATION]
+
+
+def ends_of(text: str, numbers: Collection[str]) -> dict[str, float]:
+    """By number, of `numbers`: the end that stands beside it in `text`, as in `3/9` or `42 %`."""
+    ends: dict[str, float] = {}
+    for done, end, share in _PAIR.findall(text[:HEAD_CHARS]) if numbers else ():
+        if (done or share) in numbers:
+            ends[done or share] = float(end or 100)
+    return ends
+
+
+def _says_nothing(call: StepCall, text: str) -> bool:
+    hollow = text[:1] not in ("{", "[") or _HOLLOW.search(text) is not None
+    return hollow and found_nothing(text, frozenset(value for _, value in call.leaves))
+
+
+def _state(tool: str, total: int, words: int, numbers: int) -> int:
+    return (total & 0xFFFFFFFFFFFF) << 16 ^ mark(f"{tool}.{min(words, 400)}.{numbers}")

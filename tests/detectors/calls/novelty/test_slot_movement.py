@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from monitor.detectors.calls.novelty.slot_movement import Drift, Movement, SlotMovement
-from monitor.detectors.calls.novelty.step_reading import number_of
+from monitor.detectors.calls.novelty.step_reading import ends_of, number_of
 
 
 def last(rows: list[list[str]], text: str = "", words: int = 6) -> Movement | None:
@@ -11,7 +11,7 @@ def last(rows: list[list[str]], text: str = "", words: int = 6) -> Movement | No
     moving, movement = SlotMovement(rows[0]), None
     for row in rows[1:]:
         moving = SlotMovement.of(moving.save())
-        movement = moving.moved(row, text.format(*row), words=words)
+        movement = moving.moved(row, ends_of(text.format(*row), row), words=words)
     return movement
 
 

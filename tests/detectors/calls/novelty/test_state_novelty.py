@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterable
 
 import pytest
 
-from monitor.chunks import StreamRetried, ToolCall
+from monitor.chunks import Chunk, StreamRetried, ToolCall, ToolResult, TurnFinished
 from monitor.detectors import StateNovelty, ToolPolicy
+from monitor.detectors.calls.novelty.step_kind import StepKind
 from monitor.errors import ConfigError
+from monitor.reasons import FinishReason
+from monitor.verdicts import Detection
 from tests.detectors.calls.novelty.steps import WORDS, Step, chunks_of, found, stopped
 
 LONG = "The service is up. It has served all requests of the day, and no error was written to the log."
@@ -110,6 +114,61 @@ def test_what_was_written_again_counts_no_more_if_each_answer_is_news():
     )
 
 
+def shuffled(chunks: Iterable[Chunk], rng: random.Random) -> list[Chunk]:
+    """The chunks, with the results of each turn in any order."""
+    out: list[Chunk] = []
+    results: list[Chunk] = []
+    for chunk in chunks:
+        if isinstance(chunk, ToolResult):
+            results.append(chunk)
+            continue
+        rng.shuffle(results)
+        out += [*results, chunk]
+        results = []
+    return [*out, *results]
+
+
+def test_results_of_one_turn_count_alike_in_whichever_order_they_come():
+    rng = random.Random(5)
+    turns = [
+        [
+            ("read", {"path": f"{rng.choice(WORDS[:6])}.md"}, rng.choice(WORDS) if turn < 4 else LONG)
+            for _ in range(rng.randrange(1, 5))
+        ]
+        for turn in range(30)
+    ]
+    steps = list(chunks_of(turns))
+    in_order, other = StateNovelty(), StateNovelty()
+    expected = [one for chunk in steps for one in in_order.observe(chunk)]
+    assert expected
+    found: list[Detection] = []
+    for chunk in shuffled(steps, rng):
+        found += other.observe(chunk)
+        saved = json.loads(json.dumps(other.snapshot()))
+        other = StateNovelty()
+        other.restore(saved)
+    assert found == expected
+    assert other.snapshot() == in_order.snapshot()
+
+
+def test_a_result_waits_for_no_call_that_is_not_carried_out_or_never_answered():
+    def seen(first: Chunk | None) -> StateNovelty:
+        detector = StateNovelty()
+        for chunk in (ToolCall("a", "read", {}), ToolCall("b", "look", {}), TurnFinished(FinishReason.DONE)):
+            detector.observe(chunk)
+        if first is not None:
+            detector.observe(first)
+        detector.observe(ToolResult("b", "look", LONG))
+        return detector
+
+    vetoed = seen(ToolResult("a", "read", "not allowed", is_error=True, vetoed=True)).snapshot()
+    assert vetoed["novelty"]["steps"][0] == 1
+    never = seen(None)
+    assert never.snapshot()["novelty"]["steps"][0] == 0
+    never.observe(ToolCall("c", "read", {}))
+    assert never.snapshot()["novelty"]["steps"][0] == 1
+
+
 def test_a_failed_attempt_leaves_no_evidence():
     detector, spared = StateNovelty(), StateNovelty()
     for i in range(4):
@@ -130,6 +189,22 @@ def test_each_further_step_is_reported_and_news_ends_the_loop():
     assert len({one.evidence.xxhash for one in findings}) == 1, "one loop, one identity"
     news: list[Step] = [("read", {"path": f"b{i}"}, " ".join(WORDS[3 * i : 3 * i + 3])) for i in range(3)]
     assert found([*same, *news, ("read", {"path": "a"}, LONG)])[-1] == findings[-1]
+
+
+def test_evidence_has_a_weight_in_nats_and_names_what_the_steps_were():
+    rung: list[Step] = [("read", {"path": "a"}, f"{LONG} ({i} ms)") for i in range(10)]
+    one = next(one for one in found(rung) if one.level == "loop")
+    assert one.evidence.nats is not None
+    assert one.evidence.nats >= 4.6
+    assert one.evidence.tools == ("read",)
+    assert one.message.endswith(f": {one.count} x {StepKind.BY_ITSELF.words}")
+
+
+def test_a_tool_whose_latest_call_brought_news_adds_something():
+    cycle: list[Step] = [("ab"[i % 2], {"path": "x"}, f"{LONG} {'ab'[i % 2]}") for i in range(11)]
+    assert set(found(cycle)[-1].evidence.tools) == {"a", "b"}
+    news: Step = ("a", {"path": "y"}, "amber birch")
+    assert found([*cycle, news, *cycle])[-1].evidence.tools[:1] == ("b",)
 
 
 def test_equal_calls_in_a_row_with_equal_results_are_left_to_the_counter_of_equal_calls():

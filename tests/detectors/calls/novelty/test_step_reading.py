@@ -3,17 +3,18 @@ from __future__ import annotations
 import pytest
 
 from monitor.chunks import ToolResult
+from monitor.detectors.calls.novelty.marks import mark
 from monitor.detectors.calls.novelty.step_reading import StepCall, StepResult, is_sentence, leaves_of, tokens
 
 
 def read(arguments: object, text: str, *, is_error: bool = False) -> StepResult:
     call = StepCall("tool", leaves_of(arguments))
-    return StepResult(call, ToolResult("1", "tool", text, is_error), text)
+    return StepResult.of(call, ToolResult("1", "tool", text, is_error), text)
 
 
 def test_words_that_the_call_said_are_taken_out():
     one, two = read({"path": "a.py"}, "cannot open a.py"), read({"path": "b.rs"}, "cannot open b.rs")
-    assert one.words == ["cannot", "open"]
+    assert one.marks == [mark("cannot"), mark("open")]
     assert one.state == two.state
 
 

@@ -1,0 +1,174 @@
+"""Loops of calls and good runs that are stopped, by this library and by others, on the same runs.
+
+    python -m bench.field [--write] [--explain]
+
+Two sets of runs: the recorded ones of `fixtures/transcripts/dev.jsonl.gz`, and those that were
+composed to be hard. Rows:
+
+- this library: the defaults of a guard, which know the request of the run;
+- systems that install: `unwedge`, and `loopbrake`, whose line is drawn on the good recorded runs;
+- systems whose rule is written from its description (`bench/_field_rules.py`).
+
+Caught: the loop was stopped, and not before it began. `--write` puts the table on its pages.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import importlib.util
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from rich.console import Console
+from rich.table import Table
+
+from bench import _report
+from bench._field_rules import PORTS, Asked, Rule, events
+from bench.quality import TOOLS
+from bench.saved import AT_MOST, GOOD, unwedge_alert
+from monitor.transcripts.analysis.scan import watch_chunks
+from monitor.transcripts.base import RecordedRun
+from monitor.transcripts.corpus import Corpus
+
+ROOT: Final = Path(__file__).parents[1]
+FOLDER: Final = ROOT / "fixtures" / "transcripts"
+PAGES: Final = (ROOT / "docs" / "comparison.md", ROOT / "README.md")
+BEGIN: Final = "<!-- the table of bench.field -->"
+END: Final = "<!-- end of the table -->"
+COLUMNS: Final = ("recorded loops", "recorded good", "composed loops", "composed good")
+
+Stop: TypeAlias = Callable[[RecordedRun], int | None]
+"""The index of the message at which a run is stopped. `None`: it is not stopped."""
+
+
+@dataclass(slots=True)
+class Row:
+    """What a system did with both sets of runs."""
+
+    name: str
+    stopped: list[int] = field(default_factory=lambda: [0] * len(COLUMNS))
+    odd: list[str] = field(default_factory=list)
+    """Loops that were missed, and good runs that were stopped."""
+
+
+def is_early(run: RecordedRun, message: int) -> bool:
+    """Whether a stop at `message` came before the loop of `run` began."""
+    return run.loop is not None and run.loop.turn is not None and message < run.loop.turn
+
+
+def ours(run: RecordedRun) -> int | None:
+    """Where the defaults of a guard stop."""
+    ended_by = watch_chunks(run.chunks(), task=run.task).ended_by
+    return None if ended_by is None else ended_by.message
+
+
+def by_rule(rule: Rule) -> Stop:
+    """`rule` on the events of a run."""
+    return lambda run: rule([*events(run)])
+
+
+def at_call(number_of: Callable[[RecordedRun], int | None]) -> Stop:
+    """`number_of` says the call at which a run is stopped, counted from 1."""
+
+    def stop(run: RecordedRun) -> int | None:
+        number = number_of(run)
+        calls = [event.message for event in events(run) if isinstance(event, Asked)]
+        return None if number is None or number > len(calls) else calls[number - 1]
+
+    return stop
+
+
+def calls_of(run: RecordedRun) -> int:
+    """The number of calls of a run."""
+    return sum(isinstance(event, Asked) for event in events(run))
+
+
+def systems(good: Iterable[RecordedRun]) -> dict[str, Stop]:
+    """All systems that can be asked here. `good`: the runs that draw the line of `loopbrake`."""
+    found: dict[str, Stop] = {"**agent-monitor**, the defaults": ours}
+    alert = unwedge_alert()
+    if alert is not None:
+        found["unwedge 0.2, its first alert"] = at_call(alert)
+    if importlib.util.find_spec("loopbrake") is not None:
+        conformal: Any = importlib.import_module("loopbrake.conformal")
+        line = int(conformal.threshold([calls_of(run) for run in good], AT_MOST))
+        found[f"loopbrake 0.6, line at {AT_MOST:.0%}"] = at_call(lambda _: line + 1)
+    return found | {name: by_rule(rule) for name, rule in PORTS.items()}
+
+
+def read() -> dict[str, list[RecordedRun]]:
+    """The runs of each column."""
+    recorded = [*Corpus(FOLDER / "dev.jsonl.gz")]
+    composed = [*Corpus(FOLDER / "composed.jsonl.gz")]
+    return {
+        "recorded loops": [run for run in recorded if run.loop is not None and run.loop.kind in TOOLS],
+        "recorded good": [run for run in recorded if run.label in GOOD],
+        "composed loops": [run for run in composed if run.label == "loop"],
+        "composed good": [run for run in composed if run.label in GOOD],
+    }
+
+
+def measure(runs: dict[str, list[RecordedRun]]) -> list[Row]:
+    """A row for each system."""
+    rows = []
+    for name, stop in systems(runs["recorded good"]).items():
+        row = Row(name)
+        for column, (what, these) in enumerate(runs.items()):
+            for run in these:
+                at = stop(run)
+                counts = at is not None and not is_early(run, at)
+                row.stopped[column] += counts
+                if counts != what.endswith("loops"):
+                    row.odd.append(f"{what}: {run.id}")
+        rows.append(row)
+    return rows
+
+
+def lines(rows: Sequence[Row], sizes: Sequence[int], today: dt.date) -> list[str]:
+    """The table as Markdown."""
+    heads = [f"{name}, of {size}" for name, size in zip(COLUMNS, sizes, strict=True)]
+    return [
+        f"| stopped ({today.isoformat()}) | {' | '.join(heads)} |",
+        f"| --- |{' --- |' * len(heads)}",
+        *(f"| {row.name} | {' | '.join(map(str, row.stopped))} |" for row in rows),
+    ]
+
+
+def write(table: Sequence[str], page: Path) -> None:
+    """Put `table` between the marks of `page`."""
+    before, rest = page.read_text("utf-8").split(BEGIN)
+    page.write_text(f"{before}{BEGIN}\n\n{chr(10).join(table)}\n\n{END}{rest.split(END)[1]}", "utf-8")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print, write."""
+    parser = argparse.ArgumentParser(prog="python -m bench.field", description="Stops of calls, beside other systems.")
+    parser.add_argument("--write", action="store_true", help="put the table into README.md and docs/comparison.md")
+    parser.add_argument("--explain", action="store_true", help="name the runs that this library misjudges")
+    options = parser.parse_args(arguments)
+    runs = read()
+    rows = measure(runs)
+    sizes = [len(these) for these in runs.values()]
+    table = Table(title="runs that were stopped")
+    for column in ("system", *(f"{name}\n/{size}" for name, size in zip(COLUMNS, sizes, strict=True))):
+        table.add_column(column)
+    for row in rows:
+        table.add_row(row.name, *map(str, row.stopped))
+    console = Console(width=120)
+    console.print(table)
+    if options.explain:
+        console.print("\n".join(rows[0].odd), markup=False)
+    _report.write("field", {"sizes": dict(zip(COLUMNS, sizes, strict=True)), "rows": [asdict(row) for row in rows]})
+    if options.write:
+        table_lines = lines(rows, sizes, dt.datetime.now(dt.UTC).date())
+        for page in PAGES:
+            write(table_lines, page)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

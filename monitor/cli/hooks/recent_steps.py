@@ -1,0 +1,114 @@
+"""The newest calls of a session, for a first look: could they be a loop?
+
+The detectors answer that question for sure, but importing them takes longer than an agent should
+wait. This module imports little and keeps little. It errs on one side: wherever the detectors of
+calls see a loop, `may_loop` is true. Where it is true, the detectors are asked.
+
+A loop of calls has one of two signs: a call is made for the third time, or results add nothing.
+`tests/cli/hooks/test_recent_steps.py` compares both with the detectors on the recorded runs.
+"""
+
+import json
+import re
+
+from monitor.detectors.calls.novelty.marks import SeenMarks, mark
+
+CALLS = 24
+"""The calls that are compared: three rounds of a ring of eight calls."""
+EQUAL_CALLS = 3
+"""The detectors need five equal calls, or three rounds of a ring."""
+RESULTS = 6
+"""The results that are compared."""
+STALE_RESULTS = 4
+"""The results that add nothing, among these: the detectors need five steps for a loop."""
+NEW_WORDS = 3
+"""A short result with fewer new words adds nothing."""
+SHORT_WORDS = 30
+HEAD_CHARS, TAIL_CHARS = 4_000, 1_000
+"""The part of a result that is read."""
+_WORD = re.compile(r"[^\W_]{1,64}")
+
+
+class RecentSteps:
+    """The newest calls and results. `saved`: what `save` returned; `None`: there were none."""
+
+    def __init__(self, saved: "dict[str, object] | None" = None) -> None:
+        known = saved or {}
+        self._calls = _rows(known.get("calls"))
+        """The id and the identity of each call."""
+        self._open = _rows(known.get("open"))
+        """The id and the text of each call without a result."""
+        self._stale = [bool(one) for one in _rows(known.get("stale"))]
+        """Whether each of the newest results added nothing."""
+        self._signs = _number(known.get("signs"))
+        """The number of equal calls and stale results."""
+        self._calm = _number(known.get("calm"))
+        """The signs at which the detectors last saw no loop; -1: they were not asked."""
+        words = known.get("words")
+        self._words = SeenMarks(words if isinstance(words, list) else None)
+
+    def save(self) -> "dict[str, object]":
+        """The state as JSON data."""
+        return {
+            "calls": self._calls,
+            "open": self._open,
+            "stale": self._stale,
+            "signs": self._signs,
+            "calm": self._calm,
+            "words": self._words.save(),
+        }
+
+    def called(self, id: object, name: str, arguments: object) -> None:
+        """Take in a call. One that comes again under its id is the same call."""
+        if id is not None and any(one[0] == id for one in self._calls):
+            return
+        text = _text_of(name, arguments)
+        identity = mark(text)
+        self._signs += any(one[1] == identity for one in self._calls)
+        self._calls = [*self._calls, [id, identity]][-CALLS:]
+        self._open = [*self._open, [id, text[:HEAD_CHARS]]][-CALLS:]
+
+    def answered(self, id: object, text: str) -> None:
+        """Take in a result. A second one of the same call is left out."""
+        asked = next((one for one in self._open if one[0] == id), None)
+        if asked is None:
+            return
+        self._open.remove(asked)
+        read = text if len(text) <= HEAD_CHARS + TAIL_CHARS else f"{text[:HEAD_CHARS]} {text[-TAIL_CHARS:]}"
+        said = set(_WORD.findall(str(asked[1]).lower()))
+        told = [word for word in _WORD.findall(read.lower()) if word.isalpha() and word not in said]
+        found, state = set(map(mark, told)), mark(" ".join(sorted(told)))
+        new = sum(word not in self._words for word in found)
+        stale = state in self._words or (new < NEW_WORDS and len(told) <= SHORT_WORDS)
+        self._words.add([*found, state])
+        self._stale = [*self._stale, stale][-RESULTS:]
+        self._signs += stale
+
+    def may_loop(self, name: str = "", arguments: object = None) -> bool:
+        """Whether the detectors may see a loop that goes on with this call. Without a `name`: with
+        any call.
+        """
+        if self._signs == self._calm:
+            return False
+        identities = [one[1] for one in self._calls]
+        if name:
+            equal = identities.count(mark(_text_of(name, arguments))) + 1
+        else:
+            equal = max(map(identities.count, identities), default=0)
+        return equal >= EQUAL_CALLS or sum(self._stale) >= STALE_RESULTS
+
+    def is_calm(self) -> None:
+        """The detectors see no loop now. They need not be asked until there is one more sign."""
+        self._calm = self._signs
+
+
+def _text_of(name: str, arguments: object) -> str:
+    return f"{name}({json.dumps(arguments, sort_keys=True)})"
+
+
+def _rows(value: object) -> "list[list[object]]":
+    return value if isinstance(value, list) else []
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else -1

@@ -1,0 +1,194 @@
+"""Reads the new lines of a session for a first look: its calls and results, and nothing else.
+
+It knows the lines of Claude Code, Codex and Gemini CLI. The state is kept between calls, in a file
+that nobody else may write to. A first reading begins near the end of the session, so it takes no
+longer for a long one.
+"""
+
+import json
+import os
+import stat
+import time
+import zlib
+
+from monitor.cli.hooks.recent_steps import RecentSteps
+
+FIRST_BYTES = 1_000_000
+"""The part of a session, from its end, that a first reading takes."""
+MOST_BYTES = 8_000_000
+"""The most new bytes that are read at once. Of more, the last ones are read."""
+EDGE_BYTES = 4_096
+"""The bytes before the place where a reading stopped that must be as they were."""
+KEPT_S = 7 * 24 * 3600.0
+"""The state of a session that nobody has asked about for so long is removed."""
+VERSION = 1
+_KNOWN = ("type", "sessionId", "$set", "$rewindTo")
+"""Each line of the three agents has one of these fields."""
+
+
+class SessionLines:
+    """The newest steps of the session in the file `path`, as far as they were read. `folder`: where
+    the state is kept.
+    """
+
+    def __init__(self, path: str, folder: str) -> None:
+        self._path, self._folder = path, folder
+        self._file = os.path.join(folder, f"{zlib.crc32(os.fsencode(path)):08x}.json")
+        known = _loaded(self._file)
+        self.steps = RecentSteps()
+        self.understood = True
+        """Whether the lines are those of a known agent."""
+        self._at = 0
+        self._inode: list[int] = []
+        self._edge = 0
+        self._is_kept = False
+        if known.get("version") == VERSION and known.get("path") == path:
+            self._take_over(known)
+
+    def _take_over(self, known: "dict[str, object]") -> None:
+        at, inode, edge, steps = (known.get(name) for name in ("at", "inode", "edge", "steps"))
+        if isinstance(at, int) and isinstance(inode, list) and isinstance(edge, int) and isinstance(steps, dict):
+            self._at, self._inode, self._edge = at, inode, edge
+            self.steps, self.understood = RecentSteps(steps), known.get("understood") is True
+
+            self._is_kept = True
+
+    def read(self) -> None:
+        """Read the lines that are new. Raises `OSError`."""
+        with open(self._path, "rb") as file:
+            status = os.fstat(file.fileno())
+            inode = [status.st_dev, status.st_ino]
+            if self._inode != inode or status.st_size < self._at or self._edge_before(file.fileno()) != self._edge:
+                self.steps, self.understood, self._at = RecentSteps(), True, 0
+                most = FIRST_BYTES
+            else:
+                most = MOST_BYTES
+            start = max(self._at, status.st_size - most)
+            file.seek(start)
+            data = file.read(status.st_size - start)
+            begin = 0 if start == self._at else data.find(b"\n") + 1
+            end = data.rfind(b"\n") + 1
+            for line in data[begin:end].splitlines():
+                self._take(line)
+            if end:
+                self._is_kept = False
+                self._at, self._inode = start + end, inode
+                self._edge = self._edge_before(file.fileno())
+
+    def _take(self, line: bytes) -> None:
+        if not line.strip():
+            return
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            return
+        if not isinstance(record, dict) or not any(name in record for name in _KNOWN):
+            self.understood = False
+            return
+        _take_steps(record, self.steps)
+
+    def _edge_before(self, descriptor: int) -> int:
+        start = max(0, self._at - EDGE_BYTES)
+        os.lseek(descriptor, start, os.SEEK_SET)
+        return zlib.crc32(os.read(descriptor, self._at - start))
+
+    def is_calm(self) -> None:
+        """The detectors see no loop in the session."""
+        self.steps.is_calm()
+        self._is_kept = False
+
+    def keep(self) -> None:
+        """Store the state, if it has changed. One that cannot be stored is left out: the next
+        reading is a first one.
+        """
+        if self._is_kept:
+            return
+        state = {
+            "version": VERSION,
+            "path": self._path,
+            "at": self._at,
+            "inode": self._inode,
+            "edge": self._edge,
+            "understood": self.understood,
+            "steps": self.steps.save(),
+        }
+        try:
+            os.makedirs(self._folder, mode=0o700, exist_ok=True)
+            if not _is_own(self._folder):
+                return
+            if not os.path.lexists(self._file):
+                _remove_old(self._folder)
+            half = f"{self._file}.{os.getpid()}"
+            descriptor = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0), 0o600)
+            with os.fdopen(descriptor, "w") as out:
+                json.dump(state, out)
+            os.replace(half, self._file)
+        except OSError:
+            return
+
+
+def _take_steps(record: "dict[str, object]", steps: RecentSteps) -> None:
+    """The calls and results of one line."""
+    payload = record.get("payload")
+    if isinstance(payload, dict):  # Codex
+        _take_item(payload, steps)
+        return
+    calls = record.get("toolCalls")
+    for call in calls if isinstance(calls, list) else ():  # Gemini CLI
+        if isinstance(call, dict):
+            steps.called(call.get("id"), str(call.get("name")), call.get("args"))
+            if "result" in call:
+                steps.answered(call.get("id"), _words(call["result"]))
+    message = record.get("message")
+    content = message.get("content") if isinstance(message, dict) else None
+    for block in content if isinstance(content, list) else ():  # Claude Code
+        if isinstance(block, dict) and block.get("type") == "tool_use":
+            steps.called(block.get("id"), str(block.get("name")), block.get("input"))
+        elif isinstance(block, dict) and block.get("type") == "tool_result":
+            steps.answered(block.get("tool_use_id"), _words(block.get("content")))
+
+
+def _take_item(item: "dict[str, object]", steps: RecentSteps) -> None:
+    kind, id = str(item.get("type")), item.get("call_id") or item.get("id")
+    if kind.endswith("_call_output") or kind == "tool_search_output":
+        steps.answered(id, _words(item.get("output", item.get("tools"))))
+    elif kind.endswith("_call"):
+        given = next((item[name] for name in ("arguments", "input", "action") if name in item), None)
+        steps.called(id, str(item.get("name") or kind), given)
+
+
+def _words(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _loaded(file: str) -> "dict[str, object]":
+    """The state that is kept in `file`. Empty: `file` has no usable state."""
+    try:
+        if not _is_own(os.path.dirname(file)) or not _is_own(file):
+            return {}
+        with open(file, "rb") as kept:
+            found = json.loads(kept.read())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _is_own(path: str) -> bool:
+    """Whether nobody but this user may write to it. On Windows the folder of a user is."""
+    if os.name == "nt":
+        return True
+    status = os.lstat(path)
+    others = stat.S_IWGRP | stat.S_IWOTH
+    return status.st_uid == os.getuid() and not stat.S_ISLNK(status.st_mode) and not status.st_mode & others
+
+
+def _remove_old(folder: str) -> None:
+    """A new session has begun, which is rare: time to look for old ones."""
+    now = time.time()
+    for name in os.listdir(folder):
+        file = os.path.join(folder, name)
+        try:
+            if now - os.stat(file).st_mtime > KEPT_S:
+                os.unlink(file)
+        except OSError:
+            continue

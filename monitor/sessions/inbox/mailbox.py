@@ -1,0 +1,112 @@
+"""Messages of other processes to the runs of a session: files in a folder beside it.
+
+Only its owner writes a session, so another process cannot put a row there. It leaves a file. The
+owner makes a row of the file, and removes the file when the row is on the disk. If the owner dies
+between the two, the id of the message says that its row is there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from monitor._util.codec import Codec
+from monitor.errors import ConfigError
+from monitor.messages import SteerMessage
+from monitor.sessions.nodes import canonical
+from monitor.sessions.tables.marked_folder import MarkedFolder
+
+_OURS: Final = re.compile(r"\d{14}-[0-9a-f]{16}\.json(\.[0-9a-f]{8})?")
+"""The name of a letter, or of one that was not finished."""
+_WHOLE: Final = ".json"
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Letter:
+    """A message of another process to a run."""
+
+    run: str
+    """The id of the run that is to get it."""
+    message: SteerMessage
+    sent_at_s: float
+    """The time of sending, in seconds since 1970."""
+    file: str = ""
+    """The name of its file."""
+
+
+class Mailbox(Protocol):
+    """Where other processes leave messages for the runs of a session."""
+
+    def put(self, run: str, message: SteerMessage) -> Letter:
+        """Leave `message` for the run with the id `run`. It is stored when this returns."""
+        ...
+
+    def letters(self) -> list[Letter]:
+        """The letters that are there, oldest first."""
+        ...
+
+    def remove(self, letters: Iterable[Letter]) -> None:
+        """Remove letters whose messages are stored in the session."""
+        ...
+
+
+letter_codec: Codec[Letter] = Codec(Letter)
+"""The JSON form of a letter."""
+
+
+def mailbox_of(path: Path) -> MailFolder:
+    """The mailbox of the session at `path`."""
+    return MailFolder(path.with_name(f"{path.name}.mail"))
+
+
+class MailFolder:
+    """A mailbox as a folder: one file for each letter."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._marked = MarkedFolder(folder, _OURS)
+
+    def put(self, run: str, message: SteerMessage) -> Letter:
+        """See `Mailbox.put`. Raises `ConfigError` for an empty text, and `SessionUnavailable` if
+        the letter cannot be written.
+        """
+        if not message.text.strip():
+            raise ConfigError("a message to a run has a text")
+        sent_at_s = time.time()
+        file = f"{int(sent_at_s * 1000):014}-{secrets.token_hex(8)}{_WHOLE}"
+        letter = Letter(run=run, message=message, sent_at_s=sent_at_s, file=file)
+        self._marked.write(file, canonical(letter_codec.to_dict(letter)).encode())
+        return letter
+
+    def letters(self) -> list[Letter]:
+        """See `Mailbox.letters`. A file that cannot be read is left where it is."""
+        try:
+            names = sorted(one.name for one in self._folder.iterdir())
+        except OSError:
+            return []
+        if not self._marked.is_marked:
+            return []
+        read = [self._read(name) for name in names if name.endswith(_WHOLE) and _OURS.fullmatch(name)]
+        return [one for one in read if one is not None]
+
+    def _read(self, name: str) -> Letter | None:
+        try:
+            return letter_codec.from_dict(json.loads((self._folder / name).read_bytes()))
+        except (OSError, ValueError):
+            return None
+
+    def remove(self, letters: Iterable[Letter]) -> None:
+        """See `Mailbox.remove`."""
+        for letter in letters:
+            if _OURS.fullmatch(letter.file):
+                (self._folder / letter.file).unlink(missing_ok=True)
+
+    def discard(self) -> None:
+        """Remove the folder with all letters, if it has our mark."""
+        self._marked.remove()

@@ -1,0 +1,49 @@
+"""Says something to a run of a session from another process."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from os import PathLike
+
+from monitor.errors import ConfigError
+from monitor.messages import SteerKind, SteerMessage
+from monitor.sessions.inbox.mailbox import Letter, mailbox_of
+from monitor.sessions.reader import SessionReader
+from monitor.sessions.run_records import MAIN, RunRecord, RunStage
+
+
+def tell(
+    path: str | PathLike[str],
+    text: str,
+    *,
+    kind: SteerKind = "steer",
+    now: bool = False,
+    by: str = "",
+    data: bool = False,
+    id: str | None = None,
+    run: str | None = None,
+) -> Letter:
+    """Say something to a run of the session at `path`, from any process: see `Run.steer`.
+
+    `run`: its id; by default the run that has not ended. The message is stored when this returns,
+    and the run gets it within a second, or when it is resumed.
+
+    Raises `ConfigError` for an empty text, and if there is no such run or it has ended.
+    """
+    with SessionReader(path) as session:
+        going = _going(session.runs(), run)
+        message = SteerMessage(id=id or uuid.uuid4().hex, text=text, kind=kind, now=now, by=by, data=data)
+        return mailbox_of(session.path).put(going.id, message)
+
+
+def _going(runs: Sequence[RunRecord], run: str | None) -> RunRecord:
+    """The run that gets a message."""
+    of_user = [one for one in runs if one.purpose == MAIN and run in (None, one.id)]
+    going = [one for one in of_user if one.state is not RunStage.ENDED]
+    if going:
+        return going[-1]
+    if not of_user:
+        raise ConfigError("the session has no run" if run is None else f"the session has no run {run} of its own")
+    last = of_user[-1]
+    raise ConfigError(f"the run {last.id} has ended ({last.data.get('reason')}), so it gets no message")

@@ -1,0 +1,88 @@
+"""The call that an agent asks about, judged by the end of its session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from monitor.cli.hooks import pending_call
+from monitor.cli.hooks.pending_call import AskedCall, SessionEnd
+from monitor.detectors.defaults import OF_CALLS
+from monitor.transcripts.base import RecordedCall, RecordedMessage, RecordedResult
+from monitor.transcripts.entries import Began, CompactionSeen, Said, TranscriptEntry
+
+LS = RecordedCall("Bash", {"command": "ls /nope"})
+
+
+def entries(calls: Sequence[RecordedCall], said: str = "ls: no such file") -> Iterator[TranscriptEntry]:
+    yield Began(run="r")
+    yield Said(run="r", message=RecordedMessage("user", "Tidy up."))
+    for at, call in enumerate(calls):
+        made = RecordedCall(call.name, call.arguments, f"c{at}")
+        yield Said(run="r", message=RecordedMessage("assistant", tool_calls=(made,)))
+        answer = RecordedResult(call.name, said, call_id=f"c{at}")
+        yield Said(run="r", message=RecordedMessage("tool", tool_results=(answer,)))
+
+
+def judged(calls: Sequence[RecordedCall], pending: AskedCall | None, *, codex: bool = False) -> str:
+    def is_tool(asked: str, recorded: str) -> bool:
+        return asked == recorded or codex
+
+    end = SessionEnd(OF_CALLS.make, is_tool)
+    end.take(entries(calls))
+    loop = end.loop_with(pending)
+    return loop.finding.detection.message if loop else ""
+
+
+def test_the_call_that_is_asked_about_counts():
+    assert "5 times" in judged([LS] * 4, AskedCall("Bash", {"command": "ls /nope"}))
+    assert judged([LS] * 3, AskedCall("Bash", {"command": "ls /nope"})) == ""
+
+
+@pytest.mark.parametrize(
+    "other",
+    [AskedCall("Write", {"file_path": "a.py"}), AskedCall("Bash", {"command": "make"}), AskedCall("Write")],
+)
+def test_another_call_is_free(other: AskedCall):
+    assert judged([LS] * 8, other) == ""
+    assert judged([LS] * 8, None)
+
+
+def test_a_call_that_the_session_has_already_counts_once():
+    end = SessionEnd(OF_CALLS.make, str.__eq__)
+    open_call = RecordedMessage("assistant", tool_calls=(RecordedCall("Bash", LS.arguments, "open"),))
+    end.take([*entries([LS] * 3), Said(run="r", message=open_call)])
+    assert end.loop_with(AskedCall("Bash", LS.arguments, "open")) is None
+
+
+def test_any_call_of_a_ring_goes_on_with_it():
+    ring = [RecordedCall("Read", {"path": f"{name}.py"}) for name in "abc"] * 5
+    assert judged(ring, AskedCall("Read", {"path": "b.py"}))
+    assert judged(ring, AskedCall("Read", {"path": "other.py"})) == ""
+
+
+def test_where_the_calls_of_a_loop_differ_their_tool_decides():
+    guesses = [RecordedCall("Bash", {"command": f"cat /etc/guess{at}"}) for at in range(14)]
+    assert judged(guesses, AskedCall("Bash", {"command": "cat /etc/one-more"}))
+    assert judged(guesses, AskedCall("Write", {"file_path": "a.py"})) == ""
+
+
+def test_codex_asks_about_a_command_in_other_words_than_it_records():
+    recorded = RecordedCall("exec_command", {"cmd": "ls /nope", "yield_time_ms": 1000})
+    assert judged([recorded] * 6, AskedCall("Bash", {"command": "ls /nope"}), codex=True)
+    assert judged([recorded] * 6, AskedCall("Bash", {"command": "make"}), codex=True) == ""
+
+
+def test_a_loop_before_a_compaction_is_over():
+    end = SessionEnd(OF_CALLS.make, str.__eq__)
+    end.take([*entries([LS] * 8), CompactionSeen(run="r")])
+    assert end.loop_with(AskedCall("Bash", LS.arguments)) is None
+
+
+def test_of_a_long_session_only_the_newest_calls_are_watched(monkeypatch: pytest.MonkeyPatch):
+    end = SessionEnd(OF_CALLS.make, str.__eq__)
+    end.take(entries([RecordedCall("Bash", {"command": f"make step{at}"}) for at in range(500)], "done well"))
+    (run,) = end._runs.values()
+    assert run.calls == pending_call.LAST_CALLS
+    assert list(run.requests) == ["Tidy up."]

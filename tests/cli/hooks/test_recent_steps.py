@@ -1,0 +1,91 @@
+"""The first look of a hook: it must be awake wherever the detectors of calls see a loop."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from monitor.chunks import ToolCall, ToolResult
+from monitor.cli.hooks.recent_steps import RecentSteps
+from monitor.detectors.defaults import OF_CALLS
+from monitor.policy import ObserveOnly
+from monitor.transcripts.analysis.scan import RunScanner
+from monitor.transcripts.base import Chunker, RecordedRun
+from monitor.transcripts.corpus import Corpus
+from monitor.transcripts.reading import runs
+from monitor.transcripts.source import Source
+
+FIXTURES = Path(__file__).parents[3] / "fixtures"
+SESSIONS = ("claude-code", "codex", "gemini-cli")
+
+
+def loops() -> Iterator[RecordedRun]:
+    composed = FIXTURES / "transcripts" / "composed.jsonl.gz"
+    yield from (run for run in Corpus(composed) if run.label == "loop" and len(run.messages) < 120)
+
+
+def sessions() -> Iterator[RecordedRun]:
+    for agent in SESSIONS:
+        for path in sorted((FIXTURES / "readers" / agent).rglob("*.json*")):
+            yield from runs(Source.of_path(path))
+
+
+def looked_at(run: RecordedRun) -> Iterator[tuple[bool, bool]]:
+    """For each call of the run: whether the first look is awake, and whether a loop goes on."""
+    core, steps, chunker = RunScanner(detectors=OF_CALLS.make(), policy=ObserveOnly()), RecentSteps(), Chunker()
+    core.request(run.task or "")
+    last_loop = -9
+    for index, message in enumerate(run.messages):
+        for chunk in chunker.chunks(message):
+            known = len(core.findings)
+            awake = isinstance(chunk, ToolCall) and steps.may_loop(chunk.name, chunk.arguments)
+            core.take(index, chunk)
+            if any(one.detection.level == "loop" for one in core.findings[known:]):
+                last_loop = core.produced.turns
+            goes_on = last_loop >= core.produced.turns - 1
+            if isinstance(chunk, ToolCall):
+                yield awake, goes_on
+                steps.called(chunk.id, chunk.name, chunk.arguments)
+                if awake and not goes_on:
+                    steps.is_calm()
+            elif isinstance(chunk, ToolResult) and not chunk.vetoed:
+                steps.answered(chunk.id, chunk.text)
+
+
+@pytest.mark.parametrize("recorded", [loops, sessions])
+def test_the_detectors_are_asked_wherever_they_would_see_a_loop(recorded: Callable[[], Iterator[RecordedRun]]):
+    seen = [(run.id, look) for run in recorded() for look in looked_at(run)]
+    assert sum(goes_on for _, (_, goes_on) in seen) > 50
+    assert [id for id, (awake, goes_on) in seen if goes_on and not awake] == []
+
+
+def test_in_a_quiet_session_the_detectors_are_seldom_asked():
+    quiet = [look for run in sessions() for look in looked_at(run) if not look[1]]
+    assert sum(awake for awake, _ in quiet) < 0.2 * len(quiet)
+
+
+def test_the_state_goes_through_json():
+    steps = RecentSteps()
+    for at in range(3):
+        steps.called(str(at), "read", {"path": "a.py"})
+        steps.answered(str(at), "some words of a file that is read")
+        steps = RecentSteps(json.loads(json.dumps(steps.save())))
+    assert steps.may_loop("read", {"path": "a.py"})
+    steps.is_calm()
+    assert not RecentSteps(json.loads(json.dumps(steps.save()))).may_loop("read", {"path": "a.py"})
+
+
+def test_a_call_that_comes_again_under_its_id_is_one_call():
+    steps = RecentSteps()
+    for _ in range(9):
+        steps.called("one", "read", {"path": "a.py"})
+        steps.answered("one", "text")
+    assert not steps.may_loop("read", {"path": "b.py"})
+
+
+@pytest.mark.parametrize("saved", [{}, {"calls": 3, "open": None, "stale": "x", "signs": "y", "words": 1}])
+def test_a_foreign_state_is_none(saved: dict[str, object]):
+    assert not RecentSteps(saved).may_loop("read", {})
