@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any, Self
 
-from monitor._util.json_view import JsonView
 from monitor.adapters.anthropic.stream import AnthropicAdapter
 from monitor.adapters.decoding import SdkAdapter, name_of
+from monitor.adapters.json_view import JsonView
 from monitor.chunks import Chunk, ToolResult
 from monitor.errors import AdapterError, MissingExtra
 from monitor.harness.guards.guard import Guard

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from monitor._util.json_view import JsonView
 from monitor.adapters.anthropic.stream import AnthropicAdapter
+from monitor.adapters.json_view import JsonView
 from monitor.proxy.formats import sse
 from monitor.proxy.formats.base import (
     Frame,

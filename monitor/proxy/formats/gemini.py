@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import parse_qs, unquote
 
-from monitor._util.json_view import CamelView
 from monitor.adapters.google.errors import reported
 from monitor.adapters.google.stream import GoogleAdapter
+from monitor.adapters.json_view import CamelView
 from monitor.proxy.formats import sse
 from monitor.proxy.formats.array import END, ArrayReader
 from monitor.proxy.formats.base import (
