@@ -1,5 +1,7 @@
 """Sessions: conversations that survive a crash and a power cut, and can be read later."""
 
+from monitor.sessions.beside.late_results import deliver as deliver
+from monitor.sessions.beside.late_results import waiting_calls as waiting_calls
 from monitor.sessions.beside.mailbox import Letter as Letter
 from monitor.sessions.beside.mailbox import Mailbox as Mailbox
 from monitor.sessions.beside.telling import tell as tell
@@ -26,8 +28,6 @@ from monitor.sessions.files import remove as remove
 from monitor.sessions.files import retain as retain
 from monitor.sessions.files import sessions_in as sessions_in
 from monitor.sessions.in_memory import InMemorySession as InMemorySession
-from monitor.sessions.late_results import deliver as deliver
-from monitor.sessions.late_results import waiting_calls as waiting_calls
 from monitor.sessions.nodes import FOLLOW as FOLLOW
 from monitor.sessions.nodes import Compacted as Compacted
 from monitor.sessions.nodes import ContextEdit as ContextEdit
