@@ -19,6 +19,8 @@ from monitor.sessions.in_memory import InMemorySession as InMemorySession
 from monitor.sessions.inbox.mailbox import Letter as Letter
 from monitor.sessions.inbox.mailbox import Mailbox as Mailbox
 from monitor.sessions.inbox.telling import tell as tell
+from monitor.sessions.late_results import deliver as deliver
+from monitor.sessions.late_results import waiting_calls as waiting_calls
 from monitor.sessions.nodes import FOLLOW as FOLLOW
 from monitor.sessions.nodes import Compacted as Compacted
 from monitor.sessions.nodes import ContextEdit as ContextEdit
@@ -86,6 +88,7 @@ __all__ = [
     "context_edit",
     "copy_session",
     "default_folder",
+    "deliver",
     "edit_of",
     "exported",
     "fork",
@@ -98,4 +101,5 @@ __all__ = [
     "salvage",
     "sessions_in",
     "tell",
+    "waiting_calls",
 ]
