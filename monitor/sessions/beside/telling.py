@@ -8,7 +8,7 @@ from os import PathLike
 
 from monitor.errors import ConfigError
 from monitor.messages import SteerKind, SteerMessage
-from monitor.sessions.inbox.mailbox import Letter, mailbox_of
+from monitor.sessions.beside.mailbox import Letter, mailbox_of
 from monitor.sessions.reader import SessionReader
 from monitor.sessions.run_records import MAIN, RunRecord, RunStage
 
