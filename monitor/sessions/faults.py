@@ -17,7 +17,7 @@ SAFE = "What was acknowledged before is stored, and this step is not"
 
 
 READ_FAULTS: Final = (sqlite3.Error, UnicodeDecodeError)
-"""The exceptions of reading a damaged file. SQLite may quote it, and Python decodes the quotation."""
+"""The exceptions of reading a damaged file. SQLite may quote it in bytes that are no text."""
 
 
 def typed(error: BaseException, path: Path) -> StoreError:
