@@ -25,7 +25,7 @@ MOST: Final = 64
 SCALED: Final[Mapping[str, tuple[str, ...]]] = {
     "ToolCallRepetition": ("loop_at",),
     "ToolCallCycle": ("rounds", "unordered_at"),
-    "NoProgress": ("stalled_at",),
+    "NoProgress": ("errors_at", "results_at", "short_results_at"),
     "StateNovelty": ("threshold",),
     "UnknownTool": ("loop_at",),
     "SimilarMessages": ("loop_at", "equal_loop_at"),
@@ -35,7 +35,7 @@ and are on or off.
 """
 WEIGHED: Final = "StateNovelty"
 """The detector whose evidence is weighed: its threshold may lie between two levels."""
-SUSPICIONS: Final = ("suspect_at", "stalled_suspect_at")
+SUSPICIONS: Final = ("suspect_at",)
 
 
 def levels_of(base: Settings) -> list[dict[str, Any]]:

@@ -288,7 +288,7 @@ class StateNovelty(CallDetector):
         if not self._allowed.known:
             if kind.is_unclear:
                 return 0.0
-            if (kind.is_walk or kind.is_repetition) and kind is not StepKind.SAME_ERROR:
+            if kind.is_walk or kind.is_repetition:
                 weight *= UNKNOWN_REQUEST
         if (policy.polling or policy.loop_at) and kind is not StepKind.CLOCK:
             weight = min(weight, THRESHOLD / (policy.loop_at or POLLS_OF_A_LOOP))

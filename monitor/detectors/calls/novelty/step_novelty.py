@@ -67,7 +67,7 @@ GUESS_CHARS = 3
 """A shorter item is a key or a letter."""
 GUESS_WORDS = 2
 """A guess differs in so few words from the one before it."""
-WORDS_OF_AN_ERROR = 5
+WORDS_OF_AN_ERROR = 6
 """Words of an error that the call did not say, from which on its cause lies elsewhere."""
 ROWS_COMPARED = 4
 """The calls that show whether their numbers go to and fro."""
