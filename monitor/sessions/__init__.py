@@ -16,11 +16,11 @@ from monitor.sessions.files import remove as remove
 from monitor.sessions.files import retain as retain
 from monitor.sessions.files import sessions_in as sessions_in
 from monitor.sessions.in_memory import InMemorySession as InMemorySession
+from monitor.sessions.inbox.late_results import deliver as deliver
+from monitor.sessions.inbox.late_results import waiting_calls as waiting_calls
 from monitor.sessions.inbox.mailbox import Letter as Letter
 from monitor.sessions.inbox.mailbox import Mailbox as Mailbox
 from monitor.sessions.inbox.telling import tell as tell
-from monitor.sessions.late_results import deliver as deliver
-from monitor.sessions.late_results import waiting_calls as waiting_calls
 from monitor.sessions.nodes import FOLLOW as FOLLOW
 from monitor.sessions.nodes import Compacted as Compacted
 from monitor.sessions.nodes import ContextEdit as ContextEdit

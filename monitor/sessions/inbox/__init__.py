@@ -1,1 +1,1 @@
-"""Messages of other processes to the runs of a session, and the runs that wait for a person."""
+"""Messages of other processes to the runs of a session, results that come later, and waiting runs."""
