@@ -1,1 +1,3 @@
-"""What stands beside the runs of a session: messages to them, and their questions to a person."""
+"""What stands beside the runs of a session: messages to them, their questions to a person, and
+results that come later.
+"""
