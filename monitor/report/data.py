@@ -65,7 +65,8 @@ def as_data(run: SurveyedRun, *, key: str, texts: bool) -> dict[str, Any]:
     if isinstance(run, StoryRun):
         data |= _story(run.story, texts=texts)
     data = masked(data)
-    return {name: value for name, value in data.items() if value not in ("", None, [], {}, 0, False)}
+    kept = {name: value for name, value in data.items() if value not in ("", None, [], {}, 0, False)}
+    return kept if run.cost_usd is None else {**kept, "usd": run.cost_usd}  # a known 0 is not an unknown cost
 
 
 def _name(text: str) -> str:

@@ -130,7 +130,7 @@
     document.title = data.facts.title;
     const loops = shown.filter((run) => run.loop);
     const total = (of) => shown.reduce((sum, run) => sum + (of(run) || 0), 0);
-    const priced = shown.some((run) => run.usd);
+    const priced = shown.some((run) => run.usd !== undefined);
     const facts = [
       [number(shown.length), "runs"], [number(loops.length), "with a loop"], [short(total((run) => run.turns)), "turns"], [short(total((run) => run.calls)), "calls"],
       [short(total((run) => run.usage && run.usage.total)), "tokens"], [loops.length && !loops.some((run) => saved(run)[2] !== null && saved(run)[2] !== undefined) ? "unknown" : short(total((run) => saved(run)[2])), "tokens a stop would have saved"],
@@ -226,7 +226,7 @@
     const facts = [
       ["tool", run.format], ["project", run.project], ["model", run.model], ["run", run.id], ["part of", run.parent], ["file", run.file],
       ["time", run.from ? `${when(run.from)} to ${when(run.to)} UTC` : "not recorded"], ["ended", `${run.state || "unknown"}${run.why ? `: ${run.why}` : ""}`],
-      ["cost", run.usd ? money(run.usd) : null], ["failed", run.failed],
+      ["cost", run.usd === undefined ? "unknown" : money(run.usd)], ["failed", run.failed],
     ].filter((one) => one[1]);
     const numbers = [[number(run.turns), "turns"], [number(run.calls), "calls"], [number(run.errors), "errors"], [number(run.compactions), "compactions"], use ? [short(use.total), "tokens"] : null].filter(Boolean);
     $("part").replaceChildren(...[
@@ -253,7 +253,7 @@
       ["because", loop.because || loop.said], ["repeated", loop.what ? node("span", { class: "said" }, loop.what) : null],
       ["result", run.result && loop.channel === "tools" ? node("span", { class: "said" }, run.result) : null],
       ["seen", `turn ${number(loop.turn)}, after ${number(loop.count)} times; a ${loop.level === "loop" ? "loop" : "suspicion"} from ${number(loop.limit)}`],
-      ["saved by a stop", run.stopped ? [count(turns || 0, "turn"), count(calls || 0, "call"), use ? count(use, "token") : null, usd ? money(usd) : null].filter(Boolean).join(", ") : "nothing: the policy would not have ended it"],
+      ["saved by a stop", run.stopped ? [count(turns || 0, "turn"), count(calls || 0, "call"), use === null || use === undefined ? "tokens unknown" : count(use, "token"), usd === null || usd === undefined ? null : money(usd)].filter(Boolean).join(", ") : "nothing: the policy would not have ended it"],
       ["where", seen ? node("a", { href: link(run, seen[0]), id: "loop-here" }, `step ${number(seen[0] + 1)}`) : null],
     ].filter((one) => one[1]);
     return node("section", { class: "finding", "aria-label": "The loop" }, node("dl", null, rows.map(([name, value]) => [node("dt", null, name), node("dd", null, value)])));
