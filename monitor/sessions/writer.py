@@ -44,6 +44,10 @@ class TransactionRules(Protocol):
         """Raise `SessionLost` if the file is not the one that was opened."""
         ...
 
+    def prepare(self, connection: SqlConnection) -> None:
+        """Called before each transaction, outside of it."""
+        ...
+
     def begin(self, connection: SqlConnection) -> None:
         """The first statements of each transaction. Raises `SessionLost` if this process is not the
         owner any more.
@@ -192,6 +196,7 @@ class Writer:
     def _transact(self, connection: SqlConnection, group: list[Ticket]) -> Ticket | None:
         """Carry out the transaction of `_write`."""
         self._rules.check_file()
+        self._rules.prepare(connection)
         connection.execute("BEGIN IMMEDIATE")
         try:
             with one_at_a_time():

@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import sqlite3
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
 
+import anyio
 import typer
 from rich.text import Text
 
@@ -35,11 +39,13 @@ from monitor.sessions import (
     default_folder,
     exported,
     fork,
+    found_in,
     imported,
     remove,
     retain,
     salvage,
     sessions_in,
+    trim,
 )
 from monitor.sessions.postgres.postgres_reader import AnyReader, SessionsReader, without_password
 from monitor.sessions.postgres.session_address import is_database, parts_of
@@ -72,8 +78,8 @@ def about() -> None:
       agent-monitor sessions rm --older-than 30 --dry-run
 
     \b
-    Only rm removes sessions, and no command changes one: they are read while
-    their owner writes. SESSION is a name, an id, a part of either, or a file.
+    Only rm removes sessions, and only trim changes one. The others read them
+    while their owner writes. SESSION is a name, an id, a part of either, or a file.
     """  # noqa: D301 - \b keeps the lines of an example apart
 
 
@@ -105,6 +111,30 @@ def list_sessions(
             session_view.show_list(console, rows)
         total = "" if database else f", {size(sum(row['bytes'] for row in rows))}"
         console.print(Text(f"{count(len(rows), 'session')} in {output.on_one_line(str(where))}{total}"), soft_wrap=True)
+
+
+@sessions.command()
+def find(
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="Upper and lower case are the same.")],
+    *,
+    folder: FolderOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Search the messages, calls and results of all sessions of a folder.
+
+    Exit code: 0 something was found; 1 nothing was.
+    """
+    with output.tidy_exit():
+        found = [*found_in((file.path for file in sessions_in(folder or default_folder())), text)]
+        for one in found:
+            if as_json:
+                told = {"session": one.session.stem, "path": str(one.session), "node": one.node, "run": one.run}
+                output.write_json({**told, "turn": one.turn, "at_ms": one.at_ms, "excerpt": one.excerpt})
+            else:
+                said = Text.assemble((f"{one.session.stem} ", "bold"), (f"{one.node[-8:]} ", "cyan"), one.excerpt)
+                output.stdout().print(said, soft_wrap=True)
+        if not found:
+            raise typer.Exit(PROBLEMS)
 
 
 BranchOption: TypeAlias = Annotated[str, typer.Option("--branch", metavar="NAME", help="Another branch.")]
@@ -290,6 +320,32 @@ def salvage_session(
                 output.stdout().print(Text(f"  {output.on_one_line(problem)}", "red"), soft_wrap=True)
         if lost:
             raise typer.Exit(PROBLEMS)
+
+
+@sessions.command("trim")
+def trim_session(
+    session: SessionArgument,
+    *,
+    erase: Annotated[
+        list[str] | None, typer.Option("--erase", metavar="TEXT", help="Put [erased] in its place, wherever it stands.")
+    ] = None,
+    events_older_than: Annotated[
+        float | None,
+        typer.Option("--events-older-than", metavar="DAYS", min=0, help="Remove events of runs that ended before."),
+    ] = None,
+    folder: FolderOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove texts, or old events, from the inside of a session. It is written anew.
+
+    The conversation of an old run stays without its events. A session in use is refused.
+    """
+    with output.tidy_exit():
+        before_s = None if events_older_than is None else time.time() - events_older_than * DAY_S
+        work = partial(trim, found_file(session, folder), erase=erase or (), events_before_s=before_s)
+        done = anyio.run(work)
+        said = f"{done.events:,} events removed, a text erased in {done.erased:,} rows, {size(done.bytes_after)} left"
+        _done(as_json, said, asdict(done))
 
 
 def _free(source: Path) -> Path:

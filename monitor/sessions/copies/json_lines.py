@@ -23,6 +23,7 @@ from monitor.sessions.tables import rows, writing
 from monitor.sessions.tables.blobs import Blobs
 from monitor.sessions.tables.owner_memory import Memory
 from monitor.sessions.tables.schema import SqlConnection
+from monitor.sessions.tables.seal import IN_USE
 from monitor.sessions.tree import verify
 
 FORMAT: Final = 1
@@ -36,7 +37,7 @@ def exported(session: AnyReader) -> Iterator[str]:
 
 
 def _lines(session: AnyReader) -> Iterator[str]:
-    head = {key: value for key, value in session.meta.items() if key != "epoch"}
+    head = {key: value for key, value in session.meta.items() if key not in {"epoch", IN_USE}}
     yield canonical({"type": "session", "format": FORMAT, **head})
     for run in session.runs(hidden=True):
         yield canonical({"type": "run", "run": run_codec.to_dict(run)})
@@ -89,7 +90,7 @@ class _Import:
     def __init__(self, connection: SqlConnection, blobs: Blobs) -> None:
         self._connection = connection
         self._blobs = blobs
-        self._memory = Memory()
+        self._memory = Memory(seals=False)
         self._begun = False
 
     def take(self, data: Any) -> None:

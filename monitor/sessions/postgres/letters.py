@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from monitor.errors import ConfigError, StoreError
 from monitor.messages import SteerMessage
-from monitor.sessions.inbox.mailbox import Letter, letter_codec
+from monitor.sessions.beside.mailbox import Letter, letter_codec
 from monitor.sessions.nodes import canonical
 from monitor.sessions.postgres.database import Database
 from monitor.sessions.postgres.session_rows import kept

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
 from monitor.calls import CallRecord
 from monitor.errors import SessionBusy, SessionOwner, StoreError
 from monitor.messages import SteerMessage
-from monitor.sessions.inbox.mailbox import Letter
+from monitor.sessions.beside.mailbox import Letter
 from monitor.sessions.nodes import Node
 from monitor.sessions.postgres import letters
 from monitor.sessions.postgres.database import Database

@@ -8,7 +8,7 @@ from os import PathLike
 
 from monitor.errors import ConfigError
 from monitor.messages import SteerKind, SteerMessage
-from monitor.sessions.inbox.mailbox import Letter, mailbox_of
+from monitor.sessions.beside.mailbox import Letter, mailbox_of
 from monitor.sessions.postgres.postgres_reader import PostgresReader
 from monitor.sessions.postgres.session_address import is_database, parts_of
 from monitor.sessions.reader import SessionReader

@@ -1,0 +1,1 @@
+"""What stands beside the runs of a session: messages to them, and their questions to a person."""
