@@ -1,8 +1,8 @@
 """Numbered steps from one format of a session's file to the next.
 
 Step 1 makes the tables. Step 2 adds triggers and the state of a call that waits for an approval.
-Step 3 adds the state of a call that waits for its result, and digests of the tables (`seal`), which
-the first write takes of what is there. A session is opened in its old format, and brought to the
+Step 3 adds the state of a call that waits for its result. From format 3 on the tables have digests
+(`seal`), which the first write takes of what is there. A session is opened in its old format, and brought to the
 present one in the transaction of its first write: looking at a session never changes it.
 """
 
