@@ -60,7 +60,7 @@ def _look(path: Path, whole: list[str]) -> str:
 
 
 async def _fill(path: Path) -> None:
-    """A session with every table: calls, questions, a nested run, a long text, pieces of answers."""
+    """A session with rows in every table: also questions, a nested run and a long text."""
 
     @monitor.tool(needs_approval=True)
     def pay(n: int) -> str:
