@@ -238,7 +238,7 @@ class RunCore:
         self._goal = goal
         self._recovery = LastChance(last_turn, goal)
         self._task = task
-        self._panel = Panel(judges, task) if judges else NO_JUDGES
+        self._panel = _panel(judges, task) if judges else NO_JUDGES
         self._judge_cost = self._compaction_cost = NO_COST
         self._emit = emit
         self._parent = parent
@@ -357,6 +357,7 @@ class RunCore:
 
     def request(self, text: str, now: float) -> None:
         """The user asks for something more."""
+        self._panel.request(text)
         self._tell(lambda: self._bank.request(text), now)
 
     def _tell_task(self, now: float) -> None:
@@ -1317,3 +1318,11 @@ def _nothing() -> None:
 
 def _nobody(event: Event) -> None:
     """The listener of a run that is over."""
+
+
+def _panel(judges: Sequence[Judge], task: str | None) -> Panel:
+    # only a run with a judge needs these
+    from monitor.detectors.calls.novelty.state_novelty import StateNovelty  # noqa: PLC0415
+    from monitor.judges.doubts import Doubts  # noqa: PLC0415
+
+    return Panel(judges, task, doubts=Doubts(StateNovelty(), task))

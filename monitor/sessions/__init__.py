@@ -1,5 +1,7 @@
 """Sessions: conversations that survive a crash and a power cut, and can be read later."""
 
+from monitor.sessions.beside.late_results import deliver as deliver
+from monitor.sessions.beside.late_results import waiting_calls as waiting_calls
 from monitor.sessions.beside.mailbox import Letter as Letter
 from monitor.sessions.beside.mailbox import Mailbox as Mailbox
 from monitor.sessions.beside.telling import tell as tell
@@ -97,6 +99,7 @@ __all__ = [
     "context_edit",
     "copy_session",
     "default_folder",
+    "deliver",
     "edit_of",
     "exported",
     "fork",
@@ -112,4 +115,5 @@ __all__ = [
     "sessions_in",
     "tell",
     "trim",
+    "waiting_calls",
 ]

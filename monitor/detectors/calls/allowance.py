@@ -21,6 +21,8 @@ UNTIL_STEPS = 12
 """Looks at something for which the request says to wait, without a number."""
 LEAST = 3
 """A smaller number allows nothing that is not allowed anyway."""
+LEAST_ROW = 5
+"""A shorter row of numbers allows nothing: "temp1 to folder3" are two names."""
 _NUMBERS = {
     word: number
     for number, word in enumerate(
@@ -35,6 +37,11 @@ _COUNTED = re.compile(
     r"(?!%|percent|seconds?\b|minutes?\b|hours?\b|days?\b|weeks?\b|months?\b|years?\b)([^\W\d_]{3,40})",
     re.IGNORECASE,
 )
+_RANGE = re.compile(
+    r"(?<!\d)(\d{1,4})[^\s\d]{0,20} (?:to|through|until|till|bis|al?|à) [^\s\d]{0,40}(\d{1,4})(?!\d)",
+    re.IGNORECASE,
+)
+"""The first and the last of a row: "src/f1.py to src/f60.py"."""
 _EACH = re.compile(
     r"\b(?:each|every|all|any|which|these|those|one by one|one after|for the|per|jede[mnrs]?|alle[nrs]?|todos|todas"
     r"|cada|chaque|tous|toutes)\b|每|所有|全部|すべて",
@@ -83,6 +90,9 @@ class Allowance:
             before = read[max(0, found.start() - 7) : found.start()].split()
             if _TIMES.fullmatch(found[2]) or (before and _TIMES.fullmatch(before[-1])):
                 self.times = max(self.times, number)
+        for first, last in _RANGE.findall(read):
+            row = int(last) - int(first) + 1
+            self.items = max(self.items, row if row >= LEAST_ROW else 0)
         if _EACH.search(read):
             self.each = max(self.each, EACH_STEPS)
         elif _SET.search(read):

@@ -1,6 +1,6 @@
 """Progress as a number that is to be lowered: failing tests, open items, lines to translate.
 
-Rules of `NoProgress` and `StateNovelty`, which count with it:
+Rules of `NoProgress`, which counts with it:
 
 - a number that is lower than all before it of the same call is progress, and everything that was
   counted is forgotten;

@@ -25,7 +25,7 @@ KEY: Final = "seal"
 """The row of `meta` that has the sums. It is in no sum itself."""
 IN_USE: Final = "in_use"
 """The row of `meta` that is 1 while an owner writes, and whose steps may stand in the log alone."""
-FIRST_FORMAT: Final = 3
+FIRST_FORMAT: Final = 4
 """Sessions of older formats have no seal until their first write."""
 _MODULUS: Final = 1 << 128
 TABLES: Final = {
@@ -98,9 +98,11 @@ class Seal:
             digest = row_digest(table, found)
         self._sums[table] = (self._sums[table] - digest) % _MODULUS
 
-    def meta_changed(self, connection: SqlConnection) -> None:
-        """Facts about the file were changed. There are only a few."""
+    def meta_changed(self, connection: SqlConnection, *, migrated: bool = False) -> None:
+        """Facts about the file were changed. There are only a few. `migrated`: the tables too."""
         self._sums["meta"] = _sum_of(connection, "meta")
+        if migrated:
+            self._sums["schema"] = _sum_of(connection, "schema")
 
     def write(self, connection: SqlConnection) -> None:
         """Store the sums, in the transaction of the step."""

@@ -105,25 +105,6 @@ def test_progress_of_one_call_is_progress_of_the_run():
     assert run.found == []
 
 
-def test_progress_ends_a_streak_of_equal_answers():
-    run = Tests(results_at=5)
-    text = "a long answer that says the same each time " * 10
-
-    def look(left: float | None) -> None:
-        run._turn("search", {"query": run.calls}, text, left)
-
-    for left in (9, None, None, None):
-        look(left)
-    run._turn("shell", SUITE, "x", 9)
-    assert run.found == []
-    for _ in range(4):
-        look(None)
-    run._turn("shell", SUITE, "y", 8)
-    for _ in range(4):
-        look(None)
-    assert run.found == []
-
-
 def test_the_reader_of_the_number_can_be_given():
     def open_items(result: ToolResult) -> float | None:
         return float(result.text.count("[ ]")) if result.name == "plan" else None
