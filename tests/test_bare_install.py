@@ -18,7 +18,8 @@ FRONT: ModuleType = monitor
 PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
 
 EXTRAS = [
-    *("agents", "anthropic", "autogen_agentchat", "autogen_core", "dbos", "google", "httpx2", "langchain"),
+    *("agent_framework", "agents", "anthropic", "autogen_agentchat", "autogen_core", "claude_agent_sdk", "crewai"),
+    *("dbos", "google", "httpx2", "langchain", "smolagents"),
     *("langchain_core", "litellm", "mcp", "openai", "opentelemetry", "psycopg", "pydantic_ai", "ray", "redis"),
     *("rich", "strands", "temporalio", "tree_sitter", "tree_sitter_bash", "typer", "uvicorn", "zstandard"),
 ]
@@ -90,6 +91,8 @@ def test_every_extra_is_blocked_here():
     """An extra that is added to the package must be added to `EXTRAS`."""
     optional = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     own = {
+        "agent-framework-core": "agent_framework",
+        "agent-framework-openai": "agent_framework",
         "autogen-agentchat": "autogen_agentchat",
         "google-adk": "google",
         "google-genai": "google",

@@ -65,7 +65,7 @@ def modules() -> dict[str, ModuleType]:
     return loaded
 
 
-NOT_IN_TEST = {"adk", "litellm", "ray", "strands"}
+NOT_IN_TEST = {"adk", "agent-framework", "claude-agent", "crewai", "litellm", "ray", "smolagents", "strands"}
 """Extras that have environments of their own."""
 
 

@@ -215,7 +215,9 @@ def _as_response(item: LlmResponse, parts: Sequence[types.Part]) -> Any:
 
 
 def _joined(response: LlmResponse) -> LlmResponse:
-    """The response of a call that was not to stream: the pieces of a text are one part of it."""
+    """The response of a call that was not to stream: the pieces of a text are one part of it, and
+    `partial` is unset.
+    """
     parts = response.content.parts if response.content is not None else None
     if not parts or response.content is None:
         return response
@@ -227,7 +229,7 @@ def _joined(response: LlmResponse) -> LlmResponse:
         else:
             joined[-1] = part.model_copy(update={"text": f"{last.text}{part.text}"})
     content = response.content.model_copy(update={"parts": joined})
-    return response.model_copy(update={"content": content})
+    return response.model_copy(update={"content": content, "partial": None})
 
 
 def _changed(request: LlmRequest, change: RequestChange) -> LlmRequest:

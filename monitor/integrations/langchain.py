@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from functools import cache
 from typing import Any, Literal, TypeVar
 
@@ -75,6 +76,27 @@ def _guarded(model: ModelT, requests: GuardedRequests) -> ModelT:
     return made
 
 
+_CONVERT = "_convert_chunk_to_generation_chunk"
+"""The method by which the models of `langchain_openai` read a chunk of a chat completion."""
+_OF_WHOLE = ("id", "system_fingerprint", "usage")
+_raw: ContextVar[dict[str, Any] | None] = ContextVar("langchain_raw_answer", default=None)
+"""What the chunks of a chat completion say of the whole answer, where that was asked for."""
+
+
+def _as_whole(result: ChatResult, raw: Mapping[str, Any]) -> ChatResult:
+    """`result` with the metadata that a whole chat completion has, and that LangChain does not read
+    from a stream.
+    """
+    said = {"id": raw.get("id"), "system_fingerprint": raw.get("system_fingerprint"), "token_usage": raw.get("usage")}
+    for one in result.generations:
+        one.message.response_metadata = {**said, "logprobs": None, **one.message.response_metadata}
+        one.message.additional_kwargs = {"refusal": None, **one.message.additional_kwargs}
+        known = {**(one.generation_info or {}), **one.message.response_metadata}
+        named = {name: known.get(name) for name in ("model_provider", "model_name")}
+        result.llm_output = {**said, **named, **(result.llm_output or {})}
+    return result
+
+
 _REQUESTS = "agent_monitor_requests"
 _ORIGINAL = "_agent_monitor_base"
 
@@ -94,7 +116,18 @@ def _guarded_class(base: Any) -> Any:
     ) -> ChatResult:
         if options.get("stream_usage") is None and getattr(self, "stream_usage", True) is None:
             options["stream_usage"] = True  # a whole answer has its usage, and a stream only if it is asked for
-        return await agenerate_from_stream(_astream(self, messages, stop, **options))
+        raw: dict[str, Any] = {}
+        token = _raw.set(raw)
+        try:
+            result = await agenerate_from_stream(_astream(self, messages, stop, **options))
+        finally:
+            _raw.reset(token)
+        return _as_whole(result, raw) if raw else result
+
+    def _convert_chunk_to_generation_chunk(self: Any, chunk: dict[str, Any], *args: Any, **options: Any) -> Any:
+        if (raw := _raw.get()) is not None:
+            raw |= {name: value for name, value in chunk.items() if name in _OF_WHOLE and value is not None}
+        return base._convert_chunk_to_generation_chunk(self, chunk, *args, **options)  # noqa: SLF001 - as below
 
     async def _astream(
         self: Any, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **options: Any
@@ -125,7 +158,15 @@ def _guarded_class(base: Any) -> Any:
     def refuse(*_: Any, **__: Any) -> Any:
         raise ConfigError(_ASYNC)
 
-    made = {"_agenerate": _agenerate, "_astream": _astream, "invoke": refuse, "stream": refuse, "generate": refuse}
+    made: dict[str, Any] = {
+        "_agenerate": _agenerate,
+        "_astream": _astream,
+        "invoke": refuse,
+        "stream": refuse,
+        "generate": refuse,
+    }
+    if hasattr(base, _CONVERT):
+        made[_CONVERT] = _convert_chunk_to_generation_chunk
     named = {"__module__": base.__module__, "__qualname__": base.__qualname__, _ORIGINAL: base}
     return type(base.__name__, (base,), {**made, **named})
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 from monitor._util.hashing import identity
 from monitor.report.story import Story, StoryRun, StoryStep, cells_of, shown
 from monitor.tools.secrets.masking import masked
+from monitor.transcripts.analysis.card import kind_in_words, loop_in_words
 from monitor.transcripts.analysis.scan import Finding
 from monitor.transcripts.analysis.survey import SurveyedRun
 
@@ -89,6 +90,8 @@ def _finding(finding: Finding, *, texts: bool) -> dict[str, Any]:
     return {
         "by": found.detector,
         "kind": found.kind,
+        "sort": kind_in_words(found),
+        "said": shown(loop_in_words(found)),
         "level": found.level,
         "count": found.count,
         "limit": found.threshold,

@@ -42,6 +42,8 @@ from monitor.sessions.nodes import edit_of as edit_of
 from monitor.sessions.nodes import marker as marker
 from monitor.sessions.nodes import message as message
 from monitor.sessions.nodes import said_of as said_of
+from monitor.sessions.postgres.postgres_reader import PostgresReader as PostgresReader
+from monitor.sessions.postgres.postgres_session import PostgresSession as PostgresSession
 from monitor.sessions.reader import SessionReader as SessionReader
 from monitor.sessions.run_records import ApprovalState as ApprovalState
 from monitor.sessions.run_records import Changes as Changes
@@ -78,6 +80,8 @@ __all__ = [
     "Node",
     "NodeKind",
     "Passage",
+    "PostgresReader",
+    "PostgresSession",
     "Retained",
     "RunRecord",
     "RunStage",

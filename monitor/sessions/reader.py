@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from monitor.calls import CallRecord
 from monitor.errors import MonitorError, SessionDamaged, SessionUnavailable, StoreError
-from monitor.sessions.faults import not_text, typed
+from monitor.sessions.faults import READ_FAULTS, not_text, typed
 from monitor.sessions.lock import live_owner, lock_path
 from monitor.sessions.nodes import Node
 from monitor.sessions.run_records import ApprovalState, RunRecord, StoredEvent, TurnChunks
@@ -77,7 +77,7 @@ def check_file(path: Path, steps: Steps = STEPS) -> int | None:
             return _checked(connection, path, steps)
         finally:
             connection.close()
-    except sqlite3.Error as error:
+    except READ_FAULTS as error:
         raise typed(error, path) from error
 
 
@@ -124,7 +124,7 @@ def check_pages(path: Path) -> None:
     try:
         with closing(connect_reader(path)) as connection:
             said = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-    except sqlite3.Error as error:
+    except READ_FAULTS as error:
         raise typed(error, path) from error
     if said != "ok":
         raise SessionDamaged(
@@ -151,7 +151,7 @@ def is_session(path: Path) -> bool:
         with closing(connect_reader(path)) as connection:
             found: int = connection.execute("PRAGMA application_id").fetchone()[0]
             return found == APPLICATION_ID
-    except sqlite3.Error:
+    except READ_FAULTS:
         return False
 
 
@@ -181,7 +181,7 @@ def problems(connection: SqlConnection, blobs: Blobs) -> Iterator[TreeProblem]:
         yield from verify(rows.nodes(connection, blobs), rows.heads(connection))
         yield from broken(connection, format_of(connection))
         yield from _unreadable(connection)
-    except (sqlite3.Error, MonitorError) as error:
+    except (*READ_FAULTS, MonitorError) as error:
         yield TreeProblem(f"the file cannot be read to its end: {error}")
 
 
@@ -273,7 +273,7 @@ class SessionReader:
             finally:
                 if alone:
                     self._end()
-        except sqlite3.Error as error:
+        except READ_FAULTS as error:
             raise typed(error, self.path) from error
         except UnicodeEncodeError as error:
             raise StoreError(not_text(error)) from None

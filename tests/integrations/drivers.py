@@ -85,6 +85,7 @@ LITELLM = Driver(
         *OPEN,  # its clients are never closed
     ),
 )
+AGENT_FRAMEWORK = Driver("agent_framework:run", ("agent_framework", "agent_framework.openai"))
 LANGCHAIN = ("langchain", "langchain_openai")
 AUTOGEN = ("autogen_agentchat", "autogen_ext.models.openai")
 
@@ -96,6 +97,7 @@ DRIVERS = {
     "adk": ADK,
     "strands": Driver("strands:run", ("strands", "strands.models.openai"), pieces_of_calls=False),
     "litellm": LITELLM,
+    "agent-framework": AGENT_FRAMEWORK,
 }
 """Each framework, as most programs use it."""
 
@@ -108,6 +110,7 @@ WAYS = {
     "autogen-team-streamed": Driver("autogen:team_streamed", AUTOGEN, pieces_of_calls=False),
     "adk-streamed": replace(ADK, program="adk:streamed"),
     "adk-model": replace(ADK, program="adk:model"),
+    "agent-framework-streamed": replace(AGENT_FRAMEWORK, program="agent_framework:streamed"),
     "strands-streamed": Driver("strands:streamed", ("strands", "strands.models.openai"), pieces_of_calls=False),
     "strands-raising": Driver("strands:raising", ("strands", "strands.models.anthropic"), ANTHROPIC),
 }

@@ -21,6 +21,7 @@ PROGRAMS = {
     "langchain": ("boss", "gathered", "graph", "batch"),
     "autogen": ("boss", "gathered", "graph"),
     "adk": ("boss", "parallel", "sequential", "transfer"),
+    "agent-framework": ("boss", "streamed", "gathered", "graph"),
     "strands": ("boss", "threaded", "as_tool", "gathered", "graph"),
 }
 ONE_AFTER_THE_OTHER = {"sequential", "transfer"}

@@ -208,7 +208,9 @@ def calibrate(
 
         with inputs_of(paths, complaints, wanted) as inputs:
             report.bad += inputs.missing
-            InputReader(given, complaints, inputs, wanted).read_all(report, add, limit=limit, partly=False)
+            reading = InputReader(given, complaints, inputs, wanted)
+            reading.read_all(report, add, limit=limit, partly=False)
+            reading.complain()
         if runs.suspects and loops is not Loops.KEEP:
             runs.show_suspects(complaints, most=None if loops is Loops.LOOK else SHOWN)
         if loops is Loops.LOOK:

@@ -24,11 +24,12 @@ from monitor.cli.options.session_file import (
     SessionsArgument,
     found_file,
     new_file,
+    opened_reader,
     session_file,
 )
 from monitor.cli.render import output, session_view
 from monitor.cli.render.output import STDIN
-from monitor.cli.render.session_view import listed, size
+from monitor.cli.render.session_view import listed, listed_in, size
 from monitor.errors import ConfigError, MonitorError, StoreError
 from monitor.sessions import (
     ACTIVE,
@@ -46,6 +47,8 @@ from monitor.sessions import (
     sessions_in,
     trim,
 )
+from monitor.sessions.postgres.postgres_reader import AnyReader, SessionsReader, without_password
+from monitor.sessions.postgres.session_address import is_database, parts_of
 from monitor.sessions.tables.migrations import STEPS
 from monitor.sessions.tables.schema import SQLITE_FLOOR, check_sqlite, has_reset_bug
 from monitor.view.run_ending import count
@@ -81,17 +84,24 @@ def about() -> None:
 
 
 @contextmanager
-def _reading(given: str, folder: Path | None) -> Iterator[SessionReader]:
-    with output.tidy_exit(), SessionReader(found_file(given, folder)) as session, session.snapshot():
+def _reading(given: str, folder: Path | None) -> Iterator[AnyReader]:
+    with output.tidy_exit(), opened_reader(given, folder) as session, session.snapshot():
         yield session
 
 
 @sessions.command("list")
-def list_sessions(*, folder: FolderOption = None, as_json: JsonOption = False) -> None:
+def list_sessions(
+    *,
+    database: Annotated[
+        str | None, typer.Option("--database", metavar="ADDRESS", help="Those in postgresql://user@host/db.")
+    ] = None,
+    folder: FolderOption = None,
+    as_json: JsonOption = False,
+) -> None:
     """List the sessions of a folder, the one that was written last at the end."""
     with output.tidy_exit():
-        where = folder or default_folder()
-        rows = [listed(one) for one in sessions_in(where)]
+        where = folder or default_folder() if database is None else without_password(database)
+        rows = [listed(one) for one in sessions_in(Path(where))] if database is None else listed_in(database)
         if as_json:
             for row in rows:
                 output.write_json(row)
@@ -99,10 +109,8 @@ def list_sessions(*, folder: FolderOption = None, as_json: JsonOption = False) -
         console = output.stdout()
         if rows:
             session_view.show_list(console, rows)
-        total = size(sum(row["bytes"] for row in rows))
-        console.print(
-            Text(f"{count(len(rows), 'session')} in {output.on_one_line(str(where))}, {total}"), soft_wrap=True
-        )
+        total = "" if database else f", {size(sum(row['bytes'] for row in rows))}"
+        console.print(Text(f"{count(len(rows), 'session')} in {output.on_one_line(str(where))}{total}"), soft_wrap=True)
 
 
 @sessions.command()
@@ -355,15 +363,15 @@ def verify(given: SessionsArgument = None, *, folder: FolderOption = None, as_js
     """
     with output.tidy_exit():
         where = folder or default_folder()
-        paths = [found_file(one, folder) for one in given] if given else [one.path for one in sessions_in(where)]
+        asked = [(one, _name_of(one, folder)) for one in given or ()]
         console, wrong = output.stdout(), 0
-        for path in paths:
-            nodes, problems = _verified(path)
+        for session, name in asked if given else [(str(one.path), one.name) for one in sessions_in(where)]:
+            nodes, problems = _verified(session, folder)
             wrong += bool(problems)
             if as_json:
-                output.write_json({"name": path.stem, "ok": not problems, "nodes": nodes, "problems": problems})
+                output.write_json({"name": name, "ok": not problems, "nodes": nodes, "problems": problems})
             else:
-                said = Text.assemble((path.stem, "bold"), f": {count(nodes, 'node')}, ")
+                said = Text.assemble((name, "bold"), f": {count(nodes, 'node')}, ")
                 said.append(
                     "as written" if not problems else f"{count(len(problems), 'problem')}",
                     "red" if problems else "green",
@@ -374,9 +382,13 @@ def verify(given: SessionsArgument = None, *, folder: FolderOption = None, as_js
         raise typer.Exit(PROBLEMS if wrong else 0)
 
 
-def _verified(path: Path) -> tuple[int, list[dict[str, Any]]]:
+def _name_of(given: str, folder: Path | None) -> str:
+    return parts_of(given)[1] if is_database(given) else found_file(given, folder).stem
+
+
+def _verified(given: str, folder: Path | None) -> tuple[int, list[dict[str, Any]]]:
     try:
-        with SessionReader(path) as session, session.snapshot():
+        with opened_reader(given, folder) as session, session.snapshot():
             found = session.verify()
             return session.count(), [{"what": one.what, "seq": one.seq, "node": one.node} for one in found]
     except MonitorError as error:
@@ -474,12 +486,17 @@ def rm(
 
 
 def _by_name(given: Sequence[str], folder: Path | None, *, dry: bool) -> tuple[list[str], list[str]]:
-    removed: list[str] = []
-    for path in [found_file(one, folder) for one in given]:  # all are found before any is removed
-        if not dry:
-            remove(path)
-        removed.append(path.stem)
-    return removed, []
+    named = [(one, _name_of(one, folder)) for one in given]  # all are found before any is removed
+    for session, _ in named:
+        if is_database(session):
+            where, name = parts_of(session)
+            with SessionsReader(where) as there:
+                there.find(name)
+                if not dry:
+                    there.remove(name)
+        elif not dry:
+            remove(found_file(session, folder))
+    return [name for _, name in named], []
 
 
 def _done(as_json: bool, said: str, data: dict[str, Any]) -> None:

@@ -5,7 +5,7 @@ goes into the next request.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Hashable, Iterable
+from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
@@ -135,6 +135,16 @@ class GuardedRequest:
     def watched(self, source: Callable[[], AsyncIterator[T]], adapter: Any) -> GuardedEvents[T]:
         """Return the response that `source` opens as a stream behind the guard."""
         return GuardedEvents(self._guard.watch(source, adapter=adapter), self)
+
+    def read(self, source: Callable[[], Iterable[T]], adapter: Any) -> Iterator[T]:
+        """Its response as a synchronous stream behind the guard: the objects, unchanged. Raises as
+        `GuardedEvents` does.
+        """
+        with self._guard.watch(source, adapter=adapter) as watched:
+            yield from watched
+        stop = self.ended(watched.turn)
+        if stop is not None:
+            raise self.stopped(stop, watched.turn)
 
     def ended(self, turn: Turn) -> Stop | None:
         """The response has ended. Returns why the run is over, if the guard has ended it.

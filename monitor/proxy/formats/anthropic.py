@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from monitor.adapters.anthropic.stream import AnthropicAdapter
+from monitor.adapters.json_view import JsonView
 from monitor.proxy.formats import sse
 from monitor.proxy.formats.base import (
     Frame,
@@ -35,7 +36,6 @@ from monitor.proxy.formats.requests import (
     truth_at,
     whole_at,
 )
-from monitor.proxy.formats.view import JsonView
 from monitor.usage import Usage
 from monitor.wires.fields import object_at, objects_at
 from monitor.wires.forms import Form

@@ -10,6 +10,7 @@ from urllib.parse import parse_qs, unquote
 
 from monitor.adapters.google.errors import reported
 from monitor.adapters.google.stream import GoogleAdapter
+from monitor.adapters.json_view import CamelView
 from monitor.proxy.formats import sse
 from monitor.proxy.formats.array import END, ArrayReader
 from monitor.proxy.formats.base import (
@@ -36,7 +37,6 @@ from monitor.proxy.formats.requests import (
     records_at,
     tools_at,
 )
-from monitor.proxy.formats.view import CamelView
 from monitor.usage import NO_USAGE, Usage
 from monitor.wires.fields import object_at, objects_at, snake
 from monitor.wires.forms import Form

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from monitor.calls import answer_codec, request_codec
 from monitor.errors import MonitorError, SessionDamaged, StoreError
-from monitor.sessions.faults import typed
+from monitor.sessions.faults import READ_FAULTS, typed
 from monitor.sessions.files import made
 from monitor.sessions.nodes import ID_CHANCE_BYTES, Draft, Node, check_readable, digest_of, new_id, node_of
 from monitor.sessions.reader import connect_reader, lacks_log
@@ -72,14 +72,14 @@ def salvage(source: Path, into: Path, *, clock_s: float | None = None) -> Salvag
     id = new_id(at_ms, secrets.token_bytes(ID_CHANCE_BYTES))
     try:
         reader = connect_reader(source)
-    except sqlite3.Error as error:
+    except READ_FAULTS as error:
         raise typed(error, source) from error
     with contextlib.closing(reader):
         try:
             if reader.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
                 raise SessionDamaged(f"{source.name} is no session of agent-monitor. It was not changed.")
             check_format(source.stem, format_of(reader))
-        except sqlite3.Error as error:
+        except READ_FAULTS as error:
             raise typed(error, source) from error
         reader.execute("BEGIN")  # what the owner writes meanwhile is not saved in part
         with made(into) as (connection, blobs):
@@ -124,7 +124,7 @@ class _Salvage:
                 for (number,) in self._reader.execute(f"SELECT {key} FROM {table} ORDER BY {key} {order}"):  # noqa: S608 - names of our own
                     found.add(number)
                 break
-            except sqlite3.Error as error:
+            except READ_FAULTS as error:
                 self.lost.append(TreeProblem(f"the table {table} cannot be read to its end: {error}"))
         return sorted(found)
 
@@ -205,7 +205,7 @@ class _Salvage:
         """Each branch ends at the nearest node that was saved."""
         try:
             heads = self._reader.execute("SELECT name, node FROM head ORDER BY name").fetchall()
-        except sqlite3.Error as error:
+        except READ_FAULTS as error:
             self.lost.append(TreeProblem(f"the branches cannot be read: {error}"))
             heads = [(ACTIVE, max(self._saved, default=None))]
         for name, seq in heads:

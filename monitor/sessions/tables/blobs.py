@@ -84,6 +84,8 @@ class BlobFolder:
 
     def get(self, digest: str, /) -> bytes:
         """The bytes under `digest`. Raises `SessionDamaged` if they are missing or were changed."""
+        if not isinstance(digest, str):  # of a damaged row
+            raise SessionDamaged(f"a long text has no digest, but {digest!r}")
         try:
             data = self._found(digest).read_bytes()
         except OSError as error:

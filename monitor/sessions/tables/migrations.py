@@ -1,10 +1,9 @@
 """Numbered steps from one format of a session's file to the next.
 
 Step 1 makes the tables. Step 2 adds triggers and the state of a call that waits for an approval.
-Step 3 adds the state of a call that waits for its result. From format 4 on the tables have digests
-(`seal`), which the first write takes of what is there. A session is opened in its old format, and
-brought to the present one in the transaction of its first write: looking at a session never changes
-it.
+Step 3 adds the state of a call that waits for its result. From format 3 on the tables have digests
+(`seal`), which the first write takes of what is there. A session is opened in its old format. The
+transaction of its first write brings it to the present one: looking at a session never changes it.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ Steps: TypeAlias = Mapping[int, Sequence[str]]
 an index anew: readers of this version read every older format with the same statements.
 """
 
-STEPS: Final[Steps] = {1: FIRST, 2: SECOND, 3: THIRD, 4: ()}
+STEPS: Final[Steps] = {1: FIRST, 2: SECOND, 3: THIRD}
 
 
 def format_of(connection: SqlConnection) -> int:

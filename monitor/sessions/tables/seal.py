@@ -25,7 +25,7 @@ KEY: Final = "seal"
 """The row of `meta` that has the sums. It is in no sum itself."""
 IN_USE: Final = "in_use"
 """The row of `meta` that is 1 while an owner writes, and whose steps may stand in the log alone."""
-FIRST_FORMAT: Final = 4
+FIRST_FORMAT: Final = 3
 """Sessions of older formats have no seal until their first write."""
 _MODULUS: Final = 1 << 128
 TABLES: Final = {

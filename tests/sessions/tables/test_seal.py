@@ -76,7 +76,7 @@ async def test_no_flipped_bit_gives_other_data_in_silence(path: Path):
     data, chance = path.read_bytes(), random.Random(7)
     copy = path.with_name("copy.session")
     shutil.copytree(blobs_path(path), blobs_path(copy))
-    for _ in range(40):
+    for _ in range(100):
         harmed = bytearray(data)
         harmed[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
         copy.write_bytes(harmed)
@@ -154,11 +154,11 @@ async def test_an_older_session_is_read_and_gets_its_digests_with_the_first_writ
     with SessionReader(path) as reader:
         assert (reader.format, reader.verify()) == (2, ())
     async with SQLiteSession(path) as session:
-        assert session.pending_migration == (2, 4)
+        assert session.pending_migration == (2, 3)
         await run_in(session, waits=False)
         assert await session.verify() == ()
     with SessionReader(path) as reader:
-        assert (reader.format, reader.verify()) == (4, ())
+        assert (reader.format, reader.verify()) == (3, ())
 
 
 def test_a_digest_tells_the_values_and_their_kinds_apart():

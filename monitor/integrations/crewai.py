@@ -1,0 +1,167 @@
+"""CrewAI (1.10 or newer): an LLM whose responses a guard watches.
+
+    with monitor.Guard(stop_when=monitor.MaxTurns(30)) as guard:
+        agent = Agent(role="...", ..., llm=guarded_llm(LLM("openai/..."), guard))
+        result = Crew(agents=[agent], tasks=[...]).kickoff()
+
+CrewAI is synchronous: limits are checked between the pieces of an answer, and nothing interrupts a
+read that blocks. Give the LLM a timeout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from functools import cache
+from types import SimpleNamespace
+from typing import Any, Self
+
+from monitor.adapters.openai.stream import OpenAIAdapter
+from monitor.errors import ConfigError, MissingExtra
+from monitor.harness.guards.guarding import GuardSource
+from monitor.integrations._common.guarded_requests import Answered, GuardedRequest, GuardedRequests
+from monitor.outcome import StoppedByGuard
+
+try:
+    from crewai.hooks.dispatch import HookAborted
+    from crewai.llms.providers.openai.completion import OpenAICompletion
+except ImportError:
+    raise MissingExtra("crewai", "crewai") from None
+
+__all__ = ["Stopped", "guarded_llm"]
+
+_agent: ContextVar[object] = ContextVar("crewai_agent", default=None)
+"""The agent that makes the call which goes on here."""
+
+
+class _Aborted(HookAborted):
+    """The framework's exception that no retry catches, without the hook that it names."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(reason=message, source="agent-monitor")
+
+
+class Stopped(StoppedByGuard, _Aborted):
+    """The guard has ended the run of the crew. CrewAI does not retry it."""
+
+
+def guarded_llm(llm: Any, guard: GuardSource) -> Any:
+    """A copy of an LLM of CrewAI whose responses a guard watches, for one run.
+
+    It is an LLM of the same class. Every request streams: so a loop is cut while it is written.
+    Raises `Stopped` when the guard ends the run, and the provider's own exception when the call
+    failed. Raises `ConfigError` for an LLM that does not use the OpenAI SDK; it goes through the
+    proxy.
+    """
+    if not isinstance(llm, OpenAICompletion):
+        raise ConfigError(
+            f"the guard watches LLMs that use the OpenAI SDK, and not {type(llm).__name__}: let it use the proxy"
+        )
+    if llm.api != "completions":
+        raise ConfigError("the guard watches chat completions of CrewAI: leave api='responses' out, or use the proxy")
+    other: Any = llm.model_copy(update={"stream": True})
+    other.__class__ = _guarded_class(other.__class__)
+    object.__setattr__(other, _REQUESTS, GuardedRequests(guard, Stopped))
+    return other
+
+
+_REQUESTS = "_agent_monitor_requests"
+
+
+@cache
+def _guarded_class(base: Any) -> Any:
+    """`base`, with a client whose streams pass through a guard."""
+
+    def call(self: Any, *args: Any, **options: Any) -> Any:
+        token = _agent.set(getattr(options.get("from_agent"), "id", None))
+        try:
+            return base.call(self, *args, **options)
+        finally:
+            _agent.reset(token)
+
+    async def acall(self: Any, *args: Any, **options: Any) -> Any:
+        token = _agent.set(getattr(options.get("from_agent"), "id", None))
+        try:
+            return await base.acall(self, *args, **options)
+        finally:
+            _agent.reset(token)
+
+    def _get_sync_client(self: Any) -> Any:
+        real, requests = base._get_sync_client(self).chat.completions, getattr(self, _REQUESTS)  # noqa: SLF001 - the one place where its client is asked for
+
+        def create(**params: Any) -> Iterator[Any]:
+            own = _next(requests, params)
+            return own.read(lambda: real.create(**params), OpenAIAdapter)
+
+        def stream(**params: Any) -> _Structured:
+            own = _next(requests, params)
+            return _Structured(own, lambda: real.stream(**params))
+
+        return _client(create, stream)
+
+    def _get_async_client(self: Any) -> Any:
+        real, requests = base._get_async_client(self).chat.completions, getattr(self, _REQUESTS)  # noqa: SLF001 - as above
+
+        async def create(**params: Any) -> Any:
+            return _next(requests, params).watched(lambda: real.create(**params), OpenAIAdapter)
+
+        return _client(create, None)
+
+    made = {"call": call, "acall": acall, "_get_sync_client": _get_sync_client, "_get_async_client": _get_async_client}
+    named = {"__module__": base.__module__, "__qualname__": base.__qualname__}
+    return type(base.__name__, (base,), {**made, **named})
+
+
+def _client(create: Any, stream: Any) -> Any:
+    """A client of the OpenAI SDK, as far as CrewAI uses it."""
+    completions = SimpleNamespace(create=create, stream=stream)
+    chat = SimpleNamespace(completions=completions)
+    return SimpleNamespace(chat=chat, beta=SimpleNamespace(chat=chat))
+
+
+class _Structured:
+    """The SDK's helper for structured output, behind the guard."""
+
+    def __init__(self, own: GuardedRequest, opens: Callable[[], Any]) -> None:
+        self._own = own
+        self._manager = opens()
+        self._stream: Any = None
+
+    def __enter__(self) -> Self:
+        self._stream = self._manager.__enter__()
+        return self
+
+    def __exit__(self, *ended: object) -> None:
+        self._manager.__exit__(*ended)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._own.read(lambda: self._stream, OpenAIAdapter)
+
+    def get_final_completion(self) -> Any:
+        return self._stream.get_final_completion()
+
+
+def _next(requests: GuardedRequests, params: dict[str, Any]) -> GuardedRequest:
+    """The next request, whose parameters are changed as the guard wants it."""
+    messages = params["messages"]
+    own = requests.next_request(
+        _results(messages), key=_agent.get(), continues=any(message["role"] == "assistant" for message in messages)
+    )
+    change = own.change
+    if change.text is not None:
+        params["messages"] = [*messages, {"role": "user", "content": change.text}]
+    if params.get("tools"):
+        params["tools"] = [tool for tool in params["tools"] if change.offers(tool["function"]["name"])]
+        if not params["tools"]:
+            del params["tools"]
+            params.pop("tool_choice", None)
+    return own
+
+
+def _results(messages: Sequence[Mapping[str, Any]]) -> Iterator[Answered]:
+    """The tool results after the last response."""
+    for message in reversed(messages):
+        if message["role"] == "assistant":
+            return
+        if message["role"] == "tool":
+            yield Answered(message.get("tool_call_id"), message.get("content"))

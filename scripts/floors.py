@@ -1,0 +1,120 @@
+"""Installs the lower bound of each extra and runs its tests: a floor that nobody has tried is a
+guess. Each extra has an environment of its own in .venvs/floors, so it takes minutes.
+
+python scripts/floors.py                 try every extra
+python scripts/floors.py langchain mcp   try these
+python scripts/floors.py --newest mcp    try the newest versions in the place of the lowest
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+import tomllib
+import venv
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PLACE = ROOT / ".venvs" / "floors"
+TOOLS = ("hypothesis", "pytest", "pytest-asyncio", "pytest-timeout", "rich", "trio", "typer")
+"""What the tests themselves need."""
+_REQUIREMENT = re.compile(r"([\w.-]+)(\[[\w,-]+\])?>=([\w.]+)")
+
+TESTS: dict[str, tuple[str, ...]] = {
+    "adk": ("tests/integrations/test_adk.py", "tests/integrations/test_contract.py"),
+    "agent-framework": ("tests/integrations/test_contract.py", "tests/integrations/test_teams.py"),
+    "anthropic": ("tests/adapters/anthropic",),
+    "autogen": ("tests/integrations/test_autogen.py", "tests/integrations/test_contract.py"),
+    "claude-agent": ("tests/integrations/test_claude_agent.py",),
+    "cli": ("tests/cli/commands/test_scan.py",),
+    "crewai": ("tests/integrations/test_crewai.py",),
+    "google": ("tests/adapters/google",),
+    "langchain": ("tests/integrations/test_langchain.py", "tests/integrations/test_contract.py"),
+    "litellm": ("tests/integrations/test_litellm.py", "tests/integrations/test_contract.py"),
+    "mcp": ("tests/tools/remote",),
+    "openai": ("tests/adapters/openai",),
+    "openai-agents": ("tests/integrations/test_openai_agents.py", "tests/integrations/test_contract.py"),
+    "otel": ("tests/sinks/otel",),
+    "proxy": ("tests/proxy/formats",),
+    "pydantic-ai": ("tests/integrations/test_pydantic_ai.py", "tests/integrations/test_contract.py"),
+    "smolagents": ("tests/integrations/test_smolagents.py",),
+    "strands": ("tests/integrations/test_strands.py", "tests/integrations/test_contract.py"),
+    "tools": ("tests/tools/approvals",),
+    "web": ("tests/tools/remote",),
+    "zstd": ("tests/transcripts/readers",),
+}
+"""The tests of an extra. Extras with a server of their own (dbos, postgres, ray, redis, temporal)
+are tried by `make test` and `make engines`.
+"""
+BESIDE: dict[str, tuple[str, ...]] = {
+    "anthropic": ("anthropic[aiohttp]>=2.0",),
+    "autogen": ("autogen-ext[openai]>=0.7",),
+    "langchain": ("langchain-openai>=1.0",),
+    "openai": ("openai[aiohttp]>=3.0",),
+    "otel": ("opentelemetry-sdk>=1.40",),
+    "pydantic-ai": ("pydantic-ai-slim[anthropic,google,openai]>=2.60",),
+    "strands": ("strands-agents[anthropic,openai]>=1.62",),
+}
+"""What the tests of an extra need besides, at its lower bound as well."""
+
+
+def floor(requirement: str) -> str:
+    """A requirement at its lower bound: `openai>=3.0` is `openai==3.0`. Raises `ValueError` for one
+    without a bound.
+    """
+    found = _REQUIREMENT.fullmatch(requirement.strip())
+    if found is None:
+        raise ValueError(f"{requirement!r} has no lower bound")
+    name, extras, version = found.groups()
+    return f"{name}{extras or ''}=={version}"
+
+
+def wanted(extra: str, *, newest: bool = False) -> list[str]:
+    """The requirements of an extra, at their lower bounds or as they are."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    given = [*project["optional-dependencies"][extra], *BESIDE.get(extra, ())]
+    return [*(given if newest else map(floor, given)), *project["dependencies"], *TOOLS]
+
+
+def tried(extra: str, *, newest: bool) -> str | None:
+    """Install the extra and run its tests. Returns what is wrong, or `None`."""
+    place = PLACE / f"{extra}{'-newest' if newest else ''}"
+    python = str(place / "bin" / "python")
+    if not Path(python).exists():
+        venv.create(place, with_pip=True)
+    pip = [python, "-m", "pip", "--disable-pip-version-check", "install", "-qq", *wanted(extra, newest=newest)]
+    done = subprocess.run(pip, capture_output=True, text=True, check=False)
+    if done.returncode:
+        return f"it cannot be installed: {_last(done.stderr)}"
+    options = ["-q", "-p", "no:cacheprovider", "-o", "addopts=--import-mode=importlib"]
+    done = subprocess.run(
+        [python, "-m", "pytest", *options, *TESTS[extra]], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    return f"its tests fail: {_last(done.stdout)}" if done.returncode else None
+
+
+def _last(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.strip()]
+    told = [line for line in lines if line.startswith(("FAILED", "ERROR"))][:3] + lines[-1:]
+    return "; ".join(told)[:600]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Try the extras one after the other. 1: one of them is wrong."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("extras", nargs="*", choices=[*TESTS, []], metavar="EXTRA")
+    parser.add_argument("--newest", action="store_true")
+    chosen = parser.parse_args(arguments)
+    wrong = 0
+    for extra in chosen.extras or TESTS:
+        what = tried(extra, newest=chosen.newest)
+        wrong += what is not None
+        print(f"{extra}: {what or 'good'}", flush=True)
+    return min(wrong, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,139 @@
+"""Writes the table of docs/integrations.md that says which programs of which framework are tested
+with the real package.
+
+python scripts/frameworks.py            write the table
+python scripts/frameworks.py --check    exit with 1 if it is not up to date
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "integrations.md"
+TESTS = ROOT / "tests" / "integrations"
+BEGIN, END = "<!-- programs -->\n", "<!-- end of programs -->\n"
+
+FRAMEWORKS = {
+    "pydantic-ai": "Pydantic AI",
+    "openai-agents": "OpenAI Agents",
+    "langchain": "LangChain",
+    "autogen": "AutoGen",
+    "adk": "Google ADK",
+    "strands": "Strands",
+    "agent-framework": "Agent Framework",
+    "crewai": "CrewAI",
+    "smolagents": "smolagents",
+}
+CELLS = (
+    *("plain", "streaming", "structured", "tools", "sub-agent", "two sub-agents at once", "graph or team", "hand-off"),
+    *("kept agent, four runs at once", "early break", "cancellation", "failing tool", "looping model"),
+)
+TEAMS = {
+    "sub-agent": {"boss", "as_tool"},
+    "two sub-agents at once": {"boss", "gathered", "parallel"},
+    "graph or team": {"graph", "batch", "parallel", "sequential"},
+    "hand-off": {"transfer"},
+}
+"""For a cell, the programs of `tests/integrations/teams` that are it."""
+OWN = {
+    ("crewai", "plain"): "test_a_good_run_gives_the_same_with_the_guard_as_without",
+    ("crewai", "streaming"): "test_a_good_run_gives_the_same_with_the_guard_as_without",
+    ("crewai", "tools"): "test_a_good_run_gives_the_same_with_the_guard_as_without",
+    ("crewai", "sub-agent"): "test_a_loop_of_one_agent_ends_all_of_them_and_no_request_follows",
+    ("crewai", "graph or team"): "test_a_loop_of_one_agent_ends_all_of_them_and_no_request_follows",
+    ("crewai", "looping model"): "test_a_chant_is_cut_is_not_retried_and_the_server_sees_the_client_leave",
+    ("smolagents", "plain"): "test_a_good_run_gives_the_same_with_the_guard_as_without",
+    ("smolagents", "streaming"): "test_a_good_run_gives_the_same_with_the_guard_as_without",
+    ("smolagents", "tools"): "test_a_good_run_gives_the_same_with_the_guard_as_without",
+    ("smolagents", "sub-agent"): "test_a_loop_of_one_managed_agent_ends_all_of_them_and_no_request_follows",
+    (
+        "smolagents",
+        "two sub-agents at once",
+    ): "test_a_loop_of_one_managed_agent_ends_all_of_them_and_no_request_follows",
+    ("smolagents", "looping model"): "test_a_chant_is_cut_and_the_server_sees_the_client_leave",
+}
+"""Cells that a framework's own tests fill, `tests/integrations/test_<framework>.py`."""
+
+
+def tested() -> dict[tuple[str, str], str]:
+    """The test of each cell that has one."""
+    found = {(framework, cell): test for (framework, cell), test in OWN.items() if test in _tests_of(framework)}
+    programs = _named(TESTS / "test_teams.py", "PROGRAMS")
+    drivers = _named(TESTS / "drivers.py", "DRIVERS")
+    for framework in FRAMEWORKS:
+        for cell, names in TEAMS.items():
+            if names & set(programs.get(framework, ())):
+                found[framework, cell] = "test_a_good_program_gives_the_same_with_the_guard_as_without"
+        scenes = TESTS / "transparent" / f"{framework.replace('-', '_')}.py"
+        for cell in _named(scenes, "SCENES") if scenes.exists() else ():
+            found[framework, cell] = "test_a_scene_gives_the_same_with_the_guard_as_without"
+        if framework in drivers:
+            found[framework, "looping model"] = (
+                "test_a_chant_is_cut_while_it_is_written_and_the_server_sees_the_client_leave"
+            )
+    return found
+
+
+def table() -> str:
+    """The table in markdown."""
+    found = tested()
+    lines = [f"| program | {' | '.join(FRAMEWORKS.values())} |", f"| --- |{' --- |' * len(FRAMEWORKS)}"]
+    for cell in CELLS:
+        marks = ["tested" if (framework, cell) in found else "" for framework in FRAMEWORKS]
+        lines.append(f"| {cell} | {' | '.join(marks)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _named(path: Path, name: str) -> dict[str, list[str]]:
+    """A dict that a module assigns to `name`: its keys, and the texts of each value. The module is
+    read and not imported, because it needs its framework.
+    """
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        targets = (
+            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        )
+        if any(isinstance(target, ast.Name) and target.id == name for target in targets):
+            assert isinstance(node, ast.Assign | ast.AnnAssign)  # noqa: S101 - it has targets
+            made = node.value
+            if isinstance(made, ast.Dict):
+                return {
+                    key.value: [one.value for one in ast.walk(value) if _is_text(one)]  # type: ignore[attr-defined,misc]
+                    for key, value in zip(made.keys, made.values, strict=True)
+                    if isinstance(key, ast.Constant)
+                }
+    raise LookupError(f"{path} has no dict {name}")
+
+
+def _is_text(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def _tests_of(framework: str) -> set[str]:
+    path = TESTS / f"test_{framework.replace('-', '_')}.py"
+    body = ast.parse(path.read_text(encoding="utf-8")).body
+    return {node.name for node in body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+
+
+def page() -> str:
+    """The whole page, with the table as it is now."""
+    text = PAGE.read_text(encoding="utf-8")
+    begin, rest = text.split(BEGIN)
+    _, end = rest.split(END)
+    return f"{begin}{BEGIN}\n{table()}\n{END}{end}"
+
+
+def main() -> int:
+    """Write the page, or check it."""
+    new = page()
+    if "--check" in sys.argv[1:]:
+        return int(new != PAGE.read_text(encoding="utf-8"))
+    PAGE.write_text(new, encoding="utf-8")
+    print(f"{len(tested())} cells of {len(FRAMEWORKS) * len(CELLS)} are tested")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
