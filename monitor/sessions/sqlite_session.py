@@ -251,10 +251,10 @@ class _OwnerRules:
         self._raised = 1
         self._seal_meta(connection)
 
-    def _seal_meta(self, connection: SqlConnection) -> None:
+    def _seal_meta(self, connection: SqlConnection, *, migrated: bool = False) -> None:
         seal = self.memory.seal(connection)
         if seal is not None:
-            seal.meta_changed(connection)
+            seal.meta_changed(connection, migrated=migrated)
             seal.write(connection)
 
     def prepare(self, connection: SqlConnection) -> None:
@@ -281,10 +281,10 @@ class _OwnerRules:
         self._unsettled = True
         found = connection.execute("SELECT value FROM meta WHERE key = 'epoch'").fetchone()[0]
         if self._epoch is None:
-            migrate(connection, self._steps)
+            migrated = migrate(connection, self._steps)
             self._raised = found + 1
             rows.write_meta(connection, "epoch", self._raised)
-            self._seal_meta(connection)
+            self._seal_meta(connection, migrated=migrated)
         elif found != self._epoch:
             self._lost = True
             raise SessionLost(

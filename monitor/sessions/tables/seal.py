@@ -98,9 +98,11 @@ class Seal:
             digest = row_digest(table, found)
         self._sums[table] = (self._sums[table] - digest) % _MODULUS
 
-    def meta_changed(self, connection: SqlConnection) -> None:
-        """Facts about the file were changed. There are only a few."""
+    def meta_changed(self, connection: SqlConnection, *, migrated: bool = False) -> None:
+        """Facts about the file were changed. There are only a few. `migrated`: the tables too."""
         self._sums["meta"] = _sum_of(connection, "meta")
+        if migrated:
+            self._sums["schema"] = _sum_of(connection, "schema")
 
     def write(self, connection: SqlConnection) -> None:
         """Store the sums, in the transaction of the step."""
