@@ -297,7 +297,7 @@ async def test_runs_are_listed_by_their_state_and_go_on_when_they_are_asked_to(f
 
 async def test_a_fleet_with_its_sessions_on_postgresql_needs_no_folder(database: str):
     sessions, control, effects = PostgresSessions(database), PostgresControl(database), Effects()
-    fleet = Fleet(database, sessions, control=control, poll_s=POLL_S, name="no-folder")
+    fleet = Fleet(database, sessions, control=control, poll_s=POLL_S)
     known = supervisors(effects, model=short, outputs=None, approval="default")
     id = await fleet.submit("writer", "Write.")
     async with fleet.work(known):
