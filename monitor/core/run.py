@@ -65,6 +65,7 @@ from monitor.core.findings import DetectorBank, PartCrash, VerdictQueue, abridge
 from monitor.core.limits import Limits
 from monitor.core.reply_parts import LoopedText, Part
 from monitor.core.resumed import ResumedRun
+from monitor.core.steer_queue import SteerQueue
 from monitor.core.turn import WRITTEN, RunningTurn, TurnTally, is_written_loop, keep_limit
 from monitor.detectors.detector import Detector, MadeLate
 from monitor.errors import AdapterError, describe
@@ -72,7 +73,7 @@ from monitor.events import Event
 from monitor.goal.goal import Goal
 from monitor.judges.judge import Judge, JudgeInput
 from monitor.judges.panel import NO_JUDGES, Panel, detection_of
-from monitor.messages import Message, SteerMessage, SteerQueue, SteerState
+from monitor.messages import Message, SteerMessage, SteerState
 from monitor.models import ModelError
 from monitor.outcome import Outcome, Turn
 from monitor.policy import Policy

@@ -18,8 +18,8 @@ from monitor._util.argument_checks import check_part, check_parts
 from monitor.conditions.condition import Condition, check_condition
 from monitor.core import inputs
 from monitor.core.inputs import LoggedInput, joined
-from monitor.core.recorded_parts import NotRecorded
-from monitor.core.replayed import ReplayedRun
+from monitor.core.replay.recorded_parts import NotRecorded
+from monitor.core.replay.replayed import ReplayedRun
 from monitor.detectors.detector import Detector
 from monitor.errors import ConfigError, SessionDamaged
 from monitor.events import ChunkReceived, Event, RunStarted, RunTerminated, event_codec

@@ -39,7 +39,7 @@ from monitor.compaction.records import CompactionResult
 from monitor.conditions import Condition, MaxTurns, Timeout
 from monitor.conditions.usage_limits import DefaultLimits
 from monitor.context.history import History
-from monitor.core.recording import InputLog, RecordingCore, RecordingGoal
+from monitor.core.replay.recording import InputLog, RecordingCore, RecordingGoal
 from monitor.core.run import RunCore
 from monitor.detectors import default_detectors
 from monitor.errors import ConfigError, StoreError, describe

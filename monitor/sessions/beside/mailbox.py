@@ -44,7 +44,7 @@ class Letter:
 class Mailbox(Protocol):
     """Where other processes leave messages for the runs of a session."""
 
-    def put(self, run: str, message: SteerMessage) -> Letter:
+    def put(self, run: str, message: SteerMessage, /) -> Letter:
         """Leave `message` for the run with the id `run`. It is stored when this returns."""
         ...
 
@@ -52,7 +52,7 @@ class Mailbox(Protocol):
         """The letters that are there, oldest first."""
         ...
 
-    def remove(self, letters: Iterable[Letter]) -> None:
+    def remove(self, letters: Iterable[Letter], /) -> None:
         """Remove letters whose messages are stored in the session."""
         ...
 
