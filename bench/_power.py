@@ -99,10 +99,13 @@ class Careless:
 def logged(log: Log, *, synchronous: str = "FULL") -> Iterator[Callable[[Path], Any]]:
     """A `connect` for sessions, whose writes are logged."""
     vfs = _Vfs(f"power-{id(log)}", log)
+    made: list[str] = []
 
     def connect(path: Path) -> Any:
-        if path.name == NAME:  # what was made under another name has its own by now, and synced
-            log.add("rename", f"{NAME}.new", NAME)
+        if path.name != NAME:
+            made.append(path.name)
+        elif made:  # what was made under another name has its own by now, and synced
+            log.add("rename", made.pop(), NAME)
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
         connection = apsw.Connection(str(path), flags=flags, vfs=vfs.vfs_name)
         connection.execute(f"PRAGMA wal_autocheckpoint={SMALL_CHECKPOINT_PAGES}")

@@ -162,12 +162,18 @@ def _stops(fit: Sequence[Run]) -> dict[str, Stop]:
         found[f"ours: {rule.name}" if rule is not LENGTH else rule.name] = _ruled(rule.stop, at)
     default = levels_of(Settings())
     at_default = next(n for n, level in enumerate(default) if level["ToolCallRepetition"]["loop_at"] == 5)
-    found["ours: the defaults, without a line"] = _ruled(EVIDENCE.stop, at_default - 1)
+    found["ours: the defaults, without a line"] = _ruled(_stop_of_level, at_default)
     if (loopbrake := _loopbrake(fit)) is not None:
         found["loopbrake: steps"] = loopbrake
     if importlib.util.find_spec("unwedge") is not None:
         found["unwedge: first alert, without a line"] = lambda run: _after_call(run, run.alert)
     return found
+
+
+def _stop_of_level(trace: Trace, level: float) -> float | None:
+    """Tokens spent up to the stop of this level of settings."""
+    stop = trace.stops[int(level)]
+    return None if stop is None else stop.spent
 
 
 def _ruled(stop: Callable[[Trace, float], float | None], at: float) -> Stop:

@@ -30,6 +30,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench import _report
+from bench._flips import Flips, flips
 from bench._kills import Kills
 from bench._power import Careless, Cuts, cuts
 from bench._session_cost import RUNS, cost
@@ -51,7 +52,7 @@ ANSWER_CHARS, RESULT_CHARS = 400, 3_000
 """A turn of an agent: what it says, and what its tool answers. In recorded runs of coding agents a
 result has some thousand characters.
 """
-PARTS: Final = ("power", "kills", "cost", "speed", "size", "context", "reader")
+PARTS: Final = ("power", "flips", "kills", "cost", "speed", "size", "context", "reader")
 READER: Final = """
 import sys, time
 from monitor.sessions import SessionReader
@@ -73,6 +74,7 @@ class Amounts:
 
     cuts: int = 2_000
     kills: int = 300
+    flips: int = 400
     appends: int = 2_000
     crowds: tuple[int, ...] = (1, 20, 200)
     peer_appends: int = 1_000
@@ -83,7 +85,16 @@ class Amounts:
 
 
 QUICK: Final = Amounts(
-    cuts=60, kills=5, appends=200, crowds=(1, 20), peer_appends=60, turns=150, nodes=3_000, rounds=2, cost_turns=5
+    cuts=60,
+    kills=5,
+    flips=20,
+    appends=200,
+    crowds=(1, 20),
+    peer_appends=60,
+    turns=150,
+    nodes=3_000,
+    rounds=2,
+    cost_turns=5,
 )
 
 
@@ -94,6 +105,7 @@ class Results:
     power: Cuts | None = None
     control: Cuts | None = None
     """The same with `synchronous=NORMAL`."""
+    flips: Flips | None = None
     kills: Kills | None = None
     cost: list[dict[str, Any]] = field(default_factory=list)
     speed: list[dict[str, Any]] = field(default_factory=list)
@@ -110,6 +122,8 @@ class Results:
                 _goal("sessions damaged by power cuts", self.power.damaged, 0),
                 _goal("without syncs no cut lost anything: the cuts prove nothing", not self.control.lost, 0),
             ]
+        if self.flips:
+            found.append(_goal("flipped bits that give other data in silence", self.flips.silent, 0))
         if self.kills:
             found += [
                 _goal("acknowledged nodes lost by kills", self.kills.lost, 0),
@@ -155,6 +169,8 @@ def measure(amounts: Amounts, parts: Sequence[str] = PARTS) -> Results:
         command = [sys.executable, "-m", "bench._kills", str(amounts.kills), "1"]
         done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[1])
         results.kills = Kills(**json.loads(done.stdout))
+    if "flips" in parts:
+        results.flips = anyio.run(flips, amounts.flips)
     for part, work in {"cost": costs, "speed": speed, "size": sizes, "context": context, "reader": reader}.items():
         if part in parts:
             anyio.run(work, amounts, results)
@@ -385,6 +401,8 @@ def show(results: Results) -> None:
             )
             for what in found.what[:3]:
                 _console.print(f"  {what}", markup=False)
+    if results.flips:
+        _console.print(f"flipped bits: {asdict(results.flips)}")
     if results.kills:
         one = results.kills
         _console.print(

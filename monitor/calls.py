@@ -34,8 +34,8 @@ __all__ = [
 
 
 class CallState(StrEnum):
-    """Where a call stands. `intended`, `awaiting_approval` and `running` are open, the others are
-    ends.
+    """Where a call stands. `intended`, `awaiting_approval`, `running` and `awaiting_result` are
+    open, the others are ends.
     """
 
     INTENDED = "intended"
@@ -44,6 +44,8 @@ class CallState(StrEnum):
     """A person is asked whether the call may be made; its tool was not entered."""
     RUNNING = "running"
     """The tool is being carried out."""
+    AWAITING_RESULT = "awaiting_result"
+    """The tool has begun something, and its result comes later, from outside of the run."""
     DONE = "done"
     FAILED = "failed"
     """The tool, or a check before it, answered with an error."""
@@ -61,7 +63,7 @@ class CallState(StrEnum):
 
 UNENTERED = frozenset({CallState.INTENDED, CallState.AWAITING_APPROVAL})
 """The open states in which the tool of a call was not entered: any process may go on with it."""
-OPEN = UNENTERED | {CallState.RUNNING}
+OPEN = UNENTERED | {CallState.RUNNING, CallState.AWAITING_RESULT}
 """The states that are not ends."""
 AGAIN = frozenset({CallState.FAILED, CallState.UNKNOWN})
 """Ends after which the tool of a call may be entered again, if somebody decides that."""
@@ -147,8 +149,11 @@ def may_follow(record: CallRecord, state: CallState | None, attempt: int) -> boo
 
     Only one process may enter a call: `running` follows `intended` or `awaiting_approval`. With a
     higher `attempt` it may also follow a failure or an unknown outcome. A person may be asked again
-    until the tool is entered. An end may follow only an open state.
+    until the tool is entered. Only a call that is running begins to await its result. An end may
+    follow only an open state.
     """
+    if record.state is CallState.AWAITING_RESULT:
+        return state is CallState.RUNNING
     if record.state is CallState.AWAITING_APPROVAL:
         return state in UNENTERED
     if record.state is CallState.RUNNING:

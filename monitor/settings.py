@@ -46,19 +46,19 @@ from functools import cache, reduce
 from operator import or_
 from pathlib import Path
 from types import GenericAlias, NoneType, UnionType
-from typing import Any, TypeAlias, TypeVar, Union, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Union, cast, get_args, get_origin
 
 from pydantic import TypeAdapter, ValidationError
 
 import monitor.detectors
 from monitor._util.argument_checks import is_whole
-from monitor.compaction.preset import PRESETS, Preset
 from monitor.detectors import Detector, ToolPolicy, default_detectors
 from monitor.errors import ConfigError
-from monitor.harness.context.compaction import DEFAULT, Compaction
 from monitor.policy import Ladder, ObserveOnly, Policy, StopAtFirstLoop
-from monitor.tools.approvals.approval import Approval
-from monitor.tools.approvals.rules import Rules
+
+if TYPE_CHECKING:
+    from monitor.harness.context.compaction import Compaction
+    from monitor.tools.approvals.approval import Approval
 
 __all__ = ["Settings", "load_settings"]
 
@@ -75,8 +75,6 @@ PARALLEL = "max_parallel_tools"
 KEYS = ("detectors", "tools", "policy", "compaction", "approval", PARALLEL)
 WORDS = frozenset({"policy", "compaction", "approval"})
 """Tables for which one word may stand."""
-COMPACTIONS = (*PRESETS, OFF)
-"""The values of `compaction.preset` in the file."""
 COMPACTION_OPTIONS = (
     "headroom", "low_water", "summary_tokens", "window", "timeout_s",
     "background", "attempts", "continues", "on_live_prefix", "rules",
@@ -84,6 +82,13 @@ COMPACTION_OPTIONS = (
 """The options of a preset that are numbers or words. The other options are objects, which only a
 program can give.
 """
+
+
+def compactions() -> Sequence[str]:
+    """The values of `compaction.preset` in the file."""
+    from monitor.compaction.preset import PRESETS  # noqa: PLC0415 - as `_compaction`
+
+    return *PRESETS, OFF
 
 
 @cache
@@ -155,6 +160,10 @@ class Settings:
         """The compaction for a supervised run. `None`: it is off. Without a setting, it is the
         default preset.
         """
+        if self._compaction is None and not self.settings.get("compaction"):
+            from monitor.harness.context.compaction import DEFAULT  # noqa: PLC0415 - as `_compaction`
+
+            return DEFAULT
         return self._compaction
 
     def approval(self) -> Approval | None:
@@ -317,8 +326,8 @@ def _policy_name(value: object) -> str:
 
 def _preset_name(value: object) -> str:
     if not isinstance(value, str):
-        raise ConfigError(f"compaction.preset = {value!r}: give one of {', '.join(COMPACTIONS)}")
-    return known_name(value, COMPACTIONS, "preset", "compaction")
+        raise ConfigError(f"compaction.preset = {value!r}: give one of {', '.join(compactions())}")
+    return known_name(value, compactions(), "preset", "compaction")
 
 
 def _table(settings: Mapping[str, Any], key: str) -> Mapping[str, Any]:
@@ -354,7 +363,15 @@ def _policy(settings: Mapping[str, Any]) -> Callable[[], Policy] | None:
 
 
 def _compaction(settings: Mapping[str, Any]) -> Compaction | None:
+    """`None`: it is off, or the settings do not say. Its modules take longer to import than all
+    others together, and most programs that read settings watch runs.
+    """
     table = dict(_table(settings, "compaction"))
+    if not table:
+        return None
+    from monitor.compaction.preset import PRESETS, Preset  # noqa: PLC0415 - see above
+    from monitor.harness.context.compaction import Compaction  # noqa: PLC0415 - see above
+
     preset = table.pop("preset", PRESETS[0])
     if preset == OFF:
         if table:
@@ -362,8 +379,6 @@ def _compaction(settings: Mapping[str, Any]) -> Compaction | None:
         return None
     names = {key: known_name(key, COMPACTION_OPTIONS, "option", "compaction") for key in table}
     options = _options(Preset, {names[key]: value for key, value in table.items()}, "compaction")
-    if not settings.get("compaction"):
-        return DEFAULT  # without a setting, no compaction was asked for
     return _made(lambda: cast("Compaction", getattr(Compaction, preset)(**options)), "compaction")
 
 
@@ -371,6 +386,9 @@ def _approval(settings: Mapping[str, Any], source: Path | None) -> Approval | No
     table = dict(_table(settings, "approval"))
     if not table:
         return None
+    from monitor.tools.approvals.approval import Approval  # noqa: PLC0415 - as `_compaction`
+    from monitor.tools.approvals.rules import Rules  # noqa: PLC0415 - as `_compaction`
+
     rules = table.pop("rules", None)
     options = _options(Approval, table, "approval")
     if isinstance(rules, str):  # a path is relative to the file that names it

@@ -142,7 +142,7 @@ def test_the_nudge_has_the_evidence_and_one_different_thing_to_try():
     assert "read was called 3 times in a row with the same arguments" in verdict.text
     assert "read(a)" in verdict.text
     assert "Do not make this call again" in verdict.text
-    for kind in ("cycle", "same_error", "same_result", "unknown_tool", "similar_messages", "chant", "whatever"):
+    for kind in ("cycle", "stalled", "no_news", "unknown_tool", "similar_messages", "chant", "whatever"):
         other = Ladder().decide(replace(call(), kind=kind))
         assert isinstance(other, Nudge)
         assert other.text.rsplit("\n", 1)[1] != verdict.text.rsplit("\n", 1)[1]
@@ -219,7 +219,7 @@ def test_several_detectors_that_see_the_same_loop_are_one_step():
     policy = Ladder()
     policy.turn_started()
     assert isinstance(policy.decide(call()), Nudge)
-    assert policy.decide(replace(call("loop"), kind="same_error")) == Continue()
+    assert policy.decide(replace(call("loop"), kind="no_news")) == Continue()
 
 
 def test_another_loop_starts_at_the_bottom_while_there_are_nudges_left():

@@ -26,6 +26,7 @@ from monitor.errors import (
     SourceFailed,
     StoreError,
     ToolError,
+    ToolRetry,
 )
 from monitor.models import ErrorKind, ModelError
 from monitor.outcome import Outcome, RunFailed, StoppedByGuard, Turn, succeeded
@@ -201,6 +202,7 @@ ERRORS: list[MonitorError] = [
     SessionUnavailable("m"),
     BudgetUnreachable("m"),
     ToolError("m"),
+    ToolRetry("m"),
     RecordedError("builtins.OSError", "gone"),
 ]
 
@@ -214,7 +216,7 @@ def test_the_list_above_has_every_error_of_the_library():
 
 
 def test_the_tree_that_is_drawn_is_the_tree():
-    ends = "Error|Extra|Failed|ByGuard|Busy|Lost|Damaged|TooNew|Unavailable|Unreachable"
+    ends = "Error|Retry|Extra|Failed|ByGuard|Busy|Lost|Damaged|TooNew|Unavailable|Unreachable"
     drawn = re.findall(rf"^ +(\w+(?:{ends}))\b", errors.__doc__ or "", re.MULTILINE)
     assert drawn == [type(error).__name__ for error in ERRORS]
     lines = [line for line in (errors.__doc__ or "").splitlines() if line.strip().split(" ")[0] in drawn]

@@ -25,13 +25,22 @@ def test_cuts_of_a_session_that_does_not_sync_lose_nodes():
 
 
 TINY = replace(
-    sessions.QUICK, kills=4, appends=40, crowds=(1, 5), peer_appends=10, turns=20, nodes=1_000, rounds=1, cost_turns=2
+    sessions.QUICK,
+    kills=4,
+    flips=8,
+    appends=40,
+    crowds=(1, 5),
+    peer_appends=10,
+    turns=20,
+    nodes=1_000,
+    rounds=1,
+    cost_turns=2,
 )
 
 
 def test_kills_and_the_other_parts_are_measured(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sessions, "installed", list)  # without the peers, which take seconds to import
-    results = sessions.measure(TINY, ("kills", "cost", "speed", "size", "context", "reader"))
+    results = sessions.measure(TINY, ("flips", "kills", "cost", "speed", "size", "context", "reader"))
     sessions.show(results)
     data: Any = json.loads(json.dumps(results.to_dict()))
     kills = data["kills"]

@@ -40,6 +40,7 @@ COMMANDS: Final = (
     "run",
     "resume",
     "tell",
+    "inbox",
     "replay",
     "scan",
     "report",
@@ -120,6 +121,10 @@ def agent_monitor(
       agent-monitor resume tidy
       agent-monitor tell tidy "Leave the tests as they are."
       agent-monitor replay tidy
+
+    \b
+    Runs that wait for an answer, and the answer:
+      agent-monitor inbox
 
     \b
     Look for loops in the sessions that coding agents keep here, or in a file:

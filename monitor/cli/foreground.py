@@ -23,12 +23,14 @@ from monitor.cli.inputs.keyboard import typed_to
 from monitor.cli.options.clients import Closing
 from monitor.cli.render import output
 from monitor.cli.render.screen import EventFeed
-from monitor.sessions import SQLiteSession
+from monitor.sessions import PostgresSession, SessionStore, SQLiteSession
 
 STRAGGLER_S = 0.2
 """How long the command waits for the thread of an abandoned tool, in seconds."""
 
-Begin: TypeAlias = Callable[[SQLiteSession | None], Awaitable[monitor.Run]]
+Opening: TypeAlias = SQLiteSession | PostgresSession | None
+"""The session of the run, to be opened."""
+Begin: TypeAlias = Callable[[SessionStore | None], Awaitable[monitor.Run]]
 """Makes the run, once its session is open."""
 
 
@@ -52,7 +54,7 @@ class _RunEnd:
     """The exit code, if something outside the run ended it."""
 
 
-def drive(begin: Begin, session: SQLiteSession | None, feed: EventFeed, close: Closing) -> NoReturn:
+def drive(begin: Begin, session: Opening, feed: EventFeed, close: Closing) -> NoReturn:
     """Drive the run to its end, show it, and exit. `close`: closes the model's client."""
     before = set(threading.enumerate())
     ended = anyio.run(partial(_driven, begin, session, feed, close))
@@ -61,7 +63,7 @@ def drive(begin: Begin, session: SQLiteSession | None, feed: EventFeed, close: C
     raise typer.Exit(code)
 
 
-async def _driven(begin: Begin, session: SQLiteSession | None, feed: EventFeed, close: Closing) -> _RunEnd:
+async def _driven(begin: Begin, session: Opening, feed: EventFeed, close: Closing) -> _RunEnd:
     try:
         async with session or nullcontext() as store, await begin(store) as run:
             feed.abort = run.abort

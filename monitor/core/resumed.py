@@ -10,6 +10,7 @@ from typing import Final
 
 from monitor.core.counters import ErrorStreak, Pauses
 from monitor.core.ending import end_of
+from monitor.core.steer_queue import SteerQueue
 from monitor.events import (
     AttemptRetried,
     CompactionFailed,
@@ -35,7 +36,6 @@ from monitor.events import (
     TurnEnded,
     TurnStarted,
 )
-from monitor.messages import SteerQueue
 from monitor.outcome import Turn
 from monitor.reasons import PASSING_REASONS, TerminateReason
 from monitor.usage import NO_COST, AskCost, Usage

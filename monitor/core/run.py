@@ -65,6 +65,7 @@ from monitor.core.findings import DetectorBank, PartCrash, VerdictQueue, abridge
 from monitor.core.limits import Limits
 from monitor.core.reply_parts import LoopedText, Part
 from monitor.core.resumed import ResumedRun
+from monitor.core.steer_queue import SteerQueue
 from monitor.core.turn import WRITTEN, RunningTurn, TurnTally, is_written_loop, keep_limit
 from monitor.detectors.detector import Detector, MadeLate
 from monitor.errors import AdapterError, describe
@@ -72,7 +73,7 @@ from monitor.events import Event
 from monitor.goal.goal import Goal
 from monitor.judges.judge import Judge, JudgeInput
 from monitor.judges.panel import NO_JUDGES, Panel, detection_of
-from monitor.messages import Message, SteerMessage, SteerQueue, SteerState
+from monitor.messages import Message, SteerMessage, SteerState
 from monitor.models import ModelError
 from monitor.outcome import Outcome, Turn
 from monitor.policy import Policy
@@ -238,7 +239,7 @@ class RunCore:
         self._goal = goal
         self._recovery = LastChance(last_turn, goal)
         self._task = task
-        self._panel = Panel(judges, task) if judges else NO_JUDGES
+        self._panel = _panel(judges, task) if judges else NO_JUDGES
         self._judge_cost = self._compaction_cost = NO_COST
         self._emit = emit
         self._parent = parent
@@ -357,6 +358,7 @@ class RunCore:
 
     def request(self, text: str, now: float) -> None:
         """The user asks for something more."""
+        self._panel.request(text)
         self._tell(lambda: self._bank.request(text), now)
 
     def _tell_task(self, now: float) -> None:
@@ -1317,3 +1319,11 @@ def _nothing() -> None:
 
 def _nobody(event: Event) -> None:
     """The listener of a run that is over."""
+
+
+def _panel(judges: Sequence[Judge], task: str | None) -> Panel:
+    # only a run with a judge needs these
+    from monitor.detectors.calls.novelty.state_novelty import StateNovelty  # noqa: PLC0415
+    from monitor.judges.doubts import Doubts  # noqa: PLC0415
+
+    return Panel(judges, task, doubts=Doubts(StateNovelty(), task))

@@ -16,6 +16,8 @@ from monitor.fleet.jobs import enter as enter
 from monitor.fleet.jobs import receipts_in as receipts_in
 from monitor.fleet.jobs import session_id as session_id
 from monitor.fleet.receipts import Receipt as Receipt
+from monitor.fleet.shared_sessions import PostgresControl as PostgresControl
+from monitor.fleet.shared_sessions import PostgresSessions as PostgresSessions
 from monitor.fleet.step_store import StepPostponed as StepPostponed
 from monitor.fleet.steps import take_turn as take_turn
 from monitor.fleet.supervisors import Supervisors as Supervisors
@@ -31,6 +33,8 @@ __all__ = [
     "FolderSessions",
     "NextTurn",
     "Park",
+    "PostgresControl",
+    "PostgresSessions",
     "Receipt",
     "Sessions",
     "StepPostponed",

@@ -27,7 +27,9 @@ _ANSWERS: Final = "answers"
 
 
 class Control(Protocol):
-    """Where aborts and answers stand. The methods are short: they are called in the event loop."""
+    """Where aborts and answers stand. The methods are called in worker threads, and `answers` also
+    in the event loop, when a run begins to wait for a person.
+    """
 
     def abort(self, session: str, why: str, /) -> None:
         """Say that this session is to be aborted. Returns when that is stored."""

@@ -2,18 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
 
 from anyio import to_thread
 
 from monitor.calls import ApprovalAnswer
 from monitor.fleet.control import Control
 from monitor.fleet.jobs import FleetJob, Sessions, enter, session_id
+from monitor.fleet.receipts import Receipt
 
 RUN: Final = "agent_monitor.run"
 """The name of a run in an engine's database, which knows it for years."""
 TURN: Final = "agent_monitor.turn"
 """The name of a turn in an engine's database, which knows it for years."""
+
+
+RunState: TypeAlias = Literal["queued", "running", "waits", "parked", "ended", "failed"]
+"""`waits`: for a person. `failed`: the engine has given its workflow up; `go_on` tries it again."""
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class FleetRun:
+    """A run of a fleet, as its engine knows it."""
+
+    session: str
+    state: RunState
+    queue: str
+    """The supervisor and its version."""
+    worker: str | None
+    """The worker that carries it out, or has last done so. `None`: none has begun it."""
+    since_s: float
+    """The time of the last change of its workflow, in seconds since 1970."""
+    receipt: Receipt | None
+    """The last receipt of a run that waits, is parked or has ended."""
 
 
 class FleetClient:

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any, Final, cast
 
 import anyio
+from anyio import to_thread
 
 from monitor.calls import ApprovalAnswer, ApprovalRequest
 from monitor.errors import ConfigError, StoreError
@@ -139,7 +140,7 @@ class _TurnAttempt:
         run.hand_over(at_turn=self._boundary)
         storing.receipt = lambda outcome: replace(self._receipt(run.id, outcome), evidence=run.evidence())
         self.began(run)
-        if (why := self._aborted()) is not None:
+        if (why := await self._aborted()) is not None:
             run.abort(why)
         watch = Background(partial(self._watch, run), "agent-monitor abort") if self.control is not None else None
         try:
@@ -164,8 +165,8 @@ class _TurnAttempt:
             return 1
         return before.turns if before.reason == TerminateReason.PAUSED.value else before.turns + 1
 
-    def _aborted(self) -> str | None:
-        return self.control.aborted(self.id) if self.control is not None else None
+    async def _aborted(self) -> str | None:
+        return await to_thread.run_sync(self.control.aborted, self.id) if self.control is not None else None
 
     async def _watch(self, run: Run[Any]) -> None:
         """Look each second whether the run is to be aborted."""
@@ -178,7 +179,7 @@ class _TurnAttempt:
             finally:
                 alarm.cancel()
             with contextlib.suppress(StoreError):  # it is looked at again in a second
-                if (why := self._aborted()) is not None:
+                if (why := await self._aborted()) is not None:
                     run.abort(why)
                     return
 
@@ -193,7 +194,8 @@ class _TurnAttempt:
             if one.expires_at is not None and one.expires_at <= time.time()
         ]
         copied = copy.copy(self.supervisor)
-        copied.calls = replace(copied.calls, approver=_answered(asked, (*self.control.answers(self.id), *late)))
+        answers = await to_thread.run_sync(self.control.answers, self.id)
+        copied.calls = replace(copied.calls, approver=_answered(asked, (*answers, *late)))
         return copied
 
     def _is_answered(self, asked: Sequence[ApprovalRequest]) -> bool:

@@ -17,7 +17,8 @@ import asyncio
 import sqlite3
 import sys
 import time
-from collections.abc import AsyncIterator
+import uuid
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -40,12 +41,16 @@ from monitor.fleet import (
     decide,
     take_turn,
 )
-from monitor.fleet.fleet_client import RUN, TURN, FleetClient
+from monitor.fleet.fleet_client import RUN, TURN, FleetClient, FleetRun, RunState
+from monitor.harness.streams.background import Background
+from monitor.integrations._common.fleet_runs import run_of
 
 try:
     from dbos import DBOS, DBOSClient
 except ImportError:
     raise MissingExtra("dbos", "dbos") from None
+
+from monitor.integrations._common.heartbeats import Heartbeats, keep_alive
 
 if TYPE_CHECKING:
     from dbos import EnqueueOptions, WorkflowHandleAsync
@@ -84,13 +89,15 @@ class Fleet(FleetClient):
         name: str = "agent-monitor",
         partition_concurrency: int | None = None,
         poll_s: float = 1.0,
+        silent_s: float = 15.0,
     ) -> None:
         """`database`: the address for DBOS, `sqlite:///path` or `postgresql://...`. `sessions`,
         `control`: the same ones in all processes. `name`: of the application in DBOS.
 
         `partition_concurrency`: this many runs of one partition go on at once at most, over all
         workers. Then each `submit` names a partition, such as a tenant. `poll_s`: seconds between
-        two looks into the database, for work and for results.
+        two looks into the database, for work and for results. `silent_s`: seconds without a
+        heartbeat after which the runs of a worker are adopted by the others.
 
         Raises `ConfigError` where DBOS cannot run: on SQLite, Python 3.12 needs SQLite 3.42.
         """
@@ -100,6 +107,7 @@ class Fleet(FleetClient):
         self._name = name
         self._partitions = partition_concurrency
         self._poll_s = poll_s
+        self._silent_s = silent_s
         self._client: DBOSClient | None = None
 
     # ------------------------------------------------------------------ what any process may do
@@ -154,6 +162,21 @@ class Fleet(FleetClient):
             queue, partition = str(status.queue_name), status.queue_partition_key
             await client.rewind_workflow_async(workflow, queue_name=queue, queue_partition_key=partition)
         return str(status.status)
+
+    async def list(self, *, state: RunState | None = None, limit: int = 1_000) -> Sequence[FleetRun]:
+        """The runs whose workflows were begun last, newest first. `state`: only those in this
+        state. `limit`: how many workflows are looked at.
+        """
+        client = await self._connected()
+        look = partial(client.list_workflows, name=RUN, sort_desc=True, limit=limit, load_input=False)
+        found = await to_thread.run_sync(look)  # DBOS ends the loop's own threads with a worker
+        newest: dict[str, Any] = {}
+        for status in found:
+            session, _, turn = str(status.workflow_id).partition(".")
+            if session not in newest or int(turn or 1) > newest[session][0]:
+                newest[session] = int(turn or 1), status
+        runs = [run_of(session, status) for session, (_, status) in newest.items()]
+        return [run for run in runs if state in {None, run.state}]
 
     async def result(self, id: str) -> Receipt:
         """The receipt with which the run ended, waits or was parked, as soon as there is one."""
@@ -215,16 +238,17 @@ class Fleet(FleetClient):
         self,
         supervisors: Supervisors,
         *,
-        worker: str,
+        worker: str | None = None,
         concurrency: int = CONCURRENCY,
         max_losses: int = MAX_LOSSES,
         grace_s: float = 30.0,
     ) -> AsyncIterator[None]:
         """Make this process a worker while the block is open, in this event loop of asyncio.
 
-        `worker`: its name, which no other living worker has. A process with the name of one that
-        has died takes up what that one had: start each worker again under its name.
-        `concurrency`: how many runs of each supervisor's version it carries out at once.
+        `worker`: its name, which no other living worker has; by default a new one. A process with
+        the name of one that has died takes up what that one had. If none comes, the other workers
+        adopt it after `silent_s` seconds. `concurrency`: how many runs of each supervisor's version
+        it carries out at once.
         `max_losses`: when this number of workers has died in one turn of a run, the run is parked.
         `grace_s`: how long the end of the block waits for running turns. A turn that takes longer
         is left to another worker.
@@ -236,9 +260,17 @@ class Fleet(FleetClient):
             raise ConfigError("a worker needs a supervisor: add one to the Supervisors")
         if _Worker.here is not None:
             raise ConfigError("this process is a worker already: DBOS has one instance in a process")
+        worker = worker or uuid.uuid4().hex
         here = _Worker.here = _Worker(supervisors, self._sessions, self._control, self._name, max_losses)
+        beats: Heartbeats | None = None
+        adopting: Background | None = None
         try:
             await to_thread.run_sync(self._configure, worker, queues)
+            beats = await to_thread.run_sync(Heartbeats, self._database)
+            await to_thread.run_sync(beats.beat, worker)
+            adopting = Background(
+                partial(keep_alive, beats, worker, self._silent_s, _recover), "agent-monitor heartbeats"
+            )
             DBOS.launch()  # here, so that DBOS runs the turns in this event loop
             for queue in queues:
                 await DBOS.register_queue_async(
@@ -252,9 +284,14 @@ class Fleet(FleetClient):
         finally:
             await here.leave(grace_s)
             _Worker.here = None
+            if adopting is not None:
+                adopting.cancel()
+                await adopting.wait()
+            if beats is not None:
+                await to_thread.run_sync(beats.end, worker)
             await to_thread.run_sync(DBOS.destroy)
 
-    def _configure(self, worker: str, queues: list[str]) -> None:
+    def _configure(self, worker: str, queues: Sequence[str]) -> None:
         DBOS.migrate(self._database)
         DBOS(
             config={
@@ -266,7 +303,14 @@ class Fleet(FleetClient):
                 "notification_listener_polling_interval_sec": self._poll_s,
             }
         )
-        DBOS.listen_queues(queues)
+        DBOS.listen_queues([*queues])
+
+
+def _recover(worker: str) -> bool:
+    """Put the runs of a silent worker back into their queues. Each gets one worker, however many do
+    this at once: DBOS takes only what still belongs to the silent one. False: it had none.
+    """
+    return bool(DBOS._recover_pending_workflows([worker]))  # noqa: SLF001 - as DBOS's own server does on request
 
 
 class _Worker:

@@ -37,6 +37,8 @@ class JudgeInput:
     """
     turn: int
     """The turn that is about to be answered, or is being answered."""
+    doubts: str = ""
+    """The latest steps that add nothing, as far as counting can see, a line each. Quoted data."""
 
 
 def checked(answer: object) -> Judgement:

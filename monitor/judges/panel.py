@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from monitor._util.hashing import identity
 from monitor.chunks import ToolResult
@@ -15,17 +15,21 @@ from monitor.judges.suspicion import Suspicion
 from monitor.outcome import Turn
 from monitor.verdicts import Detection, Evidence, Judgement
 
+if TYPE_CHECKING:
+    from monitor.judges.doubts import Doubts
+
 EXCERPT_CHARS = 200
 
 
 class Panel:
-    """Keeps digest, suspicion and schedules for the judges of one run. Without judges it keeps
+    """Keeps what the judges of one run read, and when each is asked. Without judges it keeps
     nothing.
     """
 
-    __slots__ = ("_digest", "_judges", "_suspicion", "task")
+    __slots__ = ("_digest", "_doubts", "_judges", "_suspicion", "task")
 
-    def __init__(self, judges: Sequence[Judge], task: str | None = None) -> None:
+    def __init__(self, judges: Sequence[Judge], task: str | None = None, *, doubts: Doubts | None = None) -> None:
+        """`doubts`: new ones, which know the steps without news. `None`: nobody does."""
         self._judges: tuple[tuple[Judge, JudgeSchedule], ...] = ()
         if judges:
             names = [judge.name for judge in judges]
@@ -33,6 +37,7 @@ class Panel:
                 raise ConfigError(f"two judges have the same name; give one of them another name=: {', '.join(names)}")
             self._judges = tuple((judge, judge.schedule()) for judge in judges)
             self._digest = Digest()
+            self._doubts = doubts
             self._suspicion = Suspicion()
         self.task: str | None = task
         """The user's request. `None`: unknown."""
@@ -44,10 +49,17 @@ class Panel:
     def __bool__(self) -> bool:
         return bool(self._judges)
 
+    def request(self, text: str) -> None:
+        """The user asks for something more."""
+        if self._judges and self._doubts is not None:
+            self._doubts.request(text)
+
     def add_turn(self, turn: Turn) -> None:
         """Add a turn that has ended."""
         if self._judges:
             self._digest.add_turn(turn)
+            if self._doubts is not None:
+                self._doubts.add_turn(turn)
             for call in turn.tool_calls:
                 self._suspicion.add_call(call)
 
@@ -55,6 +67,8 @@ class Panel:
         """Add the result of a tool's call."""
         if self._judges:
             self._digest.add_result(result)
+            if self._doubts is not None:
+                self._doubts.add_result(result)
             self._suspicion.add_result(result)
 
     def add_warning(self, turn: int, text: str) -> None:
@@ -67,7 +81,8 @@ class Panel:
         due = [(judge, schedule) for judge, schedule in self._judges if schedule.due(turn, self._suspicion.score)]
         if not due:
             return []
-        told = JudgeInput(self.task, self._digest.render(), turn)
+        doubts = "" if self._doubts is None else self._doubts.render()
+        told = JudgeInput(self.task, self._digest.render(), turn, doubts)
         for _, schedule in due:
             schedule.asked(turn)
         return [(judge, told) for judge, _ in due]

@@ -40,6 +40,8 @@ It is not stuck while it
 - runs a build, a test or a check again after a change;
 - tries an operation again in a way that differs, or waits for something whose state changes.
 The task that it was given, where it is known, tells whether doing something many times is what was asked for.
+Steps that stand under "steps without news" add nothing, as far as counting can see; counting does not understand the task. Of these
+steps, ask: is this asked for? If the task asks for them, and they have not yet been done as often as it says, the run is not stuck.
 
 Answer with one JSON object and nothing else:
 {{"analysis": "what repeats or what moves on, in two or three sentences", "confidence": 0.0 to 1.0 that it is stuck}}"""
@@ -58,4 +60,8 @@ Answer with one JSON object and nothing else:
 def question(run: JudgeInput) -> str:
     """The user message to the judge: the task and the digest."""
     task = quoted(run.task, TASK_CHARS * 2 // 3, TASK_CHARS // 3) if run.task is not None else "not known"
-    return f"{BEGIN}\ntask: {task}\nnow: turn {run.turn}\n{run.digest}\n{END}\n\nGive your verdict as one JSON object."
+    doubts = f"\nsteps without news:\n{run.doubts}" if run.doubts else ""
+    return (
+        f"{BEGIN}\ntask: {task}\nnow: turn {run.turn}\n{run.digest}{doubts}\n{END}\n\n"
+        f"{'Are the steps without news asked for? ' if doubts else ''}Give your verdict as one JSON object."
+    )

@@ -18,7 +18,8 @@ from monitor.harness.checks import clock_of
 from monitor.harness.streams.clock import Clock
 from monitor.proxy.accounts import ROOT, WAIT_S, Accounts
 from monitor.proxy.admin.admin import Admin
-from monitor.proxy.exchange.context import ProxyContext
+from monitor.proxy.draining import Draining
+from monitor.proxy.exchange.context import GRACE_S, ProxyContext
 from monitor.proxy.exchange.exchange import Exchange, ProxiedRequest
 from monitor.proxy.exchange.judging import LARGE_BYTES
 from monitor.proxy.exchange.request_history import run_of
@@ -43,6 +44,8 @@ PREFIX: Final = "/agent-monitor/"
 """Where the proxy's own pages are."""
 TOKEN_VARIABLE: Final = "AGENT_MONITOR_TOKEN"
 _SHORTEST_KEY: Final = 6
+_CLOSING: Final = "the proxy shuts down"
+_NO_SOCKETS: Final = "agent-monitor: web sockets are not relayed; use the streams of HTTP\n"
 
 
 class Proxy:
@@ -154,13 +157,15 @@ class Proxy:
         connections = Connections(silence_s=silence_s)
         self._context = ProxyContext(options, connections, self.runs, HeldRuns(), accounts)
         self._keys = keys or KeyNames()
-        self._admin = Admin(self._context, self.token)
+        self._draining = Draining()
+        self._admin = Admin(self._context, self.token, self._draining)
         self._told = told
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one connection, as ASGI 3 describes it."""
         if scope["type"] == "http":
-            await self._http(scope, receive, send)
+            with self._draining.request():
+                await self._http(scope, receive, send)
         elif scope["type"] == "lifespan":
             await self._lifespan(receive, send)
         elif scope["type"] == "websocket":
@@ -172,6 +177,19 @@ class Proxy:
         it begins to shut down: no page ends by itself.
         """
         self.runs.close()
+
+    async def drain(self, seconds: float | None) -> None:
+        """Let running answers end, for `seconds`; `None`: as long as they take. Then those that go
+        on get the end of their format, and held requests are answered. Meanwhile new requests are
+        served, and the page `ready` has the status 503. A server calls this before it closes its
+        listener.
+        """
+        self._draining.has_begun = True
+        self.close_pages()
+        if not await self._draining.until_idle(seconds):
+            for run in self.runs:
+                self._admin.answer(run, "stop", _CLOSING)
+            await self._draining.until_idle(GRACE_S)
 
     async def aclose(self) -> None:
         """Close all connections to the upstreams. The store of the budgets stays open, except when
@@ -195,6 +213,9 @@ class Proxy:
         path = _path_in(scope)
         if path.startswith(self.prefix.encode()):
             await self._admin.serve(scope, path[len(self.prefix) :].decode("latin-1"), receive, send)
+            return
+        if (first(scope["headers"], b"upgrade") or b"").lower() == b"websocket":
+            await answer(send, 501, _NO_SOCKETS.encode(), b"text/plain")
             return
         if not _is_plain(path):
             said = "agent-monitor: a path begins with / and has no part . or ..\n"

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import anyio
 
+from monitor.proxy.histograms import histograms
 from monitor.verdicts import Detection, Stop
 
 State: TypeAlias = Literal["running", "held", "ended", "stopped", "failed", "left"]
@@ -116,6 +117,8 @@ class ProxiedRuns:
         self._runs: OrderedDict[str, ProxiedRun] = OrderedDict()
         self.counts: Counter[tuple[str, str]] = Counter()
         """Counts by the name of a metric and its label."""
+        self.histograms = histograms()
+        """By the name of a metric."""
         self.close_s = 0.0
         """Seconds that closing upstreams took together, from the decision on."""
         self.version = 0

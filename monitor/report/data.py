@@ -9,6 +9,7 @@ from typing import Any, Final
 from monitor._util.hashing import identity
 from monitor.report.story import Story, StoryRun, StoryStep, cells_of, shown
 from monitor.tools.secrets.masking import masked
+from monitor.transcripts.analysis.card import kind_in_words, loop_in_words
 from monitor.transcripts.analysis.scan import Finding
 from monitor.transcripts.analysis.survey import SurveyedRun
 
@@ -64,7 +65,8 @@ def as_data(run: SurveyedRun, *, key: str, texts: bool) -> dict[str, Any]:
     if isinstance(run, StoryRun):
         data |= _story(run.story, texts=texts)
     data = masked(data)
-    return {name: value for name, value in data.items() if value not in ("", None, [], {}, 0, False)}
+    kept = {name: value for name, value in data.items() if value not in ("", None, [], {}, 0, False)}
+    return kept if run.cost_usd is None else {**kept, "usd": run.cost_usd}  # a known 0 is not an unknown cost
 
 
 def _name(text: str) -> str:
@@ -89,6 +91,8 @@ def _finding(finding: Finding, *, texts: bool) -> dict[str, Any]:
     return {
         "by": found.detector,
         "kind": found.kind,
+        "sort": kind_in_words(found),
+        "said": shown(loop_in_words(found)),
         "level": found.level,
         "count": found.count,
         "limit": found.threshold,

@@ -52,7 +52,7 @@
 
   for (const run of runs) {
     const steps = (run.steps || []).map((step) => `${step[3] || ""} ${step[2] || ""}`).join(" ");
-    const loop = run.loop ? `${run.loop.because || ""} ${run.loop.what || ""} ${run.loop.kind} ${run.loop.by}` : "";
+    const loop = run.loop ? `${run.loop.because || ""} ${run.loop.what || ""} ${run.loop.said} ${run.loop.kind} ${run.loop.by}` : "";
     run.text = `${nameOf(run)} ${run.id} ${run.file || ""} ${run.format} ${run.project || ""} ${run.model || ""} ${run.result || ""} ${loop} ${steps}`.toLowerCase();
   }
   const ORDERS = {
@@ -94,7 +94,7 @@
     const facts = [run.format, run.project, when(run.from).slice(0, 10), count(run.turns || 0, "turn")].filter(Boolean).join(" · ");
     const made = node("div", { class: "row", role: "option", id: `row-${at}`, "aria-selected": String(at === current), "aria-setsize": shown.length, "aria-posinset": at + 1, on: { click: () => go(link(run)) } },
       node("b", null, nameOf(run)),
-      node("span", null, run.loop ? node("b", { class: "loop" }, `loop: ${run.loop.kind} × ${run.loop.count}${saved(run)[2] ? `, ${short(saved(run)[2])} tokens` : ""}`) : null, facts));
+      node("span", null, run.loop ? node("b", { class: "loop" }, `loop: ${run.loop.said}${saved(run)[2] ? `, ${short(saved(run)[2])} tokens` : ""}`) : null, facts));
     made.style.top = `${at * ROW}px`;
     return made;
   }
@@ -130,10 +130,10 @@
     document.title = data.facts.title;
     const loops = shown.filter((run) => run.loop);
     const total = (of) => shown.reduce((sum, run) => sum + (of(run) || 0), 0);
-    const priced = shown.some((run) => run.usd);
+    const priced = shown.some((run) => run.usd !== undefined);
     const facts = [
       [number(shown.length), "runs"], [number(loops.length), "with a loop"], [short(total((run) => run.turns)), "turns"], [short(total((run) => run.calls)), "calls"],
-      [short(total((run) => run.usage && run.usage.total)), "tokens"], [short(total((run) => saved(run)[2])), "tokens a stop would have saved"],
+      [short(total((run) => run.usage && run.usage.total)), "tokens"], [loops.length && !loops.some((run) => saved(run)[2] !== null && saved(run)[2] !== undefined) ? "unknown" : short(total((run) => saved(run)[2])), "tokens a stop would have saved"],
       priced && total((run) => saved(run)[3]) ? [money(total((run) => saved(run)[3])), "a stop would have saved"] : null,
     ].filter(Boolean);
     const groups = new Map();
@@ -145,19 +145,42 @@
     const ordered = [...groups.values()].sort((a, b) => b[5] - a[5] || b[3] - a[3] || b[2] - a[2]);
     const worst = [...loops].sort(ORDERS.saved).slice(0, 12);
     $("part").replaceChildren(...[
+      data.facts.card && shown.length === runs.length ? node("p", { class: "card" }, `${data.facts.card}.`) : null,
       node("h2", null, shown.length === runs.length ? "All runs" : "The runs that are listed"),
       data.facts.bad ? node("p", { class: "badge" }, `This is not everything: ${count(data.facts.bad, "thing")} could not be read, lines or files.`) : null,
       node("ul", { class: "numbers" }, facts.map(([value, name]) => node("li", null, node("b", null, value), node("span", null, name)))),
       byTime(),
       table("What was repeated, the costly runs first", [["run"], ["what"], ["saved turns", 1], ["saved tokens", 1]],
-        worst.map((run) => [node("a", { href: link(run) }, nameOf(run).slice(0, 100)), run.loop.because || `${run.loop.kind} × ${run.loop.count}`, number(saved(run)[0]), saved(run)[2] === null || saved(run)[2] === undefined ? "" : number(saved(run)[2])])),
-      table("Loops by what saw them", [["detector"], ["kind"], ["runs", 1], [""]], bars(tally(loops, (run) => `${run.loop.by}\n${run.loop.kind}`), 2)),
+        worst.map((run) => [node("a", { href: link(run) }, nameOf(run).slice(0, 100)), run.loop.because || run.loop.said, number(saved(run)[0]), saved(run)[2] === null || saved(run)[2] === undefined ? "" : number(saved(run)[2])])),
+      table("What the loops are", [["kind"], ["runs", 1], [""]], bars(tally(loops, (run) => run.loop.sort), 1)),
       table("How runs ended, as their recordings say", [["state"], ["runs", 1], [""]], bars(tally(shown, (run) => run.state || "unknown"), 1)),
       table("By tool and project", [["tool"], ["project"], ["runs", 1], ["loops", 1], ["tokens", 1], ["saved tokens", 1]],
         ordered.slice(0, 40).map((one) => [one[0], one[1], number(one[2]), number(one[3]), short(one[4]), short(one[5])])),
+      grouped("By model", "model", (run) => run.model || "unknown"),
+      grouped("By week", "week that begins", (run) => week(run.from)),
       ordered.length > 40 ? node("p", { class: "quiet" }, `and ${ordered.length - 40} more`) : null,
       node("p", { class: "quiet" }, `Made by agent-monitor${data.facts.made ? ` at ${when(data.facts.made)} UTC` : ""}. Times are UTC. ${data.facts.texts ? "This page holds pieces of the transcripts: share it as you would share them." : "This page holds no text of a transcript."}`),
     ].filter(Boolean));
+  }
+
+  function week(at) {
+    if (!at) return "unknown";
+    const day = new Date(at * 1000), monday = (day.getUTCDay() + 6) % 7;
+    return new Date(at * 1000 - monday * 86400000).toISOString().slice(0, 10);
+  }
+
+  function grouped(caption, name, key) {
+    const found = new Map();
+    for (const run of shown) {
+      const one = found.get(key(run)) || [key(run), 0, 0, null, null];
+      one[1] += 1; one[2] += run.loop ? 1 : 0;
+      if (run.usage) one[3] = (one[3] || 0) + run.usage.total;
+      if (run.usd !== undefined) one[4] = (one[4] || 0) + run.usd;
+      found.set(key(run), one);
+    }
+    const rows = [...found.values()].sort((a, b) => (name === "model" ? b[1] - a[1] : a[0] < b[0] ? 1 : -1)).slice(0, 40);
+    return rows.length < 2 ? null : table(caption, [[name], ["runs", 1], ["loops", 1], ["tokens", 1], ["US$", 1]],
+      rows.map((one) => [one[0].slice(0, 60), number(one[1]), number(one[2]), one[3] === null ? "?" : short(one[3]), one[4] === null ? "?" : one[4].toFixed(2)]));
   }
 
   function bars(rows, names) {
@@ -203,7 +226,7 @@
     const facts = [
       ["tool", run.format], ["project", run.project], ["model", run.model], ["run", run.id], ["part of", run.parent], ["file", run.file],
       ["time", run.from ? `${when(run.from)} to ${when(run.to)} UTC` : "not recorded"], ["ended", `${run.state || "unknown"}${run.why ? `: ${run.why}` : ""}`],
-      ["cost", run.usd ? money(run.usd) : null], ["failed", run.failed],
+      ["cost", run.usd === undefined ? "unknown" : money(run.usd)], ["failed", run.failed],
     ].filter((one) => one[1]);
     const numbers = [[number(run.turns), "turns"], [number(run.calls), "calls"], [number(run.errors), "errors"], [number(run.compactions), "compactions"], use ? [short(use.total), "tokens"] : null].filter(Boolean);
     $("part").replaceChildren(...[
@@ -227,10 +250,10 @@
     const loop = run.loop, [turns, calls, use, usd] = saved(run);
     const seen = (run.steps || []).find((step) => (step[6] || 0) & 2);
     const rows = [
-      ["because", loop.because || `${loop.kind} × ${loop.count}`], ["repeated", loop.what ? node("span", { class: "said" }, loop.what) : null],
+      ["because", loop.because || loop.said], ["repeated", loop.what ? node("span", { class: "said" }, loop.what) : null],
       ["result", run.result && loop.channel === "tools" ? node("span", { class: "said" }, run.result) : null],
       ["seen", `turn ${number(loop.turn)}, after ${number(loop.count)} times; a ${loop.level === "loop" ? "loop" : "suspicion"} from ${number(loop.limit)}`],
-      ["saved by a stop", run.stopped ? [count(turns || 0, "turn"), count(calls || 0, "call"), use ? count(use, "token") : null, usd ? money(usd) : null].filter(Boolean).join(", ") : "nothing: the policy would not have ended it"],
+      ["saved by a stop", run.stopped ? [count(turns || 0, "turn"), count(calls || 0, "call"), use === null || use === undefined ? "tokens unknown" : count(use, "token"), usd === null || usd === undefined ? null : money(usd)].filter(Boolean).join(", ") : "nothing: the policy would not have ended it"],
       ["where", seen ? node("a", { href: link(run, seen[0]), id: "loop-here" }, `step ${number(seen[0] + 1)}`) : null],
     ].filter((one) => one[1]);
     return node("section", { class: "finding", "aria-label": "The loop" }, node("dl", null, rows.map(([name, value]) => [node("dt", null, name), node("dd", null, value)])));
@@ -352,7 +375,7 @@
     if (location.hash.startsWith("#run=")) { $("print").replaceChildren(); return; }
     $("print").replaceChildren(node("h2", null, "Runs"), table(shown.length > PRINTED ? `The first ${PRINTED} of ${number(shown.length)}` : "All that are listed",
       [["run"], ["tool"], ["project"], ["from"], ["turns", 1], ["loop"], ["saved tokens", 1]],
-      shown.slice(0, PRINTED).map((run) => [nameOf(run).slice(0, 80), run.format, run.project || "", when(run.from).slice(0, 10), number(run.turns), run.loop ? `${run.loop.kind} × ${run.loop.count}` : "", saved(run)[2] ? number(saved(run)[2]) : ""])) || "");
+      shown.slice(0, PRINTED).map((run) => [nameOf(run).slice(0, 80), run.format, run.project || "", when(run.from).slice(0, 10), number(run.turns), run.loop ? run.loop.said : "", saved(run)[2] ? number(saved(run)[2]) : ""])) || "");
   });
   addEventListener("afterprint", () => $("print").replaceChildren());
 

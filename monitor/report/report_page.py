@@ -14,7 +14,9 @@ from importlib.resources import files
 from typing import Any, Final
 
 from monitor.report.data import as_data, as_script, key_of
-from monitor.report.story import StoryRun
+from monitor.report.story import StoryRun, shown
+from monitor.tools.secrets.masking import masked
+from monitor.transcripts.analysis.card import Card
 from monitor.transcripts.analysis.survey import SurveyedRun
 
 QUIET_WITH_STEPS: Final = 20_000
@@ -35,6 +37,7 @@ class ReportPage:
         self._runs: list[tuple[bool, float, str]] = []
         self._keys: dict[str, int] = {}
         self._quiet = 0
+        self._card = Card()
 
     @property
     def runs(self) -> int:
@@ -43,6 +46,7 @@ class ReportPage:
 
     def add(self, run: SurveyedRun) -> None:
         """Add a run to the page."""
+        self._card.add(run)
         key = key_of(run)
         count = self._keys[key] = self._keys.get(key, 0) + 1
         data = as_data(run, key=key if count == 1 else f"{key}-{count}", texts=self._texts)
@@ -56,6 +60,8 @@ class ReportPage:
         """The page in pieces. `facts`: what is said of all runs: `made` (seconds since 1970),
         `bad`.
         """
+        card = masked(shown(self._card.said()))
+        said = {**(facts or {}), "texts": self._texts, "title": self._title, "card": card}
         style, script = _part("page.css"), _part("page.js")
         head = _part("page.html")
         for name, value in (
@@ -66,7 +72,7 @@ class ReportPage:
             head = head.replace(f"%{name}%", value)
         before, after = head.split("%DATA%")
         yield before
-        yield f'{{"facts":{as_script({**(facts or {}), "texts": self._texts, "title": self._title})},"runs":['
+        yield f'{{"facts":{as_script(said)},"runs":['
         for number, (_, _, run) in enumerate(sorted(self._runs, key=lambda one: one[:2])):
             yield f"{',' if number else ''}\n{run}"
         yield "]}"

@@ -1,11 +1,23 @@
 """Sessions: conversations that survive a crash and a power cut, and can be read later."""
 
+from monitor.sessions.beside.late_results import deliver as deliver
+from monitor.sessions.beside.late_results import waiting_calls as waiting_calls
+from monitor.sessions.beside.mailbox import Letter as Letter
+from monitor.sessions.beside.mailbox import Mailbox as Mailbox
+from monitor.sessions.beside.telling import tell as tell
+from monitor.sessions.beside.waiting import Passage as Passage
+from monitor.sessions.beside.waiting import WaitingRun as WaitingRun
+from monitor.sessions.beside.waiting import answer as answer
+from monitor.sessions.beside.waiting import found_in as found_in
+from monitor.sessions.beside.waiting import inbox as inbox
 from monitor.sessions.closed_runs import SUPERSEDED as SUPERSEDED
 from monitor.sessions.closed_runs import close_run as close_run
 from monitor.sessions.copies.json_lines import exported as exported
 from monitor.sessions.copies.json_lines import imported as imported
 from monitor.sessions.copies.salvage import Salvaged as Salvaged
 from monitor.sessions.copies.salvage import salvage as salvage
+from monitor.sessions.copies.trimmed import Trimmed as Trimmed
+from monitor.sessions.copies.trimmed import trim as trim
 from monitor.sessions.files import ENDING as ENDING
 from monitor.sessions.files import Retained as Retained
 from monitor.sessions.files import SessionFile as SessionFile
@@ -16,9 +28,6 @@ from monitor.sessions.files import remove as remove
 from monitor.sessions.files import retain as retain
 from monitor.sessions.files import sessions_in as sessions_in
 from monitor.sessions.in_memory import InMemorySession as InMemorySession
-from monitor.sessions.inbox.mailbox import Letter as Letter
-from monitor.sessions.inbox.mailbox import Mailbox as Mailbox
-from monitor.sessions.inbox.telling import tell as tell
 from monitor.sessions.nodes import FOLLOW as FOLLOW
 from monitor.sessions.nodes import Compacted as Compacted
 from monitor.sessions.nodes import ContextEdit as ContextEdit
@@ -33,6 +42,8 @@ from monitor.sessions.nodes import edit_of as edit_of
 from monitor.sessions.nodes import marker as marker
 from monitor.sessions.nodes import message as message
 from monitor.sessions.nodes import said_of as said_of
+from monitor.sessions.postgres.postgres_reader import PostgresReader as PostgresReader
+from monitor.sessions.postgres.postgres_session import PostgresSession as PostgresSession
 from monitor.sessions.reader import SessionReader as SessionReader
 from monitor.sessions.run_records import ApprovalState as ApprovalState
 from monitor.sessions.run_records import Changes as Changes
@@ -68,6 +79,9 @@ __all__ = [
     "Mailbox",
     "Node",
     "NodeKind",
+    "Passage",
+    "PostgresReader",
+    "PostgresSession",
     "Retained",
     "RunRecord",
     "RunStage",
@@ -78,7 +92,10 @@ __all__ = [
     "SessionStore",
     "StoredEvent",
     "TreeProblem",
+    "Trimmed",
     "TurnChunks",
+    "WaitingRun",
+    "answer",
     "branch_note",
     "close_run",
     "compacted_of",
@@ -86,10 +103,13 @@ __all__ = [
     "context_edit",
     "copy_session",
     "default_folder",
+    "deliver",
     "edit_of",
     "exported",
     "fork",
+    "found_in",
     "imported",
+    "inbox",
     "marker",
     "message",
     "remove",
@@ -98,4 +118,6 @@ __all__ = [
     "salvage",
     "sessions_in",
     "tell",
+    "trim",
+    "waiting_calls",
 ]

@@ -14,7 +14,8 @@ from typing import Final
 from monitor.calls import UNENTERED, ApprovalAnswer, ApprovalRequest, CallRecord, CallState, stepped
 from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import ConfigError, StoreError
-from monitor.messages import AssistantMessage
+from monitor.events import Event, SteerAccepted, SteerDelivered, SteerReturned
+from monitor.messages import AssistantMessage, SteerMessage
 from monitor.reasons import ToolErrorKind
 from monitor.sessions.nodes import Draft, NodeKind, context_edit, message, said_of
 from monitor.sessions.run_records import MAIN, Changes, RunRecord, RunStage
@@ -66,7 +67,23 @@ async def _end(store: SessionStore, run: RunRecord, why: str) -> Changes:
         runs=[replace(run, state=RunStage.ENDED, ended_at_s=time.time(), data=data)],
         calls=ends,
         answers=[withdrawn(one.request, why) for one in asked if one.answer is None],
+        events=await _returned(store, run.id, why),
+        events_run=run.id,
     )
+
+
+async def _returned(store: SessionStore, run: str, why: str) -> list[Event]:
+    """The return of the messages that the run has not delivered."""
+    waiting: dict[str, SteerMessage] = {}
+    at_s, turn = 0.0, 0
+    for stored in await store.events(run):
+        event = stored.event
+        at_s = max(at_s, event.at_s)
+        if isinstance(event, SteerAccepted):
+            waiting[event.message.id], turn = event.message, event.turn
+        elif isinstance(event, SteerDelivered | SteerReturned):
+            waiting.pop(event.message.id, None)
+    return [SteerReturned(at_s, turn, message, why) for message in waiting.values()]
 
 
 def withdrawn(request: ApprovalRequest, why: str) -> ApprovalAnswer:

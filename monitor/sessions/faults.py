@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
+from typing import Final
 
 from monitor.errors import SessionBusy, SessionDamaged, SessionLost, SessionUnavailable, StoreError
 from monitor.sessions.lock import lock_path, owner_of
@@ -15,13 +16,17 @@ _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 SAFE = "What was acknowledged before is stored, and this step is not"
 
 
+READ_FAULTS: Final = (sqlite3.Error, UnicodeDecodeError)
+"""The exceptions of reading a damaged file. SQLite may quote it in bytes that are no text."""
+
+
 def typed(error: BaseException, path: Path) -> StoreError:
     """Our own error for `error`, which SQLite or the system raised."""
     if isinstance(error, StoreError):
         return again(error)
     code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
     said = f"{path.name}: {error}"
-    if code in _DAMAGED or "decode to UTF-8" in str(error):
+    if code in _DAMAGED or isinstance(error, UnicodeDecodeError) or "decode to UTF-8" in str(error):
         fault: StoreError = SessionDamaged(
             f"{said}. The file was not changed: copy it, then see what `sessions verify` finds"
         )

@@ -14,8 +14,8 @@ from typing import Final
 from urllib.parse import quote
 
 from monitor.errors import ConfigError, SessionBusy, SessionDamaged, SessionUnavailable, StoreError
+from monitor.sessions.beside.mailbox import mailbox_of
 from monitor.sessions.faults import typed
-from monitor.sessions.inbox.mailbox import mailbox_of
 from monitor.sessions.lock import OwnerLock, lock_path
 from monitor.sessions.nodes import ID_CHANCE_BYTES, new_id
 from monitor.sessions.reader import check_file, connect_reader, is_session, resolved, unfinished
@@ -24,6 +24,7 @@ from monitor.sessions.tables.blobs import BlobFolder, Blobs, blobs_of, blobs_pat
 from monitor.sessions.tables.marked_folder import sync_folder
 from monitor.sessions.tables.migrations import STEPS, migrate
 from monitor.sessions.tables.schema import SqlConnection, prepare_writer
+from monitor.sessions.tables.seal import seal_anew
 from monitor.sessions.tree import ACTIVE
 
 ENDING: Final = ".session"
@@ -65,6 +66,7 @@ def made(path: Path, *, copy_of: Path | None = None) -> Iterator[tuple[SqlConnec
             migrate(connection, STEPS)
             rows.write_meta(connection, "epoch", 1)
             yield connection, blobs
+            seal_anew(connection)
             connection.execute("COMMIT")
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         sync_file(beside)

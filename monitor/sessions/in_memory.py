@@ -18,6 +18,7 @@ from monitor.sessions.sql_session import SqlSession, id_at
 from monitor.sessions.tables.migrations import migrate
 from monitor.sessions.tables.owner_memory import Memory
 from monitor.sessions.tables.schema import check_sqlite
+from monitor.sessions.tables.seal import seal_anew
 from monitor.sessions.writer import Work
 
 
@@ -37,6 +38,7 @@ class InMemorySession(SqlSession):
         self._connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         self._connection.execute("PRAGMA foreign_keys=ON")
         migrate(self._connection)
+        seal_anew(self._connection)
         weakref.finalize(self, self._connection.close)
         self._lock = threading.Lock()
         self._open = True

@@ -15,13 +15,15 @@ from urllib.parse import quote
 
 from monitor.calls import CallRecord
 from monitor.errors import MonitorError, SessionDamaged, SessionUnavailable, StoreError
-from monitor.sessions.faults import not_text, typed
+from monitor.sessions.faults import READ_FAULTS, not_text, typed
+from monitor.sessions.lock import live_owner, lock_path
 from monitor.sessions.nodes import Node
 from monitor.sessions.run_records import ApprovalState, RunRecord, StoredEvent, TurnChunks
 from monitor.sessions.tables import read_records, rows
 from monitor.sessions.tables.blobs import Blobs, blobs_of
 from monitor.sessions.tables.migrations import STEPS, Steps, check_format, format_of
 from monitor.sessions.tables.schema import APPLICATION_ID, SqlConnection, check_sqlite, prepare_reader
+from monitor.sessions.tables.seal import IN_USE, broken
 from monitor.sessions.tree import ACTIVE, Context, TreeProblem, context_of, verify
 
 
@@ -75,7 +77,7 @@ def check_file(path: Path, steps: Steps = STEPS) -> int | None:
             return _checked(connection, path, steps)
         finally:
             connection.close()
-    except sqlite3.Error as error:
+    except READ_FAULTS as error:
         raise typed(error, path) from error
 
 
@@ -90,7 +92,27 @@ def _checked(connection: SqlConnection, path: Path, steps: Steps) -> int:
     if not {"id", "epoch"} <= rows.meta(connection).keys():
         raise SessionDamaged(f"{path.name} does not say which session it is. It was not changed.")
     connection.execute("SELECT max(seq) FROM node").fetchone()
+    if lacks_log(connection, path):
+        raise SessionDamaged(
+            f"{path.name} was in use, and its log {path.name}-wal is not there: its newest steps are lost, or it is a"
+            f" plain copy of an open session. It was not changed. agent-monitor sessions salvage makes a session of"
+            " what is left"
+        )
     return found
+
+
+def lacks_log(connection: SqlConnection, path: Path) -> bool:
+    """Whether the file says that it is in use, and its log is missing. An owner that begins or ends
+    at this moment is no reason.
+    """
+    log = path.with_name(f"{path.name}-wal")
+    return not _size(log) and bool(rows.meta(connection).get(IN_USE)) and not _size(log) and not _owned_elsewhere(path)
+
+
+def _owned_elsewhere(path: Path) -> bool:
+    """Whether another owner is alive."""
+    owner = live_owner(lock_path(path))
+    return owner is not None and owner.pid != os.getpid()
 
 
 def check_pages(path: Path) -> None:
@@ -102,7 +124,7 @@ def check_pages(path: Path) -> None:
     try:
         with closing(connect_reader(path)) as connection:
             said = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-    except sqlite3.Error as error:
+    except READ_FAULTS as error:
         raise typed(error, path) from error
     if said != "ok":
         raise SessionDamaged(
@@ -129,7 +151,7 @@ def is_session(path: Path) -> bool:
         with closing(connect_reader(path)) as connection:
             found: int = connection.execute("PRAGMA application_id").fetchone()[0]
             return found == APPLICATION_ID
-    except sqlite3.Error:
+    except READ_FAULTS:
         return False
 
 
@@ -157,8 +179,9 @@ def problems(connection: SqlConnection, blobs: Blobs) -> Iterator[TreeProblem]:
         for table, number, *_ in connection.execute("PRAGMA foreign_key_check"):
             yield TreeProblem(f"the table {table}: row {number} refers to a row that is missing")
         yield from verify(rows.nodes(connection, blobs), rows.heads(connection))
+        yield from broken(connection, format_of(connection))
         yield from _unreadable(connection)
-    except (sqlite3.Error, MonitorError) as error:
+    except (*READ_FAULTS, MonitorError) as error:
         yield TreeProblem(f"the file cannot be read to its end: {error}")
 
 
@@ -250,7 +273,7 @@ class SessionReader:
             finally:
                 if alone:
                     self._end()
-        except sqlite3.Error as error:
+        except READ_FAULTS as error:
             raise typed(error, self.path) from error
         except UnicodeEncodeError as error:
             raise StoreError(not_text(error)) from None

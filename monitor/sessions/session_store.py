@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from monitor.calls import CallRecord
-from monitor.sessions.inbox.mailbox import Mailbox
+from monitor.sessions.beside.mailbox import Mailbox
 from monitor.sessions.nodes import Draft, Node
 from monitor.sessions.run_records import (
     ApprovalState,

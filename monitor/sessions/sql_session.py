@@ -11,9 +11,9 @@ from typing import Any, Self, TypeVar
 
 from monitor.calls import CallRecord
 from monitor.errors import StoreError
+from monitor.sessions.beside.mailbox import Mailbox
 from monitor.sessions.closed_runs import close_run
 from monitor.sessions.faults import not_text
-from monitor.sessions.inbox.mailbox import Mailbox
 from monitor.sessions.nodes import ID_CHANCE_BYTES, Draft, Node, new_id
 from monitor.sessions.reader import problems
 from monitor.sessions.run_records import (
@@ -133,7 +133,8 @@ class SqlSession(ABC):
 
         def write(connection: SqlConnection) -> None:
             self._memory.heads.pop(branch, None)
-            rows.write_head(connection, branch, node)
+            rows.write_head(connection, branch, node, seal=self._memory.seal(connection))
+            writing.write_seal(connection, self._memory)
 
         await self._write(write)
 

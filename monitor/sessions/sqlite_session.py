@@ -9,6 +9,8 @@ import secrets
 import sqlite3
 import time
 from collections.abc import Callable
+from enum import Enum
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final, Self
@@ -17,7 +19,7 @@ import anyio
 
 from monitor.errors import SessionBusy, SessionLost, SessionUnavailable, StoreError
 from monitor.sessions import faults
-from monitor.sessions.inbox.mailbox import mailbox_of
+from monitor.sessions.beside.mailbox import mailbox_of
 from monitor.sessions.lock import OwnerLock, lock_path, owner_of
 from monitor.sessions.reader import SessionReader, check_file, check_names, check_pages, resolved
 from monitor.sessions.sql_session import SqlSession, id_at
@@ -27,6 +29,7 @@ from monitor.sessions.tables.marked_folder import sync_folder
 from monitor.sessions.tables.migrations import STEPS, Steps, migrate
 from monitor.sessions.tables.owner_memory import Memory
 from monitor.sessions.tables.schema import SqlConnection, check_sqlite, prepare_writer
+from monitor.sessions.tables.seal import IN_USE
 from monitor.sessions.writer import Work, Writer
 
 _POLL_S: Final = 0.02
@@ -148,6 +151,15 @@ def _unlink(path: Path) -> None:
         path.with_name(f"{path.name}{ending}").unlink(missing_ok=True)
 
 
+class _UseMark(Enum):
+    """Whether the file itself, without its log, says that it is in use."""
+
+    NONE = 0
+    IN_LOG = 1
+    """The mark is committed, and a reader may keep the log from being copied into the file."""
+    IN_FILE = 2
+
+
 class _OwnerRules:
     """The checks before and after each transaction of an owner; see `writer.Rules`."""
 
@@ -172,6 +184,7 @@ class _OwnerRules:
         self._raised: int | None = None
         self._file: os.stat_result | None = None
         self._format = 0
+        self._use_mark = _UseMark.NONE
         self._lost = False
         self.memory = Memory()
         """The facts that the thread of the writer knows of the file."""
@@ -236,6 +249,31 @@ class _OwnerRules:
         rows.write_meta(connection, "created_ms", at_ms)
         rows.write_meta(connection, "epoch", 1)
         self._raised = 1
+        self._seal_meta(connection)
+
+    def _seal_meta(self, connection: SqlConnection, *, migrated: bool = False) -> None:
+        seal = self.memory.seal(connection)
+        if seal is not None:
+            seal.meta_changed(connection, migrated=migrated)
+            seal.write(connection)
+
+    def prepare(self, connection: SqlConnection) -> None:
+        """Let the file say that it is in use, before the first step is in its log. Later calls do
+        nothing, unless a reader has kept the log from being copied into the file.
+        """
+        if self._use_mark is _UseMark.IN_FILE:
+            return
+        if self._use_mark is _UseMark.NONE:
+            self._transaction(connection, partial(self._mark, in_use=1))
+            self._use_mark = _UseMark.IN_LOG
+        _, pages, copied = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        if pages == copied:
+            self._use_mark = _UseMark.IN_FILE
+
+    def _mark(self, connection: SqlConnection, *, in_use: int) -> None:
+        self.begin(connection)
+        rows.write_meta(connection, IN_USE, in_use)
+        self._seal_meta(connection)
 
     def begin(self, connection: SqlConnection) -> None:
         if self._unsettled:  # the transaction before this one has failed
@@ -243,9 +281,10 @@ class _OwnerRules:
         self._unsettled = True
         found = connection.execute("SELECT value FROM meta WHERE key = 'epoch'").fetchone()[0]
         if self._epoch is None:
-            migrate(connection, self._steps)
+            migrated = migrate(connection, self._steps)
             self._raised = found + 1
             rows.write_meta(connection, "epoch", self._raised)
+            self._seal_meta(connection, migrated=migrated)
         elif found != self._epoch:
             self._lost = True
             raise SessionLost(
@@ -272,14 +311,26 @@ class _OwnerRules:
             )
 
     def close(self, connection: SqlConnection) -> None:
-        if self._lost:
+        if self._lost or not self._is_left_whole(connection):
             # Closing the connection would copy its log into a file that another owner writes, and
-            # remove that owner's log, which has the same name. So it stays open until the end.
+            # remove that owner's log, which has the same name. Or it would remove the log of a file
+            # that says that it is in use. So it stays open until the end.
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
-            return
-        with contextlib.suppress(Exception):  # then the next owner copies the log into the file
+        else:
+            connection.close()
+
+    def _is_left_whole(self, connection: SqlConnection) -> bool:
+        """Take back the mark that the file is in use, also that of an owner who died, and copy the
+        log into the file. False: a fault keeps the file from being written.
+        """
+        try:
+            if rows.meta(connection).get(IN_USE):
+                self._transaction(connection, partial(self._mark, in_use=0))
+        except Exception:  # noqa: BLE001 - whatever it is, the next owner finds the log, and copies it
+            return False
+        with contextlib.suppress(Exception):
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        connection.close()
+        return True
 
     def typed(self, error: BaseException) -> StoreError:
         return faults.typed(error, self._path)

@@ -44,6 +44,10 @@ class TransactionRules(Protocol):
         """Raise `SessionLost` if the file is not the one that was opened."""
         ...
 
+    def prepare(self, connection: SqlConnection) -> None:
+        """Called before each transaction, outside of it."""
+        ...
+
     def begin(self, connection: SqlConnection) -> None:
         """The first statements of each transaction. Raises `SessionLost` if this process is not the
         owner any more.
@@ -67,7 +71,7 @@ class TransactionRules(Protocol):
         ...
 
 
-class _Ticket:
+class Ticket:
     """A step that a task waits for until it is stored."""
 
     __slots__ = ("done", "ends", "error", "result", "soon", "work", "writes")
@@ -88,7 +92,7 @@ class Writer:
 
     def __init__(self, rules: TransactionRules, name: str) -> None:
         self._rules = rules
-        self._queue: queue.SimpleQueue[_Ticket | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Ticket | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._serve, name=f"session {name}", daemon=True)
         self._connection: SqlConnection | None = None
         self._broken: BaseException | None = None
@@ -108,9 +112,9 @@ class Writer:
             raise StoreError("the session is closed")
         if os.getpid() != self._pid:
             raise SessionLost("the session was opened before this process was forked: open it again here")
-        ticket = _Ticket(work, writes=writes)
+        ticket = Ticket(work, writes=writes)
         self._queue.put(ticket)
-        await _settled(ticket)
+        await settled(ticket)
         if ticket.error is not None:
             raise ticket.error
         result: T = ticket.result
@@ -123,12 +127,12 @@ class Writer:
         self._open = False
         if os.getpid() != self._pid:  # a fork has no such thread, and the connection is not its own
             return
-        ticket = _Ticket(self._rules.close, writes=False)
+        ticket = Ticket(self._rules.close, writes=False)
         ticket.ends = True
         self._queue.put(ticket)
         self._queue.put(None)
         try:
-            await _settled(ticket)
+            await settled(ticket)
         finally:
             self._thread.join()
         if ticket.error is not None:
@@ -139,12 +143,12 @@ class Writer:
     def _serve(self) -> None:
         ticket = self._queue.get()
         while ticket is not None:
-            following: _Ticket | None = None
+            following: Ticket | None = None
             if ticket.writes:
                 following = self._write([ticket])
             else:
                 self._read(ticket)
-                _hand_back([ticket])
+                hand_back([ticket])
             ticket = following or self._queue.get()
         self._refuse_the_rest()
 
@@ -155,9 +159,9 @@ class Writer:
                 late = self._queue.get_nowait()
                 if late is not None:
                     late.error = StoreError("the session is closed")
-                    _hand_back([late])
+                    hand_back([late])
 
-    def _read(self, ticket: _Ticket) -> None:
+    def _read(self, ticket: Ticket) -> None:
         try:
             if not ticket.ends:
                 ticket.result = ticket.work(self._connected())
@@ -171,12 +175,12 @@ class Writer:
             self._connection = self._rules.connect()
         return self._connection
 
-    def _write(self, group: list[_Ticket]) -> _Ticket | None:
+    def _write(self, group: list[Ticket]) -> Ticket | None:
         """Write `group`, and all steps that wait in the queue, in one transaction.
 
         Returns the first ticket of the queue that cannot join it, as a read cannot.
         """
-        following: _Ticket | None = None
+        following: Ticket | None = None
         try:
             if self._broken is not None:
                 raise self._broken
@@ -186,12 +190,13 @@ class Writer:
                 self._broken = error
             for ticket in group:
                 ticket.error = self._rules.typed(error)
-        _hand_back(group)
+        hand_back(group)
         return following
 
-    def _transact(self, connection: SqlConnection, group: list[_Ticket]) -> _Ticket | None:
+    def _transact(self, connection: SqlConnection, group: list[Ticket]) -> Ticket | None:
         """Carry out the transaction of `_write`."""
         self._rules.check_file()
+        self._rules.prepare(connection)
         connection.execute("BEGIN IMMEDIATE")
         try:
             with one_at_a_time():
@@ -211,7 +216,7 @@ class Writer:
         self.commits += 1
         return following
 
-    def _join(self, connection: SqlConnection, group: list[_Ticket]) -> _Ticket | None:
+    def _join(self, connection: SqlConnection, group: list[Ticket]) -> Ticket | None:
         """Add the steps that wait already to the transaction. For the result see `_write`."""
         while len(group) < MOST_STEPS:
             try:
@@ -234,7 +239,7 @@ class Writer:
         return self._rules.typed(error) if isinstance(error, sqlite3.Error | OSError) else error
 
 
-def _carry_out(connection: SqlConnection, ticket: _Ticket) -> None:
+def _carry_out(connection: SqlConnection, ticket: Ticket) -> None:
     """One step of a transaction. An error that is not of the disk concerns this step alone."""
     try:
         ticket.result = ticket.work(connection)
@@ -244,7 +249,7 @@ def _carry_out(connection: SqlConnection, ticket: _Ticket) -> None:
         ticket.error = error
 
 
-async def _settled(ticket: _Ticket) -> None:
+async def settled(ticket: Ticket) -> None:
     """Return when it is known whether the step is stored, even if the task is cancelled before."""
     cancelled: BaseException | None = None
     while not ticket.done.is_set():
@@ -271,12 +276,12 @@ def committed_in(error: BaseException) -> Committed | None:
     return found if isinstance(found, Committed) else None
 
 
-_returning: Final[dict[Callable[..., object], list[_Ticket]]] = {}
+_returning: Final[dict[Callable[..., object], list[Ticket]]] = {}
 """For each event loop that was woken: the tickets that it has not seen yet."""
 _returning_lock = threading.Lock()
 
 
-def _hand_back(tickets: list[_Ticket]) -> None:
+def hand_back(tickets: list[Ticket]) -> None:
     """Wake the tasks. A loop is woken once for the tickets of all sessions that come meanwhile."""
     for ticket in tickets:
         with _returning_lock:

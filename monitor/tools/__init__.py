@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from monitor.tools.remote.discovery import DiscoveredTools as DiscoveredTools
     from monitor.tools.remote.mcp_server import McpServer as McpServer
     from monitor.tools.results.tool_answer import ToolAnswer as ToolAnswer
+    from monitor.tools.results.tool_answer import deferred as deferred
     from monitor.tools.results.tool_answer import finish as finish
     from monitor.tools.results.truncation import Bound as Bound
     from monitor.tools.sandbox.confinement import SandboxFound as SandboxFound
@@ -74,7 +75,7 @@ else:  # a type checker that read this would believe that every name is there
             "monitor.tools.registry": "Registry ToolGroup Toolset ToolWarning",
             "monitor.tools.remote.discovery": "DiscoveredTools",
             "monitor.tools.remote.mcp_server": "McpServer",
-            "monitor.tools.results.tool_answer": "ToolAnswer finish",
+            "monitor.tools.results.tool_answer": "ToolAnswer deferred finish",
             "monitor.tools.results.truncation": "Bound",
             "monitor.tools.sandbox.confinement": "SandboxFound find_sandbox",
             "monitor.tools.sandbox.sandbox": "Sandbox",

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from monitor.transcripts.base import LoopLabel, RecordedMessage, RecordedRun
+from monitor.usage import NO_USAGE, Usage
 
 EndState: TypeAlias = Literal["finished", "unfinished", "failed", "aborted", "limit", "loop", "unknown"]
 """How a recorded run ended.
@@ -61,6 +62,21 @@ class CompactionSeen:
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
+class RunTotals:
+    """The sums of a whole run that its recording names. They count in place of the messages."""
+
+    usage: tuple[tuple[str, Usage], ...] = ()
+    """The tokens of each model. A model without a name is the model of the run."""
+    cost_usd: float | None = None
+    """The cost in US dollars. `None`: the recording does not say."""
+
+    @property
+    def tokens(self) -> Usage | None:
+        """The tokens of all models. `None`: the recording does not say."""
+        return sum((usage for _, usage in self.usage), NO_USAGE) if self.usage else None
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
 class Ended:
     """The file has no more entries of a run."""
 
@@ -68,6 +84,8 @@ class Ended:
     state: EndState = "unknown"
     detail: str = ""
     """The recording's own word for it."""
+    totals: RunTotals | None = None
+    """`None`: the recording has no sum of the run."""
 
 
 TranscriptEntry: TypeAlias = Began | Said | CompactionSeen | Ended
@@ -94,6 +112,11 @@ class ReadReport:
     """Records that stood twice in the file. They count once."""
     copied: int = 0
     """Records of other sessions, which a resumed session copies. They were left out."""
+
+    @property
+    def left_out(self) -> int:
+        """The number of records of unknown types."""
+        return sum(self.unknown.values())
 
     def cannot_read(self, line: int, why: str) -> None:
         """Note a line that could not be read."""

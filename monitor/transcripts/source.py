@@ -76,7 +76,7 @@ class Source:
         self._is_plain = is_plain
         self._size = size
         self.on_read: Callable[[int], None] | None = None
-        """Told the bytes of the lines that were read since it was told last, each `TELL_BYTES`."""
+        """Called after each `TELL_BYTES` of lines, with the bytes since its last call."""
         self.fault = ""
         """Why its bytes cannot be read to the end of the head."""
 

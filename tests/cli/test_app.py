@@ -86,6 +86,7 @@ def test_the_page_names_every_option_and_no_other():
         "demo",
         "doctor",
         "hook",
+        "inbox",
         "judge-eval",
         "proxy",
         "replay",

@@ -64,7 +64,7 @@ def follow_the_rules(found: list[TranscriptEntry]) -> None:
 def test_every_reader_has_samples_and_every_folder_a_reader():
     formats = {reader.format for reader in READERS}
     assert len(formats) == len(READERS)
-    assert {folder(path) for path in KNOWN} | OWN | {"cline"} == formats
+    assert {folder(path) for path in KNOWN} | OWN | {"cline", "cursor"} == formats
 
 
 @pytest.mark.parametrize("path", KNOWN, ids=name_of)
@@ -295,7 +295,13 @@ IN_LINES = ("claude-code", "codex", "copilot-cli", "iflow", "pi", "kimi-cli")
 @pytest.mark.parametrize("kind", [k for k in IN_LINES if k not in {"codex", "kimi-cli", "pi"}])
 def test_a_file_whose_records_stand_twice_counts_each_once(kind: str):
     for path in (
-        p for p in KNOWN if folder(p) == kind and not _trimmed(p) and "print" not in p.name and "stream" not in p.name
+        p
+        for p in KNOWN
+        if folder(p) == kind
+        and not _trimmed(p)
+        and "print" not in p.name
+        and "stream" not in p.name
+        and ".jsonl" in p.name
     ):
         data = content(path).rstrip(b"\n") + b"\n"
         once, twice = (entries(Source.of_bytes(path.name, part))[0] for part in (data, data + data))

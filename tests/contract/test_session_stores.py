@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import anyio
 import pytest
@@ -26,6 +27,7 @@ from monitor.sessions import (
     Changes,
     InMemorySession,
     NodeKind,
+    PostgresSession,
     RunRecord,
     RunStage,
     SessionStore,
@@ -39,6 +41,7 @@ from monitor.sessions import (
     message,
     said_of,
 )
+from tests import databases
 from tests.sessions.making import assistant, call, request, result, says, summary, user
 
 pytestmark = [pytest.mark.anyio, pytest.mark.feature("AC-01")]
@@ -46,11 +49,21 @@ pytestmark = [pytest.mark.anyio, pytest.mark.feature("AC-01")]
 MAKERS: dict[str, Callable[[Path], Any]] = {
     "memory": lambda _: InMemorySession(),
     "sqlite": lambda folder: SQLiteSession(folder / "a.session"),
+    "postgres": lambda _: PostgresSession(SERVER[0], uuid4().hex),
 }
+SERVER: list[str] = []
+"""The address of the PostgreSQL server of this file."""
 
-STORES: tuple[type[SessionStore], ...] = (InMemorySession, SQLiteSession)
+STORES: tuple[type[SessionStore], ...] = (InMemorySession, SQLiteSession, PostgresSession)
 LEDGERS: tuple[type[CallLedger], ...] = STORES
 """What a type checker proves: each is a whole store, and a ledger of calls."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def server() -> Iterator[None]:
+    with databases.postgres() as address:
+        SERVER[:] = [address]
+        yield
 
 
 @pytest.fixture(params=list(MAKERS))

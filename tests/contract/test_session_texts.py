@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import anyio
 import pytest
@@ -21,6 +22,7 @@ from monitor.events import Nudged
 from monitor.sessions import (
     Changes,
     InMemorySession,
+    PostgresSession,
     RunRecord,
     SessionReader,
     SQLiteSession,
@@ -32,6 +34,7 @@ from monitor.sessions import (
     imported,
     marker,
 )
+from tests import databases
 from tests.sessions.making import call, request, says, summary
 
 pytestmark = pytest.mark.feature("AC-01")
@@ -82,6 +85,12 @@ def others(session: Any, text: str) -> Iterator[Callable[[], Any]]:
     yield lambda: session.advance(replace(call("advanced"), key=text))
 
 
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with databases.postgres() as address:
+        yield address
+
+
 async def is_kept_or_refused(session: Any, text: str) -> int:
     """Give `text` to the session everywhere. Returns how often it was refused."""
     refused = 0
@@ -115,6 +124,12 @@ def test_an_odd_text_is_kept_or_refused_by_every_store_alike(odd: str, tmp_path:
     imported(lines, tmp_path / "b.session")
     with SessionReader(tmp_path / "b.session") as again:
         assert list(exported(again)) == lines
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_an_odd_text_is_kept_or_refused_in_postgresql_as_in_memory(odd: str, address: str):
+    in_memory = anyio.run(is_kept_or_refused, InMemorySession(), ODD[odd])
+    assert anyio.run(is_kept_or_refused, PostgresSession(address, f"{odd} {uuid4().hex}"), ODD[odd]) == in_memory
 
 
 @given(text=st.text(st.characters(exclude_categories=()), max_size=60))

@@ -67,6 +67,9 @@ from monitor.events import (
     RunTerminated,
     SandboxWarning,
     SinkFailed,
+    SteerAccepted,
+    SteerDelivered,
+    SteerReturned,
     StopDecided,
     StreamClosed,
     StreamContinued,
@@ -83,7 +86,7 @@ from monitor.events import (
     WindowWarning,
     event_codec,
 )
-from monitor.messages import Repair, RepairKind
+from monitor.messages import Repair, RepairKind, SteerMessage
 from monitor.models import ErrorKind, ModelError
 from monitor.outcome import Outcome, Turn
 from monitor.reasons import CompactionFailure, CompactionReason, TerminateReason
@@ -145,6 +148,9 @@ EVENTS: list[Event] = [
     OutputEmitted(at_s=0.57, turn=1, name="when", value=datetime(2026, 1, 1, tzinfo=UTC), overwritten=False),
     PlanUpdated(0.57, 1, "1. [x] read"),
     Nudged(0.58, 1, "do go on"),
+    SteerAccepted(0.58, 1, SteerMessage(id="m1", text="look\nat\x00 it", by="Ada")),
+    SteerDelivered(0.58, 1, SteerMessage(id="m1", text="look\nat\x00 it", by="Ada")),
+    SteerReturned(0.58, 1, SteerMessage(id="m2", text="\ud800", kind="follow_up", data=True), "it was\nover"),
     ToolWithdrawn(0.58, 1, "search", "it is gone"),
     LastTurnStarted(0.58, TerminateReason.MAX_TURNS, 60.0),
     JudgeAsked(0.58, 30, "loop_judge"),

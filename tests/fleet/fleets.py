@@ -12,11 +12,12 @@ from typing import Any, TypeVar
 import monitor
 from monitor.calls import CallRecord
 from monitor.chunks import ToolCall
-from monitor.errors import StoreError
+from monitor.errors import BudgetUnreachable, StoreError
 from monitor.fleet import FleetJob, NextTurn, Receipt, Supervisors, decide, enter, take_turn
 from monitor.messages import AssistantMessage
 from monitor.models import ModelRequest
 from monitor.sessions import Changes, Committed, InMemorySession, Node, SessionStore
+from monitor.shared import SQLiteBudgets
 from monitor.testing import ScriptedModel
 from monitor.tools import ToolContext
 
@@ -154,3 +155,19 @@ async def driven(
 def facts(receipts: Sequence[Receipt]) -> list[Receipt]:
     """The receipts without the names of nodes, which are chance."""
     return [replace(one, head="") for one in receipts]
+
+
+class Away(SQLiteBudgets):
+    """A store of budgets that does not answer its first `left` steps, or those behind step `at`."""
+
+    def __init__(self, left: int, at: int = 0) -> None:
+        super().__init__(":memory:")
+        self.left = left
+        self.at = at
+
+    async def _step(self, name: str | None, step: Any) -> Any:
+        self.at -= 1
+        if self.at < 0 < self.left:
+            self.left -= 1
+            raise BudgetUnreachable("it is being restarted")
+        return await super()._step(name, step)

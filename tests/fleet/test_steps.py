@@ -11,7 +11,7 @@ import pytest
 
 import monitor
 from monitor.calls import ApprovalAnswer
-from monitor.errors import BudgetUnreachable, ConfigError, SessionBusy, StoreError
+from monitor.errors import ConfigError, SessionBusy, StoreError
 from monitor.fleet import (
     MAX_LOSSES,
     FleetJob,
@@ -32,7 +32,7 @@ from monitor.sessions import RunStage, SessionReader, SQLiteSession
 from monitor.shared import SharedBudget, SQLiteBudgets
 from monitor.testing import FakeClock, Pause, ScriptedModel, Stall, call
 from monitor.tools import Approval
-from tests.fleet.fleets import ID, JOB, Died, Effects, MemorySessions, driven, facts, supervisors
+from tests.fleet.fleets import ID, JOB, Away, Died, Effects, MemorySessions, driven, facts, supervisors
 
 pytestmark = pytest.mark.anyio
 
@@ -64,22 +64,6 @@ async def test_a_call_that_cannot_be_repeated_is_made_at_most_once():
         assert made.again == [], steps
         if sessions.dies is not None:
             return
-
-
-class Away(SQLiteBudgets):
-    """A store of budgets that does not answer its first `left` steps, or those behind step `at`."""
-
-    def __init__(self, left: int, at: int = 0) -> None:
-        super().__init__(":memory:")
-        self.left = left
-        self.at = at
-
-    async def _step(self, name: str | None, step: Any) -> Any:
-        self.at -= 1
-        if self.at < 0 < self.left:
-            self.left -= 1
-            raise BudgetUnreachable("it is being restarted")
-        return await super()._step(name, step)
 
 
 @pytest.mark.parametrize("at", range(9))

@@ -15,7 +15,15 @@ import pytest_asyncio
 from monitor.calls import ApprovalAnswer
 from monitor.chunks import ToolCall
 from monitor.errors import ConfigError, StoreError
-from monitor.fleet import FolderControl, FolderSessions, Receipt, Supervisors, receipts_in
+from monitor.fleet import (
+    FolderControl,
+    FolderSessions,
+    PostgresControl,
+    PostgresSessions,
+    Receipt,
+    Supervisors,
+    receipts_in,
+)
 from monitor.fleet.fleet_client import RUN, TURN
 from monitor.messages import AssistantMessage
 from monitor.models import ModelRequest
@@ -27,6 +35,7 @@ from tests.fleet.fleets import Effects, supervisors
 pytest.importorskip("dbos")
 
 from monitor.integrations import dbos as integration
+from monitor.integrations._common.heartbeats import Heartbeats
 from monitor.integrations.dbos import Fleet
 
 pytestmark = pytest.mark.asyncio
@@ -245,3 +254,59 @@ async def test_a_fleet_on_postgresql(database: str, tmp_path: Path):
         receipt = await fleet.result(id)
     await fleet.aclose()
     assert (receipt.ok, receipt.turns, len(effects.made)) == (True, 4, 4)
+
+
+@pytest.mark.parametrize("how", ["it has left", "it was killed"])
+async def test_the_runs_of_a_worker_whose_name_never_comes_back_are_adopted(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    fleet, effects, stall = fleet_at(tmp_path, silent_s=0.3), Effects(), Stall()
+    if how == "it was killed":  # it says nothing any more
+        monkeypatch.setattr(Heartbeats, "end", lambda self, _: self._engine.dispose())
+    ids = [await fleet.submit("writer", "Write.", key=key) for key in "abc"]
+    async with fleet.work(slow(stall), grace_s=0.05):
+        await stall.reached()
+    assert {one.state for one in await fleet.list()} <= {"running", "queued"}
+    async with fleet.work(supervisors(effects)):
+        receipts = [await fleet.result(id) for id in ids]
+    await fleet.aclose()
+    assert [(one.ok, one.turns) for one in receipts] == [(True, 4)] * 3
+    assert len(effects.made) == len(set(effects.made)) == 12
+
+
+async def test_runs_are_listed_by_their_state_and_go_on_when_they_are_asked_to(fleet: Fleet, tmp_path: Path):
+    known = supervisors(Effects(), model=short, outputs=None, approval="default")
+    asks, other = [await fleet.submit("writer", "Write.", key=key) for key in ("asks", "other")]
+    assert {(one.session, one.state, one.worker) for one in await fleet.list()} == {
+        (asks, "queued", None),
+        (other, "queued", None),
+    }
+    async with fleet.work(known, worker="w", concurrency=1):
+        for id in (asks, other):
+            await fleet.result(id)
+        await fleet.abort(other, "not needed")
+        await fleet.result(other)
+        (waits,) = await fleet.list(state="waits")
+        (ended,) = await fleet.list(state="ended")
+        assert (waits.session, ended.session) == (asks, other)
+        assert waits.receipt is not None
+        assert (waits.receipt.reason, waits.queue, waits.worker) == ("paused", "writer/1", "w")
+        await fleet.go_on(asks)
+        assert (await fleet.result(asks)).next == "wait", "nobody has answered"
+
+
+async def test_a_fleet_with_its_sessions_on_postgresql_needs_no_folder(database: str):
+    sessions, control, effects = PostgresSessions(database), PostgresControl(database), Effects()
+    fleet = Fleet(database, sessions, control=control, poll_s=POLL_S)
+    known = supervisors(effects, model=short, outputs=None, approval="default")
+    id = await fleet.submit("writer", "Write.")
+    async with fleet.work(known):
+        assert (await fleet.result(id)).next == "wait"
+        async with sessions.open(id) as store:
+            (asked,) = await store.approvals(only_open=True)
+        await fleet.answer(id, ApprovalAnswer(id=asked.request.id, decision="approved"))
+        assert (await fleet.result(id)).ok
+    await fleet.aclose()
+    sessions.close()
+    control.close()
+    assert len(effects.made) == 1

@@ -23,6 +23,7 @@ from monitor.fleet.receipts import MAX_BYTES
 from monitor.messages import AssistantMessage
 from monitor.models import ModelRequest
 from monitor.sessions import RunRecord, SQLiteSession
+from monitor.shared import SharedBudget
 from monitor.testing import LocalTemporal, ScriptedModel, Stall
 
 pytest.importorskip(
@@ -34,6 +35,7 @@ from temporalio.worker import Replayer, Worker
 
 from monitor.integrations import temporal
 from monitor.integrations.temporal import Fleet, FleetPlugin
+from tests.fleet.fleets import Away
 
 RECORDED = Path(__file__).parent.parent.parent / "fixtures" / "engines" / "temporal_run.json"
 SECRET = "a word of the conversation"
@@ -285,3 +287,13 @@ async def test_the_names_and_the_history_of_an_earlier_version_are_still_known(p
     plugin = FleetPlugin(Supervisors(), FolderSessions(place.folder), FolderControl(place.folder))
     history = WorkflowHistory.from_json("recorded", RECORDED.read_text())
     await Replayer(workflows=[], plugins=[plugin], build_id="test").replay_workflow(history)
+
+
+async def test_a_turn_whose_store_of_budgets_is_away_is_tried_again_and_ends_no_run(place: Place):
+    budget = SharedBudget(Away(2, at=3), "team", wait_s=0)
+    async with place.worker(place.supervisors(letters(2), budget=budget)):
+        receipt = await place.fleet.result(await place.submit())
+    assert (receipt.reason, receipt.ok, receipt.turns, place.effects) == ("goal", True, 3, ["0", "1"])
+    (state,) = await budget.store.states("team")
+    assert state.held.tokens == 0
+    await budget.store.aclose()

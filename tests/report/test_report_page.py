@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from html.parser import HTMLParser
 from importlib.resources import files
 from itertools import pairwise
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from monitor.report.data import as_data
 from monitor.report.report_page import ReportPage, policy_of
 from monitor.report.story import StoryWatcher
 from monitor.transcripts.analysis.survey import survey
@@ -71,6 +73,17 @@ class Tags(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attrs)))
+
+
+def test_a_cost_of_nothing_is_known_and_an_unknown_cost_is_not_there():
+    (run,) = survey(Source.of_bytes("a.jsonl", (json.dumps(run_of("plain")) + "\n").encode()))
+    assert "usd" not in as_data(run, key="k", texts=True)
+    assert as_data(replace(run, cost_usd=0.0), key="k", texts=True)["usd"] == 0.0
+
+
+def test_the_page_opens_with_the_card():
+    facts = json.loads(page_of(run_of("plain"), run_of("fine", loop=False)).split('{"facts":')[1].split(',"runs":')[0])
+    assert facts["card"].startswith("1 of 2 runs looped: plain 5 times with the same arguments")
 
 
 def test_what_a_transcript_says_adds_no_tag_to_the_page():

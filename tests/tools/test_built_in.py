@@ -28,7 +28,7 @@ def toolsets(folder: Path) -> list[Toolset]:
 
 
 FILES = ["ls", "read_file", "write_file", "edit", "glob", "grep"]
-OTHERS = ["shell", "shell_wait", "shell_kill", "web_fetch", "web_search", "remember", "recall", "forget"]
+OTHERS = ["shell", "shell_wait", "shell_write", "shell_kill", "web_fetch", "web_search", "remember", "recall", "forget"]
 
 
 @pytest.mark.feature("GT-01")

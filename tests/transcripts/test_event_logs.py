@@ -68,7 +68,7 @@ async def test_runs_that_were_appended_and_one_that_was_killed_are_runs_of_their
 async def test_a_scan_sees_the_loop_that_the_run_was_in(tmp_path: Path):
     outcome = await logged(tmp_path / "log", *(call(1) for _ in range(7)), "done", policy=ObserveOnly())
     assert outcome.ok
-    done = CliRunner().invoke(app, ["scan", "--json", str(tmp_path / "log")])
+    done = CliRunner().invoke(app, ["scan", "--no-cache", "--json", str(tmp_path / "log")])
     assert done.exit_code == 1, done.output
     assert json.loads(done.stdout.splitlines()[0])["detection"]["kind"] == "identical_calls"
 

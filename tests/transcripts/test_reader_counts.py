@@ -163,7 +163,9 @@ def openhands(path: Path) -> Counts:
     own = [e for e in events if e["source"] == "agent" and e.get("action")]
     called = [e for e in own if e["action"] not in {"message", "finish"}]
     answered = [e for e in events if e.get("observation") not in {None, "agent_state_changed", "null"}]
-    return Counts(len(own), len(called), len(answered), 0, 0)
+    responses = [e.get("tool_call_metadata", {}).get("model_response", {}) for e in own]
+    output = {one["id"]: one["usage"]["completion_tokens"] for one in responses if one}
+    return Counts(len(own), len(called), len(answered), 0, sum(output.values()))
 
 
 COUNTED: dict[str, Callable[[Path], Counts]] = {
@@ -182,6 +184,11 @@ COUNTED: dict[str, Callable[[Path], Counts]] = {
     "openhands": openhands,
 }
 OTHER_SHAPE = (
+    "web-export",
+    "resolver",
+    "rollout-2025-04-18",
+    "few_shot",
+    "run-json",
     "stage0",
     "stream-json",
     "exec-json",

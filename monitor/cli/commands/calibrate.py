@@ -1,10 +1,15 @@
-"""`agent-monitor calibrate`: limits with a promise, from a user's own good runs."""
+"""`agent-monitor calibrate`: limits with a promise, from a user's own good runs.
+
+Runs that look like loops are shown, because a line that is drawn among loops stops none of them.
+Equal runs count once: a session that is seen under two names says nothing twice.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -15,7 +20,7 @@ from rich.text import Text
 from monitor._util.hashing import identity
 from monitor.cli.inputs.survey_workers import SurveySettings
 from monitor.cli.inputs.transcripts import InputReader, RunSelection, inputs_of
-from monitor.cli.options.levels import FACTORS, SCALED, Levels, as_toml, levels_of, names_of
+from monitor.cli.options.levels import FACTORS, SCALED, WEIGHED, Levels, as_toml, levels_of, names_of, threshold_above
 from monitor.cli.options.selection import LimitOption, OneJsonOption, SelectionOptions
 from monitor.cli.options.settings_options import SettingsOptions
 from monitor.cli.render import output, table
@@ -38,31 +43,105 @@ from monitor.transcripts.analysis.traces import ALL, TracedRun
 from monitor.view.run_ending import count
 
 BAD_INPUT: Final = 2
+SHOWN: Final = 10
+"""How many runs that look like loops are listed, unless the user looks at them."""
 CONDITION: Final = (
     "The promise holds if the runs to come are like these: the same kind of tasks, models and tools, in any order."
     " After a change of one of them, calibrate again. It is an average: a single set of runs may turn out unlucky."
 )
 
 
+class Loops(StrEnum):
+    """What becomes of unlabelled runs that look like loops."""
+
+    KEEP = "keep"
+    DROP = "drop"
+    LOOK = "look"
+
+
+@dataclass(slots=True, frozen=True)
+class _GoodRun:
+    """A run that counts as good."""
+
+    place: str
+    """Its place in a random order that is always the same."""
+    id: str
+    file: str
+    why: str
+    """Why it looks like a loop; empty: it does not, or its label says that it is none."""
+    traces: Mapping[str, Trace]
+
+    @property
+    def evidence(self) -> float:
+        """The score of all detectors together."""
+        return self.traces[ALL].evidence
+
+
 @dataclass(slots=True)
 class _GoodRuns:
     """The runs, as far as they count."""
 
-    good: list[tuple[str, Mapping[str, Trace]]] = field(default_factory=list[tuple[str, Mapping[str, Trace]]])
+    good: list[_GoodRun] = field(default_factory=list[_GoodRun])
     bad: list[Trace] = field(default_factory=list[Trace])
     left_out: int = 0
+    equal: int = 0
     estimated: int = 0
+    known: set[str] = field(default_factory=set[str])
+    """The contents of the runs."""
 
     def add(self, run: TracedRun, *, finished: bool) -> None:
         label = run.began.label
         if run.silent or label == NOT_COUNTED or (finished and label is None and run.ended.state != "finished"):
             self.left_out += 1
             return
+        if run.content in self.known:
+            self.equal += 1
+            return
+        self.known.add(run.content)
         self.estimated += run.estimated
         if label == LABELLED_LOOP:
             self.bad.append(run.traces[ALL])
-        else:
-            self.good.append((identity(f"{run.file}\n{run.id}"), run.traces))
+            return
+        found = run.detection
+        why = found.message if found is not None and label is None else ""
+        self.good.append(_GoodRun(identity(f"{run.file}\n{run.id}"), run.id, run.file, why, run.traces))
+
+    @property
+    def suspects(self) -> list[_GoodRun]:
+        """The runs that look like loops."""
+        return [run for run in self.good if run.why]
+
+    def show_suspects(self, console: Console, *, most: int | None = SHOWN) -> None:
+        """The runs that look like loops. `most`: how many are listed; `None`: all of them."""
+        suspects = self.suspects
+        console.print(
+            f"{len(suspects)} of {count(len(self.good), 'good run')} look like loops:", style="bold", highlight=False
+        )
+        for run in suspects[:most]:
+            console.print(Text(f"  {run.file}: {run.id}: {run.why}"), soft_wrap=True)
+        if most is not None and len(suspects) > most:
+            console.print(f"  and {len(suspects) - most} more")
+        console.print(
+            Text("  --loops look lists them all, --loops drop leaves them out, --loops keep calls them good.")
+        )
+
+    def check(self, share: float, *, kept: bool) -> None:
+        """Raises `ConfigError` if a line for `share` lies among loops. `kept`: the runs that look
+        like loops are good, the user says.
+        """
+        at = line([run.evidence for run in self.good], share)
+        lost = [run for run in self.suspects if run.evidence <= at]
+        if lost and not kept:
+            raise ConfigError(
+                f"the line for {percent(share)} would let {len(lost)} of {count(len(self.suspects), 'run')} pass that"
+                " look like loops; look at them, then say --loops drop or --loops keep, or label them"
+            )
+        missed = sum(trace.evidence <= at for trace in self.bad)
+        if missed > len(self.bad) / 2:
+            raise ConfigError(
+                f"the line for {percent(share)} would let {missed} of {len(self.bad)} labelled loops pass: the good"
+                " runs repeat themselves as much as the loops do; give a larger --at-most, or runs of one kind"
+            )
 
 
 def calibrate(
@@ -77,6 +156,10 @@ def calibrate(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the settings to this file (TOML).")
     ] = None,
+    loops: Annotated[
+        Loops | None,
+        typer.Option("--loops", help="Runs that look like loops: keep them as good, drop them, or look at them."),
+    ] = None,
     finished: Annotated[
         bool, typer.Option("--finished", help="Only runs that ended by themselves, as their recordings say.")
     ] = False,
@@ -88,11 +171,13 @@ def calibrate(
     """Fit the limits to your own good runs, with a promise: at most 5% of such runs are stopped.
 
     \b
-    Each run is watched with eight settings, from strict to lenient. The line is
-    the strictest one of which the promise can be made (split conformal
-    prediction). Runs with the label "loop" are not good. Where there are some,
-    half of the good runs draw the line. The other half shows what it costs and
-    saves, beside a limit on the number of turns alone.
+    Each run is watched with eight settings, from strict to lenient, and the
+    highest evidence of it is measured between them. The line is the strictest
+    one of which the promise can be made (split conformal prediction). Runs with
+    the label "loop" are not good. Where there are some, half of the good runs
+    draw the line. The other half shows what it costs and saves, beside a limit
+    on the number of turns alone. Runs that look like loops are shown, and a
+    line that lets them pass is refused. Equal runs count once.
 
     \b
     Examples:
@@ -101,8 +186,8 @@ def calibrate(
       agent-monitor calibrate labelled.jsonl.gz --json
 
     \b
-    Exit code: 0; 2 if there are too few runs for the promise, or a file or a
-    line could not be read.
+    Exit code: 0; 2 if there are too few runs for the promise, if the line lies
+    among loops, or if a file or a line could not be read.
     """  # noqa: D301 - \b keeps the lines of an example apart
     console, complaints = output.stdout(), output.stderr()
     with output.tidy_exit():
@@ -123,12 +208,22 @@ def calibrate(
 
         with inputs_of(paths, complaints, wanted) as inputs:
             report.bad += inputs.missing
-            InputReader(given, complaints, inputs, wanted).read_all(report, add, limit=limit, partly=False)
+            reading = InputReader(given, complaints, inputs, wanted)
+            reading.read_all(report, add, limit=limit, partly=False)
+            reading.complain()
+        if runs.suspects and loops is not Loops.KEEP:
+            runs.show_suspects(complaints, most=None if loops is Loops.LOOK else SHOWN)
+        if loops is Loops.LOOK:
+            raise typer.Exit(BAD_INPUT if report.incomplete else 0)
+        if loops is Loops.DROP:
+            runs.left_out += len(runs.suspects)
+            runs.good = [run for run in runs.good if not run.why]
         if len(runs.good) < least:
             raise ConfigError(
                 f"{count(len(runs.good), 'good run')} cannot promise that at most {percent(share)} are stopped:"
                 f" {least:,} are needed"
             )
+        runs.check(share, kept=loops is Loops.KEEP)
         found = _Calibration.of(runs, levels, names_of(base), share)
         if as_json:
             output.write_json(found.as_json())
@@ -185,6 +280,8 @@ class _Calibration:
     good: int
     bad: int
     left_out: int
+    equal: int
+    suspects: Sequence[_GoodRun]
     estimated: int
     lines: Mapping[str, int]
     """The level of each detector alone, and of all together. As many as there are levels: off."""
@@ -196,13 +293,26 @@ class _Calibration:
         cls, runs: _GoodRuns, levels: Sequence[Mapping[str, Any]], names: Sequence[str], share: float
     ) -> _Calibration:
         """The lines, and what they do on runs that they were not drawn from."""
-        lines = {
-            name: int(line([traces[name].evidence for _, traces in runs.good], share)) + 1 for name in (ALL, *names)
-        }
+        heights = {name: line([run.traces[name].evidence for run in runs.good], share) for name in (ALL, *names)}
+        lines = {name: int(height) + 1 for name, height in heights.items()}
         at = lines[ALL]
         settings = dict(levels[at]) if at < len(levels) else {**levels[-1], "detectors": []}
+        if WEIGHED in names and at < len(levels):
+            promise = f"{len(runs.good)} good runs: at most {percent(share)} of runs like them come to it"
+            settings[WEIGHED] = {**settings[WEIGHED], "fitted": promise}
+            if any(run.traces[ALL].peaks for run in runs.good):
+                settings[WEIGHED]["threshold"] = threshold_above(heights[ALL], levels)
         return cls(
-            share, len(runs.good), len(runs.bad), runs.left_out, runs.estimated, lines, _held_out(runs, share), settings
+            share,
+            len(runs.good),
+            len(runs.bad),
+            runs.left_out,
+            runs.equal,
+            runs.suspects,
+            runs.estimated,
+            lines,
+            _held_out(runs, share),
+            settings,
         )
 
     def show(self, console: Console) -> None:
@@ -223,8 +333,10 @@ class _Calibration:
         table.show(console, columns, rows)
         if self.tried:
             self._show_tried(console)
+        if self.equal:
+            console.print(f"{count(self.equal, 'run')} counted once: equal to another one.")
         if self.left_out:
-            console.print(f"Left out: {count(self.left_out, 'run')}, silent, borderline or not finished.")
+            console.print(f"Left out: {count(self.left_out, 'run')}, silent, borderline, dropped or not finished.")
         if self.estimated:
             console.print(f"Of {count(self.estimated, 'run')} the tokens are estimated from the length of the texts.")
         console.print(CONDITION, soft_wrap=True)
@@ -251,6 +363,8 @@ class _Calibration:
             "good": self.good,
             "loops": self.bad,
             "left_out": self.left_out,
+            "equal": self.equal,
+            "look_like_loops": [{"id": run.id, "file": run.file, "why": run.why} for run in self.suspects],
             "estimated": self.estimated,
             "lines": {name or "all": FACTORS[at] if at < len(FACTORS) else None for name, at in self.lines.items()},
             "held_out": [table.as_json(_TRIED, one) for one in self.tried],
@@ -263,7 +377,7 @@ def _held_out(runs: _GoodRuns, share: float) -> list[LineOutcome]:
     """Half of the good runs, chosen by their hashes, draws the line; the other half is tried."""
     if not runs.bad:
         return []
-    ordered = [traces[ALL] for _, traces in sorted(runs.good, key=lambda one: one[0])]
+    ordered = [run.traces[ALL] for run in sorted(runs.good, key=lambda one: one.place)]
     fit, rest = ordered[::2], ordered[1::2]
     if len(fit) < needed(share):
         return []

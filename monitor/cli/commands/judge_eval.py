@@ -12,8 +12,10 @@ from typing import Annotated, Any, Final
 import typer
 from rich.console import Console
 
-from monitor.cli.inputs.offline_judge import CacheOption, ConfirmOption, OfflineJudge, offline_judge
-from monitor.cli.inputs.survey_workers import complain_of_report, strange, why_missing
+from monitor.cli.inputs.judge_options import CacheOption, ConfirmOption
+from monitor.cli.inputs.offline_judge import OfflineJudge, offline_judge
+from monitor.cli.inputs.survey_workers import strange, why_missing
+from monitor.cli.inputs.unreadable_parts import complaints_of
 from monitor.cli.options.selection import OneJsonOption
 from monitor.cli.render import output, table
 from monitor.errors import AdapterError, MissingExtra
@@ -146,7 +148,8 @@ def _runs(files: Sequence[str], found: Evaluation, complaints: Console) -> Itera
             found.bad += 1
             output.complain(complaints, f"agent-monitor: cannot read {source.name}: {why_unread(error)}")
         else:
-            found.bad += complain_of_report(complaints, source.name, report)
+            found.bad += report.bad
+            complaints_of(source.name, report).show(complaints)
     found.bad += len(missing)
     for file in missing:
         output.complain(complaints, f"agent-monitor: cannot read {file}: {why_missing(file)}")

@@ -42,6 +42,10 @@ _SIGNS: Final[Mapping[str, Sequence[str]]] = {
 }
 """The words by which the name or the address of such a service is recognised."""
 _QUIET: Final = frozenset({"ended", "running"})
+_LOOK_S: Final = 0.1
+"""Seconds between two looks for a second Ctrl-C, like uvicorn's own."""
+_LEFT_S: Final = 3
+"""Seconds for what is still open after --drain: answers that are not watched, and their clients."""
 
 
 def proxy(
@@ -250,7 +254,10 @@ def _serve(made: Proxy, host: str, port: int, drain_s: float | None, *, token_gi
 
     class Server(uvicorn.Server):
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            made.close_pages()  # they would be waited for until --drain is over
+            draining = asyncio.ensure_future(made.drain(drain_s))  # the listener stays meanwhile
+            while not (draining.done() or self.force_exit):
+                await asyncio.wait([draining], timeout=_LOOK_S)
+            draining.cancel()
             await super().shutdown(sockets)
 
     logging.getLogger("uvicorn.error").addFilter(_is_news)
@@ -264,7 +271,7 @@ def _serve(made: Proxy, host: str, port: int, drain_s: float | None, *, token_gi
         date_header=False,
         ws="none",
         lifespan="on",
-        timeout_graceful_shutdown=None if drain_s is None else max(1, round(drain_s)),
+        timeout_graceful_shutdown=_LEFT_S,
     )
     try:
         listening = options.bind_socket()

@@ -21,7 +21,7 @@ from monitor.cli.options.run_options import (
     setting_option,
     shown_option,
 )
-from monitor.cli.options.session_file import FolderOption, SessionArgument, found_file
+from monitor.cli.options.session_file import FolderOption, SessionArgument, opened_reader
 from monitor.cli.options.settings_options import DetectorsOption, SetOption, settings_of
 from monitor.cli.options.supervisor_arguments import limits_of
 from monitor.cli.render import output
@@ -30,7 +30,6 @@ from monitor.errors import ConfigError
 from monitor.events import ChunkReceived, Envelope, Event, RunIdentity, RunStarted
 from monitor.harness.record.recorder import TASK
 from monitor.harness.record.replay import Replay, replay_of
-from monitor.sessions import SessionReader
 from monitor.settings import Settings
 from monitor.sinks import line_of
 
@@ -111,7 +110,7 @@ def replay(  # noqa: PLR0917 - typer calls it by name
             raise ConfigError("--events and --json say different things; give one of them")
         refuse_detectors_without(detectors, no_detectors=no_detectors)
         limits = _limits(max_turns, timeout, idle_timeout, max_tool_calls)
-        with SessionReader(found_file(session, folder)) as there:
+        with opened_reader(session, folder) as there:
             arguments = arguments_in(there)
             base = Settings(arguments.settings if arguments is not None else {}) if config is None else None
             chosen = settings_of(config, detectors, settings, policy, base=base)

@@ -68,6 +68,7 @@ def report(
             reading = InputReader(given, complaints, inputs, wanted)
             reading.read_all(found, add, limit=limit)
         if not page.runs:
+            reading.complain()
             raise typer.Exit(BAD_INPUT)
         pieces = page.pieces(facts={"made": time.time(), "bad": found.bad})
         write_out(out, (piece.encode("utf-8", "replace") for piece in pieces), "--out")

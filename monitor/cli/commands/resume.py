@@ -15,7 +15,7 @@ from monitor.cli.foreground import drive, log_of
 from monitor.cli.inputs.keyboard import can_type
 from monitor.cli.options.run_arguments import arguments_in
 from monitor.cli.options.run_options import BaseUrlOption, ShownOptions
-from monitor.cli.options.session_file import FolderOption, SessionArgument, found_file
+from monitor.cli.options.session_file import FolderOption, SessionArgument, opened_reader, session_to_write
 from monitor.cli.options.supervisor_arguments import approver
 from monitor.cli.render import output
 from monitor.cli.render.screen import EventFeed, RunHeading, screen_of
@@ -24,7 +24,8 @@ from monitor.events import TurnEnded
 from monitor.harness.record.recorder import TASK
 from monitor.models import Model
 from monitor.reasons import TerminateReason
-from monitor.sessions import RunRecord, RunStage, SessionReader, SQLiteSession
+from monitor.sessions import RunRecord, RunStage, SessionStore
+from monitor.sessions.postgres.postgres_reader import without_password
 from monitor.sessions.run_records import MAIN
 from monitor.tools import PendingApprovals
 
@@ -69,8 +70,8 @@ def resume(
     A session that another process is writing is refused, and stays as it is.
     """  # noqa: D301 - \b keeps the lines of an example apart
     with output.tidy_exit():
-        path = found_file(session, folder).absolute()
-        with SessionReader(path) as there, there.snapshot():
+        stored = session_to_write(session, create=False, folder=folder)
+        with opened_reader(session, folder) as there, there.snapshot():
             record, arguments = _to_go_on(there.runs(), session), arguments_in(there)
             ended = [one.event.turn for one in there.events(record.id) if isinstance(one.event, TurnEnded)]
             turns = sum(turn.model_error is None for turn in ended)
@@ -92,15 +93,15 @@ def resume(
                 _skip(made, turns)
             supervisor = arguments.supervisor(made, approver=approver() or PendingApprovals(), sinks=[feed, *sinks])
 
-            async def begin(store: SQLiteSession | None) -> monitor.Run:
+            async def begin(store: SessionStore | None) -> monitor.Run:
                 screen.begin(_heading(session, record, supervisor))
                 return await supervisor.resume_stream(store, run=record.id)
 
-            drive(begin, SQLiteSession(path, create=False, chunks=True), feed, close)
+            drive(begin, stored, feed, close)
 
 
 def _heading(session: str, record: RunRecord, supervisor: monitor.Supervisor) -> RunHeading:
-    command = f"agent-monitor resume {session}"
+    command = f"agent-monitor resume {without_password(session)}"
     task = str(record.data.get(TASK, ""))
     return RunHeading(command, supervisor.model.name, [*supervisor.tools], outputs_in(supervisor), task)
 

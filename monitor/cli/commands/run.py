@@ -8,13 +8,13 @@ from monitor.cli.inputs.keyboard import can_type
 from monitor.cli.options import sample_run
 from monitor.cli.options.run_arguments import as_node
 from monitor.cli.options.run_options import RunCommandOptions, ShownOptions
-from monitor.cli.options.session_file import session_file
+from monitor.cli.options.session_file import session_to_write
 from monitor.cli.options.supervisor_arguments import approver, task_of
 from monitor.cli.render import output as terminal_output
 from monitor.cli.render.output import STDIN
 from monitor.cli.render.screen import EventFeed, RunHeading, screen_of
 from monitor.errors import ConfigError
-from monitor.sessions import RunStage, SQLiteSession
+from monitor.sessions import RunStage, SessionStore
 from monitor.sessions.run_records import MAIN
 from monitor.tools import PendingApprovals
 
@@ -72,7 +72,7 @@ def run(options: RunCommandOptions, shown: ShownOptions) -> None:
         task = options.task or (sample_run.TASK if demo else None)
         said = None if task == STDIN else task_of(task)
         arguments = options.arguments()
-        store = SQLiteSession(session_file(session), chunks=True) if session is not None else None
+        store = session_to_write(session) if session is not None else None
         screen = screen_of(
             as_json=shown.as_json, verbose=shown.verbose, price=arguments.priced, session=session, types=can_type()
         )
@@ -83,7 +83,7 @@ def run(options: RunCommandOptions, shown: ShownOptions) -> None:
             supervisor = arguments.supervisor(made, approver=asks, sinks=[feed, *sinks])
             wanted = task_of(task) if said is None else said  # read stdin only after the options are checked
 
-            async def begin(opened: SQLiteSession | None) -> monitor.Run:
+            async def begin(opened: SessionStore | None) -> monitor.Run:
                 if opened is not None:
                     await _check_over(opened, session)
                     await opened.append(as_node(arguments))
@@ -99,7 +99,7 @@ def outputs_in(supervisor: monitor.Supervisor) -> list[str]:
     return supervisor.outputs.names if supervisor.outputs is not None else []
 
 
-async def _check_over(session: SQLiteSession, name: str | None) -> None:
+async def _check_over(session: SessionStore, name: str | None) -> None:
     """Raises `ConfigError` if a run of the session has not ended."""
     if any(one.purpose == MAIN and one.state is not RunStage.ENDED for one in await session.runs()):
         raise ConfigError(f"a run of the session {name} has not ended: agent-monitor resume {name} goes on with it")

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
 from monitor.cli.inputs.cache_folder import cache_folder
-from monitor.cli.inputs.offline_judge import JudgeOptions, OfflineJudge
+from monitor.cli.inputs.judge_options import JudgeOptions
 from monitor.cli.inputs.scan_cache import ScanCache
 from monitor.cli.inputs.survey_workers import SurveySettings
 from monitor.cli.inputs.transcripts import InputReader, RunSelection, inputs_of
@@ -29,6 +29,9 @@ from monitor.settings import Settings
 from monitor.transcripts.analysis.scan import ScanResult, scan_run
 from monitor.transcripts.analysis.survey import SurveyedRun
 from monitor.transcripts.base import RecordedRun
+
+if TYPE_CHECKING:
+    from monitor.cli.inputs.offline_judge import OfflineJudge
 
 LOOPS_FOUND, BAD_INPUT = 1, 2
 

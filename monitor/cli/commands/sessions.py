@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import sqlite3
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
 
+import anyio
 import typer
 from rich.text import Text
 
@@ -20,11 +24,12 @@ from monitor.cli.options.session_file import (
     SessionsArgument,
     found_file,
     new_file,
+    opened_reader,
     session_file,
 )
 from monitor.cli.render import output, session_view
 from monitor.cli.render.output import STDIN
-from monitor.cli.render.session_view import listed, size
+from monitor.cli.render.session_view import listed, listed_in, size
 from monitor.errors import ConfigError, MonitorError, StoreError
 from monitor.sessions import (
     ACTIVE,
@@ -34,12 +39,16 @@ from monitor.sessions import (
     default_folder,
     exported,
     fork,
+    found_in,
     imported,
     remove,
     retain,
     salvage,
     sessions_in,
+    trim,
 )
+from monitor.sessions.postgres.postgres_reader import AnyReader, SessionsReader, without_password
+from monitor.sessions.postgres.session_address import is_database, parts_of
 from monitor.sessions.tables.migrations import STEPS
 from monitor.sessions.tables.schema import SQLITE_FLOOR, check_sqlite, has_reset_bug
 from monitor.view.run_ending import count
@@ -69,23 +78,30 @@ def about() -> None:
       agent-monitor sessions rm --older-than 30 --dry-run
 
     \b
-    Only rm removes sessions, and no command changes one: they are read while
-    their owner writes. SESSION is a name, an id, a part of either, or a file.
+    Only rm removes sessions, and only trim changes one. The others read them
+    while their owner writes. SESSION is a name, an id, a part of either, or a file.
     """  # noqa: D301 - \b keeps the lines of an example apart
 
 
 @contextmanager
-def _reading(given: str, folder: Path | None) -> Iterator[SessionReader]:
-    with output.tidy_exit(), SessionReader(found_file(given, folder)) as session, session.snapshot():
+def _reading(given: str, folder: Path | None) -> Iterator[AnyReader]:
+    with output.tidy_exit(), opened_reader(given, folder) as session, session.snapshot():
         yield session
 
 
 @sessions.command("list")
-def list_sessions(*, folder: FolderOption = None, as_json: JsonOption = False) -> None:
+def list_sessions(
+    *,
+    database: Annotated[
+        str | None, typer.Option("--database", metavar="ADDRESS", help="Those in postgresql://user@host/db.")
+    ] = None,
+    folder: FolderOption = None,
+    as_json: JsonOption = False,
+) -> None:
     """List the sessions of a folder, the one that was written last at the end."""
     with output.tidy_exit():
-        where = folder or default_folder()
-        rows = [listed(one) for one in sessions_in(where)]
+        where = folder or default_folder() if database is None else without_password(database)
+        rows = [listed(one) for one in sessions_in(Path(where))] if database is None else listed_in(database)
         if as_json:
             for row in rows:
                 output.write_json(row)
@@ -93,10 +109,32 @@ def list_sessions(*, folder: FolderOption = None, as_json: JsonOption = False) -
         console = output.stdout()
         if rows:
             session_view.show_list(console, rows)
-        total = size(sum(row["bytes"] for row in rows))
-        console.print(
-            Text(f"{count(len(rows), 'session')} in {output.on_one_line(str(where))}, {total}"), soft_wrap=True
-        )
+        total = "" if database else f", {size(sum(row['bytes'] for row in rows))}"
+        console.print(Text(f"{count(len(rows), 'session')} in {output.on_one_line(str(where))}{total}"), soft_wrap=True)
+
+
+@sessions.command()
+def find(
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="Upper and lower case are the same.")],
+    *,
+    folder: FolderOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Search the messages, calls and results of all sessions of a folder.
+
+    Exit code: 0 something was found; 1 nothing was.
+    """
+    with output.tidy_exit():
+        found = [*found_in((file.path for file in sessions_in(folder or default_folder())), text)]
+        for one in found:
+            if as_json:
+                told = {"session": one.session.stem, "path": str(one.session), "node": one.node, "run": one.run}
+                output.write_json({**told, "turn": one.turn, "at_ms": one.at_ms, "excerpt": one.excerpt})
+            else:
+                said = Text.assemble((f"{one.session.stem} ", "bold"), (f"{one.node[-8:]} ", "cyan"), one.excerpt)
+                output.stdout().print(said, soft_wrap=True)
+        if not found:
+            raise typer.Exit(PROBLEMS)
 
 
 BranchOption: TypeAlias = Annotated[str, typer.Option("--branch", metavar="NAME", help="Another branch.")]
@@ -284,6 +322,32 @@ def salvage_session(
             raise typer.Exit(PROBLEMS)
 
 
+@sessions.command("trim")
+def trim_session(
+    session: SessionArgument,
+    *,
+    erase: Annotated[
+        list[str] | None, typer.Option("--erase", metavar="TEXT", help="Put [erased] in its place, wherever it stands.")
+    ] = None,
+    events_older_than: Annotated[
+        float | None,
+        typer.Option("--events-older-than", metavar="DAYS", min=0, help="Remove events of runs that ended before."),
+    ] = None,
+    folder: FolderOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove texts, or old events, from the inside of a session. It is written anew.
+
+    The conversation of an old run stays without its events. A session in use is refused.
+    """
+    with output.tidy_exit():
+        before_s = None if events_older_than is None else time.time() - events_older_than * DAY_S
+        work = partial(trim, found_file(session, folder), erase=erase or (), events_before_s=before_s)
+        done = anyio.run(work)
+        said = f"{done.events:,} events removed, a text erased in {done.erased:,} rows, {size(done.bytes_after)} left"
+        _done(as_json, said, asdict(done))
+
+
 def _free(source: Path) -> Path:
     number = 2
     while (path := source.with_name(f"{source.stem}-{number}{ENDING}")).exists():
@@ -299,15 +363,15 @@ def verify(given: SessionsArgument = None, *, folder: FolderOption = None, as_js
     """
     with output.tidy_exit():
         where = folder or default_folder()
-        paths = [found_file(one, folder) for one in given] if given else [one.path for one in sessions_in(where)]
+        asked = [(one, _name_of(one, folder)) for one in given or ()]
         console, wrong = output.stdout(), 0
-        for path in paths:
-            nodes, problems = _verified(path)
+        for session, name in asked if given else [(str(one.path), one.name) for one in sessions_in(where)]:
+            nodes, problems = _verified(session, folder)
             wrong += bool(problems)
             if as_json:
-                output.write_json({"name": path.stem, "ok": not problems, "nodes": nodes, "problems": problems})
+                output.write_json({"name": name, "ok": not problems, "nodes": nodes, "problems": problems})
             else:
-                said = Text.assemble((path.stem, "bold"), f": {count(nodes, 'node')}, ")
+                said = Text.assemble((name, "bold"), f": {count(nodes, 'node')}, ")
                 said.append(
                     "as written" if not problems else f"{count(len(problems), 'problem')}",
                     "red" if problems else "green",
@@ -318,9 +382,13 @@ def verify(given: SessionsArgument = None, *, folder: FolderOption = None, as_js
         raise typer.Exit(PROBLEMS if wrong else 0)
 
 
-def _verified(path: Path) -> tuple[int, list[dict[str, Any]]]:
+def _name_of(given: str, folder: Path | None) -> str:
+    return parts_of(given)[1] if is_database(given) else found_file(given, folder).stem
+
+
+def _verified(given: str, folder: Path | None) -> tuple[int, list[dict[str, Any]]]:
     try:
-        with SessionReader(path) as session, session.snapshot():
+        with opened_reader(given, folder) as session, session.snapshot():
             found = session.verify()
             return session.count(), [{"what": one.what, "seq": one.seq, "node": one.node} for one in found]
     except MonitorError as error:
@@ -418,12 +486,17 @@ def rm(
 
 
 def _by_name(given: Sequence[str], folder: Path | None, *, dry: bool) -> tuple[list[str], list[str]]:
-    removed: list[str] = []
-    for path in [found_file(one, folder) for one in given]:  # all are found before any is removed
-        if not dry:
-            remove(path)
-        removed.append(path.stem)
-    return removed, []
+    named = [(one, _name_of(one, folder)) for one in given]  # all are found before any is removed
+    for session, _ in named:
+        if is_database(session):
+            where, name = parts_of(session)
+            with SessionsReader(where) as there:
+                there.find(name)
+                if not dry:
+                    there.remove(name)
+        elif not dry:
+            remove(found_file(session, folder))
+    return [name for _, name in named], []
 
 
 def _done(as_json: bool, said: str, data: dict[str, Any]) -> None:

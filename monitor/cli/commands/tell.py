@@ -9,14 +9,16 @@ from typing import Annotated, Final
 import typer
 from rich.text import Text
 
-from monitor.cli.options.session_file import FolderOption, JsonOption, SessionArgument, found_file
+from monitor.cli.options.session_file import FolderOption, JsonOption, SessionArgument, found_file, opened_reader
 from monitor.cli.options.supervisor_arguments import task_of
 from monitor.cli.render import output
 from monitor.errors import ConfigError
 from monitor.events import SteerDelivered, SteerReturned
-from monitor.sessions import Letter, SessionReader
+from monitor.sessions import Letter
 from monitor.sessions import tell as told
 from monitor.sessions.lock import live_owner, lock_path
+from monitor.sessions.postgres.postgres_reader import PostgresReader, without_password
+from monitor.sessions.postgres.session_address import is_database, parts_of
 
 LOOK_S: Final = 0.1
 """Seconds between two looks at the session, while the command waits."""
@@ -58,14 +60,14 @@ def tell(
     with output.tidy_exit():
         if now and later:
             raise ConfigError("--now and --later say different things; give one of them")
-        path = found_file(session, folder)
-        letter = told(path, task_of(text), kind="follow_up" if later else "steer", now=now, by=by, data=data, id=id)
-        state = _state(path, letter, wait)
-        owned = live_owner(lock_path(path)) is not None
+        where = session if is_database(session) else str(found_file(session, folder))
+        letter = told(where, task_of(text), kind="follow_up" if later else "steer", now=now, by=by, data=data, id=id)
+        state = _state(where, letter, wait)
+        owned = _is_owned(where)
         if as_json:
             output.write_json({"id": letter.message.id, "run": letter.run, "state": state, "running": owned})
         else:
-            how = _WORDS[state] if owned or state != "accepted" else _RESUMES.format(session)
+            how = _WORDS[state] if owned or state != "accepted" else _RESUMES.format(without_password(session))
             output.stdout().print(Text(output.on_one_line(how)), soft_wrap=True)
         if wait and state != "delivered":
             raise typer.Exit(RETURNED)
@@ -79,11 +81,19 @@ _WORDS: Final = {
 _RESUMES: Final = "stored; no process carries the run out now: agent-monitor resume {} goes on with it"
 
 
-def _state(path: Path, letter: Letter, wait_s: float) -> str:
+def _is_owned(where: str) -> bool:
+    """Whether a process has the session now."""
+    if not is_database(where):
+        return live_owner(lock_path(Path(where))) is not None
+    with PostgresReader(*parts_of(where)) as stored:
+        return stored.owner is not None
+
+
+def _state(where: str, letter: Letter, wait_s: float) -> str:
     """The state of the message after at most `wait_s` seconds."""
     until = time.monotonic() + wait_s
     while True:
-        with SessionReader(path) as session:
+        with opened_reader(where, None) as session:
             for one in session.events(letter.run):
                 event = one.event
                 if isinstance(event, SteerDelivered | SteerReturned) and event.message.id == letter.message.id:

@@ -51,7 +51,7 @@ def _first_look(data: bytes, agent: str) -> "tuple[SessionLines | None, bool]":
     try:
         event = json.loads(data)
         path = event.get("transcript_path")
-        if isinstance(path, str) and not os.path.isfile(path):
+        if path is None or (isinstance(path, str) and not os.path.isfile(path)):
             return None, False  # an agent that keeps no session, or the first call, which may come before its file
         session = SessionLines(os.path.abspath(path), cache_path("sessions"))
         session.read()

@@ -13,6 +13,10 @@ import zlib
 
 from monitor.cli.hooks.recent_steps import RecentSteps
 
+TYPE_CHECKING = False  # `typing` takes long to import
+if TYPE_CHECKING:
+    from typing import BinaryIO
+
 FIRST_BYTES = 1_000_000
 """The part of a session, from its end, that a first reading takes."""
 MOST_BYTES = 8_000_000
@@ -58,7 +62,7 @@ class SessionLines:
         with open(self._path, "rb") as file:
             status = os.fstat(file.fileno())
             inode = [status.st_dev, status.st_ino]
-            if self._inode != inode or status.st_size < self._at or self._edge_before(file.fileno()) != self._edge:
+            if self._inode != inode or status.st_size < self._at or self._edge_before(file) != self._edge:
                 self.steps, self.understood, self._at = RecentSteps(), True, 0
                 most = FIRST_BYTES
             else:
@@ -73,7 +77,7 @@ class SessionLines:
             if end:
                 self._is_kept = False
                 self._at, self._inode = start + end, inode
-                self._edge = self._edge_before(file.fileno())
+                self._edge = self._edge_before(file)
 
     def _take(self, line: bytes) -> None:
         if not line.strip():
@@ -87,10 +91,11 @@ class SessionLines:
             return
         _take_steps(record, self.steps)
 
-    def _edge_before(self, descriptor: int) -> int:
+    def _edge_before(self, file: "BinaryIO") -> int:
+        """The hash of the bytes before the place where the reading stopped."""
         start = max(0, self._at - EDGE_BYTES)
-        os.lseek(descriptor, start, os.SEEK_SET)
-        return zlib.crc32(os.read(descriptor, self._at - start))
+        file.seek(start)
+        return zlib.crc32(file.read(self._at - start))
 
     def is_calm(self) -> None:
         """The detectors see no loop in the session."""

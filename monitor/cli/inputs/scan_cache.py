@@ -1,8 +1,8 @@
 """The results of earlier scans: a file that has not changed is not read again.
 
-A result belongs to a path, with the size, the time and the number of its file, to the settings, and
-to the code that has read and watched it. The cache is one SQLite file for its owner alone. One that
-cannot be used is none: everything is read.
+A result belongs to a path, and to the size, the times and the inode of its file. It also belongs to
+the settings and to the code that has read the file. The cache is one SQLite file for its owner
+alone. Without a usable cache everything is read.
 """
 
 from __future__ import annotations

@@ -14,18 +14,14 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from rich.console import Console
-
 from monitor.cli.inputs.scan_cache import ScanCache
-from monitor.cli.render import output
 from monitor.settings import Settings
 from monitor.transcripts.analysis.scan import RunScanner
 from monitor.transcripts.analysis.survey import SurveyedFile, Watcher, WatchSettings, survey_file
-from monitor.transcripts.entries import Began, ReadReport
+from monitor.transcripts.entries import Began
 from monitor.transcripts.kinds import HEAD_BYTES, kind_of
 from monitor.transcripts.places import sources_of
 from monitor.transcripts.source import Source
-from monitor.view.run_ending import count
 
 if TYPE_CHECKING:
     from multiprocessing.sharedctypes import Synchronized
@@ -38,10 +34,6 @@ PAYS_BYTES: Final = 8 * 1024 * 1024
 
 COLLECT_AT: Final = 50_000
 """The objects after which the garbage collector looks for circles."""
-SHOWN: Final = 3
-"""How many lines of a file are named. If a file is not understood, mostly all lines have the same
-fault.
-"""
 
 
 @dataclass(slots=True, frozen=True)
@@ -59,8 +51,8 @@ class SurveySettings:
         return cls(json.dumps(settings.settings), watcher)
 
     def examine(self, path: Path, read: Callable[[int], None]) -> list[SurveyedFile]:
-        """The transcripts in one file, read and watched. `read` is told the number of bytes that
-        were read since it was told last.
+        """The transcripts in one file, read and watched. `read` is called now and then,
+        with the number of bytes that were read since its last call.
         """
         chosen = _settings(self.settings)
         watched = WatchSettings(chosen.detectors, chosen.policy, self.watcher or Watcher)
@@ -93,7 +85,7 @@ class BytesRead:
         self.workers: SharedNumber | None = None
 
     def add(self, number: int) -> None:
-        """So many more bytes were read in this process."""
+        """Count `number` bytes that were read in this process."""
         self._here += number
 
     @property
@@ -189,34 +181,6 @@ def size_of(path: Path) -> int:
         return path.stat().st_size
     except OSError:
         return 0
-
-
-def complain_of(console: Console, found: SurveyedFile) -> int:
-    """Report the unreadable parts of a transcript. Returns how many there are."""
-    if found.error:
-        output.complain(console, f"agent-monitor: cannot read {found.file}: {found.error}")
-        return 1
-    bad = complain_of_report(console, found.file, found.report)
-    crashed = [run for run in found.runs if run.failed]
-    for run in crashed:
-        output.complain(console, f"{found.file}: run {run.id}: {run.failed}")
-    return bad + len(crashed)
-
-
-def complain_of_report(console: Console, name: str, report: ReadReport) -> int:
-    """Report the unreadable parts that a reader noted. Returns how many there are."""
-    for line, why in report.first_bad[:SHOWN]:
-        output.complain(console, f"{name}:{line}: {why}")
-    if (more := report.bad - SHOWN) > 0:
-        output.complain(console, f"{name}: and {count(more, 'more line')} could not be read")
-    if report.unknown:
-        kinds = ", ".join(sorted(report.unknown)[:SHOWN])
-        output.complain(
-            console,
-            f"{name}: {count(sum(report.unknown.values()), 'record')} of unknown types left out: {kinds}",
-            style="yellow",
-        )
-    return report.bad
 
 
 def why_missing(path: str) -> str:

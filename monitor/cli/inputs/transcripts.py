@@ -23,12 +23,12 @@ from monitor.cli.inputs.scan_cache import ScanCache
 from monitor.cli.inputs.survey_workers import (
     BytesRead,
     SurveySettings,
-    complain_of,
     size_of,
     strange,
     surveyed_files,
     why_missing,
 )
+from monitor.cli.inputs.unreadable_parts import UnreadableParts, hides_a_transcript
 from monitor.cli.options.selection import SelectionOptions
 from monitor.cli.render import output
 from monitor.cli.render.output import STDIN
@@ -218,12 +218,15 @@ class InputReader:
         self._given = given
         self._examine = examine
         self._complaints = complaints
+        self._unread = UnreadableParts()
         self._inputs = inputs
         self._wanted = wanted
         self._strangers: list[str] = []
         self._unwanted = 0
         """The number of runs that do not fit `--format`, `--project` or `--since`."""
-        self._copied = self._repeated = 0
+        self._copied = self._repeated = self._repeated_runs = 0
+        self._seen: set[int] = set()
+        """The runs that were seen, as hashes of what tells them apart."""
         self._silent: list[tuple[str, str]] = []
         self._silent_runs = 0
         """The number of runs in which a model says and does nothing. Many sessions on a disk have
@@ -250,16 +253,18 @@ class InputReader:
     def _runs(self, path: Path, found: SurveyedFile, report: Report) -> Iterator[SurveyedRun]:
         name = self._inputs.names.get(path, found.file)
         if found.format is None and not found.error:
-            if path in self._inputs.named:
+            source = Source.of_path(path)
+            why = strange(source) if path in self._inputs.named else hides_a_transcript(source)
+            if why:
                 report.bad += 1
-                output.complain(self._complaints, f"{name}: {strange(Source.of_path(path))}")
+                self._unread.refuse(name, why)
             else:
                 self._strangers.append(name)
             return
-        report.bad += complain_of(self._complaints, replace(found, file=name))
+        report.bad += self._unread.take(replace(found, file=name), named=path in self._inputs.named)
         self._copied += found.report.copied
         self._repeated += found.report.repeated
-        watched = [run for run in found.runs if not run.failed]
+        watched = [run for run in found.runs if not run.failed and not self._is_repeated(run)]
         looked_at = [run for run in watched if self._wanted.wants(run)]
         self._unwanted += len(watched) - len(looked_at)
         self._silent_runs += sum(run.silent for run in looked_at)
@@ -267,6 +272,17 @@ class InputReader:
             self._silent += [(name, run.id) for run in looked_at]
         for run in looked_at:
             yield replace(run, file=name)
+
+    def _is_repeated(self, run: SurveyedRun) -> bool:
+        """Whether the run was seen under another name: the same id, times, amounts and tokens."""
+        if run.first_at is None:
+            return False  # without times, two runs may be equal by chance
+        told = hash((run.format, run.id, run.first_at, run.last_at, run.total, run.usage))
+        if told in self._seen:
+            self._repeated_runs += 1
+            return True
+        self._seen.add(told)
+        return False
 
     def read_all(
         self,
@@ -293,11 +309,18 @@ class InputReader:
         self._complain(report, whole=not self.interrupted and (limit is None or report.runs < limit))
 
     def leave(self, code: int) -> NoReturn:
-        """End the command with `code`, or with that of an interruption."""
+        """Say what could not be read, and end the command with `code`, or with that of an
+        interruption.
+        """
+        self.complain()
         if self.interrupted:
             files = count(len(self._inputs.paths), "file")
             output.complain(self._complaints, f"interrupted: {self.read} of {files} were read")
         raise typer.Exit(INTERRUPTED if self.interrupted else code)
+
+    def complain(self) -> None:
+        """Say what could not be read."""
+        self._unread.show(self._complaints)
 
     def _complain(self, report: Report, *, whole: bool) -> None:
         """Report runs in which there is nothing to look at. `whole`: all was read to its end."""
@@ -337,6 +360,8 @@ class InputReader:
                 (self._silent_runs, "run without an answer", "runs without an answer"),
                 (self._copied, "record copied from another session", "records copied from other sessions"),
                 (self._repeated, "record that stood twice", "records that stood twice"),
+                (self._repeated_runs, "run of a file that stands twice", "runs of files that stand twice"),
+                (self._unread.torn, "torn line", "torn lines"),
             )
             if number
         ]
@@ -354,6 +379,8 @@ class InputReader:
             "silent_runs": self._silent_runs,
             "copied_records": self._copied,
             "repeated_records": self._repeated,
+            "repeated_runs": self._repeated_runs,
+            "torn_lines": self._unread.torn,
         }
 
 

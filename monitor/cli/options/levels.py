@@ -5,16 +5,17 @@ from __future__ import annotations
 import inspect
 import json
 import math
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, Final
 
-from monitor.detectors import Detector, default_detectors
+from monitor.detectors import Detector, StateNovelty, default_detectors
 from monitor.policy import Policy
 from monitor.settings import Settings, detector_types
 from monitor.transcripts.analysis.scan import RunScanner
-from monitor.transcripts.analysis.traces import Level, TraceWatcher
+from monitor.transcripts.analysis.traces import UNREACHED, Gauge, Level, TraceWatcher
 from monitor.transcripts.entries import Began
 
 FACTORS: Final = (0.6, 0.8, 1.0, 1.4, 2.0, 3.0, 4.0, 6.0)
@@ -24,7 +25,7 @@ MOST: Final = 64
 SCALED: Final[Mapping[str, tuple[str, ...]]] = {
     "ToolCallRepetition": ("loop_at",),
     "ToolCallCycle": ("rounds", "unordered_at"),
-    "NoProgress": ("errors_at", "results_at", "short_results_at", "reworded_at"),
+    "NoProgress": ("errors_at", "results_at", "short_results_at"),
     "StateNovelty": ("threshold",),
     "UnknownTool": ("loop_at",),
     "SimilarMessages": ("loop_at", "equal_loop_at"),
@@ -32,7 +33,9 @@ SCALED: Final[Mapping[str, tuple[str, ...]]] = {
 """The numbers of repetitions from which on a detector is sure. The rules of texts have other ones,
 and are on or off.
 """
-SUSPICIONS: Final = ("suspect_at", "reworded_suspect_at")
+WEIGHED: Final = "StateNovelty"
+"""The detector whose evidence is weighed: its threshold may lie between two levels."""
+SUSPICIONS: Final = ("suspect_at",)
 
 
 def levels_of(base: Settings) -> list[dict[str, Any]]:
@@ -90,7 +93,48 @@ class Levels:
     def watcher(self, began: Began, scanner: RunScanner) -> TraceWatcher:
         """Watches a run with all of them."""
         levels = [Level(partial(_detectors, text), partial(_policy, text)) for text in self.settings]
-        return TraceWatcher(began, scanner, levels=levels)
+        thresholds = [_threshold(text) for text in self.settings]
+        gauge = None
+        if all(thresholds):
+            gauge = Gauge(partial(_gauge, self.settings[0]), partial(_height, thresholds))
+        return TraceWatcher(began, scanner, levels=levels, gauge=gauge)
+
+
+def _threshold(text: str) -> float:
+    """The threshold of `StateNovelty` in these settings; 0: they have none."""
+    for one in _detectors(text):
+        if isinstance(one, StateNovelty):
+            return float(one.options()["threshold"])
+    return 0.0
+
+
+def _gauge(text: str) -> StateNovelty:
+    """The detector of these settings, with a threshold that is not reached."""
+    own = next(one for one in _detectors(text) if isinstance(one, StateNovelty))
+    return StateNovelty(**{**own.options(), "threshold": UNREACHED})
+
+
+def _height(thresholds: Sequence[float], nats: float) -> float:
+    """How many levels `nats` come to, also between two of them. -1: not to the strictest one."""
+    at = bisect_right(thresholds, nats) - 1
+    if at < 0:
+        return -1.0
+    low = thresholds[at]
+    step = (thresholds[at + 1] if at + 1 < len(thresholds) else 2 * low) - low
+    return at + (nats - low) / step
+
+
+def threshold_above(height: float, levels: Sequence[Mapping[str, Any]]) -> float:
+    """The least threshold that a run of this height does not come to. `levels`: the settings of
+    each level.
+    """
+    thresholds = [float(level[WEIGHED]["threshold"]) for level in levels]
+    if height < 0:
+        return thresholds[0]
+    at = min(int(height), len(thresholds) - 1)
+    low = thresholds[at]
+    step = (thresholds[at + 1] if at + 1 < len(thresholds) else 2 * low) - low
+    return math.ceil((low + (height - at) * step) * 1_000 + 1) / 1_000
 
 
 @cache

@@ -29,7 +29,8 @@ from monitor.cli.options.supervisor_arguments import (
 from monitor.errors import ConfigError
 from monitor.models import Model
 from monitor.prices import list_price
-from monitor.sessions import Draft, NodeKind, SessionReader, marker
+from monitor.sessions import Draft, NodeKind, marker
+from monitor.sessions.postgres.postgres_reader import AnyReader
 from monitor.settings import Settings
 from monitor.sinks.base import Sink
 from monitor.tools.approvals.approval import Approver
@@ -137,7 +138,7 @@ def as_node(arguments: RunArguments) -> Draft:
     return marker(MARKER, arguments_codec.to_dict(arguments))
 
 
-def arguments_in(session: SessionReader) -> RunArguments | None:
+def arguments_in(session: AnyReader) -> RunArguments | None:
     """The options of the last run. `None`: no run of this session was begun by the command."""
     found: Mapping[str, Any] | None = None
     for node in session.active_path():

@@ -8,7 +8,9 @@ from typing import Annotated, TypeAlias
 import typer
 
 from monitor.errors import ConfigError, StoreError
-from monitor.sessions import ENDING, SessionReader, default_folder, sessions_in
+from monitor.sessions import ENDING, PostgresSession, SessionReader, SQLiteSession, default_folder, sessions_in
+from monitor.sessions.postgres.postgres_reader import AnyReader, PostgresReader, without_password
+from monitor.sessions.postgres.session_address import WAIT_S, is_database, parts_of
 
 
 def complete(incomplete: str) -> list[str]:
@@ -28,7 +30,9 @@ JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON.
 SessionArgument: TypeAlias = Annotated[
     str,
     typer.Argument(
-        metavar="SESSION", help="Its name, its id or a part of either, or its file.", autocompletion=complete
+        metavar="SESSION",
+        help="Its name, its id or a part of either, its file, or postgresql://...#NAME.",
+        autocompletion=complete,
     ),
 ]
 SessionsArgument: TypeAlias = Annotated[
@@ -37,8 +41,15 @@ SessionsArgument: TypeAlias = Annotated[
 ]
 
 
+def opened_reader(given: str, folder: Path | None) -> AnyReader:
+    """A reader of the session that `given` means, in a file or in a database."""
+    return PostgresReader(*parts_of(given)) if is_database(given) else SessionReader(found_file(given, folder))
+
+
 def found_file(given: str, folder: Path | None) -> Path:
     """The file that `given` means. Raises `ConfigError` if it means no session, or several."""
+    if is_database(given):
+        raise ConfigError(f"{without_password(given)} is in a database, and this command takes a file")
     if given.endswith(ENDING) or "/" in given:
         if not Path(given).is_file():
             raise ConfigError(f"there is no session {given}")
@@ -70,6 +81,14 @@ def new_file(name: str, folder: Path | None) -> Path:
     where = folder or default_folder()
     where.mkdir(parents=True, exist_ok=True, mode=0o700)
     return where / f"{name}{ENDING}"
+
+
+def session_to_write(given: str, *, create: bool = True, folder: Path | None = None) -> SQLiteSession | PostgresSession:
+    """The session that `given` means, to be opened by its owner. `create`: it may be made."""
+    if is_database(given):
+        return PostgresSession(*parts_of(given), create=create, chunks=True, wait_s=WAIT_S)
+    path = session_file(given) if create else found_file(given, folder).absolute()
+    return SQLiteSession(path, create=create, chunks=True)
 
 
 def session_file(given: str) -> Path:

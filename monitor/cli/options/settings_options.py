@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeAlias
 import typer
 
 from monitor.errors import ConfigError
-from monitor.settings import COMPACTIONS, Settings, known_name, load_settings, parse_setting
+from monitor.settings import Settings, compactions, known_name, load_settings, parse_setting
 
 SETTINGS = "Settings"
 """The heading of these options in the help."""
@@ -111,7 +111,7 @@ def settings_of(
     if policy is not None:
         given.append({"policy": policy})
     if compaction is not None:
-        given.append({"compaction": known_name(compaction, COMPACTIONS, "preset", f"--compaction {compaction}")})
+        given.append({"compaction": known_name(compaction, compactions(), "preset", f"--compaction {compaction}")})
     given += map(parse_setting, settings or ())
     return (base or load_settings(config)).updated(*given)
 

@@ -16,6 +16,7 @@ from monitor.cli.render import output, table
 from monitor.cli.render.explain import RUNG_STYLES, finding_as_json, found_at, times
 from monitor.cli.render.tool_counts import OWN_FORMATS, ToolCounts, known_sum
 from monitor.prices import table_facts
+from monitor.transcripts.analysis.card import Card
 from monitor.transcripts.analysis.scan import ModelOutput
 from monitor.transcripts.analysis.survey import SurveyedRun
 from monitor.view.run_ending import count
@@ -85,6 +86,7 @@ class Report:
     """Labelled loops by kind."""
     found: Counter[str] = field(default_factory=Counter[str])
     """Labelled loops that were found, by kind."""
+    card: Card = field(default_factory=Card)
     idle: bool = False
     """There was nothing to look at, so this is no all-clear."""
     others: int = 0
@@ -108,6 +110,7 @@ class Report:
     def add(self, result: SurveyedRun, *, listed: bool) -> None:
         """One more run. `listed`: it gets a line."""
         self.runs += 1
+        self.card.add(result)
         self.savings.add(result)
         if result.format in OWN_FORMATS:
             self.own += 1
@@ -153,6 +156,7 @@ def show(console: Console, report: Report, *, elapsed_s: float, settings: Path |
         Text(f"{count(report.runs, 'run')} in {elapsed_s:.1f} s, {report.loops} of them with a loop", style="bold")
     )
     if report.loops:
+        console.print(Text(f"{report.card.said()}."), soft_wrap=not console.is_terminal)
         saved = report.saved
         which = "them" if report.ended == report.loops else f"the {report.ended} that the policy would have ended"
         console.print(
@@ -173,7 +177,7 @@ def show(console: Console, report: Report, *, elapsed_s: float, settings: Path |
         console.print(f"Settings: {output.on_one_line(str(settings))}.")
     if report.bad:
         console.print(
-            Text(f"{count(report.bad, 'line or file', 'lines or files')} could not be read; see above.", style="red")
+            Text(f"{count(report.bad, 'line or file', 'lines or files')} could not be read; see below.", style="red")
         )
 
 
@@ -303,6 +307,7 @@ def summary_as_json(report: Report, *, settings: Path | None) -> dict[str, Any]:
         "ended": report.ended,
         "by_kind": dict(report.by_kind.most_common()),
         "saved": _amount_as_json(report.saved),
+        "card": report.card.said(),
         "saved_tokens": report.savings.tokens,
         "saved_usd": report.savings.usd,
         "prices": str(table_facts()),

@@ -28,6 +28,7 @@ from monitor.sessions import (
     said_of,
 )
 from monitor.sessions.lock import live_owner, lock_path
+from monitor.sessions.postgres.postgres_reader import AnyReader, SessionsReader
 from monitor.sessions.reader import resolved
 from monitor.sessions.run_records import MAIN, RunStage
 from monitor.sinks import line_of
@@ -71,21 +72,36 @@ def listed(file: SessionFile) -> dict[str, Any]:
     data["owner"] = str(owner) if owner else None
     try:
         with SessionReader(file.path) as session, session.snapshot():
-            runs = session.runs()
-            data |= {
-                "id": session.id,
-                "format": session.format,
-                "nodes": session.count(),
-                "runs": {run.id: run.state.value for run in runs},
-                "title": _title(session),
-                "problem": None,
-            }
+            data |= _facts(session)
     except MonitorError as error:
         data["problem"] = str(error)
     return data
 
 
-def _title(session: SessionReader) -> str:
+def listed_in(database: str) -> list[dict[str, Any]]:
+    """The sessions of a database, as JSON data."""
+    found: list[dict[str, Any]] = []
+    with SessionsReader(database) as there:
+        for name in there.names():
+            session = there.opened(name)
+            owner = str(session.owner) if session.owner else None
+            data = {"name": name, "path": session.path, "bytes": None, "changed_s": session.changed_s, "owner": owner}
+            found.append(data | _facts(session))
+    return found
+
+
+def _facts(session: AnyReader) -> dict[str, Any]:
+    return {
+        "id": session.id,
+        "format": session.format,
+        "nodes": session.count(),
+        "runs": {run.id: run.state.value for run in session.runs()},
+        "title": _title(session),
+        "problem": None,
+    }
+
+
+def _title(session: AnyReader) -> str:
     """The first message of the session, as one line."""
     for node in session.first_nodes(8):
         if node.kind is NodeKind.MESSAGE:
@@ -110,14 +126,22 @@ def show_list(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
             begins = Text(row["problem"], style="red")
         elif row["owner"]:
             begins = Text.assemble((f"in use by {row['owner']}  ", "yellow"), begins)
-        cells.append((row["name"], age(row["changed_s"], now_s), size(row["bytes"]), f"{row.get('nodes', '')}", begins))
+        cells.append(
+            (
+                row["name"],
+                age(row["changed_s"], now_s),
+                "" if row["bytes"] is None else size(row["bytes"]),
+                f"{row.get('nodes', '')}",
+                begins,
+            )
+        )
     table.show(console, columns, cells)
 
 
 # ------------------------------------------------------------------ one session
 
 
-def described(session: SessionReader, context: Context, branch: str) -> dict[str, Any]:
+def described(session: AnyReader, context: Context, branch: str) -> dict[str, Any]:
     """A session and the context of a branch, as JSON data."""
     return {
         "id": session.id,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 REQUEST_CHARS = 8_000
 """How much of a request is read: half of it from the beginning, half from the end."""
@@ -21,6 +22,8 @@ UNTIL_STEPS = 12
 """Looks at something for which the request says to wait, without a number."""
 LEAST = 3
 """A smaller number allows nothing that is not allowed anyway."""
+LEAST_ROW = 5
+"""A shorter row of numbers allows nothing: "temp1 to folder3" are two names."""
 _NUMBERS = {
     word: number
     for number, word in enumerate(
@@ -35,6 +38,11 @@ _COUNTED = re.compile(
     r"(?!%|percent|seconds?\b|minutes?\b|hours?\b|days?\b|weeks?\b|months?\b|years?\b)([^\W\d_]{3,40})",
     re.IGNORECASE,
 )
+_RANGE = re.compile(
+    r"(?<!\d)(\d{1,4})[^\s\d]{0,20} (?:to|through|until|till|bis|al?|à) [^\s\d]{0,40}(\d{1,4})(?!\d)",
+    re.IGNORECASE,
+)
+"""The first and the last of a row: "src/f1.py to src/f60.py"."""
 _EACH = re.compile(
     r"\b(?:each|every|all|any|which|these|those|one by one|one after|for the|per|jede[mnrs]?|alle[nrs]?|todos|todas"
     r"|cada|chaque|tous|toutes)\b|每|所有|全部|すべて",
@@ -74,21 +82,9 @@ class Allowance:
         self.known = True
         half = REQUEST_CHARS // 2
         read = request if len(request) <= REQUEST_CHARS else f"{request[:half]}\n{request[-half:]}"
-        for found in _COUNTED.finditer(read):
-            said = found[1]
-            number = int(said) if said.isdecimal() else _NUMBERS[said.lower()]
-            if number < LEAST:
-                continue
-            self.items = max(self.items, number)
-            before = read[max(0, found.start() - 7) : found.start()].split()
-            if _TIMES.fullmatch(found[2]) or (before and _TIMES.fullmatch(before[-1])):
-                self.times = max(self.times, number)
-        if _EACH.search(read):
-            self.each = max(self.each, EACH_STEPS)
-        elif _SET.search(read):
-            self.each = max(self.each, SET_STEPS)
-        if _UNTIL.search(read):
-            self.looks = max(self.looks, UNTIL_STEPS, *map(int, _TWO_DIGITS.findall(read)), 0)
+        times, items, looks, each = _allowed_by(read)
+        self.times, self.items = max(self.times, times), max(self.items, items)
+        self.looks, self.each = max(self.looks, looks), max(self.each, each)
 
     def repetitions(self, *, without_arguments: bool) -> int:
         """How often one call may be repeated. `without_arguments`: such a call may be an item."""
@@ -102,3 +98,30 @@ class Allowance:
         """Take over what `save` returned."""
         self.times, self.items, self.looks, self.each = map(int, saved[:4])
         self.known = bool(saved[4])
+
+
+@lru_cache(maxsize=4)
+def _allowed_by(read: str) -> tuple[int, int, int, int]:
+    """The repetitions, items, looks, and items without a number that a request names. Each detector
+    of calls asks for the same request in turn, so the latest ones are kept.
+    """
+    times = items = looks = each = 0
+    for found in _COUNTED.finditer(read):
+        said = found[1]
+        number = int(said) if said.isdecimal() else _NUMBERS[said.lower()]
+        if number < LEAST:
+            continue
+        items = max(items, number)
+        before = read[max(0, found.start() - 7) : found.start()].split()
+        if _TIMES.fullmatch(found[2]) or (before and _TIMES.fullmatch(before[-1])):
+            times = max(times, number)
+    for first, last in _RANGE.findall(read):
+        row = int(last) - int(first) + 1
+        items = max(items, row if row >= LEAST_ROW else 0)
+    if _EACH.search(read):
+        each = EACH_STEPS
+    elif _SET.search(read):
+        each = SET_STEPS
+    if _UNTIL.search(read):
+        looks = max(UNTIL_STEPS, *map(int, _TWO_DIGITS.findall(read)), 0)
+    return times, items, looks, each

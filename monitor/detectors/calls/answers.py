@@ -52,7 +52,7 @@ _FIELD = re.compile(r'"\w+"\s*:|\b(null|none|true|false)\b', re.IGNORECASE)
 NOTHING_CHARS = 240
 """The longest sentence, with the repeated question, that says that nothing was found."""
 _NOTHING = re.compile(
-    r"(sorry,? )?((i |we |it )?(found|returned|could not find|did not find)|there (are|were|is|was))"
+    r"(sorry,? )?((i |we |it )?(found|returned|could(n't| not) find|did(n't| not) find)|there (are|were|is|was))"
     r" (no|any|nothing|0)\b"
     r"|(none|null|nil|empty|nothing( was)? found|not found)$"
     r"|(no|0|zero) (\w{1,20}[ -]){0,4}?"

@@ -15,8 +15,6 @@ Rules:
 - Five calls with the same error are a loop, and so are five with the same long success. A short
   success may be a receipt: "ok" after each edit is progress. It counts only for a tool that only
   reads, and needs eight calls. Tools that page or repeat an effect may answer the same.
-- One question in other words with the same answer, however short, is a suspicion at three and a
-  loop at five (`reworded`).
 - A call with a number that is to be lowered (failing tests) stands still if that number does not
   become lower (`monitor.detectors.calls.progress_rule`).
 - An answer is an error if it is marked as one, or begins like one. An exit code without a message
@@ -43,7 +41,6 @@ from monitor.detectors.calls.call_detector import (
     plain,
 )
 from monitor.detectors.calls.progress_rule import ProgressRule, Standstill, reported
-from monitor.detectors.calls.reworded import NOTHING_FOUND, Rewording, answer_to, question_of
 from monitor.detectors.calls.tool_policy import ToolPolicy, error_identity
 from monitor.detectors.detector import NOTHING
 from monitor.errors import ConfigError
@@ -72,10 +69,6 @@ class _TurnAnswers:
     error: bool = False
     excerpt: str = ""
     length: int = 0
-    question: list[Any] = field(default_factory=list[Any])
-    """The tool and the arguments of the first call that asks a question; empty: there is none."""
-    told: list[str] = field(default_factory=list[str])
-    """The different answers, without the question."""
 
 
 @dataclass(slots=True)
@@ -99,23 +92,19 @@ class _CountedCalls(NamedTuple):
 
 
 class NoProgress(CallDetector):
-    """Finds one answer to different calls, or one question in other words with the same answer.
+    """Finds one answer to different calls, or a number that does not become lower.
 
     The options are the numbers of calls that make a loop. `errors_at`: different calls with the
     same error. `results_at`: with the same long success. `short_results_at`: with the same short
-    success of a tool that only reads. `reworded_suspect_at`, `reworded_at`: questions in other
-    words, for a suspicion and for a loop. `stalled_suspect_at`, `stalled_at`: results of one call
-    whose number does not become lower. `progress` (a `ProgressRule`) reads that number, by default
-    what the tool reports. `None` switches a number's rule off.
+    success of a tool that only reads. `stalled_suspect_at`, `stalled_at`: results of one call whose
+    number does not become lower. `progress` (a `ProgressRule`) reads that number, by default what
+    the tool reports. `None` switches a number's rule off.
     """
 
     __slots__ = (
         "_errors_at",
         "_progress",
         "_results_at",
-        "_reworded_at",
-        "_reworded_suspect_at",
-        "_rewording",
         "_short_results_at",
         "_stalled_at",
         "_stalled_suspect_at",
@@ -125,7 +114,6 @@ class NoProgress(CallDetector):
     )
     _standstill: Standstill
     _streak: _AnswerStreak
-    _rewording: Rewording
     _turn: _TurnAnswers
 
     @explains_options(example="monitor.NoProgress()")
@@ -135,8 +123,6 @@ class NoProgress(CallDetector):
         errors_at: int | None = 5,
         results_at: int | None = 5,
         short_results_at: int | None = 8,
-        reworded_suspect_at: int | None = 3,
-        reworded_at: int | None = 5,
         stalled_suspect_at: int | None = 6,
         stalled_at: int | None = 12,
         progress: Callable[[ToolResult], float | None] | None = None,
@@ -144,7 +130,6 @@ class NoProgress(CallDetector):
         name: str = "no_progress",
     ) -> None:
         given = {"errors_at": errors_at, "results_at": results_at, "short_results_at": short_results_at}
-        given |= {"reworded_suspect_at": reworded_suspect_at, "reworded_at": reworded_at}
         given |= {"stalled_suspect_at": stalled_suspect_at, "stalled_at": stalled_at}
         for option, value in given.items():
             if value is not None and not 1 < value <= CALLS_COMPARED:
@@ -152,8 +137,6 @@ class NoProgress(CallDetector):
         self._errors_at = errors_at
         self._results_at = results_at
         self._short_results_at = short_results_at
-        self._reworded_suspect_at = reworded_suspect_at
-        self._reworded_at = reworded_at
         self._stalled_suspect_at = stalled_suspect_at
         self._stalled_at = stalled_at
         if progress is not None and not callable(progress):
@@ -168,8 +151,6 @@ class NoProgress(CallDetector):
             "errors_at": self._errors_at,
             "results_at": self._results_at,
             "short_results_at": self._short_results_at,
-            "reworded_suspect_at": self._reworded_suspect_at,
-            "reworded_at": self._reworded_at,
             "stalled_suspect_at": self._stalled_suspect_at,
             "stalled_at": self._stalled_at,
             "progress": progress,
@@ -188,8 +169,6 @@ class NoProgress(CallDetector):
         turn.open.append(call.index)
         turn.hashes.append(call.xxhash)
         turn.tool = call.name
-        if not turn.question and (question := question_of(call)) is not None:
-            turn.question = [call.name, question]
         for kept in (turn.calls, turn.open, turn.hashes):
             del kept[:-CALLS_COMPARED]
         return found
@@ -206,9 +185,6 @@ class NoProgress(CallDetector):
             turn.answers.append(answer)
             del turn.answers[2:]  # two are enough to know that they differ
         turn.error, turn.excerpt, turn.length = error, result.text[:EXCERPT_CHARS], len(result.text)
-        if turn.question:
-            told = answer_to(turn.question[1], result, policy)
-            turn.told = [*turn.told, told][:2] if told not in turn.told else turn.told
         return stalled if turn.open else self._close_turn() or stalled
 
     def _stalled(self, turn: _TurnAnswers, asked: DetectorCall, result: ToolResult) -> Sequence[Detection]:
@@ -219,7 +195,6 @@ class NoProgress(CallDetector):
             return NOTHING
         if self._standstill.took(xxhash, left, asked.index):
             self._streak = _AnswerStreak()
-            self._rewording.forget()
         best, offsets = self._standstill.of(xxhash)
         count = len(offsets)
         level: Level
@@ -271,23 +246,7 @@ class NoProgress(CallDetector):
 
     def _close_turn(self) -> Sequence[Detection]:
         turn, self._turn = self._turn, _TurnAnswers()
-        asked_again = self._asked_again(turn)
-        return self._answered_again(turn) or asked_again
-
-    def _asked_again(self, turn: _TurnAnswers) -> Sequence[Detection]:
-        """The findings for a reworded question."""
-        rewording = self._rewording
-        if not turn.question or len(turn.told) != 1:
-            rewording.forget()
-            return NOTHING
-        tool, question = turn.question
-        if not rewording.took(tool, question, turn.told[0], turn.calls[-1]):
-            return NOTHING
-        if self._reworded_at is not None and rewording.reworded >= self._reworded_at:
-            return (self._reworded(turn, "loop", rewording.reworded, self._reworded_at),)
-        if rewording.near == self._reworded_suspect_at:
-            return (self._reworded(turn, "suspect", rewording.near, rewording.near),)
-        return NOTHING
+        return self._answered_again(turn)
 
     def _answered_again(self, turn: _TurnAnswers) -> Sequence[Detection]:
         """The findings for one answer to different calls."""
@@ -312,16 +271,9 @@ class NoProgress(CallDetector):
 
     def _same(self, turn: _TurnAnswers, count: int, threshold: int, calls: str) -> Detection:
         what = "failed with the same error" if turn.error else "gave the same result"
-        xxhash = self._rewording.xxhash if self._rewording.near > 1 else self._streak.answer
         numbers = _CountedCalls("loop", count, threshold, self._streak.offsets)
-        return self._detection(turn, numbers, xxhash, f"{count} {calls} in a row {what}, the last one of {turn.tool}")
-
-    def _reworded(self, turn: _TurnAnswers, level: Level, count: int, threshold: int) -> Detection:
-        rewording = self._rewording
-        found = "found nothing" if rewording.answer == NOTHING_FOUND else "got the same answer"
-        message = f"{rewording.tool} was asked the same in {count} wordings in a row, and {found} each time"
         return self._detection(
-            turn, _CountedCalls(level, count, threshold, rewording.offsets), rewording.xxhash, message
+            turn, numbers, self._streak.answer, f"{count} {calls} in a row {what}, the last one of {turn.tool}"
         )
 
     def _detection(self, turn: _TurnAnswers, numbers: _CountedCalls, xxhash: str, message: str) -> Detection:
@@ -344,14 +296,12 @@ class NoProgress(CallDetector):
         return {
             "turn": plain(self._turn),
             "streak": plain(self._streak),
-            "rewording": self._rewording.save(),
             "standstill": self._standstill.save(),
         }
 
     def _load(self, state: Mapping[str, Any] | None) -> None:
         self._turn = _TurnAnswers(**_copied(state["turn"])) if state else _TurnAnswers()
         self._streak = _AnswerStreak(**_copied(state["streak"])) if state else _AnswerStreak()
-        self._rewording = Rewording(**_copied(state["rewording"])) if state else Rewording()
         self._standstill = Standstill(state.get("standstill")) if state else Standstill()
 
 

@@ -16,7 +16,7 @@ import anyio
 
 from monitor.compaction.records import CompactionRecord
 from monitor.core.inputs import LifeNote, split
-from monitor.core.recording import InputLog
+from monitor.core.replay.recording import InputLog
 from monitor.events import CompactionFailed, CompactionFinished, CompactionStarted, Event
 from monitor.harness.record.journal import Journal, StoredCompaction, StoredMessage
 from monitor.messages import AssistantMessage, Text

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, TurnFinished, UsageReport
 from monitor.core import inputs
 from monitor.core.inputs import CoreInput, LoggedInput
-from monitor.core.recorded_parts import parts_to_json
+from monitor.core.replay.recorded_parts import parts_to_json
 from monitor.detectors import default_detectors
 from monitor.events import (
     AttemptRetried,

@@ -17,7 +17,7 @@ import anyio
 from monitor.calls import ApprovalAnswer, ApprovalRequest, CallRecord, CallState, comes_after
 from monitor.chunks import ToolResult
 from monitor.core.inputs import split
-from monitor.core.recording import InputLog
+from monitor.core.replay.recording import InputLog
 from monitor.events import ApprovalAnswered, ApprovalRequested, Event
 from monitor.messages import Message
 from monitor.sessions.closed_runs import withdrawn

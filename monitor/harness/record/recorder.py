@@ -20,7 +20,7 @@ from monitor.calls import CallRecord
 from monitor.chunks import ToolCall, ToolResult
 from monitor.context.history import CommittedEdit, History
 from monitor.context.turns import COMPACTION
-from monitor.core.recording import InputLog
+from monitor.core.replay.recording import InputLog
 from monitor.events import (
     ApprovalAnswered,
     ApprovalRequested,

@@ -18,8 +18,8 @@ from monitor._util.argument_checks import check_part, check_parts
 from monitor.conditions.condition import Condition, check_condition
 from monitor.core import inputs
 from monitor.core.inputs import LoggedInput, joined
-from monitor.core.recorded_parts import NotRecorded
-from monitor.core.replayed import ReplayedRun
+from monitor.core.replay.recorded_parts import NotRecorded
+from monitor.core.replay.replayed import ReplayedRun
 from monitor.detectors.detector import Detector
 from monitor.errors import ConfigError, SessionDamaged
 from monitor.events import ChunkReceived, Event, RunStarted, RunTerminated, event_codec
@@ -28,6 +28,7 @@ from monitor.messages import AssistantMessage
 from monitor.outcome import Outcome
 from monitor.policy import Policy
 from monitor.sessions.nodes import Node, NodeKind, said_of
+from monitor.sessions.postgres.postgres_reader import AnyReader, PostgresReader
 from monitor.sessions.reader import SessionReader
 from monitor.sessions.run_records import MAIN, RunRecord, TurnChunks
 from monitor.sessions.session_store import SessionStore
@@ -67,7 +68,7 @@ class Replay:
 
 
 async def replay(
-    session: SessionStore | SessionReader,
+    session: SessionStore | AnyReader,
     run: str | None = None,
     *,
     detectors: Sequence[Detector] | None = _AS_RECORDED,
@@ -88,7 +89,7 @@ async def replay(
     code and is not given.
     """
     given = _checked(detectors, stop_when, policy)
-    if isinstance(session, SessionReader):
+    if isinstance(session, SessionReader | PostgresReader):
         return replay_of(session, run, pieces=pieces, **given)
     if isinstance(session, SQLiteSession):  # its runs may be writing
         with session.reader() as reader:
@@ -99,7 +100,7 @@ async def replay(
     return _replayed(record, events, await session.chunks(record.id), await session.nodes(), given=given, pieces=pieces)
 
 
-def replay_of(session: SessionReader, run: str | None = None, *, pieces: bool = False, **given: Any) -> Replay:
+def replay_of(session: AnyReader, run: str | None = None, *, pieces: bool = False, **given: Any) -> Replay:
     """`replay` for a program without an event loop. `given`: the parts that were checked."""
     with session.snapshot():
         record = chosen(session.runs(hidden=True), run)

@@ -139,6 +139,7 @@ class Calls(CallListener):
             others=[spec.name for spec in goal.tools],
             why=self._why_over,
             deps=options.deps,
+            defers=self._recorder is not None,
         )
         tools.check_deps(options.deps)
 
@@ -275,13 +276,10 @@ class Calls(CallListener):
     async def _beside(
         self, work: Callable[[], Coroutine[Any, Any, None]], grace_s: float
     ) -> AsyncGenerator[None, None]:
-        """Do `work`; the end of the run interrupts it. Yields whenever there are events for a
-        reader of the run. With such a reader, a task of its own does the work. Left early, the task
-        is cancelled and waited for, for `grace_s` seconds.
+        """Do `work` in a task of its own; the end of the run interrupts it. Yields whenever there
+        are events for a reader of the run. Left early, the task is cancelled and waited for, for
+        `grace_s` seconds.
         """
-        if not self._delivery.streams:
-            await self._work.under_deadlines(work)
-            return
         errors: list[BaseException] = []
         cancelled = anyio.get_cancelled_exc_class()
 
@@ -407,7 +405,7 @@ class Calls(CallListener):
             self._finishes = Stop(TerminateReason.TERMINATED, detail, result.name, value=result.ends_run)
 
     def _end_if_asked(self) -> None:
-        """End the run if a tool has ended it, or if a person has to answer first."""
+        """End the run if a tool has ended it, or if an answer from outside is needed first."""
         if self._finishes is not None:
             stop, self._finishes = self._finishes, None
             self._core.leave(stop, None, self._now())
@@ -441,12 +439,17 @@ class Calls(CallListener):
         return results
 
     def _pause_for_answers(self) -> None:
-        """End the run if a person has to answer first."""
+        """End the run if a person has to answer first, or if a result comes later."""
         if pending := self.approvals.pending:
             self._core.pending = tuple(pending)
             what = "call waits" if len(pending) == 1 else "calls wait"
             detail = f"{len(pending)} {what} for an approval" if pending[0].call_id else f"held: {pending[0].why}"
             self._core.leave(Stop(TerminateReason.PAUSED, detail, "approval"), None, self._now())
+        elif awaited := [*self.scheduler.awaited.values()]:
+            count = len(awaited)
+            what = "a call waits for its result" if count == 1 else f"{count} calls wait for their results"
+            stop = Stop(TerminateReason.PAUSED, f"{what}: {', '.join(awaited)}", "deferred")
+            self._core.leave(stop, None, self._now())
 
     async def hold(self, detection: Detection, said: list[str], grace_s: float) -> AsyncGenerator[None, None]:
         """The run is frozen until a person says how it goes on. What they say to the model is added

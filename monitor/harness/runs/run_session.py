@@ -12,7 +12,7 @@ from weakref import WeakSet
 from monitor.chunks import ToolCall, ToolResult
 from monitor.context.history import History
 from monitor.core.inputs import LifeNote
-from monitor.core.recording import InputLog
+from monitor.core.replay.recording import InputLog
 from monitor.core.resumed import ResumedRun
 from monitor.errors import ConfigError
 from monitor.events import RunStarted

@@ -18,7 +18,7 @@ from monitor.harness.context.requests import ValidHistory
 from monitor.harness.record.recorder import Recorder
 from monitor.harness.streams.clock import Alarm, Clock
 from monitor.messages import SteerKind, SteerMessage, SteerReceipt, SteerState, Text, UserMessage
-from monitor.sessions.inbox.mailbox import Letter, Mailbox
+from monitor.sessions.beside.mailbox import Letter, Mailbox
 from monitor.verdicts import VETO
 
 LOOK_S: Final = 0.5

@@ -21,7 +21,7 @@ import threading
 import time
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import TracebackType
@@ -39,7 +39,7 @@ from monitor.compaction.records import CompactionResult
 from monitor.conditions import Condition, MaxTurns, Timeout
 from monitor.conditions.usage_limits import DefaultLimits
 from monitor.context.history import History
-from monitor.core.recording import InputLog, RecordingCore, RecordingGoal
+from monitor.core.replay.recording import InputLog, RecordingCore, RecordingGoal
 from monitor.core.run import RunCore
 from monitor.detectors import default_detectors
 from monitor.errors import ConfigError, StoreError, describe
@@ -69,6 +69,7 @@ from monitor.messages import AssistantMessage, Message, Repair, SteerMessage, St
 from monitor.outcome import Outcome, OutputT
 from monitor.prices import list_price
 from monitor.reasons import RESUMABLE, TerminateReason
+from monitor.sessions.postgres.session_address import in_use
 from monitor.sessions.run_records import SUBAGENT, RunRecord
 from monitor.sessions.session_store import SessionStore
 from monitor.shared.budgets.shared_budget import SharedBudget
@@ -140,7 +141,7 @@ class Run(Generic[OutputT]):
         *,
         streams: bool,
         history: Sequence[RawMessage | Message] | None = None,
-        session: SessionStore | None = None,
+        session: SessionStore | str | None = None,
         caller: Caller | None = None,
         as_tool: str = "",
         call: str = "",
@@ -471,6 +472,7 @@ class Run(Generic[OutputT]):
         if self._phase != "idle":
             raise ConfigError(f"this run is {self._phase}: a run is used once, begin another with supervisor.stream()")
         self._phase = "running"
+        self._opened: AsyncExitStack = AsyncExitStack()
         self._thread = threading.get_ident()
         if self._caller is not None:
             self._caller.called.add(self)
@@ -478,6 +480,7 @@ class Run(Generic[OutputT]):
         self._core.begin(self._now())
         if self._session is not None:
             try:
+                await self._opened.enter_async_context(in_use(self.as_caller.session))
                 taken = await self._session.begin(self._goal, self._calls)
                 if taken is not None:
                     self._core.take_up(taken.past, self.id, self._now(), decides=taken.decides, lost=taken.lost)
@@ -488,6 +491,7 @@ class Run(Generic[OutputT]):
                 if self._caller is not None:
                     self._caller.called.discard(self)
                 await self._delivery.close()
+                await self._opened.aclose()
                 raise
         self._loop.steering.begin()
         self._driver = self._loop.drive()
@@ -615,6 +619,7 @@ class Run(Generic[OutputT]):
                 await self._store_end(session)
         finally:
             await self._delivery.close()
+            await self._opened.aclose()
 
     async def _store_end(self, session: RunSession) -> None:
         """A run whose session cannot store its end has not ended well."""
@@ -705,7 +710,7 @@ class Run(Generic[OutputT]):
         self._emit(HistoryRepaired(self._core.at(self._now()), self._core.turns, repairs, problems))
 
 
-def _store_of(session: SessionStore | None, supervisor: RunOptions, caller: Caller | None) -> SessionStore | None:
+def _store_of(session: SessionStore | str | None, supervisor: RunOptions, caller: Caller | None) -> SessionStore | None:
     """The session of a run: the given one, else the supervisor's, else that of the run above."""
     ledger = supervisor.calls.ledger
     above = caller.session if caller is not None and ledger is None else None

@@ -27,6 +27,7 @@ from monitor.harness.streams.wait import current_task
 from monitor.messages import Message, UserMessage
 from monitor.models import ToolSpec
 from monitor.outcome import Outcome, OutputT
+from monitor.sessions.postgres.session_address import in_use
 from monitor.sessions.run_records import MAIN, RunRecord, RunStage
 from monitor.sessions.session_store import SessionStore
 from monitor.tools.base import Tool, ToolContext, check_name
@@ -69,9 +70,9 @@ class Supervisor(RunOptions[OutputT]):
     - `approval`: a mode such as `"default"`, or a `monitor.tools.Approval`, says which calls need a
       person. `approver` asks that person.
     - `ledger`: records each call before its effect.
-    - `session`: e.g. `monitor.sessions.SQLiteSession(path)`, keeps the conversation, the calls and
-      the events of its runs. It is their ledger as well. A run whose process has died goes on with
-      `resume`.
+    - `session`: e.g. `monitor.sessions.SQLiteSession(path)`, or the address of one in PostgreSQL,
+      `"postgresql://user@host/db#name"`, keeps the conversation, the calls and the events of its
+      runs. It is their ledger as well. A run whose process has died goes on with `resume`.
     - `unfinished`: what `run` does with a run of the session that has not ended. `"supersede"`
       closes it, and the conversation says what is known of its calls. `"refuse"` raises
       `ConfigError`.
@@ -113,7 +114,7 @@ class Supervisor(RunOptions[OutputT]):
         task: str | UserMessage,
         *,
         history: Sequence[RawMessage | Message] | None = None,
-        session: SessionStore | None = None,
+        session: SessionStore | str | None = None,
         run_id: str | None = None,
         deps: object = None,
     ) -> Outcome[OutputT]:
@@ -129,7 +130,7 @@ class Supervisor(RunOptions[OutputT]):
         return await _ended(Run(self, task, streams=False, history=history, session=session, run_id=run_id, deps=deps))
 
     async def resume(
-        self, session: SessionStore | None = None, *, run: str | None = None, deps: object = None
+        self, session: SessionStore | str | None = None, *, run: str | None = None, deps: object = None
     ) -> Outcome[OutputT]:
         """Go on with the newest run of `session` that has not ended: its process died, or it waits
         for an approval. `session`: by default the supervisor's own. `run`: the id of another run,
@@ -148,21 +149,24 @@ class Supervisor(RunOptions[OutputT]):
         return await _ended(await self._resumed(session, run, deps, streams=False))
 
     async def resume_stream(
-        self, session: SessionStore | None = None, *, run: str | None = None, deps: object = None
+        self, session: SessionStore | str | None = None, *, run: str | None = None, deps: object = None
     ) -> Run:
         """`resume`, event by event:
         `async with await supervisor.resume_stream() as run: async for event in run`.
         """
         return await self._resumed(session, run, deps, streams=True)
 
-    async def _resumed(self, session: SessionStore | None, run: str | None, deps: object, *, streams: bool) -> Run:
+    async def _resumed(
+        self, session: SessionStore | str | None, run: str | None, deps: object, *, streams: bool
+    ) -> Run:
         store = checked_session(session, None) or self.session
         if store is None:
             raise ConfigError(
                 "resume needs a session: write await supervisor.resume(session), or monitor.Supervisor(model,"
                 " session=session)"
             )
-        of_user = [one for one in await store.runs() if one.purpose == MAIN]
+        async with in_use(store):
+            of_user = [one for one in await store.runs() if one.purpose == MAIN]
         going = [one for one in of_user if (one.state is not RunStage.ENDED if run is None else one.id == run)]
         if not going:
             raise _nothing_to_resume(of_user, run)
@@ -174,7 +178,7 @@ class Supervisor(RunOptions[OutputT]):
         task: str | UserMessage,
         *,
         history: Sequence[RawMessage | Message] | None = None,
-        session: SessionStore | None = None,
+        session: SessionStore | str | None = None,
         run_id: str | None = None,
         deps: object = None,
     ) -> Outcome[OutputT]:
@@ -192,7 +196,7 @@ class Supervisor(RunOptions[OutputT]):
         task: str | UserMessage,
         *,
         history: Sequence[RawMessage | Message] | None = None,
-        session: SessionStore | None = None,
+        session: SessionStore | str | None = None,
         run_id: str | None = None,
         deps: object = None,
     ) -> Run[OutputT]:

@@ -51,7 +51,7 @@ class SupervisorKeywords(TypedDict, total=False):
     tool_choice: ToolChoice
     max_parallel_tools: int
     ledger: CallLedger | None
-    session: SessionStore | None
+    session: SessionStore | str | None
     unfinished: Unfinished
     approval: Approval | Mode | None
     approver: Approver | AskFunction | None

@@ -36,6 +36,7 @@ from monitor.models import Model, Retries, ToolChoice
 from monitor.outcome import OutputT
 from monitor.policy import Ladder, Policy
 from monitor.prices import known_price
+from monitor.sessions.postgres.session_address import is_database, session_at
 from monitor.sessions.session_store import SessionStore
 from monitor.shared.budgets.shared_budget import SharedBudget
 from monitor.shared.outages.shared_outages import Outages
@@ -88,7 +89,7 @@ class RunOptions(Generic[OutputT]):
         tool_choice: ToolChoice = "auto",
         max_parallel_tools: int = MAX_PARALLEL,
         ledger: CallLedger | None = None,
-        session: SessionStore | None = None,
+        session: SessionStore | str | None = None,
         unfinished: Unfinished = "supersede",
         approval: Approval | Mode | None = None,
         approver: Approver | AskFunction | None = None,
@@ -204,10 +205,14 @@ class RunOptions(Generic[OutputT]):
         )
 
 
-def checked_session(session: SessionStore | None, ledger: CallLedger | None) -> SessionStore | None:
-    """`session`. Raises `ConfigError` if it is no session, and beside a ledger."""
+def checked_session(session: SessionStore | str | None, ledger: CallLedger | None) -> SessionStore | None:
+    """`session`, or the session at this address. Raises `ConfigError` if it is none, and beside a
+    ledger.
+    """
     if session is None:
         return None
+    if isinstance(session, str) and is_database(session):
+        session = session_at(session)
     if isinstance(session, str | PathLike):
         path = fspath(session)
         raise ConfigError(

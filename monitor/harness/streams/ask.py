@@ -12,7 +12,7 @@ from typing import Any
 from monitor.adapters.adapter import adapter_of
 from monitor.conditions import Timeout
 from monitor.context.measure.tokens import sizes_by_source
-from monitor.core.recording import InputLog, RecordingCore
+from monitor.core.replay.recording import InputLog, RecordingCore
 from monitor.core.run import RunCore
 from monitor.errors import AdapterError
 from monitor.events import Event

@@ -1,7 +1,7 @@
-"""The proxy's own pages: health, metrics, runs, and a page that shows them while they go on.
+"""The pages of the proxy: health, readiness, metrics, runs, and a live page of the runs.
 
-All but the health and the empty page need the token, in the header `authorization: Bearer ...`. The
-page has no data: its script fetches it with the token from the address bar's fragment, which no
+All but the first two and the empty page need the token, in the header `authorization: Bearer ...`.
+The page has no data: its script fetches it with the token from the address bar's fragment, which no
 browser sends to a server.
 """
 
@@ -17,6 +17,7 @@ import anyio
 
 from monitor.proxy.admin.live_page import page
 from monitor.proxy.admin.prometheus import prometheus
+from monitor.proxy.draining import Draining
 from monitor.proxy.formats.sse import event
 from monitor.proxy.runs import HoldAnswer, ProxiedRun
 from monitor.proxy.transport.asgi import Receive, Scope, Send, answer, begin, body
@@ -35,6 +36,7 @@ _SHOWN: Final = 200
 """The page shows this many runs at most."""
 _METHODS: Final[Mapping[str, frozenset[str]]] = {
     "health": frozenset({"GET", "HEAD"}),
+    "ready": frozenset({"GET", "HEAD"}),
     "": frozenset({"GET", "HEAD"}),
     "metrics": frozenset({"GET"}),
     "runs": frozenset({"GET"}),
@@ -45,8 +47,9 @@ _METHODS: Final[Mapping[str, frozenset[str]]] = {
 class Admin:
     """Answers below the proxy's own prefix."""
 
-    def __init__(self, context: ProxyContext, token: str) -> None:
+    def __init__(self, context: ProxyContext, token: str, draining: Draining) -> None:
         self._context = context
+        self._draining = draining
         self._token = token.encode()
 
     async def serve(self, scope: Scope, path: str, receive: Receive, send: Send) -> None:
@@ -60,6 +63,10 @@ class Admin:
             await _say(send, 405, {"error": f"use {' or '.join(sorted(allowed))}"})
         elif path == "health":
             await _say(send, 200, {"ok": True, "held": len(self._context.desk)}, empty=method == "HEAD")
+        elif path == "ready":
+            ready = not self._draining.has_begun
+            why = {} if ready else {"why": "the proxy shuts down, and lets running answers end"}
+            await _say(send, 200 if ready else 503, {"ready": ready, **why}, empty=method == "HEAD")
         elif path == "":
             content, policy = page()
             kind, safe = b"text/html; charset=utf-8", (b"content-security-policy", policy.encode())
@@ -93,18 +100,20 @@ class Admin:
             if asked not in {"go", "stop"}:
                 await _say(send, 400, {"error": "say do=go or do=stop"})
                 return
-            done = self._do(run, "go" if asked == "go" else "stop")
+            done = self.answer(run, "go" if asked == "go" else "stop", _OPERATOR)
             status = 200 if done else 409
             await _say(send, status, run.to_dict() if done else {"error": "nothing of this run waits or runs"})
 
-    def _do(self, run: ProxiedRun, asked: HoldAnswer) -> bool:
-        """Let held requests go, or stop them and the answers that go on. False: there is none."""
+    def answer(self, run: ProxiedRun, asked: HoldAnswer, why: str) -> bool:
+        """Let held requests go, or stop them and the answers that go on, with the reason `why`.
+        False: there is none.
+        """
         held = self._context.desk.answer(run.id, asked)
         if asked == "go":
             return held
         aborts = list(run.aborts)
         for abort in aborts:
-            abort(_OPERATOR)
+            abort(why)
         return held or bool(aborts)
 
     async def _events(self, receive: Receive, send: Send) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from monitor.proxy.histograms import Histogram
 from monitor.proxy.runs import ProxiedRuns
 
 _COUNTS: Final[Mapping[str, tuple[str, str, str]]] = {
     "requests": ("requests_total", "format", "Requests, by the format in which they were read."),
     "upstream_requests": ("upstream_requests_total", "", "Watched requests that an upstream has answered."),
+    "upstream_status": ("upstream_status_total", "status", "Answers of upstreams, by their status."),
     "upstream_failures": ("upstream_failures_total", "", "Watched requests at which an upstream failed."),
     "unwatched": ("unwatched_total", "", "Answers of which a part was not watched."),
     "clients_left": ("clients_left_total", "", "Clients that left before their answer was complete."),
@@ -21,6 +24,11 @@ _COUNTS: Final[Mapping[str, tuple[str, str, str]]] = {
     "bytes": ("answer_bytes_total", "", "Bytes that clients were sent."),
     "tokens": ("tokens_total", "", "Tokens that watched answers used, reported or estimated."),
     "closed": ("upstream_closes_total", "", "Upstreams that were closed before their end."),
+}
+_HISTOGRAMS: Final[Mapping[str, tuple[str, str]]] = {
+    "first_byte": ("first_byte_seconds", "Time from a watched request to the first byte of its answer."),
+    "added": ("added_seconds", "Time that a watched request spent here before the upstream was asked."),
+    "stopped": ("stopped_answer_bytes", "Bytes that clients were sent of an answer that was stopped."),
 }
 _LABEL_CHARS: Final = 80
 
@@ -38,12 +46,24 @@ def _lines(runs: ProxiedRuns, held: int) -> Iterator[str]:
             yield f"agent_monitor_proxy_{name} {found.get('', 0)}"
         for kind, number in sorted(found.items()) if label else ():
             yield f'agent_monitor_proxy_{name}{{{label}="{_escaped(kind)}"}} {number}'
+    for metric, (name, told) in _HISTOGRAMS.items():
+        yield from _head(name, "histogram", told)
+        yield from _histogram(f"agent_monitor_proxy_{name}", runs.histograms[metric])
     yield from _head("upstream_close_seconds_total", "counter", "Time from the decision to the closed upstream.")
     yield f"agent_monitor_proxy_upstream_close_seconds_total {runs.close_s:.6f}"
     yield from _head("active_requests", "gauge", "Watched requests that are being answered.")
     yield f"agent_monitor_proxy_active_requests {sum(run.active for run in runs)}"
     yield from _head("held_requests", "gauge", "Requests that wait for an operator.")
     yield f"agent_monitor_proxy_held_requests {held}"
+
+
+def _histogram(name: str, values: Histogram) -> Iterator[str]:
+    count = 0
+    for bound, number in zip((*values.bounds, math.inf), values.counts, strict=True):
+        count += number
+        yield f'{name}_bucket{{le="{"+Inf" if bound == math.inf else f"{bound:g}"}"}} {count}'
+    yield f"{name}_sum {values.total:.6f}"
+    yield f"{name}_count {count}"
 
 
 def _head(name: str, kind: str, told: str) -> Iterator[str]:

@@ -43,13 +43,13 @@ _WORDS: Final[Mapping[TerminateReason, str]] = {
     TerminateReason.IDLE_TIMEOUT: "the service was silent for too long",
     TerminateReason.MAX_TURNS: "the run has had all its turns",
     TerminateReason.TOOL_CALL_LIMIT: "the run has made all its calls",
-    TerminateReason.ABORTED: "an operator stopped it",
 }
 
 
 def sentence_of(stop: Stop, run: str) -> str:
     """The sentence that the client's user reads: a fixed beginning, and no text of the model."""
-    why = _WORDS.get(stop.reason, f"a limit was reached ({stop.reason.value})")
+    aborted = stop.reason is TerminateReason.ABORTED  # by an operator or at the end of the proxy, in our words
+    why = stop.detail if aborted else _WORDS.get(stop.reason, f"a limit was reached ({stop.reason.value})")
     return f"[agent-monitor stopped this answer: {why}. Run {run}.]"
 
 

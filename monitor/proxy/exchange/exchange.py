@@ -310,6 +310,7 @@ class Exchange:
     async def _ask(self, asked: tuple[bytes, bytes, bytes]) -> UpstreamAnswer:
         """Ask the upstream for the path, the query and the body."""
         request, (path, query, content) = self._request, asked
+        self._context.runs.histograms["added"].add(self._clock.now() - self._began)
         changed = content is not self._received
         headers = to_upstream(request.headers, identity=True, length=len(content) if changed else None)
         self._is_paid = True
@@ -320,6 +321,7 @@ class Exchange:
         except UpstreamFailed:
             self._is_paid = False
             raise
+        self._context.runs.count("upstream_status", str(opened.status))
         return opened
 
     def _pay_unread(self, core: RunCore, passing: AnswerRelay) -> None:
@@ -445,6 +447,7 @@ class Exchange:
             said = said or self._said
             more = [(NUDGED, self._nudged.encode("ascii", "replace"))] if self._nudged else []
             said = f"{said}; run={self._run.name}"
+            self._context.runs.histograms["first_byte"].add(self._clock.now() - self._began)
             await self._client.begin(
                 status, to_client(headers, said=said, cuttable=cuttable, unpacked=unpacked, more=more)
             )
@@ -462,6 +465,7 @@ class Exchange:
         """Write down why the answer was stopped. Returns it in short."""
         self._run.end("stopped", stop, hide=self._request.hide)
         self._context.runs.count("stops", stop.reason.value)
+        self._context.runs.histograms["stopped"].add(self._client.sent_bytes)
         self._said = f"stopped; {stop.reason.value}"
         return self._said
 

@@ -17,26 +17,27 @@ from monitor.errors import MonitorError, SessionDamaged
 from monitor.events import event_codec
 from monitor.sessions.files import made
 from monitor.sessions.nodes import Node, NodeKind, canonical
-from monitor.sessions.reader import SessionReader
+from monitor.sessions.postgres.postgres_reader import AnyReader
 from monitor.sessions.run_records import TurnChunks, run_codec
 from monitor.sessions.tables import rows, writing
 from monitor.sessions.tables.blobs import Blobs
 from monitor.sessions.tables.owner_memory import Memory
 from monitor.sessions.tables.schema import SqlConnection
+from monitor.sessions.tables.seal import IN_USE
 from monitor.sessions.tree import verify
 
 FORMAT: Final = 1
 """The number of the format of the lines. A change of the tables does not change it."""
 
 
-def exported(session: SessionReader) -> Iterator[str]:
+def exported(session: AnyReader) -> Iterator[str]:
     """The lines, without the newlines. They are of one moment: that at which the first is read."""
     with session.snapshot():
         yield from _lines(session)
 
 
-def _lines(session: SessionReader) -> Iterator[str]:
-    head = {key: value for key, value in session.meta.items() if key != "epoch"}
+def _lines(session: AnyReader) -> Iterator[str]:
+    head = {key: value for key, value in session.meta.items() if key not in {"epoch", IN_USE}}
     yield canonical({"type": "session", "format": FORMAT, **head})
     for run in session.runs(hidden=True):
         yield canonical({"type": "run", "run": run_codec.to_dict(run)})
@@ -89,7 +90,7 @@ class _Import:
     def __init__(self, connection: SqlConnection, blobs: Blobs) -> None:
         self._connection = connection
         self._blobs = blobs
-        self._memory = Memory()
+        self._memory = Memory(seals=False)
         self._begun = False
 
     def take(self, data: Any) -> None:

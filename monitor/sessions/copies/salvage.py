@@ -18,10 +18,10 @@ from typing import Any, Final
 
 from monitor.calls import answer_codec, request_codec
 from monitor.errors import MonitorError, SessionDamaged, StoreError
-from monitor.sessions.faults import typed
+from monitor.sessions.faults import READ_FAULTS, typed
 from monitor.sessions.files import made
 from monitor.sessions.nodes import ID_CHANCE_BYTES, Draft, Node, check_readable, digest_of, new_id, node_of
-from monitor.sessions.reader import connect_reader
+from monitor.sessions.reader import connect_reader, lacks_log
 from monitor.sessions.run_records import run_codec
 from monitor.sessions.tables import read_records, rows, writing
 from monitor.sessions.tables.blobs import Blobs, blobs_of
@@ -29,6 +29,7 @@ from monitor.sessions.tables.migrations import check_format, format_of
 from monitor.sessions.tables.owner_memory import Memory
 from monitor.sessions.tables.packing import CALL, call_of, event_of, unpacked
 from monitor.sessions.tables.schema import APPLICATION_ID, SqlConnection
+from monitor.sessions.tables.seal import broken
 from monitor.sessions.tree import ACTIVE, TreeProblem
 
 _UNREADABLE: Final = (sqlite3.Error, MonitorError, ValueError, TypeError, KeyError, AttributeError, IndexError)
@@ -71,14 +72,14 @@ def salvage(source: Path, into: Path, *, clock_s: float | None = None) -> Salvag
     id = new_id(at_ms, secrets.token_bytes(ID_CHANCE_BYTES))
     try:
         reader = connect_reader(source)
-    except sqlite3.Error as error:
+    except READ_FAULTS as error:
         raise typed(error, source) from error
     with contextlib.closing(reader):
         try:
             if reader.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
                 raise SessionDamaged(f"{source.name} is no session of agent-monitor. It was not changed.")
             check_format(source.stem, format_of(reader))
-        except sqlite3.Error as error:
+        except READ_FAULTS as error:
             raise typed(error, source) from error
         reader.execute("BEGIN")  # what the owner writes meanwhile is not saved in part
         with made(into) as (connection, blobs):
@@ -91,6 +92,7 @@ def salvage(source: Path, into: Path, *, clock_s: float | None = None) -> Salvag
             saving.records("approval", "SELECT request, answer FROM approval", saving.approval)
             saving.records("event", "SELECT run, at_ms, type, body FROM event", saving.event)
             saving.records("chunk", "SELECT run, turn, at_ms, body FROM chunk", saving.chunk)
+            saving.whole(source)
     return Salvaged(id=id, nodes=saving.saved_nodes, records=saving.saved_records, lost=tuple(saving.lost))
 
 
@@ -102,7 +104,7 @@ class _Salvage:
         self._old = old
         self._connection = connection
         self._blobs = blobs
-        self._memory = Memory()
+        self._memory = Memory(seals=False)
         self._runs: dict[int, str] = {}
         """The ids of the runs that were saved, by their old numbers."""
         self._saved: dict[int, Node] = {}
@@ -122,9 +124,17 @@ class _Salvage:
                 for (number,) in self._reader.execute(f"SELECT {key} FROM {table} ORDER BY {key} {order}"):  # noqa: S608 - names of our own
                     found.add(number)
                 break
-            except sqlite3.Error as error:
+            except READ_FAULTS as error:
                 self.lost.append(TreeProblem(f"the table {table} cannot be read to its end: {error}"))
         return sorted(found)
+
+    def whole(self, source: Path) -> None:
+        """Note what the digests of the tables say of the session as a whole."""
+        with contextlib.suppress(*_UNREADABLE):
+            self.lost += broken(self._reader, format_of(self._reader))
+        with contextlib.suppress(*_UNREADABLE):
+            if lacks_log(self._reader, source):
+                self.lost.append(TreeProblem(f"its log {source.name}-wal is not there, and steps may have been in it"))
 
     def meta(self, id: str, at_ms: int) -> None:
         """The new session says where it comes from."""
@@ -195,7 +205,7 @@ class _Salvage:
         """Each branch ends at the nearest node that was saved."""
         try:
             heads = self._reader.execute("SELECT name, node FROM head ORDER BY name").fetchall()
-        except sqlite3.Error as error:
+        except READ_FAULTS as error:
             self.lost.append(TreeProblem(f"the branches cannot be read: {error}"))
             heads = [(ACTIVE, max(self._saved, default=None))]
         for name, seq in heads:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from collections.abc import Collection
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -65,6 +66,13 @@ class BlobFolder:
         """Remove the bodies and the folder, if it has our mark. What else is in it stays."""
         self._marked.remove()
 
+    def keep_only(self, digests: Collection[str]) -> None:
+        """Remove all other bodies, if the folder has our mark."""
+        if self._marked.is_marked:
+            for one in self.folder.iterdir():
+                if _OURS.fullmatch(one.name) and one.name not in digests:
+                    one.unlink(missing_ok=True)
+
     def put(self, data: bytes, /) -> str:
         """Write the data, so that a file with the name of a digest is always whole. Raises
         `SessionUnavailable`.
@@ -76,6 +84,8 @@ class BlobFolder:
 
     def get(self, digest: str, /) -> bytes:
         """The bytes under `digest`. Raises `SessionDamaged` if they are missing or were changed."""
+        if not isinstance(digest, str):  # of a damaged row
+            raise SessionDamaged(f"a long text has no digest, but {digest!r}")
         try:
             data = self._found(digest).read_bytes()
         except OSError as error:

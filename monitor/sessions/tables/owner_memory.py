@@ -10,7 +10,8 @@ from typing import Final
 
 from monitor.calls import CallRecord, CallState
 from monitor.sessions.nodes import Node
-from monitor.sessions.tables.schema import is_inline
+from monitor.sessions.tables.schema import SqlConnection, is_inline
+from monitor.sessions.tables.seal import Seal
 from monitor.sessions.tables.sharing import Pointers
 
 MOST_NODES: Final = 64
@@ -24,7 +25,12 @@ class Memory:
     of the open calls.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, seals: bool = True) -> None:
+        """`seals`: keeps the digests of the tables. Else they are taken at the end, when the
+        session is filled.
+        """
+        self._seals = seals
+        self._seal: Seal | None = None
         self.forget()
 
     def forget(self) -> None:
@@ -38,8 +44,17 @@ class Memory:
         self.calls: dict[str, tuple[CallState, int]] = {}
         """The state and the attempt of each open call, by its key."""
         self.last_seq: int | None = None
+        self.last_event: int | None = None
+        """The number of the newest event. `None`: not known."""
+        self._seal = None
         self._pointers: dict[str, tuple[int, Pointers]] = {}
         """The newest turn of each run, and pointers into all nodes of that turn."""
+
+    def seal(self, connection: SqlConnection) -> Seal | None:
+        """The digests of the tables. `None`: they are not kept."""
+        if self._seal is None and self._seals:
+            self._seal = Seal(connection)
+        return self._seal
 
     def take(self, nodes: Sequence[Node], branch: str, head: str | None) -> None:
         """Note that `nodes` were written, and that the branch ends at `head`."""

@@ -87,7 +87,7 @@ def unpacked(connection: SqlConnection, decode: Callable[[Any], T], body: str) -
     try:
         data = json.loads(body)
         return decode(whole(data, of_node) if has_pointer(body) else data)
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError) as error:
         raise SessionDamaged(f"a row of the session cannot be read: {error}") from None
 
 

@@ -11,6 +11,7 @@ from monitor.sessions.tables.blobs import Blobs
 from monitor.sessions.tables.owner_memory import Memory
 from monitor.sessions.tables.pacing import aside
 from monitor.sessions.tables.schema import SqlConnection, is_inline
+from monitor.sessions.tables.seal import KEY, Seal
 from monitor.sessions.tree import Tip
 
 _KINDS: Final = {kind: number for number, kind in enumerate(NodeKind, 1)}
@@ -116,12 +117,13 @@ def write_node(
     connection: SqlConnection,
     node: Node,
     blobs: Blobs,
-    runs: dict[str, int] | None = None,
+    memory: Memory | None = None,
     seqs: Mapping[str, int] | None = None,
 ) -> None:
-    """Store a node. A long body goes beside the file, and is on the disk before the row is. `runs`,
-    `seqs`: numbers of runs and nodes that are known.
+    """Store a node. A long body goes beside the file, and is on the disk before the row is.
+    `memory`, `seqs`: facts that are known, and numbers of nodes.
     """
+    seal = memory.seal(connection) if memory is not None else None
     body: str | None = node.body
     artifact = None
     if not is_inline(node.body):
@@ -129,36 +131,50 @@ def write_node(
         body = None
         with aside():
             artifact = blobs.put(data)
-        connection.execute(
-            "INSERT INTO artifact (digest, size, kind) VALUES (?, ?, 'body') ON CONFLICT DO NOTHING",
-            (artifact, len(data)),
-        )
+        long = (artifact, len(data), "body")
+        written = connection.execute(
+            "INSERT INTO artifact (digest, size, kind) VALUES (?, ?, ?) ON CONFLICT DO NOTHING RETURNING size", long
+        ).fetchall()
+        if seal is not None and written:
+            seal.add("artifact", long)
+    row = (
+        node.seq,
+        _id(node.id),
+        _seq(connection, node.parent, seqs) if node.parent else None,
+        _KINDS[node.kind],
+        run_number(connection, node.run, memory.runs if memory is not None else None),
+        node.turn,
+        node.at_ms,
+        node.tokens,
+        bytes.fromhex(node.digest),
+        body,
+        artifact,
+    )
     connection.execute(
         "INSERT INTO node (seq, id, parent, kind, run, turn, at_ms, tokens, digest, body, artifact)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            node.seq,
-            _id(node.id),
-            _seq(connection, node.parent, seqs) if node.parent else None,
-            _KINDS[node.kind],
-            run_number(connection, node.run, runs),
-            node.turn,
-            node.at_ms,
-            node.tokens,
-            bytes.fromhex(node.digest),
-            body,
-            artifact,
-        ),
+        row,
     )
+    if seal is not None:
+        seal.add("node", row)
 
 
-def write_head(connection: SqlConnection, branch: str, node: str | None, seqs: Mapping[str, int] | None = None) -> None:
+def write_head(
+    connection: SqlConnection,
+    branch: str,
+    node: str | None,
+    seqs: Mapping[str, int] | None = None,
+    seal: Seal | None = None,
+) -> None:
     """Make `node` the end of a branch. Raises `StoreError` if there is no such node."""
-    seq = None if node is None else _seq(connection, node, seqs)
+    row = (branch, None if node is None else _seq(connection, node, seqs))
+    if seal is not None:
+        seal.take_out(connection, "head", branch)
     connection.execute(
-        "INSERT INTO head (name, node) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET node = excluded.node",
-        (branch, seq),
+        "INSERT INTO head (name, node) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET node = excluded.node", row
     )
+    if seal is not None:
+        seal.add_again("head", branch, row)
 
 
 def _seq(connection: SqlConnection, node: str, known: Mapping[str, int] | None) -> int:
@@ -199,8 +215,8 @@ def heads(connection: SqlConnection) -> dict[str, str | None]:
 
 
 def meta(connection: SqlConnection) -> dict[str, Any]:
-    """Facts about the file: `id`, `created_ms`, `epoch`, `forked_from`."""
-    return dict(connection.execute("SELECT key, value FROM meta ORDER BY key").fetchall())
+    """Facts about the file: `id`, `created_ms`, `epoch`, `forked_from`, `in_use`."""
+    return dict(connection.execute("SELECT key, value FROM meta WHERE key <> ? ORDER BY key", (KEY,)).fetchall())
 
 
 def write_meta(connection: SqlConnection, key: str, value: Any) -> None:

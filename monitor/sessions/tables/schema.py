@@ -141,11 +141,11 @@ FIRST: Final = (
     ),
 )
 """Format 1, statement by statement."""
-OPEN_CALL: Final = "state IN ('intended', 'awaiting_approval', 'running')"
+OPEN_CALL: Final = "state IN ('intended', 'awaiting_approval', 'running', 'awaiting_result')"
 """The condition on a row of `call` whose call has not ended."""
 SECOND: Final = (
     "DROP INDEX call_open",
-    f"CREATE INDEX call_open ON call (run) WHERE {OPEN_CALL}",
+    "CREATE INDEX call_open ON call (run) WHERE state IN ('intended', 'awaiting_approval', 'running')",
     *(
         f"""CREATE TRIGGER {table}_is_kept_from_replace BEFORE INSERT ON {table}
     WHEN EXISTS (SELECT 1 FROM {table} WHERE {same})
@@ -160,6 +160,8 @@ SECOND: Final = (
 """Format 2: a call can wait for an approval. `INSERT OR REPLACE`, which removes a row without
 asking the triggers for DELETE, is refused.
 """
+THIRD: Final = ("DROP INDEX call_open", f"CREATE INDEX call_open ON call (run) WHERE {OPEN_CALL}")
+"""Format 3: a call can wait for its result."""
 
 
 def prepare_reader(connection: SqlConnection) -> None:

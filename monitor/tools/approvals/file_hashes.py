@@ -122,4 +122,4 @@ def _existing(texts: Iterable[str], directories: Iterable[Path]) -> Iterator[Pat
                 yield directory / text
             elif not {"*", "?", "["}.isdisjoint(text) and not text.startswith("/"):
                 with suppress(ValueError, NotImplementedError):
-                    yield from islice(directory.glob(text), _MOST_FILES)
+                    yield from islice(directory.glob(text.replace("**", "*")), _MOST_FILES)  # as bash reads it

@@ -35,6 +35,10 @@ class JudgedCall:
     place: CallPlace
     parameters: frozenset[str] = frozenset()
     """The names that arguments of the tool may have."""
+    writes_to: str = ""
+    """The call writes to programs that this tool has started. It is not known which program reads
+    the text, nor what it has read before.
+    """
     placed: bool = True
     """False: the tool cannot say where the call takes effect."""
 
@@ -46,7 +50,7 @@ class JudgedCall:
     @cached_property
     def plain(self) -> tuple[PlainCommand, ...] | None:
         """The commands of the line. `None`: there is no line, or it is not plain."""
-        return None if self.line is None else plain_line(self.line)
+        return None if self.line is None or self.writes_to else plain_line(self.line)
 
     @cached_property
     def started(self) -> StartedCommands | None:
@@ -54,7 +58,8 @@ class JudgedCall:
         argument is a line, all texts are read as lines. `None`: the call starts no command.
         """
         if self.line is not None:
-            return started_by(self.line)
+            started = started_by(self.line)
+            return StartedCommands(started.commands, certain=False) if self.writes_to else started
         if self.kind != "execute":
             return None
         found = [started_by(text) for text in texts_in(self.arguments)]
@@ -87,6 +92,7 @@ def judged(entry: ToolEntry, arguments: Mapping[str, Any]) -> JudgedCall:
         command=command if command in arguments else None,
         place=place or _place(arguments),
         parameters=frozenset(properties) if isinstance(properties, Mapping) else frozenset(),
+        writes_to=getattr(entry.tool, "writes_to", ""),
         placed=place is not None or not callable(getattr(entry.tool, "place", None)),
     )
 

@@ -6,6 +6,7 @@ the real path: within the workspace relative to it, elsewhere absolute.
 
 from __future__ import annotations
 
+import errno
 import glob
 import os
 import re
@@ -129,12 +130,30 @@ def may_hold(folder: Path, pattern: str, root: Path) -> bool:
         target = Path(os.path.realpath(root / pattern))
         return os.path.lexists(target) and target.is_relative_to(folder.resolve())
     seen = 0
-    for place, folders, names in os.walk(folder):
-        for name in (*folders, *names):
-            seen += 1
-            if seen > MOST_ENTRIES or denies(name, pattern, root, [Path(place)]):
+    left = [os.path.realpath(folder)]  # a list, because folders may be nested deeper than calls
+    while left:
+        place = left.pop()
+        try:
+            entries = list(os.scandir(place))
+        except OSError as error:
+            if error.errno == errno.ENAMETOOLONG:  # a search by descriptors goes on
                 return True
+            continue
+        for entry in entries:
+            seen += 1
+            if seen > MOST_ENTRIES or _fits(entry, pattern, root):
+                return True
+            if entry.is_dir(follow_symlinks=False):
+                left.append(entry.path)
     return False
+
+
+def _fits(entry: os.DirEntry[str], pattern: str, root: Path) -> bool:
+    """Whether an entry of a real folder fits `pattern`. The folders above it do not."""
+    if entry.is_symlink():
+        return denies(entry.name, pattern, root, [Path(entry.path).parent]) != ""
+    spellings = (entry.name, entry.path, entry.path.removeprefix(f"{root}/"))
+    return any(_same(spelling, pattern) for spelling in spellings)
 
 
 def _meanings(word: PlainWord, directories: Sequence[Path]) -> Iterator[str]:

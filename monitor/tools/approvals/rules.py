@@ -155,7 +155,7 @@ class Rules:
         """
         rulings: list[Ruling] = []
         for rule in self.rules:
-            if not fnmatchcase(call.tool, rule.tool):
+            if not _means_tool(rule, call):
                 continue
             match = _match(rule, call)
             if match == "yes":
@@ -204,6 +204,12 @@ class Rules:
 
 
 # ---------------------------------------------------------------------- which calls a rule means
+
+
+def _means_tool(rule: Rule, call: JudgedCall) -> bool:
+    """Whether a rule is about the tool. A rule that refuses a line refuses to write it, too."""
+    told = rule.decision != "allow" and call.writes_to != "" and fnmatchcase(call.writes_to, rule.tool)
+    return told or fnmatchcase(call.tool, rule.tool)
 
 
 def _match(rule: Rule, call: JudgedCall) -> Match:

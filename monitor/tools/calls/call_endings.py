@@ -19,6 +19,8 @@ UNKNOWN: Final = (
     " Look at what it may have done before you repeat it."
 )
 TAKEN: Final = f"{VETO} This call was not made: another process is carrying out the same call."
+LATER: Final = f"{VETO} The result of this call comes later, from outside. Do not repeat the call."
+UNKEPT: Final = "Error: the result of this tool comes later, and nothing keeps the call until then: it needs a session"
 _ENDS: Final = {
     ToolErrorKind.DENIED: CallState.DENIED,
     ToolErrorKind.CANCELLED: CallState.CANCELLED,
@@ -53,6 +55,16 @@ def taken(job: CallJob) -> tuple[CallState, ToolResult]:
     return CallState.UNKNOWN, failed(job.call, TAKEN, ToolErrorKind.CANCELLED, vetoed=True)
 
 
+def awaited(job: CallJob) -> tuple[CallState, ToolResult]:
+    """The state of a call whose result comes later."""
+    return CallState.AWAITING_RESULT, failed(job.call, LATER, ToolErrorKind.CANCELLED, vetoed=True)
+
+
+def unkept(job: CallJob) -> tuple[CallState, ToolResult]:
+    """The end of a call whose result comes later, in a run that cannot wait for it."""
+    return CallState.FAILED, failed(job.call, UNKEPT, ToolErrorKind.EXECUTION_FAILED)
+
+
 def lost(job: CallJob) -> tuple[CallState, ToolResult]:
     """The end of a call whose tool was entered by a process that has died since."""
     return CallState.UNKNOWN, failed(job.call, UNKNOWN, ToolErrorKind.CANCELLED, vetoed=True)
@@ -62,6 +74,8 @@ def made_before(job: CallJob, known: CallRecord) -> tuple[CallState, ToolResult]
     """The end of a call that the ledger has already: it is not made again."""
     if known.state is CallState.RUNNING:
         return taken(job)
+    if known.state is CallState.AWAITING_RESULT:
+        return awaited(job)
     if known.state is CallState.UNKNOWN or known.text is None:
         return lost(job)
     result = ToolResult(job.call.id, job.call.name, known.text, known.is_error)

@@ -68,6 +68,8 @@ class CallJob:
     """The line of the result that is never cut."""
     reference: Reference | None = None
     """Where the text of the result came from, if its tool says so."""
+    deferred: str | None = None
+    """What the call waits for, if its tool has deferred its result."""
     timed_out: bool = False
     left_thread: bool = False
     entered: bool = False

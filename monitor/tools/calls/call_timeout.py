@@ -15,18 +15,19 @@ from monitor.reasons import ToolErrorKind
 from monitor.tools.base import ToolContext
 from monitor.tools.calls.call_endings import state_of
 from monitor.tools.calls.call_job import CallJob
-from monitor.tools.event_loop import Clock
+from monitor.tools.event_loop import Background, Clock
 from monitor.tools.results.call_results import failed, failed_by, leaves_of, result_of
 from monitor.tools.results.tool_answer import ToolAnswer
 
 
 async def run_tool(
-    job: CallJob, context: ToolContext, clock: Clock | None, group: TaskGroup | None
+    job: CallJob, context: ToolContext, clock: Clock | None, group: TaskGroup | None, grace_s: float
 ) -> tuple[CallState, ToolResult]:
     """Run the tool of a call. Raises the exceptions that are no results: a cancellation from
     outside, and an exception that ends programs.
 
-    Without a `clock`, deadlines are tasks of `group`, by the time of the event loop.
+    Without a `clock`, deadlines are tasks of `group`, by the time of the event loop. `grace_s`: the
+    seconds after its deadline until a tool that has not ended is abandoned.
     """
     traits = job.entry.traits
     if traits.timeout_s is None and traits.hard_timeout_s is None:
@@ -35,19 +36,71 @@ async def run_tool(
     job.timed_out = False
     job.idle_due = job.begun_at + (traits.timeout_s or math.inf)
     job.hard_due = job.begun_at + (traits.hard_timeout_s or math.inf)
-    result: ToolResult | None = None
-    last_words = False
+    said: tuple[ToolResult, bool] | None = None
     try:
         with anyio.CancelScope() as scope:
             _arm(job, scope, clock, group)
-            result, last_words = await _call(job, context)
+            said = await _AbandonableCall(job, context).answer(grace_s)
     finally:
         if job.alarm is not None:
             job.alarm.cancel()
             job.alarm = None
-    if result is not None and not job.timed_out:
-        return state_of(result), result
+    if said is not None and not job.timed_out:
+        return state_of(said[0]), said[0]
+    result, last_words = said or (None, False)
     return _timed_out(job, result, last_words=last_words)
+
+
+class _AbandonableCall:
+    """A call in a task of its own. If it ignores its cancellation, nobody waits for it."""
+
+    def __init__(self, job: CallJob, context: ToolContext) -> None:
+        self._job = job
+        self._context = context
+        self._scope = anyio.CancelScope()
+        self._said: tuple[ToolResult, bool] | None = None
+        self._raised: BaseException | None = None
+
+    async def answer(self, grace_s: float) -> tuple[ToolResult, bool]:
+        """See `_call`. A cancellation ends the call; `grace_s` seconds later it is abandoned."""
+        task = Background(self._work, f"tool {self._job.call.name}", then=self._has_ended)
+        try:
+            await task.wait()
+        except anyio.get_cancelled_exc_class():
+            await self._end(task, grace_s)
+            # A cancelled tool may have worded an answer. A scope raises its cancellation again,
+            # a task does not.
+            if self._said is None or anyio.current_effective_deadline() > -math.inf:
+                raise
+        if self._raised is not None:
+            raise self._raised
+        assert self._said is not None  # noqa: S101 - it has ended without an exception
+        return self._said
+
+    async def _end(self, task: Background, grace_s: float) -> None:
+        self._scope.cancel()
+        try:
+            with anyio.move_on_after(grace_s, shield=True):
+                await task.wait()
+        except BaseException:  # cancelled once more: at once, then
+            task.cancel()
+            raise
+        if not task.ended:
+            self._job.left_thread = True
+            task.give_up()
+
+    async def _work(self) -> None:
+        with self._scope:
+            try:
+                self._said = await _call(self._job, self._context)
+            except anyio.get_cancelled_exc_class():
+                raise
+            except BaseException as error:  # noqa: BLE001 - raised again in the task that waits
+                self._raised = error
+
+    def _has_ended(self) -> None:
+        if self._job.left_thread and self._job.result is not None:
+            self._job.thread_ended()
 
 
 async def _call(job: CallJob, context: ToolContext) -> tuple[ToolResult, bool]:
@@ -58,7 +111,10 @@ async def _call(job: CallJob, context: ToolContext) -> tuple[ToolResult, bool]:
     assert tool is not None  # noqa: S101 - a call of no tool was answered before
     try:
         value = await tool.call(job.arguments, context)
-        job.status, job.reference = (value.status, value.reference) if isinstance(value, ToolAnswer) else (None, None)
+        job.status, job.reference, job.deferred = None, None, None
+        if isinstance(value, ToolAnswer):
+            job.status, job.reference = value.status, value.reference
+            job.deferred = value.text if value.deferred else None
         return result_of(job.call, value), isinstance(value, ToolAnswer)
     except Exception as error:  # noqa: BLE001 - a tool may raise anything
         return failed_by(job.call, error, anyio.get_cancelled_exc_class()), isinstance(error, ToolError)

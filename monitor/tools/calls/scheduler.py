@@ -38,7 +38,7 @@ from monitor.errors import ConfigError, ToolError, describe
 from monitor.reasons import ToolErrorKind
 from monitor.tools.base import NO_RUN, CallingRun, Tool, ToolContext
 from monitor.tools.calls.asked_tries import AskedTries
-from monitor.tools.calls.call_endings import cut_off, ended, lost, made_before, taken
+from monitor.tools.calls.call_endings import awaited, cut_off, ended, lost, made_before, taken, unkept
 from monitor.tools.calls.call_job import CallBatch, CallJob, set_order
 from monitor.tools.calls.call_timeout import run_tool
 from monitor.tools.event_loop import Clock
@@ -51,6 +51,8 @@ MAX_PARALLEL: Final = 16
 """The most calls that run at once. Plain functions need worker threads, of which anyio has 40."""
 LEDGER_GRACE_S: Final = 5.0
 """The most seconds that the ledger gets to store the ends of calls that were cancelled."""
+CALL_GRACE_S: Final = 5.0
+"""The seconds that a tool gets to end after its deadline: as long as the ledger gets."""
 _INTERRUPTED: Final = "it was interrupted"
 RETRIED: Final = frozenset({ToolErrorKind.UNHANDLED, ToolErrorKind.TIMEOUT})
 """Failures after which a call of an idempotent tool is made again."""
@@ -76,6 +78,8 @@ class Scheduler:
         others: Collection[str] = (),
         why: Callable[[], str | None] = lambda: None,
         deps: object = None,
+        defers: bool = False,
+        grace_s: float = CALL_GRACE_S,
     ) -> None:
         """`ledger`: `None` keeps no records. `keeper`: bounds the results, and keeps their full
         texts. Without a keeper, results are as long as the tools give them. `at`: turns a time of
@@ -83,6 +87,8 @@ class Scheduler:
         idempotent tool is made again. `others`: names of tools that are carried out elsewhere. The
         answer to a call of an unknown tool names them too. `why`: asked why calls were interrupted
         from outside, for the results of these calls. `deps`: what the tools get as `context.deps`.
+        `defers`: the ledger keeps a call whose result comes later, until it is there.
+        `grace_s`: the seconds after its deadline until a tool that has not ended is abandoned.
         """
         if limit < 1:
             raise ConfigError(f"max_parallel_tools={limit!r}: give 1 or more")
@@ -106,7 +112,11 @@ class Scheduler:
         self._others = others
         self._why = why
         self._deps = deps
+        self._defers = defers
+        self._grace_s = grace_s
         self._tries = AskedTries()
+        self.awaited: dict[str, str] = {}
+        """The calls whose results come later: what each waits for, by its key."""
         self._made: Counter[tuple[str, str]] = Counter()
         self._cut_off: frozenset[str] = frozenset()
         """The keys of the calls that were running when the process of the run ended."""
@@ -301,6 +311,8 @@ class Scheduler:
             job.owned, job.record = True, known
             job.outcome = lost(job)
         else:
+            if known.state is CallState.AWAITING_RESULT:
+                self.awaited[known.key] = known.tool
             job.outcome = made_before(job, known)
 
     def _intended(self, job: CallJob) -> None:
@@ -434,9 +446,24 @@ class Scheduler:
                 job.record = running
                 self.listener.changed(running)
             job.stored, job.begun_at, job.entered = CallState.RUNNING, now, True
-            state, result = await run_tool(job, context, self._clock, self._group)
+            state, result = await run_tool(job, context, self._clock, self._group, self._grace_s)
+            if job.deferred is not None and not result.is_error:
+                return await self._await_result(job)
             if not tries or result.error_kind not in RETRIED or job.why is not None:
                 return state, result
+
+    async def _await_result(self, job: CallJob) -> tuple[CallState, ToolResult]:
+        """Store that the result of a call comes later."""
+        if self._ledger is None or not self._defers:
+            return unkept(job)
+        waiting = stepped(job.record, state=CallState.AWAITING_RESULT)
+        if not await self._ledger.advance(waiting):
+            job.owned = False
+            return taken(job)
+        job.record, job.stored = waiting, CallState.AWAITING_RESULT
+        self.awaited[job.key] = job.deferred or job.call.name
+        self.listener.changed(waiting)
+        return awaited(job)
 
     # ------------------------------------------------------------------ the ends of calls
 

@@ -30,7 +30,7 @@ from monitor.tools.artifacts.folder_artifacts import folder_of
 from monitor.tools.functions import FunctionTool
 from monitor.tools.registry import ToolGroup
 from monitor.tools.results.tool_answer import ToolAnswer
-from monitor.tools.workspace.folder_locks import only_writer
+from monitor.tools.workspace.folder_locks import only_writer_of
 
 NOTES_CHARS: Final = 40_000
 """The most characters of a project's notes, because they stand in every request."""
@@ -195,12 +195,8 @@ class FileMemory(ToolGroup):
 
     def _write(self, path: Path, text: str, append: bool) -> str:  # noqa: FBT001 - as the model gives it
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            with only_writer(folder):  # else two runs that append would each keep its own text only
-                return self._written(path, text, append)
-        finally:
-            os.close(folder)
+        with only_writer_of(path.parent):  # else two runs that append would each keep its own text only
+            return self._written(path, text, append)
 
     def _written(self, path: Path, text: str, append: bool) -> str:  # noqa: FBT001 - as above
         known = {one for kind in self.kinds for one in self._files(kind)}

@@ -67,18 +67,20 @@ class KnownFiles:
 
     def __init__(self) -> None:
         self._runs: WeakKeyDictionary[CallingRun, _SeenByRun] = WeakKeyDictionary()
+        self._others = _SeenByRun()
+        """For runs of other libraries that nothing can refer to weakly: they share it."""
 
     def saw(self, run: CallingRun, place: str, content: bytes, text: str) -> None:
         """The run has read, or written, the file at `place`."""
-        self._runs.setdefault(run, _SeenByRun()).put(place, _digest(content), text)
+        self._of(run).put(place, _digest(content), text)
 
     def check(self, run: CallingRun, path: str, now: TextFile) -> None:
         """Raise `ToolError` (`stale`) if the run has not seen the file as it is now."""
         place = str(now.place)
-        seen = self._runs.setdefault(run, _SeenByRun()).get(place)
+        seen = self._of(run).get(place)
         if seen is None:
-            said = f"{excerpt(path)} is there, and you have not read it yet; nothing was changed. Read it first"
-            raise ToolError(said, kind=ToolErrorKind.STALE)
+            said = f"{excerpt(path)} is there, and you have not read it since this run began or was resumed"
+            raise ToolError(f"{said}; nothing was changed. Read it first", kind=ToolErrorKind.STALE)
         if seen.digest == _digest(now.content.content):
             return
         said = f"{excerpt(path)} has changed since you read it, so nothing was changed here."
@@ -88,6 +90,12 @@ class KnownFiles:
         self.saw(run, place, now.content.content, now.text)
         said = f"{said} This has changed; make your change anew if it still fits:\n{changes}"
         raise ToolError(said.rstrip("\n"), kind=ToolErrorKind.STALE)
+
+    def _of(self, run: CallingRun) -> _SeenByRun:
+        try:
+            return self._runs.setdefault(run, _SeenByRun())
+        except TypeError:
+            return self._others
 
 
 def _digest(content: bytes) -> bytes:

@@ -26,8 +26,8 @@ _BEGINNINGS: Final = {
 
 
 def media_in(path: str, content: FileContent) -> Media | None:
-    """The file as media. `None`: it is none that models read. Raises `ToolError` if it is too
-    large. Its content says what it is, and its name does not matter.
+    """The file as media. `None`: models do not read such files as media. Raises `ToolError` if it
+    is too large. Its content says what it is, and its name does not matter.
     """
     mime_type = _type_of(content.content)
     if mime_type is None:

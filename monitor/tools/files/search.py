@@ -10,7 +10,7 @@ from typing import Any, Final
 from monitor.errors import ToolError
 from monitor.reasons import ToolErrorKind
 from monitor.tools.files import search_program
-from monitor.tools.processes.command import printed
+from monitor.tools.processes.printed_output import printed
 from monitor.tools.results.tool_answer import ToolAnswer
 
 GREP_BYTES: Final = 8 * 1024 * 1024

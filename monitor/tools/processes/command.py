@@ -25,12 +25,13 @@ from typing import Any, Final, Protocol
 
 import anyio
 
-from monitor.errors import ConfigError, ToolError
+from monitor.errors import ConfigError
 from monitor.tools.processes.descendants import MarkedDescendants, NamespaceDescendants
-from monitor.tools.processes.environment import environment
 from monitor.tools.processes.process_table import MARKER, ProcessInfo, RecentProcesses, marked, owner_token
 
 READ_BYTES: Final = 65_536
+PIPE_BYTES: Final = 4_096
+"""The most bytes of one write. A pipe that can be written takes them without waiting (POSIX)."""
 READERS_S: Final = 0.1
 """How long the pipe is read on after the first process has ended."""
 POLL_S: Final = 0.02
@@ -78,7 +79,8 @@ _PLAIN: Final[Launcher] = _PlainLauncher()
 class Command:
     """A running command and its output.
 
-    `launcher`: starts it. `None`: it is started as it is.
+    `launcher`: starts it. `None`: it is started as it is. `has_input`: its input is open for
+    `write`; else it is empty.
 
     `bound`: the most bytes that it may write. A command that writes more is no longer read, and
     `overflowed` is set. After `detach` it may write on: the oldest output is dropped. Raises
@@ -93,6 +95,7 @@ class Command:
         environment: Mapping[str, str],
         bound: int,
         launcher: Launcher | None = None,
+        has_input: bool = False,
     ) -> None:
         launcher = launcher or _PLAIN
         token = owner_token(secrets.token_hex(8))
@@ -102,9 +105,16 @@ class Command:
             reading, writing = os.pipe()
             undo.callback(os.close, reading)
             given.callback(os.close, writing)
+            self._input: int | None = None
+            stdin = subprocess.DEVNULL
+            if has_input:
+                stdin, self._input = os.pipe()
+                undo.callback(os.close, self._input)
+                given.callback(os.close, stdin)
+                os.set_blocking(self._input, False)
             options: dict[str, Any] = {
                 "env": {**environment, MARKER: marked(token)},
-                "stdin": subprocess.DEVNULL,
+                "stdin": stdin,
                 "stdout": writing,
                 "stderr": writing,
                 "start_new_session": True,
@@ -183,6 +193,29 @@ class Command:
                 return []
         return found
 
+    @property
+    def takes_input(self) -> bool:
+        """Whether its input is open."""
+        return self._input is not None
+
+    async def write(self, data: bytes, seconds: float) -> int:
+        """Write to its input, for at most `seconds`. Returns the number of bytes that it has taken;
+        fewer than `data` has if it does not read. Raises `OSError` if it has closed its input.
+        """
+        written = 0
+        with anyio.move_on_after(seconds):
+            while self._input is not None and written < len(data):
+                await anyio.wait_writable(self._input)
+                with suppress(BlockingIOError):
+                    written += os.write(self._input, data[written : written + PIPE_BYTES])
+        return written
+
+    def close_input(self) -> None:
+        """End its input: it reads the end of the file."""
+        if self._input is not None:
+            os.close(self._input)
+            self._input = None
+
     async def changed(self, seconds: float) -> bool:
         """Wait until there is new output or the first process has ended. False: `seconds` have
         passed.
@@ -233,6 +266,7 @@ class Command:
         """Stop reading. Call this when no process of the command is left, or its output is not
         needed.
         """
+        self.close_input()
         self._reader.stop()
         self._descendants.close()
         with suppress(subprocess.TimeoutExpired):
@@ -249,38 +283,6 @@ class Command:
 
     def _all_gone(self) -> bool:
         return self._reader.ended and not self.others() and self._descendants.all_found()
-
-
-async def printed(argv: Sequence[str], *, directory: Path, bound: int, seconds: float) -> tuple[str, bool]:
-    """Run a Python file with its arguments in a process of its own. Returns its output, and whether
-    it was ended because its time was over or it printed more than `bound` bytes.
-
-    Raises `ToolError` if it cannot be started.
-    """
-    command_line = [sys.executable, "-I", "-S", *argv]
-    try:
-        command = Command(command_line, directory=directory, environment=environment(), bound=bound)
-    except (OSError, ValueError) as error:
-        raise ToolError(f"a process cannot be started: {error}") from None
-    deadline = time.monotonic() + seconds
-    pieces: list[bytes] = []
-    try:
-        while not (command.first_ended or command.overflowed):
-            left = deadline - time.monotonic()
-            if left <= 0:
-                break
-            await command.changed(left)
-            pieces.append(command.take())
-        over = not command.first_ended
-        if not over:
-            await command.last_output()
-        pieces.append(command.take())
-        return b"".join(pieces).decode("utf-8", "replace"), over
-    finally:
-        try:
-            await command.end(0)
-        finally:
-            command.close()
 
 
 class _Output:

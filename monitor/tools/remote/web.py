@@ -26,7 +26,7 @@ from monitor.tools.artifacts.artifact_store import InMemoryArtifacts, Reference
 from monitor.tools.artifacts.artifact_tools import Fetched, Recent
 from monitor.tools.base import Tool, ToolContext
 from monitor.tools.functions import FunctionTool
-from monitor.tools.processes.command import printed
+from monitor.tools.processes.printed_output import printed
 from monitor.tools.registry import ToolGroup
 from monitor.tools.remote import page_program
 from monitor.tools.remote.addresses import check_public, checked_url, refuse_private

@@ -39,6 +39,8 @@ class ToolAnswer:
     """A text for people, in events and in the live view. The model reads `text`."""
     ends_run: Literal["success", "failure"] | None = None
     """The run ends behind this turn, with `text` as the reason. See `finish`."""
+    deferred: bool = False
+    """The result comes later, from outside. See `deferred`."""
 
 
 def finish(text: str, *, ok: bool = True) -> ToolAnswer:
@@ -48,6 +50,17 @@ def finish(text: str, *, ok: bool = True) -> ToolAnswer:
     `text` is the reason.
     """
     return ToolAnswer(text, ends_run="success" if ok else "failure")
+
+
+def deferred(text: str = "") -> ToolAnswer:
+    """The answer of a tool whose result comes later, from outside: from a person, a queue, another
+    service. The tool has begun what leads to it, and returns this.
+
+    The run ends as `paused`, and its session keeps the call open, under `context.idempotency_key`.
+    `monitor.sessions.deliver` stores the result, and `supervisor.resume` goes on with it. `text`:
+    what is waited for, for people. Without a session the call fails.
+    """
+    return ToolAnswer(text, deferred=True)
 
 
 def answered(value: object) -> tuple[str, tuple[Media, ...]]:

@@ -7,15 +7,11 @@ model gets the output so far and a process id, and goes on with `shell_wait` and
 
 from __future__ import annotations
 
-import codecs
 import inspect
 import math
 import shutil
-import signal
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
@@ -32,13 +28,20 @@ from monitor.tools.functions import FunctionTool
 from monitor.tools.processes.command import Command, check_platform
 from monitor.tools.processes.descendants import inner_id
 from monitor.tools.processes.environment import environment
-from monitor.tools.processes.process_table import ProcessInfo, command_of
-from monitor.tools.processes.screen_text import screen_pieces
 from monitor.tools.registry import ToolGroup
 from monitor.tools.results.tool_answer import ToolAnswer
 from monitor.tools.sandbox.confinement import confine
 from monitor.tools.sandbox.sandbox import SandboxOption, sandbox_of
-from monitor.tools.shell.failing_tests import failing_tests
+from monitor.tools.shell.shell_jobs import (
+    ShellJob,
+    answer_of,
+    background_processes,
+    ending_of,
+    roots,
+    screened,
+    with_dropped,
+    written_to,
+)
 from monitor.tools.workspace.workspace import Workspace
 
 OUTPUT_BYTES: Final = 16 * 1024 * 1024
@@ -49,31 +52,24 @@ BACKGROUND_MOST: Final = 16
 """The most processes in the background. More are not started."""
 POLL_S: Final = 0.1
 """Seconds between two looks of `shell_wait` whether processes that hold no pipe have ended."""
-SHOWN: Final = 5
-"""The most background processes that are named."""
+QUIET_S: Final = 0.3
+"""A program that writes nothing for so long has probably said what it had to say."""
+FIRST_OUTPUT_S: Final = 2.0
+"""The most seconds that the first output of a command in the background is read."""
 
 _Why: TypeAlias = Literal["ended", "timeout", "idle", "overflow"]
 
 
-@dataclass(slots=True, eq=False)
-class _ShellJob:
-    """A command, and the state of its output."""
+class _WritingTool(FunctionTool[..., Any]):
+    """Writes to programs that another tool has started."""
 
-    command: Command
-    before: Mapping[Path, object] = field(default_factory=dict)
-    """What stood at its start where programs outside of the sandbox run it."""
-    decoder: Any = field(default_factory=lambda: codecs.getincrementaldecoder("utf-8")("replace"))
-    busy: anyio.Lock = field(default_factory=anyio.Lock)
-    """Held by the call that waits for the process: two such calls take turns."""
-
-    def take(self, *, last: bool = False) -> str:
-        """The text since the last call of `take`."""
-        text: str = self.decoder.decode(self.command.take(), last)
-        return text
+    writes_to = ""
+    """The name of that tool. Rules that ask or refuse about it hold here too."""
 
 
 class ShellTools(ToolGroup):
-    """The tools `shell`, `shell_wait` and `shell_kill`, for commands that begin in `workspace`.
+    """The tools `shell`, `shell_wait`, `shell_write` and `shell_kill`, for commands that begin in
+    `workspace`.
 
     Open it (`async with`) as a supervisor does. Closing it ends all processes that are left. While
     it is not open, no process outlives its call, and `idle_s` has no effect.
@@ -133,7 +129,7 @@ class ShellTools(ToolGroup):
         self._environment = environment(env, passed=passed, columns=columns, lines=lines, colours=colours)
         self._confinement, self.sandbox = confine(sandbox, workspace.root, self._environment)
         self._shell = tuple(shell or (shutil.which("bash") or "/bin/sh", "-c"))
-        self._jobs: list[_ShellJob] = []
+        self._jobs: list[ShellJob] = []
         self._users = 0
         """The number of runs that have it open: several runs may share it."""
         rules = f"\n\nCommands run {self._confinement.rules}." if self._confinement else ""
@@ -150,7 +146,16 @@ class ShellTools(ToolGroup):
         run.place = self._place
         wait = FunctionTool(self._wait, name="shell_wait", kind="read", keep="ends")
         kill = FunctionTool(self._kill, name="shell_kill", kind="execute", keep="ends")
-        super().__init__([run, wait, kill], prefix=prefix, filter=filter)
+        write = _WritingTool(
+            self._write,
+            name="shell_write",
+            kind="execute",
+            command_argument="text",
+            keep="ends",
+            needs_approval=needs_approval,
+        )
+        write.writes_to = f"{prefix}shell"
+        super().__init__([run, wait, write, kill], prefix=prefix, filter=filter)
 
     @property
     def background(self) -> tuple[int, ...]:
@@ -186,25 +191,33 @@ class ShellTools(ToolGroup):
         context: ToolContext,
         directory: Annotated[str, Field(description="Where it runs, relative to the workspace.")] = ".",
         timeout_s: Annotated[float | None, Field(gt=0, description="The most seconds it may take.")] = None,
+        background: Annotated[bool, Field(description="Leave it running, with an open input.")] = False,  # noqa: FBT002 - named by the model
     ) -> ToolAnswer:
         """Run a command in the shell and return its output (stdout and stderr) and exit code.
 
         Each command starts anew in the workspace: directory and variables of an earlier one are
         gone. There is no terminal and no input, so use options that ask no questions. Commands
         started with & stay in the background. A command that is silent for long is handed over:
-        read on with shell_wait, or end it with shell_kill.
+        read on with shell_wait, or end it with shell_kill. With background it is handed over at
+        once: shell_write gives it input.
         """
+        if background and not self._users:
+            raise ToolError("nothing can run in the background here", kind=ToolErrorKind.INVALID_ARGUMENTS)
         if timeout_s is not None and timeout_s > self._longest_s:
             raise ToolError(
                 f"timeout_s: at most {self._longest_s:g}; start what takes longer in the background",
                 kind=ToolErrorKind.INVALID_ARGUMENTS,
             )
-        job = self._start(command, directory)
+        job = self._start(command, directory, has_input=background)
         context.process_started(job.command.pid)
         parts: list[str] = []
         kept = False
         try:
-            why = await self._attend(job, context, parts, timeout_s or self._timeout_s)
+            if background:
+                why = await self._attend(job, context, parts, FIRST_OUTPUT_S, QUIET_S)
+                why = "idle" if why == "timeout" else why
+            else:
+                why = await self._attend(job, context, parts, timeout_s or self._timeout_s, self._idle_s)
             answer, kept = await self._finished(job, parts, why)
             return answer
         except anyio.get_cancelled_exc_class():
@@ -214,9 +227,9 @@ class ShellTools(ToolGroup):
                 raise
             text = ""
             with anyio.CancelScope(shield=True):
-                text = await _screen("".join([*parts, job.take(last=True)]))
+                text = await screened("".join([*parts, job.take(last=True)]))
             status = f"cancelled after {job.command.elapsed_s:.2f} s; this is the output so far"
-            return _answer(job, text, status, kind=ToolErrorKind.CANCELLED)
+            return answer_of(job, text, status, kind=ToolErrorKind.CANCELLED)
         finally:
             if not kept:
                 await self._ended(job)
@@ -237,12 +250,46 @@ class ShellTools(ToolGroup):
             over = self._is_over(job)
             if over:
                 await job.command.last_output()
-            text = await _screen(_with_dropped(job, job.take(last=over)))
+            text = await screened(with_dropped(job, job.take(last=over)))
             if not over:
                 status = f"still running, pid {pid}, {job.command.elapsed_s:.2f} s"
                 return ToolAnswer(text, status=status, data={"pid": pid, "running": True})
             self._forget(job)
-            return _answer(job, text, _ending(job.command) + self._confined(job))
+            return answer_of(job, text, ending_of(job.command) + self._confined(job))
+
+    async def _write(
+        self,
+        pid: Annotated[int, Field(description="The process id of a command in the background.")],
+        text: Annotated[str, Field(description="What it reads. A line ends with a newline.")] = "",
+        end: Annotated[bool, Field(description="Close its input behind the text.")] = False,  # noqa: FBT002 - named by the model
+        timeout_s: Annotated[float, Field(gt=0, description="How long to wait for its answer, in seconds.")] = 5,
+    ) -> ToolAnswer:
+        """Write to the input of a command that was started with background, and return what it
+        writes then: until it is quiet for a moment or, with end, until it has ended; at most
+        timeout_s seconds.
+        """
+        job = self._job_of(pid)
+        deadline = time.monotonic() + min(timeout_s, self._longest_s)
+        async with job.busy:
+            note = await written_to(job.command, text, deadline)
+            if end:
+                job.command.close_input()
+            parts: list[str] = []
+            while (left := deadline - time.monotonic()) > 0 and not job.command.first_ended:
+                news = await job.command.changed(min(left, QUIET_S) if parts else left)
+                if said := job.take():
+                    parts.append(said)
+                elif parts and not news and not end:
+                    break
+            if job.command.first_ended:
+                await job.command.last_output()
+            running = not self._is_over(job)
+            parts.append(job.take(last=not running))
+            text = await screened(with_dropped(job, "".join(parts)))
+            status = f"still running, pid {pid}, {job.command.elapsed_s:.2f} s" if running else ending_of(job.command)
+            if not running:
+                self._forget(job)
+            return ToolAnswer(text, status=status + note, data={"pid": pid, "running": running})
 
     async def _kill(
         self, pid: Annotated[int, Field(description="The process id that an answer of shell named.")]
@@ -252,10 +299,10 @@ class ShellTools(ToolGroup):
         async with job.busy:
             was_over = self._is_over(job)
             await job.command.end(self._grace_s)
-            text = await _screen(_with_dropped(job, job.take(last=True)))
+            text = await screened(with_dropped(job, job.take(last=True)))
             self._forget(job)
             how = "had ended before" if was_over else "ended by shell_kill"
-            return _answer(job, text, f"{how}: {_ending(job.command)}")
+            return answer_of(job, text, f"{how}: {ending_of(job.command)}")
 
     # --- the steps of the tools
 
@@ -265,7 +312,7 @@ class ShellTools(ToolGroup):
         within = root.joinpath(*self._workspace.place(str(arguments.get("directory", "."))).parts)
         return CallPlace(root, within, self._environment.get("PATH", ""))
 
-    def _start(self, command: str, directory: str) -> _ShellJob:
+    def _start(self, command: str, directory: str, *, has_input: bool) -> ShellJob:
         place = self._workspace.directory(directory)
         for job in [job for job in self._jobs if len(self._jobs) >= BACKGROUND_MOST and self._is_over(job)]:
             self._forget(job)
@@ -280,20 +327,29 @@ class ShellTools(ToolGroup):
             if shutil.which(argv[0]) is None:
                 said = f"the command cannot be started: there is no {argv[0]}"
                 raise ToolError(said, kind=ToolErrorKind.SHELL_FAILED)
-            made = Command(argv, directory=place, environment=own, bound=self._bound, launcher=self._confinement)
-            return _ShellJob(made, before)
+            made = Command(
+                argv,
+                directory=place,
+                environment=own,
+                bound=self._bound,
+                launcher=self._confinement,
+                has_input=has_input,
+            )
+            return ShellJob(made, before)
         except ValueError as error:  # a NUL, a lone surrogate
             raise ToolError(f"the command cannot be run: {error}", kind=ToolErrorKind.INVALID_ARGUMENTS) from None
         except OSError as error:  # too long; no shell; no process left
             said = f"the command cannot be started: {error.strerror or error}"
             raise ToolError(said, kind=ToolErrorKind.SHELL_FAILED) from None
 
-    async def _attend(self, job: _ShellJob, context: ToolContext, parts: list[str], timeout_s: float) -> _Why:
+    async def _attend(
+        self, job: ShellJob, context: ToolContext, parts: list[str], timeout_s: float, idle_s: float | None
+    ) -> _Why:
         """Read the command until it ends, takes too long, writes too much or is silent too long."""
         command = job.command
         deadline = time.monotonic() + timeout_s
         heard = time.monotonic()
-        idle_s = self._idle_s if self._users and self._idle_s is not None else math.inf
+        idle_s = math.inf if idle_s is None or not self._users else idle_s
         while True:
             if text := job.take():
                 heard = time.monotonic()
@@ -308,16 +364,18 @@ class ShellTools(ToolGroup):
                 return "timeout" if time.monotonic() >= deadline else "idle"
             await command.changed(left)
 
-    async def _finished(self, job: _ShellJob, parts: list[str], why: _Why) -> tuple[ToolAnswer, bool]:
+    async def _finished(self, job: ShellJob, parts: list[str], why: _Why) -> tuple[ToolAnswer, bool]:
         """The answer, and whether the job is kept."""
         command = job.command
         if why == "idle":
             self._keep(job)
-            text = await _screen("".join(parts))
+            text = await screened("".join(parts))
             status = (
                 f"still running, pid {command.pid}, {command.elapsed_s:.2f} s; this is the output so far."
                 f" Use shell_wait(pid={command.pid}) to read on, shell_kill(pid={command.pid}) to end it"
             )
+            if command.takes_input:
+                status += f", shell_write(pid={command.pid}, text=...) to give it input"
             return ToolAnswer(text, status=status, data={"pid": command.pid, "running": True}), True
         if why == "ended":
             others = command.others()
@@ -325,26 +383,26 @@ class ShellTools(ToolGroup):
             if command.never_began:
                 said = "".join([*parts, job.take(last=True)]).strip()
                 raise ToolError(f"the sandbox of the command could not be made, and it did not run: {said}")
-            others = _roots(command.others()) if others else []
+            others = roots(command.others()) if others else []
             keep = bool(others and self._users)
             parts.append(job.take(last=not keep))
-            ending = _ending(command) + _background(others, kept=keep) + self._confined(job)
+            ending = ending_of(command) + background_processes(others, kept=keep) + self._confined(job)
             if command.overflowed:
                 why = "overflow"
             elif keep:
                 self._keep(job)
             if why == "ended":
-                return _answer(job, await _screen("".join(parts)), ending, others), keep
+                return answer_of(job, await screened("".join(parts)), ending, others), keep
         await self._ended(job)
         parts.append(job.take(last=True))
-        text = await _screen("".join(parts))
+        text = await screened("".join(parts))
         if why == "timeout":
             status = f"ended after {command.elapsed_s:.2f} s, its timeout; this is the output so far"
-            return _answer(job, text, status, kind=ToolErrorKind.TIMEOUT), False
+            return answer_of(job, text, status, kind=ToolErrorKind.TIMEOUT), False
         status = f"ended after {self._bound:,} bytes of output, which is the most; this is its beginning"
-        return _answer(job, text, status, kind=ToolErrorKind.EXECUTION_FAILED), False
+        return answer_of(job, text, status, kind=ToolErrorKind.EXECUTION_FAILED), False
 
-    def _confined(self, job: _ShellJob) -> str:
+    def _confined(self, job: ShellJob) -> str:
         """What there is to say about the sandbox: why something may have failed, and what has
         appeared in the workspace that runs programs outside of it.
         """
@@ -354,25 +412,25 @@ class ShellTools(ToolGroup):
         risk = f"; changed, and may run programs outside of the sandbox: {replaced}" if replaced else ""
         return f"{risk}; it ran {self._confinement.rules}" if job.command.returncode else risk
 
-    async def _ended(self, job: _ShellJob) -> None:
+    async def _ended(self, job: ShellJob) -> None:
         try:
             await job.command.end(self._grace_s)
         finally:
             job.command.close()
 
-    def _keep(self, job: _ShellJob) -> None:
+    def _keep(self, job: ShellJob) -> None:
         job.command.detach(BACKGROUND_BYTES)
         self._jobs.append(job)
 
-    def _forget(self, job: _ShellJob) -> None:
+    def _forget(self, job: ShellJob) -> None:
         if job in self._jobs:
             self._jobs.remove(job)
         job.command.close()
 
-    def _is_over(self, job: _ShellJob) -> bool:
+    def _is_over(self, job: ShellJob) -> bool:
         return job.command.first_ended and not job.command.others()
 
-    def _job_of(self, pid: int) -> _ShellJob:
+    def _job_of(self, pid: int) -> ShellJob:
         for job in self._jobs:
             if job.command.pid == pid or any(entry.pid == pid for entry in job.command.others()):
                 return job
@@ -395,65 +453,3 @@ class ShellTools(ToolGroup):
 def _loop_key(arguments: Mapping[str, Any]) -> Any:
     """The identity of a call for the detectors: its timeout is no part of it."""
     return {name: value for name, value in arguments.items() if name != "timeout_s"}
-
-
-def _answer(
-    job: _ShellJob, text: str, status: str, others: Sequence[ProcessInfo] = (), kind: ToolErrorKind | None = None
-) -> ToolAnswer:
-    code = job.command.returncode
-    data = {
-        "pid": job.command.pid,
-        "exit_code": code if code is not None and code >= 0 else None,
-        "signal": _signal_name(-code) if code is not None and code < 0 else None,
-        "duration_s": job.command.elapsed_s,
-        "background": [entry.pid for entry in others],
-        "progress": failing_tests(text),
-    }
-    return ToolAnswer(text, is_error=kind is not None, error_kind=kind, status=status, data=data)
-
-
-def _ending(command: Command) -> str:
-    code = command.returncode
-    took = f"{command.elapsed_s:.2f} s"
-    if code is None:
-        return f"still running after KILL, pid {command.pid}, {took}"
-    if code < 0:
-        return f"ended by {_signal_name(-code)}, {took}"
-    # 128 + n is how a shell says that its command was ended by signal n
-    by = f" ({_signal_name(code - 128)})" if code > 128 and _signal_name(code - 128) else ""  # noqa: PLR2004
-    return f"exit code {code}{by}, {took}"
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return ""
-
-
-def _roots(entries: Sequence[ProcessInfo]) -> list[ProcessInfo]:
-    """The entries whose parent is not one of `entries`."""
-    pids = {entry.pid for entry in entries}
-    return [entry for entry in entries if entry.parent not in pids]
-
-
-def _background(others: Sequence[ProcessInfo], *, kept: bool) -> str:
-    if not others:
-        return ""
-    named = ", ".join(f"pid {entry.pid} ({command_of(entry.pid)})" for entry in others[:SHOWN])
-    what = f"{len(others)} background process{'es' if len(others) > 1 else ''}"
-    return f"; {what}: {named}" if kept else f"; {what} ended with it"
-
-
-async def _screen(text: str) -> str:
-    pieces: list[str] = []
-    for piece in screen_pieces(text):
-        pieces.append(piece)
-        if len(pieces) > 1:
-            await anyio.lowlevel.checkpoint()
-    return "".join(pieces)
-
-
-def _with_dropped(job: _ShellJob, text: str) -> str:
-    dropped = job.command.dropped_bytes
-    return f"[the first {dropped:,} bytes were dropped: nobody read them]\n{text}" if dropped else text

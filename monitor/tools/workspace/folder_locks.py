@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Final
 from weakref import WeakValueDictionary
 
@@ -24,6 +25,7 @@ LOOK_S: Final = 0.002
 _locks: Final[WeakValueDictionary[tuple[int, int], threading.Lock]] = WeakValueDictionary()
 """The lock of each folder in which this process writes now, by device and inode."""
 _finding: Final = threading.Lock()
+_without_folders: Final = threading.Lock()
 
 
 @contextmanager
@@ -50,6 +52,23 @@ def only_writer(*folders: int, wait_s: float = WAIT_S) -> Iterator[None]:
             _unlock(folder)
         for lock in held:
             lock.release()
+
+
+@contextmanager
+def only_writer_of(folder: Path) -> Iterator[None]:
+    """`only_writer` for the path of a folder. On a system that opens no folders (Windows), only
+    writers of this process are kept apart.
+    """
+    if not hasattr(os, "O_DIRECTORY"):
+        with _without_folders:
+            yield
+        return
+    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with only_writer(number):
+            yield
+    finally:
+        os.close(number)
 
 
 def _identity(folder: int) -> tuple[int, int]:

@@ -39,6 +39,10 @@ class Trace:
     """Tokens spent up to the end of each turn."""
     stops: tuple[StopPlace | None, ...]
     """For each level, the strictest first. `None`: it does not stop the run."""
+    peaks: tuple[tuple[float, StopPlace], ...] = ()
+    """Where evidence that is weighed became higher than before, and its height in levels, also
+    between two of them: a line at that height stops the run no more.
+    """
 
     @property
     def total(self) -> float:
@@ -51,9 +55,15 @@ class Trace:
         return len(self.costs)
 
     @property
-    def evidence(self) -> int:
-        """The most lenient level that stops the run; `NEVER`: none does."""
-        return max((level for level, stop in enumerate(self.stops) if stop is not None), default=NEVER)
+    def evidence(self) -> float:
+        """The most lenient level that stops the run, or the highest peak; `NEVER`: nothing does."""
+        return max((height for height, _ in self.events), default=NEVER)
+
+    @property
+    def events(self) -> list[tuple[float, StopPlace]]:
+        """The stops by levels, and the peaks."""
+        levels = [(float(level), stop) for level, stop in enumerate(self.stops) if stop is not None]
+        return [*levels, *self.peaks]
 
     def before(self, turn: int) -> float:
         """Tokens spent before the turn, counted from 1."""
@@ -100,17 +110,15 @@ class ScoringRule:
 
 
 def _evidence_stop(trace: Trace, at: float) -> float | None:
-    level = int(at) + 1
-    stop = trace.stops[level] if level < len(trace.stops) else None
-    return None if stop is None else stop.spent
+    return min((stop.spent for height, stop in trace.events if height > at), default=None)
 
 
 def _length_stop(trace: Trace, at: float) -> float | None:
     return trace.before(int(at) + 1) if trace.turns > at else None
 
 
-EVIDENCE = ScoringRule("evidence", lambda trace: float(trace.evidence), _evidence_stop)
-"""The settings one level above the line."""
+EVIDENCE = ScoringRule("evidence", lambda trace: trace.evidence, _evidence_stop)
+"""The settings above the line."""
 LENGTH = ScoringRule("length alone", lambda trace: float(trace.turns), _length_stop)
 """The baseline: a number of turns, whatever they do."""
 
@@ -119,17 +127,14 @@ def evidence_and_length(scale: float) -> ScoringRule:
     """Evidence in levels, and each `scale` turns count like one level more."""
 
     def stop(trace: Trace, at: float) -> float | None:
-        events = sorted(
-            ((found.turn, found.spent, level) for level, found in enumerate(trace.stops) if found is not None),
-            reverse=True,
-        )
-        highest = NEVER
+        events = sorted(((found.turn, found.spent, height) for height, found in trace.events), reverse=True)
+        highest: float = NEVER
         for turn in range(1, trace.turns + 1):
             if highest + turn / scale > at:
                 return trace.before(turn)
             while events and events[-1][0] <= turn:
-                _, spent, level = events.pop()
-                highest = max(highest, level)
+                _, spent, height = events.pop()
+                highest = max(highest, height)
                 if highest + turn / scale > at:
                     return spent
         return None

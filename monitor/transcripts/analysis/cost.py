@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from monitor.prices import list_price
 from monitor.transcripts.base import RecordedMessage
+from monitor.transcripts.entries import RunTotals
 
 
 @dataclass(slots=True, frozen=True)
@@ -31,6 +32,18 @@ class RunCost:
         if price is None:
             return RunCost(self.usd, partial=True, listed=self.listed)
         return RunCost((self.usd or 0.0) + price.cost(message.usage), self.partial, listed=True)
+
+    @classmethod
+    def of_totals(cls, totals: RunTotals, model: str, at_s: float | None) -> RunCost:
+        """The cost of a run that its recording sums up. `model`: of the run. `at_s`: the time of
+        its last message, for the prices of that day.
+        """
+        if totals.cost_usd is not None:
+            return cls(totals.cost_usd)
+        cost = cls()
+        for name, usage in totals.usage:
+            cost = cost.plus(RecordedMessage("assistant", usage=usage, model=name, at=at_s), model)
+        return cost
 
     def since(self, then: RunCost) -> float | None:
         """US dollars of the calls after `then`. `None`: the cost of none of them is known."""

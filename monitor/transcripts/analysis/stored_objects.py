@@ -1,8 +1,7 @@
 """Results of scans as bytes, for a cache on the disk.
 
 They are written with `pickle`. Loading makes objects of the classes of results and nothing else,
-so bytes that somebody else wrote can call nothing. What cannot be loaded is none, and is made
-again.
+so bytes that somebody else wrote can call nothing. Bytes that cannot be loaded count as missing.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import pickle
 import stat
 import sys
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,11 +39,12 @@ def loaded(data: bytes) -> Any:
 
 
 def code_version() -> str:
-    """What changes when the code changes that read and watched: the version of the library and of
-    Python, and the newest of its files.
+    """What changes when the code changes that read and watched: the files of the library, and the
+    version of Python.
     """
-    files = [file.stat().st_mtime_ns for file in Path(__file__).parents[2].rglob("*.py")]
-    return f"{version('agent-monitor')} {sys.version} {len(files)} {max(files, default=0)}"
+    files = [file.stat() for file in Path(__file__).parents[2].rglob("*.py")]
+    newest = max((file.st_mtime_ns for file in files), default=0)
+    return f"{sys.version} {len(files)} {sum(file.st_size for file in files)} {newest}"
 
 
 def is_own(path: Path) -> bool:

@@ -12,7 +12,7 @@ from monitor.detectors.detector import Detector
 from monitor.errors import MissingExtra
 from monitor.outcome import RunFailed
 from monitor.policy import Policy
-from monitor.transcripts.analysis.cost import UNKNOWN_COST
+from monitor.transcripts.analysis.cost import UNKNOWN_COST, RunCost
 from monitor.transcripts.analysis.scan import Finding, ModelOutput, RunScanner, ScanResult
 from monitor.transcripts.base import Chunker, RecordedMessage
 from monitor.transcripts.entries import Began, CompactionSeen, Ended, EndState, ReadReport, Said, TranscriptEntry
@@ -180,7 +180,12 @@ class Watcher:
 
     def run(self, file: str, kind: str, ended: Ended) -> SurveyedRun:
         """The numbers of the run, which is over. `kind`: the format of its file."""
-        scanner = self._scanner
+        scanner, totals = self._scanner, ended.totals
+        usage, cost = self._usage, self._cost
+        if totals is not None:
+            usage = totals.tokens or usage
+            summed = RunCost.of_totals(totals, self.began.model, self._times[-1] if self._times else None)
+            cost = summed if summed.usd is not None else cost
         stopped = scanner.ended_by is not None
         tokens = self._usage.total_tokens if self._usage else 0
         then = self._usage_then.total_tokens if self._usage_then else 0
@@ -194,10 +199,10 @@ class Watcher:
             last_at=self._times[-1] if self._times else None,
             total=self._produced,
             errors=self._errors,
-            usage=self._usage,
-            cost_usd=self._cost.usd,
-            cost_partial=self._cost.partial,
-            cost_listed=self._cost.listed,
+            usage=usage,
+            cost_usd=cost.usd,
+            cost_partial=cost.partial,
+            cost_listed=cost.listed,
             compactions=self._compactions,
             findings=tuple(scanner.findings),
             ended_by=scanner.ended_by,

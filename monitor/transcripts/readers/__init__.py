@@ -7,10 +7,13 @@ from typing import Final
 from monitor.transcripts.readers.aider import AiderReader
 from monitor.transcripts.readers.base import TranscriptReader
 from monitor.transcripts.readers.benchmarks import AtifReader, MiniSweAgentReader, SweAgentReader, TauBenchReader
+from monitor.transcripts.readers.chatgpt import ChatGptReader
 from monitor.transcripts.readers.claude_code import ClaudeCodeReader, IFlowReader
 from monitor.transcripts.readers.cline import ClineReader
 from monitor.transcripts.readers.codex import CodexReader
 from monitor.transcripts.readers.copilot_cli import CopilotCliReader
+from monitor.transcripts.readers.cursor import CursorReader
+from monitor.transcripts.readers.factory_droid import FactoryDroidReader
 from monitor.transcripts.readers.gemini_cli import GeminiCliReader
 from monitor.transcripts.readers.goose import GooseReader
 from monitor.transcripts.readers.inspect_ai import InspectAiReader
@@ -34,12 +37,15 @@ READERS: Final[tuple[TranscriptReader, ...]] = (
     CodexReader(),
     CopilotCliReader(),
     KimiReader(),
+    FactoryDroidReader(),
     PiReader(),
     GeminiCliReader(),
     OpenCodeReader(),
     GooseReader(),
+    CursorReader(),
     InspectAiReader(),
     VsCodeChatReader(),
+    ChatGptReader(),
     AiderReader(),
     AtifReader(),
     SweAgentReader(),

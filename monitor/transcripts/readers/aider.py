@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from monitor.transcripts.base import RecordedMessage, Role
@@ -19,6 +20,7 @@ _STARTED: Final = "# aider chat started at "
 _TOKENS: Final = re.compile(
     r"([0-9.,]{1,12})(k?) (?:sent|prompt tokens)[^0-9]{0,40}([0-9.,]{1,12})(k?) (?:received|completion tokens)"
 )
+_COST: Final = re.compile(r"\$([0-9]{1,9}(?:\.[0-9]{1,12})?) message|\$([0-9]{1,9}(?:\.[0-9]{1,12})?) cost")
 _THOUSAND: Final = 1_000
 
 
@@ -77,15 +79,19 @@ class _Chat:
             yield from self._flush_answer()
             self._answer = RecordedMessage("assistant", said, at=self._at)
             return
-        usage = _usage(said) if self._role == "system" else None
-        yield from self._flush_answer(usage)
+        usage, cost = _spent(said) if self._role == "system" else (None, None)
+        yield from self._flush_answer(usage, cost)
         yield self.state.said(RecordedMessage(self._role, said, synthetic=self._role == "system", at=self._at))
 
-    def _flush_answer(self, usage: Usage | None = None) -> Iterator[TranscriptEntry]:
+    def _flush_answer(self, usage: Usage | None = None, cost_usd: float | None = None) -> Iterator[TranscriptEntry]:
         """The answer is held until the program has said what it cost."""
         answer, self._answer = self._answer, None
         if answer is not None:
-            yield self.state.said(RecordedMessage("assistant", answer.text, at=answer.at, usage=usage))
+            yield self.state.said(replace(answer, usage=usage, cost_usd=cost_usd))
+        elif usage is not None:  # the model has written nothing but an edit, or was asked again
+            yield self.state.said(
+                RecordedMessage("system", synthetic=True, at=self._at, usage=usage, cost_usd=cost_usd)
+            )
 
     def end(self) -> Iterator[TranscriptEntry]:
         yield from self._flush()
@@ -93,12 +99,15 @@ class _Chat:
         yield self.state.end()
 
 
-def _usage(said: str) -> Usage | None:
-    found = _TOKENS.search(said)
-    if found is None:
-        return None
-    given, answered = _number(found[1], found[2]), _number(found[3], found[4])
-    return Usage(given, answered, total_tokens=given + answered)
+def _spent(said: str) -> tuple[Usage | None, float | None]:
+    """The tokens and the cost of the requests that the program names, in either of its forms."""
+    usage: Usage | None = None
+    for found in _TOKENS.finditer(said):
+        given, answered = _number(found[1], found[2]), _number(found[3], found[4])
+        one = Usage(given, answered, total_tokens=given + answered)
+        usage = one if usage is None else usage + one
+    costs = [float(found[1] or found[2]) for found in _COST.finditer(said)]
+    return usage, sum(costs) if costs else None
 
 
 def _number(digits: str, unit: str) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import ClassVar, Final
 
 from monitor.transcripts.base import RecordedMessage
-from monitor.transcripts.entries import Began, Ended, EndState, ReadReport, Said, TranscriptEntry
+from monitor.transcripts.entries import Began, Ended, EndState, ReadReport, RunTotals, Said, TranscriptEntry
 from monitor.transcripts.source import Source
 
 REMEMBERED: Final = 32_768
@@ -86,12 +86,14 @@ class RunIds:
 class OpenRun:
     """A run while it is read. Its last messages say whether it has ended."""
 
-    __slots__ = ("_open_calls", "ended", "id", "last_role")
+    __slots__ = ("_open_calls", "ended", "id", "last_role", "totals")
 
     def __init__(self, id: str) -> None:
         self.id = id
         self.ended: tuple[EndState, str] | None = None
         """The end of the run, if the recording names one."""
+        self.totals: RunTotals | None = None
+        """The tokens and the cost of the run, if the recording sums them up."""
         self.last_role = ""
         self._open_calls: set[str] = set()
 
@@ -109,23 +111,31 @@ class OpenRun:
         """The entry of its end. A run has not finished if a call is open, or if the last message is
         not the model's.
         """
-        if self.ended is not None:
-            return Ended(run=self.id, state=self.ended[0], detail=self.ended[1])
+        state, detail = self.ended or self._seeming_end()
+        return Ended(run=self.id, state=state, detail=detail, totals=self.totals)
+
+    def _seeming_end(self) -> tuple[EndState, str]:
         if self._open_calls:
-            return Ended(run=self.id, state="unfinished", detail="a call has no result")
+            return "unfinished", "a call has no result"
         if self.last_role in {"user", "tool"}:
-            return Ended(run=self.id, state="unfinished", detail=f"the last message is of the {self.last_role}")
+            return "unfinished", f"the last message is of the {self.last_role}"
         if self.last_role == "assistant":
-            return Ended(run=self.id, state="finished", detail="the last message is the model's")
-        return Ended(run=self.id, state="unknown")
+            return "finished", "the last message is the model's"
+        return "unknown", ""
 
 
 def whole_run(
-    began: Began, messages: Iterable[RecordedMessage], *, ended: tuple[EndState, str] | None = None
+    began: Began,
+    messages: Iterable[RecordedMessage],
+    *,
+    ended: tuple[EndState, str] | None = None,
+    totals: RunTotals | None = None,
 ) -> Iterator[TranscriptEntry]:
-    """All entries of a run. `ended`: the end of the run, if the recording names one."""
+    """All entries of a run. `ended`: the end of the run, if the recording names one. `totals`: its
+    tokens and its cost, if the recording sums them up.
+    """
     run = OpenRun(began.run)
     yield began
     yield from map(run.said, messages)
-    run.ended = ended
+    run.ended, run.totals = ended, totals
     yield run.end()

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from monitor.transcripts.base import RecordedCall, RecordedMessage
-from monitor.transcripts.entries import Began, EndState, ReadReport, TranscriptEntry
+from monitor.transcripts.entries import Began, EndState, ReadReport, RunTotals, TranscriptEntry
 from monitor.transcripts.readers.base import RunIds, TranscriptReader, whole_run
 from monitor.transcripts.readers.chat import are_messages, messages_of
 from monitor.transcripts.readers.values import (
@@ -21,6 +21,7 @@ from monitor.transcripts.readers.values import (
     table,
     text,
     tokens_of,
+    whole,
     words,
 )
 from monitor.transcripts.source import Source
@@ -28,6 +29,9 @@ from monitor.transcripts.source import Source
 _COMMAND: Final = re.compile(r"```(?:bash|sh|mswea_bash_command)\n([^`]+)```")
 """mini-swe-agent's command: a fenced block of the answer."""
 _LIMITS: Final = ("cost", "limit", "context", "timeout", "max_steps")
+_SPEAKER: Final = re.compile(r"^(user|assistant|tool|system): ", re.MULTILINE)
+_GOOD_ENDS: Final = frozenset({"submitted", "agent_stop", "user_stop", "success"})
+"""Exact words: `submitted (exit_cost)` is the end by a limit."""
 
 
 def _ended(status: str) -> tuple[EndState, str] | None:
@@ -35,7 +39,7 @@ def _ended(status: str) -> tuple[EndState, str] | None:
     lower = status.lower()
     if not lower:
         return None
-    if lower.startswith(("submitted", "agent_stop", "user_stop", "success")):
+    if lower in _GOOD_ENDS:
         return "finished", status
     return ("limit" if any(limit in lower for limit in _LIMITS) else "failed"), status
 
@@ -65,7 +69,17 @@ class SweAgentReader(TranscriptReader):
             if steps
             else messages_of(rows(document.get("history")))
         )
-        yield from whole_run(began, messages, ended=_ended(text(info.get("exit_status"))))
+        totals = _stats(table(info.get("model_stats")))
+        yield from whole_run(began, messages, ended=_ended(text(info.get("exit_status"))), totals=totals)
+
+
+def _stats(stats: Mapping[str, Any]) -> RunTotals | None:
+    """The sums of SWE-agent and mini-swe-agent. A demonstration, which asks no model, has zeros."""
+    if not whole(stats.get("api_calls")):
+        return None
+    usage = tokens_of(stats, given=("tokens_sent",), answered=("tokens_received",))
+    cost = stats.get("instance_cost", stats.get("total_cost"))
+    return RunTotals(usage=() if usage is None or not usage.total_tokens else (("", usage),), cost_usd=dollars(cost))
 
 
 def _step(step: Mapping[str, Any]) -> Iterator[RecordedMessage]:
@@ -97,7 +111,10 @@ class MiniSweAgentReader(TranscriptReader):
         info = table(table(document).get("info"))
         messages = rows(document if isinstance(document, list) else table(document).get("messages"))
         yield from whole_run(
-            Began(run=source.stem), _with_commands(messages_of(messages)), ended=_ended(text(info.get("exit_status")))
+            Began(run=source.stem),
+            _with_commands(messages_of(messages)),
+            ended=_ended(text(info.get("exit_status"))),
+            totals=_stats(table(info.get("model_stats"))),
         )
 
 
@@ -125,7 +142,9 @@ class TauBenchReader(TranscriptReader):
     agent = "tau-bench"
 
     def fits(self, source: Source) -> bool:
-        """A list of tasks with their trajectories, or simulations beside tasks."""
+        """Tasks with their trajectories, simulations beside tasks, or dialogues as text."""
+        if _is_dialogue(source.first_record):
+            return True
         document = source.document
         if isinstance(document, dict):
             return isinstance(document.get("simulations"), list) and "tasks" in document
@@ -137,6 +156,11 @@ class TauBenchReader(TranscriptReader):
 
     def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
         """A run for each trial of each task."""
+        if _is_dialogue(source.first_record):
+            for number, record in enumerate(source.records(report), 1):
+                began = Began(run=f"{source.stem}#{number}", project="tau-bench")
+                yield from whole_run(began, _dialogue(text(record.get("messages_display"))))
+            return
         document = source.document
         simulations = rows(document if isinstance(document, list) else table(document).get("simulations"))
         names = RunIds()
@@ -152,6 +176,24 @@ class TauBenchReader(TranscriptReader):
                 messages_of(messages),
                 ended=_ended(text(one.get("termination_reason"))) or ("finished", f"reward {reward}"),
             )
+
+
+def _is_dialogue(record: Mapping[str, Any]) -> bool:
+    return _SPEAKER.match(text(record.get("messages_display"))) is not None
+
+
+def _dialogue(display: str) -> Iterator[RecordedMessage]:
+    """The messages of a text. It has no calls: where the assistant says `None`, it has made one."""
+    pieces = _SPEAKER.split(display)
+    said_by = zip(pieces[1::2], map(str.strip, pieces[2::2]), strict=True)
+    for number, (role, said) in enumerate(said_by):
+        if role == "tool":
+            yield RecordedMessage("tool", tool_results=(result_of("", said),))
+        elif role == "assistant":
+            calls = (RecordedCall("?", {"call": number}),) if said == "None" else ()  # no two are known to be equal
+            yield RecordedMessage("assistant", "" if calls else said, calls)
+        else:
+            yield RecordedMessage("user" if role == "user" else "system", said)
 
 
 class AtifReader(TranscriptReader):
@@ -176,7 +218,17 @@ class AtifReader(TranscriptReader):
         id = text(document.get("session_id")) or source.stem
         began = Began(run=id, project=text(agent.get("name")), model=model)
         steps = map(table, rows(document.get("steps")))
-        yield from whole_run(began, (message for step in steps for message in _atif_step(step, model)))
+        metrics = table(document.get("final_metrics"))
+        usage = tokens_of(
+            metrics, given=("total_prompt_tokens",), answered=("total_completion_tokens",), cached="total_cached_tokens"
+        )
+        cost = dollars(metrics.get("total_cost_usd"))
+        totals = RunTotals(usage=() if usage is None else ((model, usage),), cost_usd=cost)
+        yield from whole_run(
+            began,
+            (message for step in steps for message in _atif_step(step, model)),
+            totals=totals if metrics else None,
+        )
 
 
 def _atif_step(step: Mapping[str, Any], model: str) -> Iterator[RecordedMessage]:

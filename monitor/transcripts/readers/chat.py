@@ -10,7 +10,18 @@ from dataclasses import replace
 from typing import Any, Final
 
 from monitor.transcripts.base import RecordedCall, RecordedMessage, RecordedResult, Role
-from monitor.transcripts.readers.values import call_of, parsed, result_of, rows, seconds, table, text, whole, words
+from monitor.transcripts.readers.values import (
+    call_of,
+    is_count,
+    parsed,
+    result_of,
+    rows,
+    seconds,
+    table,
+    text,
+    whole,
+    words,
+)
 from monitor.usage import Usage
 from monitor.wires.chat import signs
 
@@ -137,9 +148,15 @@ def _reasoning(message: Mapping[str, Any], blocks: Iterable[Mapping[str, Any]]) 
     return "\n".join(filter(None, (*thoughts, own if not any(thoughts) else "")))
 
 
+_COUNTS = ("prompt_tokens", "input_tokens", "completion_tokens", "output_tokens", "total_tokens")
+
+
 def usage_of(usage: Mapping[str, Any]) -> Usage | None:
-    """Usage as OpenAI, Anthropic and LangChain write it; `None`: there is none."""
-    if not usage:
+    """Usage as OpenAI, Anthropic and LangChain write it; `None`: there is none, or an impossible
+    count.
+    """
+    named = [usage[name] for name in _COUNTS if usage.get(name) is not None]
+    if not named or not all(map(is_count, named)):
         return None
     cached = whole(usage.get("cache_read_input_tokens")) or whole(usage.get("input_tokens_cache_read"))
     written = whole(usage.get("cache_creation_input_tokens")) or whole(usage.get("input_tokens_cache_write"))

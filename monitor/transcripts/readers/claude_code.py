@@ -63,9 +63,14 @@ class ClaudeCodeLines(LineReading):
             report.repeated += 1
             return
         if self._session and text(record.get("sessionId")) not in {"", self._session}:
-            report.copied += 1
+            if self._runs:  # a resumed session copies the records of its parent to its beginning
+                report.does_not_know("record of another session")
+            else:
+                report.copied += 1
             return
-        run = _run_of(record, self._session or text(record.get("session_id")) or self._stem, self._runs)
+        run = _run_of(
+            record, self._session or text(record.get("session_id", record.get("sessionId"))) or self._stem, self._runs
+        )
         if run.last_role == "":
             run.last_role = "nobody"
             yield run.began(record)
@@ -85,8 +90,25 @@ class ClaudeCodeReader(LineReader):
     places: ClassVar[tuple[str, ...]] = (".claude/projects/**/*.jsonl", ".config/claude/projects/**/*.jsonl")
     reading = ClaudeCodeLines
 
+    def reading_of(self, source: Source) -> LineReading | None:
+        return None if _log_lines(source) else ClaudeCodeLines(source)
+
+    def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
+        """A session file is read line by line, an export of the web as a whole."""
+        lines, reading = _log_lines(source), ClaudeCodeLines(source)
+        if not lines:
+            yield from reading.read_all(source, report)
+            return
+        for record in map(table, lines):
+            yield from reading.take(record, report)
+        yield from reading.end(report)
+
     def fits(self, source: Source) -> bool:
-        """A record with a message of content blocks and the id of its session."""
+        """A record with a message of content blocks and the id of its session, on a line or among
+        the `loglines` of an export.
+        """
+        if any("content" in table(table(one).get("message")) for one in _log_lines(source)[:20]):
+            return True
         for record in source.first_records:
             message = table(record.get("message"))
             if "sessionId" in record and "parentUuid" in record and "content" in message:
@@ -109,6 +131,14 @@ class IFlowReader(ClaudeCodeReader):
         return super().fits(source) and any(
             text(table(record.get("message")).get("id")).startswith("response-") for record in source.first_records
         )
+
+
+def _log_lines(source: Source) -> list[Any]:
+    """The records of an export of Claude Code on the web; empty: it is none."""
+    return rows(table(source.document).get("loglines")) if b'"loglines"' in source.head[:LOG_LINES_BYTES] else []
+
+
+LOG_LINES_BYTES: Final = 65_536
 
 
 def _own_session(source: Source) -> str:

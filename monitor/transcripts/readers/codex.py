@@ -19,7 +19,7 @@ from monitor.transcripts.base import RecordedCall, RecordedMessage, RecordedResu
 from monitor.transcripts.entries import Began, CompactionSeen, EndState, ReadReport, TranscriptEntry
 from monitor.transcripts.readers.base import OpenRun, RecentIds
 from monitor.transcripts.readers.lines import HeldResponse, LineReader, LineReading
-from monitor.transcripts.readers.values import call_of, result_of, seconds, table, text, tokens_of, whole, words
+from monitor.transcripts.readers.values import call_of, result_of, rows, seconds, table, text, tokens_of, whole, words
 from monitor.transcripts.source import Source
 from monitor.usage import NO_USAGE, Usage
 
@@ -50,13 +50,19 @@ class CodexLines(LineReading):
         self._known = False
         self._model = ""
         self._ids = RecentIds()
-        self._total = -1
+        self._total: Usage | None = None
+        """The tokens of the session, as the latest event counts them."""
+        self._forked = self._foreign = False
         self._held = HeldResponse()
         self._results: list[RecordedResult] = []
 
     def take(self, record: Mapping[str, Any], report: ReadReport) -> Iterator[TranscriptEntry]:
         kind = text(record.get("type"))
         if kind == "session_meta":
+            self._foreign = self._foreign or self._is_other(table(record.get("payload")))
+        if self._foreign:
+            report.does_not_know("record of another session")
+        elif kind == "session_meta":
             yield from self._meta(table(record.get("payload")))
         elif kind == "thread.started" or (not kind and "instructions" in record):
             yield from self._meta({**record, "id": record.get("thread_id", record.get("id"))})
@@ -83,6 +89,12 @@ class CodexLines(LineReading):
         if self._known:
             yield self._run.end()
 
+    def _is_other(self, session: Mapping[str, Any]) -> bool:
+        """Whether a line of a session begins another one. A fork has the lines of its parents too,
+        before its own work.
+        """
+        return self._known and not self._forked and text(session.get("id")) not in {"", self._run.id}
+
     def _meta(self, session: Mapping[str, Any]) -> Iterator[TranscriptEntry]:
         """The line of the session. A fork has those of its parents, too: the first is its own."""
         if self._known:
@@ -90,6 +102,7 @@ class CodexLines(LineReading):
         self._known = True
         self._run.id = text(session.get("id")) or self._run.id
         self._model = text(session.get("model"))
+        self._forked = bool(session.get("parent_thread_id") or session.get("forked_from_id"))
         yield Began(
             run=self._run.id,
             parent=text(session.get("parent_thread_id")) or text(session.get("forked_from_id")) or None,
@@ -134,11 +147,9 @@ class CodexLines(LineReading):
         """Read ends and tokens. Everything else stands in the items as well."""
         kind = event.get("type")
         if kind == "token_count":
-            tokens = table(event.get("info"))
-            total = whole(table(tokens.get("total_token_usage")).get("total_tokens"))
-            if total > self._total >= 0 or (self._total < 0 and tokens):
-                self._held.usage = _usage(table(tokens.get("last_token_usage")))
-            self._total = max(total, self._total)
+            if tokens := table(event.get("info")):
+                total, last = (_usage(table(tokens.get(f"{which}_token_usage"))) for which in ("total", "last"))
+                self._count(total, last)
         elif kind == "task_started":
             self._run.ended = None
         elif kind == "task_complete":
@@ -150,6 +161,18 @@ class CodexLines(LineReading):
             name = info if isinstance(info, str) else next(iter(table(info)), "")
             state: EndState = "limit" if "usage_limit" in name else "failed"
             self._run.ended = (state, name or text(event.get("message"))[:200])
+
+    def _count(self, total: Usage, last: Usage) -> None:
+        """The tokens of the latest request. `total`: of the session. A request without an event of
+        its own is in the next one. A fork begins with the tokens of its parent.
+        """
+        before = self._total
+        if before is None:
+            self._held.usage = last if self._forked else max(total, last, key=lambda one: one.total_tokens)
+        elif total.total_tokens > before.total_tokens:
+            new = _difference(total, before)
+            self._held.usage = new if self._held.usage is None else self._held.usage + new
+        self._total = max(total, before or NO_USAGE, key=lambda one: one.total_tokens)
 
     def _printed(self, item: Mapping[str, Any]) -> Iterator[TranscriptEntry]:
         """A finished item of `codex exec --json`."""
@@ -200,17 +223,45 @@ class CodexReader(LineReader):
         ".codex/sessions/**/*.jsonl",
         ".codex/sessions/**/*.jsonl.zst",
         ".codex/archived_sessions/*.jsonl*",
+        ".codex/sessions/rollout-*.json",
     )
     reading = CodexLines
 
+    def reading_of(self, source: Source) -> LineReading | None:
+        return None if _items(source) is not None else CodexLines(source)
+
+    def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
+        items, reading = _items(source), CodexLines(source)
+        if items is None:
+            yield from reading.read_all(source, report)
+            return
+        for item in map(table, items):
+            yield from reading.take(item, report)
+        yield from reading.end(report)
+
     def fits(self, source: Source) -> bool:
-        """`session_meta`; a bare session line; or `thread.started`."""
+        """`session_meta`; a bare session line; `thread.started`; or a document of a session and its
+        items.
+        """
+        if _items(source) is not None:
+            return True
         first = source.first_record
         if first.get("type") == "session_meta" and isinstance(first.get("payload"), dict):
             return True
         if first.get("type") == "thread.started" and "thread_id" in first:
             return True
         return "type" not in first and {"id", "timestamp", "instructions"} <= first.keys()
+
+
+def _items(source: Source) -> list[Any] | None:
+    """The items of a session as one document, as the first versions have written it, with the line
+    of the session before them.
+    """
+    document = source.document
+    if not isinstance(document, dict) or not {"session", "items"} <= document.keys():
+        return None
+    session = table(document["session"])
+    return [{"instructions": None, **session}, *rows(document["items"])] if "id" in session else None
 
 
 def _identity(item: Mapping[str, Any]) -> str | None:
@@ -260,3 +311,13 @@ def _usage(usage: Mapping[str, Any]) -> Usage:
         cached="cached_input_tokens",
     )
     return counted or NO_USAGE
+
+
+def _difference(total: Usage, before: Usage) -> Usage:
+    return Usage(
+        max(0, total.input_tokens - before.input_tokens),
+        max(0, total.output_tokens - before.output_tokens),
+        max(0, total.reasoning_tokens - before.reasoning_tokens),
+        max(0, total.cached_tokens - before.cached_tokens),
+        total.total_tokens - before.total_tokens,
+    )

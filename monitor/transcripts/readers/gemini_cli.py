@@ -14,6 +14,7 @@ from typing import Any
 from monitor.transcripts.base import RecordedCall, RecordedMessage, RecordedResult
 from monitor.transcripts.entries import Began, EndState, ReadReport, TranscriptEntry
 from monitor.transcripts.readers.base import OpenRun, RecentIds, whole_run
+from monitor.transcripts.readers.gemini_stream import GeminiStreamLines, is_gemini_stream
 from monitor.transcripts.readers.lines import LineReader, LineReading
 from monitor.transcripts.readers.values import call_of, result_of, rows, seconds, table, text, tokens_of, words
 from monitor.transcripts.source import Source
@@ -21,6 +22,7 @@ from monitor.wires.gemini.signs import is_content
 
 _CONTEXT = "<session_context>"
 """The first message of newer versions, which no person wrote."""
+_SESSION_FIELDS = {"projectHash", "startTime", "lastUpdated"}
 _ENDS: dict[str, tuple[EndState, str]] = {
     "request cancelled": ("aborted", "Request cancelled."),
     "loop was detected": ("loop", "a potential loop was detected"),
@@ -82,6 +84,8 @@ class GeminiCliLines(LineReading):
         self._ids = RecentIds()
         self._held: tuple[str, Mapping[str, Any]] | None = None
         self._first: list[RecordedMessage] = []
+        self._foreign = False
+        """The records are those of another session, which stands behind the own one."""
 
     def take(self, record: Mapping[str, Any], report: ReadReport) -> Iterator[TranscriptEntry]:
         self._records += 1
@@ -91,8 +95,12 @@ class GeminiCliLines(LineReading):
             to = text(record["$rewindTo"])
             last = self._held[0] if self._held is not None else ""
             self.stale = self.stale or (to != last and not self._ids.would_be_new(to))
-        elif "projectHash" in record:
-            self._change(record)
+        elif _is_header(record):
+            self._foreign = _begins_another(self._session, record)
+            if not self._foreign:
+                self._change(record)
+        elif self._foreign:
+            report.does_not_know("record of another session")
         else:
             yield from self._message(text(record.get("id")) or f"#{self._records}", record, report)
 
@@ -156,17 +164,27 @@ class GeminiCliReader(LineReader):
     reading = GeminiCliLines
 
     def fits(self, source: Source) -> bool:
-        """A session has the hash of its project; a saved chat has contents with parts."""
+        """A session has the hash of its project, or times and messages of a person and of Gemini; a
+        saved chat has contents with parts.
+        """
         first = source.first_record
         if {"sessionId", "projectHash"} <= first.keys():
             return True
+        if is_gemini_stream(source):
+            return True
+        if _is_header(first) and any(map(_is_own, source.first_records[1:])):
+            return True
         document = source.document
         if isinstance(document, dict):
-            return {"sessionId", "projectHash", "messages"} <= document.keys()
+            messages = rows(document.get("messages"))[:20]
+            return _is_header(document) and ("projectHash" in document or any(map(_is_own, map(table, messages))))
         found = rows(document)[:20]
         return bool(found) and all(isinstance(one, dict) and is_content(one, strict=False) for one in found)
 
     def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
+        if is_gemini_stream(source):
+            yield from GeminiStreamLines(source).read_all(source, report)
+            return
         document = source.document
         if isinstance(document, list):
             yield from whole_run(Began(run=source.stem), messages_of_contents(document))
@@ -183,6 +201,8 @@ class GeminiCliReader(LineReader):
 
     def reading_of(self, source: Source) -> LineReading | None:
         """A reading of JSON lines that goes on while nothing but the last message changes."""
+        if is_gemini_stream(source):
+            return GeminiStreamLines(source)
         document = source.document
         is_lines = document is None or (isinstance(document, dict) and "messages" not in document)
         return GeminiCliLines(source) if is_lines else None
@@ -193,10 +213,25 @@ def _end_of(said: str) -> tuple[EndState, str] | None:
     return next((end for words_, end in _ENDS.items() if words_ in lower), None)
 
 
+def _is_own(message: Mapping[str, Any]) -> bool:
+    return text(message.get("type")) in {"user", "gemini"} and "content" in message
+
+
+def _is_header(record: Mapping[str, Any]) -> bool:
+    """The line of a session. Not all versions write the hash of the project."""
+    return "sessionId" in record and "type" not in record and bool(_SESSION_FIELDS & record.keys())
+
+
+def _begins_another(session: Mapping[str, Any], header: Mapping[str, Any]) -> bool:
+    own = session.get("sessionId")
+    return own is not None and bool(own != header.get("sessionId"))
+
+
 def _replayed(source: Source, report: ReadReport) -> tuple[Mapping[str, Any], list[Any]]:
     """The session and the messages after all JSON lines."""
     session: dict[str, Any] = {}
     messages: dict[str, Mapping[str, Any]] = {}
+    foreign = False
     for number, record in enumerate(source.records(report)):
         if "$set" in record:
             session.update(table(record["$set"]))
@@ -208,8 +243,11 @@ def _replayed(source: Source, report: ReadReport) -> tuple[Mapping[str, Any], li
             if back_to in messages:
                 for id in ids[ids.index(back_to) + 1 :]:
                     del messages[id]
-        elif "projectHash" in record:
-            session.update(record)
+        elif _is_header(record):
+            foreign = _begins_another(session, record)
+            session.update({} if foreign else record)
+        elif foreign:
+            report.does_not_know("record of another session")
         else:
             id = text(record.get("id")) or f"#{number}"
             report.repeated += id in messages

@@ -9,11 +9,12 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from monitor.transcripts.entries import Began, EndState, ReadReport, TranscriptEntry
+from monitor.transcripts.entries import Began, EndState, ReadReport, RunTotals, TranscriptEntry
 from monitor.transcripts.readers.base import RunIds, TranscriptReader, whole_run
-from monitor.transcripts.readers.chat import messages_of, with_model
+from monitor.transcripts.readers.chat import messages_of, usage_of, with_model
 from monitor.transcripts.readers.values import id_of, rows, table, text
 from monitor.transcripts.source import DAMAGED, MAX_DOCUMENT_BYTES, ZIP_MAGIC, Source
+from monitor.usage import Usage
 
 _ATTACHED = "attachment://"
 
@@ -98,7 +99,15 @@ def _sample(
         model=model,
     )
     messages = (_resolved(message, attached, 0) for message in rows(sample.get("messages")))
-    yield from whole_run(began, with_model(messages_of(messages), model), ended=ended)
+    totals = RunTotals(usage=tuple(_usage_by_model(table(sample.get("model_usage")))))
+    yield from whole_run(began, with_model(messages_of(messages), model), ended=ended, totals=totals)
+
+
+def _usage_by_model(given: Mapping[str, Any]) -> Iterator[tuple[str, Usage]]:
+    """The tokens of all models of a sample, those of a grader too."""
+    for name, usage in given.items():
+        if (counted := usage_of(table(usage))) is not None:
+            yield name, counted
 
 
 def _resolved(value: Any, attached: Mapping[str, Any], depth: int) -> Any:

@@ -35,6 +35,8 @@ class OpenCodeReader(TranscriptReader):
         """An object with `info` and messages of parts, or a database with the three tables."""
         if source.head.startswith(SQLITE_MAGIC):
             return {"session", "message", "part"} <= tables_of(source)
+        if _is_printed(source):
+            return True
         document = source.document
         return isinstance(document, dict) and isinstance(document.get("info"), dict) and "messages" in document
 
@@ -42,11 +44,46 @@ class OpenCodeReader(TranscriptReader):
         if source.head.startswith(SQLITE_MAGIC):
             yield from _database(source, report)
             return
+        if _is_printed(source):
+            yield from _printed(source, report)
+            return
         document = table(source.document)
         messages = (
             (table(one.get("info")), rows(one.get("parts"))) for one in map(table, rows(document.get("messages")))
         )
         yield from _session(table(document["info"]), messages)
+
+
+def _is_printed(source: Source) -> bool:
+    """Whether it is what `opencode run --format json` prints."""
+    first = source.first_record
+    return "sessionID" in first and (first.get("type") == "error" or "messageID" in table(first.get("part")))
+
+
+def _printed(source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
+    state: OpenRun | None = None
+    blocks: list[Mapping[str, Any]] = []
+    for record in source.records(report):
+        if state is None:
+            state = OpenRun(text(record.get("sessionID")) or source.stem)
+            yield Began(run=state.id)
+        kind, part = text(record.get("type")), table(record.get("part"))
+        if kind in {"text", "tool_use", "reasoning"}:
+            blocks.append(part)
+        elif kind == "step_finish":
+            step = {**part, "finish": part.get("reason")}
+            yield from _turn(state, step, blocks, seconds(record.get("timestamp")))
+            blocks = []
+        elif kind == "error":
+            error = table(record.get("error"))
+            name = text(error.get("name"))
+            state.ended = (_ERRORS.get(name, "failed"), text(table(error.get("data")).get("message"))[:200] or name)
+        elif kind != "step_start":
+            report.does_not_know(kind)
+    if state is not None:
+        if blocks:
+            yield from _turn(state, {}, blocks, None)
+        yield state.end()
 
 
 def tables_of(source: Source) -> set[str]:

@@ -5,13 +5,27 @@ line). A result names the action that it answers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from monitor.transcripts.base import RecordedCall, RecordedMessage
-from monitor.transcripts.entries import Began, CompactionSeen, EndState, ReadReport, TranscriptEntry
-from monitor.transcripts.readers.base import OpenRun, RunIds, TranscriptReader
+from monitor.transcripts.entries import Began, CompactionSeen, EndState, ReadReport, RunTotals, TranscriptEntry
+from monitor.transcripts.readers.base import OpenRun, RecentIds, RunIds, TranscriptReader
+from monitor.transcripts.readers.chat import usage_of
 from monitor.transcripts.readers.lines import HeldResponse
-from monitor.transcripts.readers.values import call_of, parsed, result_of, rows, seconds, table, text, words
+from monitor.transcripts.readers.values import (
+    call_of,
+    dollars,
+    id_of,
+    parsed,
+    result_of,
+    rows,
+    seconds,
+    table,
+    text,
+    tokens_of,
+    words,
+)
 from monitor.transcripts.source import Source
 
 _NO_CALLS: Final = frozenset({"message", "change_agent_state", "system", "recall", "null", "finish", "reject"})
@@ -39,7 +53,8 @@ class OpenHandsReader(TranscriptReader):
         if any(map(_is_v1, source.first_records)):
             return True
         first = source.first_record
-        return isinstance(first.get("history"), list) and "instance_id" in first
+        history = first.get("history")
+        return isinstance(history, list) and ("instance_id" in first or any(map(_is_v0, _flat(history[:20]))))
 
     def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
         """The run of the file, or the runs of an evaluation's output."""
@@ -51,8 +66,9 @@ class OpenHandsReader(TranscriptReader):
         if "history" in first:
             names = RunIds()
             for number, record in enumerate(source.records(report)):
-                id = names.of(text(record.get("instance_id")) or f"{source.stem}#{number}")
-                yield from _v0(id, _flat(rows(record.get("history"))), report)
+                issue = table(record.get("issue")).get("number")
+                id = names.of(text(record.get("instance_id")) or f"{source.stem}#{id_of(issue or number)}")
+                yield from _v0(id, _flat(rows(record.get("history"))), report, table(record.get("metrics")))
             return
         yield from _v1(source, report)
 
@@ -76,16 +92,23 @@ def _flat(history: list[Any]) -> Iterator[Any]:
             yield one
 
 
-def _v0(id: str, events: Iterable[Any], report: ReadReport) -> Iterator[TranscriptEntry]:
+def _v0(
+    id: str, events: Iterable[Any], report: ReadReport, metrics: Mapping[str, Any] | None = None
+) -> Iterator[TranscriptEntry]:
+    """`metrics`: the sums that stand beside the events."""
     run = OpenRun(id)
     yield Began(run=id)
+    responses = RecentIds()
     for event in map(table, events):
+        if latest := table(event.get("llm_metrics")):
+            run.totals = _totals(latest)
         action, observation = event.get("action"), event.get("observation")
         at, args = seconds(event.get("timestamp")), table(event.get("args"))
         if isinstance(action, str):
             if action in {"finish", "reject"}:
                 run.ended = ("finished" if action == "finish" else "failed", action)
-            yield from _action(run, event, action, args, at)
+            for said in _action(event, action, args, at):
+                yield run.said(_with_usage(said, event, responses))
         elif isinstance(observation, str):
             extras = table(event.get("extras"))
             if observation == "agent_state_changed":
@@ -102,7 +125,32 @@ def _v0(id: str, events: Iterable[Any], report: ReadReport) -> Iterator[Transcri
                 yield run.said(RecordedMessage("tool", tool_results=(result,), at=at))
         else:
             report.does_not_know("event")
+    if metrics:
+        run.totals = _totals(metrics)
     yield run.end()
+
+
+def _totals(metrics: Mapping[str, Any]) -> RunTotals:
+    """The sums of a run, as the latest event has them."""
+    used = table(metrics.get("accumulated_token_usage"))
+    counted = tokens_of(
+        used,
+        given=("prompt_tokens",),
+        answered=("completion_tokens",),
+        thinking="reasoning_tokens",
+        cached="cache_read_tokens",
+        written="cache_write_tokens",
+    )
+    usage = () if counted is None else ((text(used.get("model")) or text(metrics.get("model_name")), counted),)
+    return RunTotals(usage=usage, cost_usd=dollars(metrics.get("accumulated_cost")))
+
+
+def _with_usage(message: RecordedMessage, event: Mapping[str, Any], responses: RecentIds) -> RecordedMessage:
+    """`message` with the tokens of its response, once for all actions of that response."""
+    response = table(table(event.get("tool_call_metadata")).get("model_response"))
+    if message.role != "assistant" or not response or not responses.is_new(response.get("id")):
+        return message
+    return replace(message, usage=usage_of(table(response.get("usage"))), model=text(response.get("model")))
 
 
 def _agent_state(run: OpenRun, name: str, reason: str) -> None:
@@ -122,12 +170,12 @@ def _agent_state(run: OpenRun, name: str, reason: str) -> None:
 
 
 def _action(
-    run: OpenRun, event: Mapping[str, Any], action: str, args: Mapping[str, Any], at: float | None
-) -> Iterator[TranscriptEntry]:
+    event: Mapping[str, Any], action: str, args: Mapping[str, Any], at: float | None
+) -> Iterator[RecordedMessage]:
     source = event.get("source")
     if action in {"message", "finish", "reject"}:
         said = words(args.get("content", args.get("final_thought"))) or text(event.get("message"))
-        yield run.said(RecordedMessage("assistant" if source == "agent" else "user", said, at=at))
+        yield RecordedMessage("assistant" if source == "agent" else "user", said, at=at)
     elif source == "agent" and action not in _NO_CALLS:
         shown = {
             key: value
@@ -135,7 +183,7 @@ def _action(
             if key not in {"thought", "hidden", "blocking", "confirmation_state"}
         }
         call = RecordedCall(action, shown, str(event["id"]) if "id" in event else None)
-        yield run.said(RecordedMessage("assistant", text(args.get("thought")), (call,), at=at))
+        yield RecordedMessage("assistant", text(args.get("thought")), (call,), at=at)
 
 
 def _v1(source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
@@ -161,6 +209,8 @@ def _v1(source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
         if kind == "ConversationStateUpdateEvent":
             if event.get("key") == "execution_status":
                 _agent_state(run, text(event.get("value")), "")
+            elif event.get("key") == "stats":
+                run.totals = _stats(table(event.get("value"))) or run.totals
             continue
         yield from map(run.said, held.messages())
         held = HeldResponse()
@@ -174,6 +224,14 @@ def _v1(source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
             report.does_not_know(kind)
     yield from map(run.said, held.messages())
     yield run.end()
+
+
+def _stats(stats: Mapping[str, Any]) -> RunTotals | None:
+    """The sums of V1, of each use of a model: the agent, its condenser."""
+    found = [_totals(table(one)) for one in table(stats.get("usage_to_metrics", stats)).values()]
+    costs = [one.cost_usd for one in found if one.cost_usd is not None]
+    usage = tuple(pair for one in found for pair in one.usage)
+    return RunTotals(usage=usage, cost_usd=sum(costs) if costs else None) if usage or costs else None
 
 
 def _add(held: HeldResponse, event: Mapping[str, Any]) -> None:

@@ -235,12 +235,13 @@ def _answer(span: _Span) -> Iterator[RecordedMessage]:
     elif isinstance(response := _json(facts.get("gcp.vertex.agent.llm_response")), dict):
         content = table(response.get("content"))
         found = [*message_of_parts("assistant", map(table, rows(content.get("parts"))))]
-    elif "ai.response.text" in facts or "ai.response.toolCalls" in facts:
+    elif "ai.response.text" in facts or "ai.response.object" in facts or "ai.response.toolCalls" in facts:
         calls: tuple[RecordedCall, ...] = tuple(
             call_of(one.get("toolName"), parsed(one.get("input", one.get("args"))), one.get("toolCallId"))
             for one in map(table, rows(_json(facts.get("ai.response.toolCalls"))))
         )
-        found = [RecordedMessage("assistant", text(facts.get("ai.response.text")), calls)]
+        said = text(facts.get("ai.response.text")) or text(facts.get("ai.response.object"))
+        found = [RecordedMessage("assistant", said, calls)]
     for message in found:
         if message.role == "assistant":
             yield RecordedMessage(

@@ -178,15 +178,25 @@ def tokens_of(
     total: str = "",
 ) -> Usage | None:
     """The tokens of `usage`, whose counts stand in the fields with these names. The counts of
-    several fields are added. `None`: `usage` has no fields.
+    several fields are added. `None`: `usage` has none of these fields, or an impossible count.
     """
-    if not usage:
+    named = [usage[name] for name in (*given, *answered, total) if usage.get(name) is not None]
+    if not named or any(not is_count(value) for value in named):
         return None
     input_tokens = sum(whole(usage.get(name)) for name in given)
     output_tokens = sum(whole(usage.get(name)) for name in answered)
     total_tokens = whole(usage.get(total)) or input_tokens + output_tokens
     thought, read, stored = (whole(usage.get(name)) for name in (thinking, cached, written))
     return Usage(input_tokens, output_tokens, thought, read, total_tokens, stored)
+
+
+MOST_TOKENS: Final = 10**12
+"""No run has used more: a larger number is no count."""
+
+
+def is_count(value: object) -> bool:
+    """Whether `value` can be a number of tokens."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_TOKENS
 
 
 def parsed(arguments: object) -> object:

@@ -20,13 +20,13 @@ from monitor.cli.app import app
 from monitor.cli.inputs.scan_cache import ScanCache
 from monitor.cli.inputs.survey_workers import BytesRead, SurveySettings, surveyed_files
 from monitor.cli.options.levels import FACTORS, SCALED, Levels, as_toml, levels_of
-from monitor.detectors import default_detectors
+from monitor.detectors import StateNovelty, default_detectors
 from monitor.reasons import FinishReason
 from monitor.report import StoryWatcher
 from monitor.settings import Settings, load_settings
 from monitor.transcripts.analysis.scan import scan_run
 from monitor.transcripts.analysis.survey import survey
-from monitor.transcripts.analysis.traces import ALL, TracedRun
+from monitor.transcripts.analysis.traces import ALL, UNREACHED, TracedRun
 from monitor.transcripts.corpus import Corpus
 from monitor.transcripts.source import Source
 
@@ -55,7 +55,7 @@ def calibrate(*runs: dict[str, Any], options: tuple[str, ...] = ()) -> Any:
 
 
 def test_runs_that_repeat_themselves_move_the_line_up():
-    done = calibrate(*(run(at, 9 if at % 2 else 1) for at in range(40)), options=("-o", "mine.toml"))
+    done = calibrate(*(run(at, 9 if at % 2 else 1) for at in range(40)), options=("-o", "mine.toml", "--loops", "keep"))
     assert done.exit_code == 0, done.output
     settings = load_settings("mine.toml")
     assert settings.settings["ToolCallRepetition"]["loop_at"] == 10  # twice the default: the first above nine
@@ -65,7 +65,7 @@ def test_runs_that_repeat_themselves_move_the_line_up():
 
 def test_what_is_written_stops_no_more_of_the_runs_than_was_promised():
     runs = [run(at, at % 12 + 1) for at in range(60)]
-    calibrate(*runs, options=("-o", "mine.toml", "--at-most", "30%"))
+    calibrate(*runs, options=("-o", "mine.toml", "--at-most", "30%", "--loops", "keep"))
     chosen = load_settings("mine.toml")
     stopped = sum(
         scan_run(one, detectors=chosen.detectors(), policy=chosen.policy()).ended_by is not None
@@ -124,6 +124,76 @@ def test_labelled_loops_are_no_good_runs_and_show_what_the_line_saves():
     assert evidence["saved_tokens"] > 0
     assert length["loops_stopped"] == 0  # all runs are equally long, so length says nothing
     assert both["good_stopped"] == 0
+
+
+def test_a_line_that_lets_runs_pass_that_look_like_loops_is_refused_and_they_are_shown():
+    done = calibrate(*(run(at, 9) for at in range(25)), options=("-o", "mine.toml"))
+    assert done.exit_code == 2
+    assert "25 of 25 good runs look like loops" in done.stderr
+    assert "look was called 5 times in a row" in done.stderr
+    assert "would let 25 of 25 runs pass" in done.stderr
+    assert not Path("mine.toml").exists()
+
+
+def test_runs_that_look_like_loops_are_looked_at_or_dropped():
+    runs = [run(at, 9 if at < 4 else 1) for at in range(24)]
+    looked = calibrate(*runs, options=("--loops", "look"))
+    assert (looked.exit_code, looked.stdout) == (0, "")
+    assert all(f"run {at}: " in looked.stderr for at in range(4))
+    dropped = json.loads(calibrate(*runs, options=("--loops", "drop", "--json")).stdout)
+    assert (dropped["good"], dropped["left_out"], dropped["look_like_loops"]) == (20, 4, [])
+    assert dropped["settings"]["ToolCallRepetition"]["loop_at"] == 3
+    below = json.loads(calibrate(*runs, options=("--at-most", "25%", "--json")).stdout)
+    assert len(below["look_like_loops"]) == 4  # the line lies below them: nothing is to be decided
+
+
+def test_a_run_that_is_labelled_as_good_is_not_questioned():
+    done = calibrate(*(run(at, 9, label="clean") for at in range(25)), options=("--json",))
+    assert (done.exit_code, json.loads(done.stdout)["look_like_loops"]) == (0, [])
+
+
+def test_a_line_that_lets_most_labelled_loops_pass_is_refused():
+    runs = [run(at, 9, label="clean") for at in range(40)] + [run(100 + at, 9, label="loop") for at in range(3)]
+    done = calibrate(*runs)
+    assert done.exit_code == 2
+    assert "would let 3 of 3 labelled loops pass" in done.stderr
+
+
+def test_equal_runs_count_once():
+    runs = [run(at) for at in range(20)]
+    found = json.loads(
+        calibrate(*runs, *({**one, "id": f"copy of {one['id']}"} for one in runs), options=("--json",)).stdout
+    )
+    assert (found["good"], found["equal"]) == (20, 20)
+
+
+def steps(number: int, idle: int) -> dict[str, Any]:
+    """A run in which `idle` calls are guesses that are refused."""
+    messages: list[dict[str, Any]] = [{"role": "user", "text": f"open the file of {number}"}]
+    for at in range(8 + idle):
+        name = f"{chr(97 + at)}{number}q"
+        text = f"no such file: {name}" if at >= 8 else f"the {name}x file says {name}y"
+        messages.append({"role": "assistant", "text": "", "tool_calls": [{"name": "open", "args": {"path": name}}]})
+        messages.append({"role": "tool", "tool_results": [{"name": "open", "text": text, "is_error": at >= 8}]})
+    return {"id": f"run {number}", "messages": messages}
+
+
+def test_the_line_of_weighed_evidence_lies_between_levels_just_above_what_the_runs_have():
+    runs = [steps(at, at % 6) for at in range(60)]
+    done = calibrate(*runs, options=("-o", "mine.toml", "--loops", "keep"))
+    assert done.exit_code == 0, done.output
+    own = load_settings("mine.toml").settings["StateNovelty"]
+    highest = []
+    for one in Corpus("runs.jsonl"):
+        gauge = StateNovelty(threshold=UNREACHED)
+        gauge.request(one.task or "")
+        for _, chunk in one.chunks():
+            gauge.observe(chunk)
+        highest.append(gauge.highest)
+    assert max(highest) > 2.8, "more than the strictest level"
+    assert max(highest) < own["threshold"] < max(highest) + 0.01
+    assert own["threshold"] not in {level["StateNovelty"]["threshold"] for level in levels_of(Settings())}
+    assert own["fitted"] == "60 good runs: at most 5% of runs like them come to it"
 
 
 def test_borderline_runs_count_neither_way():

@@ -168,10 +168,15 @@ def test_json_is_json_and_nothing_else(tmp_path: Path):
         "saved_tokens": None,
         "saved_usd": None,
         "files": 1,
+        "unchanged_files": 0,
         "unknown_files": 0,
         "silent_runs": 0,
         "copied_records": 0,
         "repeated_records": 0,
+        "repeated_runs": 0,
+        "torn_lines": 0,
+        "card": "1 of 2 runs looped: look 5 times with the same arguments, 7 steps, at an unknown cost,"
+        " could have stopped at step 5",
     }
 
 

@@ -86,7 +86,8 @@ def test_a_folder_is_read_with_its_archives_and_what_is_no_transcript_is_counted
         tar.add(SAMPLES / "openhands" / "basic.json.gz", "basic.json.gz")
     done = scan("--json", str(folder))
     assert done.exit_code == 0, done.output
-    assert (summary(done)["runs"], summary(done)["unknown_files"]) == (3, 1)
+    found = summary(done)
+    assert (found["runs"], found["repeated_runs"], found["unknown_files"]) == (2, 1, 1)
 
 
 def test_a_folder_without_any_transcript_is_no_all_clear(tmp_path: Path):
@@ -174,12 +175,12 @@ def test_a_file_that_is_being_written_is_no_bad_input(tmp_path: Path):
 def test_several_processes_find_what_one_finds_in_the_same_order(tmp_path: Path):
     data = gzip.decompress(STUCK.read_bytes())
     for number in range(17):
-        (tmp_path / f"{number:02}.jsonl").write_bytes(data)
+        (tmp_path / f"{number:02}.jsonl").write_bytes(data.replace(b"554b9fa6-", b"%08d-" % number))
     many = [json.loads(line) for line in scan("--json", str(tmp_path)).stdout.splitlines()]
     one = json.loads(scan("--json", str(tmp_path / "00.jsonl")).stdout.splitlines()[0])
     assert [Path(run["file"]).name for run in many[:-1]] == [f"{number:02}.jsonl" for number in range(17)]
     for run in many[:-1]:
-        assert {**run, "file": one["file"]} == one
+        assert {**run, "file": one["file"], "id": one["id"]} == one
 
 
 def test_ctrl_c_keeps_what_was_read(tmp_path: Path):

@@ -87,6 +87,12 @@ def test_a_session_that_was_changed_is_read_anew(change: Callable[[Path], None],
     assert not is_awake(look(file))
 
 
+def test_a_session_that_was_rewritten_is_read_from_its_first_line(file: Path):
+    look(file)
+    file.write_bytes(file.read_bytes().replace(b"ls", b"rm"))
+    assert look(file).steps.may_loop("Bash", {"command": "rm"})
+
+
 @pytest.mark.parametrize("harm", [b"", b"[]", b"{", b'{"version": 1}', b"[" * 100_000])
 def test_a_state_that_is_damaged_is_none(harm: bytes, file: Path):
     look(file)

@@ -10,6 +10,8 @@ from monitor.detectors.calls.allowance import EACH_STEPS, SET_STEPS, UNTIL_STEPS
     [
         ("Run test_net 20 times and tell me how often it fails.", [20, 20, 0, 0]),
         ("Undo the last twelve changes.", [0, 12, 0, SET_STEPS]),
+        ("Read src/f1.py to src/f60.py.", [0, 60, 0, 0]),
+        ("Check page 3 to 9.", [0, 7, 0, 0]),
         ("Rename these 14 functions.", [0, 14, 0, EACH_STEPS]),
         ("Wait until it is done.", [0, 0, UNTIL_STEPS, 0]),
         ("Make the scripts executable.", [0, 0, 0, SET_STEPS]),

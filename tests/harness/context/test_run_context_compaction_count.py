@@ -47,7 +47,7 @@ class _Model:
 async def test_a_compaction_beside_the_run_is_not_followed_at_once_by_another() -> None:
     events = CapturedEvents()
     model = ScriptedModel(_Model(60), suspends=True)
-    outcome = await monitor.Supervisor(model, tools=[read], window=24_000, sinks=[events]).run("Read all pages.")
+    outcome = await monitor.Supervisor(model, tools=[read], window=24_000, sinks=[events]).run("Read all 60 pages.")
     assert outcome.ok
     told = [
         event

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from monitor.sessions import SQLiteSession
-from monitor.sessions.sql_session import SqlSession
+from monitor.sessions import PostgresSession, SQLiteSession
+from tests import databases
 from tests.harness.record.kills import SCENARIOS, Kill, check, in_memory, lived
 
 pytestmark = pytest.mark.anyio
@@ -28,15 +29,24 @@ async def test_a_run_that_is_killed_at_any_commit_ends_as_the_undisturbed_one(na
         await check(scenario, whole, await lived(scenario, in_memory(), Kill(at, after=not after), Kill(at + 2, after)))
 
 
-async def test_the_same_holds_for_a_session_in_a_file(tmp_path: Path, anyio_backend_name: str):
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with databases.postgres() as address:
+        yield address
+
+
+@pytest.mark.parametrize("where", ["a file", "PostgreSQL"])
+async def test_the_same_holds_for_a_session_that_is_opened_anew(
+    where: str, address: str, tmp_path: Path, anyio_backend_name: str
+):
     scenario = SCENARIOS["approval"]
     whole = await lived(scenario, in_memory())
     for at in range(0, whole.commits, 3):
-        path = tmp_path / f"{at}.session"
+        path, name = tmp_path / f"{at}.session", f"{anyio_backend_name} {at}"
 
         @asynccontextmanager
-        async def opening(path: Path = path) -> AsyncIterator[SqlSession]:
-            async with SQLiteSession(path) as store:
+        async def opening(path: Path = path, name: str = name) -> AsyncIterator[Any]:
+            async with SQLiteSession(path) if where == "a file" else PostgresSession(address, name) as store:
                 yield store
 
         other = await lived(scenario, opening, Kill(at, after=anyio_backend_name == "trio"))

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import monitor
 from monitor.calls import ApprovalAnswer
 from monitor.chunks import ReasoningDelta, StreamRetried, TextDelta, ToolCallDelta, TurnFinished, UsageReport
-from monitor.core.recorded_parts import NotRecorded
+from monitor.core.replay.recorded_parts import NotRecorded
 from monitor.detectors.detector import NOTHING
 from monitor.errors import ConfigError, SessionDamaged
 from monitor.events import DetectionRaised, Nudged, RunStarted, StopDecided, event_codec

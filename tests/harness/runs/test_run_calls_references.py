@@ -37,7 +37,7 @@ def lines(word: str) -> str:
 def files(tmp_path: Path) -> FileTools:
     for name in ("a.txt", "b.txt"):
         (tmp_path / name).write_text(lines("note"))
-    return FileTools(Workspace(tmp_path))
+    return FileTools(Workspace(tmp_path), read_first=False)
 
 
 async def compacted(*answers: Any, **options: Any) -> Drive:

@@ -18,7 +18,7 @@ from monitor.events import DetectionRaised, SteerAccepted, SteerDelivered, Steer
 from monitor.harness.runs.steering import LOOK_S
 from monitor.messages import AssistantMessage, Message, SteerMessage
 from monitor.sessions import InMemorySession, SQLiteSession
-from monitor.sessions.inbox.mailbox import mailbox_of
+from monitor.sessions.beside.mailbox import mailbox_of
 from monitor.testing import FakeClock, Pause, ScriptedModel, call
 from monitor.wires.check import validate
 from monitor.wires.forms import Form
@@ -253,6 +253,22 @@ async def test_a_message_to_a_paused_run_waits_for_its_next_process():
     assert outcome.ok
     assert text_of_user(model.requests[0].messages[-1]) == "pay less"
     assert said(outcome.history).count("pay less") == 1
+
+
+async def test_a_run_that_is_closed_returns_the_messages_that_wait():
+    store = InMemorySession()
+
+    @monitor.tool(needs_approval=True)
+    async def pay(context: monitor.ToolContext) -> str:
+        """Pay."""
+        return "paid"
+
+    model = ScriptedModel([call("say", q="pay less"), call("pay")])
+    supervisor = monitor.Supervisor(model, tools=[pay, say], session=store, approver=monitor.tools.PendingApprovals())
+    await supervisor.run("do it", run_id="r1")
+    await store.close_run("r1", "nobody needs it")
+    returned = [one.event for one in await store.events("r1") if isinstance(one.event, SteerReturned)]
+    assert [(one.message.text, one.why) for one in returned] == [("pay less", "nobody needs it")]
 
 
 @pytest.mark.feature("GC-12")

@@ -134,3 +134,58 @@ async def test_a_live_page_ends_when_the_server_begins_to_shut_down() -> None:
     assert replies[0].whole
     late = await ask(proxy, "GET", f"{PAGES}events", headers=BEARER)
     assert late.whole
+
+
+async def test_a_proxy_that_drains_says_so_in_its_readiness_and_still_answers(upstream: LocalOpenAI) -> None:
+    proxy = proxy_of(upstream)
+    assert (await ask(proxy, "GET", f"{PAGES}ready")).json == {"ready": True}
+    await proxy.drain(60)
+    reply = await ask(proxy, "GET", f"{PAGES}ready")
+    assert (reply.status, reply.json["ready"]) == (503, False)
+    assert "running answers" in reply.json["why"]
+    assert (await ask(proxy, "GET", f"{PAGES}health")).status == 200
+    assert (await ask(proxy, "POST", CHAT, chat())).status == 200
+    await proxy.aclose()
+
+
+async def test_an_answer_that_outlasts_the_drain_gets_the_end_of_its_format() -> None:
+    with LocalOpenAI([[text("hello"), Stall()]]) as server:
+        proxy, replies = proxy_of(server), list[Reply]()
+        async with anyio.create_task_group() as group:
+
+            async def asked() -> None:
+                replies.append(await ask(proxy, "POST", CHAT, chat()))
+
+            group.start_soon(asked)
+            await anyio.to_thread.run_sync(server.wait_request)
+            await anyio.wait_all_tasks_blocked()
+            await proxy.drain(0)
+        await server.wait_closed_async(0)
+        await proxy.aclose()
+    [reply] = replies
+    assert "the proxy shuts down" in reply.body.decode()
+    assert reply.body.decode().endswith("data: [DONE]\n\n")
+
+
+async def test_a_request_for_a_web_socket_is_refused_in_words(upstream: LocalOpenAI) -> None:
+    headers = {"connection": "upgrade", "upgrade": "WebSocket"}
+    reply = await ask(proxy_of(upstream), "GET", "/v1/responses", headers=headers)
+    assert reply.status == 501
+    assert b"use the streams of HTTP" in reply.body
+    assert upstream.requests == []
+
+
+async def test_histograms_count_what_is_below_each_bound(upstream: LocalOpenAI) -> None:
+    proxy = proxy_of(upstream)
+    await ask(proxy, "POST", CHAT, chat())
+    await ask(proxy, "POST", CHAT, looping(5))
+    lines = (await ask(proxy, "GET", f"{PAGES}metrics", headers=BEARER)).body.decode().splitlines()
+    value = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    assert value['agent_monitor_proxy_first_byte_seconds_bucket{le="+Inf"}'] == "2"
+    assert value["agent_monitor_proxy_added_seconds_count"] == "1"
+    assert value["agent_monitor_proxy_stopped_answer_bytes_count"] == "1"
+    assert value['agent_monitor_proxy_upstream_status_total{status="200"}'] == "1"
+    for name in ("first_byte_seconds", "added_seconds", "stopped_answer_bytes"):
+        counts = [int(value[key]) for key in value if key.startswith(f"agent_monitor_proxy_{name}_bucket")]
+        assert counts == sorted(counts)
+    await proxy.aclose()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import pytest
 
 from monitor.tools import FileTools, Rules, ShellTools, Workspace
 from monitor.tools.approvals.judged_call import judged
+from monitor.tools.approvals.path_patterns import may_hold
 from monitor.tools.registry import Registry
 
 DENIES = Rules(
@@ -112,3 +115,30 @@ def test_a_pattern_of_another_text_is_compared_as_it_is(place: Path):
     rules = Rules([{"tool": "*", "arguments": {"url": "https://x.org/*"}, "decision": "allow"}])
     assert rules.judge("fetch", {"url": "https://x.org/a//b"}) is not None
     assert rules.judge("fetch", {"url": "https://y.org/a"}) is None
+
+
+def test_a_folder_that_is_nested_deeper_than_calls_is_looked_through(tmp_path: Path):
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(1_200):
+        os.mkdir("d", dir_fd=descriptor)
+        below = os.open("d", os.O_RDONLY, dir_fd=descriptor)
+        os.close(descriptor)
+        descriptor = below
+    os.close(os.open("last.secret", os.O_CREAT | os.O_WRONLY, dir_fd=descriptor))
+    os.close(descriptor)
+    try:
+        root = tmp_path.resolve()
+        assert may_hold(root, "*.secret", root)
+        assert may_hold(root / "d", "d/d/d/*", root)
+        assert not may_hold(root, "*.other", root)
+    finally:  # pytest removes old folders by recursion, which 1,000 levels end
+        subprocess.run(["/bin/rm", "-rf", str(tmp_path / "d")], check=True)
+
+
+def test_a_link_below_a_folder_means_what_it_leads_to(tmp_path: Path):
+    root = tmp_path.resolve()
+    (root / "sub").mkdir()
+    (root / "secrets").mkdir()
+    (root / "sub" / "link").symlink_to(root / "secrets")
+    assert may_hold(root / "sub", "secrets*", root)
+    assert not may_hold(root / "sub", "others*", root)

@@ -6,6 +6,7 @@ import stat
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from monitor import ConfigError
@@ -130,3 +131,15 @@ def test_notes_stand_behind_the_instructions():
     assert with_notes("Work.\n", [Said("a"), Said(""), Said("b")]) == "Work.\n\na\n\nb"
     assert with_notes("Work.\n", []) == "Work.\n"
     assert with_notes(None, [Said("")]) is None
+
+
+async def test_no_note_of_many_runs_that_append_is_lost(tmp_path: Path):
+    async def add(number: int) -> None:
+        note = {"kind": "findings", "name": "all", "text": f"<{number}>", "append": True}
+        await ask(FileMemory(tmp_path), "remember", **note)
+
+    async with anyio.create_task_group() as group:
+        for number in range(20):
+            group.start_soon(add, number)
+    text = (tmp_path / "findings" / "all.md").read_text()
+    assert sorted(text.split()) == sorted(f"<{number}>" for number in range(20))

@@ -146,6 +146,16 @@ async def test_no_edit_of_forty_runs_on_one_file_is_lost_and_none_is_said_that_w
     assert edited
 
 
+async def test_forty_agents_that_need_not_read_first_all_make_their_edit(place: Path):
+    (place / "a.txt").write_text("".join(f"<{number}>\n" for number in range(40)))
+    agents = [Agent(FileTools(Workspace(place), read_first=False)) for _ in range(40)]
+    async with anyio.create_task_group() as group:
+        for number, agent in enumerate(agents):
+            edit = partial(agent.use, "edit", path="a.txt", old=f"<{number}>", new=f"[{number}]")
+            group.start_soon(edit)
+    assert (place / "a.txt").read_text() == "".join(f"[{number}]\n" for number in range(40))
+
+
 async def test_writers_of_one_file_that_try_until_they_are_heard_are_all_heard(place: Path):
     (place / "a.txt").write_text("".join(f"<{number}>\n" for number in range(20)))
 

@@ -587,6 +587,7 @@ def test_each_tool_can_be_off_and_says_what_it_is(tmp_path: Path):
     assert {name: traits.kind for name, traits in tools.items()} == {
         "shell": "execute",
         "shell_wait": "read",
+        "shell_write": "execute",
         "shell_kill": "execute",
     }
     key = tools["shell"].loop_key

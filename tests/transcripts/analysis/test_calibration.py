@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import random
+from functools import cache
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from monitor.detectors import StateNovelty
 from monitor.errors import ConfigError
 from monitor.transcripts.analysis.calibration import (
     EVIDENCE,
@@ -22,6 +25,8 @@ from monitor.transcripts.analysis.calibration import (
     tried,
     usual_length,
 )
+from monitor.transcripts.analysis.traces import UNREACHED
+from monitor.transcripts.corpus import Corpus
 
 LEVELS = 6
 
@@ -34,7 +39,10 @@ def traces(draw: st.DrawFn) -> Trace:
     # a more lenient level stops later, or not at all
     turns = sorted(draw(st.lists(st.integers(1, len(costs)), max_size=LEVELS)))
     stops = [StopPlace(turn, costs[turn - 1]) for turn in turns]
-    return Trace(tuple(costs), (*stops, *[None] * (LEVELS - len(stops))))
+    heights = sorted(draw(st.sets(st.floats(0, 8), max_size=4)))
+    seen = sorted(draw(st.lists(st.integers(1, len(costs)), min_size=len(heights), max_size=len(heights))))
+    peaks = [(height, StopPlace(turn, costs[turn - 1])) for height, turn in zip(heights, seen, strict=True)]
+    return Trace(tuple(costs), (*stops, *[None] * (LEVELS - len(stops))), tuple(peaks))
 
 
 RULES = st.sampled_from([EVIDENCE, LENGTH, evidence_and_length(7.0), evidence_and_length(1.0)])
@@ -74,6 +82,39 @@ def test_the_promise_holds_on_average_over_many_draws(at_most: float):
         stopped += scores[-1] > line(scores[:-1], at_most)
     assert stopped / 2_000 <= at_most + 0.015  # three standard errors
     assert stopped / 2_000 >= at_most / 3  # and it is no line that stops nobody
+
+
+FIXTURES = Path(__file__).parents[3] / "fixtures" / "transcripts"
+
+
+@cache
+def evidence_of_good_runs() -> list[float]:
+    """The highest evidence of each good run of calls, recorded and composed."""
+    found: list[float] = []
+    for run in (run for name in ("dev.jsonl.gz", "composed.jsonl.gz") for run in Corpus(FIXTURES / name)):
+        if run.label in {"clean", "hard_negative"}:
+            gauge = StateNovelty(threshold=UNREACHED)
+            gauge.request(run.task or "")
+            for _, chunk in run.chunks():
+                gauge.observe(chunk)
+            found.append(gauge.highest)
+    return found
+
+
+@pytest.mark.parametrize("at_most", [0.05, 0.02, 0.005])
+def test_the_promise_holds_of_the_evidence_of_real_runs_over_resampled_halves(at_most: float):
+    """Half of the good runs draws the line, of the other half no more than promised is above it."""
+    evidence = evidence_of_good_runs()
+    assert len(evidence) > 750
+    chance, shares = random.Random(11), list[float]()
+    for _ in range(400):
+        halves = chance.sample(evidence, len(evidence))
+        at = line(halves[::2], at_most)
+        rest = halves[1::2]
+        shares.append(sum(score > at for score in rest) / len(rest))
+    assert sum(shares) / len(shares) <= at_most
+    if at_most > 0.01:
+        assert sum(shares) / len(shares) >= at_most / 3, "it is no line that nobody comes to"
 
 
 @given(traces(), RULES, st.integers(NEVER, 40))

@@ -8,17 +8,19 @@ What differs between two calls, and where, says what the second one tries.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from monitor.detectors.calls.novelty.step_reading import StepCall, is_sentence
+from monitor.detectors.calls.novelty.step_reading import StepCall
 
 SHARE = 0.5
 """The share of the shorter call's words that two near calls have in common."""
 FAR = 2
 """The next number of a row differs from the one before by at most this many times its size."""
 _LAST_NUMBER = re.compile(r"\d{1,15}")
+LEAST_SAID = 3
+"""The words that two wordings of a question have in common."""
 SHORT = 3
 """An argument of at most this many words may differ as a whole: it is the item itself."""
 
@@ -34,7 +36,9 @@ class Difference(IntEnum):
     """Only a sentence, in other words."""
     NEXT = 3
     """The item in one place of the call: the next one of a row, or the next guess."""
-    SPELLED = 4
+    SAID_AGAIN = 4
+    """Only the order of a sentence's words, or words that were added to it or left out."""
+    SPELLED = 5
     """Only signs between the words."""
 
 
@@ -49,6 +53,8 @@ class CallDifference:
     """The words of the earlier call that stood there."""
     place: str = ""
     """The argument that differs, if only one does."""
+    shares: bool = True
+    """A sentence in other words has a word in common with the one before it."""
 
 
 def goes_on(difference: CallDifference) -> bool:
@@ -71,9 +77,8 @@ def counts_on(difference: CallDifference) -> bool:
 def difference_of(call: StepCall, earlier: Sequence[Sequence[tuple[str, list[str]]]]) -> CallDifference:
     """Compares `call` with the words of earlier calls of its tool, the oldest first."""
     best = CallDifference(Difference.OTHER, call.all_words)
-    values = dict(call.leaves)
     for words in reversed(earlier):
-        one = _difference(call, words, values)
+        one = _difference(call, words)
         if one.kind > best.kind:
             best = one
         if best.kind >= Difference.NEXT:
@@ -81,7 +86,7 @@ def difference_of(call: StepCall, earlier: Sequence[Sequence[tuple[str, list[str
     return best
 
 
-def _difference(call: StepCall, earlier: Sequence[tuple[str, list[str]]], values: Mapping[str, str]) -> CallDifference:
+def _difference(call: StepCall, earlier: Sequence[tuple[str, list[str]]]) -> CallDifference:
     before = dict(earlier)
     if list(before) != [place for place, _ in call.words]:
         return _overlap(call, earlier)
@@ -102,13 +107,23 @@ def _difference(call: StepCall, earlier: Sequence[tuple[str, list[str]]], values
     where = changed[0] if len(changed) == 1 else ""
     if not changed:
         return CallDifference(Difference.SPELLED, new, gone, where)
+    texts = [place for place in changed if not "".join(call.word_of[place]).isdecimal()]
+    if texts and all(place in call.sentences and _says_again(before[place], call.word_of[place]) for place in texts):
+        return CallDifference(Difference.SAID_AGAIN, new, gone, where)
     if is_next:
         return CallDifference(Difference.NEXT, new, gone, where)
-    if all(is_sentence(values[place]) for place in changed):
-        return CallDifference(Difference.REWORDED, new, gone, where)
+    if call.sentences.issuperset(changed):
+        shares = any(not set(before[place]).isdisjoint(call.word_of[place]) for place in changed)
+        return CallDifference(Difference.REWORDED, new, gone, where, shares)
     overlap = _overlap(call, earlier)
     overlap.place = where
     return overlap
+
+
+def _says_again(before: Sequence[str], now: Sequence[str]) -> bool:
+    """Whether most words stay, and none stands in the place of another, as the next item does."""
+    old, new = set(before), set(now)
+    return len(old & new) >= max(LEAST_SAID, SHARE * max(len(old), len(new))) and (old <= new or new <= old)
 
 
 def _overlap(call: StepCall, earlier: Sequence[tuple[str, list[str]]]) -> CallDifference:

@@ -17,9 +17,9 @@ MARKS_A_FIELD = 6_000
 """6,000 marks set a sixth of the bits, so 3 % of the unknown words count as seen."""
 
 
-def mark(text: str) -> int:
-    """The 32 bits by which `text` is known."""
-    return zlib.crc32(text.encode("utf-8", "surrogatepass"))
+def mark(text: str, before: int = 0) -> int:
+    """The 32 bits by which `text` is known. `before`: the mark of a text that stands before it."""
+    return zlib.crc32(text.encode("utf-8", "surrogatepass"), before)
 
 
 class SeenMarks:

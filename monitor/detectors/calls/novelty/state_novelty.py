@@ -49,7 +49,11 @@ from monitor.errors import ConfigError
 from monitor.verdicts import Detection, Evidence, Level
 
 THRESHOLD = 4.6
-"""The natural logarithm of 100. Five equal calls, each after the other, are 4.9."""
+"""The natural logarithm of 100. Five equal calls, each after the other, are 4.9. None of the 664
+good recorded runs of the development corpus comes to it. By the split-conformal bound, at most 1 in
+600 runs like those does. That promises nothing of other runs: `agent-monitor calibrate` does.
+"""
+FITTED = "fitted on public development runs"
 SUSPECT = 0.9
 """The share of the threshold that makes a suspicion."""
 MOST = 2.0
@@ -61,8 +65,8 @@ KINDS_NAMED = 3
 TOOLS_NAMED = 16
 """How many tools of an episode are counted."""
 UNKNOWN_REQUEST = 0.7
-"""The factor of all evidence where no request is known: what is repeated may be asked for. Answers
-that are no refusal, and values that moved, are no evidence then.
+"""The factor of what a request may ask for, where none is known. Answers that are no refusal, and
+values that moved, are no evidence then.
 """
 OPEN_KEPT = 32
 """How many unanswered calls are kept."""
@@ -81,7 +85,8 @@ class _Episode:
     suspect_at: int = 0
     """The steps at which it became a suspicion; 0: it is none."""
     loop_at: int = 0
-    offsets: list[int] = field(default_factory=list[int])
+    newest: dict[int, str] = field(default_factory=dict[int, str])
+    """By the index of a call: the name of its kind, of the newest steps without news."""
     tools: dict[str, int] = field(default_factory=dict[str, int])
     """By tool: its steps without news, since its latest step with news."""
     kinds: dict[str, int] = field(default_factory=dict[str, int])
@@ -90,7 +95,8 @@ class _Episode:
     def add(self, kind: StepKind, tool: str, offset: int) -> None:
         """A step without news."""
         self.steps += 1
-        self.offsets = [*self.offsets, offset][-OFFSETS_SHOWN:]
+        self.newest[offset] = kind.name
+        trim(self.newest, OFFSETS_SHOWN)
         self.kinds[kind.name] = self.kinds.get(kind.name, 0) + 1
         self.tools[tool] = self.tools.pop(tool, 0) + 1
         trim(self.tools, TOOLS_NAMED)
@@ -109,38 +115,61 @@ class _Episode:
 
     def save(self) -> list[Any]:
         numbers = [self.nats, self.steps, self.xxhash, self.suspect_at, self.loop_at]
-        return [*numbers, self.offsets[:], dict(self.tools), dict(self.kinds)]
+        return [*numbers, list(self.newest.items()), dict(self.tools), dict(self.kinds)]
+
+    @classmethod
+    def of(cls, saved: Sequence[Any]) -> _Episode:
+        """What `save` returned."""
+        nats, steps, xxhash, suspect_at, loop_at, newest, tools, kinds = saved
+        known = {int(index): str(name) for index, name in newest}
+        return cls(nats, steps, xxhash, suspect_at, loop_at, known, dict(tools), dict(kinds))
 
 
 class StateNovelty(CallDetector):
     """Calls and results that add nothing to what the run has seen.
 
-    `threshold`: the evidence that makes a loop, in nats. `tools`: what is special about a tool, by
-    its name. The user's request comes with `request`.
+    `threshold`: the evidence that makes a loop, in nats. `fitted`: the runs that the threshold was
+    fitted on, in words, for the message of a finding. `tools`: what is special about a tool, by its
+    name. The user's request comes with `request`.
     """
 
-    __slots__ = ("_episode", "_novelty", "_open", "_threshold")
+    __slots__ = ("_episode", "_fitted", "_highest", "_novelty", "_open", "_threshold")
     _novelty: StepNovelty
     _open: dict[int, OpenCall]
     """Calls without a result, by their index."""
     _episode: _Episode
+    _highest: float
 
     @explains_options(example="monitor.detectors.StateNovelty()")
     def __init__(
         self,
         *,
         threshold: float = THRESHOLD,
+        fitted: str = FITTED,
         tools: Mapping[str, ToolPolicy] | None = None,
         name: str = "state_novelty",
     ) -> None:
         if not 0 < threshold < math.inf:
             raise ConfigError(f"StateNovelty(threshold={threshold}): give a number above 0, such as {THRESHOLD}")
         self._threshold = threshold
+        self._fitted = fitted
         super().__init__(tools=tools, name=name)
 
     def options(self) -> dict[str, Any]:
         """The options that make the detector again."""
-        return {"threshold": self._threshold, "tools": self._tools, "name": self.name}
+        return {"threshold": self._threshold, "fitted": self._fitted, "tools": self._tools, "name": self.name}
+
+    @property
+    def highest(self) -> float:
+        """The highest evidence of the run that any threshold would have seen, in nats."""
+        return self._highest if self._begun else 0.0
+
+    @property
+    def idle_steps(self) -> dict[int, str]:
+        """The newest steps without news since the evidence was last 0: by the index of the call,
+        what each was, in words.
+        """
+        return {index: StepKind[name].words for index, name in self._episode.newest.items()} if self._begun else {}
 
     def request(self, text: str) -> None:
         """The user's request, at the beginning or later. It says what may be repeated, and names
@@ -187,7 +216,7 @@ class StateNovelty(CallDetector):
         return NOTHING if call is None else self._in_order(call.batch)
 
     def _before_call(self, batch: int) -> Sequence[Detection]:
-        """What was answered before this batch waits no longer."""
+        """A result of an earlier batch waits no longer."""
         found: list[Detection] = []
         for index, call in [*self._open.items()]:
             if call.batch != batch and call.result is not None:
@@ -216,8 +245,7 @@ class StateNovelty(CallDetector):
         if first:
             self._novelty.did(kind, call.key, reading)
         excused = 0.0 if kind is StepKind.ASKED_FOR else excused / call.siblings
-        found = self._weighed(kind, call, index, excused)
-        return NOTHING if equal else found
+        return self._weighed(kind, call, index, excused, shown=not equal)
 
     def _spent(self, kind: StepKind, call: OpenCall, result: StepResult, *, first: bool) -> StepKind:
         """The kind of the step, or `ASKED_FOR` if the request allows it. `first`: the call was not
@@ -260,12 +288,16 @@ class StateNovelty(CallDetector):
         if not self._allowed.known:
             if kind.is_unclear:
                 return 0.0
-            weight *= UNKNOWN_REQUEST
+            if kind.is_walk or kind.is_repetition:
+                weight *= UNKNOWN_REQUEST
         if (policy.polling or policy.loop_at) and kind is not StepKind.CLOCK:
-            weight = min(weight, self._threshold / (policy.loop_at or POLLS_OF_A_LOOP))
+            weight = min(weight, THRESHOLD / (policy.loop_at or POLLS_OF_A_LOOP))
         return weight / (math.sqrt(call.siblings) if kind is StepKind.UNANSWERED else call.siblings)
 
-    def _weighed(self, kind: StepKind, call: OpenCall, index: int, excused: float = 0.0) -> Sequence[Detection]:
+    def _weighed(
+        self, kind: StepKind, call: OpenCall, index: int, excused: float = 0.0, *, shown: bool = True
+    ) -> Sequence[Detection]:
+        """Add a step to the evidence. `shown`: what it comes to is reported."""
         weight = self._weight(kind, call) + excused
         episode = self._episode
         episode.nats = min(max(0.0, episode.nats + weight), MOST * self._threshold)
@@ -279,6 +311,9 @@ class StateNovelty(CallDetector):
             return NOTHING
         episode.add(kind, tool, index)
         episode.xxhash = episode.xxhash or identity(f"{tool} {call.key}")
+        if not shown:
+            return NOTHING
+        self._highest = max(self._highest, episode.nats)
         if episode.nats >= self._threshold:
             episode.loop_at = episode.loop_at or episode.steps
             return (self._detection("loop", call, index),)
@@ -298,18 +333,18 @@ class StateNovelty(CallDetector):
             level=level,
             count=episode.steps,
             threshold=episode.loop_at if level == "loop" else episode.suspect_at,
-            start_offset=episode.offsets[0],
+            start_offset=next(iter(episode.newest)),
             offset=index,
             evidence=Evidence(
                 shown[:EXCERPT_CHARS],
                 episode.xxhash,
                 len(shown),
-                tuple(episode.offsets),
+                tuple(episode.newest),
                 nats=round(episode.nats, 3),
                 tools=episode.idle_tools,
             ),
             message=f"{episode.steps} calls added nothing that this run had not seen (evidence {episode.nats:.1f} nats"
-            f" of {self._threshold:g}): {episode.words}",
+            f" of {self._threshold:g}, {self._fitted}): {episode.words}",
         )
 
     def snapshot(self) -> dict[str, Any]:
@@ -323,7 +358,8 @@ class StateNovelty(CallDetector):
 
     def _save(self) -> dict[str, Any]:
         """Only the open calls: a failed attempt has no results, so nothing was learnt from it."""
-        return {"open": {index: replace(call) for index, call in self._open.items()}, "episode": self._episode.save()}
+        opened = {index: replace(call) for index, call in self._open.items()}
+        return {"open": opened, "episode": self._episode.save(), "highest": self._highest}
 
     def _as_json(self, saved: dict[str, Any]) -> dict[str, Any]:
         opened = {str(index): one if isinstance(one, list) else one.save() for index, one in saved["open"].items()}
@@ -332,7 +368,8 @@ class StateNovelty(CallDetector):
     def _load(self, state: Mapping[str, Any] | None) -> None:
         if state is None:
             self._novelty = StepNovelty()
-        self._episode = _Episode(*state["episode"]) if state else _Episode()
+        self._episode = _Episode.of(state["episode"]) if state else _Episode()
+        self._highest = float(state["highest"]) if state else 0.0
         opened = state["open"] if state else {}
         self._open = {
             int(index): one if isinstance(one, OpenCall) else OpenCall.of(one) for index, one in opened.items()

@@ -40,6 +40,7 @@ class StepKind(Enum):
     RESPELLED = "another spelling of a call, and word for word the answer before it", 0.85
     VERBATIM = "nearly the same call, and word for word the answer before it", 0.5
     REWORDED = "the same in other words, with the same answer", 1.1
+    SAID_AGAIN = "the same words in another order, or some more of them, with the same answer", 1.17
     REFUSED_ITEM = "another item and the same refusal", 0.78
     SILENT_ITEM = "another item and silence", 0.44
     SILENT_ONCE = "another item and silence, after another answer", -0.35
@@ -56,7 +57,6 @@ class StepKind(Enum):
     RECEIPT_AGAIN = "a call made before, with the receipt seen before", 0.85
     FAILED_AGAIN = "a call made before that failed again", 0.7
     UNANSWERED = "a call that was made before, and neither is answered yet", 0.9
-    STANDSTILL = "the number that is to be lowered was not lowered", 0.4
 
     def __init__(self, words: str, weight: float) -> None:
         self.words = words

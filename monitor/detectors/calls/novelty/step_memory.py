@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from monitor.detectors.calls.novelty.marks import SeenMarks, mark
 from monitor.detectors.calls.novelty.slot_movement import Drift, SlotMovement
@@ -28,7 +28,8 @@ TOOLS_KEPT = 32
 ROW_KEPT = 6
 ROW_NUMBERS = 8
 
-Kept = TypeVar("Kept")
+CALLED = mark("called ")
+"""Stands before the words of calls."""
 
 
 @dataclass(slots=True)
@@ -195,13 +196,13 @@ class StepMemory:
 
     def was_tried(self, word: str) -> bool:
         """Whether an earlier call said `word`."""
-        return mark(f"called {word}") in self.seen
+        return mark(word, CALLED) in self.seen
 
     def learn(self, call: StepCall, result: StepResult) -> None:
         """Mark the words of both."""
         self.seen.add(result.marks)
         self.seen.add(mark(number.lstrip("@:~")) for number in result.numbers)
-        self.seen.add(mark(f"called {word}") for word in call.all_words)
+        self.seen.add(mark(word, CALLED) for word in call.all_words)
 
     def save(self) -> dict[str, Any]:
         """The state as JSON data."""
@@ -229,7 +230,8 @@ class StepMemory:
 
     @staticmethod
     def _values(state: int, numbers: Iterable[str]) -> list[int]:
-        return [mark(f"{state}:{number}") for number in numbers]
+        before = mark(f"{state}:")
+        return [mark(number, before) for number in numbers]
 
 
 def trim(kept: dict[Any, Any], limit: int) -> None:

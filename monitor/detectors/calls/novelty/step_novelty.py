@@ -299,8 +299,10 @@ class StepNovelty:
         moved = not memory.knows_answer(step.state, result.answer) and memory.has_new(step.state, told)
         if moved and not result.is_refusal and not self._drifts(step):
             return StepKind.NEAR_NUMBERS if difference.kind in _NEAR else StepKind.OTHER_ANSWER
+        if difference.kind is Difference.SAID_AGAIN:
+            return StepKind.SAID_AGAIN
         untried = [word for word in difference.words if not memory.was_tried(word)]
-        if difference.kind is Difference.REWORDED:
+        if difference.kind is Difference.REWORDED and (difference.shares or not result.is_refusal):
             works = _is_new(difference.words, untried) and not result.is_refusal and result.content < RICH
             return StepKind.WORK if works else StepKind.REWORDED
         named = difference.kind is Difference.NEXT and bool(untried)
@@ -415,7 +417,7 @@ def _stays(column: Sequence[int]) -> bool:
     return to_and_fro and max(column) - min(column) <= BAND * max(column)
 
 
-_NEAR = {Difference.REWORDED, Difference.NEAR, Difference.SPELLED}
+_NEAR = {Difference.REWORDED, Difference.SAID_AGAIN, Difference.NEAR, Difference.SPELLED}
 _OF_MOVEMENT = {
     Movement.TO_AN_END: StepKind.TO_AN_END,
     Movement.OTHER_VALUE: StepKind.OTHER_VALUE,

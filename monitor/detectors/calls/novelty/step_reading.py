@@ -19,6 +19,7 @@ from monitor._util.hashing import identity
 from monitor.chunks import ToolResult
 from monitor.detectors.calls.answers import found_nothing, is_error
 from monitor.detectors.calls.novelty.marks import mark
+from monitor.detectors.calls.volatile import without_fields
 
 HEAD_CHARS, TAIL_CHARS = 4_000, 1_000
 """How much of a long result is read word by word. The part between them counts as one word."""
@@ -53,7 +54,9 @@ _TOKEN = re.compile(rf"{_UUID}|{_CLOCK}|{_NUMBER}(?:\s?{_UNIT}\b|(?![^\W_]))|[^\
 _IS_CLOCK = re.compile(_CLOCK)
 _IS_NUMBER = re.compile(_NUMBER)
 _IS_DURATION = re.compile(rf"({_NUMBER})\s?{_UNIT}")
-_WORD = re.compile(r"[^\W_]{1,200}")
+_UNSPACED = "\u2e80-\U0003ffff"
+"""Scripts without spaces between words: a character is read as a word."""
+_WORD = re.compile(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]{{1,200}}")
 _EMPTY = re.compile(
     r"[\s\W]{0,600}"
     r"|\s{0,9}[\[{]?\s{0,9}(?:[\"'\w -]{1,40}[:=]\s{0,3})?[\[{(]\s{0,9}[\])}][\s\S]{0,600}"
@@ -68,7 +71,7 @@ _PAIR = re.compile(
 """`3/9`, `3 of 9`, `42 %`."""
 _COUNTED = re.compile(r"[^\W\d_]{1,40}(\d{1,9})")
 _DIGIT = re.compile(r"\d")
-_CJK = re.compile(r"[\u2e80-\U0003ffff]")
+_CJK = re.compile(f"[{_UNSPACED}]")
 _CODE = re.compile(r"[\n/\\_={}<>|$;]|(?<!\w)-\w|\w\.\w")
 _PROSE = re.compile(r"[^\W\d_]|[ .,!?']")
 
@@ -116,7 +119,7 @@ def is_sentence(text: str) -> bool:
         return True
     if len(text) > 400 or len(text.split()) < 2 or _CODE.search(text) is not None:  # noqa: PLR2004
         return False
-    return len(_PROSE.findall(text)) >= 0.9 * len(text)
+    return len(_PROSE.findall(text)) >= 0.8 * len(text)
 
 
 def leaves_of(arguments: Any) -> list[tuple[str, str]]:
@@ -167,13 +170,24 @@ class StepCall:
         """The words of each argument, with its place."""
 
     @cached_property
+    def sentences(self) -> frozenset[str]:
+        """The places of the arguments that are sentences."""
+        return frozenset(place for place, value in self.leaves if is_sentence(value))
+
+    @cached_property
+    def word_of(self) -> dict[str, list[str]]:
+        """The words by the place of their argument."""
+        return dict(self.words)
+
+    @cached_property
     def said(self) -> set[str]:
         """All that the call said, also the size of what it sent."""
         said = {word for _, words in self.words for word in words}
         said.update(_WORD.findall(self.name.casefold()))
         for place, value in self.leaves:
             said.update(_WORD.findall(place.casefold()))
-            said.update(tokens(value))
+            if not value.isascii() or len(self.word_of[place]) >= CALL_WORDS or _DIGIT.search(value) is not None:
+                said.update(tokens(value))  # else its words are all that it says
             if len(value) > 8:  # noqa: PLR2004 - a receipt counts the characters, bytes and lines of a text
                 lines = value.count("\n")
                 said.update(map(str, (len(value), len(value.encode("utf-8", "surrogatepass")), lines, lines + 1)))
@@ -230,7 +244,7 @@ class StepResult:
         numbers: list[str] = []
         told: list[str] = []
         for token in tokens(text):
-            if _DIGIT.search(token):
+            if not token.isalpha() and _DIGIT.search(token):
                 if len(numbers) < SLOTS:
                     numbers.append(SAID if token in said else _slot(token))
             else:
@@ -293,8 +307,10 @@ def ends_of(text: str, numbers: Collection[str]) -> dict[str, float]:
 
 
 def _says_nothing(call: StepCall, text: str) -> bool:
-    hollow = text[:1] not in ("{", "[") or _HOLLOW.search(text) is not None
-    return hollow and found_nothing(text, frozenset(value for _, value in call.leaves))
+    asked = frozenset(value for _, value in call.leaves)
+    if text[:1] not in ("{", "["):
+        return found_nothing(text, asked)
+    return _HOLLOW.search(text) is not None and found_nothing(without_fields(text), asked)
 
 
 def _state(tool: str, total: int, words: int, numbers: int) -> int:

@@ -85,6 +85,12 @@ def test_a_cycle_of_any_length_and_order_is_a_loop(different: int):
     assert stopped(steps)
 
 
+@pytest.mark.parametrize("calls", ["AABBAABBAAABBBAABAB", "ABACABCBCAACBBACBA", "1ABAABBAABAABBABABAB", "ABCDEF" * 4])
+def test_few_calls_again_and_again_are_a_loop_also_where_no_request_is_known(calls: str):
+    steps: list[Step] = [("read", {"path": one}, f"{LONG} {one} {WORDS[ord(one) % 18]}") for one in calls]
+    assert stopped(steps, "")
+
+
 def test_an_edit_between_two_checks_is_work_and_an_edit_that_is_undone_is_not():
     rng = random.Random(1)
     work: list[Step] = []

@@ -1,7 +1,7 @@
 """The inputs of a core, logged in order. From its log another core decides the same again (law 2).
 
 A core decides by its inputs alone: chunks, results, times, and answers of the parts that it asks.
-`RecordingCore` notes all of them, and `monitor.core.replayed` gives them to another core.
+`RecordingCore` notes all of them, and `monitor.core.replay.replayed` gives them to another core.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from monitor._util.codec import to_plain
 from monitor.chunks import Chunk, TextDelta, ToolCall
 from monitor.core import inputs
 from monitor.core.inputs import CoreInput, InputNote, LoggedInput, RecordedJudge
-from monitor.core.recorded_parts import members_of, parts_to_json
+from monitor.core.replay.recorded_parts import members_of, parts_to_json
 from monitor.core.run import RunCore
 from monitor.events import Event
 from monitor.goal.goal import Goal

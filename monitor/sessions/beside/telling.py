@@ -8,7 +8,9 @@ from os import PathLike
 
 from monitor.errors import ConfigError
 from monitor.messages import SteerKind, SteerMessage
-from monitor.sessions.inbox.mailbox import Letter, mailbox_of
+from monitor.sessions.beside.mailbox import Letter, mailbox_of
+from monitor.sessions.postgres.postgres_reader import PostgresReader
+from monitor.sessions.postgres.session_address import is_database, parts_of
 from monitor.sessions.reader import SessionReader
 from monitor.sessions.run_records import MAIN, RunRecord, RunStage
 
@@ -24,17 +26,20 @@ def tell(
     id: str | None = None,
     run: str | None = None,
 ) -> Letter:
-    """Say something to a run of the session at `path`, from any process: see `Run.steer`.
+    """Say something to a run of the session at `path`, from any process: see `Run.steer`. `path`:
+    its file, or `postgresql://user@host/db#name`.
 
     `run`: its id; by default the run that has not ended. The message is stored when this returns,
     and the run gets it within a second, or when it is resumed.
 
     Raises `ConfigError` for an empty text, and if there is no such run or it has ended.
     """
+    message = SteerMessage(id=id or uuid.uuid4().hex, text=text, kind=kind, now=now, by=by, data=data)
+    if is_database(path):
+        with PostgresReader(*parts_of(path)) as stored:
+            return stored.put_letter(_going(stored.runs(), run).id, message)
     with SessionReader(path) as session:
-        going = _going(session.runs(), run)
-        message = SteerMessage(id=id or uuid.uuid4().hex, text=text, kind=kind, now=now, by=by, data=data)
-        return mailbox_of(session.path).put(going.id, message)
+        return mailbox_of(session.path).put(_going(session.runs(), run).id, message)
 
 
 def _going(runs: Sequence[RunRecord], run: str | None) -> RunRecord:

@@ -7,6 +7,7 @@ between the two, the id of the message says that its row is there.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import secrets
@@ -43,7 +44,7 @@ class Letter:
 class Mailbox(Protocol):
     """Where other processes leave messages for the runs of a session."""
 
-    def put(self, run: str, message: SteerMessage) -> Letter:
+    def put(self, run: str, message: SteerMessage, /) -> Letter:
         """Leave `message` for the run with the id `run`. It is stored when this returns."""
         ...
 
@@ -51,7 +52,7 @@ class Mailbox(Protocol):
         """The letters that are there, oldest first."""
         ...
 
-    def remove(self, letters: Iterable[Letter]) -> None:
+    def remove(self, letters: Iterable[Letter], /) -> None:
         """Remove letters whose messages are stored in the session."""
         ...
 
@@ -102,10 +103,11 @@ class MailFolder:
             return None
 
     def remove(self, letters: Iterable[Letter]) -> None:
-        """See `Mailbox.remove`."""
+        """See `Mailbox.remove`. A letter that cannot be removed is known by its message's id."""
         for letter in letters:
             if _OURS.fullmatch(letter.file):
-                (self._folder / letter.file).unlink(missing_ok=True)
+                with contextlib.suppress(OSError):
+                    (self._folder / letter.file).unlink()
 
     def discard(self) -> None:
         """Remove the folder with all letters, if it has our mark."""

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from monitor.chunks import Chunk
 from monitor.core import inputs
 from monitor.core.inputs import CoreInput, InputNote, LoggedInput
-from monitor.core.recorded_parts import (
+from monitor.core.replay.recorded_parts import (
     condition_from_json,
     detectors_from_json,
     members_of,

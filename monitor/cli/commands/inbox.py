@@ -1,0 +1,145 @@
+"""`agent-monitor inbox`: the runs of all sessions that have not ended, and answers to them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import Annotated, Any
+
+import anyio
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from monitor.calls import ApprovalDecision, request_codec
+from monitor.cli.options.session_file import FolderOption, JsonOption, complete, found_file
+from monitor.cli.render import output, table
+from monitor.cli.render.session_view import age
+from monitor.errors import ConfigError
+from monitor.sessions import WaitingRun, answer, default_folder
+from monitor.sessions import inbox as waiting_in
+from monitor.sessions.beside.waiting import runs_of
+from monitor.tools.approvals.approvers import shown
+from monitor.view.run_ending import count
+
+STATES = ("waiting", "stopped", "running", "ended")
+
+
+def inbox(
+    session: Annotated[
+        str | None,
+        typer.Argument(metavar="SESSION", help="Show this one, with its questions whole.", autocompletion=complete),
+    ] = None,
+    *,
+    yes: Annotated[bool, typer.Option("--yes", help="Answer its question: the call may be made.")] = False,
+    no: Annotated[bool, typer.Option("--no", help="Answer its question: the call may not be made.")] = False,
+    why: Annotated[str, typer.Option("--why", metavar="TEXT", help="Why, for the model.")] = "",
+    question: Annotated[
+        str | None, typer.Option("--question", metavar="ID", help="Which one, if there are several.")
+    ] = None,
+    by: Annotated[str, typer.Option("--by", metavar="NAME", help="Who answers.")] = "",
+    state: Annotated[
+        str | None, typer.Option("--state", metavar="STATE", help=f"Only these: {', '.join(STATES)}.")
+    ] = None,
+    older: Annotated[
+        float | None, typer.Option("--older-than", metavar="MINUTES", min=0, help="Only those not written for so long.")
+    ] = None,
+    folder: FolderOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the runs that have not ended, and answer their questions.
+
+    A run is "running" while a process carries it out, "waiting" if it waits for an
+    answer, and "stopped" if its process has gone. Answering stores the answer;
+    agent-monitor resume, or the program of the run, goes on with it.
+
+    \b
+    Examples:
+      agent-monitor inbox
+      agent-monitor inbox --state waiting --older-than 60 --json
+      agent-monitor inbox letters
+      agent-monitor inbox letters --yes
+      agent-monitor inbox letters --no --why "Not on a Sunday."
+    """  # noqa: D301 - \b keeps the lines of an example apart
+    with output.tidy_exit():
+        if state is not None and state not in STATES:
+            raise ConfigError(f"--state {state}: give one of {', '.join(STATES)}")
+        if session is not None:
+            path = found_file(session, folder)
+            rows = runs_of(path, path.stat().st_mtime)
+            if yes or no or why:
+                _answer(rows, question, yes=yes, no=no, why=why, by=by, as_json=as_json)
+                return
+        elif yes or no or why or question is not None:
+            raise ConfigError("say which session the answer is for: agent-monitor inbox SESSION --yes")
+        else:
+            rows = waiting_in(folder, ended=state == "ended")
+        before_s = time.time() - (older or 0) * 60
+        rows = [one for one in rows if state in (None, one.state) and (older is None or one.changed_s < before_s)]
+        if as_json:
+            for one in rows:
+                output.write_json(_as_json(one))
+        else:
+            _show(output.stdout(), rows, whole=session is not None)
+            if session is None:
+                where = output.on_one_line(str(folder or default_folder()))
+                output.stdout().print(Text(f"{count(len(rows), 'run')} in {where}"), soft_wrap=True)
+
+
+def _answer(
+    rows: Sequence[WaitingRun], question: str | None, *, yes: bool, no: bool, why: str, by: str, as_json: bool
+) -> None:
+    if yes == no:
+        raise ConfigError("say --yes or --no")
+    there = [(one.session, asked) for one in rows for asked in one.questions if question in (None, asked.id)]
+    if len(there) != 1:
+        ids = ", ".join(asked.id for _, asked in there)
+        raise ConfigError(f"name one of the open questions with --question: {ids}" if ids else "no question is open")
+    ((path, asked),) = there
+    decision: ApprovalDecision = "approved" if yes else "denied"
+    anyio.run(partial(answer, path, asked.id, decision, reason=why, by=by or "the person at the terminal"))
+    if as_json:
+        output.write_json({"question": asked.id, "decision": decision})
+    else:
+        said = f"{decision}; agent-monitor resume {path.stem} goes on with the run"
+        output.stdout().print(Text(output.on_one_line(said)), soft_wrap=True)
+
+
+def _as_json(one: WaitingRun) -> dict[str, Any]:
+    return {
+        "session": one.session.stem,
+        "path": str(one.session),
+        "run": one.run.id,
+        "state": one.state,
+        "task": one.run.data.get("task", ""),
+        "started_s": one.run.started_at_s,
+        "changed_s": one.changed_s,
+        "questions": [request_codec.to_dict(asked) for asked in one.questions],
+        "messages": [letter.message.text for letter in one.letters],
+    }
+
+
+def _show(console: Console, rows: Sequence[WaitingRun], *, whole: bool) -> None:
+    now_s = time.time()
+    cells = [
+        (one.session.stem, one.state, age(one.changed_s, now_s), f"{len(one.questions) or ''}", _task(one))
+        for one in rows
+    ]
+    columns: list[table.Column | str] = [
+        table.Column("session", "middle"),
+        "state",
+        "changed",
+        table.Column("questions", right=True),
+        table.Column("task", "end"),
+    ]
+    if cells:
+        table.show(console, columns, cells)
+    for asked in (asked for one in rows for asked in one.questions if whole):
+        console.print(Text(f"question {output.on_one_line(asked.id)}", "bold"), soft_wrap=True)
+        for line in shown(asked):
+            console.print(Text(f"  {line}"), soft_wrap=True)
+
+
+def _task(one: WaitingRun) -> str:
+    return output.on_one_line(" ".join(str(one.run.data.get("task", "")).split()))

@@ -1,0 +1,107 @@
+"""The parts of a scan's input that could not be read: what is said of them, and when they count.
+
+Everything is said after the result, a few files by name. A file that was named must be whole. In a
+folder, or in the places of the agents, a few torn lines are usual: an agent was killed while it
+wrote. They are said, and the input still counts as read, as long as they are few in their file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from rich.console import Console
+
+from monitor.cli.render import output
+from monitor.transcripts.analysis.survey import SurveyedFile
+from monitor.transcripts.entries import ReadReport
+from monitor.transcripts.source import HEAD_BYTES, Source
+from monitor.view.run_ending import count
+
+FEW: Final = 0.1
+"""The share of the lines of a file that may be torn or unknown. Of 17 shared sessions of Claude
+Code one had 8 % of torn lines, and two fewer.
+"""
+SHOWN_FILES: Final = 5
+SHOWN_LINES: Final = 3
+"""How many lines of a file are named. If a file is not understood, mostly all lines have the same
+fault.
+"""
+
+
+@dataclass(slots=True)
+class Complaints:
+    """The lines about one file."""
+
+    lines: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    """Each with the style in which it is shown."""
+
+    def add(self, text: str, style: str = "red") -> None:
+        """One more line."""
+        self.lines.append((text, style))
+
+    def show(self, console: Console) -> None:
+        """Print all of them."""
+        for text, style in self.lines:
+            output.complain(console, text, style=style)
+
+
+@dataclass(slots=True)
+class UnreadableParts:
+    """The parts that could not be read, in all files."""
+
+    files: list[Complaints] = field(default_factory=list[Complaints])
+    torn: int = 0
+    """Lines that could not be read, few in each of their files."""
+
+    def take(self, found: SurveyedFile, *, named: bool) -> int:
+        """Note the unreadable parts of a transcript. Returns how many of them count. `named`: the
+        file was named by itself.
+        """
+        said = complaints_of(found.file, found.report)
+        if found.error:
+            said.add(f"agent-monitor: cannot read {found.file}: {found.error}")
+        crashed = [run for run in found.runs if run.failed]
+        for run in crashed:
+            said.add(f"{found.file}: run {run.id}: {run.failed}")
+        if said.lines:
+            self.files.append(said)
+        unread = found.report.bad + found.report.left_out
+        if not named and found.runs and unread <= FEW * found.report.lines:
+            self.torn += unread
+            unread = 0
+        return unread + bool(found.error) + len(crashed)
+
+    def refuse(self, name: str, why: str) -> None:
+        """Note a file that is no transcript."""
+        said = Complaints()
+        said.add(f"{name}: {why}")
+        self.files.append(said)
+
+    def show(self, console: Console) -> None:
+        """Print what is to be said of the first files, and how many more there are."""
+        for said in self.files[:SHOWN_FILES]:
+            said.show(console)
+        if (more := len(self.files) - SHOWN_FILES) > 0:
+            output.complain(console, f"and {count(more, 'more file')} with parts that could not be read")
+
+
+def complaints_of(name: str, report: ReadReport) -> Complaints:
+    """The lines about the unreadable parts that a reader noted. `name`: the file."""
+    said = Complaints()
+    for line, why in report.first_bad[:SHOWN_LINES]:
+        said.add(f"{name}:{line}: {why}")
+    if (more := report.bad - SHOWN_LINES) > 0:
+        said.add(f"{name}: and {count(more, 'more line')} could not be read")
+    if report.unknown:
+        kinds = ", ".join(sorted(report.unknown)[:SHOWN_LINES])
+        said.add(f"{name}: {count(report.left_out, 'record')} of unknown types left out: {kinds}", "yellow")
+    return said
+
+
+def hides_a_transcript(source: Source) -> str:
+    """Why a file whose format is unknown may be a transcript all the same; empty: it is none."""
+    begins = source.head.lstrip()[:1] in {b"{", b"["}
+    if begins and len(source.head) >= HEAD_BYTES and b"\n" not in source.head:
+        return f"its first line is longer than {HEAD_BYTES // 2**20} MB, so its format is not recognised"
+    return ""

@@ -1,0 +1,1 @@
+"""A run as its core inputs: written down, and decided again."""

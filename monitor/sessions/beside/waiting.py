@@ -1,0 +1,167 @@
+"""Runs of many sessions that wait for a person, their questions, and the answers to them.
+
+A command and a web application use the same functions: `inbox` lists, `answer` stores an answer,
+`found_in` searches. None of them carries a run out: `Supervisor.resume` does.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+from monitor.calls import ApprovalAnswer, ApprovalDecision, ApprovalRequest
+from monitor.errors import ConfigError, MonitorError
+from monitor.sessions.beside.mailbox import Letter, mailbox_of
+from monitor.sessions.files import default_folder, sessions_in
+from monitor.sessions.lock import live_owner, lock_path
+from monitor.sessions.nodes import canonical
+from monitor.sessions.reader import SessionReader
+from monitor.sessions.run_records import MAIN, Changes, RunRecord, RunStage
+from monitor.sessions.session_store import SessionStore
+from monitor.sessions.sqlite_session import SQLiteSession
+
+RunState: TypeAlias = Literal["running", "waiting", "stopped", "ended"]
+"""A process carries the run out (`running`), or it waits for an answer (`waiting`). Its process has
+gone (`stopped`), or it has ended (`ended`).
+"""
+AROUND: Final = 60
+"""Code points of a text that are shown on each side of a passage that was searched for."""
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class WaitingRun:
+    """A run of a session that was started from outside, as a person looks at it."""
+
+    session: Path
+    run: RunRecord
+    state: RunState
+    changed_s: float
+    """The time of the last write to the session, in seconds since 1970."""
+    questions: tuple[ApprovalRequest, ...] = ()
+    """The open questions of the run and of its nested runs, oldest first."""
+    letters: tuple[Letter, ...] = ()
+    """Messages of other processes that the run has not taken in."""
+
+
+def inbox(folder: str | PathLike[str] | None = None, *, ended: bool = False) -> list[WaitingRun]:
+    """The runs of the sessions in `folder` that have not ended. The session that was written last
+    is at the end. `folder`: by default that of this user. `ended`: also those that have.
+
+    A session that cannot be read is left out: `agent-monitor sessions verify` says why.
+    """
+    found: list[WaitingRun] = []
+    for file in sessions_in(default_folder() if folder is None else Path(folder)):
+        try:
+            found += runs_of(file.path, file.changed_s)
+        except MonitorError:
+            continue
+    return [one for one in found if ended or one.state != "ended"]
+
+
+def runs_of(path: Path, changed_s: float) -> list[WaitingRun]:
+    """The runs of one session. Raises `StoreError` if it cannot be read."""
+    with SessionReader(path) as session, session.snapshot():
+        runs = session.runs(hidden=True)
+        asked = [one.request for one in session.approvals() if one.answer is None]
+        owned = live_owner(lock_path(session.path)) is not None
+        letters = mailbox_of(session.path).letters()
+    found: list[WaitingRun] = []
+    for run in (one for one in runs if one.purpose == MAIN):
+        questions = tuple(one for one in asked if one.run in _family(run.id, runs))
+        state = _state(run, owned=owned, asks=bool(questions))
+        of_run = tuple(one for one in letters if one.run == run.id)
+        found.append(
+            WaitingRun(session=path, run=run, state=state, changed_s=changed_s, questions=questions, letters=of_run)
+        )
+    return found
+
+
+def _state(run: RunRecord, *, owned: bool, asks: bool) -> RunState:
+    if run.state is RunStage.ENDED:
+        return "ended"
+    if run.state is RunStage.WAITING or (asks and not owned):
+        return "waiting"
+    return "running" if owned else "stopped"
+
+
+def _family(run: str, runs: Sequence[RunRecord]) -> set[str]:
+    """The ids of a run and of all runs below it. A run stands behind the one that began it."""
+    family = {run}
+    for one in runs:
+        if one.parent_run in family:
+            family.add(one.id)
+    return family
+
+
+async def answer(
+    session: SessionStore | str | PathLike[str],
+    question: str,
+    decision: ApprovalDecision,
+    *,
+    reason: str = "",
+    by: str = "",
+    always: str | None = None,
+) -> ApprovalAnswer:
+    """Store the answer to the open question with the id `question`. The run goes on with
+    `Supervisor.resume`, in any process.
+
+    `session`: an open session, or the file of one that no process has open. See `ApprovalAnswer`
+    for the other arguments. Raises `ConfigError` if no such question is open, or it has expired.
+    Raises `SessionBusy` while a process has the session open: there the approver of the run asks.
+    """
+    if isinstance(session, str | PathLike):
+        async with SQLiteSession(session, create=False) as opened:
+            return await answer(opened, question, decision, reason=reason, by=by, always=always)
+    request = next((one.request for one in await session.approvals(only_open=True) if one.request.id == question), None)
+    if request is None:
+        raise ConfigError(f"no open question has the id {question!r}: it is answered, or was never asked")
+    if request.expires_at is not None and time.time() >= request.expires_at:
+        raise ConfigError(f"the question {question!r} has expired; the run asks it again")
+    if always is not None and always not in request.scopes:
+        raise ConfigError(f"always={always!r} is none of the scopes of the question: {', '.join(request.scopes)}")
+    said = ApprovalAnswer(
+        id=question, decision=decision, reason=reason, always=always, bound_to=request.bound_to, by=by
+    )
+    await session.commit(Changes(answers=[said]))
+    return said
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Passage:
+    """A place in a session where a text stands."""
+
+    session: Path
+    node: str
+    """The id of the node."""
+    run: str | None
+    turn: int | None
+    at_ms: int
+    excerpt: str
+    """The text with some characters around it, as the node is written: JSON."""
+
+
+def found_in(paths: Iterable[Path], text: str) -> Iterator[Passage]:
+    """The nodes of these sessions in which `text` stands, in messages, calls and results. Upper and
+    lower case are the same. A session that cannot be read is left out. Raises `ConfigError` for an
+    empty text.
+    """
+    wanted = canonical(text)[1:-1].casefold()
+    if not wanted:
+        raise ConfigError("say which text to search for")
+    for path in paths:
+        try:
+            with SessionReader(path) as session:
+                nodes = session.nodes()
+        except MonitorError:
+            continue
+        for node in nodes:
+            at = node.body.casefold().find(wanted)
+            if at >= 0:
+                excerpt = node.body[max(0, at - AROUND) : at + len(wanted) + AROUND]
+                yield Passage(
+                    session=path, node=node.id, run=node.run, turn=node.turn, at_ms=node.at_ms, excerpt=excerpt
+                )

@@ -1,0 +1,146 @@
+"""Removes what is old, or what must not be kept, from the inside of a session.
+
+Nodes are never changed, so the session is written anew without it, and takes the place of the old
+one. Its digests are made anew.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from monitor.errors import ConfigError, SessionBusy
+from monitor.sessions.copies.json_lines import exported, imported
+from monitor.sessions.lock import OwnerLock, lock_path
+from monitor.sessions.nodes import NodeKind, canonical, digest_of
+from monitor.sessions.reader import SessionReader, connect_reader, resolved
+from monitor.sessions.run_records import RunRecord, RunStage
+from monitor.sessions.sqlite_session import SQLiteSession
+from monitor.sessions.tables.blobs import blobs_of
+from monitor.sessions.tables.marked_folder import sync_folder
+
+ERASED: Final = "[erased]"
+"""Stands where a text was erased."""
+_IDS: Final = frozenset(
+    {"type", "id", "run", "parent", "parent_run", "node", "head", "call_id", "key", "bound_to", "digest", "kind"}
+)
+"""Fields that name something. Nothing is erased in them."""
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Trimmed:
+    """The report of a trimming: how much was removed."""
+
+    events: int
+    """The number of events that were removed, and of rows with pieces of answers."""
+    erased: int
+    """The number of rows in which a text was erased."""
+    bytes_before: int
+    bytes_after: int
+
+
+async def trim(path: Path, *, erase: Sequence[str] = (), events_before_s: float | None = None) -> Trimmed:
+    """Write the session at `path` anew, without some of what it holds. Its id stays.
+
+    `erase`: texts in whose place `[erased]` stands from now on, in messages, calls, results, events
+    and tasks. Pieces of answers go as a whole, so such a session is not replayed any more.
+    `events_before_s`: events and pieces of runs that have ended before this time, in seconds since
+    1970, are removed; their conversation stays.
+
+    Raises `SessionBusy` while the session has an owner, and `ConfigError` if nothing is to be done.
+    """
+    if not all(erase) or (not erase and events_before_s is None):
+        raise ConfigError("say what is removed: texts to erase, or a time before which events go")
+    path = resolved(path)
+    async with SQLiteSession(path, create=False):
+        pass  # it is the owner for a moment: the log is copied into the file
+    with OwnerLock(lock_path(path), path.stem):
+        log = path.with_name(f"{path.name}-wal")
+        if log.exists() and log.stat().st_size:
+            raise SessionBusy(path.stem, None)
+        before = path.stat().st_size
+        work = _Trim([*erase])
+        new = path.with_name(f"{path.name}.{secrets.token_hex(4)}.new")
+        with SessionReader(path) as session:
+            runs = session.runs(hidden=True)
+            imported(work.lines(exported(session), _ended_before(runs, events_before_s)), new)
+        try:
+            _take_the_place(new, path)
+        finally:
+            new.unlink(missing_ok=True)
+            blobs_of(new).remove()
+    return Trimmed(events=work.events, erased=work.erased, bytes_before=before, bytes_after=path.stat().st_size)
+
+
+def _ended_before(runs: Sequence[RunRecord], at_s: float | None) -> set[str]:
+    """The ids of the runs that have ended before this time, with all runs above them."""
+    gone: set[str] = set()
+    if at_s is not None:
+        for run in runs:  # a run stands behind the one that began it
+            ended = run.state is RunStage.ENDED and run.ended_at_s is not None and run.ended_at_s < at_s
+            if ended and (run.parent_run is None or run.parent_run in gone):
+                gone.add(run.id)
+    return gone
+
+
+def _take_the_place(new: Path, path: Path) -> None:
+    """Put the file `new` in the place of `path`: first its long texts, then the file, then what is
+    not needed any more. A process that dies in between leaves a whole session.
+    """
+    with closing(connect_reader(new)) as connection:
+        digests = {digest for (digest,) in connection.execute("SELECT digest FROM artifact")}
+    theirs, ours = blobs_of(new), blobs_of(path)
+    for digest in digests:
+        ours.put(theirs.get(digest))
+    new.replace(path)
+    sync_folder(path.parent)
+    ours.keep_only(digests)
+
+
+class _Trim:
+    """The lines of an export, without what is removed."""
+
+    def __init__(self, erase: Sequence[str]) -> None:
+        self._erase = erase
+        self._digests: dict[str, str] = {}
+        """The new digests of the nodes, by their ids."""
+        self.events = 0
+        self.erased = 0
+
+    def lines(self, lines: Iterator[str], gone: Collection[str]) -> Iterator[str]:
+        """`gone`: the runs whose events are removed."""
+        for line in lines:
+            data = json.loads(line)
+            if data["type"] in {"event", "chunks"} and data["run"] in gone:
+                self.events += 1
+                continue
+            if data["type"] == "chunks" and self._erase:
+                self.events += 1
+                continue
+            kept = self._without(data)
+            self.erased += kept != data
+            yield canonical(self._digested(kept) if data["type"] == "node" else kept)
+
+    def _without(self, data: Any) -> Any:
+        if isinstance(data, str):
+            for text in self._erase:
+                data = data.replace(text, ERASED)
+            return data
+        if isinstance(data, dict):
+            return {
+                key: one if key in _IDS and isinstance(one, str) else self._without(one) for key, one in data.items()
+            }
+        return [self._without(one) for one in data] if isinstance(data, list) else data
+
+    def _digested(self, node: dict[str, Any]) -> dict[str, Any]:
+        """The line of a node, with the digest of what it holds now."""
+        fields = {name: node[name] for name in ("id", "run", "turn", "at_ms", "tokens")}
+        above = self._digests[node["parent"]] if node["parent"] is not None else None
+        digest = digest_of(above, kind=NodeKind(node["kind"]), body=canonical(node["body"]), **fields)
+        self._digests[node["id"]] = digest
+        return {**node, "digest": digest}

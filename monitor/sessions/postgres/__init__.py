@@ -1,0 +1,1 @@
+"""Sessions in PostgreSQL, for processes on many hosts. Needs the extra `postgres`."""

@@ -1,0 +1,247 @@
+"""Reads sessions in PostgreSQL without being their owner, also while the owner writes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
+
+from monitor.calls import CallRecord
+from monitor.errors import SessionBusy, SessionOwner, StoreError
+from monitor.messages import SteerMessage
+from monitor.sessions.beside.mailbox import Letter
+from monitor.sessions.nodes import Node
+from monitor.sessions.postgres import letters
+from monitor.sessions.postgres.database import Database
+from monitor.sessions.postgres.session_rows import Rows, given, kept
+from monitor.sessions.postgres.statements import FORMAT
+from monitor.sessions.reader import SessionReader
+from monitor.sessions.run_records import ApprovalState, RunRecord, StoredEvent, TurnChunks
+from monitor.sessions.tree import ACTIVE, Context, TreeProblem
+
+if TYPE_CHECKING:
+    from monitor.sessions.postgres.database import Connection
+
+T = TypeVar("T")
+
+_IS_MADE: Final = "select to_regclass('monitor_sessions') is not null"
+_FIND: Final = """select number, id, created_ms, token, extract(epoch from changed)::double precision,
+    case when lease_until > clock_timestamp() then holder else '' end
+    from monitor_sessions where name = %s"""
+_LIST: Final = "select name from monitor_sessions order by changed, name"
+_REMOVE: Final = """delete from monitor_sessions
+    where name = %s and (lease_until is null or lease_until < clock_timestamp()) returning number"""
+
+
+def owner_in(holder: str) -> SessionOwner | None:
+    """The owner in the row of a session. `None`: it has none, or the row cannot be read."""
+    try:
+        data = json.loads(holder)
+        data.pop("nonce", None)
+        return SessionOwner(**data)
+    except (ValueError, TypeError, AttributeError):
+        return None
+
+
+class PostgresReader:
+    """The session `name` in the database at `address`, as it is at the moment. It has the methods
+    of a `SessionReader`.
+
+    Raises `StoreError` where there is no such session.
+    """
+
+    format = FORMAT
+
+    def __init__(self, address: str | SessionsReader, name: str) -> None:
+        self.name = name
+        self._sessions = SessionsReader(address) if isinstance(address, str) else address
+        try:
+            self._found = self._sessions.find(name)
+        except BaseException:
+            self._sessions.close()
+            raise
+        self._connection = self._sessions.connection
+        self._rows = Rows(self._connection, self._found.number)
+        self.path = f"{self._sessions.shown}#{name}"
+        """The address, without its password."""
+
+    @property
+    def id(self) -> str:
+        """128 bits as 32 hexadecimal digits."""
+        return self._found.id
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """Facts about the session, such as its id."""
+        return {"id": self._found.id, "created_ms": self._found.created_ms, "epoch": self._found.token}
+
+    @property
+    def owner(self) -> SessionOwner | None:
+        """The owner whose lease had not ended when the session was opened here."""
+        return self._found.owner
+
+    @property
+    def changed_s(self) -> float:
+        """The time of the last write, in seconds since 1970 by the server's clock."""
+        return self._found.changed_s
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._sessions.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Self]:
+        """All reads in this block are of one moment. A block in a block is the outer one."""
+        if self._connection.info.transaction_status.name != "IDLE":
+            yield self
+            return
+        with self._connection.transaction():
+            self._connection.execute("set transaction isolation level repeatable read, read only")
+            yield self
+
+    def _read(self, read: Callable[[Rows], T]) -> T:
+        return self._sessions.asked(lambda _: read(self._rows))
+
+    def context(self, branch: str = ACTIVE) -> Context:
+        """The messages that the model gets of a branch."""
+        return self._read(lambda rows: rows.context(branch))
+
+    def active_path(self, branch: str = ACTIVE) -> tuple[Node, ...]:
+        """The nodes of a branch, oldest first."""
+        return self._read(lambda rows: rows.active_path(branch))
+
+    def nodes(self) -> tuple[Node, ...]:
+        """All nodes, in the order of writing."""
+        return self._read(lambda rows: rows.nodes())
+
+    def count(self) -> int:
+        """The number of nodes."""
+        return self._read(lambda rows: rows.newest("nodes"))
+
+    def first_nodes(self, number: int) -> tuple[Node, ...]:
+        """The `number` nodes that were written first, or all if there are fewer."""
+        return self._read(lambda rows: rows.nodes(number))
+
+    def heads(self) -> dict[str, str | None]:
+        """The newest node of each branch."""
+        return self._read(lambda rows: rows.heads())
+
+    def runs(self, *, hidden: bool = False) -> tuple[RunRecord, ...]:
+        """The runs. `hidden`: also those that serve another run, such as compactions."""
+        return tuple(run for run in self._read(lambda rows: rows.runs()) if hidden or not run.hidden)
+
+    def calls(self, run: str | None = None) -> tuple[CallRecord, ...]:
+        """The calls of a run, or of all runs."""
+        return self._read(lambda rows: rows.calls(run))
+
+    def approvals(self) -> tuple[ApprovalState, ...]:
+        """The questions and their answers."""
+        return self._read(lambda rows: rows.approvals())
+
+    def events(self, run: str | None = None, after: int = 0) -> tuple[StoredEvent, ...]:
+        """The events of a run, or of all, whose numbers are greater than `after`."""
+        return self._read(lambda rows: rows.events(run, after))
+
+    def chunks(self, run: str | None = None) -> tuple[TurnChunks, ...]:
+        """The chunks of a run, or of all."""
+        return self._read(lambda rows: rows.chunks(run))
+
+    def verify(self) -> tuple[TreeProblem, ...]:
+        """The faults of the stored data; empty, if it is as it was written."""
+        return self._read(lambda rows: rows.verify())
+
+    def put_letter(self, run: str, message: SteerMessage) -> Letter:
+        """Leave `message` for the run with the id `run`. It is stored when this returns."""
+        letter = letters.made(run, message)
+        self._sessions.asked(lambda one: letters.put(one, kept(self.name), letter))
+        return letter
+
+
+AnyReader: TypeAlias = SessionReader | PostgresReader
+
+
+@dataclass(slots=True, frozen=True)
+class _Found:
+    number: int
+    id: str
+    created_ms: int
+    token: int
+    changed_s: float
+    owner: SessionOwner | None
+
+
+class SessionsReader:
+    """The sessions in the database at `address`, without owning one."""
+
+    def __init__(self, address: str) -> None:
+        self.shown = without_password(address)
+        """The address, without its password."""
+        self._database = Database(address)
+        self.connection: Connection = self._database.connected()
+        self._is_made: bool = self.asked(lambda one: one.execute(_IS_MADE).fetchone() == (True,))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.connection.close()
+
+    def asked(self, work: Callable[[Connection], T]) -> T:
+        """Do `work` with the connection. Raises `StoreError`."""
+        return self._database.typed(work, self.connection)
+
+    def names(self) -> list[str]:
+        """The names of all sessions, the one that was written last at the end."""
+        if not self._is_made:
+            return []
+        return self.asked(lambda one: [given(name) for (name,) in one.execute(_LIST).fetchall()])
+
+    def __contains__(self, name: str) -> bool:
+        return self._row(name) is not None
+
+    def _row(self, name: str) -> tuple[Any, ...] | None:
+        if not self._is_made:
+            return None
+        return self.asked(lambda one: one.execute(_FIND, (kept(name),)).fetchone())
+
+    def find(self, name: str) -> _Found:
+        """The facts about a session. Raises `StoreError` if there is none of this name."""
+        row = self._row(name)
+        if row is None:
+            raise StoreError(f"there is no session {name} in {self.shown}")
+        number, id, created_ms, token, changed_s, holder = row
+        return _Found(number, id, created_ms, token, changed_s, owner_in(holder))
+
+    def opened(self, name: str) -> PostgresReader:
+        """A reader of one session, over this connection."""
+        return PostgresReader(self, name)
+
+    def remove(self, name: str) -> None:
+        """Remove a session with everything in it. Raises `SessionBusy` while it has an owner."""
+        found = self.find(name)
+        if self.asked(lambda one: one.execute(_REMOVE, (kept(name),)).fetchone()) is None:
+            raise SessionBusy(name, found.owner)
+
+
+def without_password(address: str) -> str:
+    """The address of a database as people may read it."""
+    scheme, sign, rest = address.partition("://")
+    before, at, after = rest.rpartition("@")
+    return f"{scheme}{sign}{before.partition(':')[0]}{at}{after}" if at else address

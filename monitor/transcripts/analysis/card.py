@@ -1,0 +1,90 @@
+"""What a scan found, in one sentence for people: how many runs looped, and the costliest of them.
+
+It names tools and numbers, and no other word of a transcript, so it can be shared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from monitor.transcripts.analysis.survey import SurveyedRun
+from monitor.verdicts import Detection
+
+_WORDS: Final[Mapping[str, tuple[str, str]]] = {
+    "identical_calls": ("the same call again and again", "{tool} {count} times with the same arguments"),
+    "cycle": ("a few calls in a ring", "{count} rounds of the same calls"),
+    "same_error": ("different calls with the same error", "{count} calls with the same error"),
+    "same_result": ("different calls with the same answer", "{count} calls with the same answer"),
+    "reworded": ("one question in other words", "one question in {count} wordings"),
+    "stalled": ("a number that does not go down", "{tool} {count} times without getting on"),
+    "no_news": ("calls that add nothing new", "{count} calls that added nothing new"),
+    "unknown_tool": ("calls of a tool that does not exist", "{tool} {count} times, a tool that does not exist"),
+    "equal_messages": ("the same message again and again", "the same message {count} times"),
+    "similar_messages": ("almost the same message again and again", "almost the same message {count} times"),
+    "message_cycle": ("a few messages in turn", "{count} rounds of the same messages"),
+}
+"""For each kind of a finding: its name, and the words about one run."""
+_TEXT: Final = "the same text again and again", "the same text {count} times"
+_OTHER: Final = "another kind of loop", "a loop with a count of {count}"
+"""A kind that a detector of the user's has."""
+
+
+def kind_in_words(found: Detection) -> str:
+    """The kind of a loop, in words for people."""
+    return _words_of(found)[0]
+
+
+def loop_in_words(found: Detection) -> str:
+    """The loop of one run, in words for people, with its count."""
+    tool = found.evidence.excerpt.partition("(")[0].strip() if found.channel == "tools" else ""
+    return _words_of(found)[1].format(tool=tool or "a tool", count=f"{found.count:,}")
+
+
+def _words_of(found: Detection) -> tuple[str, str]:
+    return _WORDS.get(found.kind, _TEXT if found.channel in {"text", "reasoning"} else _OTHER)
+
+
+def cost_in_words(usd: float | None, *, partial: bool, listed: bool) -> str:
+    """A cost: as the recording says, about so much by list prices, or unknown. `partial`: some
+    tokens have no known price.
+    """
+    if usd is None:
+        return "at an unknown cost"
+    return f"{'at least' if partial else 'about' if listed else 'for'} ${usd:,.2f}"
+
+
+@dataclass(slots=True)
+class Card:
+    """Counts the runs, and keeps the one whose loop cost the most."""
+
+    runs: int = 0
+    loops: int = 0
+    costliest: SurveyedRun | None = None
+
+    def add(self, run: SurveyedRun) -> None:
+        """Count one more run."""
+        self.runs += 1
+        if run.loops:
+            self.loops += 1
+            if self.costliest is None or _rank(run) > _rank(self.costliest):
+                self.costliest = run
+
+    def said(self) -> str:
+        """The sentence."""
+        looped = "1 run looped" if self.runs == 1 else f"{self.loops:,} of {self.runs:,} runs looped"
+        run = self.costliest
+        if run is None or run.finding is None:
+            return f"{self.runs:,} {'run' if self.runs == 1 else 'runs'}, and none looped"
+        told = [
+            loop_in_words(run.finding.detection),
+            f"{run.total.turns:,} {'step' if run.total.turns == 1 else 'steps'}",
+            cost_in_words(run.cost_usd, partial=run.cost_partial, listed=run.cost_listed),
+            f"could have stopped at step {run.finding.turn:,}",
+        ]
+        return f"{looped}{': ' if self.loops == 1 else '. The costliest: '}{', '.join(told)}"
+
+
+def _rank(run: SurveyedRun) -> tuple[float, int, int]:
+    return run.saved_usd or 0.0, run.saved_tokens or 0, run.saved.turns

@@ -1,0 +1,125 @@
+"""Nothing that was not read passes for a run without a loop."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from monitor.cli.app import app
+
+SAMPLES = Path(__file__).parents[3] / "fixtures" / "readers"
+CLAUDE = SAMPLES / "claude-code" / "bd937e2a-89e9-4d7b-8125-293a35863fa4.jsonl"
+CODEX = SAMPLES / "codex" / "rollout-hooked-0.169.jsonl"
+GEMINI = SAMPLES / "gemini-cli" / "gemini-cli-jsonl-v040.jsonl"
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "home"
+    folder.mkdir()
+    monkeypatch.setenv("HOME", str(folder))
+    monkeypatch.chdir(tmp_path)
+    return folder
+
+
+def scan(*arguments: str) -> Any:
+    return CliRunner().invoke(app, ["scan", "--json", *arguments])
+
+
+def summary(done: Any) -> dict[str, Any]:
+    return json.loads(done.stdout.splitlines()[-1])  # type: ignore[no-any-return]
+
+
+def lines_of(path: Path) -> list[bytes]:
+    return (gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()).splitlines(keepends=True)
+
+
+@pytest.mark.parametrize(
+    ("sample", "own"),
+    [(CLAUDE, b"bd937e2a"), (CODEX, b"01a202e3-7546"), (GEMINI, None)],
+    ids=["claude", "codex", "gemini"],
+)
+def test_a_second_session_in_one_file_is_counted_as_not_read(sample: Path, own: bytes | None, tmp_path: Path):
+    data = sample.read_bytes()
+    if own is None:
+        session = json.loads(lines_of(sample)[0])["sessionId"].encode()
+        other = data.replace(session, b"other-" + session)
+    else:
+        other = data.replace(own, own[::-1]).replace(b'"uuid":"', b'"uuid":"9')
+    file = tmp_path / sample.name
+    file.write_bytes(data.rstrip(b"\n") + b"\n" + other)
+    done = scan(str(file))
+    assert done.exit_code == 2
+    assert "record of another session" in done.stderr
+    assert summary(done)["unreadable"] > 1
+
+
+def test_records_of_another_format_are_counted_as_not_read(tmp_path: Path):
+    file = tmp_path / CLAUDE.name
+    file.write_bytes(CLAUDE.read_bytes() + CODEX.read_bytes())
+    done = scan(str(file))
+    assert done.exit_code == 2
+    assert summary(done)["unreadable"] >= len(lines_of(CODEX)) / 2
+
+
+def test_a_first_line_without_end_is_no_all_clear(home: Path):
+    folder = home / ".claude/projects/p"
+    folder.mkdir(parents=True)
+    (folder / "s.jsonl").write_bytes(b'{"type": "user", "x": "' + b"a" * 5_000_000)
+    (folder / CLAUDE.name).write_bytes(CLAUDE.read_bytes())
+    done = scan()
+    assert done.exit_code == 2
+    assert "its first line is longer than 4 MB" in done.stderr
+
+
+def test_a_home_with_a_few_torn_lines_is_healthy(home: Path):
+    folder = home / ".claude/projects/p"
+    folder.mkdir(parents=True)
+    lines = lines_of(CLAUDE) * 2
+    lines[5:5] = [b'{"type": "assist\n']
+    (folder / CLAUDE.name).write_bytes(b"".join(lines))
+    done = scan()
+    assert done.exit_code == 0
+    assert (summary(done)["torn_lines"], summary(done)["unreadable"]) == (1, 0)
+    assert f"{CLAUDE.name}:6: not JSON" in done.stderr
+
+
+def test_the_same_torn_line_in_a_file_that_was_named_is_no_all_clear(tmp_path: Path):
+    file = tmp_path / CLAUDE.name
+    file.write_bytes(CLAUDE.read_bytes() + b'{"type": "assist\n')
+    assert scan(str(file)).exit_code == 2
+
+
+def test_a_home_in_which_most_of_a_file_is_not_understood_is_no_all_clear(home: Path):
+    folder = home / ".claude/projects/p"
+    folder.mkdir(parents=True)
+    strange = b'{"type": "of-next-year", "message": {}}\n' * 40
+    (folder / CLAUDE.name).write_bytes(CLAUDE.read_bytes() + strange)
+    done = scan()
+    assert done.exit_code == 2
+    assert "40 records of unknown types left out: of-next-year" in done.stderr
+
+
+def test_of_many_files_the_first_are_named_and_the_others_counted(tmp_path: Path):
+    for number in range(9):
+        file = tmp_path / "logs" / f"{number}" / CLAUDE.name
+        file.parent.mkdir(parents=True)
+        data = CLAUDE.read_bytes().replace(b"bd937e2a", b"%08d" % number)
+        file.write_bytes(data + b'{"type": "assist\n' * 50)
+    done = scan(str(tmp_path / "logs"))
+    assert done.exit_code == 2
+    assert done.stderr.count("more lines could not be read") == 5
+    assert "and 4 more files with parts that could not be read" in done.stderr
+
+
+def test_a_session_under_two_names_counts_once(home: Path, tmp_path: Path):
+    for folder in (home / ".claude/projects/p", home / ".config/claude/projects/p"):
+        folder.mkdir(parents=True)
+        (folder / CLAUDE.name).write_bytes(CLAUDE.read_bytes())
+    done = scan()
+    assert (summary(done)["runs"], summary(done)["repeated_runs"]) == (1, 1)

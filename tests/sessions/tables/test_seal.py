@@ -1,0 +1,169 @@
+"""The digests of the tables: every change shows, and a lost log is said."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import monitor
+from monitor.errors import SessionDamaged, StoreError
+from monitor.sessions import InMemorySession, SessionReader, SQLiteSession, exported, fork, salvage
+from monitor.sessions.tables.blobs import blobs_path
+from monitor.sessions.tables.migrations import STEPS
+from monitor.sessions.tables.seal import TABLES, row_digest
+from monitor.testing import ScriptedModel, call
+from monitor.tools import PendingApprovals
+from tests.harness.driving import look
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "a.session"
+
+
+async def run_in(session: Any, *, waits: bool = True) -> None:
+    """A run with a nested run, a long result and a call that waits for an approval."""
+
+    @monitor.tool(needs_approval=True)
+    def pay(n: int) -> str:
+        """Pay."""
+        return f"paid {n}"
+
+    def read() -> str:
+        """Read something long."""
+        return "ab" * 40_000
+
+    inner = monitor.Supervisor(ScriptedModel(call("look", q="x"), "Found."), tools=[look])
+    ends = [call("pay", n=1)] if waits else ["All is done."]
+    supervisor = monitor.Supervisor(
+        ScriptedModel([call("look", q="a"), call("sub", task="deep")], call("read"), *ends),
+        tools=[look, read, pay, inner.as_tool(name="sub", description="Dig.")],
+        approver=PendingApprovals(),
+        result_bound=None,
+        session=session,
+    )
+    await supervisor.run("do it")
+
+
+async def test_every_table_has_its_digest_and_none_differs(path: Path):
+    async with SQLiteSession(path, chunks=True) as session:
+        await run_in(session)
+        await run_in(session, waits=False)  # it closes the run that waits
+        await session.switch_node(None)
+        await session.switch_node((await session.nodes())[0].id, branch="other")
+        assert await session.verify() == ()
+    with sqlite3.connect(path) as connection:
+        filled = {table for table, rows in TABLES.items() if connection.execute(rows).fetchone() is not None}
+    connection.close()
+    assert filled == TABLES.keys()
+    memory = InMemorySession(chunks=True)
+    await run_in(memory)
+    assert await memory.verify() == ()
+
+
+async def test_no_flipped_bit_gives_other_data_in_silence(path: Path):
+    async with SQLiteSession(path, chunks=True) as session:
+        await run_in(session)
+    with SessionReader(path) as reader:
+        whole = [*exported(reader)]
+    data, chance = path.read_bytes(), random.Random(7)
+    copy = path.with_name("copy.session")
+    shutil.copytree(blobs_path(path), blobs_path(copy))
+    for _ in range(100):
+        harmed = bytearray(data)
+        harmed[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+        copy.write_bytes(harmed)
+        try:
+            with SessionReader(copy) as reader:
+                assert reader.verify() or [*exported(reader)] == whole
+        except StoreError:
+            pass  # it is said when the session is opened
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE call SET state = 'intended' WHERE number = 1",
+        "UPDATE run SET state = 'ended'",
+        "UPDATE head SET node = 1",
+        "UPDATE approval SET answer = request",
+        "UPDATE meta SET value = 1 WHERE key = 'created_ms'",
+        "DELETE FROM approval",
+        "DELETE FROM meta WHERE key = 'seal'",
+        "UPDATE meta SET value = '{}' WHERE key = 'seal'",
+        "PRAGMA user_version=2",
+    ],
+)
+async def test_a_change_by_another_program_shows(path: Path, change: str):
+    async with SQLiteSession(path) as session:
+        await run_in(session)
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute(change)
+    connection.close()
+    with SessionReader(path) as reader:
+        assert reader.verify() != ()
+
+
+async def test_a_lost_log_is_said_when_the_session_is_opened_and_what_is_left_is_saved(path: Path):
+    copy, part = path.with_name("copy.session"), path.with_name("part.session")
+    async with SQLiteSession(path) as session:
+        await run_in(session, waits=False)
+        copy.write_bytes(path.read_bytes())  # what cp makes of an open session
+        fork(path, part)
+    with pytest.raises(SessionDamaged, match=r"in use, and its log copy\.session-wal is not there"):
+        SessionReader(copy)
+    with pytest.raises(SessionDamaged, match="agent-monitor sessions salvage"):
+        await SQLiteSession(copy).__aenter__()
+    with SessionReader(path) as reader, SessionReader(part) as forked:
+        assert reader.verify() == forked.verify() == ()
+        assert reader.meta["in_use"] == 0
+        assert "in_use" not in forked.meta
+    saved = salvage(copy, path.with_name("saved.session"))
+    assert any("its log" in one.what for one in saved.lost)
+
+
+async def test_a_session_whose_owner_died_is_not_complained_of(path: Path):
+    session = SQLiteSession(path)
+    await session.__aenter__()
+    await run_in(session, waits=False)
+    for name in (path, path.with_name(f"{path.name}-wal")):
+        shutil.copy(name, name.with_name(name.name.replace("a.session", "died.session")))
+    shutil.copytree(blobs_path(path), blobs_path(path.with_name("died.session")))
+    await session.aclose()
+    async with SQLiteSession(path.with_name("died.session")) as other:
+        assert await other.verify() == ()  # it only looks
+    async with SQLiteSession(path.with_name("died.session")) as other:
+        await run_in(other, waits=False)
+        assert await other.verify() == ()
+
+
+async def test_an_older_session_is_read_and_gets_its_digests_with_the_first_write(path: Path):
+    older = {number: STEPS[number] for number in (1, 2)}
+    async with SQLiteSession(path, steps=older) as session:
+        await run_in(session)
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("DELETE FROM meta WHERE key IN ('seal', 'in_use')")
+    connection.close()
+    with SessionReader(path) as reader:
+        assert (reader.format, reader.verify()) == (2, ())
+    async with SQLiteSession(path) as session:
+        assert session.pending_migration == (2, 3)
+        await run_in(session, waits=False)
+        assert await session.verify() == ()
+    with SessionReader(path) as reader:
+        assert (reader.format, reader.verify()) == (3, ())
+
+
+def test_a_digest_tells_the_values_and_their_kinds_apart():
+    rows: list[tuple[Any, ...]] = [
+        ("a", "bc"), ("ab", "c"), ("ab", b"c"), ("1", None), (1, None), (None, 1), (None, ""), (None, b""),
+    ]  # fmt: skip
+    assert len({row_digest("call", row) for row in rows}) == len(rows)
+    assert row_digest("call", rows[0]) != row_digest("run", rows[0])
