@@ -44,7 +44,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "strands": ("tests/integrations/test_strands.py", "tests/integrations/test_contract.py"),
     "tools": ("tests/tools/approvals",),
     "web": ("tests/tools/remote/test_web.py",),
-    "zstd": ("tests/transcripts",),
+    "zstd": ("tests/transcripts/test_packed.py",),
 }
 """The tests of an extra. Extras with a server of their own (dbos, postgres, ray, redis, temporal)
 are tried by `make test` and `make engines`.
