@@ -34,6 +34,8 @@ from monitor.context.measure.tokens import ContextMeter
 from monitor.context.measure.window import Window
 from monitor.context.reduce.reduction import Reduction
 from monitor.context.turns import head_of, unread_from
+from monitor.core.replay.recording import RecordingCore
+from monitor.core.run import RunCore
 from monitor.errors import describe
 from monitor.events import ContextNearlyFull, HistoryReduced
 from monitor.harness.context.compaction_job import OVER, CompactionJob, RunServices
@@ -260,7 +262,7 @@ class Compactor:
                 close_grace_s=self._run.close_grace_s,
                 charge=partial(self._charge, job),
                 emit=made.events.append,
-                log=made.log,
+                core_of=RunCore if made.log is None else partial(RecordingCore, made.log),
             )
         finally:
             made.over = True

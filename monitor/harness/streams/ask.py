@@ -6,13 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from monitor.adapters.adapter import adapter_of
 from monitor.conditions import Timeout
 from monitor.context.measure.tokens import sizes_by_source
-from monitor.core.replay.recording import InputLog, RecordingCore
 from monitor.core.run import RunCore
 from monitor.errors import AdapterError
 from monitor.events import Event
@@ -40,15 +38,15 @@ async def ask_turn(
     close_grace_s: float,
     charge: Callable[[AskCost], None],
     emit: Callable[[Event], None] | None = None,
-    log: InputLog | None = None,
+    core_of: Callable[..., RunCore] = RunCore,
 ) -> Turn:
     """The turn in which `model` answers `request`, also if it failed or was cut off. `charge` gets
-    the cost of the call, also of a cancelled one. `emit` gets the events of the call, and `log` the
-    inputs of the core that watches it.
+    the cost of the call, also of a cancelled one. `emit` gets the events of the call. `core_of`
+    makes the core that watches it.
 
     Raises `TimeoutError`, and any exception that comes before the answer begins.
     """
-    core = (RunCore if log is None else partial(RecordingCore, log))(
+    core = core_of(
         stop_when=Timeout(timeout_s), policy=ObserveOnly(), emit=emit or _nobody, keep_text_chars=REPLY_CHARS
     )
     core.begin(clock.now())
