@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import anyio
 import anyio.lowlevel
@@ -54,6 +54,11 @@ from monitor.tools.results.guidance import GuidanceBook
 from monitor.tools.results.result_store import Summarise
 from monitor.tools.sandbox.confinement import SandboxFound
 from monitor.verdicts import VETO, Detection, Stop
+
+TOOLS_GRACE: Final = 3
+"""How many times `close_grace_s` the end of a run waits for its tools. A command has 2 seconds
+between TERM and KILL (`ShellTools`), and what it wrote is its result.
+"""
 
 
 class Calls(CallListener):
@@ -277,8 +282,8 @@ class Calls(CallListener):
         self, work: Callable[[], Coroutine[Any, Any, None]], grace_s: float
     ) -> AsyncGenerator[None, None]:
         """Do `work` in a task of its own; the end of the run interrupts it. Yields whenever there
-        are events for a reader of the run. Left early, the task is cancelled and waited for, for
-        `grace_s` seconds.
+        are events for a reader of the run. Left early, the task is cancelled and waited for,
+        `TOOLS_GRACE` times `grace_s` seconds.
         """
         errors: list[BaseException] = []
         cancelled = anyio.get_cancelled_exc_class()
@@ -307,7 +312,7 @@ class Calls(CallListener):
             delivery.wake()
             if not task.ended and current_task() is not None:
                 task.cancel()
-                with anyio.move_on_after(grace_s, shield=True):
+                with anyio.move_on_after(TOOLS_GRACE * grace_s, shield=True):
                     await task.wait()
                 if not task.ended:
                     task.give_up()

@@ -102,7 +102,7 @@ async def test_the_store_has_what_the_run_has_used_and_nothing_stays_held():
     assert outcome.usage.total_tokens == 170
 
 
-def look() -> str:
+async def look() -> str:  # in a thread, the fake clock would jump while it runs
     return "nothing new"
 
 

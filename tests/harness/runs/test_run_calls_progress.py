@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import monitor
 from monitor.chunks import TextDelta, ToolCall, TurnFinished
 from monitor.detectors import NoProgress
 from monitor.events import Event, ToolFinished, ToolOutput
+from monitor.harness.checks import CLOSE_GRACE_S
+from monitor.harness.runs.run_calls import TOOLS_GRACE
 from monitor.testing import ScriptedModel, call, capture_events
 from monitor.tools import ShellTools, ToolAnswer, Workspace
 from monitor.tools.artifacts.artifact_store import InMemoryArtifacts
@@ -91,6 +94,11 @@ async def test_the_only_error_in_line_50000_of_a_command_reaches_the_model(tmp_p
     assert len(text) < 50_000
 
 
+def test_a_run_waits_longer_for_its_tools_than_a_command_has_between_term_and_kill():
+    grace_s = inspect.signature(ShellTools).parameters["grace_s"].default
+    assert grace_s + 2 <= TOOLS_GRACE * CLOSE_GRACE_S
+
+
 async def test_an_aborted_run_ends_its_command_and_shows_what_it_wrote(tmp_path: Path):
     class AbortAtOutput:
         def emit(self, event: Event) -> None:
@@ -102,6 +110,7 @@ async def test_an_aborted_run_ends_its_command_and_shows_what_it_wrote(tmp_path:
         ScriptedModel([call("shell", command="echo before; setsid sleep 100 & sleep 100")]),
         tools=[ShellTools(Workspace(tmp_path), grace_s=0.2)],
         sinks=[AbortAtOutput()],
+        close_grace_s=60,
     )
     heard: list[str] = []
     run = supervisor.stream("x")
