@@ -44,7 +44,7 @@ class Doubts:
         """`weigher`: a new one. `task`: the user's request. `None`: unknown."""
         self._weigher = weigher
         self._asked: dict[int, tuple[int, str]] = {}
-        """By the index of a call: its turn and its tool."""
+        """The turn and the tool of a call, by its index."""
         self._calls = 0
         if task:
             weigher.request(task)

@@ -118,7 +118,7 @@ class ProxiedRuns:
         self.counts: Counter[tuple[str, str]] = Counter()
         """Counts by the name of a metric and its label."""
         self.histograms = histograms()
-        """By the name of a metric."""
+        """The histograms by the name of their metric."""
         self.close_s = 0.0
         """Seconds that closing upstreams took together, from the decision on."""
         self.version = 0

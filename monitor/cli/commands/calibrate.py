@@ -64,7 +64,7 @@ class _GoodRun:
     """A run that counts as good."""
 
     place: str
-    """Its place in a random order that is always the same."""
+    """The place of a run in a random order that is always the same."""
     id: str
     file: str
     why: str

@@ -20,7 +20,7 @@ from monitor.transcripts.analysis.survey import SurveyedFile
 QUIET_S: Final = 2.0
 """A file that was written more recently may change again within one tick of its time."""
 MOST_ROWS: Final = 100_000
-"""Of more results the oldest are removed."""
+"""The number of results from which on the oldest are removed."""
 _TABLE: Final = """create table if not exists results
 (path text primary key, state text not null, version text not null, found blob not null)"""
 

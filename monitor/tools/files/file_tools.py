@@ -138,7 +138,7 @@ class FileTools(ToolGroup):
         return made
 
     def _changed(self, arguments: Mapping[str, Any]) -> CallPlace:
-        """As `_place`, for a patch, which names its files itself."""
+        """Return what `_place` does, for a patch, which names its files itself."""
         paths = [path for one in read_patch(str(arguments.get("patch", ""))) for path in one.paths]
         return CallPlace(self._workspace.root, self._workspace.root, changes=tuple(paths))
 

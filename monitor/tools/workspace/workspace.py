@@ -48,9 +48,9 @@ class FileContent:
     """What a file was when it was read."""
 
     content: bytes
-    """Its beginning, or all of it."""
+    """The beginning of the file, or all of it."""
     size: int
-    """Its size in bytes. `NO_FILE` has less than 0."""
+    """The size of the file in bytes. `NO_FILE` has less than 0."""
 
 
 NO_FILE: Final = FileContent(b"", -1)

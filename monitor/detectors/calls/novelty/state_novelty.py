@@ -86,11 +86,11 @@ class _Episode:
     """The steps at which it became a suspicion; 0: it is none."""
     loop_at: int = 0
     newest: dict[int, str] = field(default_factory=dict[int, str])
-    """By the index of a call: the name of its kind, of the newest steps without news."""
+    """The names of the kinds of the newest steps without news, by the index of the call."""
     tools: dict[str, int] = field(default_factory=dict[str, int])
-    """By tool: its steps without news, since its latest step with news."""
+    """The steps without news by tool, since the latest step with news of the tool."""
     kinds: dict[str, int] = field(default_factory=dict[str, int])
-    """By the name of a kind: its steps."""
+    """The number of steps by the name of their kind."""
 
     def add(self, kind: StepKind, tool: str, offset: int) -> None:
         """A step without news."""

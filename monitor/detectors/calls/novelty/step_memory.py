@@ -19,7 +19,7 @@ CALLS_KEPT = 256
 """Four rounds of 64 different calls."""
 STATES_KEPT = 512
 MOVING_KEPT = 32
-"""Of how many calls, and of how many states, the numbers are kept."""
+"""The number of calls, and of states, whose numbers are kept."""
 NEAR_KEPT = 24
 """How many of the newest calls are kept word by word."""
 COMPARED = 6
@@ -42,7 +42,7 @@ class SeenCall:
     failed: bool
     refused: bool
     checked: bool
-    """It was made again before, after something was done."""
+    """Whether the call was made again before, after something was done."""
 
 
 class Ring:
@@ -115,11 +115,11 @@ class StepMemory:
             name: {place: int(times) for place, times in places.items()}
             for name, places in given.get("cosmetic", {}).items()
         }
-        """By tool: how often the argument in a place was only worded anew."""
+        """The number of times that an argument was only worded anew, by tool and place."""
         self.rows: dict[str, list[list[int]]] = {
             name: [list(map(int, row)) for row in rows] for name, rows in given.get("rows", {}).items()
         }
-        """By tool: the numbers of its newest calls."""
+        """The numbers of the newest calls by tool."""
 
     def __reduce__(self) -> tuple[type[StepMemory], tuple[dict[str, Any]]]:
         """For `pickle`: the state as JSON data."""

@@ -85,11 +85,11 @@ class OpenCall:
     siblings: int = 1
     """Different calls of its batch, which share one vote."""
     waits: bool = False
-    """It asks for time to pass."""
+    """Whether the call asks for time to pass."""
     counted: bool = False
-    """It was counted before it was answered."""
+    """Whether the call was counted before it was answered."""
     result: StepResult | None = None
-    """Its result, which waits for the results of the calls before it in its batch."""
+    """The result of the call, which waits for the results of the calls before it in its batch."""
 
     def save(self) -> list[Any]:
         """The state as JSON data."""

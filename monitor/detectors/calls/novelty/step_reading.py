@@ -218,7 +218,7 @@ class StepResult:
     numbers: list[str]
     """Numbers; a clock with `:` before it, a duration with `~`, an id with `@`."""
     ends: dict[str, float]
-    """By number: the end that stands beside it."""
+    """The end that stands beside a number, by number."""
     order: int
     """The identity of the words in their order."""
     told: int
@@ -234,7 +234,7 @@ class StepResult:
     failed: bool
     is_empty: bool
     is_refusal: bool
-    """It says no, or nothing."""
+    """Whether the result says no, or nothing."""
 
     @classmethod
     def of(cls, call: StepCall, result: ToolResult, text: str) -> StepResult:
