@@ -180,12 +180,12 @@ def problems(connection: SqlConnection, blobs: Blobs) -> Iterator[TreeProblem]:
             yield TreeProblem(f"the table {table}: row {number} refers to a row that is missing")
         yield from verify(rows.nodes(connection, blobs), rows.heads(connection))
         yield from broken(connection, format_of(connection))
-        yield from _unreadable(connection)
+        yield from _unreadable(connection, blobs)
     except (*READ_FAULTS, MonitorError) as error:
         yield TreeProblem(f"the file cannot be read to its end: {error}")
 
 
-def _unreadable(connection: SqlConnection) -> Iterator[TreeProblem]:
+def _unreadable(connection: SqlConnection, blobs: Blobs) -> Iterator[TreeProblem]:
     for what, read in {
         "runs": read_records.runs,
         "calls": read_records.calls,
@@ -194,7 +194,7 @@ def _unreadable(connection: SqlConnection) -> Iterator[TreeProblem]:
         "chunks": read_records.chunks,
     }.items():
         try:
-            read(connection)  # type: ignore[operator]
+            read(connection, blobs)  # type: ignore[operator]
         except MonitorError as error:
             yield TreeProblem(f"the {what}: {error}")
 
@@ -321,24 +321,24 @@ class SessionReader:
 
     def runs(self, *, hidden: bool = False) -> tuple[RunRecord, ...]:
         """The runs. `hidden`: also those that serve another run, such as compactions."""
-        found: list[RunRecord] = self._typed(lambda: read_records.runs(self._connection))
+        found: list[RunRecord] = self._typed(lambda: read_records.runs(self._connection, self._blobs))
         return tuple(run for run in found if hidden or not run.hidden)
 
     def calls(self, run: str | None = None) -> tuple[CallRecord, ...]:
         """The calls of a run, or of all runs."""
-        return tuple(self._typed(lambda: read_records.calls(self._connection, run)))
+        return tuple(self._typed(lambda: read_records.calls(self._connection, self._blobs, run)))
 
     def approvals(self) -> tuple[ApprovalState, ...]:
         """The questions and their answers."""
-        return tuple(self._typed(lambda: read_records.approvals(self._connection)))
+        return tuple(self._typed(lambda: read_records.approvals(self._connection, self._blobs)))
 
     def events(self, run: str | None = None, after: int = 0) -> tuple[StoredEvent, ...]:
         """The events of a run, or of all, whose numbers are greater than `after`."""
-        return tuple(self._typed(lambda: read_records.events(self._connection, run, after)))
+        return tuple(self._typed(lambda: read_records.events(self._connection, self._blobs, run, after)))
 
     def chunks(self, run: str | None = None) -> tuple[TurnChunks, ...]:
         """The chunks of a run, or of all."""
-        return tuple(self._typed(lambda: read_records.chunks(self._connection, run)))
+        return tuple(self._typed(lambda: read_records.chunks(self._connection, self._blobs, run)))
 
     def verify(self) -> tuple[TreeProblem, ...]:
         """The faults of the file; empty, if it is as it was written."""

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from monitor.errors import SessionDamaged, StoreError
 from monitor.sessions.nodes import Node, NodeKind
-from monitor.sessions.tables.blobs import Blobs
+from monitor.sessions.tables.blobs import Blobs, body_of
 from monitor.sessions.tables.owner_memory import Memory
 from monitor.sessions.tables.pacing import aside
 from monitor.sessions.tables.schema import SqlConnection, is_inline
@@ -77,8 +77,6 @@ def _node(row: Sequence[Any], blobs: Blobs) -> Node:
     seq, id, parent, kind, run, turn, at_ms, tokens, digest, body, artifact = row
     if kind not in _KIND_OF:
         raise SessionDamaged(f"node number {seq} has the kind {kind}, which is none")
-    if body is None:
-        body = blobs.get(artifact).decode("utf-8", "replace")
     return Node(
         seq=seq,
         id=id.hex(),
@@ -89,7 +87,7 @@ def _node(row: Sequence[Any], blobs: Blobs) -> Node:
         at_ms=at_ms,
         tokens=tokens,
         digest=digest.hex(),
-        body=body,
+        body=body_of(blobs, body, artifact),
     )
 
 
