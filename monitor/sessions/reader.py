@@ -284,20 +284,17 @@ class SessionReader:
         connection: sqlite3.Connection | None = getattr(self, "_connection", None)
         return connection is None or connection.in_transaction
 
-    def _upwards(self, branch: str) -> Iterator[Node]:
-        view = rows.SqlView(self._connection, self._blobs)
-        head = view.head(branch)
-        return view.upwards(head.id if head else None)
-
     def context(self, branch: str = ACTIVE) -> Context:
         """The messages that the model gets of a branch."""
-        found: Context = self._typed(lambda: context_of(self._upwards(branch)))
+        found: Context = self._typed(lambda: context_of(rows.upwards(self._connection, branch, self._blobs)))
         return found
 
-    def active_path(self, branch: str = ACTIVE) -> tuple[Node, ...]:
-        """The nodes of a branch, oldest first."""
-        found: list[Node] = self._typed(lambda: list(self._upwards(branch)))
-        return tuple(reversed(found))
+    def active_path(self, branch: str = ACTIVE, *, last: int | None = None, run: str | None = None) -> tuple[Node, ...]:
+        """The nodes of a branch, oldest first; see `SessionStore.active_path`."""
+        found: tuple[Node, ...] = self._typed(
+            lambda: rows.path(self._connection, branch, self._blobs, last=last, run=run)
+        )
+        return found
 
     def nodes(self) -> tuple[Node, ...]:
         """All nodes, in the order of writing."""

@@ -94,20 +94,17 @@ class SqlSession(ABC):
         """The messages that the model gets of a branch."""
 
         def read(connection: SqlConnection) -> Context:
-            return context_of(self._upwards(connection, branch))
+            return context_of(rows.upwards(connection, branch, self._blobs))
 
         found: Context = await self._read(read)
         return found
 
-    def _upwards(self, connection: SqlConnection, branch: str) -> Any:
-        view = rows.SqlView(connection, self._blobs)
-        head = view.head(branch)
-        return view.upwards(head.id if head else None)
-
-    async def active_path(self, branch: str = ACTIVE) -> tuple[Node, ...]:
-        """The nodes of a branch, oldest first."""
-        found: list[Node] = await self._read(lambda one: list(self._upwards(one, branch)))
-        return tuple(reversed(found))
+    async def active_path(
+        self, branch: str = ACTIVE, *, last: int | None = None, run: str | None = None
+    ) -> tuple[Node, ...]:
+        """The nodes of a branch, oldest first; see `SessionStore.active_path`."""
+        found: tuple[Node, ...] = await self._read(lambda one: rows.path(one, branch, self._blobs, last=last, run=run))
+        return found
 
     async def nodes(self) -> tuple[Node, ...]:
         """All nodes, in the order of writing."""

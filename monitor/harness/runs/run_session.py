@@ -118,8 +118,7 @@ class RunSession:
         self._valid_history.begin(self._take_in(context.messages) if context.entries else self._given)
         known = known_in(context, self._history.messages)
         if self._resumed:
-            path = await self.recorder.store.active_path(self.recorder.branch)
-            said = [one for one in path if one.run == self.recorder.run]
+            said = await self.recorder.store.active_path(self.recorder.branch, run=self.recorder.run)
             await self._take_up(_said_in(said), goal, calls)
             taken = self._taken(said, past, calls)
             first = self._go_on() if past is None else ()

@@ -117,9 +117,9 @@ class PostgresReader:
         """The messages that the model gets of a branch."""
         return self._read(lambda rows: rows.context(branch))
 
-    def active_path(self, branch: str = ACTIVE) -> tuple[Node, ...]:
-        """The nodes of a branch, oldest first."""
-        return self._read(lambda rows: rows.active_path(branch))
+    def active_path(self, branch: str = ACTIVE, *, last: int | None = None, run: str | None = None) -> tuple[Node, ...]:
+        """The nodes of a branch, oldest first; see `SessionStore.active_path`."""
+        return self._read(lambda rows: rows.active_path(branch, last=last, run=run))
 
     def nodes(self) -> tuple[Node, ...]:
         """All nodes, in the order of writing."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from monitor.calls import CallRecord, answer_codec, request_codec
 from monitor.chunks import TextDelta, chunk_codec
@@ -27,7 +27,8 @@ def find_call(connection: SqlConnection, blobs: Blobs, key: str) -> CallRecord |
 
 def calls(connection: SqlConnection, blobs: Blobs, run: str | None = None) -> list[CallRecord]:
     """The calls of a run or of all, in the order in which they were intended."""
-    rows = connection.execute(f"{CALL} WHERE ?1 IS NULL OR run = ?1 ORDER BY number", (run,))
+    where, values = ("", ()) if run is None else ("WHERE run = ?", (run,))
+    rows = connection.execute(f"{CALL} {where} ORDER BY number", values)
     return [call_of(connection, blobs, row) for row in rows]
 
 
@@ -50,23 +51,24 @@ def _approval(connection: SqlConnection, blobs: Blobs, request: str, answer: str
     return ApprovalState(unpacked(connection, blobs, request_codec.from_dict, request), answered)
 
 
+_EVENTS: Final = """SELECT e.seq, r.id, e.at_ms, e.type, e.body
+    FROM event e LEFT JOIN run r ON r.number = e.run WHERE e.seq > ?"""
+_CHUNKS: Final = "SELECT r.id, c.turn, c.body FROM chunk c LEFT JOIN run r ON r.number = c.run WHERE true"
+_OF_RUN: Final = "AND {}.run = (SELECT number FROM run WHERE id = ?)"
+"""The condition that a row belongs to one run."""
+
+
 def events(connection: SqlConnection, blobs: Blobs, run: str | None = None, after: int = 0) -> list[StoredEvent]:
     """The events of a run or of all, in their order."""
-    rows = connection.execute(
-        "SELECT e.seq, r.id, e.at_ms, e.type, e.body FROM event e LEFT JOIN run r ON r.number = e.run"
-        " WHERE e.seq > ?2 AND (?1 IS NULL OR r.id = ?1) ORDER BY e.seq",
-        (run, after),
-    )
+    where, values = ("", (after,)) if run is None else (_OF_RUN.format("e"), (after, run))
+    rows = connection.execute(f"{_EVENTS} {where} ORDER BY e.seq", values)
     return [StoredEvent(seq, of, at_ms, event_of(connection, blobs, kind, body)) for seq, of, at_ms, kind, body in rows]
 
 
 def chunks(connection: SqlConnection, blobs: Blobs, run: str | None = None) -> list[TurnChunks]:
     """The chunks of a run or of all, in their order."""
-    rows = connection.execute(
-        "SELECT r.id, c.turn, c.body FROM chunk c LEFT JOIN run r ON r.number = c.run"
-        " WHERE (?1 IS NULL OR r.id = ?1) ORDER BY c.seq",
-        (run,),
-    )
+    where, values = ("", ()) if run is None else (_OF_RUN.format("c"), (run,))
+    rows = connection.execute(f"{_CHUNKS} {where} ORDER BY c.seq", values)
     return [unpacked(connection, blobs, partial(chunks_of, of, turn), body) for of, turn, body in rows]
 
 
