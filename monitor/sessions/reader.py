@@ -13,8 +13,10 @@ from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import quote
 
-from monitor.calls import CallRecord
-from monitor.errors import MonitorError, SessionDamaged, SessionUnavailable, StoreError
+from monitor.calls import ApprovalAnswer, CallRecord
+from monitor.errors import MonitorError, SessionDamaged, SessionOwner, SessionUnavailable, StoreError
+from monitor.messages import SteerMessage
+from monitor.sessions.beside.mailbox import AnswerLetter, Letter, mailbox_of
 from monitor.sessions.faults import READ_FAULTS, not_text, typed
 from monitor.sessions.lock import live_owner, lock_path
 from monitor.sessions.nodes import Node
@@ -227,6 +229,27 @@ class SessionReader:
         """128 bits as 32 hexadecimal digits."""
         found: str = self.meta["id"]
         return found
+
+    @property
+    def owner(self) -> SessionOwner | None:
+        """The process that has the session open to write, at this moment."""
+        return live_owner(lock_path(self.path))
+
+    def letters(self) -> list[Letter]:
+        """The messages of other processes that the session's owner has not stored yet."""
+        return mailbox_of(self.path).letters()
+
+    def put_letter(self, run: str, message: SteerMessage) -> Letter:
+        """Leave `message` for the run with the id `run`. It is stored when this returns."""
+        return mailbox_of(self.path).put(run, message)
+
+    def answers(self) -> list[AnswerLetter]:
+        """The answers of other processes that the session's owner has not stored yet."""
+        return mailbox_of(self.path).answers()
+
+    def put_answer(self, answer: ApprovalAnswer) -> AnswerLetter:
+        """Leave an answer for the session's owner. It is stored when this returns."""
+        return mailbox_of(self.path).put_answer(answer)
 
     def close(self) -> None:
         """Close the file of the session."""
