@@ -9,8 +9,8 @@ import typer
 
 from monitor.errors import ConfigError, StoreError
 from monitor.sessions import ENDING, PostgresSession, SessionReader, SQLiteSession, default_folder, sessions_in
-from monitor.sessions.postgres.postgres_reader import AnyReader, PostgresReader, without_password
-from monitor.sessions.postgres.session_address import WAIT_S, is_database, parts_of
+from monitor.sessions.postgres.postgres_reader import AnyReader, without_password
+from monitor.sessions.postgres.session_address import WAIT_S, is_database, parts_of, reader_at
 
 
 def complete(incomplete: str) -> list[str]:
@@ -46,7 +46,12 @@ SessionsArgument: TypeAlias = Annotated[
 
 def opened_reader(given: str, folder: Path | None) -> AnyReader:
     """A reader of the session that `given` means, in a file or in a database."""
-    return PostgresReader(*parts_of(given)) if is_database(given) else SessionReader(found_file(given, folder))
+    return reader_at(found_place(given, folder))
+
+
+def found_place(given: str, folder: Path | None) -> Path | str:
+    """The file that `given` means, or the address of a session in a database."""
+    return given if is_database(given) else found_file(given, folder)
 
 
 def found_file(given: str, folder: Path | None) -> Path:

@@ -27,7 +27,7 @@ from monitor.sessions.postgres.database import LEASE_S, Database, database_at, l
 from monitor.sessions.postgres.letters import Letters
 from monitor.sessions.postgres.postgres_reader import owner_in
 from monitor.sessions.postgres.session_rows import Rows, kept
-from monitor.sessions.postgres.statements import PARTS, step_statement
+from monitor.sessions.postgres.statements import step_of
 from monitor.sessions.postgres.step_rows import StepRows
 from monitor.sessions.run_records import ApprovalState, Changes, Committed, RunRecord, StoredEvent, TurnChunks
 from monitor.sessions.sql_session import id_at
@@ -250,10 +250,8 @@ class PostgresSession:
 
     def _store(self, rows: Mapping[str, Sequence[Mapping[str, Any]]], connection: Connection) -> None:
         """Write one step, unless an attempt whose answer was lost has written it."""
-        parts = tuple(part for part in PARTS if rows.get(part))
-        values: dict[str, Any] = {part: json.dumps(rows[part], ensure_ascii=False) for part in parts}
-        values |= {"session": self._number, "token": self._token, "step": self._step, "lease_s": LEASE_S}
-        if connection.execute(step_statement(parts).encode(), values).fetchone() is not None:
+        sql, values = step_of(rows, session=self._number, token=self._token, step=self._step, lease_s=LEASE_S)
+        if connection.execute(sql, values).fetchone() is not None:
             return
         found = connection.execute(_NOW, (self._number,)).fetchone()
         if found is not None and found[:2] == (self._token, self._step + 1):

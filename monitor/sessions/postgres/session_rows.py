@@ -117,6 +117,17 @@ class Rows:
         number: int = found
         return number
 
+    def size(self) -> int:
+        """The bytes of the bodies of all rows."""
+        bodies = {"approvals": "request || coalesce(answer, '')"}
+        of = [
+            f"(select coalesce(sum(octet_length({bodies.get(table, 'body')})), 0)"
+            f" from monitor_{table} where session = one)"
+            for table in ("nodes", "runs", "calls", "approvals", "events", "chunks")
+        ]
+        ((found,),) = self._all(f"select {' + '.join(of)} from (select %s::bigint as one) mine")
+        return int(found)
+
     # -------------------------------------------------------------- the tree
 
     def context(self, branch: str = ACTIVE) -> Context:

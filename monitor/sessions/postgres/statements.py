@@ -9,8 +9,10 @@ statement: an owner that freezes holds up nobody.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 FORMAT: Final = 1
 """The format of the tables that this version writes."""
@@ -75,6 +77,16 @@ _AGAIN: Final = {
     "calls": "on conflict (session, key) do update set state = excluded.state, body = excluded.body",
     "approvals": "on conflict (session, id) do update set answer = excluded.answer",
 }
+
+
+def step_of(
+    rows: Mapping[str, Sequence[Mapping[str, Any]]], *, session: int, token: int, step: int, lease_s: float
+) -> tuple[bytes, dict[str, Any]]:
+    """The statement of a step, and its values. `rows`: those that it writes, by their tables."""
+    parts = tuple(part for part in PARTS if rows.get(part))
+    values = {part: json.dumps(rows[part], ensure_ascii=False) for part in parts}
+    fields = {"session": session, "token": token, "step": step, "lease_s": lease_s}
+    return step_statement(parts).encode(), values | fields
 
 
 @cache
