@@ -135,7 +135,7 @@ $(READY): pyproject.toml | $(BIN)/python
 
 $(READY_SITE): | $(BIN)/python
 	@echo "Installing the generator of the site into $(SITE)"
-	@$(BIN)/python -m venv $(SITE) && $(SITE)/bin/python -m pip --disable-pip-version-check install -qq 'zensical>=0.0.70'
+	@$(BIN)/python -m venv $(SITE) && $(SITE)/bin/python -m pip --disable-pip-version-check install -qq 'zensical>=0.0.70' 'mkdocstrings-python>=2' -e .
 	@touch $@
 
 $(READY_APART): pyproject.toml | $(BIN)/python
