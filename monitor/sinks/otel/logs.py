@@ -16,7 +16,7 @@ from monitor.sinks.otel.exports import Exports
 class Records:
     """Makes the log records of all runs of one sink."""
 
-    def __init__(self, scope: str, version: str | None, provider: LoggerProvider | None, exports: Exports) -> None:
+    def __init__(self, scope: str, version: str, provider: LoggerProvider | None, exports: Exports) -> None:
         self._logger = get_logger(scope, version, provider)
         self._exports = exports
 

@@ -21,8 +21,8 @@ class Note:
 
 
 def note_of(event: Event) -> Note | None:
-    """The moment of `event`. `None`: a trace has the event as a span, or not at all. The end of a run
-    that has reached its goal is a step like others.
+    """The moment of `event`. `None`: a trace has the event as a span, or not at all. A stop at the
+    goal is a step like others.
     """
     described = DESCRIPTIONS[type(event)]
     if described.facts is None:

@@ -20,7 +20,7 @@ run after some hundred thousand. The bounds of an SDK end at 10,000.
 class Metrics:
     """The instruments. They are made once, and cost nothing while no SDK is configured."""
 
-    def __init__(self, scope: str, version: str | None, provider: MeterProvider | None) -> None:
+    def __init__(self, scope: str, version: str, provider: MeterProvider | None) -> None:
         meter = get_meter(scope, version, meter_provider=provider)
         self.run_s = meter.create_histogram(names.METRIC_DURATION_RUN, "s", "Duration of runs")
         self.run_calls = meter.create_histogram(names.METRIC_CALLS_RUN, "{call}", "Model calls of runs")

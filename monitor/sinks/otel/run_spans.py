@@ -135,8 +135,8 @@ class RunSpans(SideSpans):
             self._mark_start(f"{name} started", at_s, attributes)
 
     def _mark_start(self, name: str, at_s: float, attributes: dict[str, Any]) -> None:
-        """Export at once that the run has begun. Viewers tell calls and agents by the operation, the
-        model or the kind of a span: the marker has the kind of a step and neither of the others.
+        """Export at once that the run has begun. A viewer takes a span with an operation or a model
+        for a call or an agent, so the marker has neither.
         """
         left_out = self._named(model=self._model)
         marked = {key: value for key, value in attributes.items() if key not in left_out}

@@ -185,13 +185,6 @@ class OtelSink:
         self.close()
 
 
-def _installed_version() -> str | None:
-    """The version of this library. `None`: it is used from a copy that nobody has installed."""
-    with contextlib.suppress(PackageNotFoundError):
-        return version("agent-monitor")
-    return None
-
-
 def tool_context() -> Context:
     """The OpenTelemetry context for the spans of a tool: their parent is the span of the call that
     is being carried out. Outside of a call it is the current context.
@@ -212,11 +205,11 @@ def in_tool_span() -> Iterator[None]:
         otel_context.detach(token)
 
 
-def _installed_version() -> str | None:
-    """The version of this library. `None`: it is used from a copy that nobody has installed."""
+def _installed_version() -> str:
+    """The version of this library. Empty: it is used from a copy that nobody has installed."""
     with contextlib.suppress(PackageNotFoundError):
         return version("agent-monitor")
-    return None
+    return ""
 
 
 def _span_context(traceparent: str) -> SpanContext:
