@@ -42,6 +42,7 @@ def owner_in(holder: str) -> SessionOwner | None:
     try:
         data = json.loads(holder)
         data.pop("nonce", None)
+        data.pop("boot", None)
         return SessionOwner(**data)
     except (ValueError, TypeError, AttributeError):
         return None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import threading
 import time
 from collections import deque
@@ -25,6 +24,7 @@ from monitor.sessions.lock import this_process
 from monitor.sessions.nodes import Draft, Node
 from monitor.sessions.postgres.database import LEASE_S, Database, database_at, leave
 from monitor.sessions.postgres.letters import Letters
+from monitor.sessions.postgres.owner_proof import OwnerProof, has_died
 from monitor.sessions.postgres.postgres_reader import owner_in
 from monitor.sessions.postgres.session_rows import Rows, kept
 from monitor.sessions.postgres.statements import step_of
@@ -45,7 +45,8 @@ _POLL_S: Final = 0.2
 _TAKE: Final = """update monitor_sessions
     set token = token + 1, holder = %(holder)s, lease_until = clock_timestamp() + %(lease_s)s * interval '1 second'
     where name = %(name)s
-        and (lease_until is null or lease_until < clock_timestamp() or holder = %(holder)s or %(takeover)s)
+        and (lease_until is null or lease_until < clock_timestamp() or holder = %(holder)s or holder = %(dead)s
+            or %(takeover)s)
     returning number, id, token, step"""
 _LEASE: Final = """select holder, extract(epoch from lease_until - clock_timestamp())::double precision
     from monitor_sessions where name = %s"""
@@ -75,12 +76,14 @@ class PostgresSession:
         takeover: bool = False,
         chunks: bool = False,
         clock: Callable[[], float] = time.time,
+        waits: Callable[[SessionBusy], object] = lambda _: None,
     ) -> None:
         """`create`: make the session if it is not there. `wait_s`: how long to wait for an owner
-        that may be alive; 15 seconds after the death of one, its lease has ended. `takeover`: take
-        the session from a live owner, which then loses it. `chunks`: runs store their chunks as
-        well, so that they can be replayed. `clock`: returns seconds since 1970, for the times of
-        nodes; leases follow the clock of the server.
+        that may be alive. An owner that has died on this machine is not waited for; of any other
+        one the lease has ended after 15 seconds. `takeover`: take the session from a live owner,
+        which then loses it. `chunks`: runs store their chunks as well, so that they can be
+        replayed. `clock`: returns seconds since 1970, for the times of nodes; leases follow the
+        clock of the server. `waits`: is called with the reason when the waiting begins.
         """
         self.address = address
         self.name = name
@@ -92,7 +95,9 @@ class PostgresSession:
         self._wait_s = wait_s
         self._takeover = takeover
         self._clock = clock
-        self._holder = json.dumps({**asdict(this_process()), "nonce": secrets.token_hex(8)})
+        self._waits = waits
+        self._proof = OwnerProof()
+        self._holder = ""
         self._database: Database | None = None
         self._memory = Memory()
         self._last: dict[str, int] = {}
@@ -136,6 +141,7 @@ class PostgresSession:
                     await self._run(self._release)
             finally:
                 self._is_open = False
+                self._proof.give_up()
                 await to_thread.run_sync(leave, self.address, database)
 
     def _release(self) -> None:
@@ -147,18 +153,26 @@ class PostgresSession:
 
     async def _own(self) -> None:
         until = anyio.current_time() + (self._wait_s or 0)
+        told = False
         while True:
             try:
                 await self._run(self._take)
-            except SessionBusy:
+            except SessionBusy as busy:
                 if anyio.current_time() >= until:
                     raise
+                if not told:
+                    told = True
+                    self._waits(busy)
                 await anyio.sleep(_POLL_S)
             else:
                 return
 
     def _take(self) -> None:
+        self._proof.hold()
+        if not self._holder:
+            self._holder = json.dumps({**asdict(this_process()), **self._proof.fields})
         values = {"name": kept(self.name), "holder": self._holder, "lease_s": LEASE_S, "takeover": self._takeover}
+        values["dead"] = ""
 
         def take(connection: Connection) -> tuple[Any, ...]:
             if self._create:
@@ -169,6 +183,10 @@ class PostgresSession:
             lease = connection.execute(_LEASE, (values["name"],)).fetchone()
             if lease is None:
                 raise StoreError(f"there is no session {self.name} in the database")
+            if has_died(lease[0]):
+                values["dead"] = lease[0]
+                if (found := connection.execute(_TAKE, values).fetchone()) is not None:
+                    return found
             why = f"its lease ends in {max(0.0, lease[1] or 0.0):.0f} seconds, unless it is renewed"
             raise SessionBusy(self.name, owner_in(lease[0]), why)
 
