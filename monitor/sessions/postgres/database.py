@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from monitor.errors import MissingExtra, SessionTooNew, SessionUnavailable, StoreError
-from monitor.sessions.postgres.statements import FORMAT, TABLES
+from monitor.sessions.postgres.statements import FORMAT, TABLES, UPGRADES
 
 if TYPE_CHECKING:
     import psycopg
@@ -118,6 +118,11 @@ class Database:
                 connection.execute("insert into monitor_sessions_format values (%s)", (FORMAT,))
             elif found[0] > FORMAT:
                 raise SessionTooNew("in this database", found[0], FORMAT)
+            elif found[0] < FORMAT:
+                for number in range(found[0] + 1, FORMAT + 1):
+                    for statement in UPGRADES[number]:
+                        connection.execute(statement)
+                connection.execute("update monitor_sessions_format set format = %s", (FORMAT,))
         self._is_made = True
 
     def connected(self) -> Connection:

@@ -27,6 +27,7 @@ from monitor.sessions.postgres.letters import Letters
 from monitor.sessions.postgres.owner_proof import OwnerProof, has_died
 from monitor.sessions.postgres.postgres_reader import owner_in
 from monitor.sessions.postgres.session_rows import Rows, kept
+from monitor.sessions.postgres.session_seal import SessionSeal, seal_of, sums_of
 from monitor.sessions.postgres.statements import step_of
 from monitor.sessions.postgres.step_rows import StepRows
 from monitor.sessions.run_records import ApprovalState, Changes, Committed, RunRecord, StoredEvent, TurnChunks
@@ -47,7 +48,7 @@ _TAKE: Final = """update monitor_sessions
     where name = %(name)s
         and (lease_until is null or lease_until < clock_timestamp() or holder = %(holder)s or holder = %(dead)s
             or %(takeover)s)
-    returning number, id, token, step"""
+    returning number, id, token, step, seal"""
 _LEASE: Final = """select holder, extract(epoch from lease_until - clock_timestamp())::double precision
     from monitor_sessions where name = %s"""
 _MAKE: Final = "insert into monitor_sessions (id, name, created_ms) values (%s, %s, %s) on conflict (name) do nothing"
@@ -102,6 +103,8 @@ class PostgresSession:
         self._memory = Memory()
         self._last: dict[str, int] = {}
         self._number = self._token = self._step = 0
+        self._seal: SessionSeal | None = None
+        """The digests of the session. `None`: the first step takes them."""
         self._broken: StoreError | None = None
         self._waiting: deque[Ticket] = deque()
         self._lock = threading.Lock()
@@ -190,7 +193,8 @@ class PostgresSession:
             why = f"its lease ends in {max(0.0, lease[1] or 0.0):.0f} seconds, unless it is renewed"
             raise SessionBusy(self.name, owner_in(lease[0]), why)
 
-        self._number, self.id, self._token, self._step = self._asked(take)
+        self._number, self.id, self._token, self._step, seal = self._asked(take)
+        self._seal = None if seal is None else seal_of(seal)
         self._held().hold(self._number, self._token)
 
     # -------------------------------------------------------------- one thing after another
@@ -247,8 +251,10 @@ class PostgresSession:
             try:
                 step, result = self._asked(partial(self._filled, fill))
                 if step.rows:
-                    self._asked(partial(self._store, step.rows))
+                    seal = self._asked(partial(self._sealed, step))
+                    self._asked(partial(self._store, step.rows, seal))
                     self._step += 1
+                    self._seal = seal
             except BaseException:
                 self._memory.forget()
                 raise
@@ -266,9 +272,18 @@ class PostgresSession:
             self._memory.forget()  # nodes that are not stored are in it
             raise
 
-    def _store(self, rows: Mapping[str, Sequence[Mapping[str, Any]]], connection: Connection) -> None:
+    def _sealed(self, step: StepRows, connection: Connection) -> SessionSeal:
+        """The digests of the session after `step`."""
+        before = self._seal or SessionSeal(sums_of(connection, self._number))
+        return before.after(step.rows, connection, self._number, new=step.new)
+
+    def _store(
+        self, rows: Mapping[str, Sequence[Mapping[str, Any]]], seal: SessionSeal, connection: Connection
+    ) -> None:
         """Write one step, unless an attempt whose answer was lost has written it."""
-        sql, values = step_of(rows, session=self._number, token=self._token, step=self._step, lease_s=LEASE_S)
+        sql, values = step_of(
+            rows, session=self._number, token=self._token, step=self._step, lease_s=LEASE_S, seal=seal.stored()
+        )
         if connection.execute(sql, values).fetchone() is not None:
             return
         found = connection.execute(_NOW, (self._number,)).fetchone()

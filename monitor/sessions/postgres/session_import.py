@@ -13,6 +13,7 @@ from monitor.sessions.nodes import Node
 from monitor.sessions.postgres.database import LEASE_S, Database
 from monitor.sessions.postgres.postgres_reader import PostgresReader, SessionsReader, owner_in, without_password
 from monitor.sessions.postgres.session_rows import Rows, kept
+from monitor.sessions.postgres.session_seal import SessionSeal, sums_of
 from monitor.sessions.postgres.statements import PARTS, step_of
 from monitor.sessions.postgres.step_rows import StepRows
 from monitor.sessions.run_records import RunRecord, TurnChunks
@@ -29,7 +30,7 @@ _NEW: Final = """insert into monitor_sessions (id, name, created_ms) values (%s,
 _LOCK: Final = """select number, holder, coalesce(lease_until > clock_timestamp(), false)
     from monitor_sessions where name = %s for update"""
 _FENCE: Final = "update monitor_sessions set token = token + 1 where number = %s returning token, step"
-_FREE: Final = "update monitor_sessions set lease_until = null where number = %s"
+_FREE: Final = "update monitor_sessions set lease_until = null, seal = %s where number = %s"
 _PATIENCE: Final = "set local idle_in_transaction_session_timeout = '60s'"
 """A process that freezes in the transaction holds up other owners for no longer than this."""
 
@@ -82,7 +83,7 @@ class SessionTarget:
     def _write(self) -> None:
         if self._rows.rows:
             sql, values = step_of(
-                self._rows.rows, session=self._number, token=self._token, step=self._step, lease_s=LEASE_S
+                self._rows.rows, session=self._number, token=self._token, step=self._step, lease_s=LEASE_S, seal=None
             )
             self._connection.execute(sql, values)
             self._step += 1
@@ -120,7 +121,8 @@ class SessionTarget:
     def problems(self) -> Iterator[TreeProblem]:
         """Write what is left, and return the faults of the tree."""
         self._write()
-        self._connection.execute(_FREE, (self._number,))
+        seal = SessionSeal(sums_of(self._connection, self._number))
+        self._connection.execute(_FREE, (seal.stored(), self._number))
         rows = Rows(self._connection, self._number)
         yield from verify(rows.nodes(), rows.heads())
 

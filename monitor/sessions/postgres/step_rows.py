@@ -36,6 +36,8 @@ class StepRows:
     def __init__(self, rows: Rows, memory: Memory, last: dict[str, int]) -> None:
         """`last`: the newest number of the events and of the chunks, as far as it is known."""
         self.rows: dict[str, list[dict[str, Any]]] = {}
+        self.new: set[tuple[str, str]] = set()
+        """The tables and keys of rows that are not there yet."""
         self._read = rows
         self._memory = memory
         self._last = dict(last)
@@ -85,6 +87,7 @@ class StepRows:
 
     def head(self, branch: str, node: str | None) -> None:
         """Take the end of a branch."""
+        self.rows["heads"] = [one for one in self.rows.get("heads", []) if one["name"] != kept(branch)]
         self._add("heads", name=kept(branch), node=None if node is None else id_of(node))
 
     @property
@@ -137,7 +140,10 @@ class StepRows:
         if key in self._memory.calls:
             return self._memory.calls[key]
         found = self._read.find(key)
-        return _NOWHERE if found is None else (found.state, found.attempt)
+        if found is None:
+            self.new.add(("calls", kept(key)))
+            return _NOWHERE
+        return found.state, found.attempt
 
     def _steps(self, steps: Sequence[CallRecord]) -> None:
         """Take the last of the steps of one call, if each of them is allowed."""
@@ -170,6 +176,7 @@ class StepRows:
         for request in requests:
             if request.id not in asked and self._read.approval(request.id) is None:
                 kept(request.run or "")
+                self.new.add(("approvals", kept(request.id)))
                 asked[request.id] = escaped(request_codec.to_dict(request)), None
         for answer in answers:
             found = asked.get(answer.id) or self._read.approval(answer.id)

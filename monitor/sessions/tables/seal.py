@@ -27,7 +27,8 @@ IN_USE: Final = "in_use"
 """The row of `meta` that is 1 while an owner writes, and whose steps may stand in the log alone."""
 FIRST_FORMAT: Final = 3
 """Sessions of older formats have no seal until their first write."""
-_MODULUS: Final = 1 << 128
+MODULUS: Final = 1 << 128
+"""Sums are taken modulo this."""
 TABLES: Final = {
     "schema": "SELECT type, name, tbl_name, sql FROM sqlite_schema",
     "meta": "SELECT key, value FROM meta WHERE key <> 'seal'",
@@ -78,12 +79,12 @@ class Seal:
 
     def add(self, table: str, row: Sequence[Any]) -> None:
         """A row was added."""
-        self._sums[table] = (self._sums[table] + row_digest(table, row)) % _MODULUS
+        self._sums[table] = (self._sums[table] + row_digest(table, row)) % MODULUS
 
     def add_again(self, table: str, key: str, row: Sequence[Any]) -> None:
         """A row that may change was added, or changed after `take_out`."""
         digest = row_digest(table, row)
-        self._sums[table] = (self._sums[table] + digest) % _MODULUS
+        self._sums[table] = (self._sums[table] + digest) % MODULUS
         self._rows[table, key] = digest
         if len(self._rows) > MOST_ROWS:
             del self._rows[next(iter(self._rows))]
@@ -96,7 +97,7 @@ class Seal:
             if found is None:
                 return
             digest = row_digest(table, found)
-        self._sums[table] = (self._sums[table] - digest) % _MODULUS
+        self._sums[table] = (self._sums[table] - digest) % MODULUS
 
     def meta_changed(self, connection: SqlConnection, *, migrated: bool = False) -> None:
         """Facts about the file were changed. There are only a few. `migrated`: the tables too."""
@@ -118,7 +119,7 @@ def sums_of(connection: SqlConnection) -> dict[str, int]:
 
 
 def _sum_of(connection: SqlConnection, table: str) -> int:
-    return sum(row_digest(table, row) for row in connection.execute(TABLES[table])) % _MODULUS
+    return sum(row_digest(table, row) for row in connection.execute(TABLES[table])) % MODULUS
 
 
 def stored_sums(connection: SqlConnection) -> dict[str, int] | None:

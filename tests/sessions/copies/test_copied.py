@@ -33,6 +33,12 @@ SECRET = "swordfish"
 
 
 @pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    """What differs between the two backends is tested with the stores."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
 def address() -> Iterator[str]:
     with databases.postgres() as address:
         yield address
