@@ -518,14 +518,14 @@ def rm(
 
 
 def _by_name(given: Sequence[str], folder: Path | None, *, dry: bool) -> tuple[list[str], list[str]]:
-    named = [(one, _name_of(one, folder)) for one in given]  # all are found before any is removed
-    for session, _ in named:
-        place = found_place(session, folder)
-        if is_database(place) and dry:
-            reader_at(place).close()  # it is there
-        elif not dry:
-            remove(place)
-    return [name for _, name in named], []
+    names = [_name_of(one, folder) for one in given]
+    places = [found_place(one, folder) for one in given]
+    for place in places:  # all are found before any is removed
+        if is_database(place):
+            reader_at(place).close()
+    for place in places if not dry else ():
+        remove(place)
+    return names, []
 
 
 def _done(as_json: bool, said: str, data: dict[str, Any]) -> None:

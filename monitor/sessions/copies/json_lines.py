@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 from monitor.calls import ApprovalAnswer, ApprovalRequest, CallRecord, answer_codec, call_codec, request_codec
 from monitor.chunks import chunk_codec
-from monitor.errors import MonitorError, SessionDamaged, SessionUnavailable
+from monitor.errors import MonitorError, SessionDamaged
 from monitor.events import Event, event_codec
 from monitor.sessions.files import made
 from monitor.sessions.nodes import Node, NodeKind, canonical
@@ -90,10 +90,9 @@ def fill(target: ImportTarget, lines: Iterable[str]) -> None:
         if line.strip():
             try:
                 reading.take(json.loads(line))
-            except SessionUnavailable:
-                raise
             except (MonitorError, ValueError, KeyError, TypeError) as error:
                 raise SessionDamaged(f"line {number} is no line of a session: {error}") from None
+            reading.begin()
     reading.end()
 
 
@@ -159,6 +158,8 @@ class _Import:
     def __init__(self, target: ImportTarget) -> None:
         self._target = target
         self._begun = False
+        self._facts: dict[str, Any] | None = None
+        """The facts about a session that is to be made now."""
 
     def take(self, data: Any) -> None:
         """Write the next line of the export as a row."""
@@ -192,7 +193,13 @@ class _Import:
             raise ValueError(f"format {data['format']} is not known")
         self._begun = True
         bytes.fromhex(data["id"])
-        self._target.session({key: value for key, value in data.items() if key not in {"type", "format"}})
+        self._facts = {key: value for key, value in data.items() if key not in {"type", "format"}}
+
+    def begin(self) -> None:
+        """Make the session, after its first line. A fault of this is none of the line."""
+        facts, self._facts = self._facts, None
+        if facts is not None:
+            self._target.session(facts)
 
     def end(self) -> None:
         """Check, after the last line, that the session is whole."""
