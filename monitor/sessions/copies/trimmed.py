@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from anyio import to_thread
 
-from monitor.errors import ConfigError, SessionBusy
+from monitor.errors import ConfigError, SessionUnavailable
 from monitor.sessions.copies.json_lines import exported, fill, imported
 from monitor.sessions.lock import OwnerLock, lock_path
 from monitor.sessions.nodes import NodeKind, canonical, digest_of
@@ -60,7 +60,8 @@ async def trim(
     `events_before_s`: events and pieces of runs that have ended before this time, in seconds since
     1970, are removed; their conversation stays.
 
-    Raises `SessionBusy` while the session has an owner, and `ConfigError` if nothing is to be done.
+    Raises `SessionBusy` while the session has an owner, `SessionUnavailable` while a reader is at
+    work or the disk is full, and `ConfigError` if nothing is to be done.
     """
     if not all(erase) or (not erase and events_before_s is None):
         raise ConfigError("say what is removed: texts to erase, or a time before which events go")
@@ -73,7 +74,10 @@ async def trim(
     with OwnerLock(lock_path(path), path.stem):
         log = path.with_name(f"{path.name}-wal")
         if log.exists() and log.stat().st_size:
-            raise SessionBusy(path.stem, None)
+            raise SessionUnavailable(
+                f"the log {log.name} cannot be copied into the file now: a reader is at work, or the disk is full."
+                " Nothing was changed"
+            )
         before = path.stat().st_size
         new = path.with_name(f"{path.name}.{secrets.token_hex(4)}.new")
         with SessionReader(path) as session:

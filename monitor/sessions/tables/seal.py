@@ -52,20 +52,21 @@ def row_digest(table: str, row: Sequence[Any]) -> int:
     """The digest of one row: BLAKE2b over the table, the kinds and lengths of the values, and the
     values.
     """
-    values = [_bytes(value) for value in row]
-    head = ",".join(f"{type(value).__name__}{len(data)}" for value, data in zip(row, values, strict=True))
-    hashed = hashlib.blake2b(f"{table}:{head}\n".encode(), digest_size=16)
-    for data in values:
-        hashed.update(data)
+    kinds: list[str] = []
+    values: list[bytes] = []
+    for value in row:
+        if isinstance(value, str):
+            data = value.encode("utf-8", "surrogatepass")
+        elif value is None:
+            data = b""
+        elif isinstance(value, int):
+            data = b"%d" % value
+        else:
+            data = value if isinstance(value, bytes) else repr(value).encode()
+        kinds.append(f"{type(value).__name__}{len(data)}")
+        values.append(data)
+    hashed = hashlib.blake2b(f"{table}:{','.join(kinds)}\n".encode() + b"".join(values), digest_size=16)
     return int.from_bytes(hashed.digest(), "big")
-
-
-def _bytes(value: Any) -> bytes:
-    if isinstance(value, str):
-        return value.encode("utf-8", "surrogatepass")
-    if isinstance(value, bytes):
-        return value
-    return b"" if value is None else b"%d" % value if isinstance(value, int) else repr(value).encode()
 
 
 class Seal:
