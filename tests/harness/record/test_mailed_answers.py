@@ -101,6 +101,7 @@ async def test_a_run_that_asks_somebody_takes_the_answer_of_another_process(tmp_
         outcome = await supervisor.run("Write.")
         assert (results(outcome), gone.is_set()) == (["sent to Ada"], True)
         assert [one.answer.by for one in await session.approvals() if one.answer] == ["Ada"]
+        assert session.mailbox is not None
         assert session.mailbox.answers() == []
 
 
