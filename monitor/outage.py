@@ -44,8 +44,8 @@ at least 60 % are seen to fail in 999 of 1,000 cases.
 WORKS: Final = ""
 """In the place of an error: the run had a success."""
 SUCCESSES_IN_A_ROW: Final = 4
-"""So many successes end an outage in which some calls worked. Of calls that fail with a chance of
-70 %, four in a row work once in 120 times.
+"""The number of successes that end an outage in which some calls worked. Of calls that fail with a
+chance of 70 %, four in a row work once in 120 times.
 """
 
 
@@ -97,7 +97,7 @@ class Outage:
     successes: int = 0
     """Successes in a row since the outage was found."""
     successes_needed: int = 1
-    """So many end it."""
+    """The number of successes in a row that end the outage."""
 
     def finding(self, ended_s: float | None = None) -> FleetFinding:
         """The outage, as events say it."""
