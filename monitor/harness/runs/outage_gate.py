@@ -9,8 +9,8 @@ Rules:
   before: an agent that runs failing tests is at work.
 - A failure of a tool is one of the tool and one of the call: other calls of the tool may work.
 - A model that loops in a run has failed in it: if it does so in most runs, it is the model.
-- Errors are compared without what changes by itself, without words that have a digit (addresses,
-  ports, ids, plain numbers), and without the texts of the arguments.
+- Errors are compared without what changes by itself, and without the texts of the arguments. Words
+  that have a digit are left out too: addresses, ports, ids, plain numbers.
 """
 
 from __future__ import annotations
