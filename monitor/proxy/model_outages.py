@@ -1,7 +1,7 @@
 """Models that loop in most runs behind the proxy: one line for all of those runs.
 
-A model that loops in one run is the trouble of that run. If it loops in most runs at once, that is the
-trouble of the model, and one line says so.
+A model that loops in one run is the trouble of that run. If it loops in most runs at once, that is
+the trouble of the model, and one line says so.
 """
 
 from __future__ import annotations
