@@ -15,10 +15,10 @@ STOP = Stop(TerminateReason.LOOP_DETECTED, "it repeats", "content_repetition")
 @pytest.mark.parametrize(
     ("turn", "words"),
     [
-        (Turn(1, text="It is so. It is so. It is so.", loop_offset=10), "It is so. "),
-        (Turn(1, text="Half an ans"), "Half an ans"),
-        (Turn(1, text="again again", loop_offset=0), "loop_detected: it repeats"),
-        (Turn(1), "loop_detected: it repeats"),
+        (Turn(number=1, text="It is so. It is so. It is so.", loop_offset=10), "It is so. "),
+        (Turn(number=1, text="Half an ans"), "Half an ans"),
+        (Turn(number=1, text="again again", loop_offset=0), "loop_detected: it repeats"),
+        (Turn(number=1), "loop_detected: it repeats"),
         (None, "loop_detected: it repeats"),
     ],
 )
