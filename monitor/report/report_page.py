@@ -22,8 +22,8 @@ from monitor.transcripts.analysis.survey import SurveyedRun
 QUIET_WITH_STEPS: Final = 20_000
 """Runs without a loop of which steps are shown; of later ones the page has the time line."""
 RUNS_A_PIECE: Final = 200
-"""The details of so many runs are one piece, which the page reads when one of these runs is opened:
-to read the details of 20,000 runs before the first is shown takes seconds.
+"""The runs whose details are one piece. The page reads a piece when one of its runs is opened: to
+read the details of 20,000 runs before the list is shown takes seconds.
 """
 
 
