@@ -73,8 +73,9 @@ class RequestReading:
 class HistoryReader:
     """Reads requests, and keeps what their histories have shown."""
 
-    def __init__(self, histories: KnownHistories, *, most_body: int) -> None:
-        """`most_body`: bytes of an unpacked request."""
+    def __init__(self, histories: KnownHistories, *, most_body: int, worth_bytes: int = WORTH_BYTES) -> None:
+        """`most_body`: bytes of an unpacked request. `worth_bytes`: a shorter one is not kept."""
+        self._worth_bytes = worth_bytes
         self._histories = histories
         self._most_body = most_body
 
@@ -86,7 +87,7 @@ class HistoryReader:
                 plain = unpacked(body, coding, self._most_body) if coding else body
             except Unpackable as error:
                 return Unjudged(f"the request is {error}")
-            lookup = self._histories.find(wire.form, key, plain) if len(plain) >= WORTH_BYTES else None
+            lookup = self._histories.find(wire.form, key, plain) if len(plain) >= self._worth_bytes else None
             known = lookup.known.beginning if lookup is not None and lookup.known is not None else None
             asked = wire.asked(path, plain, known)
             if isinstance(asked, Unjudged):

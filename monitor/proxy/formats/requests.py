@@ -67,9 +67,11 @@ def _behind(
     """The request without its known beginning. `None`: the whole body must be read."""
     field, short = HISTORY[form], without(body, known.records)
     try:
-        request, shown = (None, None) if short is None else read_object(short, field)
-        records = request.get(field) if isinstance(request, dict) else None
-        if short is None or shown is None or not isinstance(records, list) or records[0] != MARK:
+        if short is None:
+            return None
+        request, shown = read_object(short, field)
+        records = request[field]
+        if shown is None or records[0] != MARK:
             return None
         request[field] = records[1:]
         asked = read_request(path, RequestFields(request, known))
