@@ -17,22 +17,33 @@ from monitor.harness.streams.clock import Clock
 from monitor.proxy.accounts import ROOT, WAIT_S, Accounts
 from monitor.proxy.admin.admin import Admin
 from monitor.proxy.draining import Draining
-from monitor.proxy.exchange.context import GRACE_S, ProxyContext
+from monitor.proxy.exchange.context import GRACE_S, LATER, REFUSED, ProxyContext
 from monitor.proxy.exchange.exchange import Exchange, ProxiedRequest
 from monitor.proxy.exchange.known_histories import KnownHistories
 from monitor.proxy.exchange.reading import HistoryReader, RequestReading
 from monitor.proxy.exchange.unjudged import UnjudgedRelay, UnjudgedRequest
 from monitor.proxy.formats import wire_of
 from monitor.proxy.formats.base import Unjudged, Wire
+from monitor.proxy.formats.refusals import refusal_of
 from monitor.proxy.holds import HeldRuns
 from monitor.proxy.keys import KeyNames
-from monitor.proxy.options import MOST_BODY, OnLoop, ProxyOptions, StopAs, Unwatched
+from monitor.proxy.options import (
+    ARRIVAL_S,
+    MOST_BODY,
+    MOST_IN_FLIGHT,
+    MOST_KEYLESS,
+    OnLoop,
+    ProxyOptions,
+    StopAs,
+    Unwatched,
+)
 from monitor.proxy.runs import ProxiedRun, ProxiedRuns
-from monitor.proxy.transport.asgi import Receive, Scope, Send, answer
+from monitor.proxy.transport.asgi import Receive, Scope, Send, answer, begin, body
 from monitor.proxy.transport.client import Client
 from monitor.proxy.transport.content_coding import coding_of
-from monitor.proxy.transport.headers import NO_NAME, RUN, SEVERAL_KEYS, Headers, first, keys_in, run_in
-from monitor.proxy.transport.incoming import ClientGone, Incoming
+from monitor.proxy.transport.headers import NO_NAME, RUN, SEVERAL_KEYS, Headers, first, keys_in, run_in, to_client
+from monitor.proxy.transport.incoming import TIMED_OUT, TOO_SLOW, ClientGone, Incoming, TooSlow
+from monitor.proxy.transport.room import NO_ROOM, HeldBytes, NoRoom, Room
 from monitor.proxy.transport.upstreams import SILENCE_S, Connections, Upstream, Upstreams
 from monitor.shared import BudgetStore
 from monitor.tools.secrets.masking import MASK, masked
@@ -42,6 +53,7 @@ PREFIX: Final = "/agent-monitor/"
 """Where the proxy's own pages are."""
 TOKEN_VARIABLE: Final = "AGENT_MONITOR_TOKEN"
 _SHORTEST_KEY: Final = 6
+TOO_MANY: Final = "as many requests without a key are being answered as may be: try again, or send a key"
 _CLOSING: Final = "the proxy shuts down"
 _NO_SOCKETS: Final = "agent-monitor: web sockets are not relayed; use the streams of HTTP\n"
 
@@ -73,8 +85,11 @@ class Proxy:
     - `keys`: the names of keys. Without a name a key is known by a hash that nobody can check.
     - `token`: opens the proxy's own pages; by default `AGENT_MONITOR_TOKEN` of the environment, or
       a new one.
-    - `most_body`: requests with more bytes are relayed without being watched. `silence_s`: how long
-      an upstream may send nothing. `patience_s`: how long a client may take nothing.
+    - `most_body`: requests with more bytes cannot be judged. `most_in_flight`: bytes of requests
+      and answers that are held at once; a further request is refused with 503. `most_keyless`:
+      requests without a key that are answered at once.
+    - `arrival_s`: how long a request may take to arrive. `silence_s`: how long an upstream may send
+      nothing. `patience_s`: how long a client may take nothing.
     """
 
     def __init__(
@@ -102,6 +117,9 @@ class Proxy:
         token: str | None = None,
         prefix: str = PREFIX,
         most_body: int = MOST_BODY,
+        most_in_flight: int = MOST_IN_FLIGHT,
+        most_keyless: int = MOST_KEYLESS,
+        arrival_s: float = ARRIVAL_S,
         silence_s: float = SILENCE_S,
         patience_s: float = 120.0,
         most_runs: int = 1_000,
@@ -137,6 +155,9 @@ class Proxy:
             holds_calls=holds_calls,
             prices=prices,
             most_body=most_body,
+            most_in_flight=most_in_flight,
+            most_keyless=most_keyless,
+            arrival_s=arrival_s,
             silence_s=silence_s,
             patience_s=patience_s,
             most_runs=most_runs,
@@ -159,6 +180,9 @@ class Proxy:
         self._draining = Draining()
         self._admin = Admin(self._context, self.token, self._draining)
         self._told = told
+        self._room = Room(most_in_flight)
+        self._keyless = 0
+        """Requests without a key that are being answered."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one connection, as ASGI 3 describes it."""
@@ -226,12 +250,34 @@ class Proxy:
             said = f"agent-monitor: no upstream for this path; known are {known}\n"
             await answer(send, 404, said.encode(), b"text/plain")
             return
-        incoming = Incoming(receive, self._context.options.most_body)
-        client = Client(send, clock=self._context.options.clock.now)
+        if keys_in(scope["headers"], scope.get("query_string", b"")):
+            await self._one(scope, found[0], found[1], receive, send)
+            return
+        if self._keyless >= self._context.options.most_keyless:
+            wire = wire_of(scope["method"], path.decode("latin-1"))
+            await _refuse(send, wire, TOO_MANY, LATER)
+            return
+        self._keyless += 1
         try:
-            await self._answer(scope, found[0], found[1], incoming, client)
+            await self._one(scope, found[0], found[1], receive, send)
+        finally:
+            self._keyless -= 1
+
+    async def _one(self, scope: Scope, upstream: Upstream, path: bytes, receive: Receive, send: Send) -> None:
+        options = self._context.options
+        held = HeldBytes(self._room)
+        incoming = Incoming(receive, options.most_body, held=held, arrival_s=options.arrival_s)
+        client = Client(send, clock=options.clock.now)
+        try:
+            await self._answer(scope, upstream, path, incoming, client)
         except ClientGone:
             client.left = True
+        except (NoRoom, TooSlow) as error:  # while the request was read
+            wire = wire_of(scope["method"], path.decode("latin-1"))
+            late = isinstance(error, TooSlow)
+            await _refuse(send, wire, TOO_SLOW if late else NO_ROOM, TIMED_OUT if late else LATER)
+        finally:
+            held.release()
         if client.left:
             self.runs.count("clients_left")
 
@@ -246,7 +292,7 @@ class Proxy:
         self.runs.count("requests", "unwatched" if isinstance(reading, Unjudged) else reading.asked.form)
         if isinstance(reading, Unjudged):
             if len(keys) > 1 and self._context.options.unwatched == "pay":
-                await answer(client.send, 400, f"agent-monitor: {SEVERAL_KEYS}\n".encode(), b"text/plain", _NEVER_AGAIN)
+                await _refuse(client.send, wire, SEVERAL_KEYS, REFUSED)
                 return
             unjudged = UnjudgedRequest(
                 upstream=upstream, scope=scope, path=path, incoming=incoming, wire=wire, why=reading.why, key=key
@@ -259,8 +305,7 @@ class Proxy:
         name = run_in(headers)
         several = len(keys) > 1 and self._context.accounts is not None
         if several or (name is None and first(headers, RUN) is not None):
-            refusal = reading.wire.refusal(SEVERAL_KEYS if several else NO_NAME, status=400)
-            await answer(client.send, refusal.status, refusal.body, b"application/json", _NEVER_AGAIN)
+            await _refuse(client.send, wire, SEVERAL_KEYS if several else NO_NAME, REFUSED)
             return
         run = self.runs.begin(key, name or reading.run, reading.asked.form, reading.asked.model)
         request = ProxiedRequest(
@@ -270,6 +315,7 @@ class Proxy:
             query=query,
             headers=headers,
             body=incoming.take(),
+            held=incoming.held,
             reading=reading,
             hide=_hider(keys),
         )
@@ -293,7 +339,13 @@ class Proxy:
         return await self._context.reader.read(wire, where, incoming.kept, coding=coding, key=key)
 
 
-_NEVER_AGAIN: Final = (b"x-should-retry", b"false")
+async def _refuse(send: Send, wire: Wire | None, why: str, status: int) -> None:
+    """Answer with an error in the client's format, before anything of the request was judged."""
+    refusal = refusal_of(wire, why, status)
+    headers = [(name.encode(), value.encode()) for name, value in refusal.headers.items()]
+    headers.append((b"content-length", b"%d" % len(refusal.body)))
+    await begin(send, refusal.status, to_client(headers, said=f"refused; {why}", cuttable=False))
+    await body(send, refusal.body, more=False)
 
 
 def _path_in(scope: Scope) -> bytes:

@@ -97,6 +97,15 @@ def proxy(
     max_body: Annotated[int, limit_option(metavar="BYTES", min=1, help="Longer requests cannot be judged.")] = 32
     * 1024
     * 1024,
+    max_in_flight: Annotated[
+        int, limit_option(metavar="BYTES", min=1, help="Held at once, of all requests and answers.")
+    ] = 256 * 1024 * 1024,
+    max_keyless: Annotated[
+        int, limit_option(metavar="N", min=1, help="Requests without a key that are answered at once.")
+    ] = 100,
+    arrival: Annotated[
+        float, limit_option(metavar="SECONDS", min=0.1, help="How long a request may take to arrive.")
+    ] = 60.0,
     budget: Annotated[
         str | None,
         typer.Option(
@@ -189,6 +198,9 @@ def proxy(
             keys=_names(key or ()),
             token=token,
             most_body=max_body,
+            most_in_flight=max_in_flight,
+            most_keyless=max_keyless,
+            arrival_s=arrival,
             told=_json if as_json else _told,
         )
         _serve(made, host, port, number_or_off(drain, "--drain"), token_given=token is not None)

@@ -36,6 +36,7 @@ from monitor.proxy.runs import ProxiedRun
 from monitor.proxy.transport.client import Client
 from monitor.proxy.transport.content_coding import Unpackable, coding_of
 from monitor.proxy.transport.headers import NUDGED, Headers, to_client
+from monitor.proxy.transport.room import HeldBytes
 from monitor.proxy.transport.upstreams import Upstream, UpstreamFailed
 from monitor.reasons import PASSING_REASONS, TerminateReason
 from monitor.verdicts import Detection, Stop
@@ -56,6 +57,8 @@ class ProxiedRequest:
     query: bytes
     headers: Headers
     body: bytes
+    held: HeldBytes
+    """Counts the bytes of the request, and then those of its answer that are kept."""
     reading: RequestReading
     hide: Callable[[str], str]
     """Masks the client's key, and whatever looks like one."""
@@ -275,12 +278,14 @@ class Exchange:
             head = [*kept, (b"content-type", b"application/json"), (b"content-length", b"%d" % length)]
             await self._begin(status, head, said=said, cuttable=False)
 
+        held = self._request.held
+        held.release()  # the request was sent, and the answer begins
         if answer is not None and streamed:
-            self._passing = one = WholeRelay(self._client, answer, opened.body, begin_whole)
+            self._passing = one = WholeRelay(self._client, answer, opened.body, begin_whole, held)
             return one.source
         if answer is not None:
             self._passing = passed = StreamRelay(
-                self._client, answer, opened.body, begin, holds_calls=self._context.options.holds_calls
+                self._client, answer, opened.body, begin, holds_calls=self._context.options.holds_calls, held=held
             )
             return passed.source
         self._passing = whole = BodyRelay(
@@ -289,6 +294,7 @@ class Exchange:
             lambda body: self._wire.whole(self._asked, body),
             begin,
             self._context.options.most_body,
+            held=held,
         )
         return whole.source
 
