@@ -423,7 +423,8 @@ class Exchange:
         if not self._client.began:
             said = said or self._said
             more = [(NUDGED, self._nudged.encode("ascii", "replace"))] if self._nudged else []
-            said = f"{said}; run={self._run.name}"
+            second = "; fallback" if self._sending.fell_back else ""
+            said = f"{said}{second}; run={self._run.name}"
             self._context.runs.histograms["first_byte"].add(self._clock.now() - self._began)
             await self._client.begin(
                 status, to_client(headers, said=said, cuttable=cuttable, unpacked=unpacked, more=more)

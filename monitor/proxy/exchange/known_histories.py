@@ -114,6 +114,12 @@ class KnownHistories:
         """The bytes that are kept."""
         return self._size
 
+    def clear(self) -> None:
+        """Forget everything."""
+        self._known.clear()
+        self._groups.clear()
+        self._size = 0
+
     def find(self, form: Form, key: str, body: bytes) -> Lookup:
         """The longest known beginning of the body."""
         lookup = Lookup((form, key, body[:_HEAD]))

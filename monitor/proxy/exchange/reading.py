@@ -79,6 +79,10 @@ class HistoryReader:
         self._histories = histories
         self._most_body = most_body
 
+    def forget(self) -> None:
+        """Forget all histories: they were judged by other detectors."""
+        self._histories.clear()
+
     async def read(self, wire: Wire, path: str, body: bytes, *, coding: str, key: str) -> RequestReading | Unjudged:
         """Read a body. `coding`: how it is packed. `key`: the name of the client's key."""
 
