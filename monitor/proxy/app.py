@@ -20,14 +20,15 @@ from monitor.proxy.accounts import ROOT, WAIT_S, Accounts
 from monitor.proxy.admin.admin import Admin
 from monitor.proxy.draining import Draining
 from monitor.proxy.exchange.context import GRACE_S, LATER, REFUSED, ProxyContext
-from monitor.proxy.exchange.exchange import Exchange, ProxiedRequest
+from monitor.proxy.exchange.exchange import Exchange
 from monitor.proxy.exchange.known_histories import KnownHistories
-from monitor.proxy.exchange.reading import HistoryReader, RequestReading
+from monitor.proxy.exchange.request_reading import HistoryReader, RequestReading
 from monitor.proxy.exchange.unjudged import UnjudgedRelay, UnjudgedRequest
+from monitor.proxy.exchange.upstream_request import ProxiedRequest
 from monitor.proxy.formats import wire_of
 from monitor.proxy.formats.base import RETRY_LATER, Unjudged, Wire
 from monitor.proxy.formats.refusals import refusal_of
-from monitor.proxy.gate import Denied, Entry, Gate
+from monitor.proxy.gate import AllowedKey, Denied, Gate
 from monitor.proxy.holds import HeldRuns
 from monitor.proxy.keys import KeyNames
 from monitor.proxy.options import (
@@ -315,7 +316,7 @@ class Proxy:
         upstream, path = found
         keys = keys_in(scope["headers"], scope.get("query_string", b""))
         entry = self.gate.enter(keys)
-        if isinstance(entry, Entry) and not keys and self._keyless >= self._context.options.most_keyless:
+        if isinstance(entry, AllowedKey) and not keys and self._keyless >= self._context.options.most_keyless:
             entry = Denied(LATER, TOO_MANY)
         if isinstance(entry, Denied):
             self.runs.count("denied", str(entry.status))
@@ -329,7 +330,7 @@ class Proxy:
             self._keyless -= not keys
 
     async def _one(
-        self, scope: Scope, upstream: Upstream, path: bytes, receive: Receive, send: Send, *, entry: Entry
+        self, scope: Scope, upstream: Upstream, path: bytes, receive: Receive, send: Send, *, entry: AllowedKey
     ) -> None:
         options = self._context.options
         held = HeldBytes(self._room)
@@ -349,7 +350,7 @@ class Proxy:
             self.runs.count("clients_left")
 
     async def _answer(
-        self, scope: Scope, upstream: Upstream, path: bytes, incoming: Incoming, client: Client, *, entry: Entry
+        self, scope: Scope, upstream: Upstream, path: bytes, incoming: Incoming, client: Client, *, entry: AllowedKey
     ) -> None:
         headers, query, key = list(scope["headers"]), scope.get("query_string", b""), entry.key
         keys = keys_in(headers, query)
@@ -427,7 +428,7 @@ def _check_tokens(keys: VirtualKeys | None, accounts: Accounts | None) -> None:
 
 async def _refuse(send: Send, wire: Wire | None, why: str, status: int, *, after_s: float | None = None) -> None:
     """Answer with an error in the client's format, before anything of the request was judged.
-    `after_s`: the client may try again after so many seconds.
+    `after_s`: the seconds after which the client may try again.
     """
     refusal = refusal_of(wire, why, status)
     said = refusal.headers if after_s is None else {**RETRY_LATER, "retry-after": str(math.ceil(after_s))}

@@ -27,7 +27,7 @@ class Denied:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class AllowedKey:
     """A request that may pass."""
 
     key: str
@@ -74,10 +74,10 @@ class Gate:
         """The limit of the budget of this key. `None`: it has none of its own."""
         return next((key.tokens for key in self.keys.all if key.name == name), None) if self.keys is not None else None
 
-    def enter(self, keys: Sequence[bytes]) -> Entry | Denied:
+    def enter(self, keys: Sequence[bytes]) -> AllowedKey | Denied:
         """A request with the `keys` comes. Each request is counted once."""
         if self.keys is None:
-            return Entry(self._names.name_of(keys[0] if keys else None))
+            return AllowedKey(self._names.name_of(keys[0] if keys else None))
         if len(keys) > 1:
             return Denied(_BAD_REQUEST, SEVERAL_KEYS)
         found = self.keys.find(keys[0]) if keys else None
@@ -89,4 +89,4 @@ class Gate:
         if wait_s > 0:
             most = found.requests_per_minute
             return Denied(_TOO_MANY, f"the key {found.name!r} may send {most} requests a minute: try again", wait_s)
-        return Entry(found.name, found)
+        return AllowedKey(found.name, found)

@@ -95,8 +95,8 @@ class RequestRate:
         """For each key, the requests that count at a moment, and the moment."""
 
     def wait_s(self, key: str, most: int | None, now: float) -> float:
-        """Count a request. Above 0: it is one too many, and passes after so many seconds. `most`:
-        requests a minute; `None`: any number.
+        """Count a request. Above 0: it exceeds the rate, and passes after this number of seconds.
+        `most`: requests a minute; `None`: any number.
         """
         if most is None:
             return 0.0

@@ -15,8 +15,8 @@ from rich.text import Text
 
 from monitor.cli.options.run_options import IdleTimeoutOption, MaxToolCallsOption, PriceOption, limit_option
 from monitor.cli.options.settings_options import DetectorOptions
+from monitor.cli.options.settings_reload import SettingsReload
 from monitor.cli.options.supervisor_arguments import limits_of, number_or_off, price_of
-from monitor.cli.proxy_reload import SettingsReload
 from monitor.cli.render import output
 from monitor.errors import ConfigError, MissingExtra
 from monitor.settings import Settings
@@ -339,9 +339,10 @@ def _serve(
     class Server(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
-            reload.listen()
+            self.reloading = asyncio.ensure_future(reload.follow())
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            self.reloading.cancel()
             draining = asyncio.ensure_future(made.drain(drain_s))  # the listener stays meanwhile
             while not (draining.done() or self.force_exit):
                 await asyncio.wait([draining], timeout=_LOOK_S)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from monitor.proxy.accounts import Accounts
-from monitor.proxy.exchange.reading import HistoryReader
+from monitor.proxy.exchange.request_reading import HistoryReader
 from monitor.proxy.gate import Gate
 from monitor.proxy.holds import HeldRuns
 from monitor.proxy.options import ProxyOptions

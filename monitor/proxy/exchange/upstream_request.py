@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import Final
 
+from monitor.proxy.exchange.context import ProxyContext
+from monitor.proxy.exchange.request_reading import RequestReading
 from monitor.proxy.formats.anthropic import has_cut_thoughts, without_cut_thoughts
 from monitor.proxy.formats.base import JudgedRequest, Span
 from monitor.proxy.formats.merging import as_stream
 from monitor.proxy.formats.request_body import rewritten
 from monitor.proxy.transport.content_coding import coding_of
-from monitor.proxy.transport.headers import to_upstream, with_key
+from monitor.proxy.transport.headers import Headers, to_upstream, with_key
+from monitor.proxy.transport.room import HeldBytes
 from monitor.proxy.transport.sending import RequestBody
 from monitor.proxy.transport.upstreams import Upstream, UpstreamAnswer, UpstreamFailed
-
-if TYPE_CHECKING:
-    from monitor.proxy.exchange.context import ProxyContext
-    from monitor.proxy.exchange.exchange import ProxiedRequest
 
 _NO_STREAMS: Final = frozenset({400, 404, 405, 422, 501})
 """The statuses of a service that gives no stream. The request is then made as it came."""
@@ -24,6 +24,23 @@ _NO_STREAMS: Final = frozenset({400, 404, 405, 422, 501})
 
 _SERVER_ERROR: Final = 500
 """From this status on the service has failed, and the second one is asked."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ProxiedRequest:
+    """One request that was read to its end."""
+
+    upstream: Upstream
+    method: str
+    path: bytes
+    query: bytes
+    headers: Headers
+    body: bytes
+    held: HeldBytes
+    """Counts the bytes of the request, and then those of its answer that are kept."""
+    reading: RequestReading
+    hide: Callable[[str], str]
+    """Masks the client's key, and whatever looks like one."""
 
 
 class UpstreamRequest:

@@ -36,8 +36,8 @@ class RepeatedField(ValueError):
 
 
 def read_object(body: bytes, field: str) -> tuple[Any, Span | None]:
-    """The value of the body, and the place of the records in `field`. `None`: they have none that
-    can be found again. Raises `ValueError` for what is not JSON, and `RepeatedField`.
+    """The value of the body, and the place of the records in `field`. `None`: there are no
+    records that can be found again. Raises `ValueError` for what is not JSON, and `RepeatedField`.
     """
     if json.detect_encoding(body) != "utf-8":
         return parsed(body), None

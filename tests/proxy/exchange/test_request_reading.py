@@ -19,7 +19,7 @@ from monitor.messages import AssistantMessage, Message, Text, UserMessage
 from monitor.proxy.exchange import judging
 from monitor.proxy.exchange.judging import LoopPolicy, RequestJudge
 from monitor.proxy.exchange.known_histories import KnownHistories
-from monitor.proxy.exchange.reading import HistoryReader, RequestReading
+from monitor.proxy.exchange.request_reading import HistoryReader, RequestReading
 from monitor.proxy.formats.base import Unjudged
 from monitor.proxy.formats.request_body import HISTORY
 from monitor.wires.forms import Form

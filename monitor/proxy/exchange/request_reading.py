@@ -19,8 +19,7 @@ from monitor.verdicts import Detection
 from monitor.wires.forms import rules_of
 
 LARGE_BYTES: Final = 64 * 1024
-"""So many new bytes are read and judged in a thread: they would hold up the other streams for 10
-ms.
+"""New bytes that are read and judged in a thread: they would hold up the other streams for 10 ms.
 """
 
 
@@ -35,7 +34,7 @@ class RequestReading:
     """Unpacked."""
     asked: JudgedRequest
     lookup: Lookup | None = None
-    """What was known of its history. `None`: it is too short to be kept."""
+    """The known beginning of its history. `None`: it is too short to be kept."""
     input_tokens: int = 0
     """The tokens of the history and of the instructions, as an estimate, once it is judged."""
 
@@ -122,7 +121,7 @@ class HistoryReader:
         return loop
 
     def _history(self, judge: RequestJudge, reading: RequestReading, tokens: int) -> KnownHistory | None:
-        """What was found in the history. `None`: the next request cannot begin behind it."""
+        """The findings in the history. `None`: the next request cannot begin behind it."""
         asked, known = reading.asked, reading.known
         if asked.records is None or not _is_closed(asked, known):
             return None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+import anyio
 
 from monitor.cli.render import output
 from monitor.errors import MonitorError
@@ -26,15 +27,13 @@ class SettingsReload:
         self._proxy = proxy
         self._keys = keys
         self._read = read
-        self._running: asyncio.Task[None] | None = None
 
-    def listen(self) -> None:
-        """Read again at each SIGHUP, if the system has it. Call this in the event loop."""
+    async def follow(self) -> None:
+        """Read again at each SIGHUP, if the system has it, until this is cancelled."""
         if hasattr(signal, "SIGHUP"):
-            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._begin)
-
-    def _begin(self) -> None:
-        self._running = asyncio.create_task(self.run())
+            with anyio.open_signal_receiver(signal.SIGHUP) as signals:
+                async for _ in signals:
+                    await self.run()
 
     async def run(self) -> None:
         """Read the keys and the settings, and say what came of it. If anything in them is wrong,
