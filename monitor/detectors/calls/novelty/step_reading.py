@@ -222,6 +222,8 @@ class StepResult:
 
     marks: list[int]
     """The words that the call did not say, in their order."""
+    size: int
+    """How many words these are. Two characters of a script without spaces are a word."""
     numbers: list[str]
     """Numbers; a clock with `:` before it, a duration with `~`, an id with `@`."""
     pairs: dict[str, float] | str
@@ -259,16 +261,18 @@ class StepResult:
         marks = _MARKS.of(words)
         total = sum(marks)
         as_told = sum(_MARKS.of(told)) if len(words) < len(told) else total
+        own = sum(number != SAID for number in numbers)
         is_error_text = is_error(result)
         failed = result.is_error
         is_empty = (len(text) < 600 and _EMPTY.fullmatch(text) is not None) or (failed and not is_error_text)  # noqa: PLR2004
         return cls(
             marks=marks,
+            size=sum(1 if word.isascii() else max(1, len(_CJK.findall(word)) // 2) for word in words),
             numbers=numbers,
             pairs=text[:HEAD_CHARS],
             order=mark(" ".join(words)),
             told=mark(" ".join(told)),
-            state=_state(call.name, total, len(words), len(numbers)),
+            state=_state(call.name, total, len(words), own),
             state_as_told=_state(f"={call.name}", as_told, len(told), len(numbers)),
             answer=mark(repr(sorted(values_of(numbers)))),
             shown=mark(repr(sorted(numbers))),
@@ -280,7 +284,7 @@ class StepResult:
     @property
     def ids(self) -> set[str]:
         """The ids among the numbers."""
-        return {number[1:] for number in self.numbers if number[0] == ID}
+        return {number.lstrip("@:~") for number in self.numbers if number != SAID}
 
     @property
     def ends(self) -> dict[str, float]:
@@ -293,9 +297,14 @@ class StepResult:
         return values_of(self.numbers)
 
     @property
+    def plain(self) -> int:
+        """The identity of the numbers that are neither clock, duration nor id."""
+        return mark(repr(sorted(number for number in self.numbers if number[0] not in FORMS and number != SAID)))
+
+    @property
     def content(self) -> int:
         """How much it says that the call did not: words, and numbers twice."""
-        return len(self.marks) + 2 * sum(number != SAID for number in self.numbers)
+        return self.size + 2 * sum(number != SAID for number in self.numbers)
 
     def save(self) -> list[Any]:
         """The state as JSON data."""
