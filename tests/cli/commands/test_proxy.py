@@ -81,7 +81,7 @@ def test_it_says_what_to_set_watches_names_keys_and_ends_with_ctrl_c(tmp_path: P
     [
         ([], "--upstream https://api.openai.com"),
         (["--upstream", "x"], "no address of an upstream"),
-        (["--upstream", "http://a", "--upstream", "http://b"], "only one --upstream may have no name"),
+        (["--upstream", "http://a", "--upstream", "http://b"], "only one upstream may have no name"),
         (["--upstream", "http://a", "--key", "alice"], "NAME=VARIABLE"),
         (["--upstream", "http://a", "--key", "alice=NOT_SET_AT_ALL"], "is not set"),
         (["--upstream", "http://a", *["--key", f"alice=sha256:{64 * 'a'}"] * 2], "two keys have this name"),
