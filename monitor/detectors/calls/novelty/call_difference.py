@@ -8,7 +8,7 @@ What differs between two calls, and where, says what the second one tries.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -21,6 +21,10 @@ FAR = 2
 _LAST_NUMBER = re.compile(r"\d{1,15}")
 LEAST_SAID = 3
 """The words that two wordings of a question have in common."""
+GUESS_CHARS = 3
+"""A shorter item is a key or a letter, but in a script without spaces a character is a word."""
+GUESS_WORDS = 2
+"""A guess differs in so few words from the one before it."""
 SHORT = 3
 """An argument of at most this many words may differ as a whole: it is the item itself."""
 
@@ -58,12 +62,16 @@ class CallDifference:
 
 
 def goes_on(difference: CallDifference) -> bool:
-    """Whether the item is the next one of a row: a number in it became greater or smaller."""
-    for was, word in zip(difference.before, difference.words, strict=False):
-        old, new = _LAST_NUMBER.findall(was), _LAST_NUMBER.findall(word)
-        if old and new and old[-1] != new[-1] and abs(int(new[-1]) - int(old[-1])) <= FAR * max(1, int(old[-1])):
-            return True
-    return False
+    """Whether the item is the next one of a row: each word has a number that became another one."""
+    pairs = list(zip(difference.before, difference.words, strict=False))
+    return bool(pairs) and all(_follows(was, word) for was, word in pairs)
+
+
+def _follows(was: str, word: str) -> bool:
+    old, new = _LAST_NUMBER.findall(was), _LAST_NUMBER.findall(word)
+    if not old or not new or old[-1] == new[-1] or was[: was.rfind(old[-1])] != word[: word.rfind(new[-1])]:
+        return False
+    return abs(int(new[-1]) - int(old[-1])) <= FAR * max(1, int(old[-1]))
 
 
 def counts_on(difference: CallDifference) -> bool:
@@ -74,6 +82,20 @@ def counts_on(difference: CallDifference) -> bool:
     )
 
 
+def is_guess(difference: CallDifference, untried: Collection[str]) -> bool:
+    """Whether a call tries another item or spelling, and it is no next item of a row, no key and no
+    letter. `untried`: its words that no call has said.
+    """
+    if difference.kind is Difference.SPELLED:
+        return True
+    words = difference.words
+    if not untried or len(words) > GUESS_WORDS or goes_on(difference):
+        return False
+    if difference.kind is Difference.NEAR:
+        return True
+    return difference.kind is Difference.NEXT and all(len(word) >= GUESS_CHARS or not word.isascii() for word in words)
+
+
 def difference_of(call: StepCall, earlier: Sequence[Sequence[tuple[str, list[str]]]]) -> CallDifference:
     """Compares `call` with the words of earlier calls of its tool, the oldest first."""
     best = CallDifference(Difference.OTHER, call.all_words)
@@ -81,7 +103,7 @@ def difference_of(call: StepCall, earlier: Sequence[Sequence[tuple[str, list[str
         one = _difference(call, words)
         if one.kind > best.kind:
             best = one
-        if best.kind >= Difference.NEXT:
+        if best.kind is Difference.SPELLED:
             break
     return best
 
@@ -107,7 +129,7 @@ def _difference(call: StepCall, earlier: Sequence[tuple[str, list[str]]]) -> Cal
     where = changed[0] if len(changed) == 1 else ""
     if not changed:
         return CallDifference(Difference.SPELLED, new, gone, where)
-    texts = [place for place in changed if not "".join(call.word_of[place]).isdecimal()]
+    texts = [place for place in changed if not all(map(str.isdecimal, call.word_of[place] or " "))]
     if texts and all(place in call.sentences and _says_again(before[place], call.word_of[place]) for place in texts):
         return CallDifference(Difference.SAID_AGAIN, new, gone, where)
     if is_next:

@@ -39,22 +39,23 @@ from monitor.detectors.calls.call_detector import (
     Called,
     DetectorCall,
 )
+from monitor.detectors.calls.novelty.open_call import OpenCall
 from monitor.detectors.calls.novelty.step_kind import StepKind
 from monitor.detectors.calls.novelty.step_memory import trim
-from monitor.detectors.calls.novelty.step_novelty import OpenCall, StepNovelty
+from monitor.detectors.calls.novelty.step_novelty import StepNovelty
 from monitor.detectors.calls.novelty.step_reading import StepCall, StepResult, leaves_of
 from monitor.detectors.calls.tool_policy import ToolPolicy, action_of, guess
 from monitor.detectors.detector import NOTHING
 from monitor.errors import ConfigError
 from monitor.verdicts import Detection, Evidence, Level
 
-THRESHOLD = 4.6
-"""The natural logarithm of 100. Five equal calls, each after the other, are 4.9. None of the 664
-good recorded runs of the development corpus comes to it. By the split-conformal bound, at most 1 in
-600 runs like those does. That promises nothing of other runs: `agent-monitor calibrate` does.
+THRESHOLD = 4.3
+"""Of the 664 good recorded runs of the development corpus none comes above 3.8. By the
+split-conformal bound, at most 1 in 600 runs like those comes to it. That promises nothing of other
+runs: `agent-monitor calibrate` does.
 """
 FITTED = "fitted on public development runs"
-SUSPECT = 0.9
+SUSPECT = 0.95
 """The share of the threshold that makes a suspicion."""
 MOST = 2.0
 """Evidence grows to this many times the threshold: two steps with news then end the loop."""
@@ -64,14 +65,16 @@ KINDS_NAMED = 3
 """How many kinds of steps a message names, the most frequent ones."""
 TOOLS_NAMED = 16
 """How many tools of an episode are counted."""
-UNKNOWN_REQUEST = 0.7
+UNKNOWN_REQUEST = 0.68
 """The factor of what a request may ask for, where none is known. Answers that are no refusal, and
 values that moved, are no evidence then.
 """
 OPEN_KEPT = 32
 """How many unanswered calls are kept."""
 POLLS_OF_A_LOOP = 16
-"""Equal calls of a loop, of a tool that the caller calls polling."""
+"""Equal calls of a loop, of a tool that polls."""
+EACH_WITHOUT_ARGUMENTS = 2
+"""Items without a number that a call without arguments spends: it may be made for each of them."""
 
 
 @dataclass(slots=True)
@@ -186,8 +189,7 @@ class StateNovelty(CallDetector):
     def _policy_of(self, tool: str, action: str = "") -> ToolPolicy:
         if tool in self._tools:
             return self._tools[tool]
-        guessed = guess(tool)
-        return guessed if guessed.polling else _NO_POLICY
+        return _POLLING if guess(tool).polling else _NO_POLICY
 
     def _called(self, call: Called) -> Sequence[Detection]:
         if call.exempt or call.policy.no_op:
@@ -238,18 +240,20 @@ class StateNovelty(CallDetector):
     def _judged(self, index: int, call: OpenCall, reading: StepResult) -> Sequence[Detection]:
         del self._open[index]
         first, equal = not self._novelty.was_made(call.key), self._novelty.is_equal(call, reading)
-        kind, excused = self._novelty.take(call, reading)
-        kind = self._spent(kind, call, reading, first=first)
+        in_a_row = self._novelty.was_latest(call.key)
+        step = self._novelty.take(call, reading)
+        kind = self._spent(step.kind, call, reading, first=first, in_a_row=in_a_row)
         if call.counted and not kind.is_news:
             kind = StepKind.ASKED_FOR
         if first:
             self._novelty.did(kind, call.key, reading)
-        excused = 0.0 if kind is StepKind.ASKED_FOR else excused / call.siblings
-        return self._weighed(kind, call, index, excused, shown=not equal)
+        excused = 0.0 if kind is StepKind.ASKED_FOR else step.excused / call.siblings
+        share = step.share if kind is step.kind else 1.0
+        return self._weighed(kind, call, index, excused, shown=not equal, share=share)
 
-    def _spent(self, kind: StepKind, call: OpenCall, result: StepResult, *, first: bool) -> StepKind:
+    def _spent(self, kind: StepKind, call: OpenCall, result: StepResult, *, first: bool, in_a_row: bool) -> StepKind:
         """The kind of the step, or `ASKED_FOR` if the request allows it. `first`: the call was not
-        made before.
+        made before. `in_a_row`: it is the call before it.
         """
         allowed = self._allowed
         if first:
@@ -260,6 +264,8 @@ class StateNovelty(CallDetector):
             allowed.times -= 1
         elif not result.failed and allowed.items > 0 and not call.reading.leaves:
             allowed.items -= 1
+        elif not result.failed and allowed.each > 0 and not call.reading.leaves and not in_a_row:
+            allowed.each -= EACH_WITHOUT_ARGUMENTS
         elif allowed.looks > 0:
             allowed.looks -= 1
         else:
@@ -295,10 +301,19 @@ class StateNovelty(CallDetector):
         return weight / (math.sqrt(call.siblings) if kind is StepKind.UNANSWERED else call.siblings)
 
     def _weighed(
-        self, kind: StepKind, call: OpenCall, index: int, excused: float = 0.0, *, shown: bool = True
+        self,
+        kind: StepKind,
+        call: OpenCall,
+        index: int,
+        excused: float = 0.0,
+        *,
+        shown: bool = True,
+        share: float = 1.0,
     ) -> Sequence[Detection]:
-        """Add a step to the evidence. `shown`: what it comes to is reported."""
-        weight = self._weight(kind, call) + excused
+        """Add a step to the evidence. `shown`: what it comes to is reported. `share`: how much of
+        its weight counts.
+        """
+        weight = share * self._weight(kind, call) + excused
         episode = self._episode
         episode.nats = min(max(0.0, episode.nats + weight), MOST * self._threshold)
         tool = call.reading.name
@@ -387,4 +402,4 @@ _COST = {
 """Items without a number that one step spends; others spend one."""
 
 
-_NO_POLICY = ToolPolicy()
+_NO_POLICY, _POLLING = ToolPolicy(), ToolPolicy(polling=True)

@@ -9,6 +9,11 @@ from __future__ import annotations
 
 from enum import Enum
 
+NEWS_SHARE = 0.1
+"""The share of new words from which on a result is news in full."""
+LEAST_SHARE, SHARE_A_WORD, MOST_SHARE = 0.27, 0.13, 1.14
+"""A receipt of one word has 0.4 of the weight, an answer of six words all of it."""
+
 
 class StepKind(Enum):
     """What a step adds: its words for people, and its weight."""
@@ -21,7 +26,10 @@ class StepKind(Enum):
     NAMED_ITEM = "the next item, which was named before, and the same answer", -0.4
     RECEIPT = "the next item and the same receipt", -0.35
     WORK = "a call of other content and the same receipt", -1.2
-    GUESSED = "an item that nothing named, and the same short answer", 0.39
+    GUESSED = "an item that nothing named, and the same short answer", 0.62
+    FEEDBACK = "an item that nothing named, and another of the numbers seen before", 0.1
+    NEARLY_SAME = "another call, and of a long answer only few numbers are others", 0.45
+    OLD_NEWS = "the same question in other words, and nothing but words seen before", 0.35
     ASKED_FOR = "a repetition that the request asks for", 0.0
     DONE_BETWEEN = "a call and a result as before, after something else was done", 0.1
     SWUNG = "a call made before, and another result seen before", 0.25
@@ -48,6 +56,7 @@ class StepKind(Enum):
     REFUSED_ELSEWHERE = "another item, and the same refusal with other numbers", 0.3
     SAME_ERROR = "another call, and word for word the error before it", 1.1
     REFUSED_NAMED = "an item that was named before, and the same refusal", 0.25
+    SILENT_NAMED = "an item that was named before, and silence", 0.2
     SILENT_AGAIN = "another form of a call and silence", 0.3
     REFUSED_AGAIN = "another form of a call and the same refusal", 0.72
     REFUSED_OTHER = "another call and the same refusal", 0.66
@@ -56,7 +65,7 @@ class StepKind(Enum):
     SAME_ORDER = "a call made before, after the same call as before, with the result seen before", 0.9
     RECEIPT_AGAIN = "a call made before, with the receipt seen before", 0.85
     FAILED_AGAIN = "a call made before that failed again", 0.7
-    UNANSWERED = "a call that was made before, and neither is answered yet", 0.9
+    UNANSWERED = "a call that was made before, and neither is answered yet", 0.85
 
     def __init__(self, words: str, weight: float) -> None:
         self.words = words
@@ -83,6 +92,20 @@ class StepKind(Enum):
         return self in _REPETITIONS
 
 
+def share_of_news(unseen: int, words: int) -> float:
+    """The share of its weight that a step with new words has. `unseen` of the `words` of its result
+    are new: a tenth of them are news in full.
+    """
+    return min(1.0, max(unseen, 1) / max(1.0, NEWS_SHARE * words))
+
+
+def share_of_answer(content: int) -> float:
+    """The share of its weight that a step has, whose answer is the one before it. A sentence says
+    more than a receipt of one word. `content`: the words and numbers that the call did not say.
+    """
+    return min(LEAST_SHARE + SHARE_A_WORD * content, MOST_SHARE)
+
+
 _WALKS = {
     StepKind.SAME_CONTENT,
     StepKind.NAMED_CONTENT,
@@ -94,6 +117,8 @@ _WALKS = {
     StepKind.SILENT_ITEM,
     StepKind.SILENT_ROW,
     StepKind.GUESSED,
+    StepKind.FEEDBACK,
+    StepKind.NEARLY_SAME,
 }
 _UNCLEAR = {
     StepKind.SAME_CONTENT,
@@ -102,6 +127,9 @@ _UNCLEAR = {
     StepKind.REORDERED,
     StepKind.NEAR_NUMBERS,
     StepKind.GUESSED,
+    StepKind.FEEDBACK,
+    StepKind.NEARLY_SAME,
+    StepKind.OLD_NEWS,
     StepKind.ONE_WAY,
     StepKind.BY_ITSELF,
     StepKind.OTHER_VALUE,

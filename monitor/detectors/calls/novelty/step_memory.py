@@ -9,9 +9,10 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
-from monitor.detectors.calls.novelty.marks import SeenMarks, mark
+from monitor.detectors.calls.novelty.marks import SeenMarks, WordMarks, mark
 from monitor.detectors.calls.novelty.slot_movement import Drift, SlotMovement
 from monitor.detectors.calls.novelty.step_reading import StepCall, StepResult
 
@@ -27,9 +28,14 @@ COMPARED = 6
 TOOLS_KEPT = 32
 ROW_KEPT = 6
 ROW_NUMBERS = 8
+ROWS_COMPARED = 4
+"""The calls that show whether their numbers go to and fro."""
+BAND = 0.1
+"""Numbers of calls within this share of their level are one place."""
 
 CALLED = mark("called ")
 """Stands before the words of calls."""
+_CALLED_MARKS = WordMarks(CALLED)
 
 
 @dataclass(slots=True)
@@ -194,15 +200,27 @@ class StepMemory:
         self._near.append((call.name, [(place, words[:]) for place, words in call.words]))
         del self._near[:-NEAR_KEPT]
 
+    def is_in_place(self, call: StepCall) -> bool:
+        """Whether the numbers of the newest calls of a tool go to and fro around one place. The
+        newest one is `call`.
+        """
+        rows = self.rows.setdefault(call.name, [])
+        rows.append([int(word[:15]) for word in call.all_words if word.isdecimal()][:ROW_NUMBERS])
+        del rows[:-ROW_KEPT]
+        trim(self.rows, TOOLS_KEPT)
+        if len(rows) < ROWS_COMPARED or len({len(row) for row in rows}) > 1:
+            return False
+        return all(_stays(column) for column in zip(*rows, strict=True))
+
     def was_tried(self, word: str) -> bool:
         """Whether an earlier call said `word`."""
-        return mark(word, CALLED) in self.seen
+        return _CALLED_MARKS[word] in self.seen
 
     def learn(self, call: StepCall, result: StepResult) -> None:
         """Mark the words of both."""
         self.seen.add(result.marks)
         self.seen.add(mark(number.lstrip("@:~")) for number in result.numbers)
-        self.seen.add(mark(word, CALLED) for word in call.all_words)
+        self.seen.add(_CALLED_MARKS.of(call.all_words))
 
     def save(self) -> dict[str, Any]:
         """The state as JSON data."""
@@ -232,6 +250,14 @@ class StepMemory:
     def _values(state: int, numbers: Iterable[str]) -> list[int]:
         before = mark(f"{state}:")
         return [mark(number, before) for number in numbers]
+
+
+def _stays(column: Sequence[int]) -> bool:
+    steps = [after - before for before, after in pairwise(column) if after != before]
+    if not steps:
+        return True
+    to_and_fro = min(steps) < 0 < max(steps)
+    return to_and_fro and max(column) - min(column) <= BAND * max(column)
 
 
 def trim(kept: dict[Any, Any], limit: int) -> None:

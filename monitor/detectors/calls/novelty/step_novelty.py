@@ -19,8 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from monitor.detectors.calls.novelty.call_difference import (
     CallDifference,
@@ -28,14 +27,14 @@ from monitor.detectors.calls.novelty.call_difference import (
     counts_on,
     difference_of,
     goes_on,
+    is_guess,
 )
 from monitor.detectors.calls.novelty.marks import mark
+from monitor.detectors.calls.novelty.open_call import OpenCall
 from monitor.detectors.calls.novelty.slot_movement import Drift, Movement
-from monitor.detectors.calls.novelty.step_kind import StepKind
+from monitor.detectors.calls.novelty.step_kind import StepKind, share_of_answer, share_of_news
 from monitor.detectors.calls.novelty.step_memory import (
     MOVING_KEPT,
-    ROW_KEPT,
-    ROW_NUMBERS,
     TOOLS_KEPT,
     SeenCall,
     StepMemory,
@@ -63,47 +62,28 @@ WORDS_OF_WORK = 6
 """Words that were never tried, from which on a call has content of its own."""
 LEAST_NEW = 5
 """The least words that were never tried, in a short text that is new: two thirds of its words."""
-GUESS_CHARS = 3
-"""A shorter item is a key or a letter."""
-GUESS_WORDS = 2
-"""A guess differs in so few words from the one before it."""
+NEAR_SHARE = 0.1
+"""New numbers for each word of an answer, up to which it is nearly the one before it."""
+CHARS_OF_AN_ID = 8
+"""A longer number names a thing."""
+RECEIPT_OF_NO_ROW = 0.4
+"""What a receipt counts as work, if its item is not the next one of a row."""
+GUESS_APART = 0.125
+"""What a guess counts, if something else was done since the guess before it."""
+WINDOW = 0.5
+"""What the same content counts in the next window of a whole, whose beginning and end move."""
 WORDS_OF_AN_ERROR = 6
 """Words of an error that the call did not say, from which on its cause lies elsewhere."""
-ROWS_COMPARED = 4
-"""The calls that show whether their numbers go to and fro."""
-BAND = 0.1
-"""Numbers of calls within this share of their level are one place."""
 
 
-@dataclass(slots=True)
-class OpenCall:
-    """A call without a result."""
+class JudgedStep(NamedTuple):
+    """What a step adds."""
 
-    reading: StepCall
-    key: int
-    batch: int
-    siblings: int = 1
-    """Different calls of its batch, which share one vote."""
-    waits: bool = False
-    """Whether the call asks for time to pass."""
-    counted: bool = False
-    """Whether the call was counted before it was answered."""
-    result: StepResult | None = None
-    """The result of the call, which waits for the results of the calls before it in its batch."""
-
-    def save(self) -> list[Any]:
-        """The state as JSON data."""
-        reading = self.reading
-        saved = [reading.name, reading.leaves[:], self.key, self.batch, self.siblings, self.waits, self.counted]
-        return [*saved, None if self.result is None else self.result.save()]
-
-    @classmethod
-    def of(cls, saved: Sequence[Any]) -> OpenCall:
-        """What `save` returned."""
-        name, leaves, key, batch, siblings, waits, counted, result = saved
-        reading = StepCall(name, [(place, value) for place, value in leaves])
-        kept = None if result is None else StepResult(*result)
-        return cls(reading, key, batch, siblings, waits, counted, kept)
+    kind: StepKind
+    share: float
+    """The share of the weight of its kind."""
+    excused: float
+    """Evidence that was excused before, and that this step shows to be no excuse."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -115,8 +95,8 @@ class _ReadStep:
     state: int
     known: bool
     """The state was seen before."""
-    unseen: bool
-    """The result has words that were not seen before."""
+    unseen: int
+    """How many words of the result were not seen before."""
 
 
 class StepNovelty:
@@ -136,6 +116,7 @@ class StepNovelty:
         "_step",
         "_told",
         "_waited",
+        "_was_new",
     )
 
     def __init__(self, saved: Mapping[str, Any] | None = None) -> None:
@@ -152,10 +133,13 @@ class StepNovelty:
         self._step, self._acted, self._looked, self._before, self._state, self._told, self._deed, requested = steps
         self._waited = int(given["waited"])
         self._latest = list(map(int, given["latest"]))
-        """The identities of the latest call, and of the words and numbers of its result."""
+        """The identities of the latest call, and of its result: the words, all numbers, and the
+        plain numbers.
+        """
         self._excused = float(given["excused"])
         """The evidence that the newest deed has excused."""
         self._requested = bool(requested)
+        self._was_new = bool(given.get("was_new", True))
         self._ids: set[str] = set(map(str, given["ids"]))
         """The ids of the latest result: a call that says them again does not name an item."""
 
@@ -168,6 +152,7 @@ class StepNovelty:
             "steps": steps,
             "excused": self._excused,
             "waited": self._waited,
+            "was_new": self._was_new,
             "latest": self._latest[:],
             "ids": sorted(self._ids),
         }
@@ -187,29 +172,34 @@ class StepNovelty:
 
     def is_equal(self, call: OpenCall, result: StepResult) -> bool:
         """Whether call and result are, word for word, those of the latest step."""
-        return self._latest == [call.reading.whole_key, result.told, result.shown]
+        return self._latest[:3] == [call.reading.whole_key, result.told, result.shown]
+
+    def was_latest(self, key: int) -> bool:
+        """Whether the call `key` is the latest step."""
+        return self._before == key
 
     def was_made(self, key: int) -> bool:
         """Whether the call `key` was made, and answered, before."""
         return self._memory.call(key) is not None
 
-    def take(self, call: OpenCall, result: StepResult) -> tuple[StepKind, float]:
-        """The kind of the next step, and evidence that was excused before by what this step shows
-        to be no excuse.
-        """
+    def take(self, call: OpenCall, result: StepResult) -> JudgedStep:
+        """Judge the next step, and learn from it."""
         self._step += 1
         memory = self._memory
         seen = memory.call(call.key)
         state, known = result.state, memory.knows(result.state)
         if not known and memory.knows(result.state_as_told):
             state, known = result.state_as_told, True
-        unseen = any(one not in memory.seen for one in result.marks)
+        unseen = sum(one not in memory.seen for one in result.marks)
         step = _ReadStep(call, result, state, known, unseen)
         if seen is not None:
             kind = self._again(step, seen)
+            news = kind is StepKind.NEW_WORDS
+            share = share_of_news(unseen, len(result.marks)) if news else share_of_answer(result.content)
         else:
             difference = difference_of(call.reading, memory.near(call.reading.name))
             kind = self._first_time(step, difference)
+            share = self._share(step, kind, difference)
             if kind is not StepKind.WORK:
                 self._learn_cosmetic(step, difference)
             memory.keep_near(call.reading)
@@ -217,7 +207,22 @@ class StepNovelty:
         if in_order and kind in {StepKind.SAME_AGAIN, StepKind.FAILED_AGAIN}:
             kind = StepKind.SAME_ORDER
         self._learn(step, kind)
-        return kind, self._no_excuse(call.key, kind, in_order=in_order)
+        self._was_new = seen is None
+        excused = self._no_excuse(call.key, kind, in_order=in_order)
+        return JudgedStep(kind, share if kind in _SHARED else 1.0, excused)
+
+    def _share(self, step: _ReadStep, kind: StepKind, difference: CallDifference) -> float:
+        """The share of the weight of a call that is new."""
+        if kind is StepKind.NEW_WORDS:
+            return share_of_news(step.unseen, len(step.result.marks))
+        if kind is StepKind.RECEIPT:
+            return 1.0 if goes_on(difference) else RECEIPT_OF_NO_ROW
+        share = share_of_answer(step.result.content)
+        if kind is StepKind.GUESSED and not (self._was_new and step.state == self._state):
+            return share * GUESS_APART
+        if kind is StepKind.SAME_CONTENT and len(difference.words) > 1 and counts_on(difference):
+            return share * WINDOW
+        return share
 
     def _no_excuse(self, key: int, kind: StepKind, *, in_order: bool) -> float:
         """What was excused by a call that is now made again: what is done again was no deed."""
@@ -292,12 +297,16 @@ class StepNovelty:
     def _first_time(self, step: _ReadStep, difference: CallDifference) -> StepKind:
         result, memory = step.result, self._memory
         if not step.known:
-            new = step.unseen or (not result.marks and not result.failed)
+            new = step.unseen > 0 or (not result.marks and not result.failed)
+            if not new and difference.kind is Difference.REWORDED and difference.shares and _is_content(result):
+                return StepKind.OLD_NEWS
             return StepKind.NEW_WORDS if new else StepKind.NEW_STATE
         opaque = difference.kind in {Difference.NEXT, Difference.OTHER}
         told = [one for one in result.values if one != SAID and not (opaque and one[0] == ID)]
         moved = not memory.knows_answer(step.state, result.answer) and memory.has_new(step.state, told)
         if moved and not result.is_refusal and not self._drifts(step):
+            if self._is_nearly_known(step):
+                return StepKind.NEARLY_SAME
             return StepKind.NEAR_NUMBERS if difference.kind in _NEAR else StepKind.OTHER_ANSWER
         if difference.kind is Difference.SAID_AGAIN:
             return StepKind.SAID_AGAIN
@@ -324,7 +333,7 @@ class StepNovelty:
                 return StepKind.SILENT_AGAIN
             return StepKind.REFUSED_OTHER if len(set(untried)) >= 2 else StepKind.REFUSED_AGAIN  # noqa: PLR2004
         if named:
-            return StepKind.REFUSED_NAMED
+            return StepKind.SILENT_NAMED if result.is_empty and not result.failed else StepKind.REFUSED_NAMED
         if not result.is_empty:
             return StepKind.REFUSED_ITEM
         if step.state != self._state:
@@ -337,22 +346,36 @@ class StepNovelty:
         """An answer that was seen: content, or a receipt."""
         memory, reading = self._memory, step.call.reading
         rich = step.result.content >= RICH
+        renewed = bool(untried) and self._ids.issuperset(untried)
         if rich and not memory.knows_order(step.state, step.result.order):
             return StepKind.REORDERED
         if rich and difference.kind in _NEAR:
             if step.result.told != self._told:
                 return StepKind.NEAR_CONTENT
             return StepKind.RESPELLED if difference.kind is Difference.SPELLED else StepKind.VERBATIM
-        if named and not (rich and self._ids.issuperset(untried)):
+        if named and not (rich and renewed):
             return StepKind.NAMED_CONTENT if rich else StepKind.NAMED_ITEM
-        if rich or self._turns(reading, difference):
+        if rich or self._is_in_place(reading, difference):
             return StepKind.SAME_CONTENT
         if len(set(untried)) >= WORDS_OF_WORK:
             return StepKind.WORK
-        guessed = self._requested and bool(untried) and len(difference.words) <= GUESS_WORDS
-        guessed = guessed and difference.kind is Difference.NEXT and not goes_on(difference)
-        guessed = guessed and min(map(len, difference.words)) >= GUESS_CHARS
+        if step.state == self._state and step.result.plain not in self._latest[3:]:
+            return StepKind.FEEDBACK
+        guessed = self._requested and step.result.content > 0 and is_guess(difference, untried)
         return StepKind.GUESSED if guessed else StepKind.RECEIPT
+
+    def _is_in_place(self, call: StepCall, difference: CallDifference) -> bool:
+        """Whether only numbers differ, and stay around one place."""
+        words = difference.words
+        plain = difference.kind is Difference.NEXT and bool(words) and all(word.isdecimal() for word in words)
+        return plain and self._memory.is_in_place(call)
+
+    def _is_nearly_known(self, step: _ReadStep) -> bool:
+        """Whether of a long answer only few numbers are new, and none of them names a thing."""
+        result = step.result
+        new = [one for one in result.values if one != SAID and self._memory.has_new(step.state, (one,))]
+        named = any(one[0] in FORMS or len(one) >= CHARS_OF_AN_ID for one in new)
+        return _is_content(result) and not named and len(new) <= NEAR_SHARE * result.content
 
     def _drifts(self, step: _ReadStep) -> bool:
         """Whether the numbers of a state move whatever is asked."""
@@ -360,19 +383,6 @@ class StepNovelty:
         drift = drifts.setdefault(step.state, Drift())
         trim(drifts, MOVING_KEPT)
         return drift.add(step.result.numbers)
-
-    def _turns(self, call: StepCall, difference: CallDifference) -> bool:
-        """Whether the numbers of the calls go to and fro around a level: one place."""
-        words = difference.words
-        if difference.kind is not Difference.NEXT or not words or not all(word.isdecimal() for word in words):
-            return False
-        rows = self._memory.rows.setdefault(call.name, [])
-        rows.append([int(word[:15]) for word in call.all_words if word.isdecimal()][:ROW_NUMBERS])
-        del rows[:-ROW_KEPT]
-        trim(self._memory.rows, TOOLS_KEPT)
-        if len(rows) < ROWS_COMPARED or len({len(row) for row in rows}) > 1:
-            return False
-        return all(_stays(column) for column in zip(*rows, strict=True))
 
     # ------------------------------------------------------------------ what is learnt
 
@@ -385,7 +395,7 @@ class StepNovelty:
         memory.learn(call.reading, result)
         if call.waits:
             self._waited = self._step
-        self._latest = [call.reading.whole_key, result.told, result.shown]
+        self._latest = [call.reading.whole_key, result.told, result.shown, result.plain]
         self._before, self._state, self._told, self._ids = call.key, step.state, result.told, result.ids
 
     def _learn_cosmetic(self, step: _ReadStep, difference: CallDifference) -> None:
@@ -409,12 +419,8 @@ def _is_new(words: Sequence[str], untried: Sequence[str]) -> bool:
     return new >= WORDS_OF_WORK or (new >= LEAST_NEW and 3 * new > 2 * len(set(words)))
 
 
-def _stays(column: Sequence[int]) -> bool:
-    steps = [after - before for before, after in pairwise(column) if after != before]
-    if not steps:
-        return True
-    to_and_fro = min(steps) < 0 < max(steps)
-    return to_and_fro and max(column) - min(column) <= BAND * max(column)
+def _is_content(result: StepResult) -> bool:
+    return result.content >= RICH and not result.is_refusal
 
 
 _NEAR = {Difference.REWORDED, Difference.SAID_AGAIN, Difference.NEAR, Difference.SPELLED}
@@ -424,6 +430,13 @@ _OF_MOVEMENT = {
     Movement.CLOCK: StepKind.CLOCK,
     Movement.ONE_WAY: StepKind.ONE_WAY,
     Movement.BY_ITSELF: StepKind.BY_ITSELF,
+}
+_SHARED = {
+    StepKind.NEW_WORDS,
+    StepKind.RECEIPT,
+    StepKind.GUESSED,
+    StepKind.SAME_CONTENT,
+    StepKind.DONE_BETWEEN,
 }
 _EXCUSED = {StepKind.DONE_BETWEEN, StepKind.CHECKED_TWICE, StepKind.LOOKED_BETWEEN}
 _ACTS = {
