@@ -486,3 +486,25 @@ def test_a_result_that_begins_as_we_begin_is_news_as_any_other():
     for number in range(6):
         run.call(result="the same" if number < 4 else f"{VETO} line {number}")
     assert run.levels == [("suspect", 3), ("loop", 5)], "the sixth call has an answer before it that is new"
+
+
+@pytest.mark.parametrize("tool", ["sleep", "wait"])
+@pytest.mark.parametrize("first", [0.5, 1, 30])
+def test_a_run_that_backs_off_may_try_again(tool: str, first: float):
+    detector = ToolCallRepetition()
+    found: list[Detection] = []
+    for at in range(8):
+        for name, arguments in (("upload", {"file": "a"}), (tool, {"seconds": first * 2**at})):
+            found += detector.observe(ToolCall(f"{name}{at}", name, arguments))
+            found += detector.observe(ToolResult(f"{name}{at}", name, "503 slow down" if name == "upload" else ""))
+    assert not [one for one in found if one.level == "loop"]
+
+
+def test_equal_waits_between_equal_calls_are_a_loop():
+    detector = ToolCallRepetition()
+    found: list[Detection] = []
+    for at in range(5):
+        for name, arguments in (("upload", {"file": "a"}), ("sleep", {"seconds": 5})):
+            found += detector.observe(ToolCall(f"{name}{at}", name, arguments))
+            found += detector.observe(ToolResult(f"{name}{at}", name, "503 slow down" if name == "upload" else ""))
+    assert [one.level for one in found][-1] == "loop"

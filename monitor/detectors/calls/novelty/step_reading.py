@@ -71,6 +71,7 @@ _PAIR = re.compile(
 """`3/9`, `3 of 9`, `42 %`."""
 _COUNTED = re.compile(r"[^\W\d_]{1,40}(\d{1,9})")
 _DIGIT = re.compile(r"\d")
+_DECIMAL = re.compile(r"\d{1,15}(?:\.\d{1,9})?")
 _CJK = re.compile(f"[{_UNSPACED}]")
 _CODE = re.compile(r"[\n/\\_={}<>|$;]|(?<!\w)-\w|\w\.\w")
 _PROSE = re.compile(r"[^\W\d_]|[ .,!?']")
@@ -202,6 +203,11 @@ class StepCall:
         """The identity of the call, without the arguments in the places `cosmetic`."""
         kept = [leaf for leaf in self.leaves if leaf[0] not in cosmetic]
         return int(identity(f"{self.name}({kept!r})"), 16)
+
+    @property
+    def numbers(self) -> list[float]:
+        """The numbers of all arguments, in their order."""
+        return [float(found) for _, value in self.leaves for found in _DECIMAL.findall(value)]
 
     @property
     def all_words(self) -> list[str]:
