@@ -240,21 +240,6 @@ def test_who_waits_may_ask_twenty_times(tool: str, arguments: dict[str, Any]):
     assert run.levels[-1] == ("loop", 20)
 
 
-def test_failing_test_runs_differ_in_their_times_only():
-    run = Run()
-    for turn in range(6):
-        run.call(
-            "bash",
-            {"command": "pytest -q"},
-            result=f"2024-05-02T10:00:{turn:02}Z FAILED tests/a.py::t\n1 failed in {turn * 0.07 + 1:.2f}s",
-        )
-    assert run.levels == [("suspect", 3), ("loop", 5), ("loop", 6)]
-    measured = Run()
-    for turn in range(6):
-        measured.call("bash", {"command": "python bench.py"}, result=f"parse: {turn * 0.07 + 1:.2f} s")
-    assert measured.levels == []
-
-
 def test_results_of_other_calls_do_not_matter():
     run = Run()
     for turn in range(5):

@@ -39,7 +39,7 @@ class StepKind(Enum):
     OTHER_VALUE = "a call made before, and its value became another one", 0.15
     WAITED = "a call that waits, with the result seen before", 0.3
     WAITS = "a call that waits", 0.1
-    CLOCK = "a call made before, and only a clock moved", 0.38
+    CLOCK = "a call made before, and only a clock moved", 0.5
     ONE_WAY = "a call made before, and only a counter moved", 0.85
     BY_ITSELF = "a call made before, and only values moved that move by themselves", 1.0
     SAME_CONTENT = "another call with the same answer", 0.62
@@ -133,6 +133,7 @@ _WALKS = {
     StepKind.NEARLY_SAME,
 }
 _UNCLEAR = {
+    StepKind.ONE_WAY,
     StepKind.SAME_CONTENT,
     StepKind.NAMED_CONTENT,
     StepKind.NEAR_CONTENT,
@@ -143,8 +144,6 @@ _UNCLEAR = {
     StepKind.FEEDBACK,
     StepKind.NEARLY_SAME,
     StepKind.OLD_NEWS,
-    StepKind.ONE_WAY,
-    StepKind.BY_ITSELF,
     StepKind.OTHER_VALUE,
 }
 _REPETITIONS = {
