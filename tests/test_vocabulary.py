@@ -29,7 +29,7 @@ from monitor.errors import (
     ToolRetry,
 )
 from monitor.models import ErrorKind, ModelError
-from monitor.outcome import Outcome, RunFailed, StoppedByGuard, Turn, succeeded
+from monitor.outcome import Outcome, RunFailed, StoppedByGuard, Turn, is_success
 from monitor.reasons import SUCCESSES, FinishReason, TerminateReason
 from monitor.usage import Usage
 from monitor.verdicts import Detection, Evidence, Met, Stop
@@ -86,7 +86,10 @@ def test_a_turn_ends_in_one_of_five_ways():
 
 @pytest.mark.parametrize("reason", TerminateReason)
 def test_only_the_goal_and_a_good_end_are_a_success_by_themselves(reason: TerminateReason):
-    assert succeeded(reason) is (reason in SUCCESSES) is (reason.value in {"goal", "stream_ended"})
+    alone = is_success(Stop(reason, "it ended", "test"))
+    assert alone is (reason in SUCCESSES) is (reason.value in {"goal", "stream_ended"})
+    said = is_success(Stop(reason, "it ended", "terminate", value="success"))
+    assert said is (alone or reason is TerminateReason.TERMINATED)
 
 
 ENDINGS = [

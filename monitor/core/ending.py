@@ -14,7 +14,7 @@ from monitor.events import StreamClosed
 from monitor.goal.goal import Goal
 from monitor.messages import Message, SteerMessage
 from monitor.models import ModelError
-from monitor.outcome import Outcome, OutcomeDraft, Turn, succeeded
+from monitor.outcome import Outcome, OutcomeDraft, Turn, is_success
 from monitor.policy import stop_for
 from monitor.reasons import FinishReason, TerminateReason
 from monitor.usage import AskCost
@@ -250,7 +250,7 @@ def outcome_of(
     """The outcome of a run that ends by `stop`. `turn`: its last one. `recovered_from`: the end
     that a last turn replaced.
     """
-    ok = succeeded(stop.reason) or (stop.reason is TerminateReason.TERMINATED and stop.value == "success")
+    ok = is_success(stop)
     usage, cost_usd = spending.total()
     result = goal.result() if goal is not None else {}
     draft = OutcomeDraft(

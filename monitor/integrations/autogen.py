@@ -21,6 +21,7 @@ from monitor.errors import AdapterError, ConfigError, MissingExtra, SourceFailed
 from monitor.harness.guards.guarding import GuardSource, guard_here
 from monitor.integrations._common.failures import classify
 from monitor.integrations._common.guarded_requests import Answered, GuardedRequests
+from monitor.integrations._common.stand_in import StandIn
 from monitor.integrations._common.stopped import partial_text
 from monitor.models import ModelError
 from monitor.outcome import StoppedByGuard
@@ -55,7 +56,7 @@ class Stopped(StoppedByGuard):
     """The guard has ended the run of the team."""
 
 
-class GuardedClient(ChatCompletionClient):
+class GuardedClient(StandIn, ChatCompletionClient, forwards=ChatCompletionClient):
     """A model client of AutoGen whose responses a guard watches, for one run.
 
     Every request streams, also `create`, which otherwise waits for whole responses: so a loop is
@@ -63,6 +64,8 @@ class GuardedClient(ChatCompletionClient):
     raises `Stopped`. With one, the last answer is the partial text, and the condition ends the
     team. If the call failed, the provider's own exception is raised.
     """
+
+    wrapped: ChatCompletionClient
 
     def __init__(
         self, wrapped: ChatCompletionClient, guard: GuardSource, *, _requests: GuardedRequests | None = None

@@ -16,6 +16,7 @@ from monitor.errors import MissingExtra
 from monitor.harness.guards.guarding import GuardSource
 from monitor.integrations._common.failures import classify
 from monitor.integrations._common.guarded_requests import Answered, GuardedRequests
+from monitor.integrations._common.stand_in import StandIn
 from monitor.models import ModelError
 from monitor.outcome import StoppedByGuard
 
@@ -24,7 +25,6 @@ try:
     from agents.items import ModelResponse, TResponseInputItem, TResponseStreamEvent
     from agents.models.fake_id import FAKE_RESPONSES_ID
     from agents.models.interface import Model
-    from agents.retry import ModelRetryAdvice, ModelRetryAdviceRequest
     from openai.types.responses import Response, ResponseCompletedEvent, ResponseOutputItemDoneEvent
 except ImportError:
     raise MissingExtra("openai-agents", "openai-agents") from None
@@ -44,13 +44,15 @@ class Stopped(StoppedByGuard, AgentsException):
     """The guard has ended the run. `run_data` is the SDK's own account of the turns before."""
 
 
-class GuardedModel(Model):
+class GuardedModel(StandIn, Model, forwards=Model):
     """A model of the OpenAI Agents SDK whose responses a guard watches, for one run.
 
     Every request streams, also in `Runner.run`, which otherwise waits for whole responses: so a
     loop is cut while it is written. Raises `Stopped` when the guard ends the run, and the SDK's own
     exception when the call failed.
     """
+
+    wrapped: Model
 
     def __init__(self, wrapped: Model, guard: GuardSource) -> None:
         self.wrapped = wrapped
@@ -105,14 +107,8 @@ class GuardedModel(Model):
 
         return own.watched(opened, AgentsAdapter)
 
-    async def close(self) -> None:
-        await self.wrapped.close()
-
     async def _cleanup_on_run_end(self, owner: object) -> None:
         await self.wrapped._cleanup_on_run_end(owner)  # noqa: SLF001 - the SDK calls it on every model
-
-    def get_retry_advice(self, request: ModelRetryAdviceRequest) -> ModelRetryAdvice | None:
-        return self.wrapped.get_retry_advice(request)
 
 
 class AgentsAdapter(OpenAIAdapter):

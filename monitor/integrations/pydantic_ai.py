@@ -21,6 +21,7 @@ from monitor.errors import AdapterError, MissingExtra
 from monitor.harness.guards.guarding import GuardSource
 from monitor.integrations._common.failures import classify
 from monitor.integrations._common.guarded_requests import Answered, GuardedEvents, GuardedRequests
+from monitor.integrations._common.stand_in import StandIn
 from monitor.models import ModelError
 from monitor.outcome import StoppedByGuard
 from monitor.reasons import FinishReason
@@ -65,7 +66,7 @@ class Stopped(StoppedByGuard, AgentRunError):
         self.message = self.args[0]
 
 
-class GuardedModel(WrapperModel):
+class GuardedModel(StandIn, WrapperModel, forwards=Model):
     """A model of Pydantic AI whose responses a guard watches, for one run of one agent.
 
     Every request streams, also in `agent.run`, which otherwise waits for whole responses: so a loop

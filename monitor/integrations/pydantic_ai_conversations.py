@@ -63,25 +63,32 @@ class StoredConversations(ConversationStore):
         if not callable(getattr(session, "commit", None)):
             raise ConfigError(f"a SessionStore is needed, not {type(session).__name__}")
         self._session = session
-        self._nodes: dict[str, str] | None = None
-        """The node of each entry. Read once: no other process writes to the session."""
+        self._nodes: dict[str, str] = {}
+        """The node of each entry that was read or written: no other process writes."""
+        self._has_all = False
+        """Whether all entries of the session are among them."""
+        self._branches: dict[str, str] = {}
+        """The branch of each conversation that was read or written, by its newest entry."""
         self._lock = anyio.Lock()
 
     async def read_record(self, conversation_id: str) -> ConversationRecord | None:
-        head = (await self._session.heads()).get(_branch(conversation_id))
-        return None if head is None else await self._record_at(head)
+        return await self._record_on(_branch(conversation_id))
 
-    async def _record_at(self, head: str) -> ConversationRecord:
-        node = await self._session.find_node(head)
-        if node is None or not _holds(node, RECORD):
-            raise SessionDamaged(f"the node {head} should be the record of a conversation")
-        (record,) = _records.validate_python([node.data["data"]])
+    async def _record_on(self, branch: str) -> ConversationRecord | None:
+        """The record of the conversation on `branch`. `None`: there is none."""
+        path = await self._session.active_path(branch, last=1)
+        if not path:
+            return None
+        if not _holds(path[0], RECORD):
+            raise SessionDamaged(f"the node {path[0].id} should be the record of a conversation")
+        (record,) = _records.validate_python([path[0].data["data"]])
+        if record.head_id is not None:
+            self._branches[record.head_id] = branch
         return record
 
     async def read_records(self, *, scope: str | None = None, limit: int | None = None) -> Sequence[ConversationRecord]:
-        heads = (await self._session.heads()).items()
-        found = [await self._record_at(head) for name, head in heads if name.startswith(BRANCH) and head is not None]
-        found = [record for record in found if scope is None or record.scope == scope]
+        read = [await self._record_on(name) for name in await self._session.heads() if name.startswith(BRANCH)]
+        found = [one for one in read if one is not None and (scope is None or one.scope == scope)]
         found.sort(key=lambda record: record.updated_at, reverse=True)
         return found[:limit]
 
@@ -95,13 +102,16 @@ class StoredConversations(ConversationStore):
         """See `ConversationStore`. The entries and the record are one step."""
         async with self._lock:
             await self._check(record.conversation_id, expected_revision)
-            nodes = await self._known()
-            missing = {record.head_id, *(entry.parent_id for entry in new_entries)} - {None, *nodes}
-            if missing - {entry.id for entry in new_entries}:
-                raise ConversationConflict(record.conversation_id)
-            drafts = _drafts(record, new_entries, nodes)
-            committed = await self._session.commit(Changes(nodes=drafts, branch=_branch(record.conversation_id)))
-            nodes |= {entry.id: node.id for entry, node in zip(new_entries, committed.nodes, strict=False)}
+            new = {entry.id for entry in new_entries}
+            for id in {record.head_id, *(entry.parent_id for entry in new_entries)} - new:
+                if id is not None and await self._node_of(id) is None:
+                    raise ConversationConflict(record.conversation_id)
+            drafts = _drafts(record, new_entries, self._nodes)
+            branch = _branch(record.conversation_id)
+            committed = await self._session.commit(Changes(nodes=drafts, branch=branch))
+            self._nodes |= {entry.id: node.id for entry, node in zip(new_entries, committed.nodes, strict=False)}
+            if record.head_id is not None:
+                self._branches[record.head_id] = branch
 
     async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
         """See `ConversationStore`. The entries stay in the file."""
@@ -115,7 +125,8 @@ class StoredConversations(ConversationStore):
             raise ConversationConflict(conversation_id)
 
     async def read_entry(self, entry_id: str) -> ConversationEntry:
-        node = await self._session.find_node((await self._known())[entry_id])
+        id = await self._node_of(entry_id)
+        node = await self._session.find_node(id) if id is not None else None
         if node is None:
             raise LookupError(entry_id)
         return _entry(node)
@@ -124,20 +135,21 @@ class StoredConversations(ConversationStore):
         """See `ConversationStore`. The history of a conversation as it stands is one query."""
         if head_id is None:
             return []
-        node = (await self._known())[head_id]
-        for name, head in (await self._session.heads()).items():
-            record = await self._session.find_node(head) if head is not None and name.startswith(BRANCH) else None
-            if record is not None and record.parent == node:
-                path = await self._session.active_path(name)
-                entries = [_entry(one) for one in path if _holds(one, ENTRY)]
+        if (branch := self._branches.get(head_id)) is not None:
+            nodes = [one for one in await self._session.active_path(branch) if _holds(one, ENTRY)]
+            entries = [*map(_entry, nodes)]
+            if entries and entries[-1].id == head_id:
+                self._nodes |= {entry.id: node.id for entry, node in zip(entries, nodes, strict=True)}
                 return entries if limit is None else entries[len(entries) - min(limit, len(entries)) :]
         return await super().read_history(head_id, limit=limit)
 
-    async def _known(self) -> dict[str, str]:
-        if self._nodes is None:
+    async def _node_of(self, entry_id: str) -> str | None:
+        """The id of the node that holds an entry. `None`: the session has no such entry."""
+        if entry_id not in self._nodes and not self._has_all:
             nodes = await self._session.nodes()
             self._nodes = {node.data["data"]["id"]: node.id for node in nodes if _holds(node, ENTRY)}
-        return self._nodes
+            self._has_all = True
+        return self._nodes.get(entry_id)
 
 
 def _branch(conversation_id: str) -> str:

@@ -6,7 +6,7 @@ import datetime as dt
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -98,6 +98,15 @@ def _above(value: Any, bound: int) -> Any:
 
 def _day(at_s: float) -> str:
     try:
-        return dt.datetime.fromtimestamp(at_s, dt.UTC).date().isoformat()
+        return _day_numbered(int(at_s // DAY_S))
     except (OverflowError, OSError, ValueError):
         return "9"
+
+
+@lru_cache(maxsize=1_024)
+def _day_numbered(number: int) -> str:
+    """The date of the day `number`, counted from 1970-01-01."""
+    return dt.datetime.fromtimestamp(number * DAY_S, dt.UTC).date().isoformat()
+
+
+DAY_S: Final = 86_400

@@ -8,6 +8,7 @@ name.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 MAKERS: Final = (
@@ -80,6 +81,7 @@ class ModelName(NamedTuple):
         return tuple(found)
 
 
+@lru_cache(maxsize=256)
 def read_name(name: str) -> ModelName:
     """The seller and the model of `name`."""
     rest = name.strip().lower()

@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import unquote, unquote_to_bytes
 
-from anyio import to_thread
-
 from monitor.conditions import Condition
 from monitor.detectors import Detector, default_detectors
 from monitor.errors import ConfigError, without_keys
@@ -21,18 +19,18 @@ from monitor.proxy.admin.admin import Admin
 from monitor.proxy.draining import Draining
 from monitor.proxy.exchange.context import GRACE_S, ProxyContext
 from monitor.proxy.exchange.exchange import Exchange, ProxiedRequest
-from monitor.proxy.exchange.judging import LARGE_BYTES
-from monitor.proxy.exchange.request_history import run_of
+from monitor.proxy.exchange.known_histories import KnownHistories
+from monitor.proxy.exchange.reading import HistoryReader, RequestReading
 from monitor.proxy.exchange.unjudged import UnjudgedRelay, UnjudgedRequest
 from monitor.proxy.formats import wire_of
-from monitor.proxy.formats.base import JudgedRequest, Unjudged, Wire
+from monitor.proxy.formats.base import Unjudged, Wire
 from monitor.proxy.holds import HeldRuns
 from monitor.proxy.keys import KeyNames
 from monitor.proxy.options import MOST_BODY, OnLoop, ProxyOptions, StopAs, Unwatched
 from monitor.proxy.runs import ProxiedRun, ProxiedRuns
 from monitor.proxy.transport.asgi import Receive, Scope, Send, answer
 from monitor.proxy.transport.client import Client
-from monitor.proxy.transport.content_coding import Unpackable, coding_of, unpacked
+from monitor.proxy.transport.content_coding import coding_of
 from monitor.proxy.transport.headers import NO_NAME, RUN, SEVERAL_KEYS, Headers, first, keys_in, run_in
 from monitor.proxy.transport.incoming import ClientGone, Incoming
 from monitor.proxy.transport.upstreams import SILENCE_S, Connections, Upstream, Upstreams
@@ -155,7 +153,8 @@ class Proxy:
                 wait_s=budget_wait_s,
             )
         connections = Connections(silence_s=silence_s)
-        self._context = ProxyContext(options, connections, self.runs, HeldRuns(), accounts)
+        reader = HistoryReader(KnownHistories(), most_body=most_body)
+        self._context = ProxyContext(options, connections, self.runs, HeldRuns(), accounts, reader)
         self._keys = keys or KeyNames()
         self._draining = Draining()
         self._admin = Admin(self._context, self.token, self._draining)
@@ -238,30 +237,19 @@ class Proxy:
 
     async def _answer(self, scope: Scope, upstream: Upstream, path: bytes, incoming: Incoming, client: Client) -> None:
         headers, query = list(scope["headers"]), scope.get("query_string", b"")
+        keys = keys_in(headers, query)
+        key = self._keys.name_of(keys[0] if keys else None)
         where = _squeezed(path)
         wire = wire_of(scope["method"], unquote(where.decode("latin-1")))
-        why = "unknown format" if wire is None else ""
-        asked: JudgedRequest | None = None
-        if wire is not None:
-            if not await incoming.read():
-                why = "the request is too long"
-            else:
-                read = await self._read(wire, where + (b"?" + query if query else b""), incoming.kept, headers)
-                asked, why = (None, read.why) if isinstance(read, Unjudged) else (read, "")
-        self.runs.count("requests", asked.form if asked is not None else "unwatched")
-        keys = keys_in(headers, query)
-        if wire is None or asked is None:
+        asked = b"?".join((where, query)) if query else where
+        reading = await self._read(wire, asked, incoming, headers, key)
+        self.runs.count("requests", "unwatched" if isinstance(reading, Unjudged) else reading.asked.form)
+        if isinstance(reading, Unjudged):
             if len(keys) > 1 and self._context.options.unwatched == "pay":
                 await answer(client.send, 400, f"agent-monitor: {SEVERAL_KEYS}\n".encode(), b"text/plain", _NEVER_AGAIN)
                 return
             unjudged = UnjudgedRequest(
-                upstream=upstream,
-                scope=scope,
-                path=path,
-                incoming=incoming,
-                wire=wire,
-                why=why,
-                key=self._keys.name_of(keys[0] if keys else None),
+                upstream=upstream, scope=scope, path=path, incoming=incoming, wire=wire, why=reading.why, key=key
             )
             self.runs.count("unwatched")
             work = UnjudgedRelay(self._context, unjudged, client).perform
@@ -269,25 +257,20 @@ class Proxy:
             self.runs.count("bytes", number=client.sent_bytes)
             return
         name = run_in(headers)
-        if name is None and first(headers, RUN) is not None:
-            refusal = wire.refusal(NO_NAME, status=400)
+        several = len(keys) > 1 and self._context.accounts is not None
+        if several or (name is None and first(headers, RUN) is not None):
+            refusal = reading.wire.refusal(SEVERAL_KEYS if several else NO_NAME, status=400)
             await answer(client.send, refusal.status, refusal.body, b"application/json", _NEVER_AGAIN)
             return
-        if len(keys) > 1 and self._context.accounts is not None:
-            refusal = wire.refusal(SEVERAL_KEYS, status=400)
-            await answer(client.send, refusal.status, refusal.body, b"application/json", _NEVER_AGAIN)
-            return
-        spender = self._keys.name_of(keys[0] if keys else None)
-        run = self.runs.begin(spender, name or run_of(asked.instructions, asked.messages), asked.form, asked.model)
+        run = self.runs.begin(key, name or reading.run, reading.asked.form, reading.asked.model)
         request = ProxiedRequest(
             upstream=upstream,
             method=scope["method"],
             path=path,
             query=query,
             headers=headers,
-            body=incoming.kept,
-            wire=wire,
-            asked=asked,
+            body=incoming.take(),
+            reading=reading,
             hide=_hider(keys),
         )
         try:
@@ -299,17 +282,15 @@ class Proxy:
             if self._told is not None:
                 self._told(run)
 
-    async def _read(self, wire: Wire, path: bytes, body: bytes, headers: Headers) -> JudgedRequest | Unjudged:
-        where, coding, most = path.decode("latin-1"), coding_of(headers), self._context.options.most_body
-
-        def read() -> JudgedRequest | Unjudged:
-            try:
-                plain = unpacked(body, coding, most) if coding else body
-            except Unpackable as error:
-                return Unjudged(f"the request is {error}")
-            return wire.asked(where, plain)
-
-        return read() if len(body) < LARGE_BYTES and not coding else await to_thread.run_sync(read)
+    async def _read(
+        self, wire: Wire | None, path: bytes, incoming: Incoming, headers: Headers, key: str
+    ) -> RequestReading | Unjudged:
+        if wire is None:
+            return Unjudged("unknown format")
+        if not await incoming.read():
+            return Unjudged("the request is too long")
+        where, coding = path.decode("latin-1"), coding_of(headers)
+        return await self._context.reader.read(wire, where, incoming.kept, coding=coding, key=key)
 
 
 _NEVER_AGAIN: Final = (b"x-should-retry", b"false")

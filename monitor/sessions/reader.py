@@ -13,8 +13,10 @@ from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import quote
 
-from monitor.calls import CallRecord
-from monitor.errors import MonitorError, SessionDamaged, SessionUnavailable, StoreError
+from monitor.calls import ApprovalAnswer, CallRecord
+from monitor.errors import MonitorError, SessionDamaged, SessionOwner, SessionUnavailable, StoreError
+from monitor.messages import SteerMessage
+from monitor.sessions.beside.mailbox import AnswerLetter, Letter, mailbox_of
 from monitor.sessions.faults import READ_FAULTS, not_text, typed
 from monitor.sessions.lock import live_owner, lock_path
 from monitor.sessions.nodes import Node
@@ -180,12 +182,12 @@ def problems(connection: SqlConnection, blobs: Blobs) -> Iterator[TreeProblem]:
             yield TreeProblem(f"the table {table}: row {number} refers to a row that is missing")
         yield from verify(rows.nodes(connection, blobs), rows.heads(connection))
         yield from broken(connection, format_of(connection))
-        yield from _unreadable(connection)
+        yield from _unreadable(connection, blobs)
     except (*READ_FAULTS, MonitorError) as error:
         yield TreeProblem(f"the file cannot be read to its end: {error}")
 
 
-def _unreadable(connection: SqlConnection) -> Iterator[TreeProblem]:
+def _unreadable(connection: SqlConnection, blobs: Blobs) -> Iterator[TreeProblem]:
     for what, read in {
         "runs": read_records.runs,
         "calls": read_records.calls,
@@ -194,7 +196,7 @@ def _unreadable(connection: SqlConnection) -> Iterator[TreeProblem]:
         "chunks": read_records.chunks,
     }.items():
         try:
-            read(connection)  # type: ignore[operator]
+            read(connection, blobs)  # type: ignore[operator]
         except MonitorError as error:
             yield TreeProblem(f"the {what}: {error}")
 
@@ -227,6 +229,27 @@ class SessionReader:
         """128 bits as 32 hexadecimal digits."""
         found: str = self.meta["id"]
         return found
+
+    @property
+    def owner(self) -> SessionOwner | None:
+        """The process that has the session open to write, at this moment."""
+        return live_owner(lock_path(self.path))
+
+    def letters(self) -> list[Letter]:
+        """The messages of other processes that the session's owner has not stored yet."""
+        return mailbox_of(self.path).letters()
+
+    def put_letter(self, run: str, message: SteerMessage) -> Letter:
+        """Leave `message` for the run with the id `run`. It is stored when this returns."""
+        return mailbox_of(self.path).put(run, message)
+
+    def answers(self) -> list[AnswerLetter]:
+        """The answers of other processes that the session's owner has not stored yet."""
+        return mailbox_of(self.path).answers()
+
+    def put_answer(self, answer: ApprovalAnswer) -> AnswerLetter:
+        """Leave an answer for the session's owner. It is stored when this returns."""
+        return mailbox_of(self.path).put_answer(answer)
 
     def close(self) -> None:
         """Close the file of the session."""
@@ -284,20 +307,17 @@ class SessionReader:
         connection: sqlite3.Connection | None = getattr(self, "_connection", None)
         return connection is None or connection.in_transaction
 
-    def _upwards(self, branch: str) -> Iterator[Node]:
-        view = rows.SqlView(self._connection, self._blobs)
-        head = view.head(branch)
-        return view.upwards(head.id if head else None)
-
     def context(self, branch: str = ACTIVE) -> Context:
         """The messages that the model gets of a branch."""
-        found: Context = self._typed(lambda: context_of(self._upwards(branch)))
+        found: Context = self._typed(lambda: context_of(rows.upwards(self._connection, branch, self._blobs)))
         return found
 
-    def active_path(self, branch: str = ACTIVE) -> tuple[Node, ...]:
-        """The nodes of a branch, oldest first."""
-        found: list[Node] = self._typed(lambda: list(self._upwards(branch)))
-        return tuple(reversed(found))
+    def active_path(self, branch: str = ACTIVE, *, last: int | None = None, run: str | None = None) -> tuple[Node, ...]:
+        """The nodes of a branch, oldest first; see `SessionStore.active_path`."""
+        found: tuple[Node, ...] = self._typed(
+            lambda: rows.path(self._connection, branch, self._blobs, last=last, run=run)
+        )
+        return found
 
     def nodes(self) -> tuple[Node, ...]:
         """All nodes, in the order of writing."""
@@ -321,24 +341,24 @@ class SessionReader:
 
     def runs(self, *, hidden: bool = False) -> tuple[RunRecord, ...]:
         """The runs. `hidden`: also those that serve another run, such as compactions."""
-        found: list[RunRecord] = self._typed(lambda: read_records.runs(self._connection))
+        found: list[RunRecord] = self._typed(lambda: read_records.runs(self._connection, self._blobs))
         return tuple(run for run in found if hidden or not run.hidden)
 
     def calls(self, run: str | None = None) -> tuple[CallRecord, ...]:
         """The calls of a run, or of all runs."""
-        return tuple(self._typed(lambda: read_records.calls(self._connection, run)))
+        return tuple(self._typed(lambda: read_records.calls(self._connection, self._blobs, run)))
 
     def approvals(self) -> tuple[ApprovalState, ...]:
         """The questions and their answers."""
-        return tuple(self._typed(lambda: read_records.approvals(self._connection)))
+        return tuple(self._typed(lambda: read_records.approvals(self._connection, self._blobs)))
 
     def events(self, run: str | None = None, after: int = 0) -> tuple[StoredEvent, ...]:
         """The events of a run, or of all, whose numbers are greater than `after`."""
-        return tuple(self._typed(lambda: read_records.events(self._connection, run, after)))
+        return tuple(self._typed(lambda: read_records.events(self._connection, self._blobs, run, after)))
 
     def chunks(self, run: str | None = None) -> tuple[TurnChunks, ...]:
         """The chunks of a run, or of all."""
-        return tuple(self._typed(lambda: read_records.chunks(self._connection, run)))
+        return tuple(self._typed(lambda: read_records.chunks(self._connection, self._blobs, run)))
 
     def verify(self) -> tuple[TreeProblem, ...]:
         """The faults of the file; empty, if it is as it was written."""

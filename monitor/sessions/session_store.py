@@ -55,8 +55,12 @@ class SessionStore(Protocol):
         """The messages that the model gets of a branch."""
         ...
 
-    async def active_path(self, branch: str = ACTIVE, /) -> tuple[Node, ...]:
-        """The nodes of a branch, oldest first."""
+    async def active_path(
+        self, branch: str = ACTIVE, /, *, last: int | None = None, run: str | None = None
+    ) -> tuple[Node, ...]:
+        """The nodes of a branch, oldest first. `run`: only those of the run with this id. `last`:
+        at most this many, the newest ones. No more of the branch is read than that needs.
+        """
         ...
 
     async def nodes(self) -> tuple[Node, ...]:

@@ -94,20 +94,17 @@ class SqlSession(ABC):
         """The messages that the model gets of a branch."""
 
         def read(connection: SqlConnection) -> Context:
-            return context_of(self._upwards(connection, branch))
+            return context_of(rows.upwards(connection, branch, self._blobs))
 
         found: Context = await self._read(read)
         return found
 
-    def _upwards(self, connection: SqlConnection, branch: str) -> Any:
-        view = rows.SqlView(connection, self._blobs)
-        head = view.head(branch)
-        return view.upwards(head.id if head else None)
-
-    async def active_path(self, branch: str = ACTIVE) -> tuple[Node, ...]:
-        """The nodes of a branch, oldest first."""
-        found: list[Node] = await self._read(lambda one: list(self._upwards(one, branch)))
-        return tuple(reversed(found))
+    async def active_path(
+        self, branch: str = ACTIVE, *, last: int | None = None, run: str | None = None
+    ) -> tuple[Node, ...]:
+        """The nodes of a branch, oldest first; see `SessionStore.active_path`."""
+        found: tuple[Node, ...] = await self._read(lambda one: rows.path(one, branch, self._blobs, last=last, run=run))
+        return found
 
     async def nodes(self) -> tuple[Node, ...]:
         """All nodes, in the order of writing."""
@@ -142,24 +139,24 @@ class SqlSession(ABC):
 
     async def runs(self, *, hidden: bool = False) -> tuple[RunRecord, ...]:
         """The runs. `hidden`: also those that serve another run, such as compactions."""
-        found: Sequence[RunRecord] = await self._read(read_records.runs)
+        found: Sequence[RunRecord] = await self._read(lambda one: read_records.runs(one, self._blobs))
         return tuple(run for run in found if hidden or not run.hidden)
 
     async def calls(self, run: str | None = None) -> tuple[CallRecord, ...]:
         """The calls of a run, or of all runs."""
-        return tuple(await self._read(lambda one: read_records.calls(one, run)))
+        return tuple(await self._read(lambda one: read_records.calls(one, self._blobs, run)))
 
     async def approvals(self, *, only_open: bool = False) -> tuple[ApprovalState, ...]:
         """The questions and their answers."""
-        return tuple(await self._read(lambda one: read_records.approvals(one, only_open=only_open)))
+        return tuple(await self._read(lambda one: read_records.approvals(one, self._blobs, only_open=only_open)))
 
     async def events(self, run: str | None = None) -> tuple[StoredEvent, ...]:
         """The events of a run, or of all."""
-        return tuple(await self._read(lambda one: read_records.events(one, run)))
+        return tuple(await self._read(lambda one: read_records.events(one, self._blobs, run)))
 
     async def chunks(self, run: str | None = None) -> tuple[TurnChunks, ...]:
         """The chunks of a run, or of all."""
-        return tuple(await self._read(lambda one: read_records.chunks(one, run)))
+        return tuple(await self._read(lambda one: read_records.chunks(one, self._blobs, run)))
 
     async def close_run(self, run: str, why: str) -> None:
         """See `monitor.sessions.close_run`."""
@@ -169,24 +166,24 @@ class SqlSession(ABC):
         """See `CallLedger.intend`."""
 
         def write(connection: SqlConnection) -> list[CallRecord]:
-            return [writing.intend(connection, record, self._memory) for record in records]
+            return [writing.intend(connection, record, self._blobs, self._memory) for record in records]
 
         found: list[CallRecord] = await self._write(write)
         return found
 
     async def advance(self, record: CallRecord) -> bool:
         """See `CallLedger.advance`."""
-        done: bool = await self._write(lambda one: writing.advance(one, record, self._memory))
+        done: bool = await self._write(lambda one: writing.advance(one, record, self._blobs, self._memory))
         return done
 
     async def find(self, key: str) -> CallRecord | None:
         """See `CallLedger.find`."""
-        found: CallRecord | None = await self._read(lambda one: read_records.find_call(one, key))
+        found: CallRecord | None = await self._read(lambda one: read_records.find_call(one, self._blobs, key))
         return found
 
     async def open_calls(self, run: str) -> Sequence[CallRecord]:
         """See `CallLedger.open_calls`."""
-        found: list[CallRecord] = await self._read(lambda one: read_records.open_calls(one, run))
+        found: list[CallRecord] = await self._read(lambda one: read_records.open_calls(one, self._blobs, run))
         return found
 
     async def verify(self) -> tuple[TreeProblem, ...]:

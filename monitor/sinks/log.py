@@ -11,9 +11,8 @@ import structlog
 
 from monitor._util.codec import tag_of
 from monitor.events import Envelope, Event, RunTerminated, StopDecided, event_codec
-from monitor.reasons import SUCCESSES, TerminateReason
+from monitor.outcome import is_success
 from monitor.sinks.descriptions import DESCRIPTIONS
-from monitor.verdicts import Stop
 
 _OF_RECORDS = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime"})
 """The attributes of the standard library's log records. A record refuses extra fields with these
@@ -47,13 +46,9 @@ def _log(event: Event, whose: dict[str, Any]) -> None:
 def _level(event: Event) -> int:
     if isinstance(event, RunTerminated):
         return logging.INFO
-    if isinstance(event, StopDecided) and _succeeds(event.stop):
+    if isinstance(event, StopDecided) and is_success(event.stop):
         return logging.DEBUG
     return logging.WARNING if DESCRIPTIONS[type(event)].warns else logging.DEBUG
-
-
-def _succeeds(stop: Stop) -> bool:
-    return stop.reason in SUCCESSES or (stop.reason is TerminateReason.TERMINATED and stop.value == "success")
 
 
 def _fields(event: Event) -> dict[str, Any]:

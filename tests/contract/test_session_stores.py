@@ -198,6 +198,23 @@ async def test_branches_grow_apart_and_have_heads_of_their_own(opened: Any):
         assert list(await session.heads()) == [ACTIVE, "child", "try"]
 
 
+async def test_the_newest_nodes_of_a_branch_and_those_of_one_run_are_read_alone(opened: Any):
+    async with opened() as session:
+        runs = ("r1", "r2", "r1", "r3")
+        await session.commit(Changes(runs=[RunRecord(id=run) for run in {*runs, "idle"}]))
+        for number, run in enumerate(runs):
+            await session.append(says(f"{number}", run=run), says(f"{number} again", run=run))
+            await session.append(says("elsewhere", run=run), branch="other")
+        path = await session.active_path()
+        for last in (0, 1, 3, len(path), 100):
+            assert await session.active_path(last=last) == path[len(path) - min(last, len(path)) :]
+        for run in {*runs, "idle", "nobody"}:
+            of_run = tuple(one for one in path if one.run == run)
+            assert await session.active_path(run=run) == of_run
+            assert await session.active_path(run=run, last=1) == of_run[-1:]
+        assert await session.active_path("nowhere", last=2) == ()
+
+
 async def test_markers_and_notes_are_kept_and_not_shown(opened: Any):
     async with with_texts(opened, "a") as (session, _):
         mark, note = await session.append(marker("here", {"x": (1, float("nan"))}), branch_note("why"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 import anyio
@@ -13,13 +14,22 @@ from rich.console import Console
 from rich.text import Text
 
 from monitor.calls import ApprovalDecision, request_codec
-from monitor.cli.options.session_file import FolderOption, JsonOption, complete, found_file
+from monitor.cli.options.session_file import (
+    DatabaseOption,
+    FolderOption,
+    JsonOption,
+    complete,
+    found_file,
+    session_name,
+)
 from monitor.cli.render import output, table
 from monitor.cli.render.session_view import age
 from monitor.errors import ConfigError
 from monitor.sessions import WaitingRun, answer, default_folder
 from monitor.sessions import inbox as waiting_in
 from monitor.sessions.beside.waiting import runs_of
+from monitor.sessions.postgres.postgres_reader import PostgresReader, without_password
+from monitor.sessions.postgres.session_address import is_database, parts_of
 from monitor.tools.approvals.approvers import shown
 from monitor.view.run_ending import count
 
@@ -45,6 +55,7 @@ def inbox(
     older: Annotated[
         float | None, typer.Option("--older-than", metavar="MINUTES", min=0, help="Only those not written for so long.")
     ] = None,
+    database: DatabaseOption = None,
     folder: FolderOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -66,15 +77,14 @@ def inbox(
         if state is not None and state not in STATES:
             raise ConfigError(f"--state {state}: give one of {', '.join(STATES)}")
         if session is not None:
-            path = found_file(session, folder)
-            rows = runs_of(path, path.stat().st_mtime)
+            rows = runs_of(*_place(session, folder))
             if yes or no or why:
                 _answer(rows, question, yes=yes, no=no, why=why, by=by, as_json=as_json)
                 return
         elif yes or no or why or question is not None:
             raise ConfigError("say which session the answer is for: agent-monitor inbox SESSION --yes")
         else:
-            rows = waiting_in(folder, ended=state == "ended")
+            rows = waiting_in(database or folder, ended=state == "ended")
         before_s = time.time() - (older or 0) * 60
         rows = [one for one in rows if state in (None, one.state) and (older is None or one.changed_s < before_s)]
         if as_json:
@@ -83,7 +93,7 @@ def inbox(
         else:
             _show(output.stdout(), rows, whole=session is not None)
             if session is None:
-                where = output.on_one_line(str(folder or default_folder()))
+                where = output.on_one_line(without_password(database or str(folder or default_folder())))
                 output.stdout().print(Text(f"{count(len(rows), 'run')} in {where}"), soft_wrap=True)
 
 
@@ -102,14 +112,23 @@ def _answer(
     if as_json:
         output.write_json({"question": asked.id, "decision": decision})
     else:
-        said = f"{decision}; agent-monitor resume {path.stem} goes on with the run"
+        said = f"{decision}; agent-monitor resume {session_name(path)} goes on with the run"
         output.stdout().print(Text(output.on_one_line(said)), soft_wrap=True)
+
+
+def _place(session: str, folder: Path | None) -> tuple[Path | str, float]:
+    """The place of a session, and the time of its last write in seconds since 1970."""
+    if is_database(session):
+        with PostgresReader(*parts_of(session)) as stored:
+            return session, stored.changed_s
+    path = found_file(session, folder)
+    return path, path.stat().st_mtime
 
 
 def _as_json(one: WaitingRun) -> dict[str, Any]:
     return {
-        "session": one.session.stem,
-        "path": str(one.session),
+        "session": session_name(one.session),
+        "path": without_password(str(one.session)),
         "run": one.run.id,
         "state": one.state,
         "task": one.run.data.get("task", ""),
@@ -123,7 +142,7 @@ def _as_json(one: WaitingRun) -> dict[str, Any]:
 def _show(console: Console, rows: Sequence[WaitingRun], *, whole: bool) -> None:
     now_s = time.time()
     cells = [
-        (one.session.stem, one.state, age(one.changed_s, now_s), f"{len(one.questions) or ''}", _task(one))
+        (session_name(one.session), one.state, age(one.changed_s, now_s), f"{len(one.questions) or ''}", _task(one))
         for one in rows
     ]
     columns: list[table.Column | str] = [

@@ -18,6 +18,7 @@ import typer
 from rich.text import Text
 
 from monitor.cli.options.session_file import (
+    DatabaseOption,
     FolderOption,
     JsonOption,
     SessionArgument,
@@ -26,6 +27,7 @@ from monitor.cli.options.session_file import (
     new_file,
     opened_reader,
     session_file,
+    session_name,
 )
 from monitor.cli.render import output, session_view
 from monitor.cli.render.output import STDIN
@@ -48,7 +50,7 @@ from monitor.sessions import (
     trim,
 )
 from monitor.sessions.postgres.postgres_reader import AnyReader, SessionsReader, without_password
-from monitor.sessions.postgres.session_address import is_database, parts_of
+from monitor.sessions.postgres.session_address import is_database, parts_of, sessions_at
 from monitor.sessions.tables.migrations import STEPS
 from monitor.sessions.tables.schema import SQLITE_FLOOR, check_sqlite, has_reset_bug
 from monitor.view.run_ending import count
@@ -92,9 +94,7 @@ def _reading(given: str, folder: Path | None) -> Iterator[AnyReader]:
 @sessions.command("list")
 def list_sessions(
     *,
-    database: Annotated[
-        str | None, typer.Option("--database", metavar="ADDRESS", help="Those in postgresql://user@host/db.")
-    ] = None,
+    database: DatabaseOption = None,
     folder: FolderOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -117,6 +117,7 @@ def list_sessions(
 def find(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="Upper and lower case are the same.")],
     *,
+    database: DatabaseOption = None,
     folder: FolderOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -125,13 +126,15 @@ def find(
     Exit code: 0 something was found; 1 nothing was.
     """
     with output.tidy_exit():
-        found = [*found_in((file.path for file in sessions_in(folder or default_folder())), text)]
+        found = [*found_in((place for place, _ in sessions_at(database or folder or default_folder())), text)]
         for one in found:
+            name = session_name(one.session)
             if as_json:
-                told = {"session": one.session.stem, "path": str(one.session), "node": one.node, "run": one.run}
+                path = without_password(str(one.session))
+                told = {"session": name, "path": path, "node": one.node, "run": one.run}
                 output.write_json({**told, "turn": one.turn, "at_ms": one.at_ms, "excerpt": one.excerpt})
             else:
-                said = Text.assemble((f"{one.session.stem} ", "bold"), (f"{one.node[-8:]} ", "cyan"), one.excerpt)
+                said = Text.assemble((f"{name} ", "bold"), (f"{one.node[-8:]} ", "cyan"), one.excerpt)
                 output.stdout().print(said, soft_wrap=True)
         if not found:
             raise typer.Exit(PROBLEMS)

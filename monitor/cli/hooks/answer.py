@@ -56,24 +56,20 @@ class HookCall:
         settings = [value for option, value in given if option == "--set"]
         return cls(HOOKS[arguments[0]], deed or "ask", config, last.get("--detectors"), settings)
 
-    def answer(self, question: bytes) -> bool:
-        """Write the answer to `question` to stdout. Reasons for no answer go to stderr, and hold up
-        nobody. False: there is surely no loop.
+    def answer(self, question: bytes) -> tuple[str, bool | None]:
+        """The answer to `question`, in one line, and whether the call is in a loop. Reasons for no
+        answer go to stderr, and hold up nobody: then that is not known, so it is `None`.
         """
         found: Mapping[str, Any] = {}
-        loop: GoingLoop | None = None
-        failed = False
         try:
             event = _event(question)
             loop = self._loop(event)
             if loop is not None:
                 found = self.hook.answer(_text(event, "hook_event_name"), _reason(loop), self.deed)
         except (MonitorError, OSError, ValueError) as error:
-            failed = True
             sys.stderr.write(f"{on_one_line(f'agent-monitor: the session could not be watched: {error}')}\n")
-        sys.stdout.write(f"{printable_json(json.dumps(found))}\n")
-        sys.stdout.flush()
-        return failed or loop is not None
+            return "{}", None
+        return printable_json(json.dumps(found)), loop is not None
 
     def _loop(self, event: Mapping[str, Any]) -> GoingLoop | None:
         """The loop that goes on with the call that is asked about; `None`: there is none."""

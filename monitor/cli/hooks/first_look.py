@@ -17,6 +17,8 @@ AGENTS = ("claude-code", "codex", "gemini-cli")
 ANSWERS = ("ask", "deny", "stop")
 MOST_ASKED = 16 * 1024 * 1024
 """Bytes of the agent's question that are read: it holds the call, with what is to be written."""
+MOST_KEPT = 4_000
+"""The characters of a question whose answer is kept."""
 
 
 def answered(arguments: "list[str]") -> bool:
@@ -34,16 +36,38 @@ def answered(arguments: "list[str]") -> bool:
         session, asks = None, True  # with limits of the user's own, only the detectors know what a loop is
     else:
         session, asks = _first_look(data, arguments[0])
-    if not asks:
-        sys.stdout.write("{}\n")
-        sys.stdout.flush()
+    question = _question(data, given) if asks and session is not None else ""
+    held = session.steps.held(question) if question and session is not None else None
+    if not asks or held is not None:
+        _say(held or "{}")
         return True
     from monitor.cli.hooks.answer import HookCall  # noqa: PLC0415 - with the core: only where a loop is possible
 
-    if not HookCall.of(arguments).answer(data) and session is not None:
-        session.is_calm()
+    line, loops = HookCall.of(arguments).answer(data)
+    _say(line)
+    if session is not None and loops is not None:
+        if not loops:
+            session.is_calm()
+        elif question:
+            event = json.loads(data)
+            session.hold(question, line, str(event.get("tool_name")), event.get("tool_input"))
         session.keep()
     return True
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def _question(data: bytes, given: "list[tuple[str, str]]") -> str:
+    """What is asked, so that the same question is known again: the event, the call, and what is to
+    be done in a loop. Empty: the call is too long to be kept.
+    """
+    event = json.loads(data)
+    call = [event.get(name) for name in ("hook_event_name", "tool_name", "tool_input")]
+    question = json.dumps([*call, given], sort_keys=True)
+    return question if len(question) <= MOST_KEPT else ""
 
 
 def _first_look(data: bytes, agent: str) -> "tuple[SessionLines | None, bool]":

@@ -11,6 +11,7 @@ A loop of calls has one of two signs: a call is made for the third time, or resu
 import json
 import re
 
+from monitor.cli.hooks.held_answers import HeldAnswers
 from monitor.detectors.calls.novelty.marks import SeenMarks, mark
 
 CALLS = 24
@@ -26,6 +27,8 @@ NEW_WORDS = 3
 SHORT_WORDS = 30
 HEAD_CHARS, TAIL_CHARS = 4_000, 1_000
 """The part of a result that is read."""
+OWN_SIGN, OWN_SIGN_WITHIN = "agent-monitor: ", 200
+"""Stands near the beginning of a refusal that this hook gave: it is no answer of a tool."""
 _WORD = re.compile(r"[^\W_]{1,64}")
 
 
@@ -46,6 +49,7 @@ class RecentSteps:
         """The signs at which the detectors last saw no loop; -1: they were not asked."""
         words = known.get("words")
         self._words = SeenMarks(words if isinstance(words, list) else None)
+        self._held = HeldAnswers(known.get("held"))
 
     def save(self) -> "dict[str, object]":
         """The state as JSON data."""
@@ -56,6 +60,7 @@ class RecentSteps:
             "signs": self._signs,
             "calm": self._calm,
             "words": self._words.save(),
+            "held": self._held.save(),
         }
 
     def called(self, id: object, name: str, arguments: object) -> None:
@@ -64,6 +69,7 @@ class RecentSteps:
             return
         text = _text_of(name, arguments)
         identity = mark(text)
+        self._held.called(identity)
         self._signs += any(one[1] == identity for one in self._calls)
         self._calls = [*self._calls, [id, identity]][-CALLS:]
         self._open = [*self._open, [id, text[:HEAD_CHARS]]][-CALLS:]
@@ -83,6 +89,22 @@ class RecentSteps:
         self._words.add([*found, state])
         self._stale = [*self._stale, stale][-RESULTS:]
         self._signs += stale
+        if not stale and OWN_SIGN not in text[:OWN_SIGN_WITHIN]:
+            self._held.clear()
+
+    def interrupted(self) -> None:
+        """A person said something, or the history was compacted."""
+        self._held.clear()
+
+    def hold(self, question: str, line: str, name: str, arguments: object) -> None:
+        """`line` was answered to `question`, which was about this call: it is in a loop."""
+        identities = [one[1] for one in self._calls]
+        again = [identity for identity in dict.fromkeys(identities) if identities.count(identity) > 1]
+        self._held.add(question, line, [*again, mark(_text_of(name, arguments))])
+
+    def held(self, question: str) -> "str | None":
+        """The answer that holds as long as nothing but the loop goes on. `None`: there is none."""
+        return self._held.find(question)
 
     def may_loop(self, name: str = "", arguments: object = None) -> bool:
         """Whether the detectors may see a loop that goes on with this call. Without a `name`: with

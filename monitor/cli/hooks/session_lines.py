@@ -25,7 +25,7 @@ EDGE_BYTES = 4_096
 """The bytes before the place where a reading stopped that must be as they were."""
 KEPT_S = 7 * 24 * 3600.0
 """The state of a session that nobody has asked about for so long is removed."""
-VERSION = 1
+VERSION = 2
 _KNOWN = ("type", "sessionId", "$set", "$rewindTo")
 """Each line of the three agents has one of these fields."""
 
@@ -89,6 +89,8 @@ class SessionLines:
         if not isinstance(record, dict) or not any(name in record for name in _KNOWN):
             self.understood = False
             return
+        if _interrupts(record):
+            self.steps.interrupted()
         _take_steps(record, self.steps)
 
     def _edge_before(self, file: "BinaryIO") -> int:
@@ -96,6 +98,11 @@ class SessionLines:
         start = max(0, self._at - EDGE_BYTES)
         file.seek(start)
         return zlib.crc32(file.read(self._at - start))
+
+    def hold(self, question: str, line: str, name: str, arguments: object) -> None:
+        """The detectors have answered `line` to `question`: see `RecentSteps.hold`."""
+        self.steps.hold(question, line, name, arguments)
+        self._is_kept = False
 
     def is_calm(self) -> None:
         """The detectors see no loop in the session."""
@@ -151,6 +158,21 @@ def _take_steps(record: "dict[str, object]", steps: RecentSteps) -> None:
             steps.called(block.get("id"), str(block.get("name")), block.get("input"))
         elif isinstance(block, dict) and block.get("type") == "tool_result":
             steps.answered(block.get("tool_use_id"), _words(block.get("content")))
+
+
+def _interrupts(record: "dict[str, object]") -> bool:
+    """Whether the line is something that a person said, or the beginning of a new history."""
+    if "$rewindTo" in record or record.get("subtype") == "compact_boundary" or record.get("type") == "compacted":
+        return True
+    payload = record.get("payload")
+    if isinstance(payload, dict):  # Codex
+        return payload.get("role") == "user" or payload.get("type") in ("user_message", "compacted", "turn_aborted")
+    if record.get("type") != "user":
+        return False
+    message = record.get("message")
+    content = message.get("content") if isinstance(message, dict) else None
+    blocks = content if isinstance(content, list) and content else [None]
+    return any(not isinstance(block, dict) or block.get("type") != "tool_result" for block in blocks)
 
 
 def _take_item(item: "dict[str, object]", steps: RecentSteps) -> None:

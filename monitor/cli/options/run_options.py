@@ -30,7 +30,7 @@ BaseUrlOption: TypeAlias = Annotated[
 IdleTimeoutOption: TypeAlias = Annotated[
     str, limit_option(metavar="SECONDS|off", help="How long the model may send nothing.")
 ]
-MaxToolCallsOption: TypeAlias = Annotated[int | None, limit_option(metavar="N", min=1, help="Tool calls.")]
+MaxToolCallsOption: TypeAlias = Annotated[int | None, limit_option(metavar="N", min=1, help="Most tool calls.")]
 PriceOption: TypeAlias = Annotated[
     str | None,
     limit_option(metavar="IN,OUT", help="US dollars per million tokens, e.g. 0.30,2.50; a third number: cached."),
@@ -110,7 +110,7 @@ class RunCommandOptions:
     ] = None
     plan: Annotated[Path | None, run_option("--plan", metavar="FILE", help="The steps of the task, one a line.")] = None
     step: Annotated[list[str] | None, run_option("--step", metavar="TEXT", help="One step; may be given again.")] = None
-    temperature: Annotated[float | None, run_option(metavar="NUMBER", help="Of the model.")] = None
+    temperature: Annotated[float | None, run_option(metavar="NUMBER", help="Temperature of the model.")] = None
     setting: Annotated[
         list[str] | None,
         run_option("--setting", metavar="NAME=VALUE", help="A setting of the provider's own, as its SDK names it."),
@@ -125,8 +125,8 @@ class RunCommandOptions:
             autocompletion=complete,
         ),
     ] = None
-    max_turns: Annotated[str, limit_option(metavar="N|off", help="Turns.")] = "30"
-    timeout: Annotated[str, limit_option(metavar="SECONDS|off", help="For the whole run.")] = "600"
+    max_turns: Annotated[str, limit_option(metavar="N|off", help="Most turns.")] = "30"
+    timeout: Annotated[str, limit_option(metavar="SECONDS|off", help="Longest time of the whole run.")] = "600"
     idle_timeout: IdleTimeoutOption = "off"
     max_tool_calls: MaxToolCallsOption = None
     budget_tokens: Annotated[

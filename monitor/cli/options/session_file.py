@@ -26,6 +26,9 @@ FolderOption: TypeAlias = Annotated[
         help="Where the sessions are; otherwise AGENT_MONITOR_SESSIONS, or the user's folder for state.",
     ),
 ]
+DatabaseOption: TypeAlias = Annotated[
+    str | None, typer.Option("--database", metavar="ADDRESS", help="Those in postgresql://user@host/db.")
+]
 JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 SessionArgument: TypeAlias = Annotated[
     str,
@@ -72,6 +75,11 @@ def _has_id(path: Path, part: str) -> bool:
             return part in session.id
     except StoreError:
         return False
+
+
+def session_name(place: Path | str) -> str:
+    """The name of a session in its folder; of one in a database, its address."""
+    return place.stem if isinstance(place, Path) else without_password(place)
 
 
 def new_file(name: str, folder: Path | None) -> Path:

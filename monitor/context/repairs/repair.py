@@ -100,6 +100,21 @@ def repair_next(
     return said, tuple(work.repairs)
 
 
+def repair_behind(
+    records: Iterable[RawMessage], ids: Collection[str], *, form: Form | None = None
+) -> tuple[tuple[Message, ...], RepairReport]:
+    """The records that follow a valid history in which each call has its result, and whose calls
+    have the `ids`. The result is the same as `repair` of the whole history, at the cost of
+    `records`, unless one of them is a result of an earlier turn: such a result is an orphan here.
+    """
+    work = _HistoryRepair(rules_of(form), None, set(ids))
+    work.take(0, UserMessage((Text(BEGINNING),)))  # what was said before
+    for index, record in enumerate(records, 1):
+        work.take(index, record)
+    messages = work.taken()[1:]
+    return tuple(messages), RepairReport(tuple(work.repairs), "\n\n".join(work.instructions) or None)
+
+
 class _HistoryRepair:
     """The state of one repair. `ids`: the ids of earlier calls. `nameless`: the name for a call
     without a name; `None`: such a call is dropped.

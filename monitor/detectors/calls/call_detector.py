@@ -56,9 +56,11 @@ class CallKey(NamedTuple):
     text: str = ""
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class DetectorCall:
-    """A call that waits for its result, or has just received it."""
+    """A call that waits for its result, or has just received it. It is a value, but not frozen:
+    each detector makes one for each call.
+    """
 
     index: int
     name: str
@@ -67,9 +69,11 @@ class DetectorCall:
     """The number of its batch: equal for siblings."""
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class Called:
-    """A call as detectors of calls receive it."""
+    """A call as detectors of calls receive it. It is a value, but not frozen: each detector makes
+    one for each call.
+    """
 
     index: int
     name: str

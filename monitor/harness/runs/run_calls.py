@@ -33,6 +33,7 @@ from monitor.goal.goal import Goal, preflight
 from monitor.goal.outputs import TERMINATE
 from monitor.harness.context.run_context import RunContext
 from monitor.harness.events.delivery import Delivery
+from monitor.harness.record.mailed_answers import or_by_mail, remove_answers
 from monitor.harness.record.recorder import Recorder
 from monitor.harness.runs.call_options import CallOptions
 from monitor.harness.streams.background import Background
@@ -122,9 +123,11 @@ class Calls(CallListener):
         self._turn_only: Collection[str] | None = None
         self._offer = options.offer
         self._approver = options.approver
+        ask = approver_of(options.approver)
+        self._mailbox = self._recorder.store.mailbox if self._recorder is not None else None
         self.approvals = Approvals(
             options.approval,
-            approver_of(options.approver),
+            ask if ask is None or self._mailbox is None else or_by_mail(ask, self._mailbox, clock),
             run=run,
             run_id=run_id,
             listener=self,
@@ -522,6 +525,8 @@ class Calls(CallListener):
         """The question to a person has its answer."""
         self._emit(ApprovalAnswered(self._at(), self._core.turns, answer))
         await self._delivery.announced()
+        if self._mailbox is not None:
+            remove_answers(self._mailbox, answer.id)
 
     async def ended(self) -> None:
         await self._delivery.announced(beside_open_calls=True)

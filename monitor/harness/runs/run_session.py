@@ -18,6 +18,7 @@ from monitor.errors import ConfigError
 from monitor.events import RunStarted
 from monitor.goal.goal import Goal
 from monitor.harness.context.requests import InitialHistory, ValidHistory
+from monitor.harness.record.mailed_answers import store_answers
 from monitor.harness.record.recorder import Recorder, known_in
 from monitor.harness.record.stored_runs import past_in
 from monitor.harness.runs.run_calls import Calls, last_reply
@@ -97,6 +98,8 @@ class RunSession:
             _WRITTEN.add(store)
             self._writes = True
         try:
+            if self.recorder.branch == ACTIVE:
+                await store_answers(store)
             await self.recorder.journal.open()
             past = await past_in(store, self.recorder.run) if self._counts_on else None
             taken = await self._begin(goal, calls, past)
@@ -118,8 +121,7 @@ class RunSession:
         self._valid_history.begin(self._take_in(context.messages) if context.entries else self._given)
         known = known_in(context, self._history.messages)
         if self._resumed:
-            path = await self.recorder.store.active_path(self.recorder.branch)
-            said = [one for one in path if one.run == self.recorder.run]
+            said = await self.recorder.store.active_path(self.recorder.branch, run=self.recorder.run)
             await self._take_up(_said_in(said), goal, calls)
             taken = self._taken(said, past, calls)
             first = self._go_on() if past is None else ()

@@ -56,7 +56,7 @@ class Steering:
         recorder: Recorder | None,
         mailbox: Mailbox | None,
     ) -> None:
-        """`mailbox`: of the session, for a run that was started from outside."""
+        """`mailbox`: of the session."""
         self._core = core
         self._run = run
         self._clock = clock

@@ -302,7 +302,7 @@ class Run(Generic[OutputT]):
                 clock=self._clock,
                 history=valid_history,
                 recorder=self._session.recorder if self._session is not None else None,
-                mailbox=store.mailbox if store is not None and caller is None else None,
+                mailbox=store.mailbox if store is not None else None,
             ),
             budget_hold=self._budget_hold,
             gate=self._gate_of(supervisors),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from monitor.proxy.accounts import Accounts
+from monitor.proxy.exchange.reading import HistoryReader
 from monitor.proxy.holds import HeldRuns
 from monitor.proxy.options import ProxyOptions
 from monitor.proxy.runs import ProxiedRuns
@@ -33,6 +34,7 @@ class ProxyContext:
     runs: ProxiedRuns
     desk: HeldRuns
     accounts: Accounts | None
+    reader: HistoryReader
 
 
 _WORDS: Final[Mapping[TerminateReason, str]] = {

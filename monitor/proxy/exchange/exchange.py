@@ -12,10 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import anyio
-from anyio import to_thread
 
 from monitor.budget import Budget
-from monitor.context.measure.tokens import message_tokens, size_of_text
 from monitor.core.run import RunCore
 from monitor.errors import ConfigError
 from monitor.events import BudgetLost, DetectionRaised, Event, StreamClosed
@@ -25,25 +23,24 @@ from monitor.policy import nudge_text, stop_for
 from monitor.prices import known_price
 from monitor.proxy.exchange.byte_meter import BYTES_A_TOKEN, BudgetSpent, ByteMeter
 from monitor.proxy.exchange.context import GRACE_S, LATER, REFUSED, ProxyContext, reason_of, sentence_of
-from monitor.proxy.exchange.judging import LARGE_BYTES, LoopPolicy, RequestJudge
+from monitor.proxy.exchange.judging import LoopPolicy, RequestJudge
 from monitor.proxy.exchange.nudging import nudged
+from monitor.proxy.exchange.reading import RequestReading
 from monitor.proxy.exchange.relays import AnswerRelay, BodyRelay, StreamRelay, WholeRelay, values_in
 from monitor.proxy.exchange.sources import BodyAdapter
+from monitor.proxy.exchange.upstream_request import UpstreamRequest
 from monitor.proxy.formats import sse
-from monitor.proxy.formats.anthropic import without_cut_thoughts
-from monitor.proxy.formats.base import FrameContent, JudgedRequest, Wire, WireAnswer, to_bytes
-from monitor.proxy.formats.merging import as_stream, merged
+from monitor.proxy.formats.base import FrameContent, WireAnswer, to_bytes
+from monitor.proxy.formats.merging import merged
 from monitor.proxy.runs import ProxiedRun
 from monitor.proxy.transport.client import Client
 from monitor.proxy.transport.content_coding import Unpackable, coding_of
-from monitor.proxy.transport.headers import NUDGED, Headers, to_client, to_upstream
-from monitor.proxy.transport.upstreams import Upstream, UpstreamAnswer, UpstreamFailed
+from monitor.proxy.transport.headers import NUDGED, Headers, to_client
+from monitor.proxy.transport.upstreams import Upstream, UpstreamFailed
 from monitor.reasons import PASSING_REASONS, TerminateReason
 from monitor.verdicts import Detection, Stop
 
 _OK: Final = 200
-_NO_STREAMS: Final = frozenset({400, 404, 405, 422, 501})
-"""The statuses of a service that gives no stream. The request is then made as it came."""
 _NEVER_WELL: Final = frozenset({TerminateReason.ERROR, TerminateReason.INVALID_STREAM})
 """Ends that nobody has chosen: the client gets an error."""
 _EVENTS: Final = "text/event-stream"
@@ -59,8 +56,7 @@ class ProxiedRequest:
     query: bytes
     headers: Headers
     body: bytes
-    wire: Wire
-    asked: JudgedRequest
+    reading: RequestReading
     hide: Callable[[str], str]
     """Masks the client's key, and whatever looks like one."""
 
@@ -79,24 +75,22 @@ class Exchange:
     def __init__(self, context: ProxyContext, request: ProxiedRequest, run: ProxiedRun, client: Client) -> None:
         self._context = context
         self._request = request
-        self._asked = request.asked
+        self._asked = request.reading.asked
+        self._wire = request.reading.wire
         self._run = run
         self._client = client
         self._clock = context.options.clock
         self._began = context.options.clock.now()
         self._on_loop = context.options.on_loop
         self._holding: BudgetHold | None = None
-        self._opened: UpstreamAnswer | None = None
         self._passing: AnswerRelay | None = None
         self._lost = ""
         """Why the budget cannot be asked, in words that are not for the client."""
         self._nudged = ""
         """The detector for which a message was added to the request."""
-        self._received = request.body
-        """The body as the client has sent it."""
-        self._packed = bool(coding_of(request.headers))
-        self._is_paid = False
-        """The upstream has a request for which it asks money, as far as is known."""
+        self._sending = UpstreamRequest(context, request, about_to_ask=self._about_to_ask)
+        self._input_tokens = 0
+        """The tokens of the request, as an estimate."""
         self._said = "watched"
         """The word for the exchange in the headers of the answer."""
 
@@ -136,10 +130,12 @@ class Exchange:
             budgets=budgets,
             emit=self._heard,
         )
-        if len(self._request.body) < LARGE_BYTES:
-            loop = judged.recall(asked.messages, self._clock.now())
-        else:  # the other streams go on meanwhile
-            loop = await to_thread.run_sync(judged.recall, asked.messages, self._clock.now())
+        reading = self._request.reading
+        loop = await self._context.reader.recall(judged, reading, self._clock.now())
+        self._sending.judged(reading.records)
+        self._input_tokens = reading.input_tokens
+        reading.forget()
+        self._asked = reading.asked
         self._run.turns = judged.turns + 1
         stop = judged.core.stop
         if stop is None and loop is not None:
@@ -148,7 +144,7 @@ class Exchange:
             self._nudge(policy.suspicion)
         if stop is None and self._holding is not None:
             try:
-                stop = await self._holding.before_call(self._input_tokens())
+                stop = await self._holding.before_call(self._input_tokens)
             except ConfigError as error:  # a limit in US dollars, and no price
                 stop = Stop(TerminateReason.ERROR, str(error), "SharedBudget")
         return judged.core, stop
@@ -167,7 +163,8 @@ class Exchange:
     def _nudge(self, suspicion: Detection) -> None:
         """Add a message for the model to the request."""
         with contextlib.suppress(ValueError):
-            self._request.body = nudged(self._asked.form, self._request.body, nudge_text(suspicion))
+            form, text = self._asked.form, nudge_text(suspicion)
+            self._sending.change(lambda body: nudged(form, body, text))
             self._nudged = suspicion.detector
             self._context.runs.count("nudges", suspicion.detector)
 
@@ -199,10 +196,6 @@ class Exchange:
         if remark:
             await self._begin(_OK, [(b"content-type", _EVENTS.encode())], said="held")
             await self._client.write(remark)
-
-    def _input_tokens(self) -> int:
-        said = size_of_text(self._asked.instructions or "").tokens
-        return said + sum(map(message_tokens, self._asked.messages))
 
     async def _without_upstream(self, stop: Stop) -> None:
         """End the answer that never began at the upstream."""
@@ -247,8 +240,8 @@ class Exchange:
                         await self._holding.more()
         finally:
             self._run.aborts.remove(abort)
-            if self._is_paid and self._holding is not None and not (core.turn and core.turn.usage.input_tokens):
-                core.charge_input(self._input_tokens())
+            if self._sending.is_paid and self._holding is not None and not (core.turn and core.turn.usage.input_tokens):
+                core.charge_input(self._input_tokens)
             outcome = core.terminate(self._clock.now())
             self._run.tokens += outcome.usage.total_tokens
             self._run.estimated |= outcome.usage_estimated
@@ -257,18 +250,10 @@ class Exchange:
 
     async def _open(self) -> Any:
         """Ask the upstream, and send the head of its answer on at once."""
-        request, options = self._request, self._context.options
-        if self._asked.form == "anthropic":
-            request.body = without_cut_thoughts(request.body)
-        plain = request.path, request.query, request.body
-        streamed = None if self._asked.streams or self._packed else as_stream(self._asked.form, *plain)
-        opened = await self._ask(streamed or plain)
-        if streamed is not None and opened.status in _NO_STREAMS:  # this model, or this service, has none
-            await opened.body.aclose()
-            streamed, opened = None, await self._ask(plain)
+        opened, streamed = await self._sending.open(self._asked)
         self._context.runs.count("upstream_requests")
         if opened.status != _OK:
-            self._is_paid = False
+            self._sending.is_paid = False
             raise _Unwatchable(f"status {opened.status}")
         coding = coding_of(opened.headers)
         if coding:
@@ -276,7 +261,7 @@ class Exchange:
                 opened.body.unpack(coding)
             except Unpackable as error:
                 raise _Unwatchable(f"the answer is {error}") from None
-        answer = request.wire.answer(self._asked, await opened.body.beginning(sse.ENOUGH))
+        answer = self._wire.answer(self._asked, await opened.body.beginning(sse.ENOUGH))
 
         async def begin(unread: str) -> None:
             said = f"unwatched; {unread}" if unread else None
@@ -290,39 +275,25 @@ class Exchange:
             head = [*kept, (b"content-type", b"application/json"), (b"content-length", b"%d" % length)]
             await self._begin(status, head, said=said, cuttable=False)
 
-        if answer is not None and streamed is not None:
+        if answer is not None and streamed:
             self._passing = one = WholeRelay(self._client, answer, opened.body, begin_whole)
             return one.source
         if answer is not None:
             self._passing = passed = StreamRelay(
-                self._client, answer, opened.body, begin, holds_calls=options.holds_calls
+                self._client, answer, opened.body, begin, holds_calls=self._context.options.holds_calls
             )
             return passed.source
         self._passing = whole = BodyRelay(
             self._client,
             opened.body,
-            lambda body: request.wire.whole(self._asked, body),
+            lambda body: self._wire.whole(self._asked, body),
             begin,
-            options.most_body,
+            self._context.options.most_body,
         )
         return whole.source
 
-    async def _ask(self, asked: tuple[bytes, bytes, bytes]) -> UpstreamAnswer:
-        """Ask the upstream for the path, the query and the body."""
-        request, (path, query, content) = self._request, asked
+    def _about_to_ask(self) -> None:
         self._context.runs.histograms["added"].add(self._clock.now() - self._began)
-        changed = content is not self._received
-        headers = to_upstream(request.headers, identity=True, length=len(content) if changed else None)
-        self._is_paid = True
-        try:
-            self._opened = opened = await self._context.connections.open(
-                request.upstream, method=request.method, path=path, query=query, headers=headers, content=content
-            )
-        except UpstreamFailed:
-            self._is_paid = False
-            raise
-        self._context.runs.count("upstream_status", str(opened.status))
-        return opened
 
     def _pay_unread(self, core: RunCore, passing: AnswerRelay) -> None:
         """Pay for bytes that could not be read, or end the answer, as the operator chose."""
@@ -396,7 +367,7 @@ class Exchange:
 
     async def _relay(self, why: str) -> None:
         """Pass an answer on that cannot be watched."""
-        opened = self._opened
+        opened = self._sending.opened
         assert opened is not None  # noqa: S101 - it was opened
         if self._client.began:
             await self._failed(UpstreamFailed(502, f"the upstream's answer cannot follow a hold: {why}"))
@@ -428,9 +399,9 @@ class Exchange:
         """Close what is open, and settle the budget."""
         self._run.answer_bytes += self._client.sent_bytes
         with anyio.CancelScope(shield=True):
-            if self._opened is not None:
+            if self._sending.opened is not None:
                 with anyio.move_on_after(GRACE_S):
-                    await self._opened.body.aclose()
+                    await self._sending.opened.body.aclose()
             if self._holding is not None:
                 await self._holding.close()
 
@@ -438,7 +409,7 @@ class Exchange:
 
     def _speak(self) -> WireAnswer:
         """An answer that has not begun, to say something in its format."""
-        return self._request.wire.stream(self._asked)
+        return self._wire.stream(self._asked)
 
     async def _begin(
         self, status: int, headers: Headers, *, said: str | None = None, cuttable: bool = True, unpacked: bool = False
@@ -454,7 +425,7 @@ class Exchange:
 
     async def _refuse(self, reason: str, status: int, *, said: str) -> None:
         """Answer with an error of the wire."""
-        refusal = self._request.wire.refusal(reason, status=status)
+        refusal = self._wire.refusal(reason, status=status)
         headers = [(name.encode(), value.encode()) for name, value in refusal.headers.items()]
         headers.append((b"content-length", b"%d" % len(refusal.body)))
         await self._begin(refusal.status, headers, said=said, cuttable=False)

@@ -13,13 +13,16 @@ Rules:
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from monitor.budget import Budget
 from monitor.chunks import ReasoningDelta, TurnFinished
 from monitor.conditions import Condition
+from monitor.core.counters import ErrorStreak
 from monitor.core.findings import DetectorBank, PartCrash, abridged_arguments, abridged_text
 from monitor.core.resumed import ResumedRun
 from monitor.core.run import RunCore
@@ -27,19 +30,46 @@ from monitor.detectors.detector import Detector
 from monitor.events import Event
 from monitor.messages import AssistantMessage, Message, Reasoning, Text
 from monitor.policy import stop_for
-from monitor.proxy.exchange.request_history import calls_of, has_news, task_text, task_turns
+from monitor.proxy.exchange.request_history import TaskPlace, calls_of, read_task
 from monitor.proxy.runs import signature
 from monitor.reasons import FinishReason
 from monitor.usage import Price
 from monitor.verdicts import Continue, Detection, Verdict
 
-LARGE_BYTES: Final = 64 * 1024
-"""A request of this size is read and judged in a thread: it would hold up the other streams for
-10 ms.
+SEEN_TURNS: Final = 200
+"""Detectors are shown at least so many of the newest turns. No default detector looks further back.
+"""
+_STEP: Final = 100
+"""What is shown begins with a turn whose number is a multiple of this. So it begins anew only with
+every hundredth request, and what was found before holds until then.
 """
 
-SEEN_TURNS: Final = 200
-"""The newest turns that detectors see again. No default detector looks further back."""
+
+class HistoryMissing(Exception):
+    """The verdict needs turns that stand before the known beginning: read the whole history."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskState:
+    """The state of a judge behind a history. A later judge goes on with it."""
+
+    place: TaskPlace
+    seen_from: int
+    """The number of the first turn of the task that the detectors have seen, from 0."""
+    tool_calls: int
+    tools_called: tuple[str, ...]
+    errors: ErrorStreak
+    calls_seen: int
+    """The calls that the detectors have seen."""
+    found: tuple[Detection, ...]
+    """The findings in the last turn."""
+    detectors: bytes
+    """The snapshots of the detectors, as JSON."""
+
+    @property
+    def size(self) -> int:
+        """The bytes that it takes."""
+        return len(self.detectors) + len(self.place.text) + sum(map(len, self.tools_called))
 
 
 class LoopPolicy:
@@ -60,7 +90,7 @@ class LoopPolicy:
         self._patient = patient
 
     def note(self, found: Sequence[Detection]) -> None:
-        """Take in what was found in a turn of the history."""
+        """Take in what was found in the last turn of the history."""
         for detection in found:
             if self._counts(detection):
                 self.loop = detection
@@ -112,38 +142,99 @@ class RequestJudge:
             price=price,
             budgets=budgets,
         )
-        self.turns = 0
-        """The turns of the task that goes on, in the history."""
         self._bank = DetectorBank(detectors)
+        self._detectors = detectors
         self._policy = policy
+        self._place = TaskPlace()
+        self._first = 0
+        """The number of the first turn that the detectors have seen."""
+        self._past = ResumedRun()
+        self._errors = self._past.errors
+        self._found: list[Detection] = []
+        """The findings in the last turn."""
+        self._state_is_whole = True
 
-    def recall(self, messages: Sequence[Message], now: float) -> Detection | None:
+    def recall(self, messages: Sequence[Message], now: float, known: TaskState | None = None) -> Detection | None:
         """Show the detectors the history. The loop in which the run is; `None`: it is in none. A
         limit that is exceeded is `core.stop`.
+
+        `known`: the state behind the messages that stand before these. Raises `HistoryMissing`.
         """
-        turns = task_turns(messages)
-        self.turns = len(turns)
-        past = ResumedRun(turns=len(turns), model_calls=len(turns))
+        begun = known.place if known is not None else TaskPlace()
+        place, turns = read_task(messages, begun)
+        first = max(0, place.turns - SEEN_TURNS) // _STEP * _STEP
+        if len(turns) == place.turns:
+            known = None  # the task begins with these messages
+        elif known is None or known.seen_from != first:
+            raise HistoryMissing
+        self._place, self._first = place, first
+        past = self._past
         crash: PartCrash | None = None
         try:
-            self._bank.reset()
-            if task := task_text(messages):
-                self._bank.request(task)
-            for index, turn in enumerate(turns):
-                self._count(past, turn)
-                if index >= len(turns) - SEEN_TURNS:
-                    self._policy.loop = self._policy.suspicion = None
+            self._begin(known, place.text)
+            for index, turn in enumerate(turns, place.turns - len(turns)):
+                self._count(turn)
+                if index >= first:
+                    self._found.clear()
                     self._see(turn)
         except PartCrash as raised:
             crash = raised
+        past.turns = past.model_calls = place.turns
+        self._errors = copy(past.errors)  # the answer counts on in `past`
         self.core.take_up(past, "", now)
         if crash is not None:
+            self._state_is_whole = False
             self.core.fail(crash.error, crash.name, now)
-        if has_news(messages):
-            self._policy.loop = self._policy.suspicion = None
+        if not place.has_news:
+            self._policy.note(self._found)
         return self._policy.loop
 
-    def _count(self, past: ResumedRun, turn: AssistantMessage) -> None:
+    @property
+    def turns(self) -> int:
+        """The turns of the task that goes on, in the history."""
+        return self._place.turns
+
+    def state(self) -> TaskState | None:
+        """The state behind the history, before anything of the answer has come. `None`: a detector
+        has no state that can be kept.
+        """
+        if not self._state_is_whole or not all(hasattr(one, "snapshot") for one in self._detectors):
+            return None
+        try:
+            detectors = json.dumps(self._bank.snapshots(), separators=(",", ":")).encode()
+        except (TypeError, ValueError):
+            return None
+        return TaskState(
+            place=self._place,
+            seen_from=self._first,
+            tool_calls=self._past.tool_calls,
+            tools_called=self._past.tools_called,
+            errors=self._errors,
+            calls_seen=self._policy.calls_before,
+            found=tuple(self._found),
+            detectors=detectors,
+        )
+
+    def _begin(self, known: TaskState | None, task: str) -> None:
+        """Begin with the state `known`, or with the user's task."""
+        self._bank.reset()
+        if known is None:
+            if task:
+                self._bank.request(task)
+            return
+        past = self._past
+        past.tool_calls, past.tools_called, past.errors = known.tool_calls, known.tools_called, copy(known.errors)
+        self._policy.calls_before = known.calls_seen
+        self._found += known.found
+        states = json.loads(known.detectors)
+        for detector in self._detectors:
+            try:
+                detector.restore(states[detector.name])
+            except Exception as error:
+                raise PartCrash(detector.name, error) from error
+
+    def _count(self, turn: AssistantMessage) -> None:
+        past = self._past
         past.errors.turn_started()
         past.tool_calls += len(calls_of(turn))
         for result in turn.results:
@@ -153,17 +244,17 @@ class RequestJudge:
                 past.errors.add(is_error=result.is_error)
 
     def _see(self, turn: AssistantMessage) -> None:
-        bank, policy = self._bank, self._policy
+        bank, found = self._bank, self._found
         for part in turn.content:
             if isinstance(part, Text):
-                policy.note(bank.text(part.text))
+                found += bank.text(part.text)
             elif isinstance(part, Reasoning):
-                policy.note(bank.reasoning(ReasoningDelta(part.text)))
+                found += bank.reasoning(ReasoningDelta(part.text))
             else:
                 abridged = abridged_arguments(part.arguments)
                 call = part if abridged is None else replace(part, arguments=abridged[0])
-                policy.calls_before += 1
-                policy.note(bank.fact(call))
-        policy.note(bank.fact(TurnFinished(turn.finish_reason or FinishReason.DONE)))
+                self._policy.calls_before += 1
+                found += bank.fact(call)
+        found += bank.fact(TurnFinished(turn.finish_reason or FinishReason.DONE))
         for result in turn.results:
-            policy.note(bank.fact(replace(result, text=abridged_text(result.text))))
+            found += bank.fact(replace(result, text=abridged_text(result.text)))

@@ -1,7 +1,7 @@
 """Reads of the history in a request: which run it is, and what its turns were.
 
 Every request carries its history. So a proxy that was restarted, or one of ten, judges as the first
-one does, and keeps nothing for it.
+one does. What is kept of a history saves time, and changes no verdict.
 
 Rules:
 
@@ -14,7 +14,8 @@ Rules:
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from monitor.chunks import ToolCall
@@ -23,48 +24,68 @@ from monitor.messages import AssistantMessage, Message, Text, UserMessage, messa
 _ID_DIGITS: Final = 16
 
 
-def run_of(instructions: str | None, messages: Sequence[Message]) -> str:
-    """The run of a request that names none: a hash of all up to the first message of the user,
-    which every later request of the run repeats.
-    """
-    digest = hashlib.sha256((instructions or "").encode("utf-8", "surrogatepass"))
+def opening_of(messages: Sequence[Message]) -> bytes:
+    """A hash of all up to the first message of the user, which every later request repeats."""
+    digest = hashlib.sha256()
     for message in messages:
         digest.update(b"\0" + message_codec.dumps(message).encode("utf-8", "surrogatepass"))
         if isinstance(message, UserMessage):
             break
-    return digest.hexdigest()[:_ID_DIGITS]
+    return digest.digest()
 
 
-def task_turns(messages: Sequence[Message]) -> Sequence[AssistantMessage]:
-    """The turns of the task that goes on, oldest first."""
+def run_of(instructions: str | None, opening: bytes) -> str:
+    """The run of a request that names none: a hash of its instructions and its opening."""
+    said = (instructions or "").encode("utf-8", "surrogatepass")
+    return hashlib.sha256(hashlib.sha256(said).digest() + opening).hexdigest()[:_ID_DIGITS]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskPlace:
+    """The place in a history up to which it was read."""
+
+    turns: int = 0
+    """The turns of the task that goes on."""
+    calls: bool = False
+    """The last turn made a call, so a message of the user begins no task."""
+    text: str = ""
+    """The text of the user's last task: their messages before the first of its turns."""
+    answered: bool = False
+    """The history has a turn."""
+    said: bool = False
+    """The user has said something since the last turn."""
+    said_before: bool = False
+    """The user has said something between the last two turns."""
+
+    @property
+    def has_news(self) -> bool:
+        """Whether a message of the user followed the last turn, and none the turn before."""
+        return self.answered and self.said and not self.said_before
+
+
+def read_task(messages: Iterable[Message], place: TaskPlace) -> tuple[TaskPlace, list[AssistantMessage]]:
+    """Read on from `place`. Returns the new place, and those of its task's turns that `messages`
+    have, oldest first.
+    """
     turns: list[AssistantMessage] = []
     for message in messages:
         if isinstance(message, AssistantMessage):
             turns.append(message)
-        elif turns and not calls_of(turns[-1]):
+            place = replace(
+                place,
+                turns=place.turns + 1,
+                calls=bool(calls_of(message)),
+                answered=True,
+                said=False,
+                said_before=place.answered and place.said,
+            )
+        elif place.calls:
+            place = replace(place, said=True)
+        else:
             turns.clear()
-    return turns
-
-
-def task_text(messages: Sequence[Message]) -> str:
-    """The text of the user's last task: their messages before the first of its turns."""
-    texts: list[str] = []
-    answered = True
-    for message in messages:
-        if isinstance(message, AssistantMessage):
-            answered = not calls_of(message)
-        elif answered:
-            texts = [part.text for part in message.content if isinstance(part, Text)]
-    return "\n".join(texts)
-
-
-def has_news(messages: Sequence[Message]) -> bool:
-    """Whether the last turn was followed by a message of the user, and the one before was not."""
-    from_user = [isinstance(message, UserMessage) for message in messages]
-    if not from_user or not from_user[-1] or all(from_user):
-        return False
-    last = len(from_user) - 1 - from_user[::-1].index(False)
-    return last == 0 or not from_user[last - 1] or all(from_user[:last])
+            text = "\n".join([part.text for part in message.content if isinstance(part, Text)])
+            place = replace(place, turns=0, text=text, said=True)
+    return place, turns
 
 
 def calls_of(turn: AssistantMessage) -> list[ToolCall]:

@@ -10,6 +10,7 @@ from monitor.adapters.anthropic.stream import AnthropicAdapter
 from monitor.adapters.json_view import JsonView
 from monitor.proxy.formats import sse
 from monitor.proxy.formats.base import (
+    Beginning,
     Frame,
     FrameContent,
     HalfCalls,
@@ -25,6 +26,7 @@ from monitor.proxy.formats.base import (
 )
 from monitor.proxy.formats.refusals import ANTHROPIC_TYPES, CODE, refused, type_of
 from monitor.proxy.formats.requests import (
+    RequestFields,
     behind,
     count_at,
     history,
@@ -54,17 +56,19 @@ class AnthropicWire:
 
     form: Form = "anthropic"
 
-    def asked(self, path: str, body: bytes) -> JudgedRequest | Unjudged:
-        return judged(path, body, self._asked)
+    def asked(self, path: str, body: bytes, known: Beginning | None = None) -> JudgedRequest | Unjudged:
+        return judged(self.form, path, body, known, self._asked)
 
-    def _asked(self, path: str, request: Mapping[str, Any]) -> JudgedRequest:
-        messages, instructions = history(self.form, records_at(request, "messages"))
+    def _asked(self, path: str, fields: RequestFields) -> JudgedRequest:
+        request = fields.value
+        messages, instructions = history(self.form, records_at(request, "messages"), fields.known)
         return JudgedRequest(
             form=self.form,
             model=model_at(request, path),
             streams=truth_at(request, "stream") or _STREAMS.search(path) is not None,
             messages=messages,
             instructions=instructions_of(request.get("system")) or instructions,
+            system_messages=instructions,
             tools=tools_at(request),
             max_output_tokens=count_at(request, "max_tokens"),
             structured=is_structured(_format_in(request), request.get("tool_choice")),
@@ -213,10 +217,13 @@ class AnthropicCalls(HalfCalls):
         self.open = bool(self._half)
 
 
+def has_cut_thoughts(body: bytes) -> bool:
+    """Whether the mark of a thought that we have cut off stands in the request."""
+    return CUT_OFF.encode() in body
+
+
 def without_cut_thoughts(body: bytes) -> bytes:
     """The request without the thoughts that we have cut off: no service has signed them."""
-    if CUT_OFF.encode() not in body:
-        return body
     try:
         request = parsed(body)
     except ValueError:

@@ -40,6 +40,7 @@ __all__ = [
     "RETRY_LATER",
     "RETRY_NEVER",
     "STOPPED",
+    "Beginning",
     "Fault",
     "FaultKind",
     "Frame",
@@ -48,6 +49,7 @@ __all__ = [
     "HalfCalls",
     "JudgedRequest",
     "Refusal",
+    "Span",
     "Unjudged",
     "Wire",
     "WireAnswer",
@@ -72,6 +74,8 @@ class JudgedRequest:
     """The conversation in the request, repaired. Loops over turns are judged from it."""
     instructions: str | None = None
     """The text of the system messages."""
+    system_messages: str | None = None
+    """The text of those that stand in the history."""
     tools: frozenset[str] = frozenset()
     """The names of the tools that the model may call."""
     max_output_tokens: int | None = None
@@ -83,6 +87,29 @@ class JudgedRequest:
     """Whether the answer is to be JSON of a schema, or a call: a sentence would break it."""
     array: bool = False
     """Whether the stream is one JSON array instead of server-sent events."""
+    records: Span | None = None
+    """The place of the history's records in the body. `None`: they cannot be found again."""
+    goes_on: bool = False
+    """`messages` are those behind a known beginning."""
+
+
+@dataclass(slots=True, frozen=True)
+class Span:
+    """The place of the records of a history in a body: the bytes from `start` to `end`."""
+
+    start: int
+    end: int
+
+
+@dataclass(slots=True, frozen=True)
+class Beginning:
+    """The beginning of a history that was read in an earlier request."""
+
+    records: Span
+    instructions: str | None
+    """The text of the system messages in it."""
+    ids: frozenset[str]
+    """The ids of its calls."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -324,8 +351,10 @@ class Wire(Protocol):
         """The form of its histories, which is also its name."""
         ...
 
-    def asked(self, path: str, body: bytes) -> JudgedRequest | Unjudged:
-        """Read a request. `path`: with its query. Never raises."""
+    def asked(self, path: str, body: bytes, known: Beginning | None = None) -> JudgedRequest | Unjudged:
+        """Read a request. `path`: with its query. `known`: the beginning of its history, whose
+        records the body has in this place. Never raises.
+        """
         ...
 
     def answer(self, asked: JudgedRequest, beginning: bytes) -> WireAnswer | None:

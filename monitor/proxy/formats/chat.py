@@ -10,6 +10,7 @@ from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.proxy.formats import sse
 from monitor.proxy.formats.base import (
     DONE,
+    Beginning,
     Frame,
     FrameContent,
     HalfCalls,
@@ -24,6 +25,7 @@ from monitor.proxy.formats.base import (
 )
 from monitor.proxy.formats.refusals import CODE, openai_error, refused
 from monitor.proxy.formats.requests import (
+    RequestFields,
     behind,
     count_at,
     history,
@@ -46,18 +48,20 @@ class ChatWire:
 
     form: Form = "openai-chat"
 
-    def asked(self, path: str, body: bytes) -> JudgedRequest | Unjudged:
-        return judged(path, body, self._asked)
+    def asked(self, path: str, body: bytes, known: Beginning | None = None) -> JudgedRequest | Unjudged:
+        return judged(self.form, path, body, known, self._asked)
 
-    def _asked(self, path: str, request: Mapping[str, Any]) -> JudgedRequest:
+    def _asked(self, path: str, fields: RequestFields) -> JudgedRequest:
+        request = fields.value
         one_answer(request, "n")
-        messages, instructions = history(self.form, records_at(request, "messages"))
+        messages, instructions = history(self.form, records_at(request, "messages"), fields.known)
         return JudgedRequest(
             form=self.form,
             model=model_at(request, path),
             streams=truth_at(request, "stream"),
             messages=messages,
             instructions=instructions,
+            system_messages=instructions,
             tools=tools_at(request) | tools_at(request, "functions"),
             max_output_tokens=count_at(request, "max_completion_tokens", "max_tokens"),
             structured=is_structured(object_at(request, "response_format").get("type"), request.get("tool_choice")),

@@ -14,6 +14,7 @@ from monitor.adapters.json_view import CamelView
 from monitor.proxy.formats import sse
 from monitor.proxy.formats.array import END, ArrayReader
 from monitor.proxy.formats.base import (
+    Beginning,
     Frame,
     FrameContent,
     HalfCalls,
@@ -29,6 +30,7 @@ from monitor.proxy.formats.base import (
 from monitor.proxy.formats.refusals import CODE, RPC_STATUSES, refused, type_of
 from monitor.proxy.formats.requests import (
     CannotJudge,
+    RequestFields,
     behind,
     count_at,
     history,
@@ -50,30 +52,31 @@ class GeminiWire:
 
     form: Form = "gemini"
 
-    def asked(self, path: str, body: bytes) -> JudgedRequest | Unjudged:
-        return judged(path, body, self._asked)
+    def asked(self, path: str, body: bytes, known: Beginning | None = None) -> JudgedRequest | Unjudged:
+        return judged(self.form, path, body, known, self._asked)
 
-    def _asked(self, path: str, request: Mapping[str, Any]) -> JudgedRequest:
+    def _asked(self, path: str, fields: RequestFields) -> JudgedRequest:
+        request = fields.value
         where, _, query = path.partition("?")
         called = _CALLED.search(unquote(where))
         if called is None:
             raise CannotJudge(f"the path {where!r} names no model")
         streams = called[2].lower() == "streamgeneratecontent"
-        fields = snake(request)
-        config = snake(fields.get("generation_config"))
+        snaked = snake(request)
+        config = snake(snaked.get("generation_config"))
         one_answer(config, "candidate_count")
         contents = request.get("contents")
         records = [contents] if isinstance(contents, dict) else records_at(request, "contents")
-        messages, _ = history(self.form, records)
+        messages, _ = history(self.form, records, fields.known)
         return JudgedRequest(
             form=self.form,
             model=called[1],
             streams=streams,
             messages=messages,
-            instructions=instructions_of(fields.get("system_instruction")) or None,
+            instructions=instructions_of(snaked.get("system_instruction")) or None,
             tools=tools_at(request),
             max_output_tokens=count_at(config, "max_output_tokens"),
-            structured=_is_structured(config, object_at(fields, "tool_config")),
+            structured=_is_structured(config, object_at(snaked, "tool_config")),
             array=streams and parse_qs(query).get("alt") != ["sse"],
         )
 

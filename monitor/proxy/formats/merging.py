@@ -10,7 +10,8 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from monitor.proxy.formats.base import parsed
+from monitor.proxy.formats.base import Span, parsed
+from monitor.proxy.formats.request_body import rewritten
 from monitor.proxy.formats.requests import whole_at
 from monitor.wires.fields import object_at, objects_at
 from monitor.wires.forms import Form
@@ -18,9 +19,11 @@ from monitor.wires.forms import Form
 Value = dict[str, Any]
 
 
-def as_stream(form: Form, path: bytes, query: bytes, body: bytes) -> tuple[bytes, bytes, bytes] | None:
+def as_stream(
+    form: Form, path: bytes, query: bytes, body: bytes, known: Span | None = None
+) -> tuple[bytes, bytes, bytes] | None:
     """The path, the query and the body of the same request, which asks for a stream. `None`: this
-    service has no streams that are text.
+    service has no streams that are text. `known`: the records in the body that need not be read.
     """
     if form == "gemini":
         where, sign, called = path.rpartition(b":")
@@ -29,12 +32,15 @@ def as_stream(form: Form, path: bytes, query: bytes, body: bytes) -> tuple[bytes
         return (where + sign + b"streamGenerateContent", b"&".join([*fields, b"alt=sse"]), body) if streamed else None
     if path.endswith(b"/invoke"):
         return None
-    request = parsed(body)
-    request["stream"] = True
-    if form == "openai-chat":
-        request["stream_options"] = {**object_at(request, "stream_options"), "include_usage": True}
-    path = path.replace(b":rawPredict", b":streamRawPredict")
-    return path, query, json.dumps(request, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+
+    def streamed(body: bytes) -> bytes:
+        request = parsed(body)
+        request["stream"] = True
+        if form == "openai-chat":
+            request["stream_options"] = {**object_at(request, "stream_options"), "include_usage": True}
+        return json.dumps(request, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+
+    return path.replace(b":rawPredict", b":streamRawPredict"), query, rewritten(body, known, streamed)
 
 
 def merged(form: Form, values: Sequence[Value]) -> Value:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Final
 from urllib.parse import unquote
 
-from monitor.context.repairs.repair import repair
+from monitor.context.repairs.repair import repair, repair_behind
 from monitor.errors import MonitorError
-from monitor.messages import Message
-from monitor.proxy.formats.base import JudgedRequest, Unjudged, parsed
+from monitor.messages import Message, RepairKind
+from monitor.proxy.formats.base import Beginning, JudgedRequest, Span, Unjudged
+from monitor.proxy.formats.request_body import HISTORY, MARK, RepeatedField, read_object, without
 from monitor.wires.fields import text
 from monitor.wires.forms import Form
 from monitor.wires.read import read_history
@@ -21,16 +23,31 @@ class CannotJudge(Exception):
     """The request cannot be judged; the message says why."""
 
 
+@dataclass(slots=True)
+class RequestFields:
+    """The fields of a request. Its history may be known up to some record."""
+
+    value: Mapping[str, Any]
+    known: Beginning | None = None
+    """The beginning that was left out of the history in `value`."""
+
+
 def judged(
-    path: str, body: bytes, read_request: Callable[[str, Mapping[str, Any]], JudgedRequest]
+    form: Form,
+    path: str,
+    body: bytes,
+    known: Beginning | None,
+    read_request: Callable[[str, RequestFields], JudgedRequest],
 ) -> JudgedRequest | Unjudged:
     """Read the body by `read_request`. Whatever a client sends, nothing is raised."""
+    if known is not None and (found := _behind(form, path, body, known, read_request)) is not None:
+        return found
     try:
-        request = parsed(body)
+        request, records = read_object(body, HISTORY[form])
         if not isinstance(request, dict):
             raise CannotJudge(f"the request is {_kind(request)}, not a JSON object")
-        return read_request(path, request)
-    except CannotJudge as error:
+        return replace(read_request(path, RequestFields(request)), records=records)
+    except (CannotJudge, RepeatedField) as error:
         return Unjudged(str(error))
     except ValueError:  # JSON, UTF-8
         return Unjudged("the request is not JSON")
@@ -40,10 +57,50 @@ def judged(
         return Unjudged(f"the request cannot be read: {error!r}")
 
 
-def history(form: Form, records: Iterable[object]) -> tuple[tuple[Message, ...], str | None]:
-    """The conversation, repaired for `form`, and its system messages."""
-    messages, report = repair(read_history(form, records), form=form)
-    return messages, report.instructions
+def _behind(
+    form: Form,
+    path: str,
+    body: bytes,
+    known: Beginning,
+    read_request: Callable[[str, RequestFields], JudgedRequest],
+) -> JudgedRequest | None:
+    """The request without its known beginning. `None`: the whole body must be read."""
+    field, short = HISTORY[form], without(body, known.records)
+    try:
+        request, shown = (None, None) if short is None else read_object(short, field)
+        records = request.get(field) if isinstance(request, dict) else None
+        if short is None or shown is None or not isinstance(records, list) or records[0] != MARK:
+            return None
+        request[field] = records[1:]
+        asked = read_request(path, RequestFields(request, known))
+    except Exception:  # noqa: BLE001 - reading it as a whole says what is wrong
+        return None
+    end = shown.end + len(body) - len(short)
+    return replace(asked, records=Span(known.records.start, end), goes_on=True)
+
+
+def history(form: Form, records: Iterable[object], known: Beginning | None) -> tuple[tuple[Message, ...], str | None]:
+    """The conversation, repaired for `form`, and its system messages. Behind a known beginning:
+    the messages that follow it. Raises `CannotJudge` if those change what stands before them.
+    """
+    if known is None:
+        messages, report = repair(read_history(form, records), form=form)
+        return messages, report.instructions
+    messages, report = repair_behind(read_history(form, records), known.ids, form=form)
+    if any(one.kind in _OF_EARLIER for one in report.repairs):
+        raise CannotJudge("the new messages change earlier ones")
+    return messages, known.instructions
+
+
+_OF_EARLIER: Final = frozenset(
+    {
+        RepairKind.RESULT_MOVED,
+        RepairKind.RESULT_REPLACED,
+        RepairKind.RESULT_REPEATED,
+        RepairKind.RESULT_ORPHANED,
+    }
+)
+"""Repairs by which a new record may belong to an earlier turn."""
 
 
 def records_at(request: Mapping[str, Any], name: str) -> list[Any]:

@@ -8,6 +8,7 @@ from typing import Any, Final
 from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.proxy.formats import sse
 from monitor.proxy.formats.base import (
+    Beginning,
     Frame,
     FrameContent,
     HalfCalls,
@@ -24,6 +25,7 @@ from monitor.proxy.formats.items import SERVED, OutputItem, spoken
 from monitor.proxy.formats.refusals import CODE, openai_error, refused
 from monitor.proxy.formats.requests import (
     CannotJudge,
+    RequestFields,
     count_at,
     history,
     is_structured,
@@ -52,15 +54,16 @@ class ResponsesWire:
 
     form: Form = "openai-responses"
 
-    def asked(self, path: str, body: bytes) -> JudgedRequest | Unjudged:
-        return judged(path, body, self._asked)
+    def asked(self, path: str, body: bytes, known: Beginning | None = None) -> JudgedRequest | Unjudged:
+        return judged(self.form, path, body, known, self._asked)
 
-    def _asked(self, path: str, request: Mapping[str, Any]) -> JudgedRequest:
+    def _asked(self, path: str, fields: RequestFields) -> JudgedRequest:
+        request = fields.value
         if truth_at(request, "background"):
             raise CannotJudge("the response is made in the background, so closing its stream does not stop it")
         given = request.get("input")
         records = [{"role": "user", "content": given}] if isinstance(given, str) else records_at(request, "input")
-        messages, instructions = history(self.form, records)
+        messages, instructions = history(self.form, records, fields.known)
         elsewhere = request.get("previous_response_id") or request.get("conversation") or request.get("prompt")
         return JudgedRequest(
             form=self.form,
@@ -68,6 +71,7 @@ class ResponsesWire:
             streams=truth_at(request, "stream"),
             messages=messages,
             instructions=instructions_of(request.get("instructions")) or instructions,
+            system_messages=instructions,
             tools=tools_at(request),
             max_output_tokens=count_at(request, "max_output_tokens"),
             whole_history=not elsewhere,

@@ -33,11 +33,16 @@ class Incoming:
         self.kept = b"".join(parts)
         return self._complete.is_set() and size <= self.limit
 
+    def take(self) -> bytes:
+        """Hand the part that was read over. It is kept no longer."""
+        taken, self.kept = self.kept, b""
+        return taken
+
     async def rest(self) -> AsyncIterator[bytes]:
         """The part that was read, and then the rest as it comes. Raises `ClientGone`."""
-        kept, self.kept = self.kept, b""
-        if kept:
+        if kept := self.take():
             yield kept
+        del kept
         while not self._complete.is_set():
             part = await self._next()
             if part:

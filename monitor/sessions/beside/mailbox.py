@@ -1,4 +1,4 @@
-"""Messages of other processes to the runs of a session: files in a folder beside it.
+"""Messages and answers of other processes to the runs of a session: files in a folder beside it.
 
 Only its owner writes a session, so another process cannot put a row there. It leaves a file. The
 owner makes a row of the file, and removes the file when the row is on the disk. If the owner dies
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from monitor._util.codec import Codec
+from monitor.calls import ApprovalAnswer
 from monitor.errors import ConfigError
 from monitor.messages import SteerMessage
 from monitor.sessions.nodes import canonical
@@ -41,8 +42,17 @@ class Letter:
     """The name of its file."""
 
 
+@dataclass(slots=True, frozen=True, kw_only=True)
+class AnswerLetter:
+    """The answer of another process to an open question of a session."""
+
+    answer: ApprovalAnswer
+    file: str = ""
+    """The name of its file."""
+
+
 class Mailbox(Protocol):
-    """Where other processes leave messages for the runs of a session."""
+    """Where other processes leave messages and answers for the runs of a session."""
 
     def put(self, run: str, message: SteerMessage, /) -> Letter:
         """Leave `message` for the run with the id `run`. It is stored when this returns."""
@@ -52,13 +62,37 @@ class Mailbox(Protocol):
         """The letters that are there, oldest first."""
         ...
 
-    def remove(self, letters: Iterable[Letter], /) -> None:
-        """Remove letters whose messages are stored in the session."""
+    def put_answer(self, answer: ApprovalAnswer, /) -> AnswerLetter:
+        """Leave an answer to an open question. It is stored when this returns."""
+        ...
+
+    def answers(self) -> list[AnswerLetter]:
+        """The answers that are there, oldest first."""
+        ...
+
+    def remove(self, letters: Iterable[Letter | AnswerLetter], /) -> None:
+        """Remove letters whose messages or answers are stored in the session."""
+        ...
+
+    async def look(self) -> None:
+        """Let `letters` and `answers` know everything that is there now."""
         ...
 
 
-letter_codec: Codec[Letter] = Codec(Letter)
+letter_codec: Codec[Letter | AnswerLetter] = Codec(Letter, AnswerLetter)
 """The JSON form of a letter."""
+
+
+def new_file() -> str:
+    """The name of a new letter: names are in the order of time."""
+    return f"{int(time.time() * 1000):014}-{secrets.token_hex(8)}"
+
+
+def made(run: str, message: SteerMessage, file: str) -> Letter:
+    """A new letter. Raises `ConfigError` for an empty text."""
+    if not message.text.strip():
+        raise ConfigError("a message to a run has a text")
+    return Letter(run=run, message=message, sent_at_s=time.time(), file=file)
 
 
 def mailbox_of(path: Path) -> MailFolder:
@@ -77,16 +111,28 @@ class MailFolder:
         """See `Mailbox.put`. Raises `ConfigError` for an empty text, and `SessionUnavailable` if
         the letter cannot be written.
         """
-        if not message.text.strip():
-            raise ConfigError("a message to a run has a text")
-        sent_at_s = time.time()
-        file = f"{int(sent_at_s * 1000):014}-{secrets.token_hex(8)}{_WHOLE}"
-        letter = Letter(run=run, message=message, sent_at_s=sent_at_s, file=file)
-        self._marked.write(file, canonical(letter_codec.to_dict(letter)).encode())
+        letter = made(run, message, new_file() + _WHOLE)
+        self._marked.write(letter.file, canonical(letter_codec.to_dict(letter)).encode())
         return letter
+
+    def put_answer(self, answer: ApprovalAnswer) -> AnswerLetter:
+        """See `Mailbox.put_answer`. Raises `SessionUnavailable` if it cannot be written."""
+        letter = AnswerLetter(answer=answer, file=new_file() + _WHOLE)
+        self._marked.write(letter.file, canonical(letter_codec.to_dict(letter)).encode())
+        return letter
+
+    async def look(self) -> None:
+        """See `Mailbox.look`: files are read whenever they are asked for."""
 
     def letters(self) -> list[Letter]:
         """See `Mailbox.letters`. A file that cannot be read is left where it is."""
+        return [one for one in self._all() if isinstance(one, Letter)]
+
+    def answers(self) -> list[AnswerLetter]:
+        """See `Mailbox.answers`. A file that cannot be read is left where it is."""
+        return [one for one in self._all() if isinstance(one, AnswerLetter)]
+
+    def _all(self) -> list[Letter | AnswerLetter]:
         try:
             names = sorted(one.name for one in self._folder.iterdir())
         except OSError:
@@ -96,13 +142,13 @@ class MailFolder:
         read = [self._read(name) for name in names if name.endswith(_WHOLE) and _OURS.fullmatch(name)]
         return [one for one in read if one is not None]
 
-    def _read(self, name: str) -> Letter | None:
+    def _read(self, name: str) -> Letter | AnswerLetter | None:
         try:
             return letter_codec.from_dict(json.loads((self._folder / name).read_bytes()))
         except (OSError, ValueError):
             return None
 
-    def remove(self, letters: Iterable[Letter]) -> None:
+    def remove(self, letters: Iterable[Letter | AnswerLetter]) -> None:
         """See `Mailbox.remove`. A letter that cannot be removed is known by its message's id."""
         for letter in letters:
             if _OURS.fullmatch(letter.file):

@@ -8,10 +8,8 @@ from os import PathLike
 
 from monitor.errors import ConfigError
 from monitor.messages import SteerKind, SteerMessage
-from monitor.sessions.beside.mailbox import Letter, mailbox_of
-from monitor.sessions.postgres.postgres_reader import PostgresReader
-from monitor.sessions.postgres.session_address import is_database, parts_of
-from monitor.sessions.reader import SessionReader
+from monitor.sessions.beside.mailbox import Letter
+from monitor.sessions.postgres.session_address import reader_at
 from monitor.sessions.run_records import MAIN, RunRecord, RunStage
 
 
@@ -29,26 +27,24 @@ def tell(
     """Say something to a run of the session at `path`, from any process: see `Run.steer`. `path`:
     its file, or `postgresql://user@host/db#name`.
 
-    `run`: its id; by default the run that has not ended. The message is stored when this returns,
+    `run`: its id, also of a nested run; by default the run that has not ended and was started from
+    outside. The message is stored when this returns,
     and the run gets it within a second, or when it is resumed.
 
     Raises `ConfigError` for an empty text, and if there is no such run or it has ended.
     """
     message = SteerMessage(id=id or uuid.uuid4().hex, text=text, kind=kind, now=now, by=by, data=data)
-    if is_database(path):
-        with PostgresReader(*parts_of(path)) as stored:
-            return stored.put_letter(_going(stored.runs(), run).id, message)
-    with SessionReader(path) as session:
-        return mailbox_of(session.path).put(_going(session.runs(), run).id, message)
+    with reader_at(path) as session:
+        return session.put_letter(_going(session.runs(), run).id, message)
 
 
 def _going(runs: Sequence[RunRecord], run: str | None) -> RunRecord:
     """The run that gets a message."""
-    of_user = [one for one in runs if one.purpose == MAIN and run in (None, one.id)]
+    of_user = [one for one in runs if (one.purpose == MAIN if run is None else one.id == run)]
     going = [one for one in of_user if one.state is not RunStage.ENDED]
     if going:
         return going[-1]
     if not of_user:
-        raise ConfigError("the session has no run" if run is None else f"the session has no run {run} of its own")
+        raise ConfigError("the session has no run" if run is None else f"the session has no run {run}")
     last = of_user[-1]
     raise ConfigError(f"the run {last.id} has ended ({last.data.get('reason')}), so it gets no message")

@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
+from anyio import to_thread
+
 from monitor.calls import ApprovalAnswer, ApprovalDecision, ApprovalRequest
-from monitor.errors import ConfigError, MonitorError
-from monitor.sessions.beside.mailbox import Letter, mailbox_of
-from monitor.sessions.files import default_folder, sessions_in
-from monitor.sessions.lock import live_owner, lock_path
+from monitor.errors import ConfigError, MonitorError, SessionBusy
+from monitor.sessions.beside.mailbox import Letter
+from monitor.sessions.files import default_folder
 from monitor.sessions.nodes import canonical
-from monitor.sessions.reader import SessionReader
-from monitor.sessions.run_records import MAIN, Changes, RunRecord, RunStage
+from monitor.sessions.postgres.session_address import owner_at, reader_at, sessions_at
+from monitor.sessions.run_records import MAIN, ApprovalState, Changes, RunRecord, RunStage
 from monitor.sessions.session_store import SessionStore
-from monitor.sessions.sqlite_session import SQLiteSession
 
 RunState: TypeAlias = Literal["running", "waiting", "stopped", "ended"]
 """A process carries the run out (`running`), or it waits for an answer (`waiting`). Its process has
@@ -36,7 +36,8 @@ AROUND: Final = 60
 class WaitingRun:
     """A run of a session that was started from outside, as a person looks at it."""
 
-    session: Path
+    session: Path | str
+    """The file of its session, or `postgresql://user@host/db#name`."""
     run: RunRecord
     state: RunState
     changed_s: float
@@ -49,33 +50,35 @@ class WaitingRun:
 
 def inbox(folder: str | PathLike[str] | None = None, *, ended: bool = False) -> list[WaitingRun]:
     """The runs of the sessions in `folder` that have not ended. The session that was written last
-    is at the end. `folder`: by default that of this user. `ended`: also those that have.
+    is at the end. `folder`: by default that of this user. The address of a database is one as well,
+    `postgresql://user@host/db`. `ended`: also those that have.
 
     A session that cannot be read is left out: `agent-monitor sessions verify` says why.
     """
     found: list[WaitingRun] = []
-    for file in sessions_in(default_folder() if folder is None else Path(folder)):
+    for place, changed_s in sessions_at(default_folder() if folder is None else folder):
         try:
-            found += runs_of(file.path, file.changed_s)
+            found += runs_of(place, changed_s)
         except MonitorError:
             continue
     return [one for one in found if ended or one.state != "ended"]
 
 
-def runs_of(path: Path, changed_s: float) -> list[WaitingRun]:
+def runs_of(place: Path | str, changed_s: float) -> list[WaitingRun]:
     """The runs of one session. Raises `StoreError` if it cannot be read."""
-    with SessionReader(path) as session, session.snapshot():
+    with reader_at(place) as session, session.snapshot():
         runs = session.runs(hidden=True)
-        asked = [one.request for one in session.approvals() if one.answer is None]
-        owned = live_owner(lock_path(session.path)) is not None
-        letters = mailbox_of(session.path).letters()
+        answered = {one.answer.id for one in session.answers()}
+        asked = [one.request for one in session.approvals() if one.answer is None and one.request.id not in answered]
+        owned = session.owner is not None
+        letters = session.letters()
     found: list[WaitingRun] = []
     for run in (one for one in runs if one.purpose == MAIN):
         questions = tuple(one for one in asked if one.run in _family(run.id, runs))
         state = _state(run, owned=owned, asks=bool(questions))
         of_run = tuple(one for one in letters if one.run == run.id)
         found.append(
-            WaitingRun(session=path, run=run, state=state, changed_s=changed_s, questions=questions, letters=of_run)
+            WaitingRun(session=place, run=run, state=state, changed_s=changed_s, questions=questions, letters=of_run)
         )
     return found
 
@@ -109,32 +112,57 @@ async def answer(
     """Store the answer to the open question with the id `question`. The run goes on with
     `Supervisor.resume`, in any process.
 
-    `session`: an open session, or the file of one that no process has open. See `ApprovalAnswer`
-    for the other arguments. Raises `ConfigError` if no such question is open, or it has expired.
-    Raises `SessionBusy` while a process has the session open: there the approver of the run asks.
+    `session`: an open session, its file, or `postgresql://user@host/db#name`. While another process
+    has it open, the answer is left for that process. A run that waits for a person takes it within
+    a second, and a paused one when it is resumed. See `ApprovalAnswer` for the other arguments.
+
+    Raises `ConfigError` if no such question is open, or it has expired.
     """
-    if isinstance(session, str | PathLike):
-        async with SQLiteSession(session, create=False) as opened:
-            return await answer(opened, question, decision, reason=reason, by=by, always=always)
-    request = next((one.request for one in await session.approvals(only_open=True) if one.request.id == question), None)
+    given = ApprovalAnswer(id=question, decision=decision, reason=reason, always=always, by=by)
+    if not isinstance(session, str | PathLike):
+        return await _stored(session, given)
+    try:
+        opened = owner_at(session, create=False)
+        async with opened:
+            return await _stored(opened, given)
+    except SessionBusy:
+        return await to_thread.run_sync(_left, session, given)
+
+
+async def _stored(session: SessionStore, given: ApprovalAnswer) -> ApprovalAnswer:
+    said = _checked(given, await session.approvals(only_open=True))
+    await session.commit(Changes(answers=[said]))
+    return said
+
+
+def _left(place: str | PathLike[str], given: ApprovalAnswer) -> ApprovalAnswer:
+    """Leave the answer for the owner of the session."""
+    with reader_at(place) as session:
+        waiting = {one.answer.id for one in session.answers()}
+        said = _checked(given, [one for one in session.approvals() if one.request.id not in waiting])
+        session.put_answer(said)
+    return said
+
+
+def _checked(given: ApprovalAnswer, asked: Sequence[ApprovalState]) -> ApprovalAnswer:
+    """The answer, bound to its question. Raises `ConfigError` for one that does not fit."""
+    question, always = given.id, given.always
+    request = next((one.request for one in asked if one.answer is None and one.request.id == question), None)
     if request is None:
         raise ConfigError(f"no open question has the id {question!r}: it is answered, or was never asked")
     if request.expires_at is not None and time.time() >= request.expires_at:
         raise ConfigError(f"the question {question!r} has expired; the run asks it again")
     if always is not None and always not in request.scopes:
         raise ConfigError(f"always={always!r} is none of the scopes of the question: {', '.join(request.scopes)}")
-    said = ApprovalAnswer(
-        id=question, decision=decision, reason=reason, always=always, bound_to=request.bound_to, by=by
-    )
-    await session.commit(Changes(answers=[said]))
-    return said
+    return replace(given, bound_to=request.bound_to)
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Passage:
     """A place in a session where a text stands."""
 
-    session: Path
+    session: Path | str
+    """The file of the session, or `postgresql://user@host/db#name`."""
     node: str
     """The id of the node."""
     run: str | None
@@ -144,17 +172,17 @@ class Passage:
     """The text with some characters around it, as the node is written: JSON."""
 
 
-def found_in(paths: Iterable[Path], text: str) -> Iterator[Passage]:
-    """The nodes of these sessions in which `text` stands, in messages, calls and results. Upper and
-    lower case are the same. A session that cannot be read is left out. Raises `ConfigError` for an
-    empty text.
+def found_in(places: Iterable[Path | str], text: str) -> Iterator[Passage]:
+    """The nodes in which `text` stands, in messages, calls and results, in upper or lower case.
+    `places`: files of sessions, or `postgresql://user@host/db#name`. A session that cannot be
+    read is left out. Raises `ConfigError` for an empty text.
     """
     wanted = canonical(text)[1:-1].casefold()
     if not wanted:
         raise ConfigError("say which text to search for")
-    for path in paths:
+    for place in places:
         try:
-            with SessionReader(path) as session:
+            with reader_at(place) as session:
                 nodes = session.nodes()
         except MonitorError:
             continue
@@ -163,5 +191,5 @@ def found_in(paths: Iterable[Path], text: str) -> Iterator[Passage]:
             if at >= 0:
                 excerpt = node.body[max(0, at - AROUND) : at + len(wanted) + AROUND]
                 yield Passage(
-                    session=path, node=node.id, run=node.run, turn=node.turn, at_ms=node.at_ms, excerpt=excerpt
+                    session=place, node=node.id, run=node.run, turn=node.turn, at_ms=node.at_ms, excerpt=excerpt
                 )

@@ -108,18 +108,20 @@ class _Import:
             case "head":
                 rows.write_head(self._connection, data["name"], data["node"])
             case "call":
-                writing.put_call(self._connection, call_codec.from_dict(data["call"]), self._memory)
+                writing.put_call(self._connection, call_codec.from_dict(data["call"]), self._blobs, self._memory)
             case "approval":
                 writing.write_request(self._connection, request_codec.from_dict(data["request"]))
                 if data["answer"] is not None:
                     writing.write_answer(self._connection, answer_codec.from_dict(data["answer"]))
             case "event":
                 event = event_codec.from_dict(data["event"])
-                writing.write_event(self._connection, data["run"], data["at_ms"], event, self._memory)
+                writing.write_event(
+                    self._connection, data["run"], data["at_ms"], event, blobs=self._blobs, memory=self._memory
+                )
             case "chunks":
                 pieces = tuple((at_s, chunk_codec.from_dict(one)) for at_s, one in data["chunks"])
                 some = TurnChunks(data["run"], data["turn"], pieces, tuple(data.get("inputs", ())))
-                writing.write_chunks(self._connection, 0, some, self._memory)
+                writing.write_chunks(self._connection, 0, some, self._blobs, self._memory)
             case _:
                 raise ValueError(f"unknown type {kind!r}")
 

@@ -235,19 +235,19 @@ class _Salvage:
 
     def run(self, number: int, row: Any) -> None:
         """Save a run."""
-        record = unpacked(self._reader, run_codec.from_dict, row[0])
+        record = unpacked(self._reader, self._old, run_codec.from_dict, row[0])
         writing.write_run(self._connection, record)
         self._runs[number] = record.id
 
     def call(self, _: int, row: Any) -> None:
         """Save a call."""
-        writing.put_call(self._connection, call_of(self._reader, row), self._memory)
+        writing.put_call(self._connection, call_of(self._reader, self._old, row), self._blobs, self._memory)
 
     def approval(self, _: int, row: Any) -> None:
         """Save a question, and its answer."""
         request, answer = row
-        asked = unpacked(self._reader, request_codec.from_dict, request)
-        answered = None if answer is None else unpacked(self._reader, answer_codec.from_dict, answer)
+        asked = unpacked(self._reader, self._old, request_codec.from_dict, request)
+        answered = None if answer is None else unpacked(self._reader, self._old, answer_codec.from_dict, answer)
         writing.write_request(self._connection, asked)
         if answered is not None:
             writing.write_answer(self._connection, answered)
@@ -255,13 +255,14 @@ class _Salvage:
     def event(self, _: int, row: Any) -> None:
         """Save an event."""
         run, at_ms, kind, body = row
-        writing.write_event(self._connection, self._run(run), at_ms, event_of(self._reader, kind, body), self._memory)
+        event = event_of(self._reader, self._old, kind, body)
+        writing.write_event(self._connection, self._run(run), at_ms, event, blobs=self._blobs, memory=self._memory)
 
     def chunk(self, _: int, row: Any) -> None:
         """Save some chunks."""
         run, turn, at_ms, body = row
-        chunks = unpacked(self._reader, partial(read_records.chunks_of, self._run(run), turn), body)
-        writing.write_chunks(self._connection, at_ms, chunks, self._memory)
+        chunks = unpacked(self._reader, self._old, partial(read_records.chunks_of, self._run(run), turn), body)
+        writing.write_chunks(self._connection, at_ms, chunks, self._blobs, self._memory)
 
     def _run(self, number: int | None) -> str | None:
         return None if number is None else self._runs[number]

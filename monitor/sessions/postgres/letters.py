@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
-import secrets
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from monitor.errors import ConfigError, StoreError
+from anyio import to_thread
+
+from monitor.calls import ApprovalAnswer
+from monitor.errors import StoreError
 from monitor.messages import SteerMessage
-from monitor.sessions.beside.mailbox import Letter, letter_codec
+from monitor.sessions.beside.mailbox import AnswerLetter, Letter, letter_codec, made, new_file
 from monitor.sessions.nodes import canonical
 from monitor.sessions.postgres.database import Database
 from monitor.sessions.postgres.session_rows import kept
 
 if TYPE_CHECKING:
     from monitor.sessions.postgres.database import Connection
+
+L = TypeVar("L", Letter, AnswerLetter)
 
 LOOK_S: Final = 0.5
 """Seconds between two questions for letters."""
@@ -34,7 +38,7 @@ class Letters:
     def __init__(self, name: str) -> None:
         self._name = kept(name)
         self._database: Database | None = None
-        self._known: list[Letter] = []
+        self._known: list[Letter | AnswerLetter] = []
         self._gone: set[str] = set()
         self._looked_s = float("-inf")
         self._looks = False
@@ -47,20 +51,38 @@ class Letters:
 
     def put(self, run: str, message: SteerMessage) -> Letter:
         """See `Mailbox.put`."""
+        return self._put(made(run, message, new_file()))
+
+    def put_answer(self, answer: ApprovalAnswer) -> AnswerLetter:
+        """See `Mailbox.put_answer`."""
+        return self._put(AnswerLetter(answer=answer, file=new_file()))
+
+    def _put(self, letter: L) -> L:
         if self._database is None:
             raise StoreError("the session is closed")
-        letter = made(run, message)
         self._database.run(lambda one: put(one, self._name, letter))
         return letter
 
     def letters(self) -> list[Letter]:
         """See `Mailbox.letters`."""
+        return [one for one in self._all() if isinstance(one, Letter)]
+
+    def answers(self) -> list[AnswerLetter]:
+        """See `Mailbox.answers`."""
+        return [one for one in self._all() if isinstance(one, AnswerLetter)]
+
+    async def look(self) -> None:
+        """See `Mailbox.look`."""
+        if self._database is not None:
+            await to_thread.run_sync(self._look, self._database)
+
+    def _all(self) -> list[Letter | AnswerLetter]:
         if self._database is not None and not self._looks and time.monotonic() - self._looked_s >= LOOK_S:
             self._looks = True
             self._database.workers.submit(self._look, self._database)
         return [one for one in self._known if one.file not in self._gone]
 
-    def remove(self, letters: Iterable[Letter]) -> None:
+    def remove(self, letters: Iterable[Letter | AnswerLetter]) -> None:
         """See `Mailbox.remove`."""
         files = [one.file for one in letters]
         self._gone.update(files)
@@ -83,23 +105,14 @@ class Letters:
             return
 
 
-def made(run: str, message: SteerMessage) -> Letter:
-    """A new letter. Raises `ConfigError` for an empty text."""
-    if not message.text.strip():
-        raise ConfigError("a message to a run has a text")
-    sent_at_s = time.time()
-    file = f"{int(sent_at_s * 1000):014}-{secrets.token_hex(8)}"
-    return Letter(run=run, message=message, sent_at_s=sent_at_s, file=file)
-
-
-def put(connection: Connection, name: str, letter: Letter) -> None:
+def put(connection: Connection, name: str, letter: Letter | AnswerLetter) -> None:
     """Store a letter. A second time changes nothing."""
     connection.execute(_PUT.encode(), (name, letter.file, canonical(letter_codec.to_dict(letter))))
 
 
-def read(connection: Connection, name: str) -> list[Letter]:
+def read(connection: Connection, name: str) -> list[Letter | AnswerLetter]:
     """The letters that are there, oldest first. One that cannot be read is left where it is."""
-    found: list[Letter] = []
+    found: list[Letter | AnswerLetter] = []
     for _, body in connection.execute(_LETTERS.encode(), (name,)).fetchall():
         try:
             found.append(letter_codec.from_dict(json.loads(body)))

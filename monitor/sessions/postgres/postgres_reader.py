@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
 
-from monitor.calls import CallRecord
+from monitor.calls import ApprovalAnswer, CallRecord
 from monitor.errors import SessionBusy, SessionOwner, StoreError
 from monitor.messages import SteerMessage
-from monitor.sessions.beside.mailbox import Letter
+from monitor.sessions.beside.mailbox import AnswerLetter, Letter, made, new_file
 from monitor.sessions.nodes import Node
 from monitor.sessions.postgres import letters
 from monitor.sessions.postgres.database import Database
@@ -31,7 +31,8 @@ _IS_MADE: Final = "select to_regclass('monitor_sessions') is not null"
 _FIND: Final = """select number, id, created_ms, token, extract(epoch from changed)::double precision,
     case when lease_until > clock_timestamp() then holder else '' end
     from monitor_sessions where name = %s"""
-_LIST: Final = "select name from monitor_sessions order by changed, name"
+_LIST: Final = """select name, extract(epoch from changed)::double precision
+    from monitor_sessions order by changed, name"""
 _REMOVE: Final = """delete from monitor_sessions
     where name = %s and (lease_until is null or lease_until < clock_timestamp()) returning number"""
 
@@ -117,9 +118,9 @@ class PostgresReader:
         """The messages that the model gets of a branch."""
         return self._read(lambda rows: rows.context(branch))
 
-    def active_path(self, branch: str = ACTIVE) -> tuple[Node, ...]:
-        """The nodes of a branch, oldest first."""
-        return self._read(lambda rows: rows.active_path(branch))
+    def active_path(self, branch: str = ACTIVE, *, last: int | None = None, run: str | None = None) -> tuple[Node, ...]:
+        """The nodes of a branch, oldest first; see `SessionStore.active_path`."""
+        return self._read(lambda rows: rows.active_path(branch, last=last, run=run))
 
     def nodes(self) -> tuple[Node, ...]:
         """All nodes, in the order of writing."""
@@ -159,11 +160,29 @@ class PostgresReader:
 
     def verify(self) -> tuple[TreeProblem, ...]:
         """The faults of the stored data; empty, if it is as it was written."""
-        return self._read(lambda rows: rows.verify())
+        with self.snapshot():
+            return self._read(lambda rows: rows.verify())
+
+    def letters(self) -> list[Letter]:
+        """The messages of other processes that the session's owner has not stored yet."""
+        return [one for one in self._mail() if isinstance(one, Letter)]
+
+    def answers(self) -> list[AnswerLetter]:
+        """The answers of other processes that the session's owner has not stored yet."""
+        return [one for one in self._mail() if isinstance(one, AnswerLetter)]
+
+    def _mail(self) -> list[Letter | AnswerLetter]:
+        return self._sessions.asked(lambda one: letters.read(one, kept(self.name)))
+
+    def put_answer(self, answer: ApprovalAnswer) -> AnswerLetter:
+        """Leave an answer for the session's owner. It is stored when this returns."""
+        letter = AnswerLetter(answer=answer, file=new_file())
+        self._sessions.asked(lambda one: letters.put(one, kept(self.name), letter))
+        return letter
 
     def put_letter(self, run: str, message: SteerMessage) -> Letter:
         """Leave `message` for the run with the id `run`. It is stored when this returns."""
-        letter = letters.made(run, message)
+        letter = made(run, message, new_file())
         self._sessions.asked(lambda one: letters.put(one, kept(self.name), letter))
         return letter
 
@@ -207,11 +226,17 @@ class SessionsReader:
         """Do `work` with the connection. Raises `StoreError`."""
         return self._database.typed(work, self.connection)
 
+    def changed(self) -> dict[str, float]:
+        """The names of all sessions, and the time of the last write of each, in seconds since 1970
+        by the server's clock. The newest is at the end.
+        """
+        if not self._is_made:
+            return {}
+        return self.asked(lambda one: {given(name): at_s for name, at_s in one.execute(_LIST).fetchall()})
+
     def names(self) -> list[str]:
         """The names of all sessions, the one that was written last at the end."""
-        if not self._is_made:
-            return []
-        return self.asked(lambda one: [given(name) for (name,) in one.execute(_LIST).fetchall()])
+        return [*self.changed()]
 
     def __contains__(self, name: str) -> bool:
         return self._row(name) is not None

@@ -279,9 +279,11 @@ class PostgresSession:
         """The messages that the model gets of a branch."""
         return await self._read(lambda rows: rows.context(branch))
 
-    async def active_path(self, branch: str = ACTIVE) -> tuple[Node, ...]:
-        """The nodes of a branch, oldest first."""
-        return await self._read(lambda rows: rows.active_path(branch))
+    async def active_path(
+        self, branch: str = ACTIVE, *, last: int | None = None, run: str | None = None
+    ) -> tuple[Node, ...]:
+        """The nodes of a branch, oldest first; see `SessionStore.active_path`."""
+        return await self._read(lambda rows: rows.active_path(branch, last=last, run=run))
 
     async def nodes(self) -> tuple[Node, ...]:
         """All nodes, in the order of writing."""

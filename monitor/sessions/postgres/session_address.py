@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from os import PathLike
+from pathlib import Path
 from typing import Final, Protocol, TypeGuard, runtime_checkable
 
 import anyio
 
 from monitor.errors import ConfigError
+from monitor.sessions.files import sessions_in
 from monitor.sessions.postgres.database import LEASE_S
-from monitor.sessions.postgres.postgres_reader import without_password
+from monitor.sessions.postgres.postgres_reader import AnyReader, PostgresReader, SessionsReader, without_password
 from monitor.sessions.postgres.postgres_session import PostgresSession
+from monitor.sessions.reader import SessionReader
+from monitor.sessions.sqlite_session import SQLiteSession
 
 POSTGRES: Final = ("postgresql://", "postgres://")
 """How the address of a PostgreSQL database begins."""
@@ -65,6 +70,29 @@ class AddressedSession(PostgresSession):
                 self._users -= 1
                 if not self._users:
                     await self.aclose()
+
+
+def reader_at(place: str | PathLike[str]) -> AnyReader:
+    """A reader of the session at `place`: its file, or `postgresql://user@host/db#name`."""
+    return PostgresReader(*parts_of(place)) if is_database(place) else SessionReader(place)
+
+
+def owner_at(place: str | PathLike[str], *, create: bool = True) -> SQLiteSession | PostgresSession:
+    """The session at `place`, to be opened by its owner. `create`: it may be made."""
+    if is_database(place):
+        return PostgresSession(*parts_of(place), create=create)
+    return SQLiteSession(place, create=create)
+
+
+def sessions_at(where: str | PathLike[str]) -> list[tuple[str | Path, float]]:
+    """The sessions in a folder, or in the database at `postgresql://user@host/db`: the file or the
+    address of each, and the time of its last write in seconds since 1970. The newest is at the end.
+    """
+    if not is_database(where):
+        return [(one.path, one.changed_s) for one in sessions_in(Path(where))]
+    database = where.partition("#")[0]
+    with SessionsReader(database) as there:
+        return [(f"{database}#{name}", changed_s) for name, changed_s in there.changed().items()]
 
 
 def is_database(address: object) -> TypeGuard[str]:

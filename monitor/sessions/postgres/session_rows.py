@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from monitor.calls import CallRecord, answer_codec, call_codec, request_codec
@@ -86,14 +87,17 @@ class Rows:
         found = self._all("select node from monitor_heads where session = %s and name = %s", kept(branch))
         return self.tip(found[0][0]) if found and found[0][0] is not None else None
 
-    def upwards(self, id: str | None) -> Iterator[Node]:
+    def upwards(self, id: str | None, since: int = 1, page: int = _PAGE) -> Iterator[Node]:
+        """See `TreeView.upwards`. `since`: the number of the node that ends it at the latest.
+        `page`: how many nodes are read at first.
+        """
         while id is not None and (known := self._memory.recent.get(id)) is not None:
             yield known
             id = known.parent
-        page = _PAGE
         while id is not None:
             below = "(select seq from monitor_nodes where session = %s and id = %s)"
-            rows = self._all(f"{_NODE} and seq <= {below} order by seq desc limit %s", self._session, id_of(id), page)
+            sql = f"{_NODE} and seq <= {below} and seq >= %s order by seq desc limit %s"
+            rows = self._all(sql, self._session, id_of(id), since, page)
             if not rows:
                 return
             for row in rows:
@@ -119,9 +123,17 @@ class Rows:
         head = self.head(branch)
         return context_of(self.upwards(head.id if head else None))
 
-    def active_path(self, branch: str = ACTIVE) -> tuple[Node, ...]:
+    def active_path(self, branch: str, *, last: int | None, run: str | None) -> tuple[Node, ...]:
+        since = 1
+        if run is not None:
+            sql = "select min(seq) from monitor_nodes where session = %s and run = %s"
+            since = self._all(sql, kept(run))[0][0]
+            if since is None:
+                return ()
         head = self.head(branch)
-        return tuple(reversed([*self.upwards(head.id if head else None)]))
+        page = _PAGE if last is None else max(1, min(last, _LONGEST_PAGE))
+        above = self.upwards(head.id if head else None, since, page)
+        return tuple(reversed([*islice((node for node in above if run in (None, node.run)), last)]))
 
     def nodes(self, first: int | None = None) -> tuple[Node, ...]:
         """The nodes in the order of writing: all, or the `first` of them."""

@@ -25,6 +25,11 @@ class Blobs(Protocol):
         ...
 
 
+def body_of(blobs: Blobs, body: str | None, artifact: str) -> str:
+    """The body of a node, by the columns of its row. Raises `SessionDamaged`."""
+    return blobs.get(artifact).decode("utf-8", "replace") if body is None else body
+
+
 _OURS: Final = re.compile(r"[0-9a-f]{64}(\.[0-9a-f]{8})?")
 """The name of a file with a long body, or of one that was not finished."""
 

@@ -2,8 +2,9 @@
 
 Step 1 makes the tables. Step 2 adds triggers and the state of a call that waits for an approval.
 Step 3 adds the state of a call that waits for its result. It also adds digests of the tables
-(`seal`), which the first write takes of what is there. A session is opened in its old format, and
-brought to the present one in the transaction of its first write: looking never changes it.
+(`seal`), which the first write takes of what is there. Step 4 adds indexes
+by run. A session is opened in its old format, and brought to the present one in the transaction of
+its first write: looking never changes it.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
 from monitor.errors import SessionTooNew
-from monitor.sessions.tables.schema import APPLICATION_ID, FIRST, SECOND, THIRD, SqlConnection
+from monitor.sessions.tables.schema import APPLICATION_ID, FIRST, FOURTH, SECOND, THIRD, SqlConnection
 
 Steps: TypeAlias = Mapping[int, Sequence[str]]
 """For each format, the statements that lead to it from the one before. A step only adds, or makes
 an index anew: readers of this version read every older format with the same statements.
 """
 
-STEPS: Final[Steps] = {1: FIRST, 2: SECOND, 3: THIRD}
+STEPS: Final[Steps] = {1: FIRST, 2: SECOND, 3: THIRD, 4: FOURTH}
 
 
 def format_of(connection: SqlConnection) -> int:

@@ -10,7 +10,7 @@ from typing import Final
 
 from monitor.calls import CallRecord, CallState
 from monitor.sessions.nodes import Node
-from monitor.sessions.tables.schema import SqlConnection, is_inline
+from monitor.sessions.tables.schema import SqlConnection
 from monitor.sessions.tables.seal import Seal
 from monitor.sessions.tables.sharing import Pointers
 
@@ -99,5 +99,5 @@ class Memory:
         if node.turn > turn:  # a turn begins
             pointers = Pointers()
             self._pointers[node.run] = node.turn, pointers  # type: ignore[index]
-        if pointers.size < MOST_NODES and is_inline(node.body):
+        if pointers.size < MOST_NODES:
             pointers.add(node.seq, node.body)

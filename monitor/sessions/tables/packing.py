@@ -13,6 +13,7 @@ from monitor.calls import CallRecord, call_codec
 from monitor.errors import SessionDamaged
 from monitor.events import Event, event_codec
 from monitor.sessions.nodes import canonical
+from monitor.sessions.tables.blobs import Blobs, body_of
 from monitor.sessions.tables.owner_memory import MOST_NODES, Memory
 from monitor.sessions.tables.schema import SqlConnection
 from monitor.sessions.tables.sharing import Pointers, can_be_shared, has_pointer, whole
@@ -30,8 +31,9 @@ _NO_POINTERS: Final = Pointers()
 class Packing:
     """Writes the bodies of rows, with pointers in the place of texts that the turn's nodes hold."""
 
-    def __init__(self, connection: SqlConnection, memory: Memory) -> None:
+    def __init__(self, connection: SqlConnection, blobs: Blobs, memory: Memory) -> None:
         self._connection = connection
+        self._blobs = blobs
         self._memory = memory
 
     def packed(self, data: dict[str, Any], run: str | None, turn: Any) -> str:
@@ -55,13 +57,12 @@ class Packing:
     def _pointers(self, run: str, turn: int) -> Pointers:
         pointers = self._memory.pointers(run, turn)
         if pointers is None:
-            pointers = Pointers(
-                self._connection.execute(
-                    "SELECT n.seq, n.body FROM node n JOIN run r ON r.number = n.run"
-                    " WHERE r.id = ? AND n.turn = ? AND n.body IS NOT NULL LIMIT ?",
-                    (run, turn, MOST_NODES),
-                )
+            found = self._connection.execute(
+                "SELECT n.seq, n.body, n.artifact FROM node n JOIN run r ON r.number = n.run"
+                " WHERE r.id = ? AND n.turn = ? LIMIT ?",
+                (run, turn, MOST_NODES),
             )
+            pointers = Pointers((seq, body_of(self._blobs, body, artifact)) for seq, body, artifact in found)
             self._memory.take_pointers(run, turn, pointers)
         return pointers
 
@@ -74,15 +75,14 @@ def escaped(data: Any) -> str:
     return canonical(_NO_POINTERS.shared(data)) if has_pointer(body) else body
 
 
-def unpacked(connection: SqlConnection, decode: Callable[[Any], T], body: str) -> T:
+def unpacked(connection: SqlConnection, blobs: Blobs, decode: Callable[[Any], T], body: str) -> T:
     """The data in the body of a row. Raises `SessionDamaged` if it cannot be read."""
 
     def of_node(seq: int) -> str:
-        found = connection.execute("SELECT body FROM node WHERE seq = ?", (seq,)).fetchone()
-        if found is None or found[0] is None:
+        found = connection.execute("SELECT body, artifact FROM node WHERE seq = ?", (seq,)).fetchone()
+        if found is None:
             raise ValueError(f"node number {seq} is missing")
-        text: str = found[0]
-        return text
+        return body_of(blobs, *found)
 
     try:
         data = json.loads(body)
@@ -95,7 +95,7 @@ CALL: Final = "SELECT run, call_id, key, state, body FROM call"
 """The columns that `call_of` reads, in order."""
 
 
-def call_of(connection: SqlConnection, row: Sequence[Any]) -> CallRecord:
+def call_of(connection: SqlConnection, blobs: Blobs, row: Sequence[Any]) -> CallRecord:
     """The record of a call, read from its row."""
     run, call_id, key, state, body = row
 
@@ -103,9 +103,9 @@ def call_of(connection: SqlConnection, row: Sequence[Any]) -> CallRecord:
         columns = {"type": _CALL_TAG, "run": run, "call_id": call_id, "key": key, "state": state}
         return call_codec.from_dict({**data, **columns})
 
-    return unpacked(connection, decode, body)
+    return unpacked(connection, blobs, decode, body)
 
 
-def event_of(connection: SqlConnection, kind: str, body: str) -> Event:
+def event_of(connection: SqlConnection, blobs: Blobs, kind: str, body: str) -> Event:
     """The stored event, read from its row."""
-    return unpacked(connection, lambda data: event_codec.from_dict({**data, "type": kind}), body)
+    return unpacked(connection, blobs, lambda data: event_codec.from_dict({**data, "type": kind}), body)

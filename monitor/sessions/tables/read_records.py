@@ -3,70 +3,73 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from monitor.calls import CallRecord, answer_codec, request_codec
 from monitor.chunks import TextDelta, chunk_codec
 from monitor.sessions.run_records import ApprovalState, RunRecord, StoredEvent, TurnChunks, run_codec
+from monitor.sessions.tables.blobs import Blobs
 from monitor.sessions.tables.packing import CALL, call_of, event_of, unpacked
 from monitor.sessions.tables.schema import OPEN_CALL, SqlConnection
 
 
-def runs(connection: SqlConnection) -> list[RunRecord]:
+def runs(connection: SqlConnection, blobs: Blobs) -> list[RunRecord]:
     """All runs, in the order in which they were begun."""
     rows = connection.execute("SELECT body FROM run ORDER BY number")
-    return [unpacked(connection, run_codec.from_dict, body) for (body,) in rows]
+    return [unpacked(connection, blobs, run_codec.from_dict, body) for (body,) in rows]
 
 
-def find_call(connection: SqlConnection, key: str) -> CallRecord | None:
+def find_call(connection: SqlConnection, blobs: Blobs, key: str) -> CallRecord | None:
     """The call that was recorded under `key`."""
     found = connection.execute(f"{CALL} WHERE key = ?", (key,)).fetchone()
-    return call_of(connection, found) if found else None
+    return call_of(connection, blobs, found) if found else None
 
 
-def calls(connection: SqlConnection, run: str | None = None) -> list[CallRecord]:
+def calls(connection: SqlConnection, blobs: Blobs, run: str | None = None) -> list[CallRecord]:
     """The calls of a run or of all, in the order in which they were intended."""
-    rows = connection.execute(f"{CALL} WHERE ?1 IS NULL OR run = ?1 ORDER BY number", (run,))
-    return [call_of(connection, row) for row in rows]
+    where, values = ("", ()) if run is None else ("WHERE run = ?", (run,))
+    rows = connection.execute(f"{CALL} {where} ORDER BY number", values)
+    return [call_of(connection, blobs, row) for row in rows]
 
 
-def open_calls(connection: SqlConnection, run: str) -> list[CallRecord]:
+def open_calls(connection: SqlConnection, blobs: Blobs, run: str) -> list[CallRecord]:
     """The calls of a run that have not ended, in the order in which they were intended."""
     rows = connection.execute(f"{CALL} WHERE run = ? AND {OPEN_CALL} ORDER BY number", (run,))
-    return [call_of(connection, row) for row in rows]
+    return [call_of(connection, blobs, row) for row in rows]
 
 
-def approvals(connection: SqlConnection, *, only_open: bool = False) -> list[ApprovalState]:
+def approvals(connection: SqlConnection, blobs: Blobs, *, only_open: bool = False) -> list[ApprovalState]:
     """The questions, in the order in which they were asked."""
     rows = connection.execute(
         "SELECT request, answer FROM approval WHERE answer IS NULL OR NOT ? ORDER BY number", (only_open,)
     )
-    return [_approval(connection, request, answer) for request, answer in rows]
+    return [_approval(connection, blobs, request, answer) for request, answer in rows]
 
 
-def _approval(connection: SqlConnection, request: str, answer: str | None) -> ApprovalState:
-    answered = None if answer is None else unpacked(connection, answer_codec.from_dict, answer)
-    return ApprovalState(unpacked(connection, request_codec.from_dict, request), answered)
+def _approval(connection: SqlConnection, blobs: Blobs, request: str, answer: str | None) -> ApprovalState:
+    answered = None if answer is None else unpacked(connection, blobs, answer_codec.from_dict, answer)
+    return ApprovalState(unpacked(connection, blobs, request_codec.from_dict, request), answered)
 
 
-def events(connection: SqlConnection, run: str | None = None, after: int = 0) -> list[StoredEvent]:
+_EVENTS: Final = """SELECT e.seq, r.id, e.at_ms, e.type, e.body
+    FROM event e LEFT JOIN run r ON r.number = e.run WHERE e.seq > ?"""
+_CHUNKS: Final = "SELECT r.id, c.turn, c.body FROM chunk c LEFT JOIN run r ON r.number = c.run WHERE true"
+_OF_RUN: Final = "AND {}.run = (SELECT number FROM run WHERE id = ?)"
+"""The condition that a row belongs to one run."""
+
+
+def events(connection: SqlConnection, blobs: Blobs, run: str | None = None, after: int = 0) -> list[StoredEvent]:
     """The events of a run or of all, in their order."""
-    rows = connection.execute(
-        "SELECT e.seq, r.id, e.at_ms, e.type, e.body FROM event e LEFT JOIN run r ON r.number = e.run"
-        " WHERE e.seq > ?2 AND (?1 IS NULL OR r.id = ?1) ORDER BY e.seq",
-        (run, after),
-    )
-    return [StoredEvent(seq, of, at_ms, event_of(connection, kind, body)) for seq, of, at_ms, kind, body in rows]
+    where, values = ("", (after,)) if run is None else (_OF_RUN.format("e"), (after, run))
+    rows = connection.execute(f"{_EVENTS} {where} ORDER BY e.seq", values)
+    return [StoredEvent(seq, of, at_ms, event_of(connection, blobs, kind, body)) for seq, of, at_ms, kind, body in rows]
 
 
-def chunks(connection: SqlConnection, run: str | None = None) -> list[TurnChunks]:
+def chunks(connection: SqlConnection, blobs: Blobs, run: str | None = None) -> list[TurnChunks]:
     """The chunks of a run or of all, in their order."""
-    rows = connection.execute(
-        "SELECT r.id, c.turn, c.body FROM chunk c LEFT JOIN run r ON r.number = c.run"
-        " WHERE (?1 IS NULL OR r.id = ?1) ORDER BY c.seq",
-        (run,),
-    )
-    return [unpacked(connection, partial(chunks_of, of, turn), body) for of, turn, body in rows]
+    where, values = ("", ()) if run is None else (_OF_RUN.format("c"), (run,))
+    rows = connection.execute(f"{_CHUNKS} {where} ORDER BY c.seq", values)
+    return [unpacked(connection, blobs, partial(chunks_of, of, turn), body) for of, turn, body in rows]
 
 
 def chunks_of(run: str | None, turn: int, data: Any) -> TurnChunks:

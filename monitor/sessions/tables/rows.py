@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
 
 from monitor.errors import SessionDamaged, StoreError
 from monitor.sessions.nodes import Node, NodeKind
-from monitor.sessions.tables.blobs import Blobs
+from monitor.sessions.tables.blobs import Blobs, body_of
 from monitor.sessions.tables.owner_memory import Memory
 from monitor.sessions.tables.pacing import aside
 from monitor.sessions.tables.schema import SqlConnection, is_inline
@@ -25,7 +26,7 @@ _ALL: Final = f"SELECT {_NODE.format(source='node n')}"
 _UPWARDS: Final = f"""
     WITH RECURSIVE up (seq) AS (
         SELECT seq FROM node WHERE id = ?
-        UNION ALL SELECT c.parent FROM up CROSS JOIN node c ON c.seq = up.seq WHERE c.parent IS NOT NULL
+        UNION ALL SELECT c.parent FROM up CROSS JOIN node c ON c.seq = up.seq WHERE c.parent >= ?
     )
     SELECT {_NODE.format(source="up CROSS JOIN node n ON n.seq = up.seq")}
 """  # noqa: S608 - CROSS JOIN keeps the order of the recursion: newest first, read as far as is needed
@@ -51,12 +52,13 @@ class SqlView:
         ).fetchone()
         return Tip(found[0].hex(), found[1].hex()) if found else None
 
-    def upwards(self, id: str | None) -> Iterator[Node]:
+    def upwards(self, id: str | None, since: int = 1) -> Iterator[Node]:
+        """See `TreeView.upwards`. `since`: the number of the node that ends it at the latest."""
         while id is not None and (known := self._memory.recent.get(id)) is not None:
             yield known
             id = known.parent
         if id is not None:
-            for row in self._connection.execute(_UPWARDS, (_id(id),)):
+            for row in self._connection.execute(_UPWARDS, (_id(id), since)):
                 yield _node(row, self._blobs)
 
     def last_seq(self) -> int:
@@ -77,8 +79,6 @@ def _node(row: Sequence[Any], blobs: Blobs) -> Node:
     seq, id, parent, kind, run, turn, at_ms, tokens, digest, body, artifact = row
     if kind not in _KIND_OF:
         raise SessionDamaged(f"node number {seq} has the kind {kind}, which is none")
-    if body is None:
-        body = blobs.get(artifact).decode("utf-8", "replace")
     return Node(
         seq=seq,
         id=id.hex(),
@@ -89,7 +89,7 @@ def _node(row: Sequence[Any], blobs: Blobs) -> Node:
         at_ms=at_ms,
         tokens=tokens,
         digest=digest.hex(),
-        body=body,
+        body=body_of(blobs, body, artifact),
     )
 
 
@@ -188,6 +188,29 @@ def _seq(connection: SqlConnection, node: str, known: Mapping[str, int] | None) 
 
 
 # ------------------------------------------------------------------ reading
+
+
+def upwards(connection: SqlConnection, branch: str, blobs: Blobs, since: int = 1) -> Iterator[Node]:
+    """The nodes of a branch, newest first, as far as they are asked for."""
+    view = SqlView(connection, blobs)
+    head = view.head(branch)
+    return view.upwards(head.id if head else None, since)
+
+
+def path(
+    connection: SqlConnection, branch: str, blobs: Blobs, *, last: int | None = None, run: str | None = None
+) -> tuple[Node, ...]:
+    """The nodes of a branch, oldest first; see `SessionStore.active_path`."""
+    since = 1
+    if run is not None:
+        found = connection.execute(
+            "SELECT min(n.seq) FROM run r JOIN node n ON n.run = r.number WHERE r.id = ?", (run,)
+        ).fetchone()
+        if found[0] is None:
+            return ()
+        since = found[0]
+    above = (node for node in upwards(connection, branch, blobs, since) if run in (None, node.run))
+    return tuple(reversed([*islice(above, last)]))
 
 
 def nodes(connection: SqlConnection, blobs: Blobs) -> Iterator[Node]:

@@ -162,6 +162,10 @@ asking the triggers for DELETE, is refused.
 """
 THIRD: Final = ("DROP INDEX call_open", f"CREATE INDEX call_open ON call (run) WHERE {OPEN_CALL}")
 """Format 3: a call can wait for its result."""
+FOURTH: Final = ("CREATE INDEX call_run ON call (run)", "CREATE INDEX event_run ON event (run) WHERE run IS NOT NULL")
+"""Format 4: the calls and the events of one run are found without reading those of all others. Rows
+may point to texts of long bodies.
+"""
 
 
 def prepare_reader(connection: SqlConnection) -> None:

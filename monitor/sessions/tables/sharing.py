@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
+from hashlib import sha256
 from typing import Any, Final
 
 from monitor.sessions.nodes import canonical
 
 LEAST_CHARS: Final = 48
 """A shorter text costs no more than the pointer to it."""
+MOST_CHARS: Final = 1_000
+"""A longer text is remembered by its digest."""
 POINTER: Final = "$node"
 """`{"$node": [7, 0]}`: the first long text of node number 7."""
 CALL: Final = "$call"
@@ -30,7 +33,7 @@ class Pointers:
 
     def __init__(self, nodes: Iterable[tuple[int, str]] = ()) -> None:
         """`nodes`: the number and the body of each node."""
-        self._places: dict[str, tuple[int, int]] = {}
+        self._places: dict[str | bytes, tuple[int, int]] = {}
         self._calls: dict[str, tuple[int, int]] = {}
         self._unread = list(nodes)
         self.size = len(self._unread)
@@ -51,14 +54,14 @@ class Pointers:
         for seq, body in self._unread:
             said = json.loads(body)
             for at, text in enumerate(long_texts(said)):
-                self._places.setdefault(text, (seq, at))
+                self._places.setdefault(_key(text), (seq, at))
             for at, call in enumerate(calls_in(said)):
                 self._calls.setdefault(canonical(call), (seq, at))
         self._unread.clear()
 
     def _walked(self, data: Any) -> Any:
         if isinstance(data, str):
-            place = self._places.get(data) if len(data) >= LEAST_CHARS else None
+            place = self._places.get(_key(data)) if len(data) >= LEAST_CHARS else None
             return data if place is None else {POINTER: list(place)}
         if isinstance(data, dict):
             if self._calls and data.keys() == _CALL_KEYS and (place := self._calls.get(canonical(data))) is not None:
@@ -66,6 +69,11 @@ class Pointers:
             walked = {key: self._walked(value) for key, value in data.items()}
             return walked if _KEYS.isdisjoint(data) else {AS_IS: walked}
         return [self._walked(value) for value in data] if isinstance(data, list) else data
+
+
+def _key(text: str) -> str | bytes:
+    """The text, or the digest of one that would take up memory until its turn ends."""
+    return text if len(text) <= MOST_CHARS else sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
 def long_texts(data: Any) -> Iterator[str]:

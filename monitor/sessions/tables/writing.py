@@ -53,7 +53,7 @@ def commit(
     if planned.nodes:
         _write_nodes(connection, planned, changes.branch, blobs, memory)
     newest = planned.nodes[-1].seq if planned.nodes else None
-    packing = Packing(connection, memory)
+    packing = Packing(connection, blobs, memory)
     for steps in _by_key(changes.calls):
         _write_steps(connection, steps, newest, packing, memory)
     for request in changes.requests:
@@ -66,7 +66,7 @@ def commit(
             connection, [(number, at_ms, *packing.event(changes.events_run, event)) for event in changes.events], memory
         )
     for chunks in changes.chunks:
-        write_chunks(connection, at_ms, chunks, memory)
+        write_chunks(connection, at_ms, chunks, blobs, memory)
     write_seal(connection, memory)
     return Committed(planned.nodes, planned.head)
 
@@ -152,20 +152,20 @@ def _standing(connection: SqlConnection, key: str, memory: Memory) -> tuple[Call
         raise SessionDamaged(f"a row of the session cannot be read: {error}") from None
 
 
-def intend(connection: SqlConnection, record: CallRecord, memory: Memory) -> CallRecord:
+def intend(connection: SqlConnection, record: CallRecord, blobs: Blobs, memory: Memory) -> CallRecord:
     """Store a call unless its key is known. Returns the record that now stands under the key."""
-    put_call(connection, record, memory)
+    put_call(connection, record, blobs, memory)
     write_seal(connection, memory)
-    stored = find_call(connection, record.key)
+    stored = find_call(connection, blobs, record.key)
     if stored is None:
         raise SessionDamaged(f"the call {record.key} was stored and is not there")
     return stored
 
 
-def put_call(connection: SqlConnection, record: CallRecord, memory: Memory) -> None:
+def put_call(connection: SqlConnection, record: CallRecord, blobs: Blobs, memory: Memory) -> None:
     """Store a call unless its key is known."""
     if _standing(connection, record.key, memory) == NOWHERE:
-        _insert_call(connection, record, None, Packing(connection, memory), memory)
+        _insert_call(connection, record, None, Packing(connection, blobs, memory), memory)
 
 
 def _insert_call(
@@ -180,11 +180,11 @@ def _insert_call(
         seal.add_again("call", record.key, (number, *row))
 
 
-def advance(connection: SqlConnection, record: CallRecord, memory: Memory) -> bool:
+def advance(connection: SqlConnection, record: CallRecord, blobs: Blobs, memory: Memory) -> bool:
     """Replace a call by its next step, if that is allowed. Returns whether it was."""
     if not may_follow(record, *_standing(connection, record.key, memory)):
         return False
-    _update_call(connection, record, Packing(connection, memory), memory)
+    _update_call(connection, record, Packing(connection, blobs, memory), memory)
     write_seal(connection, memory)
     return True
 
@@ -229,9 +229,11 @@ def write_answer(connection: SqlConnection, answer: ApprovalAnswer, seal: Seal |
         seal.add_again("approval", answer.id, row)
 
 
-def write_event(connection: SqlConnection, run: str | None, at_ms: int, event: Event, memory: Memory) -> None:
+def write_event(
+    connection: SqlConnection, run: str | None, at_ms: int, event: Event, *, blobs: Blobs, memory: Memory
+) -> None:
     """Store an event behind those that are there."""
-    row = (run_number(connection, run), at_ms, *Packing(connection, memory).event(run, event))
+    row = (run_number(connection, run), at_ms, *Packing(connection, blobs, memory).event(run, event))
     _write_events(connection, [row], memory)
 
 
@@ -259,12 +261,12 @@ def _piece(chunk: Chunk) -> Any:
     return chunk.text if isinstance(chunk, TextDelta) else chunk_codec.to_dict(chunk)
 
 
-def write_chunks(connection: SqlConnection, at_ms: int, chunks: TurnChunks, memory: Memory) -> None:
+def write_chunks(connection: SqlConnection, at_ms: int, chunks: TurnChunks, blobs: Blobs, memory: Memory) -> None:
     """Store some chunks behind those that are there."""
     pieces = [[at_s, _piece(chunk)] for at_s, chunk in chunks.chunks]
     if chunks.inputs:
         data = {"chunks": pieces, "inputs": [dict(one) for one in chunks.inputs]}
-        body = Packing(connection, memory).packed(data, chunks.run, chunks.turn)
+        body = Packing(connection, blobs, memory).packed(data, chunks.run, chunks.turn)
     else:
         body = escaped(pieces)
     row = (run_number(connection, chunks.run), chunks.turn, at_ms, body)

@@ -80,6 +80,8 @@ MONITOR: Final = "monitor"
 """Prefix of the attributes that no convention has. They are the same in every dialect."""
 REASON: Final = "monitor.reason"
 """Our own reason of the end: one query finds every looped run, in every dialect."""
+LANGFUSE_REASON: Final = "langfuse.observation.metadata.monitor_reason"
+"""The same where Langfuse can filter by it: not by the attributes that it does not know."""
 
 REASONS: Final[Mapping[TerminateReason, str]] = {
     TerminateReason.GOAL: "completed",
@@ -186,6 +188,8 @@ METRIC_DETECTIONS: Final = "monitor.detections"
 METRIC_REFUSED: Final = "monitor.budget.refused"
 METRIC_ACTIVE: Final = "monitor.runs.active"
 METRIC_CLOSE: Final = "monitor.close.duration"
+METRIC_STOP_TOKENS: Final = "monitor.stop.tokens"
+METRIC_STOP_CHARS: Final = "monitor.stop.chars"
 
 
 def provider_and_model(name: str | None) -> tuple[str | None, str | None]:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from monitor._util.codec import tag_of
-from monitor.events import Event
+from monitor.events import Event, StopDecided
+from monitor.outcome import is_success
 from monitor.sinks.descriptions import DESCRIPTIONS
 
 
@@ -20,8 +21,11 @@ class Note:
 
 
 def note_of(event: Event) -> Note | None:
-    """The moment of `event`. `None`: a trace has the event as a span, or not at all."""
+    """The moment of `event`. `None`: a trace has the event as a span, or not at all. A stop at the
+    goal is a step like others.
+    """
     described = DESCRIPTIONS[type(event)]
     if described.facts is None:
         return None
-    return Note(f"monitor.{described.name or tag_of(type(event))}", described.facts(event), described.guardrail)
+    guardrail = described.guardrail and not (isinstance(event, StopDecided) and is_success(event.stop))
+    return Note(f"monitor.{described.name or tag_of(type(event))}", described.facts(event), guardrail)

@@ -115,7 +115,7 @@ class RunSpans(SideSpans):
             agent=self._agent,
             agent_id=self._agent_id,
             agent_version=self._agent_version,
-            model=self._model,
+            model=self._model if here.agent_made else None,  # viewers take a span with a model for a call of it
             node=self._agent,
         )
         attributes["monitor.detectors"] = started.detectors
@@ -132,8 +132,16 @@ class RunSpans(SideSpans):
         if not self._span.is_recording():
             self._with_turns = self._with_tools = False
         elif here.agent_made:
-            marked = attributes | self._named(kind="CHAIN") | {"monitor.start_marker": True}
-            self._end(self._start(f"{name} started", at_s, self._context, marked), at_s)
+            self._mark_start(f"{name} started", at_s, attributes)
+
+    def _mark_start(self, name: str, at_s: float, attributes: dict[str, Any]) -> None:
+        """Export at once that the run has begun. A viewer takes a span with an operation or a model
+        for a call or an agent, so the marker has neither.
+        """
+        left_out = self._named(model=self._model)
+        marked = {key: value for key, value in attributes.items() if key not in left_out}
+        marked |= self._named(kind="CHAIN") | {"monitor.start_marker": True}
+        self._end(self._start(name, at_s, self._context, marked), at_s)
 
     def _parent(self) -> Context:
         """The context of a new run: the call that it carries out, unless the program has made a
@@ -174,9 +182,7 @@ class RunSpans(SideSpans):
             metrics.run_s.record(outcome.elapsed_s, {**measured, names.REASON: outcome.reason.value})
             metrics.run_calls.record(self._calls, measured)
             metrics.run_tools.record(self._tool_calls, measured)
-        metrics.stops.add(1, {**measured, names.REASON: outcome.reason.value})
-        if outcome.source.startswith("Budget"):
-            metrics.refused.add(1, {**measured, names.REASON: outcome.reason.value})
+        metrics.ended(outcome, measured)
         span, self._span, self._begun = self._span, None, False
         if span is None or not span.is_recording():
             return
@@ -190,6 +196,7 @@ class RunSpans(SideSpans):
         """The attributes of a run that has ended."""
         ours: dict[str, Any] = {
             names.REASON: outcome.reason.value,
+            names.LANGFUSE_REASON: outcome.reason.value,
             "monitor.ok": outcome.ok,
             "monitor.source": outcome.source,
             "monitor.turns": outcome.turns,
@@ -278,6 +285,7 @@ class RunSpans(SideSpans):
         if self._place.calls_made:
             shared.metrics.call_s.record(event.at_s - opened.turn_since, measured)
             shared.metrics.tokens(turn.usage, self._measured)
+        shared.metrics.cut(turn, self._measured)
         message: dict[str, Any] = {}
         if shared.content_chars:
             message = content.assistant_message(turn)

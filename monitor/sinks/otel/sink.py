@@ -12,7 +12,7 @@ import contextlib
 import os
 import re
 from collections.abc import Callable, Iterator
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
 from typing import Final, Literal, Self, TypeAlias
 
@@ -106,7 +106,7 @@ class OtelSink:
         if content is None:
             content = os.environ.get(CAPTURE, "").lower() in {"true", "span_only", "span_and_event"}
         provider, model_name = provider_and_model(model if model is None or isinstance(model, str) else model.name)
-        installed = version("agent-monitor")
+        installed = _installed_version()
         self._exports = Exports(queued_spans)
         self._shared = TraceContext(
             tracer=trace.get_tracer(SCOPE, installed, tracer_provider=tracer_provider),
@@ -203,6 +203,13 @@ def in_tool_span() -> Iterator[None]:
         yield
     finally:
         otel_context.detach(token)
+
+
+def _installed_version() -> str:
+    """The version of this library. Empty: it is used from a copy that nobody has installed."""
+    with contextlib.suppress(PackageNotFoundError):
+        return version("agent-monitor")
+    return ""
 
 
 def _span_context(traceparent: str) -> SpanContext:

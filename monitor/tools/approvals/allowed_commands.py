@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
 from monitor.tools.approvals.command_options import ANY, known_options
 from monitor.tools.approvals.known_commands import table_of
 from monitor.tools.approvals.plain_words import PlainCommand, PlainWord
-from monitor.tools.approvals.repositories import unproven_repository
+from monitor.tools.approvals.repositories import holds_repository, unproven_repository
 from monitor.tools.base import CallPlace
 
 BUILTINS: Final = frozenset({"cd", "echo", "printf", "test", "pwd", "true", "false", ":", "type", "command"})
 """Commands that bash carries out itself."""
 Directories = tuple[Path | None, ...]
 """The folders in which a command may begin. `None`: one that is not known."""
+_MOST_DIRECTORIES: Final = 64
+_MOST_NAMES: Final = 1_000
+"""The most names that a glob is compared with."""
 
 
 def unproven(
@@ -53,6 +58,11 @@ def unproven(
         for directory in known:
             if (why := unproven_repository(directory, table.repository)) is not None:
                 return why
+    if table.adds:
+        added = [word for word in rest if not _is_file(word, known)]
+        for directory in known if added else ():
+            if holds_repository(directory):
+                return "the settings of a repository that it adds may run a program"
     return None if table.runs or words[0].text in BUILTINS else _program(words[0], place)
 
 
@@ -78,16 +88,38 @@ def _moved(command: PlainCommand, now: Directories) -> Directories:
     text = os.path.expanduser(operands[0].text) if operands[0].home else operands[0].text  # noqa: PTH111 - of a text
     if not text:
         return now
-    return tuple(Path(os.path.realpath(one / text)) if one is not None else None for one in now)
+    if None in now:
+        return (None,)
+    spelt = [os.path.normpath(one / text) for one in now if one is not None]  # bash goes up the path as it is spelt
+    real = [os.path.realpath(one / text) for one in now if one is not None]
+    moved = dict.fromkeys((*spelt, *real))
+    return tuple(Path(one) for one in moved) if len(moved) <= _MOST_DIRECTORIES else (None,)
 
 
 def _outside(operands: Sequence[PlainWord], root: Path, directories: Sequence[Path]) -> str | None:
     """The first operand, or the folder, that lies outside of `root`."""
     for directory in directories:
-        for text in (".", *(word.text.partition("::")[0] for word in operands)):
-            if not Path(os.path.realpath(directory / text)).is_relative_to(root):
-                return text if text != "." else str(directory)
+        for word in (PlainWord("."), *operands):
+            for text in _names(word, directory):
+                if not Path(os.path.realpath(directory / text.partition("::")[0])).is_relative_to(root):
+                    return word.text if word.text != "." else str(directory)
     return next((word.text for word in operands if word.home), None)
+
+
+def _names(word: PlainWord, directory: Path) -> Iterator[str]:
+    """What bash may make of a word: itself, or the names that fit its glob. Of more than
+    `_MOST_NAMES` it is the root, which is outside of every workspace.
+    """
+    yield word.text
+    if word.glob:
+        wide = "/".join(f"{part.partition('[')[0]}*" if "[" in part else part for part in word.text.split("/"))
+        found = list(islice(glob.iglob(wide, root_dir=directory, include_hidden=True), _MOST_NAMES + 1))  # noqa: PTH207 - with hidden names
+        yield from found if len(found) <= _MOST_NAMES else ("/",)
+
+
+def _is_file(word: PlainWord, directories: Sequence[Path]) -> bool:
+    """Whether the word names a file that is no folder, wherever the command begins."""
+    return word.literal and all((directory / word.text).is_file() for directory in directories)
 
 
 def _program(name: PlainWord, place: CallPlace) -> str | None:

@@ -8,9 +8,9 @@ option that is not listed is not proven: it may write a file or run a program (`
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from monitor.errors import ConfigError
 from monitor.tools.approvals.plain_words import PlainWord
@@ -38,6 +38,10 @@ class KnownOptions:
     """No option of the command writes or runs anything: none has to be listed."""
     single: bool = False
     """Long options have one dash, and there are no letters to be joined: `find -name`."""
+    apart: bool = False
+    """The value of a letter is always the next word: `tree -Lo 1 file` has the option `-o`."""
+    argument_files: bool = False
+    """A word that begins with `@` names a file of further options, wherever it stands."""
     most: int | None = None
     """The most operands. `None`: any number."""
     inside: bool = False
@@ -48,10 +52,14 @@ class KnownOptions:
     """
     repository: Literal["", "read", "commit"] = ""
     """The command belongs to git: settings and hooks of the repository say what it runs."""
+    adds: bool = False
+    """The command adds files to a repository. A repository among them is one whose settings count
+    from then on.
+    """
     reads_below: frozenset[str] = frozenset()
     """With one of these options (`""`: with none) it reads all files below a folder."""
-    values: dict[str, str] | None = None
-    """How the value of an option has to begin."""
+    values: Mapping[str, Callable[[str], bool]] | None = None
+    """Whether the value of an option is harmless. Of an option that is not here, any value is."""
     check: OperandCheck | None = None
     """A further check of the operands. If `every` is set, of all words."""
 
@@ -69,6 +77,8 @@ class KnownOptions:
         """Why the words after the name are not proven. `None`: they are."""
         if any(not word.known for word in words):
             return "a word is only known when the command runs"
+        if self.argument_files and (named := [word.text for word in words if word.text.startswith("@")]):
+            return f"{named[0]} names a file of options"
         operands = words if self.every else self._operands(words)
         if isinstance(operands, str):
             return operands
@@ -93,7 +103,9 @@ class KnownOptions:
             if wanted is not None:
                 if text.startswith("-") and not self.single:
                     return f"{wanted} without a value"
-                if (why := self._value(wanted, text)) or (why := _may_be_option(word)):
+                if word.glob:
+                    return f"{text} may become several words: quote it"
+                if why := self._value(wanted, text):
                     return why
                 wanted = None
             elif after_dashes or text == "-" or not text.startswith("-"):
@@ -136,12 +148,14 @@ class KnownOptions:
                 return None
             if arity != "flag":
                 rest = text[at + 1 :]
+                if rest and self.apart:
+                    return None
                 return f"-{letter}", (rest or (None if arity == "value" else ""))
         return text, ""
 
     def _value(self, option: str, value: str) -> str | None:
-        wanted = (self.values or {}).get(option)
-        return None if value.startswith(wanted or "") else f"{option} {value} is not known to be harmless"
+        harmless = (self.values or {}).get(option)
+        return None if harmless is None or harmless(value) else f"{option} {value} is not known to be harmless"
 
 
 def _may_be_option(word: PlainWord) -> str | None:
@@ -151,21 +165,10 @@ def _may_be_option(word: PlainWord) -> str | None:
     return None
 
 
-def known_options(
-    spec: str,
-    *,
-    every: bool = False,
-    single: bool = False,
-    most: int | None = None,
-    inside: bool = False,
-    runs: bool = False,
-    repository: Literal["", "read", "commit"] = "",
-    reads_below: str | None = None,
-    values: dict[str, str] | None = None,
-    check: OperandCheck | None = None,
-) -> KnownOptions:
+def known_options(spec: str, *, single: bool = False, reads_below: str | None = None, **traits: Any) -> KnownOptions:
     """The options in `spec`: `-abc` (letters), `-k:` (with a value), `-#` (a number), `--long`,
-    `--long:` (with a value), `--long=` (a value only after the sign). Raises `ConfigError`.
+    `--long:` (with a value), `--long=` (a value only after the sign). `traits`: further fields of
+    `KnownOptions`. Raises `ConfigError`.
     """
     letters: dict[str, Arity] = {}
     longs: dict[str, Arity] = {}
@@ -186,6 +189,4 @@ def known_options(
             if len(name) > 2:  # noqa: PLR2004 - a dash and one letter
                 raise ConfigError(f'{one!r}: an option of one letter has a value, or write "-{name}"')
     below = frozenset(reads_below.split() or {""}) if reads_below is not None else frozenset[str]()
-    return KnownOptions(
-        letters, longs, digits, every, single, most, inside, runs, repository, below, values, check
-    )  # fmt: skip
+    return KnownOptions(letters, longs, digits, single=single, reads_below=below, **traits)

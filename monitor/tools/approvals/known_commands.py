@@ -25,6 +25,8 @@ _COLUMNS: Final = re.compile(
 """Programs of awk that print columns: `{print $1, $3}`, `NR==5`."""
 _COUNTED: Final = re.compile(r"%[-+ #0-9.*'hlLjzt]*n")
 """`%n` of bash's `printf` sets a variable."""
+_SIGNATURE: Final = re.compile(r"%[-+ ]?G")
+_ORDER: Final = re.compile(r"-?(?:v(?:ersion)?:)?(?:refname|creatordate|taggerdate|committerdate)")
 
 
 _OF_TESTS: Final = frozenset(
@@ -53,6 +55,8 @@ def _substitutes(script: str) -> bool:
 
 def _awk(operands: Sequence[PlainWord]) -> str | None:
     script = operands[0].text if operands and operands[0].literal else ""
+    if any(word.text.startswith("/inet") for word in operands):
+        return "awk reads /inet from the network"
     if script and _COLUMNS.fullmatch(script):
         return None
     return "the program of awk may write a file or run a program"
@@ -78,16 +82,27 @@ def _date(operands: Sequence[PlainWord]) -> str | None:
     return "date may set the clock"
 
 
-def _pytest(operands: Sequence[PlainWord]) -> str | None:
-    return next((f"{word.text} names a file of options" for word in operands if word.text.startswith("@")), None)
-
-
 def _rust(operands: Sequence[PlainWord]) -> str | None:
     for word in operands:
         text = word.text
         if text.startswith("-") and text not in _OF_TESTS and not text.startswith("--test-threads="):
             return f"the option {text} is not known to be harmless"
     return None
+
+
+def _unsigned(form: str) -> bool:
+    """Whether git can write a commit in this form without gpg."""
+    return _SIGNATURE.search(form) is None
+
+
+def _unsigned_order(key: str) -> bool:
+    """Whether git can sort by this key without gpg, which `signature` needs."""
+    return _ORDER.fullmatch(key) is not None
+
+
+def _no_plugin(name: str) -> bool:
+    """Whether pytest leaves a plugin out, and loads none."""
+    return name.startswith("no:")
 
 
 _DIFFS: Final = """
@@ -120,8 +135,11 @@ _JOBS: Final = """
 _PREFIXES: Final = (("python", "-m", "pytest"), ("python3", "-m", "pytest"), ("uv", "run", "pytest"))
 
 
+_VALUES: Final = {**dict.fromkeys(("--format", "--pretty", "--group"), _unsigned), "--sort": _unsigned_order}
+
+
 def _git(spec: str, **options: Any) -> KnownOptions:
-    return known_options(spec, **{"repository": "read", **options})
+    return known_options(spec, **{"repository": "read", "values": _VALUES, **options})
 
 
 _READERS: Final = """
@@ -129,7 +147,7 @@ _READERS: Final = """
     uname cmp comm paste rev tac fold md5sum sha1sum sha256sum sha512sum cksum seq sleep nproc groups printenv od
 """
 """None of their options writes a file or runs a program."""
-_PYTEST_OPTIONS: Final = known_options(_PYTEST, inside=True, runs=True, values={"-p": "no:"}, check=_pytest)
+_PYTEST_OPTIONS: Final = known_options(_PYTEST, inside=True, runs=True, values={"-p": _no_plugin}, argument_files=True)
 KNOWN_COMMANDS: Final[Mapping[tuple[str, ...], KnownOptions]] = {
     **{(name,): known_options("", every=True) for name in _READERS.split()},
     **{(name,): known_options("", every=True, reads_below="-r -R --recursive --dereference-recursive -d --directories")
@@ -158,7 +176,7 @@ KNOWN_COMMANDS: Final[Mapping[tuple[str, ...], KnownOptions]] = {
     ("tree",): known_options("""
         -adfilpshugDFqNQCnvtrUJX -L: -I: -P: --noreport --dirsfirst --gitignore --prune --du --si --matchdirs
         --filelimit:
-    """),
+    """, apart=True),
     ("rg",): known_options("""
         -nNilLcvwxFHhSsUuaPIpq0ob -e: -g: -t: -T: -A: -B: -C: -m: -M: -d: -j: -E: -f: -r: --hidden --no-ignore
         --files --type: --type-not: --glob: --iglob: --json --count --count-matches --files-with-matches
@@ -230,7 +248,7 @@ KNOWN_COMMANDS: Final[Mapping[tuple[str, ...], KnownOptions]] = {
     ("git", "cat-file"): _git("-tpse --batch-check=", most=2),
     ("git", "add"): _git("""
         -AunvN --all --update --dry-run --verbose --intent-to-add --ignore-errors --no-all
-    """, runs=True),
+    """, runs=True, adds=True),
     ("git", "commit"): _git("""
         -aqvsn -m: --message: --amend --no-edit --all --quiet --verbose --signoff --allow-empty --dry-run
         --author: --date: --short --porcelain --no-verify
@@ -253,8 +271,9 @@ KNOWN_COMMANDS: Final[Mapping[tuple[str, ...], KnownOptions]] = {
     ("ruff", "check"): known_options("""
         -qve --select: --ignore: --output-format: --statistics --no-cache --diff --quiet --extend-select:
         --exit-zero --preview --line-length: --target-version:
-    """, inside=True, runs=True),
-    ("ruff", "format", "--check"): known_options("-q --diff --quiet --no-cache --line-length:", inside=True, runs=True),
+    """, inside=True, runs=True, argument_files=True),
+    ("ruff", "format", "--check"): known_options("-q --diff --quiet --no-cache --line-length:",
+                                                  inside=True, runs=True, argument_files=True),
 }  # fmt: skip
 """The rules by the words that name a command. More words are a closer name."""
 

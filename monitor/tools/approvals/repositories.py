@@ -8,7 +8,9 @@ user's own.
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final, Literal
@@ -17,6 +19,12 @@ _MOST_BYTES: Final = 1_000_000
 """Larger settings are not read."""
 _GITLINK: Final = b"\x00\x00\xe0\x00"
 """The mode of a submodule in the index, octal 160000."""
+_MOST_ENTRIES: Final = 20_000
+"""The most entries below a folder that are looked at."""
+_HEAD: Final = re.compile(r"ref: refs/[!-~]+\n?|[0-9a-f]{40}\n?|[0-9a-f]{64}\n?")
+"""A HEAD that git takes for one, whatever its version."""
+_FOLDER: Final = re.compile(r"/?([A-Za-z0-9._-]+)/?")
+"""A line of `.gitignore` that means a folder of this very name."""
 _SECTION: Final = re.compile(r'\[([A-Za-z0-9.-]+)(?:[ \t]+"(?:[^"\\]|\\["\\])*")?\][ \t]*')
 _SETTING: Final = re.compile(r"([A-Za-z][A-Za-z0-9-]*)[ \t]*(?:=.*)?")
 _HARMLESS: Final = (
@@ -52,12 +60,46 @@ def unproven_repository(directory: Path, use: Literal["read", "commit"]) -> str 
     try:
         while not directory.exists() and directory != directory.parent:
             directory = directory.parent
-        found = _repository_of(directory.resolve(strict=True))
-        if found is None:
-            return None  # git says so, and ends
-        return _unproven(found, use)
+        for own in _repositories_of(directory.resolve(strict=True)):
+            if (why := _unproven(own, use)) is not None:
+                return why
     except (OSError, ValueError) as error:
         return f"the repository cannot be read: {type(error).__name__}"
+    return None
+
+
+def holds_repository(directory: Path) -> bool:
+    """Whether another repository may lie in the files of the repository of `directory`. Folders at
+    its top that its `.gitignore` names are not looked into: they are not added.
+    """
+    above = (directory, *directory.parents)
+    top = next((one for one in above if (one / ".git").is_file() or _is_repository(one / ".git")), directory)
+    ignored = _ignored(top)
+    left, seen = [str(top)], 0
+    while left:
+        place = left.pop()
+        try:
+            entries = list(os.scandir(place))
+        except OSError:
+            return True
+        seen += len(entries)
+        if seen > _MOST_ENTRIES or (place != str(top) and any(entry.name.casefold() == ".git" for entry in entries)):
+            return True
+        names = ignored if place == str(top) else ()
+        left += [one.path for one in entries if one.name not in names and one.is_dir(follow_symlinks=False)]
+    return False
+
+
+def _ignored(top: Path) -> set[str]:
+    """The folders directly in `top` that git does not add."""
+    path = top / ".gitignore"
+    try:
+        lines = [] if path.is_symlink() else path.read_text(encoding="utf-8").split("\n")
+    except (OSError, ValueError):
+        lines = []
+    if any(line.startswith("!") for line in lines):
+        lines = []
+    return {".git", *(found[1] for line in lines if (found := _FOLDER.fullmatch(line)) is not None)}
 
 
 def _unproven(own: Path, use: Literal["read", "commit"]) -> str | None:
@@ -77,20 +119,32 @@ def _unproven(own: Path, use: Literal["read", "commit"]) -> str | None:
     return None
 
 
-def _repository_of(directory: Path) -> Path | None:
-    """The folder in which git looks for settings, as git finds it."""
+def _repositories_of(directory: Path) -> Iterator[Path]:
+    """The folders in which git may look for settings: those of each folder above that looks like a
+    repository, up to the first one that is one for sure. Git passes by what is none.
+    """
     for folder in (directory, *directory.parents):
         marker = folder / ".git"
-        if marker.is_dir():
-            return marker
-        if marker.exists():
+        if marker.is_file():
             kind, _, where = marker.read_text().partition(":")
             if kind != "gitdir":
                 raise ValueError(marker)
-            return (folder / where.strip()).resolve(strict=True)
-        if (folder / "HEAD").exists() and ((folder / "objects").exists() or (folder / "commondir").exists()):
-            return folder
-    return None
+            yield (folder / where.strip()).resolve(strict=True)
+            return
+        for own in (marker, folder):
+            if os.path.lexists(own / "HEAD"):
+                yield own
+                if _is_repository(own):
+                    return
+
+
+def _is_repository(own: Path) -> bool:
+    """Whether git takes the folder for a repository for sure."""
+    head = own / "HEAD"
+    parts = (own / "objects", own / "refs")
+    if not all(part.is_dir() for part in parts) or head.is_symlink() or not head.is_file():
+        return False
+    return not (own / "commondir").exists() and _HEAD.fullmatch(head.read_text(encoding="ascii")) is not None
 
 
 def _unknown_setting(path: Path) -> str | None:

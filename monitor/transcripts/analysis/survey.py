@@ -122,8 +122,9 @@ class Watcher:
         self._index = 0
         self._task = ""
         self._result = self._result_then = ""
-        self._times: list[float] = []
-        self._produced = ModelOutput()
+        self._first_at: float | None = None
+        self._last_at: float | None = None
+        self._all_chars = self._all_calls = self._all_turns = 0
         self._errors = self._compactions = 0
         self._usage: Usage | None = None
         self._usage_then: Usage | None = None
@@ -163,12 +164,17 @@ class Watcher:
 
     def _count(self, message: RecordedMessage) -> None:
         if message.at is not None:
-            self._times = [*self._times[:1], message.at]
+            self._last_at = message.at
+            if self._first_at is None:
+                self._first_at = message.at
         if message.role == "user" and not message.synthetic and not self._task:
             self._task = message.text[:EXCERPT_CHARS]
-        self._errors += sum(result.is_error for result in message.tool_results)
+        for result in message.tool_results:
+            self._errors += result.is_error
         if message.role == "assistant":
-            self._produced += ModelOutput(len(message.text), len(message.tool_calls), 1)
+            self._all_chars += len(message.text)
+            self._all_calls += len(message.tool_calls)
+            self._all_turns += 1
         if message.usage is not None:
             self._usage = message.usage if self._usage is None else self._usage + message.usage
         self._cost = self._cost.plus(message, self.began.model)
@@ -181,10 +187,11 @@ class Watcher:
     def run(self, file: str, kind: str, ended: Ended) -> SurveyedRun:
         """The numbers of the run, which is over. `kind`: the format of its file."""
         scanner, totals = self._scanner, ended.totals
+        produced = ModelOutput(self._all_chars, self._all_calls, self._all_turns)
         usage, cost = self._usage, self._cost
         if totals is not None:
             usage = totals.tokens or usage
-            summed = RunCost.of_totals(totals, self.began.model, self._times[-1] if self._times else None)
+            summed = RunCost.of_totals(totals, self.began.model, self._last_at)
             cost = summed if summed.usd is not None else cost
         stopped = scanner.ended_by is not None
         tokens = self._usage.total_tokens if self._usage else 0
@@ -195,9 +202,9 @@ class Watcher:
             began=self.began,
             ended=ended,
             task=self._task,
-            first_at=self._times[0] if self._times else None,
-            last_at=self._times[-1] if self._times else None,
-            total=self._produced,
+            first_at=self._first_at,
+            last_at=self._last_at,
+            total=produced,
             errors=self._errors,
             usage=usage,
             cost_usd=cost.usd,
@@ -206,7 +213,7 @@ class Watcher:
             compactions=self._compactions,
             findings=tuple(scanner.findings),
             ended_by=scanner.ended_by,
-            saved=self._produced - scanner.produced if stopped else ModelOutput(),
+            saved=produced - scanner.produced if stopped else ModelOutput(),
             saved_tokens=None if self._usage is None else tokens - then if stopped else 0,
             saved_usd=self._cost.since(self._cost_then) if stopped else 0.0,
             result=self._result_then or (self._result if scanner.findings else ""),

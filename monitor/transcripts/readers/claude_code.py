@@ -12,7 +12,8 @@ out. `compact_boundary` begins the history anew.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any, ClassVar, Final
 
 from monitor.transcripts.base import RecordedMessage
@@ -49,32 +50,32 @@ class ClaudeCodeLines(LineReading):
     def began_like(self, source: Source) -> bool:
         return _own_session(source) == self._session
 
-    def take(self, record: Mapping[str, Any], report: ReadReport) -> Iterator[TranscriptEntry]:
+    def take(self, record: Mapping[str, Any], report: ReadReport) -> Iterable[TranscriptEntry]:
         kind = text(record.get("type"))
         if kind == "result" and "session_id" in record:
             if (printed := self._runs.get(text(record["session_id"]))) is not None:
                 printed.result(record)
-            return
+            return ()
         if kind not in {"user", "assistant", "system"}:
             if kind not in _QUIET:
                 report.does_not_know(kind)
-            return
+            return ()
         if record.get("uuid") and not self._seen.is_new(f"{kind}/{text(record['uuid'])}"):
             report.repeated += 1
-            return
+            return ()
         if self._session and text(record.get("sessionId")) not in {"", self._session}:
             if self._runs:  # a resumed session copies the records of its parent to its beginning
                 report.does_not_know("record of another session")
             else:
                 report.copied += 1
-            return
+            return ()
         run = _run_of(
             record, self._session or text(record.get("session_id", record.get("sessionId"))) or self._stem, self._runs
         )
         if run.last_role == "":
             run.last_role = "nobody"
-            yield run.began(record)
-        yield from run.take(record)
+            return chain((run.began(record),), run.take(record))
+        return run.take(record)
 
     def end(self, report: ReadReport) -> Iterator[TranscriptEntry]:
         for run in self._runs.values():
@@ -128,14 +129,16 @@ class IFlowReader(ClaudeCodeReader):
 
     def fits(self, source: Source) -> bool:
         """The ids of its messages are made of the time."""
-        return super().fits(source) and any(
+        return any(
             text(table(record.get("message")).get("id")).startswith("response-") for record in source.first_records
-        )
+        ) and super().fits(source)
 
 
 def _log_lines(source: Source) -> list[Any]:
     """The records of an export of Claude Code on the web; empty: it is none."""
-    return rows(table(source.document).get("loglines")) if b'"loglines"' in source.head[:LOG_LINES_BYTES] else []
+    if source.head.find(b'"loglines"', 0, LOG_LINES_BYTES) < 0:
+        return []
+    return rows(table(source.document).get("loglines"))
 
 
 LOG_LINES_BYTES: Final = 65_536
@@ -219,24 +222,21 @@ class AgentRun(OpenRun):
         else:
             self.ended = ("failed", subtype or text(record.get("result")))
 
-    def take(self, record: Mapping[str, Any]) -> Iterator[TranscriptEntry]:
+    def take(self, record: Mapping[str, Any]) -> Iterable[TranscriptEntry]:
         kind, at = text(record["type"]), seconds(record.get("timestamp"))
-        if kind == "system":
-            if record.get("subtype") == "compact_boundary":
-                yield from self.flush()
-                yield CompactionSeen(run=self.id, at=at)
-        elif kind == "assistant":
-            yield from self._assistant(record, at)
-        else:
-            yield from self._user(record, at)
+        if kind == "assistant":
+            return self._assistant(record, at)
+        if kind == "user":
+            return self._user(record, at)
+        if record.get("subtype") == "compact_boundary":
+            return (*self.flush(), CompactionSeen(run=self.id, at=at))
+        return ()
 
-    def _joined(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
-        """`message` without the calls that stood on an earlier line."""
-        content = message.get("content")
-        if not isinstance(content, list):
-            return message
-        fresh = [block for block in content if "id" not in table(block) or self._calls.is_new(block["id"])]
-        return {**message, "content": fresh}
+    def _fresh(self, content: object) -> list[Any]:
+        """The blocks of a message without the calls that stood on an earlier line."""
+        if isinstance(content, str):
+            return [{"type": "text", "text": content}]
+        return [block for block in rows(content) if "id" not in table(block) or self._calls.is_new(block["id"])]
 
     def _assistant(self, record: Mapping[str, Any], at: float | None) -> Iterator[TranscriptEntry]:
         message = table(record.get("message"))
@@ -254,11 +254,13 @@ class AgentRun(OpenRun):
             if not self._done.is_new(id):
                 return  # copies of a message that is complete
             self._held, self._held_id = HeldResponse(at, text(message.get("model"))), id
-        _add(self._held, self._joined(message))
+        self._held.usage = usage_of(table(message.get("usage"))) or self._held.usage
+        _add(self._held, self._fresh(message.get("content")))
 
     def _user(self, record: Mapping[str, Any], at: float | None) -> Iterator[TranscriptEntry]:
         content = table(record.get("message")).get("content")
-        results = [block for block in rows(content) if table(block).get("type") == "tool_result"]
+        blocks = rows(content)
+        results = [block for block in blocks if table(block).get("type") == "tool_result"]
         found = [
             result_of(
                 "",
@@ -269,7 +271,8 @@ class AgentRun(OpenRun):
             )
             for block in results
         ]
-        rest = words(content if isinstance(content, str) else [b for b in rows(content) if b not in results])
+        others = [] if len(results) == len(blocks) else [b for b in blocks if table(b).get("type") != "tool_result"]
+        rest = words(content if isinstance(content, str) else others)
         if found:
             self.ended = None
             answered = RecordedMessage("tool", tool_results=tuple(found), at=at)
@@ -298,11 +301,9 @@ class AgentRun(OpenRun):
             yield from map(self.said, (held.message(), *held.results))
 
 
-def _add(held: HeldResponse, message: Mapping[str, Any]) -> None:
+def _add(held: HeldResponse, blocks: Iterable[Any]) -> None:
     """Add the blocks of a line to the message that is held."""
-    held.usage = usage_of(table(message.get("usage"))) or held.usage
-    content = message.get("content")
-    for block in [{"type": "text", "text": content}] if isinstance(content, str) else map(table, rows(content)):
+    for block in map(table, blocks):
         match block.get("type"):
             case "text":
                 held.text.append(text(block.get("text")))

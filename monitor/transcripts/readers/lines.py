@@ -5,7 +5,7 @@ go on where the file ended.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -30,7 +30,7 @@ class LineReading(ABC):
     def __init__(self, source: Source) -> None: ...
 
     @abstractmethod
-    def take(self, record: Mapping[str, Any], report: ReadReport) -> Iterator[TranscriptEntry]:
+    def take(self, record: Mapping[str, Any], report: ReadReport) -> Iterable[TranscriptEntry]:
         """The entries that the next record completes."""
 
     @abstractmethod

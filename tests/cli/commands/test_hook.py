@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from typer.testing import CliRunner
 from monitor.cli.app import app
 from monitor.cli.hooks.agents import HOOKS
 from monitor.cli.hooks.base import DEEDS
+from monitor.cli.hooks.session_lines import SessionLines
 from monitor.policy import ObserveOnly
 from monitor.transcripts.analysis.survey import survey
 from monitor.transcripts.source import Source
@@ -268,3 +270,48 @@ def test_a_session_that_grows_is_read_on_and_the_answer_is_the_same(tmp_path: Pa
 @pytest.mark.parametrize("wrong", [["cursor"], ["codex", "--on-loop", "explode"]])
 def test_a_wrong_name_is_refused(wrong: list[str]):
     assert ask(wrong[0], "{}", *wrong[1:]).exit_code == 2
+
+
+def stuck_session(folder: Path, agent: str) -> Path:
+    """A copy of the recorded loop, to be written on."""
+    return Path(shutil.copy(SAMPLES / agent / HOOKED[agent], folder))
+
+
+NEWS: dict[str, dict[str, Any]] = {
+    "another call": {
+        "type": "assistant",
+        "message": {"content": [{"type": "tool_use", "id": "n1", "name": "Read", "input": {"file_path": "a"}}]},
+    },
+    "a word of the person": {"type": "user", "message": {"content": "Try it again."}},
+    "a new history": {"type": "system", "subtype": "compact_boundary"},
+}
+
+
+@pytest.mark.parametrize("agent", HOOKED)
+def test_in_a_loop_the_core_is_imported_once(agent: str, tmp_path: Path):
+    about = event(agent, str(stuck_session(tmp_path, agent)), *ASKED[agent])
+    first, *later = [in_a_process(agent, "--on-loop", "deny", about=about) for _ in range(3)]
+    assert json.loads(first.stdout) != {}
+    assert [(one.stdout, one.stderr.split()) for one in later] == [(first.stdout, [])] * 2
+
+
+@pytest.mark.parametrize("what", NEWS)
+def test_an_answer_holds_only_as_long_as_the_loop_goes_on(what: str, tmp_path: Path):
+    file = stuck_session(tmp_path, "claude-code")
+    about = event("claude-code", str(file), *ASKED["claude-code"])
+    for _ in range(2):
+        ask("claude-code", about, "--on-loop", "deny")
+    with file.open("a") as out:
+        out.write(f"{json.dumps({**json.loads(file.read_text().splitlines()[-1]), 'uuid': 'n', **NEWS[what]})}\n")
+    session = SessionLines(str(file), str(tmp_path / "cache" / "agent-monitor" / "sessions"))
+    question = json.dumps(["PreToolUse", about["tool_name"], about["tool_input"], [["--on-loop", "deny"]]])
+    assert session.steps.held(question) is not None
+    session.read()
+    assert session.steps.held(question) is None
+
+
+def test_an_event_that_cannot_be_answered_does_not_hide_the_loop(tmp_path: Path):
+    file = stuck_session(tmp_path, "claude-code")
+    about = event("claude-code", str(file), *ASKED["claude-code"])
+    assert json.loads(ask("claude-code", {**about, "hook_event_name": "Stop"}).stdout) == {}
+    assert json.loads(ask("claude-code", about).stdout) != {}

@@ -17,7 +17,7 @@ from monitor.errors import ConfigError
 from monitor.events import DetectionRaised, SteerAccepted, SteerDelivered, SteerReturned
 from monitor.harness.runs.steering import LOOK_S
 from monitor.messages import AssistantMessage, Message, SteerMessage
-from monitor.sessions import InMemorySession, SQLiteSession
+from monitor.sessions import InMemorySession, SQLiteSession, tell
 from monitor.sessions.beside.mailbox import mailbox_of
 from monitor.testing import FakeClock, Pause, ScriptedModel, call
 from monitor.wires.check import validate
@@ -296,6 +296,32 @@ async def test_another_process_speaks_through_the_session(tmp_path: Path):
         assert [one.message.by for one in accepted] == ["Ada"]
         assert await session.verify() == ()
     assert [one.run for one in mailbox_of(path).letters()] == ["r2"]
+
+
+async def test_a_nested_run_is_told_by_its_id(tmp_path: Path):
+    path = tmp_path / "a.session"
+    clock, pause = FakeClock(), Pause()
+    child = monitor.Supervisor(ScriptedModel([pause, "never said"], "Looked."), clock=clock)
+    model = ScriptedModel([call("look", task="look at a")], "Done.")
+    tools = [child.as_tool(name="look", description="Looks.")]
+    async with SQLiteSession(path) as session:
+
+        async def speak() -> None:
+            await pause.reached()
+            (nested,) = [one for one in await session.runs() if one.parent_run is not None]
+            tell(path, "no, look at b", run=nested.id, now=True)
+            clock.advance(LOOK_S)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(speak)
+            outcome = await monitor.Supervisor(model, tools=tools, session=session, clock=clock).run("do it")
+        (nested,) = [one for one in await session.runs() if one.parent_run is not None]
+        assert outcome.ok
+        assert "no, look at b" in said((await session.context(f"run-{nested.id}")).messages)
+        with pytest.raises(ConfigError, match="has ended"):
+            tell(path, "and c", run=nested.id)
+        with pytest.raises(ConfigError, match="no run nobody"):
+            tell(path, "and c", run="nobody")
 
 
 async def test_a_letter_that_comes_before_the_decision_goes_on_with_the_run(tmp_path: Path):

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from monitor import Supervisor
+from monitor.events import ToolFinished
+from monitor.sessions import SQLiteSession
 from monitor.sessions.nodes import canonical
+from monitor.sessions.tables.schema import INLINE_BYTES
 from monitor.sessions.tables.sharing import AS_IS, CALL, LEAST_CHARS, POINTER, Pointers, can_be_shared, whole
+from monitor.testing import ScriptedModel
+from monitor.testing import call as calls
 
 LONG = ["a" * LEAST_CHARS, "b" * (LEAST_CHARS + 5), "long \ud800 text " * 9]
 TEXT = st.sampled_from([*LONG, "short", POINTER, CALL, AS_IS]) | st.text(max_size=5)
@@ -53,3 +60,22 @@ def test_a_call_is_pointed_to_where_it_is_the_same_to_the_last_argument():
 def test_a_pointer_to_nothing_is_an_error():
     with pytest.raises(ValueError, match="has no text number 4"):
         whole({POINTER: [1, 4]}, lambda _: canonical([LONG[0]]))
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("chunks", [False, True])
+@pytest.mark.parametrize("chars", [30_000, INLINE_BYTES - 200, INLINE_BYTES + 1, 300_000])
+async def test_a_result_stands_once_in_its_session_however_long_it_is(tmp_path: Path, chars: int, *, chunks: bool):
+    def read(n: int) -> str:
+        """Read."""
+        return (f"line {n} of a text\n" * chars)[:chars]
+
+    path = tmp_path / "a.session"
+    model = ScriptedModel(*([calls("read", n=n)] for n in range(4)), "Done.")
+    async with SQLiteSession(path, chunks=chunks) as session:
+        await Supervisor(model, tools=[read], result_bound=None, detectors=None, session=session).run("Read.")
+        ended = [one.event.result.text for one in await session.events() if isinstance(one.event, ToolFinished)]
+        assert ended == [one.text for one in await session.calls()] == [read(n) for n in range(4)]
+        assert not await session.verify()
+    size = sum(one.stat().st_size for one in tmp_path.rglob("*") if one.is_file())
+    assert size < 4 * chars * 1.1 + 200_000  # an empty session has 90 KB

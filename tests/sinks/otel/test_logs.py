@@ -122,7 +122,7 @@ def test_every_metric_of_the_conventions_has_a_name_of_the_conventions():
         "gen_ai.invoke_agent.duration", "gen_ai.invoke_agent.inference_calls", "gen_ai.invoke_agent.tool_calls",
         "gen_ai.execute_tool.duration",  # newer than the package
         "monitor.stops", "monitor.detections", "monitor.budget.refused", "monitor.runs.active",
-        "monitor.close.duration",
+        "monitor.close.duration", "monitor.stop.tokens", "monitor.stop.chars",
     }  # fmt: skip
 
 

@@ -108,6 +108,10 @@ MORE = (
     "declare x=1", "unset PATH", "shopt -s x", "enable -f x y", "coproc ls", "select x in a; do ls; done",
     "case a in a) ls;; esac", "function f { ls; }", "ls \\\n;touch C", "ls 'a'\"'\";touch C #'", "ls \\';touch C #'",
     "cat <<E''\nE\ntouch C\nE''", 'ls $"`touch C`"', "ls |& cat", "ls 3>C", "ls {x}>C", "cat </dev/tcp/a/1", "ls\0",
+    "git log --format=%G?", "git show --pretty=%GG", "git reflog --format=%+GS", "git stash list --format=%-GK",
+    "git shortlog --group=%GS", "git tag --sort signature", "git tag --sort=signature:grade", "tree -Lo 1 C",
+    "tree -aPo x C", "tree -Io x C", "awk '{print}' /inet/tcp/0/a/1", "uniq -f 1*", "git tag --sort x*", "date -d 0*",
+    "pytest -k @x", "pytest -m @x", "pytest -- @x", "pytest -k ../*", "ruff check @x", "ruff check --select @x",
     "curl x", "wget x", "rm a", "mv a b", "cp a b", "chmod x a", "docker ps", "kubectl get x", "vim a", "tar xf a",
     "pip install x", "uv run x", "uv run pytest -c x", "npx x", "node x", "ssh x", "git push", "git push origin main",
 )  # fmt: skip
@@ -261,3 +265,96 @@ def test_cd_is_followed_to_where_the_next_command_runs(line: str, asks: bool, tm
     (tmp_path / "ok").mkdir()
     (tmp_path / "x").mkdir()
     assert (decided(WORKING, line, tmp_path) == "ask") is asks
+
+
+# --- what a glob, a link and a file of options may turn into
+
+VALUED = [
+    (" ".join(words), option if option.startswith("-") else f"-{option}")
+    for words, table in KNOWN_COMMANDS.items()
+    for option, arity in {**table.letters, **table.longs}.items()
+    if arity == "value"
+]
+
+
+@pytest.mark.parametrize("glob", ["x*", "1?", "a[b]", "../*"])
+def test_a_glob_is_no_value_of_an_option(glob: str, tmp_path: Path):
+    """`uniq -f 1*` is `uniq -f 1 1a 1b` where there are such files, and writes the last one."""
+    assert len(VALUED) > 150
+    assert [one for one in VALUED if decided(EVERYTHING, f"{' '.join(one)} {glob}", tmp_path) == "allow"] == []
+
+
+@pytest.mark.parametrize("name", sorted({words[0] for words in KNOWN_COMMANDS} & {"pytest", "py.test", "ruff"}))
+def test_a_file_of_options_is_a_question_wherever_it_stands(name: str, tmp_path: Path):
+    for words, table in KNOWN_COMMANDS.items():
+        if name in words:
+            valued = [f"-{one}".replace("---", "--") for one, arity in table.letters.items() if arity == "value"]
+            valued += [one for one, arity in table.longs.items() if arity == "value"]
+            for before in ("", "-q", "--", "a.py", *valued):
+                assert decided(EVERYTHING, f"{' '.join(words)} {before} @x", tmp_path) == "ask", before
+
+
+def test_a_glob_that_leads_out_of_the_workspace_is_a_question(tmp_path: Path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "x.py").write_text("")
+    root = tmp_path / "root"
+    (root / "tests").mkdir(parents=True)
+    (root / "tests" / "x.py").write_text("")
+    (root / "link").symlink_to("../out")
+    (root / "tests" / "far.py").symlink_to("../../out/x.py")
+    for line in ("pytest lin*/x.py", "pytest l[i]nk", "pytest tests/*", "pytest */x.py", "ruff check l?nk/x.py"):
+        assert decided(WORKING, line, root) == "ask", line
+    assert decided(WORKING, "pytest tests/x*", root) == "allow"
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["cd deep && cd .. && cd bad && git status", "cd deep && cd ../bad && git status", "cd deep/../bad && git log",
+     "cd deep; cd ..; cd bad; git diff", "cd a/b/c && cd ../../../bad && git status"],
+)  # fmt: skip
+def test_a_folder_above_a_link_is_the_one_that_bash_goes_to(line: str, tmp_path: Path):
+    (tmp_path / "a" / "b" / "c").mkdir(parents=True)
+    (tmp_path / "deep").symlink_to("a/b/c")
+    bad = repository(tmp_path, bare=True).rename(tmp_path / "bad")
+    (bad / "config").write_text((bad / "config").read_text() + "[core]\n\tfsmonitor = ./x\n")
+    assert decided(WORKING, line, tmp_path) == "ask"
+
+
+def test_what_git_passes_by_is_no_repository(tmp_path: Path):
+    """A `.git` that is none, a HEAD that is a link to nowhere: git reads the settings beside it."""
+    for name in ("beside", "dangling"):
+        (tmp_path / name).mkdir()
+        place = repository(tmp_path / name, bare=True)
+        (place / "config").write_text((place / "config").read_text() + "[core]\n\tfsmonitor = ./x\n")
+    (tmp_path / "beside" / "sub" / ".git").mkdir()
+    (tmp_path / "dangling" / "sub" / "HEAD").unlink()
+    (tmp_path / "dangling" / "sub" / "HEAD").symlink_to("refs/heads/main")
+    for name in ("beside", "dangling"):
+        assert decided(WORKING, f"cd {name}/sub && git status", tmp_path) == "ask"
+    (tmp_path / "outer").mkdir()
+    settings = repository(tmp_path / "outer") / "config"
+    settings.write_text(settings.read_text() + "[core]\n\tfsmonitor = ./x\n")
+    (tmp_path / "outer" / "in").mkdir()
+    (tmp_path / "outer" / "in" / ".git").mkdir()
+    (tmp_path / "outer" / "in" / ".git" / "HEAD").write_text("nothing")
+    assert decided(WORKING, "cd outer/in && git status", tmp_path) == "ask"
+
+
+@pytest.mark.parametrize(
+    ("line", "asks"),
+    [("git add -A && git status", True), ("git add . ; git diff", True), ("git add sub", True), ("git add s*", True),
+     ("git add -u && git commit -m x", True), ("git add a && git commit -m x", False), ("git add a b/c", False),
+     ("git status", False), ("cd b && git add .", True)],
+)  # fmt: skip
+def test_a_repository_that_would_be_added_is_looked_for(line: str, asks: bool, tmp_path: Path):
+    repository(tmp_path)
+    (tmp_path / "b").mkdir()
+    for name in ("a", "b/c"):
+        (tmp_path / name).write_text("x")
+    assert decided(WORKING, line, tmp_path) == "allow"
+    (tmp_path / "modules" / "deep" / ".git").mkdir(parents=True)
+    assert decided(WORKING, line, tmp_path) == ("ask" if asks else "allow")
+    (tmp_path / ".gitignore").write_text("*.pyc\nmodules/\n")
+    assert decided(WORKING, line, tmp_path) == "allow"
+    (tmp_path / ".gitignore").write_text("modules/\n!modules\n")
+    assert decided(WORKING, line, tmp_path) == ("ask" if asks else "allow")

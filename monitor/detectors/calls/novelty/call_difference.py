@@ -129,7 +129,7 @@ def _difference(call: StepCall, earlier: Sequence[tuple[str, list[str]]]) -> Cal
     where = changed[0] if len(changed) == 1 else ""
     if not changed:
         return CallDifference(Difference.SPELLED, new, gone, where)
-    texts = [place for place in changed if not "".join(call.word_of[place]).isdecimal()]
+    texts = [place for place in changed if not all(map(str.isdecimal, call.word_of[place] or " "))]
     if texts and all(place in call.sentences and _says_again(before[place], call.word_of[place]) for place in texts):
         return CallDifference(Difference.SAID_AGAIN, new, gone, where)
     if is_next:

@@ -17,9 +17,33 @@ MARKS_A_FIELD = 6_000
 """6,000 marks set a sixth of the bits, so 3 % of the unknown words count as seen."""
 
 
+WORDS_KEPT = 16_384
+"""The words whose marks are kept, by all runs together."""
+
+
 def mark(text: str, before: int = 0) -> int:
     """The 32 bits by which `text` is known. `before`: the mark of a text that stands before it."""
     return zlib.crc32(text.encode("utf-8", "surrogatepass"), before)
+
+
+class WordMarks(dict[str, int]):
+    """The marks of words. Most words come again, so the marks of the latest ones are kept.
+
+    `before`: the mark of a text that stands before each word.
+    """
+
+    def __init__(self, before: int = 0) -> None:
+        self._before = before
+
+    def __missing__(self, word: str) -> int:
+        if len(self) >= WORDS_KEPT:
+            self.clear()
+        self[word] = found = mark(word, self._before)
+        return found
+
+    def of(self, words: Iterable[str]) -> list[int]:
+        """The mark of each of `words`."""
+        return [*map(self.__getitem__, words)]
 
 
 class SeenMarks:
@@ -45,8 +69,9 @@ class SeenMarks:
 
     def add(self, marks: Iterable[int]) -> None:
         """Keep `marks` as the newest."""
-        field = self._newer
-        for one in marks:
+        field, all_marks = self._newer, [*marks]
+        once = dict.fromkeys(all_marks)  # unless the field is emptied in between, a mark counts once
+        for one in once if self._count + len(once) < MARKS_A_FIELD else all_marks:
             low, high = (one & 0xFFFF) >> 3, one >> 19
             of_low, of_high = 1 << (one & 7), 1 << ((one >> 16) & 7)
             if field[low] & of_low and field[high] & of_high:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from monitor.detectors.calls.novelty.marks import SeenMarks, mark
+from monitor.detectors.calls.novelty.marks import SeenMarks, WordMarks, mark
 from monitor.detectors.calls.novelty.slot_movement import Drift, SlotMovement
 from monitor.detectors.calls.novelty.step_reading import StepCall, StepResult
 
@@ -35,6 +35,7 @@ BAND = 0.1
 
 CALLED = mark("called ")
 """Stands before the words of calls."""
+_CALLED_MARKS = WordMarks(CALLED)
 
 
 @dataclass(slots=True)
@@ -213,13 +214,13 @@ class StepMemory:
 
     def was_tried(self, word: str) -> bool:
         """Whether an earlier call said `word`."""
-        return mark(word, CALLED) in self.seen
+        return _CALLED_MARKS[word] in self.seen
 
     def learn(self, call: StepCall, result: StepResult) -> None:
         """Mark the words of both."""
         self.seen.add(result.marks)
         self.seen.add(mark(number.lstrip("@:~")) for number in result.numbers)
-        self.seen.add(mark(word, CALLED) for word in call.all_words)
+        self.seen.add(_CALLED_MARKS.of(call.all_words))
 
     def save(self) -> dict[str, Any]:
         """The state as JSON data."""

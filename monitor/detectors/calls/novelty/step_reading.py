@@ -11,14 +11,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from monitor._util.hashing import identity
 from monitor.chunks import ToolResult
 from monitor.detectors.calls.answers import found_nothing, is_error
-from monitor.detectors.calls.novelty.marks import mark
+from monitor.detectors.calls.novelty.marks import WordMarks, mark
 
 HEAD_CHARS, TAIL_CHARS = 4_000, 1_000
 """How much of a long result is read word by word. The part between them counts as one word."""
@@ -49,8 +49,12 @@ _CLOCK = (
 )
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _NUMBER = r"\d{1,40}(?:[.,]\d{1,40}){0,6}"
-_TOKEN = re.compile(rf"{_UUID}|{_CLOCK}|{_NUMBER}(?:\s?{_UNIT}\b|(?![^\W_]))|[^\W_]{{1,200}}")
-"""Of a text in lower case: matching with `re.IGNORECASE` takes longer."""
+_TOKEN = re.compile(
+    rf"[g-z][^\W_]{{0,199}}|(?=[\da-f])(?:{_UUID}|{_CLOCK}|{_NUMBER}(?:\s?{_UNIT}\b|(?![^\W_])))|[^\W_]{{1,200}}"
+)
+"""Of a text in lower case: matching with `re.IGNORECASE` takes longer. No other form begins with a
+letter behind `f`, so a word that begins with one is taken first.
+"""
 _IS_CLOCK = re.compile(_CLOCK)
 _IS_NUMBER = re.compile(_NUMBER)
 _IS_DURATION = re.compile(rf"({_NUMBER})\s?{_UNIT}")
@@ -75,6 +79,9 @@ _DECIMAL = re.compile(r"\d{1,15}(?:\.\d{1,9})?")
 _CJK = re.compile(f"[{_UNSPACED}]")
 _CODE = re.compile(r"[\n/\\_={}<>|$;]|(?<!\w)-\w|\w\.\w")
 _PROSE = re.compile(r"[^\W\d_]|[ .,!?']")
+
+
+_MARKS = WordMarks()
 
 
 def tokens(text: str) -> list[str]:
@@ -225,8 +232,10 @@ class StepResult:
     """How many words these are. Two characters of a script without spaces are a word."""
     numbers: list[str]
     """Numbers; a clock with `:` before it, a duration with `~`, an id with `@`."""
-    ends: dict[str, float]
-    """The end that stands beside a number, by number."""
+    pairs: dict[str, float] | str
+    """The end that stands beside a number, by number; or the text in which the ends are looked for
+    when they are needed.
+    """
     order: int
     """The identity of the words in their order."""
     told: int
@@ -248,20 +257,16 @@ class StepResult:
     def of(cls, call: StepCall, result: ToolResult, text: str) -> StepResult:
         """Read `result`. `text`: the result without what a policy calls volatile."""
         said = call.said
-        words: list[str] = []
-        numbers: list[str] = []
-        told: list[str] = []
-        for token in tokens(text):
-            if not token.isalpha() and _DIGIT.search(token):
-                if len(numbers) < SLOTS:
-                    numbers.append(SAID if token in said else _slot(token))
-            else:
-                told.append(token)
-                if token not in said:
-                    words.append(token)
-        marks = [*map(mark, words)]
+        told = tokens(text)
+        slots = [token for token in told if not token.isalpha() and _DIGIT.search(token)]
+        if slots:
+            are_slots = set(slots)
+            told = [token for token in told if token not in are_slots]
+        numbers = [SAID if token in said else _slot(token) for token in slots[:SLOTS]]
+        words = [token for token in told if token not in said]
+        marks = _MARKS.of(words)
         total = sum(marks)
-        as_told = total + sum(mark(word) for word in told if word in said)
+        as_told = sum(_MARKS.of(told)) if len(words) < len(told) else total
         own = sum(number != SAID for number in numbers)
         is_error_text = is_error(result)
         failed = result.is_error
@@ -270,7 +275,7 @@ class StepResult:
             marks=marks,
             size=sum(1 if word.isascii() else max(1, len(_CJK.findall(word)) // 2) for word in words),
             numbers=numbers,
-            ends=ends_of(text, numbers),
+            pairs=text[:HEAD_CHARS],
             order=mark(" ".join(words)),
             told=mark(" ".join(told)),
             state=_state(call.name, total, len(words), own),
@@ -286,6 +291,11 @@ class StepResult:
     def ids(self) -> set[str]:
         """The ids among the numbers."""
         return {number.lstrip("@:~") for number in self.numbers if number != SAID}
+
+    @property
+    def ends(self) -> dict[str, float]:
+        """The end that stands beside a number, by number."""
+        return ends_of(self.pairs, self.numbers) if isinstance(self.pairs, str) else self.pairs
 
     @property
     def values(self) -> list[str]:
@@ -304,7 +314,7 @@ class StepResult:
 
     def save(self) -> list[Any]:
         """The state as JSON data."""
-        return list(astuple(self))
+        return list(astuple(replace(self, pairs=self.ends)))
 
 
 def values_of(numbers: Sequence[str]) -> list[str]:

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import json
 
-from monitor.detectors.calls.novelty.marks import MARKS_A_FIELD, SeenMarks, mark
+import pytest
+
+from monitor.detectors.calls.novelty.marks import MARKS_A_FIELD, WORDS_KEPT, SeenMarks, WordMarks, mark
 
 
 def test_what_was_seen_is_known_and_little_else_is():
@@ -27,3 +29,24 @@ def test_a_saved_field_is_the_same():
     again = SeenMarks(json.loads(json.dumps(seen.save())))
     assert mark("a") in again
     assert again.save() == seen.save()
+
+
+@pytest.mark.parametrize("room", [0, 1, 2, 3, 50])
+def test_marks_that_come_twice_count_as_if_each_came_alone(room: int):
+    words = [mark(f"again {i % 40}") for i in range(120)]
+    together, alone = SeenMarks(), SeenMarks()
+    for seen in (together, alone):
+        seen.add(mark(f"word {i}") for i in range(2 * MARKS_A_FIELD))
+        while int(str(seen.save()[2])) < MARKS_A_FIELD - room:
+            seen.add([mark(f"filler {seen.save()[2]}")])
+    together.add(words)
+    for one in words:
+        alone.add([one])
+    assert together.save() == alone.save()
+
+
+def test_a_kept_mark_is_the_mark_of_the_word():
+    marks = WordMarks(mark("called "))
+    words = [f"word{i}" for i in range(WORDS_KEPT + 10)]
+    assert marks.of(words) == [mark(word, mark("called ")) for word in words]
+    assert len(marks) <= WORDS_KEPT

@@ -1,8 +1,13 @@
 from __future__ import annotations
 
+import json
+import re
+from random import Random
+
 import pytest
 
 from monitor.chunks import ToolResult
+from monitor.detectors.calls.novelty import step_reading
 from monitor.detectors.calls.novelty.marks import mark
 from monitor.detectors.calls.novelty.step_reading import StepCall, StepResult, is_sentence, leaves_of, tokens
 
@@ -62,3 +67,45 @@ def test_huge_and_odd_arguments_are_cut():
 )
 def test_a_sentence_is_nothing_that_a_program_reads(text: str, sentence: bool):
     assert is_sentence(text) is sentence
+
+
+PIECES = (
+    *(
+        "grep",
+        "feed",
+        "a1b2",
+        "zeta9",
+        "x" * 201,
+        "12",
+        "3.5",
+        "1,000",
+        "5 ms",
+        "12 sec",
+        "٣٤",
+        "é",
+        "naïve",
+        "漢字",
+        "½",
+    ),
+    *("10:11:12.5", "2026-05-12t10:11:12z", "12 may 2026 10:11", "5m12s", "abcdef12-1234-1234-1234-0123456789ab"),
+    *("-", "_", "/", " ", "  ", "\n", ".", ":", "%"),
+)
+
+
+def test_a_word_is_read_as_if_each_form_was_tried_in_turn():
+    plain = re.compile(
+        rf"{step_reading._UUID}|{step_reading._CLOCK}"
+        rf"|{step_reading._NUMBER}(?:\s?{step_reading._UNIT}\b|(?![^\W_]))|[^\W_]{{1,200}}"
+    )
+    chosen = Random(7)
+    for _ in range(2_000):
+        text = "".join(chosen.choices(PIECES, k=9))
+        assert tokens(text) == plain.findall(text.casefold()), text
+
+
+def test_a_saved_result_is_the_same():
+    result = read({"path": "a.py"}, "step 3/9 of a.py took 2 s, 42 % done")
+    again = StepResult(*json.loads(json.dumps(result.save())))
+    assert again.ends == result.ends == {"3": 9.0, "42": 100.0}
+    assert again.save() == result.save()
+    assert len(json.dumps(read({}, "12 of words " * 1_000).save())) < 12_000, "the text itself is not kept"

@@ -1,0 +1,31 @@
+"""The body of a request on its way to the upstream. It is dropped when it is sent."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+_PIECE: Final = 256 * 1024
+"""Bytes that are handed on at once."""
+
+
+class RequestBody:
+    """A body that may be sent again as long as it is kept."""
+
+    def __init__(self, content: bytes, *, keep: bool = False) -> None:
+        """`keep`: it may have to be sent again, so it is not dropped by itself."""
+        self.content = content
+        """The bytes; empty once they were sent."""
+        self.size = len(content)
+        self._keep = keep
+
+    def drop(self) -> None:
+        """It is not sent again."""
+        self.content = b""
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        content = memoryview(self.content)
+        if not self._keep:
+            self.drop()
+        for at in range(0, len(content), _PIECE):
+            yield bytes(content[at : at + _PIECE])
