@@ -87,6 +87,7 @@ async def test_a_run_that_asks_somebody_takes_the_answer_of_another_process(tmp_
             await anyio.sleep_forever()
         finally:
             gone.set()
+        return False
 
     async def person() -> None:
         await asked.wait()
