@@ -133,9 +133,9 @@ async def closed_once(framework: Framework, server: LocalServer, client: Any) ->
 
 
 async def chunk_us(framework: Framework, client: Any, chunks: int, *, guarded: bool) -> float:
-    """Microseconds of processor time that a chunk of a good answer costs its reader. The server has a
-    thread of its own. A collection of garbage takes as long as a thousand chunks, so none falls into
-    the measurement.
+    """Microseconds of processor time that a chunk of a good answer costs its reader. The server has
+    a thread of its own. Garbage is collected outside of the measurement: that takes as long as a
+    thousand chunks.
     """
     gc.disable()
     try:
