@@ -14,6 +14,8 @@ _COUNTS: Final[Mapping[str, tuple[str, str, str]]] = {
     "upstream_requests": ("upstream_requests_total", "", "Watched requests that an upstream has answered."),
     "upstream_status": ("upstream_status_total", "status", "Answers of upstreams, by their status."),
     "upstream_failures": ("upstream_failures_total", "", "Watched requests at which an upstream failed."),
+    "fallbacks": ("fallbacks_total", "", "Requests for which the second service was asked."),
+    "denied": ("denied_total", "status", "Requests that their key did not allow, by the status of the answer."),
     "unwatched": ("unwatched_total", "", "Answers of which a part was not watched."),
     "clients_left": ("clients_left_total", "", "Clients that left before their answer was complete."),
     "stops": ("stops_total", "reason", "Answers that were stopped."),
