@@ -60,9 +60,9 @@ def explain(console: Console, result: SurveyedRun) -> None:
     findings: the line.
     """
     output.heading(console, f"{output.on_one_line(result.id)}  ({output.on_one_line(result.file)})")
+    console.print(_in_short(result), width=output.columns(console))
     if result.format:
         console.print(Text(f"read as {result.format}, by its content: {signs_of(result.format)}", style="dim"))
-    console.print(_in_short(result), width=output.columns(console))
     loops: dict[tuple[object, ...], list[tuple[int, Finding]]] = {}
     for number, finding in enumerate(result.findings, 1):
         found = finding.detection

@@ -20,7 +20,6 @@ from monitor.transcripts.readers.values import call_of, id_of, result_of, rows, 
 from monitor.transcripts.source import Source
 
 _RUNNING: Final = frozenset({"RUNNING", "PENDING", "GENERATING", "QUEUED", "WAITING"})
-_REQUEST: Final = re.compile(r"<USER_REQUEST>\s*([^<]*(?:<(?!/USER_REQUEST>)[^<]*)*)</USER_REQUEST>")
 _MODEL: Final = re.compile(r"`Model Selection` from [^\n]{1,80}? to ([^\n]{1,60}?)(?:\. |\.?\n|\.?$)")
 _TIMES: Final = re.compile(r"(?:(?:Created|Completed) At: [^\n]{0,60}\n){1,2}")
 _FAILED: Final = "Encountered error in step execution"
@@ -54,9 +53,8 @@ class AntigravityLines(LineReading):
             model = _MODEL.search(said)
             yield Began(run=self._run.id, model=model[1] if model else "")
         if kind == "USER_INPUT":
-            request = _REQUEST.search(said)
             self._open.clear()
-            yield self._run.said(RecordedMessage("user", request[1].strip() if request else said, at=at))
+            yield self._run.said(RecordedMessage("user", _request(said), at=at))
         elif kind == "CHECKPOINT":
             yield CompactionSeen(run=self._run.id, at=at)
         elif kind == "PLANNER_RESPONSE" or "tool_calls" in record:
@@ -104,6 +102,13 @@ def _conversation(source: Source) -> str:
     """The id of the conversation, which is the name of a folder above the file."""
     folders = source.name.replace("\\", "/").split("/")[:-1]
     return folders[-3] if folders[-2:] == [".system_generated", "logs"] and len(folders) > 2 else source.stem  # noqa: PLR2004
+
+
+def _request(said: str) -> str:
+    """The words of the person, without what the program adds to them."""
+    _, begins, rest = said.partition("<USER_REQUEST>")
+    request, ends, _ = rest.partition("</USER_REQUEST>")
+    return request.strip() if begins and ends else said
 
 
 def _arguments(given: object) -> object:
