@@ -29,7 +29,7 @@ from monitor.proxy.exchange.upstream_request import ProxiedRequest, UpstreamRequ
 from monitor.proxy.formats import sse
 from monitor.proxy.formats.base import FrameContent, WireAnswer, to_bytes
 from monitor.proxy.formats.merging import merged
-from monitor.proxy.runs import ProxiedRun
+from monitor.proxy.runs import TASK_CHARS, ProxiedRun
 from monitor.proxy.transport.client import Client
 from monitor.proxy.transport.content_coding import Unpackable, coding_of
 from monitor.proxy.transport.headers import NUDGED, Headers, to_client
@@ -41,6 +41,8 @@ _OK: Final = 200
 _NEVER_WELL: Final = frozenset({TerminateReason.ERROR, TerminateReason.INVALID_STREAM})
 """Ends that nobody has chosen: the client gets an error."""
 _EVENTS: Final = "text/event-stream"
+MOST_HIDDEN: Final = 4_000
+"""Characters of a task in which secrets are looked for. Less of them is shown."""
 
 
 class _Unwatchable(Exception):
@@ -119,6 +121,7 @@ class Exchange:
         reading.forget()
         self._asked = reading.asked
         self._run.turns = judged.turns + 1
+        self._run.task = " ".join(self._request.hide(judged.task[:MOST_HIDDEN]).split())[:TASK_CHARS]
         stop = judged.core.stop
         if stop is None and loop is not None:
             stop = await self._about(loop)
@@ -227,6 +230,7 @@ class Exchange:
             outcome = core.terminate(self._clock.now())
             self._run.tokens += outcome.usage.total_tokens
             self._run.estimated |= outcome.usage_estimated
+            self._run.paid(outcome.cost_usd)
             self._context.runs.count("tokens", number=outcome.usage.total_tokens)
         await self._end(core.stop, stream.turn.error)
 

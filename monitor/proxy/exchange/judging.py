@@ -193,6 +193,11 @@ class RequestJudge:
         """The turns of the task that goes on, in the history."""
         return self._place.turns
 
+    @property
+    def task(self) -> str:
+        """The text of the user's last task."""
+        return self._place.text
+
     def state(self) -> TaskState | None:
         """The state behind the history, before anything of the answer has come. `None`: a detector
         has no state that can be kept.
