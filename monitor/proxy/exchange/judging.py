@@ -101,6 +101,10 @@ class LoopPolicy:
             return Continue()
         return stop_for(detection)
 
+    def ends(self, detection: Detection) -> bool:
+        """Whether a detection in an answer without a history ends it."""
+        return not self._observe and self._counts(detection)
+
     def reset(self) -> None:
         """A policy belongs to one request."""
 
