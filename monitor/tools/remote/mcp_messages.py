@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -45,9 +46,11 @@ class CheckedMessages:
         return message
 
     def _read_again(self, error: Any) -> Any:
-        """The message that the SDK could not read, if its depth was the reason."""
+        """The message that the SDK could not read for its depth, or for half a surrogate pair."""
         with suppress(ValueError, AttributeError, LookupError):
-            line = shallow(error.errors()[0]["input"])
+            fault = error.errors()[0]
+            data = json.loads(shallow(fault["input"] if fault["type"] == "json_invalid" else ""))
+            line = json.dumps(data, ensure_ascii=False).encode("utf-8", "replace")
             read = self._sdk.types.jsonrpc_message_adapter.validate_json(line, by_name=False)
             return self._sdk.SessionMessage(read)
         return error

@@ -2,7 +2,7 @@
 stdio, and misbehaves where it is told to.
 
     plain.py [tools per page] [pages] [log file] [how it starts: "", "fail", "mute", "shell", "bad",
-        "silent", "noisy", "reads", "deep N", "once FILE"]
+        "silent", "noisy", "reads", "deep N", "half", "once FILE"]
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ def send(message: dict[str, Any]) -> None:
         if START.startswith("deep"):  # as deep as no encoder goes
             depth = int(START.removeprefix("deep "))
             line = line.replace('"DEPTH"', '{"not": ' * depth + "{}" + "}" * depth)
+        if START == "half":
+            line = line.replace('"hi"', '"\\ud800hi\\udc00"')
         sys.stdout.write(line + "\n")
         sys.stdout.flush()
 

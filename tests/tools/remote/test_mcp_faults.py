@@ -172,6 +172,11 @@ async def test_a_schema_that_is_nested_deeper_than_the_sdk_reads_loses_that_tool
         assert await ask(server, "echo", text="hi") == "hi"
 
 
+async def test_half_a_surrogate_pair_in_a_result_is_a_question_mark():
+    async with plain("half") as server:
+        assert await ask(server, "echo", text="hi") == "?hi?"
+
+
 async def test_a_server_that_says_nothing_before_it_is_initialized_can_be_used(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
