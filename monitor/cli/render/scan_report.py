@@ -14,9 +14,10 @@ from rich.text import Text
 
 from monitor.cli.render import output, table
 from monitor.cli.render.explain import RUNG_STYLES, finding_as_json, found_at, times
-from monitor.cli.render.tool_counts import OWN_FORMATS, ToolCounts, known_sum
+from monitor.cli.render.tool_counts import OWN_FORMATS, ToolCounts
 from monitor.prices import table_facts
 from monitor.transcripts.analysis.card import Card
+from monitor.transcripts.analysis.cost import known_sum
 from monitor.transcripts.analysis.scan import ModelOutput
 from monitor.transcripts.analysis.survey import SurveyedRun
 from monitor.view.run_ending import count

@@ -7,8 +7,6 @@ the first before it hands out the frame in which the stop falls, and that frame 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 import anyio
@@ -25,10 +23,9 @@ from monitor.proxy.exchange.byte_meter import BYTES_A_TOKEN, BudgetSpent, ByteMe
 from monitor.proxy.exchange.context import GRACE_S, LATER, REFUSED, ProxyContext, reason_of, sentence_of
 from monitor.proxy.exchange.judging import LoopPolicy, RequestJudge
 from monitor.proxy.exchange.nudging import nudged
-from monitor.proxy.exchange.reading import RequestReading
 from monitor.proxy.exchange.relays import AnswerRelay, BodyRelay, StreamRelay, WholeRelay, values_in
 from monitor.proxy.exchange.sources import BodyAdapter
-from monitor.proxy.exchange.upstream_request import UpstreamRequest
+from monitor.proxy.exchange.upstream_request import ProxiedRequest, UpstreamRequest
 from monitor.proxy.formats import sse
 from monitor.proxy.formats.base import FrameContent, WireAnswer, to_bytes
 from monitor.proxy.formats.merging import merged
@@ -36,7 +33,7 @@ from monitor.proxy.runs import ProxiedRun
 from monitor.proxy.transport.client import Client
 from monitor.proxy.transport.content_coding import Unpackable, coding_of
 from monitor.proxy.transport.headers import NUDGED, Headers, to_client
-from monitor.proxy.transport.upstreams import Upstream, UpstreamFailed
+from monitor.proxy.transport.upstreams import UpstreamFailed
 from monitor.reasons import PASSING_REASONS, TerminateReason
 from monitor.verdicts import Detection, Stop
 
@@ -44,21 +41,6 @@ _OK: Final = 200
 _NEVER_WELL: Final = frozenset({TerminateReason.ERROR, TerminateReason.INVALID_STREAM})
 """Ends that nobody has chosen: the client gets an error."""
 _EVENTS: Final = "text/event-stream"
-
-
-@dataclass(slots=True, kw_only=True)
-class ProxiedRequest:
-    """One request that was read to its end."""
-
-    upstream: Upstream
-    method: str
-    path: bytes
-    query: bytes
-    headers: Headers
-    body: bytes
-    reading: RequestReading
-    hide: Callable[[str], str]
-    """Masks the client's key, and whatever looks like one."""
 
 
 class _Unwatchable(Exception):
@@ -275,12 +257,14 @@ class Exchange:
             head = [*kept, (b"content-type", b"application/json"), (b"content-length", b"%d" % length)]
             await self._begin(status, head, said=said, cuttable=False)
 
+        held = self._request.held
+        held.release()  # the request was sent, and the answer begins
         if answer is not None and streamed:
-            self._passing = one = WholeRelay(self._client, answer, opened.body, begin_whole)
+            self._passing = one = WholeRelay(self._client, answer, opened.body, begin_whole, held)
             return one.source
         if answer is not None:
             self._passing = passed = StreamRelay(
-                self._client, answer, opened.body, begin, holds_calls=self._context.options.holds_calls
+                self._client, answer, opened.body, begin, holds_calls=self._context.options.holds_calls, held=held
             )
             return passed.source
         self._passing = whole = BodyRelay(
@@ -289,6 +273,7 @@ class Exchange:
             lambda body: self._wire.whole(self._asked, body),
             begin,
             self._context.options.most_body,
+            held=held,
         )
         return whole.source
 
@@ -417,7 +402,8 @@ class Exchange:
         if not self._client.began:
             said = said or self._said
             more = [(NUDGED, self._nudged.encode("ascii", "replace"))] if self._nudged else []
-            said = f"{said}; run={self._run.name}"
+            second = "; fallback" if self._sending.fell_back else ""
+            said = f"{said}{second}; run={self._run.name}"
             self._context.runs.histograms["first_byte"].add(self._clock.now() - self._began)
             await self._client.begin(
                 status, to_client(headers, said=said, cuttable=cuttable, unpacked=unpacked, more=more)

@@ -37,11 +37,10 @@ from monitor.usage import Price
 from monitor.verdicts import Continue, Detection, Verdict
 
 SEEN_TURNS: Final = 200
-"""Detectors are shown at least so many of the newest turns. No default detector looks further back.
-"""
+"""The newest turns that detectors are shown at least. No default detector looks further back."""
 _STEP: Final = 100
-"""What is shown begins with a turn whose number is a multiple of this. So it begins anew only with
-every hundredth request, and what was found before holds until then.
+"""The first turn that they are shown has a number that is a multiple of this. So it is another one
+only in every hundredth request, and a state that was kept holds until then.
 """
 
 

@@ -10,6 +10,7 @@ from monitor.proxy.formats import sse
 from monitor.proxy.formats.base import DONE, FrameContent, WireAnswer, parsed, to_bytes
 from monitor.proxy.formats.merging import merged
 from monitor.proxy.transport.client import Client
+from monitor.proxy.transport.room import HeldBytes, NoRoom
 from monitor.proxy.transport.upstreams import Body
 
 CUT_OFF: Final = "the upstream ended before its answer did"
@@ -56,10 +57,12 @@ class StreamRelay:
         begin: Callable[[str], Awaitable[None]],
         *,
         holds_calls: bool,
+        held: HeldBytes,
     ) -> None:
         """`begin` sends the head of the answer, and says why it is not watched. `holds_calls`: a
-        call is passed on when it is whole.
+        call is passed on when it is whole. `held` counts the bytes of half a call.
         """
+        self._held = held
         self._holds_calls = holds_calls
         self._half: list[Any] = []
         """The frames since a call began that is not whole."""
@@ -78,10 +81,17 @@ class StreamRelay:
             self._release()
         self._half.append(item)
         self._half_bytes += len(item.raw)
-        if not self._holds_calls or not calls.open or self._half_bytes > _MOST_HELD:
+        if not self._holds_calls or not calls.open or self._half_bytes > _MOST_HELD or not self._has_room(item):
             self._release()
         if not self.source.more:
             await self._flush()
+
+    def _has_room(self, item: Any) -> bool:
+        try:
+            self._held.add(len(item.raw))
+        except NoRoom:
+            return False
+        return True
 
     def _release(self) -> None:
         """Hand on the frames that were held back."""
@@ -90,6 +100,7 @@ class StreamRelay:
             self._answer.sent(frame)
         self._half.clear()
         self._half_bytes = 0
+        self._held.release()
 
     async def finished(self) -> str:
         """A stream that ends without its last event was cut off."""
@@ -142,10 +153,17 @@ class WholeRelay:
     """A stream that the client gets in one piece, because it has asked for no stream."""
 
     def __init__(
-        self, client: Client, answer: WireAnswer, body: Body, begin: Callable[[str, int, int], Awaitable[None]]
+        self,
+        client: Client,
+        answer: WireAnswer,
+        body: Body,
+        begin: Callable[[str, int, int], Awaitable[None]],
+        held: HeldBytes,
     ) -> None:
-        """`begin` sends the head of the answer: why it is not watched, its status, its length."""
-        self.source = Frames(body, answer)
+        """`begin` sends the head of the answer: why it is not watched, its status, its length.
+        `held` counts its bytes.
+        """
+        self.source = Frames(body, answer, held)
         self.adapter = FrameAdapter(answer)
         self._client = client
         self._answer = answer
@@ -207,12 +225,14 @@ class BodyRelay:
         read: Callable[[bytes], FrameContent],
         begin: Callable[[str], Awaitable[None]],
         most: int,
+        *,
+        held: HeldBytes,
     ) -> None:
         """`begin` sends the head of the answer, and says why it is not watched. `most`: bytes that
-        are read.
+        are read. `held` counts them.
         """
         self.source = body
-        self.adapter = BodyAdapter(read, most)
+        self.adapter = BodyAdapter(read, most, held)
         self._client = client
         self._begin = begin
 

@@ -54,7 +54,7 @@ class ChatWire:
     def _asked(self, path: str, fields: RequestFields) -> JudgedRequest:
         request = fields.value
         one_answer(request, "n")
-        messages, instructions = history(self.form, records_at(request, "messages"), fields.known)
+        messages, instructions = history(self.form, records_at(request, "messages"), fields)
         return JudgedRequest(
             form=self.form,
             model=model_at(request, path),
