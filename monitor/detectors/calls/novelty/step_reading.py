@@ -114,7 +114,7 @@ def number_of(slot: str) -> float | None:
 
 def _slot(token: str) -> str:
     if _IS_NUMBER.fullmatch(token):
-        return token
+        return f"{ID}{token}" if token.count(".") > 1 else token  # an address, or a version
     if _IS_CLOCK.fullmatch(token):
         return f"{CLOCK}{token}"
     duration = _IS_DURATION.fullmatch(token)
