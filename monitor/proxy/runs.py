@@ -20,6 +20,7 @@ HoldAnswer: TypeAlias = Literal["go", "stop"]
 """The answer of an operator to a request that waits."""
 
 EXCERPT_CHARS: Final = 400
+TASK_CHARS: Final = 160
 MODEL_CHARS: Final = 200
 """The longest name of a model that is kept. Clients choose it."""
 MOST_ALLOWED: Final = 64
@@ -50,6 +51,10 @@ class ProxiedRun:
     answer_bytes: int = 0
     tokens: int = 0
     estimated: bool = False
+    task: str = ""
+    """The beginning of the user's last task, with secrets masked."""
+    cost_usd: float | None = 0.0
+    """US dollars of its answers. `None`: some of them have no known price."""
     stops: int = 0
     active: int = 0
     """Requests that are being answered."""
@@ -76,6 +81,10 @@ class ProxiedRun:
             "excerpt": hide(found)[:EXCERPT_CHARS],
         }
 
+    def paid(self, cost_usd: float | None) -> None:
+        """Add the cost of an answer. `None`: it is not known."""
+        self.cost_usd = None if cost_usd is None or self.cost_usd is None else self.cost_usd + cost_usd
+
     def allow(self, detection: Detection) -> None:
         """Note that an operator allows this loop."""
         if len(self.allowed) < MOST_ALLOWED:
@@ -98,6 +107,8 @@ class ProxiedRun:
             "answer_bytes": self.answer_bytes,
             "tokens": self.tokens,
             "estimated": self.estimated,
+            "task": self.task,
+            "cost_usd": None if self.cost_usd is None else round(self.cost_usd, 6),
             "stops": self.stops,
             "active": self.active,
             "unwatched": self.unwatched,

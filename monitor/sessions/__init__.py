@@ -2,6 +2,7 @@
 
 from monitor.sessions.beside.late_results import deliver as deliver
 from monitor.sessions.beside.late_results import waiting_calls as waiting_calls
+from monitor.sessions.beside.mailbox import AnswerLetter as AnswerLetter
 from monitor.sessions.beside.mailbox import Letter as Letter
 from monitor.sessions.beside.mailbox import Mailbox as Mailbox
 from monitor.sessions.beside.telling import tell as tell
@@ -65,6 +66,7 @@ __all__ = [
     "ENDING",
     "FOLLOW",
     "SUPERSEDED",
+    "AnswerLetter",
     "ApprovalState",
     "Blobs",
     "Changes",

@@ -20,6 +20,7 @@ from monitor.transcripts.analysis.card import Card
 from monitor.transcripts.analysis.cost import known_sum
 from monitor.transcripts.analysis.scan import ModelOutput
 from monitor.transcripts.analysis.survey import SurveyedRun
+from monitor.transcripts.readers import signs_of
 from monitor.view.run_ending import count
 
 LABELLED_LOOP = "loop"
@@ -255,7 +256,7 @@ def _labels(report: Report) -> str:
 
 
 def run_as_json(result: SurveyedRun, *, explain: bool) -> dict[str, Any]:
-    """One run. `explain`: with every finding."""
+    """One run. `explain`: with every finding, and the signs of its format."""
     finding, began = result.finding, result.began
     run = {
         "type": "run",
@@ -289,7 +290,10 @@ def run_as_json(result: SurveyedRun, *, explain: bool) -> dict[str, Any]:
         "saved_usd": result.saved_usd,
         "total": _amount_as_json(result.total),
     }
-    return {**run, "findings": list(map(finding_as_json, result.findings))} if explain else run
+    if not explain:
+        return run
+    findings = list(map(finding_as_json, result.findings))
+    return {**run, "recognised_by": signs_of(result.format) or None, "findings": findings}
 
 
 def summary_as_json(report: Report, *, settings: Path | None) -> dict[str, Any]:

@@ -101,6 +101,10 @@ class LoopPolicy:
             return Continue()
         return stop_for(detection)
 
+    def ends(self, detection: Detection) -> bool:
+        """Whether a detection in an answer without a history ends it."""
+        return not self._observe and self._counts(detection)
+
     def reset(self) -> None:
         """A policy belongs to one request."""
 
@@ -192,6 +196,11 @@ class RequestJudge:
     def turns(self) -> int:
         """The turns of the task that goes on, in the history."""
         return self._place.turns
+
+    @property
+    def task(self) -> str:
+        """The text of the user's last task."""
+        return self._place.text
 
     def state(self) -> TaskState | None:
         """The state behind the history, before anything of the answer has come. `None`: a detector

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
+from monitor.chunks import Chunk
 from monitor.proxy.exchange.sources import BodyAdapter, FrameAdapter, Frames
 from monitor.proxy.formats import sse
 from monitor.proxy.formats.base import DONE, FrameContent, WireAnswer, parsed, to_bytes
@@ -29,6 +30,10 @@ class AnswerRelay(Protocol):
 
     async def take(self, item: Any, /) -> None:
         """Send on the bytes that have come."""
+        ...
+
+    def others(self, item: Any, /) -> Mapping[int, Sequence[Chunk]]:
+        """The chunks of further choices, by their index."""
         ...
 
     async def finished(self) -> str:
@@ -73,6 +78,10 @@ class StreamRelay:
         self._client = client
         self._answer = answer
         self._waiting = bytearray()
+
+    def others(self, item: Any) -> Mapping[int, Sequence[Chunk]]:
+        """The chunks of further choices in a frame, by their index."""
+        return self._answer.others(item)
 
     async def take(self, item: Any) -> None:
         """Send on a frame of the stream. Half a call is held back."""
@@ -170,6 +179,10 @@ class WholeRelay:
         self._begin = begin
         self._values: list[dict[str, Any]] = []
 
+    def others(self, item: Any) -> Mapping[int, Sequence[Chunk]]:
+        """The chunks of further choices in a frame, by their index."""
+        return self._answer.others(item)
+
     async def take(self, item: Any) -> None:
         """Keep a frame of the stream."""
         if isinstance(item.value, dict):
@@ -235,6 +248,10 @@ class BodyRelay:
         self.adapter = BodyAdapter(read, most, held)
         self._client = client
         self._begin = begin
+
+    def others(self, item: Any) -> Mapping[int, Sequence[Chunk]]:
+        """None: a body is read when it is whole."""
+        return {}
 
     async def take(self, item: Any) -> None:
         """A part of the body, which the adapter has kept."""

@@ -157,6 +157,20 @@ def one_answer(request: Mapping[str, Any], name: str) -> None:
         raise CannotJudge(f"the request asks for several answers (`{name}`), and only one can be watched")
 
 
+def choices_at(request: Mapping[str, Any], name: str) -> int:
+    """The number of answers that are asked for. Raises `CannotJudge` for anything else."""
+    asked = request.get(name)
+    if asked is None:
+        return 1
+    if type(asked) is not int or not 1 <= asked <= _MOST_CHOICES:
+        raise CannotJudge(f"`{name}` of the request is {_kind(asked)}, not from 1 to {_MOST_CHOICES}")
+    return asked
+
+
+_MOST_CHOICES: Final = 128
+"""OpenAI's bound."""
+
+
 def whole_at(record: Mapping[str, Any], name: str) -> int:
     """A place in a list. 0 if there is none."""
     value = record.get(name)

@@ -22,6 +22,10 @@ _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 """Linux's id of the running kernel. Elsewhere there is none, and leases are waited for."""
 
 
+_FAULTS: Final = (OSError, RuntimeError, SessionUnavailable, SessionBusy)
+"""The lock file cannot be used, or the user has no home. Then the lease alone holds."""
+
+
 @cache
 def this_boot() -> str:
     """The id of the running kernel; empty where the system has none."""
@@ -51,9 +55,10 @@ class OwnerProof:
         """Make the file and lock it, until `give_up`."""
         if self._lock is not None or not this_boot():
             return
-        lock = OwnerLock(_path(self._nonce), "")
-        with contextlib.suppress(OSError, SessionUnavailable, SessionBusy):
-            _path(self._nonce).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with contextlib.suppress(*_FAULTS):
+            path = _path(self._nonce)
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = OwnerLock(path, "")
             lock.acquire()
             self._lock = lock
 
@@ -71,14 +76,17 @@ def has_died(holder: str) -> bool:
     try:
         named = json.loads(holder)
         nonce, boot = named["nonce"], named["boot"]
-        path = _path(f"{int(nonce, 16):032x}")
+        name = f"{int(nonce, 16):032x}"
     except (ValueError, TypeError, KeyError):
         return False
-    if not boot or boot != this_boot() or not path.is_file():
+    if not boot or boot != this_boot():
         return False
     try:
+        path = _path(name)
+        if not path.is_file():
+            return False
         with OwnerLock(path, ""):
             path.unlink(missing_ok=True)
-    except (OSError, SessionUnavailable, SessionBusy):
+    except _FAULTS:
         return False
     return True

@@ -87,6 +87,7 @@ async def test_a_run_that_asks_somebody_takes_the_answer_of_another_process(tmp_
             await anyio.sleep_forever()
         finally:
             gone.set()
+        return False
 
     async def person() -> None:
         await asked.wait()
@@ -101,6 +102,7 @@ async def test_a_run_that_asks_somebody_takes_the_answer_of_another_process(tmp_
         outcome = await supervisor.run("Write.")
         assert (results(outcome), gone.is_set()) == (["sent to Ada"], True)
         assert [one.answer.by for one in await session.approvals() if one.answer] == ["Ada"]
+        assert session.mailbox is not None
         assert session.mailbox.answers() == []
 
 

@@ -311,6 +311,20 @@ async def test_a_letter_of_another_process_is_read_within_a_second_and_once(open
         assert rows == []
 
 
+async def test_an_owner_without_a_folder_of_its_own_has_just_its_lease(opened: Any, monkeypatch: pytest.MonkeyPatch):
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("AGENT_MONITOR_SESSIONS")
+    for name in ("XDG_STATE_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", homeless)
+    async with opened() as session:
+        await session.append(says("a"))
+        with pytest.raises(SessionBusy, match="its lease ends"):
+            await opened().__aenter__()
+
+
 @pytest.mark.parametrize("change", [{"boot": "another"}, {"boot": ""}, {"nonce": "../../x"}, {"nonce": "0" * 32}])
 async def test_an_owner_of_which_nothing_is_known_has_its_lease(opened: Any, change: dict[str, str]):
     dead = opened()
