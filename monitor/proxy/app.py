@@ -8,7 +8,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, unquote_to_bytes
 
 from monitor.conditions import Condition
@@ -63,7 +63,10 @@ from monitor.proxy.transport.upstreams import SILENCE_S, Connections, Upstream, 
 from monitor.proxy.virtual_keys import VirtualKeys
 from monitor.shared import BudgetStore
 from monitor.tools.secrets.masking import MASK, masked
-from monitor.usage import Price
+from monitor.usage import Price, Usage
+
+if TYPE_CHECKING:
+    from monitor.sinks.otel.request_spans import RequestSpan, RequestSpans
 
 PREFIX: Final = "/agent-monitor/"
 """Where the proxy's own pages are."""
@@ -151,8 +154,11 @@ class Proxy:
         clock: Clock | None = None,
         wall: Callable[[], float] = time.time,
         told: Callable[[ProxiedRun], None] | None = None,
+        spans: RequestSpans | None = None,
     ) -> None:
-        """`told` is called with a run whenever one of its answers is over."""
+        """`told` is called with a run whenever one of its answers is over. `spans`: of
+        OpenTelemetry, one for each request, `monitor.sinks.RequestSpans()`.
+        """
         if not (prefix.startswith("/") and prefix.endswith("/") and len(prefix) > 2):  # noqa: PLR2004 - both slashes
             raise ConfigError(f"prefix begins and ends with /, such as {PREFIX}, not {prefix!r}")
         if budget is None and not (key_tokens is None and run_tokens is None):
@@ -221,6 +227,7 @@ class Proxy:
         self._draining = Draining()
         self._admin = Admin(self._context, self.token, self._draining)
         self._told = told
+        self._spans = spans
         self._room = Room(most_in_flight)
         self._keyless = 0
         """Requests without a key that are being answered."""
@@ -397,10 +404,13 @@ class Proxy:
             reading=reading,
             hide=_hider(keys),
         )
+        exchange = Exchange(self._context, request, run, client)
+        span = _span(self._spans, headers, run)
         try:
-            exchange = Exchange(self._context, request, run, client)
             await client.serve(exchange.perform, incoming, patience_s=self._context.options.patience_s)
         finally:
+            if span is not None:
+                _end(span, run, client.status, exchange.usage)
             self.runs.count("bytes", number=client.sent_bytes)
             self.runs.leave(run)
             if self._told is not None:
@@ -415,6 +425,30 @@ class Proxy:
             return Unjudged("the request is too long")
         where, coding = path.decode("latin-1"), coding_of(headers)
         return await self._context.reader.read(wire, where, incoming.kept, coding=coding, key=key)
+
+
+def _span(spans: RequestSpans | None, headers: Headers, run: ProxiedRun) -> RequestSpan | None:
+    """The span of a request."""
+    if spans is None:
+        return None
+    operation = "generate_content" if run.wire == "gemini" else "chat"
+    parent = first(headers, b"traceparent")
+    return spans.begin(operation, run.model, traceparent=parent.decode("latin-1") if parent is not None else None)
+
+
+def _end(span: RequestSpan, run: ProxiedRun, status: int, usage: Usage) -> None:
+    """End the span of a request, whose answer had this `status`."""
+    stop = run.last_stop if run.state in {"stopped", "failed"} else None
+    facts: dict[str, str | int | float | None] = {
+        "conversation": run.id,
+        "key": run.key,
+        "state": run.state,
+        "stop": stop["reason"] if stop is not None else None,
+        "status": status or None,
+        "input_tokens": usage.input_tokens or None,
+        "output_tokens": usage.output_tokens or None,
+    }
+    span.end(facts, error="upstream" if run.state == "failed" else "")
 
 
 def _check_tokens(keys: VirtualKeys | None, accounts: Accounts | None) -> None:
