@@ -13,6 +13,7 @@ from rich.table import Table
 
 from bench.made import LISTS, RUNS
 from monitor.detectors import default_detectors
+from monitor.detectors.detector import is_request_reader
 from monitor.testing.loops import chunks_of, run_of
 from monitor.verdicts import Detection
 
@@ -58,8 +59,10 @@ def _share(kinds: dict[str, Kind]) -> float:
 
 
 def watch(kind: str, rng: random.Random) -> list[Detection]:
-    """What the default detectors find in one run."""
+    """What the default detectors find in one run. Some kinds have a request."""
     detectors = default_detectors()
+    for reader in filter(is_request_reader, detectors) if "request" in RUNS[kind] else ():
+        reader.request(RUNS[kind]["request"])
     chunks = chunks_of(run_of(RUNS[kind], rng, LISTS))
     return [found for _, chunk in chunks for detector in detectors for found in detector.observe(chunk)]
 

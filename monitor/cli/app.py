@@ -41,6 +41,7 @@ COMMANDS: Final = (
     "resume",
     "tell",
     "inbox",
+    "deliver",
     "replay",
     "scan",
     "report",

@@ -58,7 +58,7 @@ _LINEAR = re.compile(r"(?:(\d+)([+-]))?(\d*)i(?:([+-]\d+))?")
 _SIZED = re.compile(r"([a-z]+?)(\d*)")
 _ONE_FIELD = re.compile(r"\{[^{}:\[]+\}")
 _SAFE = "ABCDEFGHJKMNPQRSTVWXYZabcdefghjkmnpqrstvwxyz23456789"
-_PLAN = {"kind", "group", "once", "row", "turns", "then", "times", "each", "sample"}
+_PLAN = {"kind", "group", "request", "once", "row", "turns", "then", "times", "each", "sample"}
 _PLAN |= {"unseen_because", "choices", "first", "down", "sep", "same"}
 """The keys of a kind and of a part that are no fields of its own."""
 

@@ -10,6 +10,7 @@ import random
 from pathlib import Path
 
 from monitor.detectors import default_detectors
+from monitor.detectors.detector import is_request_reader
 from monitor.testing.loops import Kind, chunks_of, read_kinds, run_of
 from monitor.verdicts import Detection
 
@@ -35,7 +36,9 @@ def of_group(kinds: dict[str, Kind], group: str) -> list[str]:
 
 
 def watched(kind: Kind, seed: str = "") -> list[Detection]:
-    """What the default detectors find in a run of `kind`."""
+    """What the default detectors find in a run of `kind`. Some kinds have a request."""
     detectors = default_detectors()
+    for reader in filter(is_request_reader, detectors) if "request" in kind else ():
+        reader.request(kind["request"])
     chunks = chunks_of(run_of(kind, random.Random(seed), LISTS))
     return [found for _, chunk in chunks for detector in detectors for found in detector.observe(chunk)]

@@ -60,6 +60,8 @@ _NOTHING = re.compile(
     r"|\u6ca1\u6709|\u672a\u627e\u5230|\u65e0\u7ed3\u679c",
     re.IGNORECASE,
 )
+_ASIDE = re.compile(r"\w{0,40}(?:[iI]d|_m?s|took|[tT]ime|[tT]imestamp)")
+"""Fields of a record that only tell when the answer was given, and how long it took."""
 _EDGES = " \t\r\n.!()[]<>\"'*`-"
 _SUCCESS = frozenset(
     {"ok", "success", "successful", "done", "true", "complete", "completed", "no_results", "not_found", "empty", "none"}
@@ -93,7 +95,7 @@ def _is_nothing(text: str) -> bool:
 
 def _is_empty(value: Any, asked: frozenset[str]) -> bool:
     if isinstance(value, dict):
-        return all(_is_empty(item, asked) for item in value.values())
+        return all(_ASIDE.fullmatch(str(key)) or _is_empty(item, asked) for key, item in value.items())
     if isinstance(value, list):
         return not value or (len(value) == 1 and isinstance(value[0], dict) and _is_empty(value[0], asked))
     if isinstance(value, str):

@@ -232,7 +232,7 @@ class NoProgress(CallDetector):
             return policy.outcome_of(result) if result.is_error else error_identity(result.text)
         if policy.side_effect or policy.paginating or not (policy.idempotent or len(result.text) >= RECEIPT_CHARS):
             return ""
-        return policy.answer_of(result)
+        return policy.outcome_of(result)
 
     def _threshold(self, turn: _TurnAnswers) -> int | None:
         """The different calls for a loop. A request doubles them, and adds its items."""

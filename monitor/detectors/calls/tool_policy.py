@@ -9,12 +9,10 @@ Rules:
   that sleeps waits. A wrong guess is corrected by one entry of `tools=`.
 - A tool that asks for a status or for progress is called again on purpose, and may be called more
   often (`WAITS`).
-- A result is compared without parts that change by themselves (`volatile`) and without the fields
-  that a policy calls `volatile`. The id of its own call is removed too, because the path of a saved
-  result contains it.
-- In a result that is marked as an error, dates are not compared either. In a result that says that
-  something failed, durations are not: ten failing test runs differ in nothing else. A duration in
-  any other result may be a measurement, and is compared.
+- A result is compared as it is, without the fields that a policy calls `volatile`. The id of its
+  own call is removed too, because the path of a saved result contains it. What moves by itself in a
+  result is learnt in the run (`StateNovelty`).
+- In a result that is marked as an error, dates, durations, ids and attempts are not compared.
 - A veto of the monitor (`ToolResult.vetoed`) is not a result: it must not look like progress. Only
   the field marks a veto, never the text.
 """
@@ -25,13 +23,12 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 from monitor._util.hashing import canonical_json, identity
 from monitor.chunks import ToolResult
-from monitor.detectors.calls.patterns import FilteredPattern, outline
-from monitor.detectors.calls.volatile import READ_CHARS, at_ends, without_fields, without_forms, without_what_changes
+from monitor.detectors.calls.patterns import FilteredPattern
 from monitor.errors import ConfigError
 
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
@@ -76,6 +73,8 @@ COMMAND_CHARS = 1_000
 """A longer command is a program, and does more than wait."""
 _SLEEPS = FilteredPattern(re.compile(r"\bsleep[\s(]+\d", re.IGNORECASE), ("sleep",))
 """A command that waits by itself: `sleep 30 && kubectl get pods` or `time.sleep(30)`."""
+READ_CHARS = 32_768
+"""How much of an error is read for parts that change by themselves."""
 _CHANGES_BY_ITSELF = FilteredPattern(
     re.compile(
         r"\b\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d)?(\.\d+)?Z?)?|\b\d\d:\d\d:\d\d\b"  # dates and times
@@ -89,30 +88,6 @@ _CHANGES_BY_ITSELF = FilteredPattern(
     ),
 )
 """The parts of an error that change by themselves; OpenClaw removes the same ones."""
-_FAILED_WORDS = ("fail", "error", "exception", "panic", "traceback")
-_FAILED = re.compile(
-    r"(?:f(?<!\w.)ail(?:s|ed|ing|ures?)?|e(?:rror(?:(?<!\w.{5})s)?|xception(?<=\w.{9}))|p(?<!\w.)anic(?:ked)?"
-    r"|t(?<!\w.)raceback)\b"
-)
-"""`failed`, `errors`, `ValueError`, `panicked`, in the outline of a text. Each branch begins with
-its letter and looks behind it, so that other letters are skipped quickly.
-"""
-_DURATION_FORM = r"\d(?<!\w.)\d{0,99}(?:\.\d+ ?(?:s|secs?|seconds|ms)| ?ms)\b"
-_DURATION = FilteredPattern(
-    re.compile(_DURATION_FORM, re.IGNORECASE), around=re.compile(_DURATION_FORM.replace(r"\d", "0")).search
-)
-TIMING = re.compile(
-    # what a log writes before its lines
-    r"^\W{0,2}\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d([.,]\d+)?)?(Z|[+-]\d\d:?\d\d)?(?= *\S)"
-    rf"|{_DURATION_FORM}",
-    re.IGNORECASE | re.MULTILINE,
-)
-"""The durations and log times in a result that says that something failed. Whole seconds stay,
-because the rest of a wait is counted in them. Without a log time, `_DURATION` finds the same.
-"""
-_LOG_TIMES = ("0-00-00t00:00", "0-00-00 00:00")
-KEPT_CHARS = 262_144
-"""The longest result that is kept for the next detector. The core shows no longer ones."""
 GUESSES_KEPT = 256
 """How many guesses are cached; a model may invent any number of names."""
 
@@ -191,14 +166,11 @@ class ToolPolicy:
         return None if key is None else canonical_json(key)
 
     def outcome_of(self, result: ToolResult) -> str:
-        """The identity of the result, without volatile parts."""
-        return _reading(self, result).outcome
-
-    def answer_of(self, result: ToolResult) -> str:
-        """The identity for a comparison with answers to other calls. Each may have asked for an id
-        or a time, so these are compared.
+        """The identity of the result, without volatile fields. An error has no parts that change by
+        themselves either.
         """
-        return _reading(self, result).answer
+        said = self.said(result)
+        return error_identity(said) if result.is_error else identity(f"answer:{said}")
 
     def said(self, result: ToolResult) -> str:
         """The text without the policy's volatile fields, and without the id of its own call."""
@@ -206,73 +178,11 @@ class ToolPolicy:
         return text.replace(result.id, "") if len(result.id) >= ID_CHARS else text
 
 
-class _ResultReading:
-    """A result as one policy reads it."""
-
-    def __init__(self, policy: ToolPolicy, result: ToolResult) -> None:
-        self.policy, self.result = policy, result
-        self._said = policy.said(result)
-        self._text = without_fields(self._said)
-        self._answers: dict[str, str] = {}
-
-    @cached_property
-    def _failed(self) -> bool:
-        """Whether it says that something failed."""
-        return says_failed(self._text[:READ_CHARS])
-
-    @cached_property
-    def outcome(self) -> str:
-        """The identity for a comparison with answers to the same call."""
-        if self.result.is_error:
-            return error_identity(self._text)
-        return self._identity(without_what_changes(self._text))
-
-    @cached_property
-    def answer(self) -> str:
-        """The identity for a comparison with answers to other calls."""
-        if self.result.is_error:
-            return self.outcome
-        is_record = self._said[:1] in ("{", "[")
-        return self._identity(without_fields(self._said, executions_only=True) if is_record else self._text)
-
-    def _identity(self, text: str) -> str:
-        if text not in self._answers:
-            self._answers[text] = identity(f"answer:{at_ends(text, without_timing) if self._failed else text}")
-        return self._answers[text]
-
-
-_latest: _ResultReading | None = None
-"""The reading of the latest result. Each detector of a run reads the same result in turn."""
-
-
-def _reading(policy: ToolPolicy, result: ToolResult) -> _ResultReading:
-    global _latest  # noqa: PLW0603 - one object, put in its place whole
-    known = _latest
-    if known is not None and known.result is result and known.policy is policy:
-        return known
-    reading = _ResultReading(policy, result)
-    if len(result.text) <= KEPT_CHARS:
-        _latest = reading
-    return reading
-
-
-def says_failed(text: str) -> bool:
-    """Whether a word in it says that something failed."""
-    seen = outline(text)
-    return any(word in seen for word in _FAILED_WORDS) and _FAILED.search(seen) is not None
-
-
-def without_timing(text: str) -> str:
-    """`text` without durations and log times."""
-    seen = outline(text)
-    return TIMING.sub("", text) if any(sign in seen for sign in _LOG_TIMES) else _DURATION.replaced(text)
-
-
 def error_identity(text: str) -> str:
-    """The text of an error, without parts that change by themselves."""
-    return identity(
-        f"error:{at_ends(without_fields(text), lambda part: _CHANGES_BY_ITSELF.replaced(without_forms(part)))}"
-    )
+    """The identity of an error, without the parts that change by themselves. Of a long
+    one, only the beginning is read for them.
+    """
+    return identity(f"error:{_CHANGES_BY_ITSELF.replaced(text[:READ_CHARS])}{text[READ_CHARS:]}")
 
 
 WAITS = ToolPolicy(polling=True, suspect_at=10, loop_at=20)

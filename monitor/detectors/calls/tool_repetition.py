@@ -19,6 +19,8 @@ Rules:
   differ (OpenHands counts alike). Polled tools are exempt.
 - The third call is a suspicion (most runs recover by themselves), the fifth a loop (they do not).
   Every further call is a loop again, so that a policy sees whether its warning helped.
+- A wait between the calls that is twice as long as each one before it allows one call more: a run
+  that backs off comes to an end by itself.
 - What the user asks for is tolerated: "20 times", "until it answers" (`request`). This number is
   added to the number for a loop.
 - The same call delivered twice (same id, same turn) counts once; calls of a retried stream are
@@ -50,6 +52,8 @@ from monitor.verdicts import Detection, Evidence, Level
 
 COMPARED_CHARS = 4_096
 """Canonical arguments kept to verify an equal hash by value; a written file may have a megabyte."""
+BACK_OFF = 2
+"""How many times as long as the longest wait a longer one is."""
 SAMPLING_TIMES = 4
 """While no two answers are equal, a tool with `ToolPolicy.sampling` needs this many times the
 number for a loop.
@@ -74,11 +78,23 @@ class _CallStreak:
     """Whether the last result was an error."""
     differed: bool = False
     """Whether the results of the counted calls were not all equal."""
+    waited: float = 0.0
+    """The longest wait between the calls, in the unit of its tool."""
+    longer_waits: int = 0
+    """How often a wait between the calls was twice as long as each wait before it."""
 
     def add(self, index: int) -> None:
         self.count += 1
         self.indices.append(index)
         del self.indices[:-CALLS_KEPT]
+
+    def wait(self, arguments: Any) -> None:
+        """A call that only waits came between. `arguments`: a number among them says how long."""
+        values = arguments.values() if isinstance(arguments, dict) else ()
+        numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
+        if len(numbers) == 1 and numbers[0] >= BACK_OFF * self.waited:
+            self.longer_waits += self.waited > 0
+            self.waited = float(numbers[0])
 
     def restart_at(self, index: int) -> None:
         """Only the calls from `index` on still count."""
@@ -130,23 +146,25 @@ class ToolCallRepetition(CallDetector):
     def _called(self, call: Called) -> Sequence[Detection]:
         if call.policy.no_op:
             streak = self._idle = _continued(self._idle, call)
+            self._streak.wait(call.arguments)
         else:
             streak = self._streak = _continued(self._streak, call)
             self._idle = _CallStreak()
         if call.exempt:
             return NOTHING
-        suspect_at, loop_at = self._thresholds(call)
+        suspect_at, loop_at = self._thresholds(call, streak)
         if streak.count >= loop_at * (SAMPLING_TIMES if call.policy.sampling and streak.answered <= 1 else 1):
             return (self._detection(call, streak, "loop", loop_at),)
         if suspect_at is not None and streak.count == suspect_at:
             return (self._detection(call, streak, "suspect", suspect_at),)
         return NOTHING
 
-    def _thresholds(self, call: Called) -> tuple[int | None, int]:
+    def _thresholds(self, call: Called, streak: _CallStreak) -> tuple[int | None, int]:
         """The thresholds for a suspicion and a loop: the tool's own, else the detector's. No
         suspicion comes after the loop.
         """
         policy, allowed = call.policy, self._allowed.repetitions(without_arguments=not call.arguments)
+        allowed += streak.longer_waits
         loop_at = policy.loop_at or max(self._loop_at, policy.suspect_at or 0)
         suspect_at = policy.suspect_at or (self._suspect_at and min(self._suspect_at, loop_at))
         return suspect_at and suspect_at + allowed, loop_at + allowed

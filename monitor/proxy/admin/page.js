@@ -2,6 +2,7 @@
 // The page has no data of its own. What comes is shown as text, never as HTML.
 const here = document.location.pathname;
 const body = document.getElementById("runs"), sum = document.getElementById("sum"), ask = document.getElementById("ask");
+const outages = document.getElementById("outages");
 let token = new URLSearchParams(document.location.hash.slice(1)).get("token") || "";
 let shown = "";
 
@@ -47,6 +48,8 @@ function deed(where, run, what) {
 function show(data) {
   const active = data.runs.reduce((all, run) => all + run.active, 0);
   sum.textContent = `${data.runs.length} runs, ${active} answers go on, ${data.held} held`;
+  outages.textContent = data.outages.join("\n");
+  outages.hidden = !data.outages.length;
   const text = JSON.stringify(data.runs);
   if (text === shown) return;
   shown = text;

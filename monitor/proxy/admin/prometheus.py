@@ -22,6 +22,7 @@ _COUNTS: Final[Mapping[str, tuple[str, str, str]]] = {
     "detections": ("detections_total", "detector", "Findings in answers, suspicions included."),
     "loops": ("loops_over_turns_total", "detector", "Requests whose history was in a loop."),
     "nudges": ("nudges_total", "detector", "Requests to which a message was added."),
+    "outages": ("model_outages_total", "", "Models that were found to loop in most runs."),
     "holds": ("holds_total", "", "Requests that were held for an operator."),
     "bytes": ("answer_bytes_total", "", "Bytes that clients were sent."),
     "tokens": ("tokens_total", "", "Tokens that watched answers used, reported or estimated."),

@@ -285,3 +285,9 @@ def table_of(words: Sequence[PlainWord]) -> tuple[int, KnownOptions] | None:
         if len(named) == count and (table := KNOWN_COMMANDS.get(named)) is not None:
             return count, table
     return None
+
+
+def is_proven(words: Sequence[PlainWord]) -> bool:
+    """Whether a table says that a command does no more than its name says."""
+    found = table_of(words)
+    return found is not None and found[1].unproven(words[found[0] :]) is None

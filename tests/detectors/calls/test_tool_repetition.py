@@ -240,21 +240,6 @@ def test_who_waits_may_ask_twenty_times(tool: str, arguments: dict[str, Any]):
     assert run.levels[-1] == ("loop", 20)
 
 
-def test_failing_test_runs_differ_in_their_times_only():
-    run = Run()
-    for turn in range(6):
-        run.call(
-            "bash",
-            {"command": "pytest -q"},
-            result=f"2024-05-02T10:00:{turn:02}Z FAILED tests/a.py::t\n1 failed in {turn * 0.07 + 1:.2f}s",
-        )
-    assert run.levels == [("suspect", 3), ("loop", 5), ("loop", 6)]
-    measured = Run()
-    for turn in range(6):
-        measured.call("bash", {"command": "python bench.py"}, result=f"parse: {turn * 0.07 + 1:.2f} s")
-    assert measured.levels == []
-
-
 def test_results_of_other_calls_do_not_matter():
     run = Run()
     for turn in range(5):
@@ -486,3 +471,25 @@ def test_a_result_that_begins_as_we_begin_is_news_as_any_other():
     for number in range(6):
         run.call(result="the same" if number < 4 else f"{VETO} line {number}")
     assert run.levels == [("suspect", 3), ("loop", 5)], "the sixth call has an answer before it that is new"
+
+
+@pytest.mark.parametrize("tool", ["sleep", "wait"])
+@pytest.mark.parametrize("first", [0.5, 1, 30])
+def test_a_run_that_backs_off_may_try_again(tool: str, first: float):
+    detector = ToolCallRepetition()
+    found: list[Detection] = []
+    for at in range(8):
+        for name, arguments in (("upload", {"file": "a"}), (tool, {"seconds": first * 2**at})):
+            found += detector.observe(ToolCall(f"{name}{at}", name, arguments))
+            found += detector.observe(ToolResult(f"{name}{at}", name, "503 slow down" if name == "upload" else ""))
+    assert not [one for one in found if one.level == "loop"]
+
+
+def test_equal_waits_between_equal_calls_are_a_loop():
+    detector = ToolCallRepetition()
+    found: list[Detection] = []
+    for at in range(5):
+        for name, arguments in (("upload", {"file": "a"}), ("sleep", {"seconds": 5})):
+            found += detector.observe(ToolCall(f"{name}{at}", name, arguments))
+            found += detector.observe(ToolResult(f"{name}{at}", name, "503 slow down" if name == "upload" else ""))
+    assert [one.level for one in found][-1] == "loop"

@@ -16,6 +16,7 @@ RECORD = (
     '{"status": "success", "output": "", "exit_code": 0, "duration_seconds": 1.{n}, "kernel": {"reused": true,'
     ' "execution_count": 10{n}}}'
 )
+COUNTS = "a number that counts on may be progress; when it went on for longer, it is none"
 TURN = "two calls that get the same two answers eight times are turning in circles, though one of them is a click"
 
 
@@ -74,7 +75,13 @@ def patch(number: int) -> tuple[Any, ...]:
             theirs=False,
             why=TURN,
         ),
-        row("records that differ by time and counter", numbered("execute_code", 5, RECORD, {"code": "pass"}), True),
+        row(
+            "records that differ by time and counter",
+            numbered("execute_code", 5, RECORD, {"code": "pass"}),
+            False,
+            theirs=True,
+            why=COUNTS,
+        ),
         row(
             "records whose output differs",
             numbered("execute_code", 9, RECORD.replace('""', '"line {n}"'), {"code": "pass"}),

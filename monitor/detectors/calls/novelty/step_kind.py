@@ -8,6 +8,7 @@ smaller than what was counted, because the steps of one run are not independent.
 from __future__ import annotations
 
 from enum import Enum
+from typing import NamedTuple
 
 NEWS_SHARE = 0.1
 """The share of new words from which on a result is news in full."""
@@ -28,7 +29,7 @@ class StepKind(Enum):
     WORK = "a call of other content and the same receipt", -1.2
     GUESSED = "an item that nothing named, and the same short answer", 0.62
     FEEDBACK = "an item that nothing named, and another of the numbers seen before", 0.1
-    NEARLY_SAME = "another call, and of a long answer only few numbers are others", 0.45
+    NEARLY_SAME = "another call, and of a long answer only few numbers are others", 0.55
     OLD_NEWS = "the same question in other words, and nothing but words seen before", 0.35
     ASKED_FOR = "a repetition that the request asks for", 0.0
     DONE_BETWEEN = "a call and a result as before, after something else was done", 0.1
@@ -38,10 +39,11 @@ class StepKind(Enum):
     OTHER_VALUE = "a call made before, and its value became another one", 0.15
     WAITED = "a call that waits, with the result seen before", 0.3
     WAITS = "a call that waits", 0.1
-    CLOCK = "a call made before, and only a clock moved", 0.38
+    CLOCK = "a call made before, and only a clock moved", 0.5
     ONE_WAY = "a call made before, and only a counter moved", 0.85
     BY_ITSELF = "a call made before, and only values moved that move by themselves", 1.0
     SAME_CONTENT = "another call with the same answer", 0.62
+    RENEWED = "the same answer, under an id that the answer before it gave", 0.62
     REORDERED = "another call with the same words in another order", 0.2
     NAMED_CONTENT = "an item that was named before, and the same answer", 0.2
     NEAR_CONTENT = "nearly the same call with the same answer", 0.25
@@ -92,6 +94,16 @@ class StepKind(Enum):
         return self in _REPETITIONS
 
 
+class JudgedStep(NamedTuple):
+    """What a step adds."""
+
+    kind: StepKind
+    share: float
+    """The share of the weight of its kind."""
+    excused: float
+    """Evidence that was excused before, and that this step shows to be no excuse."""
+
+
 def share_of_news(unseen: int, words: int) -> float:
     """The share of its weight that a step with new words has. `unseen` of the `words` of its result
     are new: a tenth of them are news in full.
@@ -121,17 +133,17 @@ _WALKS = {
     StepKind.NEARLY_SAME,
 }
 _UNCLEAR = {
+    StepKind.ONE_WAY,
     StepKind.SAME_CONTENT,
     StepKind.NAMED_CONTENT,
     StepKind.NEAR_CONTENT,
+    StepKind.RENEWED,
     StepKind.REORDERED,
     StepKind.NEAR_NUMBERS,
     StepKind.GUESSED,
     StepKind.FEEDBACK,
     StepKind.NEARLY_SAME,
     StepKind.OLD_NEWS,
-    StepKind.ONE_WAY,
-    StepKind.BY_ITSELF,
     StepKind.OTHER_VALUE,
 }
 _REPETITIONS = {

@@ -122,8 +122,8 @@ class StepMemory:
             for name, places in given.get("cosmetic", {}).items()
         }
         """The number of times that an argument was only worded anew, by tool and place."""
-        self.rows: dict[str, list[list[int]]] = {
-            name: [list(map(int, row)) for row in rows] for name, rows in given.get("rows", {}).items()
+        self.rows: dict[str, list[list[float]]] = {
+            name: [list(map(float, row)) for row in rows] for name, rows in given.get("rows", {}).items()
         }
         """The numbers of the newest calls by tool."""
 
@@ -205,7 +205,7 @@ class StepMemory:
         newest one is `call`.
         """
         rows = self.rows.setdefault(call.name, [])
-        rows.append([int(word[:15]) for word in call.all_words if word.isdecimal()][:ROW_NUMBERS])
+        rows.append(call.numbers[:ROW_NUMBERS])
         del rows[:-ROW_KEPT]
         trim(self.rows, TOOLS_KEPT)
         if len(rows) < ROWS_COMPARED or len({len(row) for row in rows}) > 1:
@@ -252,7 +252,7 @@ class StepMemory:
         return [mark(number, before) for number in numbers]
 
 
-def _stays(column: Sequence[int]) -> bool:
+def _stays(column: Sequence[float]) -> bool:
     steps = [after - before for before, after in pairwise(column) if after != before]
     if not steps:
         return True

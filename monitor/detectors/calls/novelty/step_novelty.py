@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from monitor.detectors.calls.novelty.call_difference import (
     CallDifference,
@@ -32,7 +32,7 @@ from monitor.detectors.calls.novelty.call_difference import (
 from monitor.detectors.calls.novelty.marks import mark
 from monitor.detectors.calls.novelty.open_call import OpenCall
 from monitor.detectors.calls.novelty.slot_movement import Drift, Movement
-from monitor.detectors.calls.novelty.step_kind import StepKind, share_of_answer, share_of_news
+from monitor.detectors.calls.novelty.step_kind import JudgedStep, StepKind, share_of_answer, share_of_news
 from monitor.detectors.calls.novelty.step_memory import (
     MOVING_KEPT,
     TOOLS_KEPT,
@@ -64,26 +64,18 @@ LEAST_NEW = 5
 """The least words that were never tried, in a short text that is new: two thirds of its words."""
 NEAR_SHARE = 0.1
 """New numbers for each word of an answer, up to which it is nearly the one before it."""
+SHARE_OF_ONE_PLACE = 0.2
+"""The same, if the call asks the same in other words or at the same place."""
 CHARS_OF_AN_ID = 8
 """A longer number names a thing."""
 RECEIPT_OF_NO_ROW = 0.4
 """What a receipt counts as work, if its item is not the next one of a row."""
 GUESS_APART = 0.125
 """What a guess counts, if something else was done since the guess before it."""
-WINDOW = 0.5
+WINDOW = 0.35
 """What the same content counts in the next window of a whole, whose beginning and end move."""
 WORDS_OF_AN_ERROR = 6
 """Words of an error that the call did not say, from which on its cause lies elsewhere."""
-
-
-class JudgedStep(NamedTuple):
-    """What a step adds."""
-
-    kind: StepKind
-    share: float
-    """The share of the weight of its kind."""
-    excused: float
-    """Evidence that was excused before, and that this step shows to be no excuse."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -305,7 +297,7 @@ class StepNovelty:
         told = [one for one in result.values if one != SAID and not (opaque and one[0] == ID)]
         moved = not memory.knows_answer(step.state, result.answer) and memory.has_new(step.state, told)
         if moved and not result.is_refusal and not self._drifts(step):
-            if self._is_nearly_known(step):
+            if self._is_nearly_known(step, difference):
                 return StepKind.NEARLY_SAME
             return StepKind.NEAR_NUMBERS if difference.kind in _NEAR else StepKind.OTHER_ANSWER
         if difference.kind is Difference.SAID_AGAIN:
@@ -353,8 +345,10 @@ class StepNovelty:
             if step.result.told != self._told:
                 return StepKind.NEAR_CONTENT
             return StepKind.RESPELLED if difference.kind is Difference.SPELLED else StepKind.VERBATIM
-        if named and not (rich and renewed):
-            return StepKind.NAMED_CONTENT if rich else StepKind.NAMED_ITEM
+        if named and rich:
+            return StepKind.RENEWED if renewed else StepKind.NAMED_CONTENT
+        if named:
+            return StepKind.NAMED_ITEM
         if rich or self._is_in_place(reading, difference):
             return StepKind.SAME_CONTENT
         if len(set(untried)) >= WORDS_OF_WORK:
@@ -370,12 +364,21 @@ class StepNovelty:
         plain = difference.kind is Difference.NEXT and bool(words) and all(word.isdecimal() for word in words)
         return plain and self._memory.is_in_place(call)
 
-    def _is_nearly_known(self, step: _ReadStep) -> bool:
+    def _is_nearly_known(self, step: _ReadStep, difference: CallDifference) -> bool:
         """Whether of a long answer only few numbers are new, and none of them names a thing."""
         result = step.result
+        if not _is_content(result):
+            return False
+        near = difference.kind in _NEAR or self._is_in_place(step.call.reading, difference)
+        if goes_on(difference) and not near:
+            return False
         new = [one for one in result.values if one != SAID and self._memory.has_new(step.state, (one,))]
         named = any(one[0] in FORMS or len(one) >= CHARS_OF_AN_ID for one in new)
-        return _is_content(result) and not named and len(new) <= NEAR_SHARE * result.content
+        return (
+            _is_content(result)
+            and not named
+            and len(new) <= (SHARE_OF_ONE_PLACE if near else NEAR_SHARE) * result.content
+        )
 
     def _drifts(self, step: _ReadStep) -> bool:
         """Whether the numbers of a state move whatever is asked."""

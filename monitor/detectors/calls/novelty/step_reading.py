@@ -19,7 +19,6 @@ from monitor._util.hashing import identity
 from monitor.chunks import ToolResult
 from monitor.detectors.calls.answers import found_nothing, is_error
 from monitor.detectors.calls.novelty.marks import WordMarks, mark
-from monitor.detectors.calls.volatile import without_fields
 
 HEAD_CHARS, TAIL_CHARS = 4_000, 1_000
 """How much of a long result is read word by word. The part between them counts as one word."""
@@ -44,6 +43,7 @@ FORMS = (CLOCK, DURATION, ID)
 _UNIT = r"(?:msec|ms|milliseconds?|seconds?|secs?|s|minutes?|mins?|us|ns|µs)"
 _CLOCK = (
     r"\d{4}-\d\d-\d\d(?:[t ]\d\d:\d\d(?::\d\d)?(?:\.\d{1,9})?z?)?"
+    r"|\d\d?[/.]\d\d?[/.]\d{4}(?!\d)"  # 5/12/2026
     r"|\d\d? [^\W\d_]{3,9} \d{4} \d\d:\d\d(?::\d\d)?|\d\d? \d\d:\d\d:\d\d"  # 12 May 2026 10:11, May 12 10:11:12
     r"|\d\d?:\d\d(?::\d\d)?(?:\.\d{1,9})?|\d{1,4}[dhm]\d{1,2}[hms](?![^\W_])"  # 10:11:12.5, 5m12s
 )
@@ -75,6 +75,7 @@ _PAIR = re.compile(
 """`3/9`, `3 of 9`, `42 %`."""
 _COUNTED = re.compile(r"[^\W\d_]{1,40}(\d{1,9})")
 _DIGIT = re.compile(r"\d")
+_DECIMAL = re.compile(r"\d{1,15}(?:\.\d{1,9})?")
 _CJK = re.compile(f"[{_UNSPACED}]")
 _CODE = re.compile(r"[\n/\\_={}<>|$;]|(?<!\w)-\w|\w\.\w")
 _PROSE = re.compile(r"[^\W\d_]|[ .,!?']")
@@ -211,6 +212,11 @@ class StepCall:
         return int(identity(f"{self.name}({kept!r})"), 16)
 
     @property
+    def numbers(self) -> list[float]:
+        """The numbers of all arguments, in their order."""
+        return [float(found) for _, value in self.leaves for found in _DECIMAL.findall(value)]
+
+    @property
     def all_words(self) -> list[str]:
         """The words of all arguments, in their order."""
         return [word for _, words in self.words for word in words]
@@ -329,7 +335,7 @@ def _says_nothing(call: StepCall, text: str) -> bool:
     asked = frozenset(value for _, value in call.leaves)
     if text[:1] not in ("{", "["):
         return found_nothing(text, asked)
-    return _HOLLOW.search(text) is not None and found_nothing(without_fields(text), asked)
+    return _HOLLOW.search(text) is not None and found_nothing(text, asked)
 
 
 def _state(tool: str, total: int, words: int, numbers: int) -> int:

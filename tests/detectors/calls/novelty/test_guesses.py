@@ -106,3 +106,21 @@ def test_one_new_word_in_a_long_page_does_not_end_a_loop():
     page = " ".join(f"{one} {other}" for one in WORDS for other in WORDS[:6])
     steps: list[Step] = [("look", {"n": 1}, f"{page} {'x' * at if at % 3 == 2 else ''}") for at in range(16)]
     assert stopped(steps)
+
+
+def test_what_each_answer_names_anew_is_one_thing():
+    def page(at: int) -> str:
+        return (
+            f"dialog [ref=e{at}]: terms of use, a box 'I agree', a button to accept it, which is grey [ref=e{at + 2}]"
+        )
+
+    assert stopped([("click", {"ref": f"e{3 * at + 1}"}, page(3 * at + 2)) for at in range(1, 12)], "Accept the terms.")
+
+
+def test_a_place_that_jitters_is_one_place():
+    steps: list[Step] = []
+    for at in range(16):
+        place = f"({9.1 + at % 3 / 10:.1f}, {5.4 - at % 4 / 10:.1f})"
+        here = f"hovering at {place}, wind from the west, the pad is not to be seen"
+        steps.append(("fly_to", {"x": 12 + (at * 7 % 5) / 10, "y": 7 - (at * 3 % 4) / 10}, here))
+    assert stopped(steps, "Land on the pad.")
