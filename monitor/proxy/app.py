@@ -9,14 +9,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote, unquote_to_bytes
+from urllib.parse import unquote
 
 from monitor.conditions import Condition
 from monitor.detectors import Detector, default_detectors
 from monitor.errors import ConfigError, without_keys
 from monitor.harness.checks import clock_of
 from monitor.harness.streams.clock import Clock
-from monitor.proxy.accounts import ROOT, WAIT_S, Accounts
+from monitor.proxy.accounts import ROOT, WAIT_S, Accounts, check_keys
 from monitor.proxy.admin.admin import Admin
 from monitor.proxy.draining import Draining
 from monitor.proxy.exchange.context import GRACE_S, LATER, REFUSED, ProxyContext
@@ -41,6 +41,7 @@ from monitor.proxy.options import (
     StopAs,
     Unwatched,
 )
+from monitor.proxy.proxy_spans import begin_span, end_span
 from monitor.proxy.runs import ProxiedRun, ProxiedRuns
 from monitor.proxy.transport.asgi import Receive, Scope, Send, answer, begin, body
 from monitor.proxy.transport.client import Client
@@ -58,15 +59,16 @@ from monitor.proxy.transport.headers import (
     with_key,
 )
 from monitor.proxy.transport.incoming import TIMED_OUT, TOO_SLOW, ClientGone, Incoming, TooSlow
+from monitor.proxy.transport.paths import is_plain, path_in, squeezed
 from monitor.proxy.transport.room import NO_ROOM, HeldBytes, NoRoom, Room
 from monitor.proxy.transport.upstreams import SILENCE_S, Connections, Upstream, Upstreams
 from monitor.proxy.virtual_keys import VirtualKeys
 from monitor.shared import BudgetStore
 from monitor.tools.secrets.masking import MASK, masked
-from monitor.usage import Price, Usage
+from monitor.usage import Price
 
 if TYPE_CHECKING:
-    from monitor.sinks.otel.request_spans import RequestSpan, RequestSpans
+    from monitor.sinks.otel.request_spans import RequestSpans
 
 PREFIX: Final = "/agent-monitor/"
 """Where the proxy's own pages are."""
@@ -207,7 +209,7 @@ class Proxy:
                 slice_tokens=slice_tokens,
                 wait_s=budget_wait_s,
             )
-        _check_tokens(virtual_keys, accounts)
+        check_keys(virtual_keys, accounts)
         connections = Connections(silence_s=silence_s)
         self.gate: Gate = Gate(
             keys or KeyNames(),
@@ -273,7 +275,7 @@ class Proxy:
         if virtual_keys is not None:
             if before is None:
                 raise ConfigError("a proxy that was started without virtual keys takes none: start it again")
-            _check_tokens(virtual_keys, accounts)
+            check_keys(virtual_keys, accounts)
             limits = {key.name: key.tokens for key in virtual_keys.all if key.tokens is not None}
             old = {key.name: key.tokens for key in before.all}
             for name, tokens in limits.items():
@@ -303,14 +305,14 @@ class Proxy:
                 return
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        path = _path_in(scope)
+        path = path_in(scope)
         if path.startswith(self.prefix.encode()):
             await self._admin.serve(scope, path[len(self.prefix) :].decode("latin-1"), receive, send)
             return
         if (first(scope["headers"], b"upgrade") or b"").lower() == b"websocket":
             await answer(send, 501, _NO_SOCKETS.encode(), b"text/plain")
             return
-        if not _is_plain(path):
+        if not is_plain(path):
             said = "agent-monitor: a path begins with / and has no part . or ..\n"
             await answer(send, 400, said.encode(), b"text/plain")
             return
@@ -327,7 +329,7 @@ class Proxy:
             entry = Denied(LATER, TOO_MANY)
         if isinstance(entry, Denied):
             self.runs.count("denied", str(entry.status))
-            wire = wire_of(scope["method"], unquote(_squeezed(path).decode("latin-1")))
+            wire = wire_of(scope["method"], unquote(squeezed(path).decode("latin-1")))
             await _refuse(send, wire, entry.why, entry.status, after_s=entry.retry_after_s)
             return
         self._keyless += not keys
@@ -364,7 +366,7 @@ class Proxy:
         if (own := self.gate.service_keys.get(upstream.name)) is not None:
             headers, query = with_key(headers, query, own)
             scope = {**scope, "headers": headers, "query_string": query}
-        where = _squeezed(path)
+        where = squeezed(path)
         wire = wire_of(scope["method"], unquote(where.decode("latin-1")))
         asked = b"?".join((where, query)) if query else where
         reading = await self._read(wire, asked, incoming, headers, key)
@@ -405,12 +407,12 @@ class Proxy:
             hide=_hider(keys),
         )
         exchange = Exchange(self._context, request, run, client)
-        span = _span(self._spans, headers, run)
+        span = begin_span(self._spans, headers, run)
         try:
             await client.serve(exchange.perform, incoming, patience_s=self._context.options.patience_s)
         finally:
             if span is not None:
-                _end(span, run, client.status, exchange.usage)
+                end_span(span, run, client.status, exchange.usage)
             self.runs.count("bytes", number=client.sent_bytes)
             self.runs.leave(run)
             if self._told is not None:
@@ -427,39 +429,6 @@ class Proxy:
         return await self._context.reader.read(wire, where, incoming.kept, coding=coding, key=key)
 
 
-def _span(spans: RequestSpans | None, headers: Headers, run: ProxiedRun) -> RequestSpan | None:
-    """The span of a request."""
-    if spans is None:
-        return None
-    operation = "generate_content" if run.wire == "gemini" else "chat"
-    parent = first(headers, b"traceparent")
-    return spans.begin(operation, run.model, traceparent=parent.decode("latin-1") if parent is not None else None)
-
-
-def _end(span: RequestSpan, run: ProxiedRun, status: int, usage: Usage) -> None:
-    """End the span of a request, whose answer had this `status`."""
-    stop = run.last_stop if run.state in {"stopped", "failed"} else None
-    facts: dict[str, str | int | float | None] = {
-        "conversation": run.id,
-        "key": run.key,
-        "state": run.state,
-        "stop": stop["reason"] if stop is not None else None,
-        "status": status or None,
-        "input_tokens": usage.input_tokens or None,
-        "output_tokens": usage.output_tokens or None,
-    }
-    span.end(facts, error="upstream" if run.state == "failed" else "")
-
-
-def _check_tokens(keys: VirtualKeys | None, accounts: Accounts | None) -> None:
-    """Raises `ConfigError` for limits of keys that cannot be kept."""
-    for key in keys.all if keys is not None else ():
-        if key.tokens is not None and accounts is None:
-            raise ConfigError(f"the key {key.name!r} has tokens, which needs budget=, a store such as SQLiteBudgets")
-        if accounts is not None:
-            accounts.check(f"tokens of the key {key.name!r}", key.tokens)
-
-
 async def _refuse(send: Send, wire: Wire | None, why: str, status: int, *, after_s: float | None = None) -> None:
     """Answer with an error in the client's format, before anything of the request was judged.
     `after_s`: the seconds after which the client may try again.
@@ -470,28 +439,6 @@ async def _refuse(send: Send, wire: Wire | None, why: str, status: int, *, after
     headers.append((b"content-length", b"%d" % len(refusal.body)))
     await begin(send, refusal.status, to_client(headers, said=f"refused; {why}", cuttable=False))
     await body(send, refusal.body, more=False)
-
-
-def _path_in(scope: Scope) -> bytes:
-    """The path as the client sent it, below the place where the application is mounted."""
-    raw: bytes = scope.get("raw_path") or scope["path"].encode()
-    root = scope.get("root_path", "").encode()
-    return raw[len(root) :] if root and raw.startswith(root) else raw
-
-
-def _is_plain(path: bytes) -> bool:
-    """Whether the upstream reads the path as it stands here. One with `..` in it means another path
-    there, so it would pass without being watched.
-    """
-    parts = unquote_to_bytes(path).split(b"/")
-    return path.startswith(b"/") and b"." not in parts and b".." not in parts
-
-
-def _squeezed(path: bytes) -> bytes:
-    """The path with one slash where several stand, and none at its end. Services may read both
-    alike.
-    """
-    return b"/" + b"/".join(part for part in path.split(b"/") if part)
 
 
 def _hider(keys: Sequence[bytes]) -> Callable[[str], str]:

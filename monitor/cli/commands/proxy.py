@@ -15,9 +15,9 @@ from rich.text import Text
 
 from monitor.cli.options.run_options import IdleTimeoutOption, MaxToolCallsOption, PriceOption, limit_option
 from monitor.cli.options.settings_options import DetectorOptions
-from monitor.cli.options.settings_reload import SettingsReload
 from monitor.cli.options.supervisor_arguments import limits_of, number_or_off, price_of
 from monitor.cli.render import output
+from monitor.cli.settings_reload import SettingsReload
 from monitor.errors import ConfigError, MissingExtra
 from monitor.settings import Settings
 from monitor.shared import budgets_at
