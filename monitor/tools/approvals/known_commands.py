@@ -205,7 +205,7 @@ KNOWN_COMMANDS: Final[Mapping[tuple[str, ...], KnownOptions]] = {
         --ahead-behind --no-ahead-behind --show-stash --ignore-submodules= --column=
     """),
     ("git", "diff"): _git(_DIFFS, reads_below=""),
-    ("git", "log"): _git(_LOGS),
+    ("git", "log"): _git(_LOGS, reads_below="-p -u --patch"),
     ("git", "show"): _git(_LOGS),
     ("git", "shortlog"): _git("""
         -nse --numbered --summary --email --since: --until: --author: --all --group= --no-merges

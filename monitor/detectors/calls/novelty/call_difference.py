@@ -83,17 +83,21 @@ def counts_on(difference: CallDifference) -> bool:
 
 
 def is_guess(difference: CallDifference, untried: Collection[str]) -> bool:
-    """Whether a call tries another item or spelling, and it is no next item of a row, no key and no
-    letter. `untried`: its words that no call has said.
+    """Whether a call tries another item or spelling, and it is no key and no letter. `untried`: its
+    words that no call has said.
     """
     if difference.kind is Difference.SPELLED:
         return True
     words = difference.words
-    if not untried or len(words) > GUESS_WORDS or goes_on(difference):
+    if not untried or len(words) > GUESS_WORDS:
         return False
     if difference.kind is Difference.NEAR:
         return True
-    return difference.kind is Difference.NEXT and all(len(word) >= GUESS_CHARS or not word.isascii() for word in words)
+    return difference.kind is Difference.NEXT and not all(map(_is_key, untried))
+
+
+def _is_key(word: str) -> bool:
+    return len(word) < GUESS_CHARS and word.isascii()
 
 
 def difference_of(call: StepCall, earlier: Sequence[Sequence[tuple[str, list[str]]]]) -> CallDifference:

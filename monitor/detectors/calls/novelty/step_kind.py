@@ -84,6 +84,21 @@ class StepKind(Enum):
         return self in _UNCLEAR
 
     @property
+    def is_graded(self) -> bool:
+        """Whether only a share of the weight counts."""
+        return self in _GRADED
+
+    @property
+    def is_excused(self) -> bool:
+        """Whether it weighs less, because something was done or read before."""
+        return self in _EXCUSED
+
+    @property
+    def may_act(self) -> bool:
+        """Whether the step may have changed something, though it is no news."""
+        return self in _ACTS
+
+    @property
     def is_walk(self) -> bool:
         """Whether it is another call that adds nothing, which the request may ask for."""
         return self in _WALKS
@@ -160,4 +175,19 @@ _REPETITIONS = {
     StepKind.WAITED,
     StepKind.WAITS,
     StepKind.OTHER_VALUE,
+}
+_GRADED = {
+    StepKind.NEW_WORDS,
+    StepKind.RECEIPT,
+    StepKind.GUESSED,
+    StepKind.SAME_CONTENT,
+    StepKind.DONE_BETWEEN,
+}
+_EXCUSED = {StepKind.DONE_BETWEEN, StepKind.CHECKED_TWICE, StepKind.LOOKED_BETWEEN}
+_ACTS = {
+    StepKind.SILENT_ONCE,
+    StepKind.NEAR_NUMBERS,
+    StepKind.ASKED_FOR,
+    StepKind.GUESSED,
+    StepKind.NAMED_CONTENT,
 }

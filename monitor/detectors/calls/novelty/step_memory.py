@@ -30,6 +30,8 @@ ROW_KEPT = 6
 ROW_NUMBERS = 8
 ROWS_COMPARED = 4
 """The calls that show whether their numbers go to and fro."""
+TURNS = 2
+"""A row turns back less often than that: at the end of a line of a grid."""
 BAND = 0.1
 """Numbers of calls within this share of their level are one place."""
 
@@ -200,17 +202,29 @@ class StepMemory:
         self._near.append((call.name, [(place, words[:]) for place, words in call.words]))
         del self._near[:-NEAR_KEPT]
 
-    def is_in_place(self, call: StepCall) -> bool:
-        """Whether the numbers of the newest calls of a tool go to and fro around one place. The
-        newest one is `call`.
-        """
+    def keep_row(self, call: StepCall) -> None:
+        """Keep the numbers of `call`."""
         rows = self.rows.setdefault(call.name, [])
         rows.append(call.numbers[:ROW_NUMBERS])
         del rows[:-ROW_KEPT]
         trim(self.rows, TOOLS_KEPT)
+
+    def is_in_place(self, tool: str) -> bool:
+        """Whether the numbers of the newest calls of a tool go to and fro around one place."""
+        columns = self._columns(tool)
+        return bool(columns) and all(_stays(column) for column in columns)
+
+    def wanders(self, tool: str) -> bool:
+        """Whether the numbers of the newest calls of a tool go to and fro, and follow no row."""
+        moved = [_moves(column) for column in self._columns(tool)]
+        return any(moved) and all(_turns(moves) >= TURNS for moves in moved if moves)
+
+    def _columns(self, tool: str) -> list[tuple[float, ...]]:
+        """The numbers of the newest calls by their place; none if the calls have not as many."""
+        rows = self.rows.get(tool, ())
         if len(rows) < ROWS_COMPARED or len({len(row) for row in rows}) > 1:
-            return False
-        return all(_stays(column) for column in zip(*rows, strict=True))
+            return []
+        return list(zip(*rows, strict=True))
 
     def was_tried(self, word: str) -> bool:
         """Whether an earlier call said `word`."""
@@ -252,12 +266,17 @@ class StepMemory:
         return [mark(number, before) for number in numbers]
 
 
+def _moves(column: Sequence[float]) -> list[float]:
+    return [after - before for before, after in pairwise(column) if after != before]
+
+
+def _turns(moves: Sequence[float]) -> int:
+    return sum((before > 0) != (after > 0) for before, after in pairwise(moves))
+
+
 def _stays(column: Sequence[float]) -> bool:
-    steps = [after - before for before, after in pairwise(column) if after != before]
-    if not steps:
-        return True
-    to_and_fro = min(steps) < 0 < max(steps)
-    return to_and_fro and max(column) - min(column) <= BAND * max(column)
+    moves = _moves(column)
+    return not moves or (_turns(moves) > 0 and max(column) - min(column) <= BAND * max(column))
 
 
 def trim(kept: dict[Any, Any], limit: int) -> None:

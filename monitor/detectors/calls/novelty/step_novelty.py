@@ -190,6 +190,8 @@ class StepNovelty:
             share = share_of_news(unseen, len(result.marks)) if news else share_of_answer(result.content)
         else:
             difference = difference_of(call.reading, memory.near(call.reading.name))
+            if difference.kind is Difference.NEXT:
+                memory.keep_row(call.reading)
             kind = self._first_time(step, difference)
             share = self._share(step, kind, difference)
             if kind is not StepKind.WORK:
@@ -201,14 +203,14 @@ class StepNovelty:
         self._learn(step, kind)
         self._was_new = seen is None
         excused = self._no_excuse(call.key, kind, in_order=in_order)
-        return JudgedStep(kind, share if kind in _SHARED else 1.0, excused)
+        return JudgedStep(kind, share if kind.is_graded else 1.0, excused)
 
     def _share(self, step: _ReadStep, kind: StepKind, difference: CallDifference) -> float:
         """The share of the weight of a call that is new."""
         if kind is StepKind.NEW_WORDS:
             return share_of_news(step.unseen, len(step.result.marks))
         if kind is StepKind.RECEIPT:
-            return 1.0 if goes_on(difference) else RECEIPT_OF_NO_ROW
+            return 1.0 if self._is_row(step.call.reading, difference) else RECEIPT_OF_NO_ROW
         share = share_of_answer(step.result.content)
         if kind is StepKind.GUESSED and not (self._was_new and step.state == self._state):
             return share * GUESS_APART
@@ -218,7 +220,7 @@ class StepNovelty:
 
     def _no_excuse(self, key: int, kind: StepKind, *, in_order: bool) -> float:
         """What was excused by a call that is now made again: what is done again was no deed."""
-        if kind in _EXCUSED:
+        if kind.is_excused:
             full = StepKind.SAME_ORDER if in_order else StepKind.SAME_AGAIN
             self._excused += full.weight - kind.weight
         elif key == self._deed and kind.is_repetition and kind is not StepKind.RECEIPT_AGAIN:
@@ -229,7 +231,7 @@ class StepNovelty:
     def did(self, step_kind: StepKind, key: int, result: StepResult) -> None:
         """A call that is new was of this kind: it may have changed something."""
         refused = result.is_refusal and not result.is_empty
-        if refused or not (step_kind.is_news or step_kind in _ACTS):
+        if refused or not (step_kind.is_news or step_kind.may_act):
             return
         if result.content >= RICH:
             self._looked = self._step
@@ -355,14 +357,19 @@ class StepNovelty:
             return StepKind.WORK
         if step.state == self._state and step.result.plain not in self._latest[3:]:
             return StepKind.FEEDBACK
-        guessed = self._requested and step.result.content > 0 and is_guess(difference, untried)
+        guessed = self._requested and step.result.content > 0 and not self._is_row(reading, difference)
+        guessed = guessed and is_guess(difference, untried)
         return StepKind.GUESSED if guessed else StepKind.RECEIPT
 
     def _is_in_place(self, call: StepCall, difference: CallDifference) -> bool:
         """Whether only numbers differ, and stay around one place."""
         words = difference.words
         plain = difference.kind is Difference.NEXT and bool(words) and all(word.isdecimal() for word in words)
-        return plain and self._memory.is_in_place(call)
+        return plain and self._memory.is_in_place(call.name)
+
+    def _is_row(self, call: StepCall, difference: CallDifference) -> bool:
+        """Whether the item is the next one of a row."""
+        return goes_on(difference) and not self._memory.wanders(call.name)
 
     def _is_nearly_known(self, step: _ReadStep, difference: CallDifference) -> bool:
         """Whether of a long answer only few numbers are new, and none of them names a thing."""
@@ -370,7 +377,7 @@ class StepNovelty:
         if not _is_content(result):
             return False
         near = difference.kind in _NEAR or self._is_in_place(step.call.reading, difference)
-        if goes_on(difference) and not near:
+        if not near and self._is_row(step.call.reading, difference):
             return False
         new = [one for one in result.values if one != SAID and self._memory.has_new(step.state, (one,))]
         named = any(one[0] in FORMS or len(one) >= CHARS_OF_AN_ID for one in new)
@@ -434,19 +441,3 @@ _OF_MOVEMENT = {
     Movement.ONE_WAY: StepKind.ONE_WAY,
     Movement.BY_ITSELF: StepKind.BY_ITSELF,
 }
-_SHARED = {
-    StepKind.NEW_WORDS,
-    StepKind.RECEIPT,
-    StepKind.GUESSED,
-    StepKind.SAME_CONTENT,
-    StepKind.DONE_BETWEEN,
-}
-_EXCUSED = {StepKind.DONE_BETWEEN, StepKind.CHECKED_TWICE, StepKind.LOOKED_BETWEEN}
-_ACTS = {
-    StepKind.SILENT_ONCE,
-    StepKind.NEAR_NUMBERS,
-    StepKind.ASKED_FOR,
-    StepKind.GUESSED,
-    StepKind.NAMED_CONTENT,
-}
-"""A step that may have changed something, though it is no news."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 
 import pytest
 
@@ -124,3 +125,17 @@ def test_a_place_that_jitters_is_one_place():
         here = f"hovering at {place}, wind from the west, the pad is not to be seen"
         steps.append(("fly_to", {"x": 12 + (at * 7 % 5) / 10, "y": 7 - (at * 3 % 4) / 10}, here))
     assert stopped(steps, "Land on the pad.")
+
+
+@pytest.mark.parametrize("codes", ["random", "row", "grid"])
+def test_numbers_that_follow_no_row_are_guesses(codes: str):
+    rng = random.Random(codes)
+    one = {
+        "random": lambda _: rng.randint(1000, 9999),
+        "row": lambda at: 1000 + 7 * at,
+        "grid": lambda at: 100 * (at // 5) + at % 5,
+    }
+    steps: list[Step] = [
+        ("open", {"gate": "A", "code": one[codes](at)}, "Fel kod. Försök igen snart.") for at in range(16)
+    ]
+    assert stopped(steps) is (codes == "random")
