@@ -15,6 +15,7 @@ from monitor.errors import BudgetUnreachable, ConfigError
 from monitor.events import Event
 from monitor.harness.runs.budget_hold import BudgetHold
 from monitor.harness.streams.clock import Clock
+from monitor.proxy.virtual_keys import VirtualKeys
 from monitor.shared import BudgetStore, SharedBudget
 from monitor.usage import Price
 
@@ -99,3 +100,12 @@ class Accounts:
             await self.store.aclose()
         except BudgetUnreachable:
             return
+
+
+def check_keys(keys: VirtualKeys | None, accounts: Accounts | None) -> None:
+    """Raises `ConfigError` for limits of keys that cannot be kept."""
+    for key in keys.all if keys is not None else ():
+        if key.tokens is not None and accounts is None:
+            raise ConfigError(f"the key {key.name!r} has tokens, which needs budget=, a store such as SQLiteBudgets")
+        if accounts is not None:
+            accounts.check(f"tokens of the key {key.name!r}", key.tokens)

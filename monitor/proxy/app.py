@@ -8,15 +8,15 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
-from urllib.parse import unquote, unquote_to_bytes
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
 
 from monitor.conditions import Condition
 from monitor.detectors import Detector, default_detectors
 from monitor.errors import ConfigError, without_keys
 from monitor.harness.checks import clock_of
 from monitor.harness.streams.clock import Clock
-from monitor.proxy.accounts import ROOT, WAIT_S, Accounts
+from monitor.proxy.accounts import ROOT, WAIT_S, Accounts, check_keys
 from monitor.proxy.admin.admin import Admin
 from monitor.proxy.draining import Draining
 from monitor.proxy.exchange.context import GRACE_S, LATER, REFUSED, ProxyContext
@@ -41,6 +41,7 @@ from monitor.proxy.options import (
     StopAs,
     Unwatched,
 )
+from monitor.proxy.proxy_spans import begin_span, end_span
 from monitor.proxy.runs import ProxiedRun, ProxiedRuns
 from monitor.proxy.transport.asgi import Receive, Scope, Send, answer, begin, body
 from monitor.proxy.transport.client import Client
@@ -58,12 +59,16 @@ from monitor.proxy.transport.headers import (
     with_key,
 )
 from monitor.proxy.transport.incoming import TIMED_OUT, TOO_SLOW, ClientGone, Incoming, TooSlow
+from monitor.proxy.transport.paths import is_plain, path_in, squeezed
 from monitor.proxy.transport.room import NO_ROOM, HeldBytes, NoRoom, Room
 from monitor.proxy.transport.upstreams import SILENCE_S, Connections, Upstream, Upstreams
 from monitor.proxy.virtual_keys import VirtualKeys
 from monitor.shared import BudgetStore
 from monitor.tools.secrets.masking import MASK, masked
 from monitor.usage import Price
+
+if TYPE_CHECKING:
+    from monitor.sinks.otel.request_spans import RequestSpans
 
 PREFIX: Final = "/agent-monitor/"
 """Where the proxy's own pages are."""
@@ -151,8 +156,11 @@ class Proxy:
         clock: Clock | None = None,
         wall: Callable[[], float] = time.time,
         told: Callable[[ProxiedRun], None] | None = None,
+        spans: RequestSpans | None = None,
     ) -> None:
-        """`told` is called with a run whenever one of its answers is over."""
+        """`told` is called with a run whenever one of its answers is over. `spans`: of
+        OpenTelemetry, one for each request, `monitor.sinks.RequestSpans()`.
+        """
         if not (prefix.startswith("/") and prefix.endswith("/") and len(prefix) > 2):  # noqa: PLR2004 - both slashes
             raise ConfigError(f"prefix begins and ends with /, such as {PREFIX}, not {prefix!r}")
         if budget is None and not (key_tokens is None and run_tokens is None):
@@ -201,7 +209,7 @@ class Proxy:
                 slice_tokens=slice_tokens,
                 wait_s=budget_wait_s,
             )
-        _check_tokens(virtual_keys, accounts)
+        check_keys(virtual_keys, accounts)
         connections = Connections(silence_s=silence_s)
         self.gate: Gate = Gate(
             keys or KeyNames(),
@@ -221,6 +229,7 @@ class Proxy:
         self._draining = Draining()
         self._admin = Admin(self._context, self.token, self._draining)
         self._told = told
+        self._spans = spans
         self._room = Room(most_in_flight)
         self._keyless = 0
         """Requests without a key that are being answered."""
@@ -266,7 +275,7 @@ class Proxy:
         if virtual_keys is not None:
             if before is None:
                 raise ConfigError("a proxy that was started without virtual keys takes none: start it again")
-            _check_tokens(virtual_keys, accounts)
+            check_keys(virtual_keys, accounts)
             limits = {key.name: key.tokens for key in virtual_keys.all if key.tokens is not None}
             old = {key.name: key.tokens for key in before.all}
             for name, tokens in limits.items():
@@ -296,14 +305,14 @@ class Proxy:
                 return
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        path = _path_in(scope)
+        path = path_in(scope)
         if path.startswith(self.prefix.encode()):
             await self._admin.serve(scope, path[len(self.prefix) :].decode("latin-1"), receive, send)
             return
         if (first(scope["headers"], b"upgrade") or b"").lower() == b"websocket":
             await answer(send, 501, _NO_SOCKETS.encode(), b"text/plain")
             return
-        if not _is_plain(path):
+        if not is_plain(path):
             said = "agent-monitor: a path begins with / and has no part . or ..\n"
             await answer(send, 400, said.encode(), b"text/plain")
             return
@@ -320,7 +329,7 @@ class Proxy:
             entry = Denied(LATER, TOO_MANY)
         if isinstance(entry, Denied):
             self.runs.count("denied", str(entry.status))
-            wire = wire_of(scope["method"], unquote(_squeezed(path).decode("latin-1")))
+            wire = wire_of(scope["method"], unquote(squeezed(path).decode("latin-1")))
             await _refuse(send, wire, entry.why, entry.status, after_s=entry.retry_after_s)
             return
         self._keyless += not keys
@@ -357,7 +366,7 @@ class Proxy:
         if (own := self.gate.service_keys.get(upstream.name)) is not None:
             headers, query = with_key(headers, query, own)
             scope = {**scope, "headers": headers, "query_string": query}
-        where = _squeezed(path)
+        where = squeezed(path)
         wire = wire_of(scope["method"], unquote(where.decode("latin-1")))
         asked = b"?".join((where, query)) if query else where
         reading = await self._read(wire, asked, incoming, headers, key)
@@ -397,10 +406,13 @@ class Proxy:
             reading=reading,
             hide=_hider(keys),
         )
+        exchange = Exchange(self._context, request, run, client)
+        span = begin_span(self._spans, headers, run)
         try:
-            exchange = Exchange(self._context, request, run, client)
             await client.serve(exchange.perform, incoming, patience_s=self._context.options.patience_s)
         finally:
+            if span is not None:
+                end_span(span, run, client.status, exchange.usage)
             self.runs.count("bytes", number=client.sent_bytes)
             self.runs.leave(run)
             if self._told is not None:
@@ -417,15 +429,6 @@ class Proxy:
         return await self._context.reader.read(wire, where, incoming.kept, coding=coding, key=key)
 
 
-def _check_tokens(keys: VirtualKeys | None, accounts: Accounts | None) -> None:
-    """Raises `ConfigError` for limits of keys that cannot be kept."""
-    for key in keys.all if keys is not None else ():
-        if key.tokens is not None and accounts is None:
-            raise ConfigError(f"the key {key.name!r} has tokens, which needs budget=, a store such as SQLiteBudgets")
-        if accounts is not None:
-            accounts.check(f"tokens of the key {key.name!r}", key.tokens)
-
-
 async def _refuse(send: Send, wire: Wire | None, why: str, status: int, *, after_s: float | None = None) -> None:
     """Answer with an error in the client's format, before anything of the request was judged.
     `after_s`: the seconds after which the client may try again.
@@ -436,28 +439,6 @@ async def _refuse(send: Send, wire: Wire | None, why: str, status: int, *, after
     headers.append((b"content-length", b"%d" % len(refusal.body)))
     await begin(send, refusal.status, to_client(headers, said=f"refused; {why}", cuttable=False))
     await body(send, refusal.body, more=False)
-
-
-def _path_in(scope: Scope) -> bytes:
-    """The path as the client sent it, below the place where the application is mounted."""
-    raw: bytes = scope.get("raw_path") or scope["path"].encode()
-    root = scope.get("root_path", "").encode()
-    return raw[len(root) :] if root and raw.startswith(root) else raw
-
-
-def _is_plain(path: bytes) -> bool:
-    """Whether the upstream reads the path as it stands here. One with `..` in it means another path
-    there, so it would pass without being watched.
-    """
-    parts = unquote_to_bytes(path).split(b"/")
-    return path.startswith(b"/") and b"." not in parts and b".." not in parts
-
-
-def _squeezed(path: bytes) -> bytes:
-    """The path with one slash where several stand, and none at its end. Services may read both
-    alike.
-    """
-    return b"/" + b"/".join(part for part in path.split(b"/") if part)
 
 
 def _hider(keys: Sequence[bytes]) -> Callable[[str], str]:

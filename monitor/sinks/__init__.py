@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from monitor.sinks.lines import line_of as line_of
     from monitor.sinks.log import LogSink as LogSink
     from monitor.sinks.memory import MemorySink as MemorySink
+    from monitor.sinks.otel.request_spans import RequestSpans as RequestSpans
     from monitor.sinks.otel.sink import OtelSink as OtelSink
     from monitor.sinks.otel.sink import in_tool_span as in_tool_span
     from monitor.sinks.otel.sink import tool_context as tool_context
@@ -28,6 +29,7 @@ else:  # a type checker that read this would believe that every name is there
             "monitor.sinks.lines": "line_of",
             "monitor.sinks.log": "LogSink",
             "monitor.sinks.memory": "MemorySink",
+            "monitor.sinks.otel.request_spans": "RequestSpans",
             "monitor.sinks.otel.sink": "OtelSink in_tool_span tool_context",
         },
     )

@@ -15,9 +15,9 @@ from rich.text import Text
 
 from monitor.cli.options.run_options import IdleTimeoutOption, MaxToolCallsOption, PriceOption, limit_option
 from monitor.cli.options.settings_options import DetectorOptions
-from monitor.cli.options.settings_reload import SettingsReload
 from monitor.cli.options.supervisor_arguments import limits_of, number_or_off, price_of
 from monitor.cli.render import output
+from monitor.cli.settings_reload import SettingsReload
 from monitor.errors import ConfigError, MissingExtra
 from monitor.settings import Settings
 from monitor.shared import budgets_at
@@ -25,6 +25,7 @@ from monitor.shared import budgets_at
 if TYPE_CHECKING:
     from monitor.proxy import ProxiedRun, Proxy
     from monitor.proxy.virtual_keys import VirtualKeys
+    from monitor.sinks import RequestSpans
 
 Way: TypeAlias = Literal["relay", "pay", "refuse"]
 Ending: TypeAlias = Literal["text", "error", "silent"]
@@ -184,6 +185,10 @@ def proxy(
     drain: Annotated[
         str, typer.Option(metavar="SECONDS|off", help="How long Ctrl-C lets running answers go on.")
     ] = "10",
+    otel: Annotated[
+        bool,
+        typer.Option("--otel", help="An OpenTelemetry span for each request. Configure the SDK as opentelemetry does."),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object for each answer.")] = False,
     settings: DetectorOptions,
 ) -> None:
@@ -245,6 +250,7 @@ def proxy(
             most_keyless=max_keyless,
             arrival_s=arrival,
             told=_json if as_json else _told,
+            spans=_spans() if otel else None,
         )
         reload = SettingsReload(made, keys, settings.read)
         _serve(made, host, port, number_or_off(drain, "--drain"), token_given=token is not None, reload=reload)
@@ -287,6 +293,12 @@ def _secrets(option: str, given: Sequence[str]) -> Mapping[str, str]:
             raise ConfigError(f"{option}: two keys are for the upstream {name!r}")
         found[name] = value
     return found
+
+
+def _spans() -> RequestSpans:
+    from monitor.sinks import RequestSpans  # noqa: PLC0415 - the extra may be missing
+
+    return RequestSpans()
 
 
 def _keys_in(file: Path) -> VirtualKeys:

@@ -36,6 +36,7 @@ from monitor.proxy.transport.content_coding import Unpackable, coding_of
 from monitor.proxy.transport.headers import NUDGED, Headers, to_client
 from monitor.proxy.transport.upstreams import UpstreamFailed
 from monitor.reasons import PASSING_REASONS, TerminateReason
+from monitor.usage import NO_USAGE
 from monitor.verdicts import Detection, Stop
 
 _OK: Final = 200
@@ -69,6 +70,8 @@ class Exchange:
         self._on_loop = context.options.on_loop
         self._holding: BudgetHold | None = None
         self._passing: AnswerRelay | None = None
+        self.usage = NO_USAGE
+        """The tokens that the answer used, when it is over."""
         self._others: OtherChoices | None = None
         self._lost = ""
         """Why the budget cannot be asked, in words that are not for the client."""
@@ -237,6 +240,7 @@ class Exchange:
             if self._others is not None and core.turn and core.turn.usage.input_tokens:
                 self._others.reported()
             outcome = core.terminate(self._clock.now())
+            self.usage = outcome.usage
             self._run.tokens += outcome.usage.total_tokens
             self._run.estimated |= outcome.usage_estimated
             self._run.paid(outcome.cost_usd)

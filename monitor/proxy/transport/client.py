@@ -18,6 +18,8 @@ class Client:
     """Sends an answer, as fast as the client takes it: each `send` waits for it."""
 
     def __init__(self, send: Send, *, clock: Callable[[], float]) -> None:
+        self.status = 0
+        """The status that was sent."""
         self.began = False
         """The status and the headers were sent."""
         self.ended = False
@@ -30,7 +32,7 @@ class Client:
 
     async def begin(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> None:
         """Send the status and the headers."""
-        self.began = True
+        self.began, self.status = True, status
         await begin(self.send, status, headers)
 
     async def write(self, data: bytes) -> None:

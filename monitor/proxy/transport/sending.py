@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Final
 
-_PIECE: Final = 256 * 1024
+_PIECE: Final = 1024 * 1024
 """Bytes that are handed on at once."""
 
 

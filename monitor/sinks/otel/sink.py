@@ -154,7 +154,7 @@ class OtelSink:
             self._shared,
             task=task,
             conversation=conversation or self._conversation,
-            links=tuple(_span_context(one) for one in given),
+            links=tuple(span_context(one) for one in given),
             resumed=resumes is not None,
         )
 
@@ -212,7 +212,8 @@ def _installed_version() -> str:
     return ""
 
 
-def _span_context(traceparent: str) -> SpanContext:
+def span_context(traceparent: str) -> SpanContext:
+    """The span that a `traceparent` names. Raises `ConfigError`."""
     found = _TRACEPARENT.fullmatch(traceparent)
     if found is None:
         raise ConfigError(f"a traceparent looks like 00-<32 hex digits>-<16>-<2>, not {traceparent!r}")
