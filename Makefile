@@ -26,8 +26,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq
 # would compile the whole package anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help run test frameworks engines docs litellm check check-lint check-format check-types check-layers check-words \
-    check-bench format features bench live clean
+.PHONY: help run test frameworks engines docs litellm check check-lint check-format check-types check-mypy \
+    check-pyright check-layers check-words check-bench format features bench live clean
 
 help: ## say what there is
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -54,7 +54,8 @@ docs: $(READY_SITE) ## build the documentation as a site into build/site; a link
 litellm: $(READY_LITELLM) ## install LiteLLM's proxy apart, which bench.proxy compares with
 
 check: $(READY) ## lint, format, types, layers, words; that every bench starts
-	@$(MAKE) --keep-going check-lint check-format check-types check-layers check-words check-bench
+	@$(BIN)/python scripts/snippets.py $(SNIPPETS)
+	@$(MAKE) --keep-going -j 2 check-mypy check-pyright check-bench check-lint check-format check-layers check-words
 
 check-lint: $(READY)
 	@$(BIN)/ruff check --quiet . && echo "lint: clean"
@@ -64,8 +65,13 @@ check-format: $(READY)
 
 check-types: $(READY)
 	@$(BIN)/python scripts/snippets.py $(SNIPPETS)
+	@$(MAKE) --keep-going check-mypy check-pyright
+
+check-mypy: $(READY)
 	@$(BIN)/mypy
 	@$(BIN)/mypy $(SNIPPETS)
+
+check-pyright: $(READY)
 	@$(BIN)/basedpyright
 
 check-layers: $(READY)

@@ -141,7 +141,7 @@ def _false(rate: float, fleets: int) -> Calm:
         for _ in range(20_000):
             now += 0.05
             if chance.random() >= rate:
-                rule.succeeded(trouble, now, now)
+                rule.succeeded(trouble, str(chance.randrange(100)), now, now)
             elif rule.failed(trouble, FAILING, str(chance.randrange(100)), now) is not None:
                 outages += 1
     return Calm(rate, fleets * 20_000, outages)

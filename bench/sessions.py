@@ -34,7 +34,7 @@ from bench._flips import Flips, flips
 from bench._kills import Kills
 from bench._power import Careless, Cuts, cuts
 from bench._session_cost import RUNS, cost
-from bench._session_peers import PEERS, installed, timed
+from bench._session_peers import PEERS, SERVER_PEERS, installed, postgres, timed
 from monitor.calls import CallRecord, CallState, call_key
 from monitor.chunks import ToolCall, ToolResult
 from monitor.events import FirstChunk, ToolFinished, ToolStarted, TurnEnded, TurnStarted
@@ -221,6 +221,12 @@ async def speed(amounts: Amounts, results: Results) -> None:
                 began = time.perf_counter()
                 took = await timed(append, texts(amounts.peer_appends, MESSAGE_CHARS))
                 results.speed.append(_speed(name, took, time.perf_counter() - began))
+    with postgres() as address:
+        for server_name in installed(SERVER_PEERS) if address is not None else ():
+            async with SERVER_PEERS[server_name](str(address)) as append:
+                began = time.perf_counter()
+                took = await timed(append, texts(amounts.peer_appends, MESSAGE_CHARS))
+                results.speed.append(_speed(server_name, took, time.perf_counter() - began))
 
 
 def _speed(what: str, took: Sequence[float], seconds: float) -> dict[str, Any]:
@@ -254,6 +260,8 @@ async def sizes(amounts: Amounts, results: Results) -> None:
         with tempfile.TemporaryDirectory() as folder:
             async with PEERS[name](Path(folder)) as append:
                 await timed(append, given)
+            if not [*Path(folder).iterdir()]:  # noqa: ASYNC240 - nothing else runs
+                continue  # it keeps nothing
             what = f"{len(given):,} messages, {name}"
             results.sizes.append(_size(what, Path(folder) / "peer.db", sum(map(len, given))))
 

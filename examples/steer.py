@@ -58,7 +58,7 @@ async def person(folder: Path) -> None:
     """Another process: what `agent-monitor inbox` and `agent-monitor tell` do."""
     (waits,) = inbox(folder)
     (question,) = waits.questions
-    print(f"{waits.session.stem} is {waits.state}: may {question.tool} be called with {question.arguments}?")
+    print(f"{Path(waits.session).stem} is {waits.state}: may {question.tool} be called with {question.arguments}?")
     await answer(waits.session, question.id, "approved", by="Eve")
     tell(waits.session, "Keep it short.", by="Eve")
     tell(waits.session, "Then write to Bob.", kind="follow_up", by="Eve")

@@ -171,7 +171,7 @@ class Settings:
         return self._approval
 
     def updated(self, *settings: Mapping[str, Any]) -> Settings:
-        """These settings with `settings` applied in order: tables are merged, other values are
+        """A copy to which `settings` are applied in order: tables are merged, other values are
         replaced. Another type of policy, or another preset of compaction, drops the options of the
         old one. Only the final result must be valid.
         """

@@ -148,7 +148,7 @@ class FleetFinding:
         if self.ended_s is not None:
             return f"{self.what} works again after {self.ended_s - self.since_s:.0f} s"
         took = f"within {self.found_s - self.since_s:.0f} s"
-        return f"{self.what} failed in {self.runs} runs {took}, and in none did it succeed: {self.error}"
+        return f"{self.what} failed in {self.runs} runs {took}: {self.error}"
 
 
 @dataclass(slots=True, frozen=True)

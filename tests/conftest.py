@@ -16,6 +16,8 @@ import pytest
 import typer.testing
 from hypothesis import HealthCheck, settings
 
+from tests.event_loops import BOTH_LOOPS, cases_of_one_loop
+
 # A shell starts background work with SIGINT ignored, and every child inherits that. Then no test of
 # Ctrl-C could pass.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -27,10 +29,10 @@ pytest_plugins = ["scripts.features"]  # the run of the whole suite proves the t
 
 # MONITOR_EXAMPLES: how many random cases a law is tried with. The same ones each time, unless
 # somebody asks for another number outside of CI: then new ones, to look for what the usual ones
-# miss.
+# miss. CI tries twice as many as `make test`.
 settings.register_profile(
     "monitor",
-    max_examples=int(os.environ.get("MONITOR_EXAMPLES", "50")),
+    max_examples=int(os.environ.get("MONITOR_EXAMPLES", "50" if "CI" in os.environ else "25")),
     derandomize="MONITOR_EXAMPLES" not in os.environ or "CI" in os.environ,
     deadline=None,  # a busy machine is no bug
     suppress_health_check=[HealthCheck.too_slow],  # the same
@@ -60,6 +62,19 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.freeze()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """In a run of the whole suite outside of CI, each case of a table runs on one of the two event
+    loops. CI, and a run of chosen tests, try each case on both.
+    """
+    from scripts.features import runs_everything  # a plugin is imported by pytest first
+
+    if "CI" not in os.environ and "MONITOR_EXAMPLES" not in os.environ and runs_everything(config):
+        left_out = {*cases_of_one_loop(items)}
+        config.hook.pytest_deselected(items=[*left_out])
+        items[:] = [item for item in items if item not in left_out]
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _no_garbage_is_left_to_the_next_file() -> Iterator[None]:
     """What was not closed is complained of here, and what the tests have imported stays."""
@@ -68,7 +83,7 @@ def _no_garbage_is_left_to_the_next_file() -> Iterator[None]:
     gc.freeze()
 
 
-@pytest.fixture(params=["asyncio", "trio"])
+@pytest.fixture(params=BOTH_LOOPS)
 def anyio_backend(request: pytest.FixtureRequest) -> Any:
     """Tests marked `anyio` run on both event loops."""
     return request.param

@@ -1,13 +1,18 @@
 """The guards around the tests, guarded."""
 
 import asyncio
+import itertools
 import socket
 import ssl
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import anyio
 import pytest
 import sniffio
+
+from tests.event_loops import BOTH_LOOPS, cases_of_one_loop
 
 
 @pytest.mark.parametrize("address", [("192.0.2.1", 80), ("2001:db8::1", 80), ("example.com", 80)])
@@ -40,6 +45,36 @@ def test_this_machine_may_be_reached() -> None:
 @pytest.mark.anyio
 async def test_anyio_tests_run_on_both_event_loops(anyio_backend: str) -> None:
     assert sniffio.current_async_library() == anyio_backend
+
+
+def collected(name: str, loop: str | None, **params: Any) -> Any:
+    """What pytest collects for one case of a test."""
+    words = "-".join(str(value) for value in ([loop] if loop else []) + [*params.values()])
+    params |= {"anyio_backend": loop} if loop else {}
+    return SimpleNamespace(nodeid=f"tests/test_a.py::{name}[{words}]", callspec=SimpleNamespace(params=params))
+
+
+def test_each_case_runs_on_one_event_loop_and_each_test_on_both() -> None:
+    table = [
+        collected("test_table", loop, how=how, at=at)
+        for how in ("abort", "break")
+        for at in range(5)
+        for loop in BOTH_LOOPS
+    ]
+    small = [collected("test_small", loop, at=at) for at in range(2) for loop in BOTH_LOOPS]
+    others = [
+        *(collected("test_one_case", loop, at=1) for loop in BOTH_LOOPS),
+        *(collected("test_alone", loop) for loop in BOTH_LOOPS),
+        *(collected("test_without_a_loop", None, at=at) for at in range(3)),
+        SimpleNamespace(nodeid="tests/test_a.py::test_plain"),
+    ]
+    left_out = cases_of_one_loop([*table, *small, *others])
+    kept = [item.callspec.params for item in table if item not in left_out]
+    assert sorted((one["how"], one["at"]) for one in kept) == [*itertools.product(("abort", "break"), range(5))]
+    for how in ("abort", "break"):
+        assert {one["anyio_backend"] for one in kept if one["how"] == how} == {*BOTH_LOOPS}
+    assert {item.callspec.params["anyio_backend"] for item in small if item not in left_out} == {*BOTH_LOOPS}
+    assert not [item for item in others if item in left_out]
 
 
 @pytest.mark.asyncio

@@ -89,13 +89,19 @@ def test_the_files_of_the_snippets_are_those_of_today(tmp_path: Path):
 def test_both_checkers_read_the_package_the_examples_and_the_snippets():
     tools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
     make = (ROOT / "Makefile").read_text()
-    recipe = make.partition("\ncheck-types:")[2].partition("\n\n")[0]
+    parts = [
+        make.partition(f"\n{name}:")[2].partition("\n\n")[0] for name in ("check-types", "check-mypy", "check-pyright")
+    ]
     folder = re.search(r"^SNIPPETS := (\S+)$", make, re.MULTILINE)
     assert folder is not None
     assert {"monitor", "examples", folder[1]} <= set(tools["pyright"]["include"])
     assert {"monitor", "examples", "tests"} <= set(tools["mypy"]["files"])
     assert tools["mypy"]["strict"]
-    commands = [line.split()[0] for line in recipe.splitlines()[1:]]
-    assert commands == ["@$(BIN)/python", "@$(BIN)/mypy", "@$(BIN)/mypy", "@$(BIN)/basedpyright"]
-    assert "scripts/snippets.py $(SNIPPETS)" in recipe
-    assert "mypy $(SNIPPETS)" in recipe
+    types, mypy, pyright = ([line.strip() for line in part.splitlines()[1:]] for part in parts)
+    write = "@$(BIN)/python scripts/snippets.py $(SNIPPETS)"
+    assert types == [write, "@$(MAKE) --keep-going check-mypy check-pyright"]
+    assert mypy == ["@$(BIN)/mypy", "@$(BIN)/mypy $(SNIPPETS)"]
+    assert pyright == ["@$(BIN)/basedpyright"]
+    written, checked = make.partition("\ncheck:")[2].partition("\n\n")[0].splitlines()[1:]
+    assert written.strip() == write
+    assert {"check-mypy", "check-pyright"} <= set(checked.split())

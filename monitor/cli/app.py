@@ -41,6 +41,7 @@ COMMANDS: Final = (
     "resume",
     "tell",
     "inbox",
+    "deliver",
     "replay",
     "scan",
     "report",
@@ -53,6 +54,7 @@ COMMANDS: Final = (
     "compact",
     "proxy",
     "sessions",
+    "keys",
     "budget",
 )
 """In the order of the help. `judge-eval` is the function `judge_eval` of

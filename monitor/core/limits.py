@@ -151,7 +151,7 @@ class Schedule:
         self._condition = condition
         self._budgets = tuple(budgets)
         self.nested = nested
-        """This usage counts for another run as well, or another run's usage for this one."""
+        """Whether this usage counts for another run too, or another run's usage for this one."""
         self._headroom_eighths: int | None = None
 
     def plan(self, state: RunState) -> None:

@@ -22,7 +22,7 @@ from monitor.harness.guards.guarding import GuardSource, guard_here
 from monitor.integrations._common.failures import classify
 from monitor.integrations._common.guarded_requests import Answered, GuardedRequests
 from monitor.integrations._common.stand_in import StandIn
-from monitor.integrations._common.stopped import partial_text
+from monitor.integrations._common.stopped import last_words
 from monitor.models import ModelError
 from monitor.outcome import StoppedByGuard
 from monitor.reasons import FinishReason
@@ -165,7 +165,7 @@ class GuardedClient(StandIn, ChatCompletionClient, forwards=ChatCompletionClient
         turn = stopped.turn
         usage = turn.usage if turn is not None else None
         return CreateResult(
-            content=partial_text(stopped),
+            content=last_words(stopped),
             finish_reason="unknown",
             usage=RequestUsage(usage.input_tokens or 0, usage.output_tokens or 0) if usage else RequestUsage(0, 0),
             cached=False,

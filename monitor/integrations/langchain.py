@@ -21,7 +21,7 @@ from monitor.errors import AdapterError, ConfigError, MissingExtra
 from monitor.harness.guards.guarding import GuardSource
 from monitor.integrations._common.failures import classify
 from monitor.integrations._common.guarded_requests import Answered, GuardedRequests
-from monitor.integrations._common.stopped import check_exit_behavior, partial_text, reason_of
+from monitor.integrations._common.stopped import check_exit_behavior, last_words, reason_of
 from monitor.models import ModelError
 from monitor.outcome import StoppedByGuard
 from monitor.reasons import REPETITION_WORDS, FinishReason
@@ -221,7 +221,7 @@ class GuardMiddleware(AgentMiddleware):  # without parameters: langchain 1.0 has
 
 def _last_message(stopped: Stopped) -> AIMessage:
     stop, turn = stopped.stop, stopped.turn
-    words = partial_text(stopped)
+    words = last_words(stopped)
     usage = turn.usage if turn is not None else None
     return AIMessage(
         content=words,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from monitor.errors import ConfigError
+from monitor.integrations._common.newest_nodes import newest_nodes
 from monitor.sessions import ACTIVE, Node, NodeKind, SessionStore, marker
 
 ITEM: Final = "openai_agents.item"
@@ -39,7 +40,8 @@ class AgentsSession:
         """The items of the conversation, oldest first; with `limit` the newest ones."""
         if limit is None:
             limit = getattr(self.session_settings, "limit", None)
-        return [node.data["data"] for node in await self._newest(None if limit is None else max(0, limit))]
+        number = None if limit is None else max(0, limit)
+        return [node.data["data"] for node in await newest_nodes(self._store, self._branch, number, _is_item)]
 
     async def add_items(self, items: Sequence[Any]) -> None:
         """Store items, all or none, behind the others."""
@@ -48,20 +50,10 @@ class AgentsSession:
 
     async def pop_item(self) -> Any:
         """Take the newest item off the conversation. `None`: there is none."""
-        for node in await self._newest(1):
+        for node in await newest_nodes(self._store, self._branch, 1, _is_item):
             await self._store.switch_node(node.parent, branch=self._branch)
             return node.data["data"]
         return None
-
-    async def _newest(self, number: int | None) -> list[Node]:
-        """The newest `number` nodes with an item, oldest first. `None`: all."""
-        last = number
-        while True:
-            path = await self._store.active_path(self._branch, last=last)
-            items = [node for node in path if _is_item(node)]
-            if number is None or last is None or len(items) >= number or len(path) < last:
-                return items if number is None else items[len(items) - min(number, len(items)) :]
-            last = 2 * last + 1  # nodes of other kinds stand between them
 
     async def clear_session(self) -> None:
         """Begin the conversation anew, on the same branch."""

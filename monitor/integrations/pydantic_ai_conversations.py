@@ -16,6 +16,7 @@ from urllib.parse import quote
 import anyio
 
 from monitor.errors import ConfigError, MissingExtra, SessionDamaged
+from monitor.integrations._common.newest_nodes import newest_nodes
 from monitor.sessions import FOLLOW, Changes, Draft, Node, NodeKind, SessionStore, marker
 
 try:
@@ -136,11 +137,11 @@ class StoredConversations(ConversationStore):
         if head_id is None:
             return []
         if (branch := self._branches.get(head_id)) is not None:
-            nodes = [one for one in await self._session.active_path(branch) if _holds(one, ENTRY)]
+            nodes = await newest_nodes(self._session, branch, limit, lambda one: _holds(one, ENTRY))
             entries = [*map(_entry, nodes)]
             if entries and entries[-1].id == head_id:
                 self._nodes |= {entry.id: node.id for entry, node in zip(entries, nodes, strict=True)}
-                return entries if limit is None else entries[len(entries) - min(limit, len(entries)) :]
+                return entries
         return await super().read_history(head_id, limit=limit)
 
     async def _node_of(self, entry_id: str) -> str | None:

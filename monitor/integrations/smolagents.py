@@ -81,7 +81,8 @@ class _Agents:
         self._requests = GuardedRequests(guard, Stopped)
         self._open: dict[Hashable, list[str]] = {}
 
-    def next_request(self, messages: Sequence[ChatMessage]) -> tuple[Hashable, GuardedRequest]:
+    def next_request(self, given: Sequence[ChatMessage | dict[str, Any]]) -> tuple[Hashable, GuardedRequest]:
+        messages = [ChatMessage.from_dict(one) if isinstance(one, dict) else one for one in given]
         # The framework has no key of a run: its instructions and its task name it.
         asked = (message for message in messages if message.role in {MessageRole.SYSTEM, MessageRole.USER})
         key = tuple(map(_text, asked))[:2]
@@ -101,7 +102,7 @@ def _guarded_class(base: Any) -> Any:
 
     def generate_stream(
         self: Any,
-        messages: list[ChatMessage],
+        messages: list[ChatMessage | dict[str, Any]],
         stop_sequences: list[str] | None = None,
         response_format: Any = None,
         tools_to_call_from: Any = None,
@@ -128,7 +129,11 @@ def _guarded_class(base: Any) -> Any:
             yield delta
 
     def generate(
-        self: Any, messages: list[ChatMessage], stop_sequences: list[str] | None = None, *args: Any, **options: Any
+        self: Any,
+        messages: list[ChatMessage | dict[str, Any]],
+        stop_sequences: list[str] | None = None,
+        *args: Any,
+        **options: Any,
     ) -> ChatMessage:
         answer = agglomerate_stream_deltas([*generate_stream(self, messages, stop_sequences, *args, **options)])
         if stop_sequences is not None and not self.supports_stop_parameter and isinstance(answer.content, str):

@@ -20,7 +20,7 @@ from monitor.errors import AdapterError, MissingExtra
 from monitor.harness.guards.guarding import GuardSource
 from monitor.integrations._common.failures import classify
 from monitor.integrations._common.guarded_requests import Answered, GuardedEvents, GuardedRequests
-from monitor.integrations._common.stopped import check_exit_behavior, partial_text, reason_of
+from monitor.integrations._common.stopped import check_exit_behavior, last_words, reason_of
 from monitor.models import ModelError
 from monitor.outcome import StoppedByGuard
 from monitor.reasons import REPETITION_WORDS, FinishReason
@@ -168,12 +168,12 @@ _STEP_S = 0.05
 
 def _last_event(stopped: Stopped) -> ModelStopReason:
     turn = stopped.turn
-    words = partial_text(stopped)
+    words = last_words(stopped)
     usage = turn.usage if turn is not None else None
     counts = (usage.input_tokens or 0, usage.output_tokens or 0) if usage is not None else (0, 0)
     return ModelStopReason(
         stop_reason="cancelled",
-        message={"role": "assistant", "content": [{"text": words or str(stopped)}]},  # empty text is no valid history
+        message={"role": "assistant", "content": [{"text": words}]},
         usage={"inputTokens": counts[0], "outputTokens": counts[1], "totalTokens": sum(counts)},
         metrics={"latencyMs": 0},
     )

@@ -39,18 +39,23 @@ class Accounts:
     """The limit of a key that has none in the store yet. `None`: no limit."""
     run_tokens: int | None = None
     """The limit of each run. `None`: no limit."""
+    own_tokens: Callable[[str], int | None] = lambda _: None
+    """The limit of a key that has one of its own, by its name."""
     slice_tokens: int = 2_000
     wait_s: float = WAIT_S
     """How long a request may wait for its budget."""
 
     def __post_init__(self) -> None:
-        for name in ("key_tokens", "run_tokens"):
-            most = getattr(self, name)
-            if most is not None and most < self.slice_tokens:
-                raise ConfigError(
-                    f"{name} is {most}, but a request holds slice_tokens, {self.slice_tokens}, for its answer: none"
-                    " could be paid"
-                )
+        self.check("key_tokens", self.key_tokens)
+        self.check("run_tokens", self.run_tokens)
+
+    def check(self, name: str, tokens: int | None) -> None:
+        """Raises `ConfigError` for a limit by which no request could be paid."""
+        if tokens is not None and tokens < self.slice_tokens:
+            raise ConfigError(
+                f"{name} is {tokens}, but a request holds slice_tokens, {self.slice_tokens}, for its answer: none"
+                " could be paid"
+            )
 
     def open(
         self, key: str, run: str, *, price: Price | None, clock: Clock, emit: Callable[[Event], None], began: float
@@ -67,7 +72,9 @@ class Accounts:
 
     def _shared(self, key: str, run: str) -> SharedBudget:
         name = f"{self.root}/{key}"
-        limits = {} if self.key_tokens is None else {name: self.key_tokens}
+        own = self.own_tokens(key)
+        most = self.key_tokens if own is None else own
+        limits = {} if most is None else {name: most}
         if self.run_tokens is not None:
             name = f"{name}/{run}"
             limits[name] = self.run_tokens
@@ -79,6 +86,12 @@ class Accounts:
             limits=limits,
             keep_s=None if self.run_tokens is None else KEEP_S,
         )
+
+    async def set_tokens(self, key: str, tokens: int) -> None:
+        """Set the limit of a key in tokens. Its limit in US dollars stays."""
+        name = f"{self.root}/{key}"
+        usd = next((one.usd for one in await self.store.states(name) if one.name == name), None)
+        await self.store.set_limit(name, tokens=tokens, usd=usd)
 
     async def aclose(self) -> None:
         """Close the store that holds the budgets."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import unquote, unquote_to_bytes
 
@@ -17,23 +19,48 @@ from monitor.harness.streams.clock import Clock
 from monitor.proxy.accounts import ROOT, WAIT_S, Accounts
 from monitor.proxy.admin.admin import Admin
 from monitor.proxy.draining import Draining
-from monitor.proxy.exchange.context import GRACE_S, ProxyContext
-from monitor.proxy.exchange.exchange import Exchange, ProxiedRequest
+from monitor.proxy.exchange.context import GRACE_S, LATER, REFUSED, ProxyContext
+from monitor.proxy.exchange.exchange import Exchange
 from monitor.proxy.exchange.known_histories import KnownHistories
-from monitor.proxy.exchange.reading import HistoryReader, RequestReading
+from monitor.proxy.exchange.request_reading import HistoryReader, RequestReading
 from monitor.proxy.exchange.unjudged import UnjudgedRelay, UnjudgedRequest
+from monitor.proxy.exchange.upstream_request import ProxiedRequest
 from monitor.proxy.formats import wire_of
-from monitor.proxy.formats.base import Unjudged, Wire
+from monitor.proxy.formats.base import RETRY_LATER, Unjudged, Wire
+from monitor.proxy.formats.refusals import refusal_of
+from monitor.proxy.gate import AllowedKey, Denied, Gate
 from monitor.proxy.holds import HeldRuns
 from monitor.proxy.keys import KeyNames
-from monitor.proxy.options import MOST_BODY, OnLoop, ProxyOptions, StopAs, Unwatched
+from monitor.proxy.options import (
+    ARRIVAL_S,
+    MOST_BODY,
+    MOST_IN_FLIGHT,
+    MOST_KEYLESS,
+    OnLoop,
+    ProxyOptions,
+    StopAs,
+    Unwatched,
+)
 from monitor.proxy.runs import ProxiedRun, ProxiedRuns
-from monitor.proxy.transport.asgi import Receive, Scope, Send, answer
+from monitor.proxy.transport.asgi import Receive, Scope, Send, answer, begin, body
 from monitor.proxy.transport.client import Client
 from monitor.proxy.transport.content_coding import coding_of
-from monitor.proxy.transport.headers import NO_NAME, RUN, SEVERAL_KEYS, Headers, first, keys_in, run_in
-from monitor.proxy.transport.incoming import ClientGone, Incoming
+from monitor.proxy.transport.headers import (
+    NO_NAME,
+    RUN,
+    SEVERAL_KEYS,
+    Headers,
+    first,
+    is_bare,
+    keys_in,
+    run_in,
+    to_client,
+    with_key,
+)
+from monitor.proxy.transport.incoming import TIMED_OUT, TOO_SLOW, ClientGone, Incoming, TooSlow
+from monitor.proxy.transport.room import NO_ROOM, HeldBytes, NoRoom, Room
 from monitor.proxy.transport.upstreams import SILENCE_S, Connections, Upstream, Upstreams
+from monitor.proxy.virtual_keys import VirtualKeys
 from monitor.shared import BudgetStore
 from monitor.tools.secrets.masking import MASK, masked
 from monitor.usage import Price
@@ -42,6 +69,7 @@ PREFIX: Final = "/agent-monitor/"
 """Where the proxy's own pages are."""
 TOKEN_VARIABLE: Final = "AGENT_MONITOR_TOKEN"
 _SHORTEST_KEY: Final = 6
+TOO_MANY: Final = "as many requests without a key are being answered as may be: try again, or send a key"
 _CLOSING: Final = "the proxy shuts down"
 _NO_SOCKETS: Final = "agent-monitor: web sockets are not relayed; use the streams of HTTP\n"
 
@@ -71,10 +99,18 @@ class Proxy:
       how long a request waits for a store that does not answer, or for what others hold.
     - `prices`: of the models, for limits in US dollars.
     - `keys`: the names of keys. Without a name a key is known by a hash that nobody can check.
+    - `virtual_keys`: the only keys with which clients may pass, and what each may.
+    - `service_keys`: the key that a service gets in place of the client's, by the name of its
+      upstream.
+    - `fallbacks`: the address of a second service, by the name of the upstream. It is asked if the
+      first cannot be reached or has a status from 500 on. `fallback_keys`: the key that it gets.
     - `token`: opens the proxy's own pages; by default `AGENT_MONITOR_TOKEN` of the environment, or
       a new one.
-    - `most_body`: requests with more bytes are relayed without being watched. `silence_s`: how long
-      an upstream may send nothing. `patience_s`: how long a client may take nothing.
+    - `most_body`: requests with more bytes cannot be judged. `most_in_flight`: bytes of requests
+      and answers that are held at once; a further request is refused with 503. `most_keyless`:
+      requests without a key that are answered at once.
+    - `arrival_s`: how long a request may take to arrive. `silence_s`: how long an upstream may send
+      nothing. `patience_s`: how long a client may take nothing.
     """
 
     def __init__(
@@ -99,9 +135,16 @@ class Proxy:
         budget_wait_s: float = WAIT_S,
         prices: Mapping[str, Price] | Price | None = None,
         keys: KeyNames | None = None,
+        virtual_keys: VirtualKeys | None = None,
+        service_keys: Mapping[str, str] | None = None,
+        fallbacks: Mapping[str, str] | str | None = None,
+        fallback_keys: Mapping[str, str] | None = None,
         token: str | None = None,
         prefix: str = PREFIX,
         most_body: int = MOST_BODY,
+        most_in_flight: int = MOST_IN_FLIGHT,
+        most_keyless: int = MOST_KEYLESS,
+        arrival_s: float = ARRIVAL_S,
         silence_s: float = SILENCE_S,
         patience_s: float = 120.0,
         most_runs: int = 1_000,
@@ -118,7 +161,10 @@ class Proxy:
             raise ConfigError('unwatched="pay" needs budget=, a store such as SQLiteBudgets')
         if token is not None and not token.strip():
             raise ConfigError(f"the token is empty: leave it out, and {TOKEN_VARIABLE} or a new one is used")
-        self.upstreams: Upstreams = Upstreams(upstreams)
+        self.upstreams: Upstreams = Upstreams(upstreams, fallbacks)
+        for name in {**(service_keys or {}), **(fallback_keys or {})}:
+            if name not in {one.name for one in self.upstreams.all}:
+                raise ConfigError(f"there is no upstream {name!r} for which a key is given")
         self.token: str = token or os.environ.get(TOKEN_VARIABLE) or secrets.token_urlsafe(24)
         """The secret that opens the proxy's own pages."""
         self.prefix: str = prefix
@@ -137,6 +183,9 @@ class Proxy:
             holds_calls=holds_calls,
             prices=prices,
             most_body=most_body,
+            most_in_flight=most_in_flight,
+            most_keyless=most_keyless,
+            arrival_s=arrival_s,
             silence_s=silence_s,
             patience_s=patience_s,
             most_runs=most_runs,
@@ -152,13 +201,29 @@ class Proxy:
                 slice_tokens=slice_tokens,
                 wait_s=budget_wait_s,
             )
+        _check_tokens(virtual_keys, accounts)
         connections = Connections(silence_s=silence_s)
+        self.gate: Gate = Gate(
+            keys or KeyNames(),
+            virtual_keys,
+            service_keys=service_keys or {},
+            fallback_keys=fallback_keys or {},
+            now=options.clock.now,
+            wall=wall,
+        )
+        """The keys that may pass."""
         reader = HistoryReader(KnownHistories(), most_body=most_body)
-        self._context = ProxyContext(options, connections, self.runs, HeldRuns(), accounts, reader)
-        self._keys = keys or KeyNames()
+        if accounts is not None:
+            accounts.own_tokens = self.gate.tokens_of
+        self._context = ProxyContext(
+            options, connections, self.runs, HeldRuns(), accounts, reader, self.upstreams, self.gate
+        )
         self._draining = Draining()
         self._admin = Admin(self._context, self.token, self._draining)
         self._told = told
+        self._room = Room(most_in_flight)
+        self._keyless = 0
+        """Requests without a key that are being answered."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one connection, as ASGI 3 describes it."""
@@ -189,6 +254,28 @@ class Proxy:
             for run in self.runs:
                 self._admin.answer(run, "stop", _CLOSING)
             await self._draining.until_idle(GRACE_S)
+
+    async def renew(
+        self, *, virtual_keys: VirtualKeys | None = None, detectors: Callable[[], Sequence[Detector]] | None = None
+    ) -> None:
+        """Take over new settings while requests are being answered: those that come from now on
+        follow them. `None`: as it was. A changed limit of a key is set in the store. Raises
+        `ConfigError` and `BudgetUnreachable`; then everything is as it was.
+        """
+        before, accounts = self.gate.keys, self._context.accounts
+        if virtual_keys is not None:
+            if before is None:
+                raise ConfigError("a proxy that was started without virtual keys takes none: start it again")
+            _check_tokens(virtual_keys, accounts)
+            limits = {key.name: key.tokens for key in virtual_keys.all if key.tokens is not None}
+            old = {key.name: key.tokens for key in before.all}
+            for name, tokens in limits.items():
+                if accounts is not None and old.get(name, tokens) != tokens:
+                    await accounts.set_tokens(name, tokens)
+            self.gate.keys = virtual_keys
+        if detectors is not None:
+            self._context.options = replace(self._context.options, detectors=detectors)
+            self._context.reader.forget()
 
     async def aclose(self) -> None:
         """Close all connections to the upstreams. The store of the budgets stays open, except when
@@ -226,27 +313,64 @@ class Proxy:
             said = f"agent-monitor: no upstream for this path; known are {known}\n"
             await answer(send, 404, said.encode(), b"text/plain")
             return
-        incoming = Incoming(receive, self._context.options.most_body)
-        client = Client(send, clock=self._context.options.clock.now)
+        upstream, path = found
+        keys = keys_in(scope["headers"], scope.get("query_string", b""))
+        entry = self.gate.enter(keys)
+        if isinstance(entry, AllowedKey) and not keys and self._keyless >= self._context.options.most_keyless:
+            entry = Denied(LATER, TOO_MANY)
+        if isinstance(entry, Denied):
+            self.runs.count("denied", str(entry.status))
+            wire = wire_of(scope["method"], unquote(_squeezed(path).decode("latin-1")))
+            await _refuse(send, wire, entry.why, entry.status, after_s=entry.retry_after_s)
+            return
+        self._keyless += not keys
         try:
-            await self._answer(scope, found[0], found[1], incoming, client)
+            await self._one(scope, upstream, path, receive, send, entry=entry)
+        finally:
+            self._keyless -= not keys
+
+    async def _one(
+        self, scope: Scope, upstream: Upstream, path: bytes, receive: Receive, send: Send, *, entry: AllowedKey
+    ) -> None:
+        options = self._context.options
+        held = HeldBytes(self._room)
+        incoming = Incoming(receive, options.most_body, held=held, arrival_s=options.arrival_s)
+        client = Client(send, clock=options.clock.now)
+        try:
+            await self._answer(scope, upstream, path, incoming, client, entry=entry)
         except ClientGone:
             client.left = True
+        except (NoRoom, TooSlow) as error:  # while the request was read
+            wire = wire_of(scope["method"], path.decode("latin-1"))
+            late = isinstance(error, TooSlow)
+            await _refuse(send, wire, TOO_SLOW if late else NO_ROOM, TIMED_OUT if late else LATER)
+        finally:
+            held.release()
         if client.left:
             self.runs.count("clients_left")
 
-    async def _answer(self, scope: Scope, upstream: Upstream, path: bytes, incoming: Incoming, client: Client) -> None:
-        headers, query = list(scope["headers"]), scope.get("query_string", b"")
+    async def _answer(
+        self, scope: Scope, upstream: Upstream, path: bytes, incoming: Incoming, client: Client, *, entry: AllowedKey
+    ) -> None:
+        headers, query, key = list(scope["headers"]), scope.get("query_string", b""), entry.key
         keys = keys_in(headers, query)
-        key = self._keys.name_of(keys[0] if keys else None)
+        if (own := self.gate.service_keys.get(upstream.name)) is not None:
+            headers, query = with_key(headers, query, own)
+            scope = {**scope, "headers": headers, "query_string": query}
         where = _squeezed(path)
         wire = wire_of(scope["method"], unquote(where.decode("latin-1")))
         asked = b"?".join((where, query)) if query else where
         reading = await self._read(wire, asked, incoming, headers, key)
         self.runs.count("requests", "unwatched" if isinstance(reading, Unjudged) else reading.asked.form)
+        looks = isinstance(reading, Unjudged) and is_bare(scope["method"], headers)
+        denied = None if looks else entry.denies(None if isinstance(reading, Unjudged) else reading.asked.model)
+        if denied is not None:
+            self.runs.count("denied", str(denied.status))
+            await _refuse(client.send, wire, denied.why, denied.status)
+            return
         if isinstance(reading, Unjudged):
             if len(keys) > 1 and self._context.options.unwatched == "pay":
-                await answer(client.send, 400, f"agent-monitor: {SEVERAL_KEYS}\n".encode(), b"text/plain", _NEVER_AGAIN)
+                await _refuse(client.send, wire, SEVERAL_KEYS, REFUSED)
                 return
             unjudged = UnjudgedRequest(
                 upstream=upstream, scope=scope, path=path, incoming=incoming, wire=wire, why=reading.why, key=key
@@ -259,8 +383,7 @@ class Proxy:
         name = run_in(headers)
         several = len(keys) > 1 and self._context.accounts is not None
         if several or (name is None and first(headers, RUN) is not None):
-            refusal = reading.wire.refusal(SEVERAL_KEYS if several else NO_NAME, status=400)
-            await answer(client.send, refusal.status, refusal.body, b"application/json", _NEVER_AGAIN)
+            await _refuse(client.send, wire, SEVERAL_KEYS if several else NO_NAME, REFUSED)
             return
         run = self.runs.begin(key, name or reading.run, reading.asked.form, reading.asked.model)
         request = ProxiedRequest(
@@ -270,6 +393,7 @@ class Proxy:
             query=query,
             headers=headers,
             body=incoming.take(),
+            held=incoming.held,
             reading=reading,
             hide=_hider(keys),
         )
@@ -293,7 +417,25 @@ class Proxy:
         return await self._context.reader.read(wire, where, incoming.kept, coding=coding, key=key)
 
 
-_NEVER_AGAIN: Final = (b"x-should-retry", b"false")
+def _check_tokens(keys: VirtualKeys | None, accounts: Accounts | None) -> None:
+    """Raises `ConfigError` for limits of keys that cannot be kept."""
+    for key in keys.all if keys is not None else ():
+        if key.tokens is not None and accounts is None:
+            raise ConfigError(f"the key {key.name!r} has tokens, which needs budget=, a store such as SQLiteBudgets")
+        if accounts is not None:
+            accounts.check(f"tokens of the key {key.name!r}", key.tokens)
+
+
+async def _refuse(send: Send, wire: Wire | None, why: str, status: int, *, after_s: float | None = None) -> None:
+    """Answer with an error in the client's format, before anything of the request was judged.
+    `after_s`: the seconds after which the client may try again.
+    """
+    refusal = refusal_of(wire, why, status)
+    said = refusal.headers if after_s is None else {**RETRY_LATER, "retry-after": str(math.ceil(after_s))}
+    headers = [(name.encode(), value.encode()) for name, value in said.items()]
+    headers.append((b"content-length", b"%d" % len(refusal.body)))
+    await begin(send, refusal.status, to_client(headers, said=f"refused; {why}", cuttable=False))
+    await body(send, refusal.body, more=False)
 
 
 def _path_in(scope: Scope) -> bytes:

@@ -43,6 +43,12 @@ StopAs: TypeAlias = Literal["text", "error", "silent"]
 """
 
 MOST_BODY: Final = 32 * 1024 * 1024
+MOST_IN_FLIGHT: Final = 256 * 1024 * 1024
+"""Bytes of requests and answers that are held at once."""
+MOST_KEYLESS: Final = 100
+"""Requests without a key that are answered at once."""
+ARRIVAL_S: Final = 60.0
+"""Seconds that a request may take to arrive: 32 MB come in this time at 4.5 Mbit/s."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +67,9 @@ class ProxyOptions:
     holds_calls: bool = True
     prices: Mapping[str, Price] | Price | None = None
     most_body: int = MOST_BODY
+    most_in_flight: int = MOST_IN_FLIGHT
+    most_keyless: int = MOST_KEYLESS
+    arrival_s: float = ARRIVAL_S
     silence_s: float = SILENCE_S
     patience_s: float = 120.0
     most_runs: int = 1_000
@@ -77,11 +86,11 @@ class ProxyOptions:
             raise ConfigError(f"stop_as is one of {', '.join(map(repr, get_args(StopAs)))}, not {self.stop_as!r}")
         if not callable(self.detectors):
             raise ConfigError("detectors is a function that makes new detectors, such as monitor.default_detectors")
-        for name in ("hold_s", "keep_alive_s", "silence_s", "patience_s"):
+        for name in ("hold_s", "keep_alive_s", "silence_s", "patience_s", "arrival_s"):
             value = getattr(self, name)
             if not is_finite(value) or value <= 0:
                 raise ConfigError(f"{name} is a number of seconds above 0, not {value!r}")
-        for name in ("most_body", "most_held", "most_runs"):
+        for name in ("most_body", "most_in_flight", "most_keyless", "most_held", "most_runs"):
             value = getattr(self, name)
             if not is_whole(value) or value < 1:
                 raise ConfigError(f"{name} is a whole number of at least 1, not {value!r}")

@@ -10,7 +10,9 @@ from typing import Any, Final, Literal, TypeAlias
 import anyio
 
 from monitor.proxy.histograms import histograms
-from monitor.verdicts import Detection, Stop
+from monitor.proxy.model_outages import ModelOutages
+from monitor.reasons import TerminateReason
+from monitor.verdicts import Detection, FleetFinding, Stop
 
 State: TypeAlias = Literal["running", "held", "ended", "stopped", "failed", "left"]
 """`ended`: the upstream has closed its answer. `stopped`: the proxy has. `left`: the client has."""
@@ -18,6 +20,7 @@ HoldAnswer: TypeAlias = Literal["go", "stop"]
 """The answer of an operator to a request that waits."""
 
 EXCERPT_CHARS: Final = 400
+TASK_CHARS: Final = 160
 MODEL_CHARS: Final = 200
 """The longest name of a model that is kept. Clients choose it."""
 MOST_ALLOWED: Final = 64
@@ -48,6 +51,10 @@ class ProxiedRun:
     answer_bytes: int = 0
     tokens: int = 0
     estimated: bool = False
+    task: str = ""
+    """The beginning of the user's last task, with secrets masked."""
+    cost_usd: float | None = 0.0
+    """US dollars of its answers. `None`: some of them have no known price."""
     stops: int = 0
     active: int = 0
     """Requests that are being answered."""
@@ -74,6 +81,10 @@ class ProxiedRun:
             "excerpt": hide(found)[:EXCERPT_CHARS],
         }
 
+    def paid(self, cost_usd: float | None) -> None:
+        """Add the cost of an answer. `None`: it is not known."""
+        self.cost_usd = None if cost_usd is None or self.cost_usd is None else self.cost_usd + cost_usd
+
     def allow(self, detection: Detection) -> None:
         """Note that an operator allows this loop."""
         if len(self.allowed) < MOST_ALLOWED:
@@ -96,6 +107,8 @@ class ProxiedRun:
             "answer_bytes": self.answer_bytes,
             "tokens": self.tokens,
             "estimated": self.estimated,
+            "task": self.task,
+            "cost_usd": None if self.cost_usd is None else round(self.cost_usd, 6),
             "stops": self.stops,
             "active": self.active,
             "unwatched": self.unwatched,
@@ -117,6 +130,7 @@ class ProxiedRuns:
         self._runs: OrderedDict[str, ProxiedRun] = OrderedDict()
         self.counts: Counter[tuple[str, str]] = Counter()
         """Counts by the name of a metric and its label."""
+        self._outages = ModelOutages()
         self.histograms = histograms()
         """The histograms by the name of their metric."""
         self.close_s = 0.0
@@ -146,6 +160,7 @@ class ProxiedRuns:
         """Note that a request of the run is over."""
         run.active -= 1
         run.last_s = self._wall()
+        self._note_outage(run)
         self.changed()
 
     def count(self, metric: str, label: str = "", number: int = 1) -> None:
@@ -172,6 +187,10 @@ class ProxiedRuns:
         """How many runs are in each state."""
         return Counter(run.state for run in self._runs.values())
 
+    def outages(self) -> list[FleetFinding]:
+        """The models that loop in most of their runs now."""
+        return self._outages.going_on(self._wall())
+
     def changed(self) -> None:
         """Tell the readers of the pages of a change."""
         self.version += 1
@@ -187,6 +206,16 @@ class ProxiedRuns:
         """Tell those who look that nothing more comes."""
         self.closed_down = True
         self.changed()
+
+    def _note_outage(self, run: ProxiedRun) -> None:
+        """Count how the last answer of the run has ended, as one of its model."""
+        stop = run.last_stop
+        if run.state == "ended" and not run.unwatched:
+            self._outages.worked(run.model, run.id, run.last_s)
+            return
+        looped = run.state == "stopped" and stop is not None and stop["reason"] == TerminateReason.LOOP_DETECTED
+        if looped and self._outages.looped(run.model, run.id, run.last_s):
+            self.count("outages")
 
     def _make_room(self) -> None:
         """Forget the oldest run that is over."""

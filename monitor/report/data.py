@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from monitor._util.hashing import identity
-from monitor.report.story import Story, StoryRun, StoryStep, cells_of, shown
+from monitor.report.story import Story, StoryRun, StoryStep, cells_of, shown, stop_cell_of
 from monitor.tools.secrets.masking import masked
 from monitor.transcripts.analysis.card import kind_in_words, loop_in_words
 from monitor.transcripts.analysis.scan import Finding
@@ -29,6 +29,21 @@ def as_script(data: object) -> str:
 def key_of(run: SurveyedRun) -> str:
     """The name of a run in a link: the same on every page on which the run stands."""
     return identity(f"{run.format}\n{run.id}\n{run.began.project}\n{run.first_at}")[:KEY_CHARS]
+
+
+_DETAILS: Final = frozenset(
+    {
+        *("steps", "strip", "per_cell", "marks", "stop", "tokens", "per_token_cell", "sources", "tools"),
+        *("findings", "all_findings"),
+    }
+)
+"""The parts of a run that only its own view shows."""
+
+
+def in_two(data: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A run for the page, in two parts: what the list and the overview show, and the rest."""
+    details = {name: value for name, value in data.items() if name in _DETAILS}
+    return {name: value for name, value in data.items() if name not in details}, details
 
 
 def as_data(run: SurveyedRun, *, key: str, texts: bool) -> dict[str, Any]:
@@ -65,7 +80,8 @@ def as_data(run: SurveyedRun, *, key: str, texts: bool) -> dict[str, Any]:
     if isinstance(run, StoryRun):
         data |= _story(run.story, texts=texts)
     data = masked(data)
-    kept = {name: value for name, value in data.items() if value not in ("", None, [], {}, 0, False)}
+    zeros = {"stop"}  # the first cell of the time line
+    kept = {name: value for name, value in data.items() if value not in ("", None, [], {}, 0, False) or name in zeros}
     return kept if run.cost_usd is None else {**kept, "usd": run.cost_usd}  # a known 0 is not an unknown cost
 
 
@@ -112,6 +128,7 @@ def _story(story: Story, *, texts: bool) -> dict[str, Any]:
         "strip": "".join(story.strip.cells),
         "per_cell": story.strip.width,
         "marks": cells_of(story),
+        "stop": stop_cell_of(story),
         "tokens": story.tokens.cells,
         "per_token_cell": story.tokens.width,
         "sources": story.sources,

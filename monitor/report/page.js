@@ -50,10 +50,32 @@
 
   // ---------------------------------------------------------------- which runs are listed
 
-  for (const run of runs) {
-    const steps = (run.steps || []).map((step) => `${step[3] || ""} ${step[2] || ""}`).join(" ");
+  runs.forEach((run, at) => {
+    run.at = at;
     const loop = run.loop ? `${run.loop.because || ""} ${run.loop.what || ""} ${run.loop.said} ${run.loop.kind} ${run.loop.by}` : "";
-    run.text = `${nameOf(run)} ${run.id} ${run.file || ""} ${run.format} ${run.project || ""} ${run.model || ""} ${run.result || ""} ${loop} ${steps}`.toLowerCase();
+    run.text = `${nameOf(run)} ${run.id} ${run.file || ""} ${run.format} ${run.project || ""} ${run.model || ""} ${run.result || ""} ${loop}`.toLowerCase();
+  });
+
+  // The details of the runs stand in pieces. A piece is read when one of its runs is opened, all of
+  // them with the first search, and else one after the other while nothing happens.
+  const size = data.facts.piece;
+  let unread = Math.ceil(runs.length / size);
+  function read(piece) {
+    const place = $(`piece-${piece}`);
+    if (!place) return;
+    JSON.parse(place.textContent).forEach((details, at) => {
+      const run = runs[piece * size + at];
+      Object.assign(run, details);
+      run.text += (run.steps || []).map((step) => ` ${step[3] || ""} ${step[2] || ""}`).join("").toLowerCase();
+    });
+    place.remove();
+    unread -= 1;
+  }
+  const whole = (run) => { read(Math.floor(run.at / size)); return run; };
+  function readOn(piece) {
+    if (!unread || piece * size >= runs.length) return;
+    read(piece);
+    setTimeout(readOn, 20, piece + 1);
   }
   const ORDERS = {
     saved: (a, b) => (b.loop ? 1 : 0) - (a.loop ? 1 : 0) || (saved(b)[2] || 0) - (saved(a)[2] || 0) || (saved(b)[0] || 0) - (saved(a)[0] || 0),
@@ -63,6 +85,7 @@
 
   function select() {
     const words = $("search").value.toLowerCase().split(/\s+/).filter(Boolean);
+    if (words.length && unread) for (let piece = 0; piece * size < runs.length; piece += 1) read(piece);
     const show = $("show").value, kept = current >= 0 ? shown[current] : null;
     shown = runs.filter((run) => (show === "" || (show === "loop") === Boolean(run.loop))
       && ($("format").value === "" || run.format === $("format").value)
@@ -121,6 +144,8 @@
       if (current >= 0) { const box = $("list"), top = current * ROW; if (top < box.scrollTop || top + ROW > box.scrollTop + box.clientHeight) box.scrollTop = Math.max(0, top - box.clientHeight / 2); }
     }
     list();
+    whole(run);
+    if (document.readyState === "loading" && !run.strip) { $("part").replaceChildren(node("h2", null, nameOf(run)), node("p", null, "The run is being loaded.")); return; }
     tell(run, found[2] === undefined ? null : Number(found[2]));
   }
 
@@ -263,12 +288,20 @@
     const cells = [...run.strip], step = Math.min(14, 760 / cells.length), W = 760, H = 66, marked = new Set(run.marks || []);
     const kinds = Object.keys(NAMES).filter((kind) => run.strip.includes(kind));
     const counts = kinds.map((kind) => `${cells.filter((cell) => cell === kind).length} ${NAMES[kind]}`).join(", ");
+    const seen = run.strip.indexOf("L"), from = marked.size ? Math.min(...marked) : seen, stop = run.stop;
+    const until = stop === undefined ? seen : Math.max(stop, seen);
+    const band = seen < 0 ? null : [from * step, Math.max(step, (until - from + 1) * step)], after = (until + 1) * step;
+    const told = [`cells by what is in them: ${counts}.`, band ? `The loop is in the cells ${from + 1} to ${until + 1} of ${cells.length}.` : null,
+      stop === undefined ? null : `A stop would have come at cell ${stop + 1}.`].filter(Boolean).join(" ");
     return node("figure", null, node("figcaption", null, "Time line"),
-      draw("svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": `Time line of the run, cells by what is in them: ${counts}. ${marked.size ? `${marked.size} cells hold what was repeated.` : ""}` },
+      draw("svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": `Time line of the run, ${told}` },
+        band ? draw("rect", { class: "f-band", x: band[0].toFixed(2), y: 0, width: band[1].toFixed(2), height: 58 }, draw("title", null, "the loop")) : null,
+        stop !== undefined && after < W && until + 1 < cells.length ? draw("rect", { class: "f-spared", x: after.toFixed(2), y: 0, width: (cells.length * step - after).toFixed(2), height: 58 }, draw("title", null, "what a stop would have saved")) : null,
         cells.map((cell, at) => draw("rect", { class: `f-${LOOK[cell][0]}`, x: (at * step).toFixed(2), y: 44 - LOOK[cell][1], width: Math.max(0.8, step - (step > 3 ? 1 : 0)).toFixed(2), height: LOOK[cell][1] }, step > 2 ? draw("title", null, NAMES[cell]) : null)),
         [...marked].map((at) => draw("path", { class: "f-loop", d: `M${(at * step).toFixed(1)} 56l${Math.max(4, step).toFixed(1)} 0l-${(Math.max(4, step) / 2).toFixed(1)} -8z` })),
-        draw("line", { class: "axis", x1: 0, x2: W, y1: 45, y2: 45 })),
-      legend(kinds.map((kind) => [LOOK[kind][0], NAMES[kind], Math.max(4, Math.round(LOOK[kind][1] * 0.4))]), [marked.size ? "triangles: what was repeated" : null, run.per_cell > 1 ? `a cell is ${run.per_cell} events` : null].filter(Boolean).join("; ") || null));
+        draw("line", { class: "axis", x1: 0, x2: W, y1: 45, y2: 45 }),
+        stop === undefined ? null : draw("line", { class: "s-stop", x1: after.toFixed(2), x2: after.toFixed(2), y1: 0, y2: 64 }, draw("title", null, "a stop would have come here"))),
+      legend(kinds.map((kind) => [LOOK[kind][0], NAMES[kind], Math.max(4, Math.round(LOOK[kind][1] * 0.4))]), [band ? "red band: the loop" : null, stop === undefined ? null : "line: where a stop would have come, and shaded what it would have saved", marked.size ? "triangles: what was repeated" : null, run.per_cell > 1 ? `a cell is ${run.per_cell} events` : null].filter(Boolean).join("; ") || null));
   }
 
   function tokens(run) {
@@ -385,5 +418,10 @@
     $(id).append(...tally(runs, key).slice(0, 300).map(([name, value]) => node("option", { value: name }, `${name} (${value})`)));
   if (!data.facts.texts) $("search").placeholder = "tool, id";
   select();
-  follow();
+  if (location.hash) follow();
+  addEventListener("DOMContentLoaded", () => {  // until then the details are not all there
+    if ($("search").value) select();
+    if (location.hash) follow();
+    setTimeout(readOn, 1000, 0);
+  });
 })();

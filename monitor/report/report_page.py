@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from typing import Any, Final
 
-from monitor.report.data import as_data, as_script, key_of
+from monitor.report.data import as_data, as_script, in_two, key_of
 from monitor.report.story import StoryRun, shown
 from monitor.tools.secrets.masking import masked
 from monitor.transcripts.analysis.card import Card
@@ -21,6 +21,10 @@ from monitor.transcripts.analysis.survey import SurveyedRun
 
 QUIET_WITH_STEPS: Final = 20_000
 """Runs without a loop of which steps are shown; of later ones the page has the time line."""
+RUNS_A_PIECE: Final = 200
+"""The runs whose details are one piece. The page reads a piece when one of its runs is opened: to
+read the details of 20,000 runs before the list is shown takes seconds.
+"""
 
 
 def _part(name: str) -> str:
@@ -34,7 +38,7 @@ class ReportPage:
         """`texts`: without it the page has numbers and names, and no word of a transcript."""
         self._title = title
         self._texts = texts
-        self._runs: list[tuple[bool, float, str]] = []
+        self._runs: list[tuple[bool, float, str, str]] = []
         self._keys: dict[str, int] = {}
         self._quiet = 0
         self._card = Card()
@@ -54,14 +58,15 @@ class ReportPage:
             self._quiet += 1
             if self._quiet > QUIET_WITH_STEPS:
                 data.pop("steps", None)
-        self._runs.append((not run.loops, -(run.saved_tokens or 0), as_script(data)))
+        shown_first, details = in_two(data)
+        self._runs.append((not run.loops, -(run.saved_tokens or 0), as_script(shown_first), as_script(details)))
 
     def pieces(self, *, facts: Mapping[str, Any] | None = None) -> Iterator[str]:
         """The page in pieces. `facts`: what is said of all runs: `made` (seconds since 1970),
         `bad`.
         """
         card = masked(shown(self._card.said()))
-        said = {**(facts or {}), "texts": self._texts, "title": self._title, "card": card}
+        said = {**(facts or {}), "texts": self._texts, "title": self._title, "card": card, "piece": RUNS_A_PIECE}
         style, script = _part("page.css"), _part("page.js")
         head = _part("page.html")
         for name, value in (
@@ -70,13 +75,25 @@ class ReportPage:
             ("STYLE", style),
         ):
             head = head.replace(f"%{name}%", value)
-        before, after = head.split("%DATA%")
+        before, between, after = _split(head, "%DATA%", "%PIECES%")
         yield before
         yield f'{{"facts":{as_script(said)},"runs":['
-        for number, (_, _, run) in enumerate(sorted(self._runs, key=lambda one: one[:2])):
+        runs = sorted(self._runs, key=lambda one: one[:2])
+        for number, (_, _, run, _) in enumerate(runs):
             yield f"{',' if number else ''}\n{run}"
-        yield "]}"
-        yield after.replace("%SCRIPT%", script)
+        yield f"]}}{between.replace('%SCRIPT%', script)}"
+        for start in range(0, len(runs), RUNS_A_PIECE):
+            details = ",\n".join(run[3] for run in runs[start : start + RUNS_A_PIECE])
+            yield f'<script type="application/json" id="piece-{start // RUNS_A_PIECE}">[{details}]</script>\n'
+        yield after
+
+
+def _split(page: str, *signs: str) -> Iterator[str]:
+    """The parts of the page before, between and behind `signs`."""
+    for sign in signs:
+        before, page = page.split(sign)
+        yield before
+    yield page
 
 
 def policy_of(style: str, script: str) -> str:

@@ -88,6 +88,8 @@ class Story:
     strip: Strip = field(default_factory=Strip)
     marks: list[int] = field(default_factory=list[int])
     """Cells of the strip in which the repeated calls or messages stand."""
+    stop: int | None = None
+    """The event at which the policy would have ended the run. `None`: it would have gone on."""
     tokens: Sums = field(default_factory=Sums)
     """Tokens of the model calls, in order."""
     sources: dict[str, int] = field(default_factory=dict[str, int])
@@ -127,6 +129,8 @@ class StoryWatcher(Watcher):
         first = next((finding.detection for finding in found if finding.detection.level == "loop"), None)
         if first is not None and not self._around:
             self._mark(first, message, told, before)
+        if self._story.stop is None and self._scanner.ended_by is not None:
+            self._story.stop = max(0, self._story.strip.events - 1)
         if message.usage is not None:
             self._story.tokens.add(message.usage.total_tokens)
         return found
@@ -255,6 +259,11 @@ class StoryWatcher(Watcher):
         step.passage = (len(step.text), len(step.text) + len(passage))
         step.text += passage + tail
         step.repeated = True
+
+
+def stop_cell_of(story: Story) -> int | None:
+    """The cell of the strip at which a stop would have come."""
+    return None if story.stop is None else story.strip.cell_of(story.stop)
 
 
 def cells_of(story: Story) -> list[int]:

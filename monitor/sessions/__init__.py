@@ -2,6 +2,7 @@
 
 from monitor.sessions.beside.late_results import deliver as deliver
 from monitor.sessions.beside.late_results import waiting_calls as waiting_calls
+from monitor.sessions.beside.mailbox import AnswerLetter as AnswerLetter
 from monitor.sessions.beside.mailbox import Letter as Letter
 from monitor.sessions.beside.mailbox import Mailbox as Mailbox
 from monitor.sessions.beside.telling import tell as tell
@@ -12,6 +13,9 @@ from monitor.sessions.beside.waiting import found_in as found_in
 from monitor.sessions.beside.waiting import inbox as inbox
 from monitor.sessions.closed_runs import SUPERSEDED as SUPERSEDED
 from monitor.sessions.closed_runs import close_run as close_run
+from monitor.sessions.copies.copied import copy_session as copy_session
+from monitor.sessions.copies.copied import fork as fork
+from monitor.sessions.copies.copied import remove as remove
 from monitor.sessions.copies.json_lines import exported as exported
 from monitor.sessions.copies.json_lines import imported as imported
 from monitor.sessions.copies.salvage import Salvaged as Salvaged
@@ -21,10 +25,7 @@ from monitor.sessions.copies.trimmed import trim as trim
 from monitor.sessions.files import ENDING as ENDING
 from monitor.sessions.files import Retained as Retained
 from monitor.sessions.files import SessionFile as SessionFile
-from monitor.sessions.files import copy_session as copy_session
 from monitor.sessions.files import default_folder as default_folder
-from monitor.sessions.files import fork as fork
-from monitor.sessions.files import remove as remove
 from monitor.sessions.files import retain as retain
 from monitor.sessions.files import sessions_in as sessions_in
 from monitor.sessions.in_memory import InMemorySession as InMemorySession
@@ -65,6 +66,7 @@ __all__ = [
     "ENDING",
     "FOLLOW",
     "SUPERSEDED",
+    "AnswerLetter",
     "ApprovalState",
     "Blobs",
     "Changes",

@@ -98,7 +98,7 @@ def _copy(source: Path, beside: Path) -> None:
         reader.execute("VACUUM INTO ?", (f"file:{quote(os.fsencode(beside.absolute()))}",))
 
 
-def fork(source: Path, into: Path, *, at: str | None = None, clock_s: float | None = None) -> str:
+def fork_file(source: Path, into: Path, *, at: str | None = None, clock_s: float | None = None) -> str:
     """Copy a session, also one that is being written. Returns the id of the copy.
 
     `at`: the node at which the copy's active path ends. Raises `StoreError` if `into` exists
@@ -115,7 +115,7 @@ def fork(source: Path, into: Path, *, at: str | None = None, clock_s: float | No
     return id
 
 
-def copy_session(source: Path, into: Path) -> None:
+def copy_file(source: Path, into: Path) -> None:
     """Copy a session with its id, also one that is being written: all that is stored now, with its
     long texts. A plain copy of an open file has neither.
 
@@ -171,7 +171,7 @@ def _file(path: Path) -> SessionFile:
     return SessionFile(path, size, changed)
 
 
-def remove(path: Path) -> None:
+def remove_file(path: Path) -> None:
     """Remove a session, and what we have made beside it. Nothing else is touched.
 
     Raises `SessionBusy` while it has an owner, and `SessionDamaged` if it is no session.
@@ -236,7 +236,7 @@ def retain(
             continue
         try:
             if not dry:
-                remove(one.path)
+                remove_file(one.path)
         except (SessionBusy, SessionDamaged):
             busy.append(one)
             continue

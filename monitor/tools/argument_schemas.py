@@ -9,6 +9,7 @@ schema. A pattern may not look back without end.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from monitor._util.cuts import cut_before
@@ -26,6 +27,11 @@ FAULT_CHARS: Final = 400
 """The most characters of one mistake: a choice of many values is long."""
 BACKTRACKS: Final = 100_000
 """The most steps back of one pattern over one text: a few milliseconds."""
+MOST_VALUES: Final = 300
+MOST_CHARS: Final = 100_000
+"""In larger arguments only the first mistake is looked for. The validator makes all at once. Each
+holds a copy of what is wrong, which may be the whole: 100,000 wrong names took all memory.
+"""
 _BRANCHES_SHOWN: Final = 4
 _PLACE: Final = "\0"
 """Stands in the messages of the validator where the value is, which is put in by `excerpt`."""
@@ -45,27 +51,56 @@ class ArgumentSchema:
         self._name = name
         properties = schema.get("properties")
         self._known = tuple(map(str, properties)) if isinstance(properties, Mapping) else ()
-        self._validator: Callable[[Any], Iterator[jsonschema_rs.ValidationError]] | None = None
-        if schema:
-            self._validator = _compiled(name, standard_types(schema)).iter_errors
+        self._validator = _compiled(name, standard_types(schema)) if schema else None
 
     def check(self, arguments: Mapping[str, Any]) -> None:
         """Raise `ToolError`, which names each fault, if `arguments` do not fit the schema."""
         if self._validator is None:
             return
         try:
-            faults = list(self._validator(dict(arguments)))
+            given = dict(arguments)
+            whole = _is_small(given)
+            faults = list(self._validator.iter_errors(given)) if whole else _first_fault(self._validator, given)
         except Exception as error:  # noqa: BLE001 - too deep, or no JSON data: the reason is in the message
             self._refuse([f"they cannot be read as JSON data: {describe(error)}"])
         if faults:
-            self._refuse([line for fault in faults for line in _lines(fault)])
+            lines = dict.fromkeys(line for fault in faults for line in _lines(fault))
+            self._refuse([*lines], whole=whole)
 
-    def _refuse(self, faults: list[str]) -> NoReturn:
-        lines = [*dict.fromkeys(faults)]
+    def _refuse(self, lines: list[str], *, whole: bool = True) -> NoReturn:
         more = [f"and {len(lines) - FAULTS_SHOWN} more"] if len(lines) > FAULTS_SHOWN else []
+        more = more if whole else [*more, "there may be more"]
         takes = f" Arguments of {self._name}: {', '.join(self._known)}." if self._known else ""
         text = f"invalid arguments: {'; '.join([*lines[:FAULTS_SHOWN], *more])}.{takes}"
         raise ToolError(text, kind=ToolErrorKind.INVALID_ARGUMENTS)
+
+
+def _is_small(arguments: object) -> bool:
+    """Whether arguments have so few values and characters that all mistakes are looked for."""
+    values, chars = 0, 0
+    left = [arguments]
+    while left and values <= MOST_VALUES and chars <= MOST_CHARS:
+        one = left.pop()
+        values += 1
+        if isinstance(one, str):
+            chars += len(one)
+        elif isinstance(one, Mapping):
+            left += [*islice(one, MOST_VALUES), *islice(one.values(), MOST_VALUES)]
+            values += len(one) // MOST_VALUES * MOST_VALUES
+        elif isinstance(one, list | tuple):
+            left += islice(one, MOST_VALUES)
+            values += len(one) // MOST_VALUES * MOST_VALUES
+    return not left and values <= MOST_VALUES and chars <= MOST_CHARS
+
+
+def _first_fault(validator: jsonschema_rs.Validator, arguments: object) -> list[jsonschema_rs.ValidationError]:
+    import jsonschema_rs as rs  # noqa: PLC0415 - it is loaded already
+
+    try:
+        validator.validate(arguments)
+    except rs.ValidationError as fault:
+        return [fault]
+    return []
 
 
 def argument_check(name: str, schema: Mapping[str, Any], own: Callable[[Mapping[str, Any]], object] | None) -> Any:

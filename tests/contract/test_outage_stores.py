@@ -72,7 +72,7 @@ async def test_one_run_is_let_through_and_its_success_lets_all_go_on(store: Any,
     assert [(await outages.ask(["tool search"], run)).may_go for run in ("a", "b", "a")] == [True, False, True]
     began_s = time.now_s
     time.now_s += 2.0
-    (ended,) = await outages.succeeded(["tool search", "call search 1"], began_s)
+    (ended,) = await outages.succeeded(["tool search", "call search 1"], "a", began_s)
     assert ended.ended_s == time.now_s
     assert (await outages.ask(["tool search"], "b")) == (None, True)
     assert await outages.outages() == []
@@ -94,7 +94,7 @@ async def test_what_nobody_reports_any_more_is_forgotten(store: Any, time: Time)
     time.now_s += RULE.window_s + 1.0
     await outages.failed([FAILURE._replace(subject="tool other")], "a")
     assert set(await store.known()) <= {"tool search", "tool other"}
-    await outages.succeeded(["tool search", "tool other"], time.now_s)
+    await outages.succeeded(["tool search", "tool other"], "a", time.now_s)
     assert await store.known() == {}
     await outages.aclose()
 
@@ -109,7 +109,7 @@ async def test_two_processes_count_in_one_file(tmp_path: Path, time: Time):
     assert (await one.ask(["tool search"], "a")).may_go
     time.now_s += 2.0
     assert not (await other.ask(["tool search"], "b")).may_go
-    await one.succeeded(["tool search"], time.now_s - 1.0)
+    await one.succeeded(["tool search"], "a", time.now_s - 1.0)
     time.now_s += 1.0
     assert (await other.ask(["tool search"], "b")).may_go
     await one.aclose()

@@ -101,6 +101,12 @@ DRIVERS = {
 }
 """Each framework, as most programs use it."""
 
+OF_SCENES = {
+    "crewai": Driver("crewai:run", ("crewai",), warnings=("",)),
+    "smolagents": Driver("smolagents:run", ("smolagents",)),
+}
+"""Frameworks whose other tests are their own: `test_crewai.py`, `test_smolagents.py`."""
+
 WAYS = {
     "pydantic-ai-streamed": Driver("pydantic_ai:streamed", ("pydantic_ai",)),
     "openai-agents-streamed": Driver("openai_agents:streamed", ("agents",)),

@@ -118,6 +118,32 @@ def test_equal_calls_with_changing_results_are_no_loop():
     assert guard.outcome.turns == 7
 
 
+@pytest.mark.parametrize("how", ["tasks at once", "delegation", "two delegations at once"])
+def test_a_good_team_gives_the_same_with_the_guard_as_without(how: str):
+    service = Service(OPENAI)
+    asked = [{"task": "1", "context": "c", "coworker": name} for name in ("a", "b")]
+    calls = asked[: 2 if how == "two delegations at once" else 1]
+    service.first = {"boss": service.calls(*[("delegate_work_to_coworker", one) for one in calls])}
+    seen: list[Any] = []
+    guard = monitor.Guard()
+    with LocalOpenAI(service) as server, guard:
+        for one in (None, guard):
+            llm, before = llm_of(server.base_url, one), len(server.requests)
+            a, b, c = (agent_of(llm, name) for name in "abc")
+            if how == "tasks at once":
+                two = [task(f"t{agent.role}", agent, async_execution=True) for agent in (a, b)]
+                result = run([a, b, c], *two, task("tc", c, context=two))
+            else:
+                boss = agent_of(llm, "boss", allow_delegation=True)
+                result = run([boss, a, b], task("t", boss))
+            told = [(output.name, output.agent, output.raw) for output in result.tasks_output]
+            asked_for = sorted(str(request.body["messages"]) for request in server.requests[before:])
+            seen.append((told, result.token_usage.model_dump(), asked_for))
+    assert seen[0] == seen[1]
+    assert len(seen[0][2]) == {"tasks at once": 3, "delegation": 3, "two delegations at once": 4}[how]
+    assert guard.outcome.ok
+
+
 @pytest.mark.parametrize("how", ["tasks at once", "delegation"])
 def test_a_loop_of_one_agent_ends_all_of_them_and_no_request_follows(how: str):
     service = Service(OPENAI)

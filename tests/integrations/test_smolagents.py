@@ -92,6 +92,35 @@ def test_the_model_stays_of_its_class():
     model.client.close()
 
 
+@pytest.mark.parametrize("names", ["a", "ab"])
+def test_managed_agents_give_the_same_with_the_guard_as_without(names: str):
+    service = Service(OPENAI)
+    seen: list[Any] = []
+    guard = monitor.Guard()
+
+    def script(request: Any) -> list[Any]:
+        body = str(request.body["messages"])
+        if "AGENT:boss" in body and "from " not in body:
+            return service.calls(*[(name, {"task": f"task of {name}"}) for name in names])
+        who = next((name for name in names if f"AGENT:{name}" in body), "boss")
+        return final(f"from {who}")
+
+    with LocalOpenAI(script) as server, guard:
+        for one in (None, guard):
+            before, model = len(server.requests), model_of(server.base_url)
+            used: Any = model if one is None else GuardedModel(model, one)
+            team = [agent_of(used, name=name, description=name, instructions=f"AGENT:{name}") for name in names]
+            boss = agent_of(used, managed_agents=team, instructions="AGENT:boss")
+            boss.max_tool_threads = 2
+            result = boss.run("go", return_full_result=True)
+            model.client.close()
+            asked = sorted(str(request.body["messages"]) for request in server.requests[before:])
+            seen.append((result.output, result.state, result.token_usage.dict(), asked))
+    assert seen[0] == seen[1]
+    assert len(seen[0][3]) == 2 + len(names)
+    assert guard.outcome.ok
+
+
 def test_a_loop_of_one_managed_agent_ends_all_of_them_and_no_request_follows():
     service = Service(OPENAI)
     both = service.calls(("a", {"task": "1"}), ("b", {"task": "2"}))

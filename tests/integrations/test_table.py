@@ -10,7 +10,8 @@ def test_the_table_of_tested_programs_is_up_to_date():
 
 
 def test_every_test_that_fills_a_cell_is_there():
-
     assert {cell for _, cell in frameworks.tested()} >= set(frameworks.CELLS)
+    every = {(framework, cell) for framework in frameworks.FRAMEWORKS for cell in frameworks.CELLS}
+    assert every - frameworks.tested().keys() == frameworks.NONE.keys(), "tested, or a reason why not; never both"
     for framework, _ in frameworks.OWN:
         assert frameworks.OWN[framework, "looping model"] in frameworks._tests_of(framework)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import monitor
-from tests.integrations.drivers import DRIVERS, OPEN
+from tests.integrations.drivers import DRIVERS, OF_SCENES, OPEN
 from tests.integrations.transparent.scenes import scripts, seen
 
 SCENES = (
@@ -28,20 +28,19 @@ SCENES = (
     "failing tool",
     "failing service",
 )
-FRAMEWORKS = [
-    name for name in DRIVERS if (Path(__file__).parent / "transparent" / f"{name.replace('-', '_')}.py").exists()
-]
+ALL = DRIVERS | OF_SCENES
+FRAMEWORKS = [name for name in ALL if (Path(__file__).parent / "transparent" / f"{name.replace('-', '_')}.py").exists()]
 
 
 def _marked(name: str) -> Any:
-    warnings = (*DRIVERS[name].warnings, *OPEN, "::DeprecationWarning", "::UserWarning")
+    warnings = (*ALL[name].warnings, *OPEN, "::DeprecationWarning", "::UserWarning")
     return pytest.param(name, marks=[pytest.mark.filterwarnings(f"ignore{one}") for one in warnings])
 
 
 @pytest.fixture(params=map(_marked, FRAMEWORKS))
 def framework(request: pytest.FixtureRequest) -> str:
     """Each framework that is installed."""
-    for package in DRIVERS[request.param].packages:
+    for package in ALL[request.param].packages:
         pytest.importorskip(package, reason=f"the framework is not installed: {package}")
     return str(request.param)
 
@@ -56,7 +55,7 @@ def scene_of(framework: str, name: str) -> Any:
 @pytest.mark.asyncio
 @pytest.mark.parametrize("name", SCENES)
 async def test_a_scene_gives_the_same_with_the_guard_as_without(framework: str, name: str):
-    scene, wire = scene_of(framework, name), DRIVERS[framework].wire
+    scene, wire = scene_of(framework, name), ALL[framework].wire
     with wire.server(scripts(wire, name)) as server:
         bare = await scene(server.base_url, None)
         requests = len(server.requests)
@@ -77,7 +76,7 @@ def _asked(request: Any) -> str:
 @pytest.mark.asyncio
 @pytest.mark.parametrize("guarded", [False, True])
 async def test_a_cancellation_ends_the_run_at_once_and_closes_the_connection(framework: str, guarded: bool):
-    scene, wire = scene_of(framework, "cancellation"), DRIVERS[framework].wire
+    scene, wire = scene_of(framework, "cancellation"), ALL[framework].wire
     with wire.server(scripts(wire, "cancellation")) as server:
         guard = monitor.Guard() if guarded else None
         run = asyncio.create_task(_within(scene, server.base_url, guard))

@@ -270,6 +270,43 @@ def test_it_prints_the_list_of_runs(hostile_tab: Tab):
 
 
 @needs_browser
+def test_the_loop_is_a_band_of_the_time_line_with_the_line_of_the_stop(hostile_tab: Tab):
+    hostile_tab.run("location.hash = '#run=' + JSON.parse(document.getElementById('data').textContent).runs[0].key")
+    hostile_tab.run("new Promise(done => setTimeout(done, 50))")
+    places = """(() => {
+      const at = (name) => document.querySelector(`#part ${name}`).getBoundingClientRect();
+      return [at(".f-band").left, at(".f-band").right, at(".s-stop").left, at(".f-spared").left, at(".f-spared").right];
+    })()"""
+    band, end, stop, spared, last = hostile_tab.run(places)
+    assert band < end
+    assert abs(stop - end) < 2
+    assert abs(spared - end) < 2
+    assert spared < last
+
+
+@needs_browser
+@pytest.mark.parametrize("at", [0, 150, 313])
+def test_a_link_to_a_run_shows_its_details_wherever_they_stand(at: int, hostile_tab: Tab):
+    """The details of 314 runs stand in two pieces."""
+    runs = "JSON.parse(document.getElementById('data').textContent).runs"
+    place = hostile_tab.run(f"location.href.split('#')[0] + '#run=' + {runs}[{at}].key")
+    hostile_tab.ask("Page.navigate", url="about:blank")
+    hostile_tab.events.clear()
+    hostile_tab.ask("Page.navigate", url=place)
+    while not any(event.get("method") == "Page.loadEventFired" for event in hostile_tab.events):
+        hostile_tab.run("0")
+    hostile_tab.run("new Promise(done => setTimeout(done, 50))")
+    assert hostile_tab.run("document.querySelectorAll('#part .steps > li').length") > 4
+
+
+@needs_browser
+def test_a_word_of_any_step_is_found_before_its_piece_was_opened(hostile_tab: Tab):
+    of_arguments = SEARCH.format('299":')  # as the arguments of its calls have it, and nothing else
+    assert hostile_tab.run(f"{of_arguments}; document.getElementById('sum').textContent").startswith("1 of")
+    hostile_tab.run(SEARCH.format(""))
+
+
+@needs_browser
 def test_five_thousand_runs_are_usable(tmp_path: Path):
     page = ReportPage()
     (one,) = survey(Source.of_bytes("r.jsonl", json.dumps(run_of("many")).encode()), watcher=StoryWatcher)

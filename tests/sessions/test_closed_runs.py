@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 
 
 def supervisor(world: World, *answers: Any, **options: Any) -> monitor.Supervisor:
-    tools = [world.tools[name] for name in ("put", "act", "pay", "look")]
+    tools = world.tools(["put", "act", "pay", "look"])
     return monitor.Supervisor(ScriptedModel(*answers), tools=tools, approver=PendingApprovals(), **options)
 
 
@@ -70,14 +70,14 @@ async def test_a_paused_run_is_superseded_and_an_approved_call_that_was_not_made
     # the answer is stored, and the process dies before the call begins
     dies = monitor.Supervisor(
         ScriptedModel(),
-        tools=[world.tools["pay"]],
+        tools=world.tools(["pay"]),
         approver=approver,
         session=KilledStore(store, [], [Kill(3, after=True)]),
     )
     await dies.resume()
     assert [one.answer.decision for one in await store.approvals() if one.answer] == ["approved"]
     model = ScriptedModel("I see.")
-    await monitor.Supervisor(model, tools=[world.tools["pay"]], session=store, approver=approver).run("Then not.")
+    await monitor.Supervisor(model, tools=world.tools(["pay"]), session=store, approver=approver).run("Then not.")
     (told,) = results(model.requests[0].messages)
     assert (told.vetoed, "although it was approved" in told.text) == (True, True)
     assert world.effects == {}
@@ -103,7 +103,7 @@ async def test_after_a_switch_nothing_of_the_left_path_stays_open(goes_on: str):
     (first, *_) = await store.nodes()
     await store.switch_node(first.id)
     model = ScriptedModel("I see.")
-    again = monitor.Supervisor(model, tools=[*world.tools.values()], session=store, approver=PendingApprovals())
+    again = monitor.Supervisor(model, tools=world.tools(["act", "pay"]), session=store, approver=PendingApprovals())
     outcome = await (again.run("Then this.") if goes_on == "run" else again.resume())
     assert outcome.ok
     assert results(outcome.history) == []
@@ -115,7 +115,7 @@ async def test_after_a_switch_nothing_of_the_left_path_stays_open(goes_on: str):
 
 async def test_a_run_is_closed_with_the_runs_that_it_has_called():
     store, world = InMemorySession(), World()
-    inner = monitor.Supervisor(ScriptedModel(call("act", n=1)), tools=[world.tools["act"]])
+    inner = monitor.Supervisor(ScriptedModel(call("act", n=1)), tools=world.tools(["act"]))
     dies = KilledStore(store, [], [Kill(3, after=True)])
     outer = monitor.Supervisor(
         ScriptedModel(call("research", task="deep")),

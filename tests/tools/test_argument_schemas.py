@@ -322,3 +322,40 @@ def test_whatever_a_server_declares_as_a_schema_is_usable_or_reported(schema: di
         made = ArgumentSchema("it", schema)
         with contextlib.suppress(ToolError):
             made.check({"x": 1})
+
+
+@pytest.mark.parametrize(
+    ("keywords", "says"),
+    [
+        ({"propertyNames": {"pattern": "^b"}}, '"a0" does not match "^b"'),
+        ({"additionalProperties": {"type": "integer"}}, "a0: 'x' is not of type \"integer\""),
+        ({"patternProperties": {"^a": {"type": "integer"}}}, "a0: 'x' is not of type \"integer\""),
+        ({"unevaluatedProperties": {"type": "integer"}}, "is not"),
+        ({"properties": {"b": {}}, "additionalProperties": False}, "a0: is not known"),
+        ({"properties": {"list": {"items": {"type": "integer"}}}, "required": ["list"]}, "list: is required"),
+        ({"maxProperties": 5}, "more than 5 properties"),
+        ({"not": {}}, "arguments:"),
+    ],
+)
+def test_of_very_many_wrong_arguments_the_first_mistake_is_named(keywords: dict[str, Any], says: str):
+    """Each mistake may hold a copy of all arguments: 20,000 of them would take all memory."""
+    schema = ArgumentSchema("t", {"type": "object", **keywords})
+    with pytest.raises(ToolError) as error:
+        schema.check({f"a{number}": "x" for number in range(20_000)})
+    assert says in str(error.value)
+    assert "there may be more" in str(error.value)
+    assert len(str(error.value)) < 2_000
+
+
+def test_arguments_are_small_by_their_values_and_their_characters():
+    schema = ArgumentSchema("t", {"type": "object", "propertyNames": {"pattern": "^b"}})
+    for arguments, whole in (
+        ({"a": 1, "c": 2}, True),
+        ({"a": "x" * 200_000, "c": 2}, False),
+        ({"a": [1] * 1_000, "c": 2}, False),
+        ({"a": {"x" * 200_000: 1}, "c": 2}, False),
+        ({"a": [[[["x" * 90_000]]]], "c": "x" * 20_000}, False),
+    ):
+        with pytest.raises(ToolError) as error:
+            schema.check(arguments)
+        assert ("there may be more" not in str(error.value)) is whole

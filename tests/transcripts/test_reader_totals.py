@@ -207,6 +207,7 @@ def test_submitted_because_of_the_cost_is_no_good_end(tmp_path: Path):
 MADE = {
     "factory-droid/factory-droid-session.jsonl": ("droid_large", 4, 1, 0, None, None),
     "factory-droid/factory-droid-stream.jsonl": ("sid_stage0_large", 2, 1, 0, None, None),
+    "antigravity/transcript.jsonl": ("transcript", 8, 8, 1, None, None),
     "opencode/opencode-run-json.jsonl": ("ses_1f2e3d4c5b6aAbCdEfGhIjKlMn", 1, 1, 0, 192, 0.0123),
     "chatgpt/conversations.json": ("68e7-0001", 2, 1, 0, None, None),
     "gemini-cli/stream-json.jsonl": ("6f2c0d52-0000-4000-8000-000000000001", 3, 2, 1, 120, None),

@@ -19,7 +19,7 @@ from monitor.adapters.adapter import adapter_of
 from monitor.cli.inputs.conversation import Conversation, read_conversation, tokens_by_source, written
 from monitor.cli.options.clients import Closing
 from monitor.cli.options.selection import OneJsonOption
-from monitor.cli.options.session_file import complete, found_file
+from monitor.cli.options.session_file import complete, found_file, found_place
 from monitor.cli.options.supervisor_arguments import model_of, nothing_to_close
 from monitor.cli.render import output, table
 from monitor.cli.render.out_file import check_out, write_out
@@ -35,7 +35,9 @@ from monitor.events import CompactionProgressed, CompactionStarted, Event
 from monitor.messages import Message, message_codec
 from monitor.models import Model, ModelRequest
 from monitor.reasons import CompactionReason
-from monitor.sessions import ENDING, SessionReader, SQLiteSession
+from monitor.sessions import ENDING
+from monitor.sessions.postgres.postgres_reader import without_password
+from monitor.sessions.postgres.session_address import is_database, owner_at, reader_at
 from monitor.settings import known_name
 from monitor.sinks.lines import line_of
 from monitor.view.run_ending import count
@@ -249,12 +251,12 @@ def compact(
 # ------------------------------------------------------------------ what is given
 
 
-def _session_of(given: str) -> Path | None:
+def _session_of(given: str) -> Path | str | None:
     """The session that is meant; `None`: a file, or stdin. A file in this folder goes before a
     name, and a word with another ending is no name of a session.
     """
-    if given.endswith(ENDING):
-        return found_file(given, None)
+    if given.endswith(ENDING) or is_database(given):
+        return found_place(given, None)
     if given == STDIN or Path(given).exists() or Path(given).suffix or len(Path(given).parts) > 1:
         return None
     return found_file(given, None)
@@ -266,8 +268,8 @@ def _check_session_options(**options: object) -> None:
             raise ConfigError(f"--{name} is for files; a session is compacted in its own file")
 
 
-def _read_session(path: Path, model: str | None, window: int | None) -> _CompactInput:
-    with SessionReader(path) as session:
+def _read_session(place: Path | str, model: str | None, window: int | None) -> _CompactInput:
+    with reader_at(place) as session:
         messages = session.context().messages
     return _given(Conversation(NEUTRAL, ()), messages, model, window)
 
@@ -328,13 +330,13 @@ async def _compacted(
     close: Closing,
     reason: CompactionReason,
     complaints: Console,
-    session: Path | None,
+    session: Path | str | None,
 ) -> _CompactReport:
     counted = _CountedModel(model) if model is not None else None
     sinks = [_ProgressSink(complaints)] if counted is not None else []
     try:
         if session is not None:
-            async with SQLiteSession(session, create=False) as store:
+            async with owner_at(session, create=False) as store:
                 result = await compaction.compact_session(
                     store, window=given.window, model=counted, reason=reason, sinks=sinks
                 )
@@ -392,7 +394,13 @@ def _write(out: Path, text: str) -> None:
 
 
 def _show(
-    console: Console, done: _CompactReport, *, asked_nobody: bool, show: bool, out: Path | None, session: Path | None
+    console: Console,
+    done: _CompactReport,
+    *,
+    asked_nobody: bool,
+    show: bool,
+    out: Path | None,
+    session: Path | str | None,
 ) -> None:
     given, result = done.given, done.result
     saved = result.tokens_before - result.tokens_after
@@ -435,7 +443,7 @@ def _show(
         for number, one in enumerate(result.warnings)
     ]
     if (written_to := session or out) is not None:
-        rows.append(("written", output.on_one_line(str(written_to))))
+        rows.append(("written", output.on_one_line(without_password(str(written_to)))))
     output.card(console, "compacted", rows, style="green")
     output.heading(console, "tokens by source")
     sources = dict.fromkeys((*before, *after))

@@ -7,6 +7,7 @@ import logging
 import os
 import socket
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 import typer
@@ -14,6 +15,7 @@ from rich.text import Text
 
 from monitor.cli.options.run_options import IdleTimeoutOption, MaxToolCallsOption, PriceOption, limit_option
 from monitor.cli.options.settings_options import DetectorOptions
+from monitor.cli.options.settings_reload import SettingsReload
 from monitor.cli.options.supervisor_arguments import limits_of, number_or_off, price_of
 from monitor.cli.render import output
 from monitor.errors import ConfigError, MissingExtra
@@ -22,11 +24,12 @@ from monitor.shared import budgets_at
 
 if TYPE_CHECKING:
     from monitor.proxy import ProxiedRun, Proxy
+    from monitor.proxy.virtual_keys import VirtualKeys
 
 Way: TypeAlias = Literal["relay", "pay", "refuse"]
 Ending: TypeAlias = Literal["text", "error", "silent"]
 Deed: TypeAlias = Literal["stop", "error", "hold", "observe"]
-BUDGETS, PAGES = "Budgets", "Its own pages"
+BUDGETS, KEYS, PAGES = "Budgets", "Keys", "Its own pages"
 """The headings of these options in the help."""
 _SQLITE: Final = "sqlite:///"
 _BASES: Final[Mapping[str, tuple[str, str]]] = {
@@ -97,6 +100,15 @@ def proxy(
     max_body: Annotated[int, limit_option(metavar="BYTES", min=1, help="Longer requests cannot be judged.")] = 32
     * 1024
     * 1024,
+    max_in_flight: Annotated[
+        int, limit_option(metavar="BYTES", min=1, help="Held at once, of all requests and answers.")
+    ] = 256 * 1024 * 1024,
+    max_keyless: Annotated[
+        int, limit_option(metavar="N", min=1, help="Requests without a key that are answered at once.")
+    ] = 100,
+    arrival: Annotated[
+        float, limit_option(metavar="SECONDS", min=0.1, help="How long a request may take to arrive.")
+    ] = 60.0,
     budget: Annotated[
         str | None,
         typer.Option(
@@ -123,6 +135,41 @@ def proxy(
             metavar="NAME=WHAT",
             help="What a key is called. WHAT: the variable that holds the key, or sha256: and its digest.",
             rich_help_panel=BUDGETS,
+        ),
+    ] = None,
+    keys: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            envvar="AGENT_MONITOR_KEYS",
+            help="Only the keys in this file may pass: agent-monitor keys makes them. Read again on SIGHUP.",
+            rich_help_panel=KEYS,
+        ),
+    ] = None,
+    service_key: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--service-key",
+            metavar="[NAME=]VARIABLE",
+            help="The variable with the key that the service gets in place of the client's.",
+            rich_help_panel=KEYS,
+        ),
+    ] = None,
+    fallback: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--fallback",
+            metavar="[NAME=]URL",
+            help="A second service, asked if the first cannot be reached or has a status from 500 on.",
+        ),
+    ] = None,
+    fallback_key: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--fallback-key",
+            metavar="[NAME=]VARIABLE",
+            help="The variable with the key that the second service gets. Without it, the same key.",
+            rich_help_panel=KEYS,
         ),
     ] = None,
     token: Annotated[
@@ -167,6 +214,7 @@ def proxy(
 
     \b
     Ctrl-C lets running answers end, for --drain seconds; again, it closes at once.
+    SIGHUP reads --keys and the settings of the detectors again.
     """  # noqa: D301 - \b keeps the lines of an example apart
     with output.tidy_exit():
         chosen = settings.read()
@@ -187,11 +235,19 @@ def proxy(
             run_tokens=run_tokens,
             prices=price_of(price),
             keys=_names(key or ()),
+            virtual_keys=None if keys is None else _keys_in(keys),
+            service_keys=_secrets("--service-key", service_key or ()),
+            fallbacks=_addresses("--fallback", fallback or ()),
+            fallback_keys=_secrets("--fallback-key", fallback_key or ()),
             token=token,
             most_body=max_body,
+            most_in_flight=max_in_flight,
+            most_keyless=max_keyless,
+            arrival_s=arrival,
             told=_json if as_json else _told,
         )
-        _serve(made, host, port, number_or_off(drain, "--drain"), token_given=token is not None)
+        reload = SettingsReload(made, keys, settings.read)
+        _serve(made, host, port, number_or_off(drain, "--drain"), token_given=token is not None, reload=reload)
 
 
 def _made(upstreams: Mapping[str, str], chosen: Settings, *, keys: Mapping[str, str], **options: Any) -> Proxy:
@@ -203,14 +259,40 @@ def _made(upstreams: Mapping[str, str], chosen: Settings, *, keys: Mapping[str, 
 def _upstreams(given: Sequence[str] | None) -> Mapping[str, str]:
     if not given:
         raise ConfigError("say where the requests go: --upstream https://api.openai.com")
+    return _addresses("upstream", given)
+
+
+def _addresses(what: str, given: Sequence[str]) -> Mapping[str, str]:
+    """Addresses by the names of upstreams."""
     found: dict[str, str] = {}
     for one in given:
         before, sign, after = one.partition("=")
         name, address = (before, after) if sign and "/" not in before else ("", one)
         if name in found:
-            raise ConfigError(f"two upstreams are called {name!r}" if name else "only one upstream may have no name")
+            raise ConfigError(f"two {what}s are called {name!r}" if name else f"only one {what} may have no name")
         found[name] = address
     return found
+
+
+def _secrets(option: str, given: Sequence[str]) -> Mapping[str, str]:
+    """The keys of services by the names of upstreams. The options have the names of variables."""
+    found: dict[str, str] = {}
+    for one in given:
+        before, sign, after = one.partition("=")
+        name, variable = (before, after) if sign else ("", before)
+        value = os.environ.get(variable)
+        if not value:
+            raise ConfigError(f"{option}: the variable that it names is not set")
+        if name in found:
+            raise ConfigError(f"{option}: two keys are for the upstream {name!r}")
+        found[name] = value
+    return found
+
+
+def _keys_in(file: Path) -> VirtualKeys:
+    from monitor.proxy.key_file import read_keys  # noqa: PLC0415 - takes time
+
+    return read_keys(file)
 
 
 def _names(given: Sequence[str]) -> Mapping[str, str]:
@@ -246,14 +328,21 @@ def _json(run: ProxiedRun) -> None:
     output.write_json(run.to_dict())
 
 
-def _serve(made: Proxy, host: str, port: int, drain_s: float | None, *, token_given: bool) -> None:
+def _serve(
+    made: Proxy, host: str, port: int, drain_s: float | None, *, token_given: bool, reload: SettingsReload
+) -> None:
     try:
         import uvicorn  # noqa: PLC0415 - may be missing
     except ImportError:
         raise MissingExtra("uvicorn", "proxy") from None
 
     class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            self.reloading = asyncio.ensure_future(reload.follow())
+
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            self.reloading.cancel()
             draining = asyncio.ensure_future(made.drain(drain_s))  # the listener stays meanwhile
             while not (draining.done() or self.force_exit):
                 await asyncio.wait([draining], timeout=_LOOK_S)

@@ -10,9 +10,16 @@ import typer
 
 from monitor.cli.inputs.survey_workers import SurveySettings
 from monitor.cli.inputs.transcripts import InputReader, RunSelection, inputs_of
-from monitor.cli.options.selection import LimitOption, SelectionOptions, TranscriptsArgument
+from monitor.cli.options.selection import (
+    CardOption,
+    CardTaskOption,
+    LimitOption,
+    SelectionOptions,
+    TranscriptsArgument,
+)
 from monitor.cli.options.settings_options import SettingsOptions
 from monitor.cli.render import output
+from monitor.cli.render.card_file import check_card, write_card
 from monitor.cli.render.out_file import check_out, write_out
 from monitor.cli.render.scan_report import Report
 from monitor.report import ReportPage, StoryWatcher
@@ -32,6 +39,8 @@ def report(
     no_text: Annotated[
         bool, typer.Option("--no-text", help="Leave the words of the transcripts out: numbers and names only.")
     ] = False,
+    card: CardOption = None,
+    card_task: CardTaskOption = False,
     selection: SelectionOptions,
     limit: LimitOption = None,
     settings: SettingsOptions,
@@ -56,6 +65,7 @@ def report(
     console, complaints = output.stdout(), output.stderr()
     with output.tidy_exit():
         check_out(out, "--out")
+        check_card(card)
         given, wanted = SurveySettings.of(settings.read(), StoryWatcher), RunSelection.of(selection)
         found, page = Report(), ReportPage(title=title, texts=not no_text)
 
@@ -72,6 +82,7 @@ def report(
             raise typer.Exit(BAD_INPUT)
         pieces = page.pieces(facts={"made": time.time(), "bad": found.bad})
         write_out(out, (piece.encode("utf-8", "replace") for piece in pieces), "--out")
+        write_card(card, found.card, task=card_task)
         loops = f"{found.loops:,} with a loop"
         size = out.stat().st_size / 1_000_000
         console.print(f"{out}: {count(page.runs, 'run')}, {loops}, {size:,.1f} MB", soft_wrap=True)

@@ -17,9 +17,16 @@ from monitor.cli.inputs.judge_options import JudgeOptions
 from monitor.cli.inputs.scan_cache import ScanCache
 from monitor.cli.inputs.survey_workers import SurveySettings
 from monitor.cli.inputs.transcripts import InputReader, RunSelection, inputs_of
-from monitor.cli.options.selection import LimitOption, SelectionOptions, TranscriptsArgument
+from monitor.cli.options.selection import (
+    CardOption,
+    CardTaskOption,
+    LimitOption,
+    SelectionOptions,
+    TranscriptsArgument,
+)
 from monitor.cli.options.settings_options import SettingsOptions
 from monitor.cli.render import output
+from monitor.cli.render.card_file import check_card, write_card
 from monitor.cli.render.csv_rows import rows_to
 from monitor.cli.render.explain import explain as explain_run
 from monitor.cli.render.output import STDIN
@@ -51,6 +58,8 @@ def scan(
     ] = False,
     every: Annotated[bool, typer.Option("--all", help="List the runs without a loop too.")] = False,
     limit: LimitOption = None,
+    card: CardOption = None,
+    card_task: CardTaskOption = False,
     cache: Annotated[
         bool, typer.Option("--cache/--no-cache", help="Take the results of unchanged files from earlier scans.")
     ] = True,
@@ -72,6 +81,7 @@ def scan(
       agent-monitor scan runs.jsonl.gz
       agent-monitor scan --explain --limit 20 runs.jsonl
       zcat logs/*.gz | agent-monitor scan --json -
+      agent-monitor scan --card card.svg
 
     \b
     Would other numbers do better, or a warning first?
@@ -98,6 +108,7 @@ def scan(
     """  # noqa: D301 - \b keeps the lines of an example apart
     console, complaints = output.stdout(), output.stderr()
     with output.tidy_exit(), ExitStack() as stack:
+        check_card(card)
         asker = stack.enter_context(judge.opened())
         chosen = settings.read()
         wanted = RunSelection.of(selection)
@@ -114,6 +125,7 @@ def scan(
         reading.read_all(report, lambda run: shown.add(run, report), limit=limit, quiet=quiet)
         if asker is not None:
             asker.complain(complaints)
+        write_card(card, report.card, task=card_task)
         if as_json:
             summary = {**summary_as_json(report, settings=chosen.source), **reading.as_json()}
             output.write_json(summary if asker is None else {**summary, "judge": asker.as_json()})

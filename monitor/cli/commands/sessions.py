@@ -24,6 +24,7 @@ from monitor.cli.options.session_file import (
     SessionArgument,
     SessionsArgument,
     found_file,
+    found_place,
     new_file,
     opened_reader,
     session_file,
@@ -36,7 +37,6 @@ from monitor.errors import ConfigError, MonitorError, StoreError
 from monitor.sessions import (
     ACTIVE,
     ENDING,
-    SessionReader,
     copy_session,
     default_folder,
     exported,
@@ -50,7 +50,7 @@ from monitor.sessions import (
     trim,
 )
 from monitor.sessions.postgres.postgres_reader import AnyReader, SessionsReader, without_password
-from monitor.sessions.postgres.session_address import is_database, parts_of, sessions_at
+from monitor.sessions.postgres.session_address import is_database, parts_of, reader_at, sessions_at
 from monitor.sessions.tables.migrations import STEPS
 from monitor.sessions.tables.schema import SQLITE_FLOOR, check_sqlite, has_reset_bug
 from monitor.view.run_ending import count
@@ -226,6 +226,7 @@ def import_session(
     file: Annotated[str, typer.Argument(metavar="FILE", help="Lines that export has written; - is stdin.")],
     *,
     name: Annotated[str | None, typer.Option("--name", help="Name of the new session, otherwise its id.")] = None,
+    database: DatabaseOption = None,
     folder: FolderOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -236,9 +237,9 @@ def import_session(
         except (OSError, UnicodeDecodeError) as error:
             raise StoreError(f"{file} cannot be read: {error}") from None
         lines = text.split("\n")
-        path = new_file(name or _id_of(lines), folder)
-        imported(lines, path)
-        _done(as_json, f"imported as {path.stem}", {"name": path.stem, "path": str(path)})
+        place = f"{database}#{name or _id_of(lines)}" if database else new_file(name or _id_of(lines), folder)
+        imported(lines, place)
+        _made(as_json, "imported as", place)
 
 
 def _id_of(lines: Sequence[str]) -> str:
@@ -265,11 +266,13 @@ def copy_it(
     missing then, and long texts stand beside the file.
     """
     with output.tidy_exit():
-        source = found_file(session, folder)
-        is_file = into.endswith(ENDING) or "/" in into
-        path = session_file(into) if is_file else new_file(into, folder or source.parent)
-        copy_session(source, path)
-        _done(as_json, f"copied to {path}", {"name": path.stem, "path": str(path)})
+        source = found_place(session, folder)
+        into_file = into.endswith(ENDING) or ("/" in into and not is_database(into))
+        place = (
+            into if is_database(into) else session_file(into) if into_file else new_file(into, _beside(source, folder))
+        )
+        copy_session(source, place)
+        _made(as_json, "copied to", place)
 
 
 @sessions.command("fork")
@@ -283,17 +286,20 @@ def fork_session(
 ) -> None:
     """Copy a session, also one that is being written. The copy gets its own id."""
     with output.tidy_exit():
-        source = found_file(session, folder)
+        source = found_place(session, folder)
         node = None
         if at is not None:
-            with SessionReader(source) as found:
+            with reader_at(source) as found:
                 nodes = [one.id for one in found.nodes() if one.id.endswith(at) or one.id.startswith(at)]
             if len(nodes) != 1:
                 raise ConfigError(f"{at!r} means {count(len(nodes), 'node')}; `sessions tree` shows them")
             node = nodes[0]
-        path = new_file(name, folder or source.parent) if name else _free(source)
-        id = fork(source, path, at=node)
-        _done(as_json, f"forked as {path.stem}", {"name": path.stem, "path": str(path), "id": id})
+        if is_database(source):
+            place: Path | str = f"{source.partition('#')[0]}#{name}" if name else _free_in(source)
+        else:
+            place = new_file(name, _beside(source, folder)) if name else _free(Path(source))
+        id = fork(source, place, at=node)
+        _made(as_json, "forked as", place, id=id)
 
 
 @sessions.command("salvage")
@@ -345,10 +351,33 @@ def trim_session(
     """
     with output.tidy_exit():
         before_s = None if events_older_than is None else time.time() - events_older_than * DAY_S
-        work = partial(trim, found_file(session, folder), erase=erase or (), events_before_s=before_s)
+        work = partial(trim, found_place(session, folder), erase=erase or (), events_before_s=before_s)
         done = anyio.run(work)
         said = f"{done.events:,} events removed, a text erased in {done.erased:,} rows, {size(done.bytes_after)} left"
         _done(as_json, said, asdict(done))
+
+
+def _beside(source: Path | str, folder: Path | None) -> Path | None:
+    """The folder of a new session that is made of `source`."""
+    return folder or (source.parent if isinstance(source, Path) else None)
+
+
+def _made(as_json: bool, how: str, place: Path | str, **data: Any) -> None:
+    """Say which session was made."""
+    shown = without_password(str(place))
+    name = place.stem if isinstance(place, Path) else parts_of(place)[1]
+    said = shown if how == "copied to" or not isinstance(place, Path) else name
+    _done(as_json, f"{how} {said}", {"name": name, "path": shown, **data})
+
+
+def _free_in(source: str) -> str:
+    """The address of a session that is not there, beside `source`."""
+    where, name = parts_of(source)
+    with SessionsReader(where) as there:
+        number = 2
+        while f"{name}-{number}" in there:
+            number += 1
+    return f"{where}#{name}-{number}"
 
 
 def _free(source: Path) -> Path:
@@ -489,17 +518,14 @@ def rm(
 
 
 def _by_name(given: Sequence[str], folder: Path | None, *, dry: bool) -> tuple[list[str], list[str]]:
-    named = [(one, _name_of(one, folder)) for one in given]  # all are found before any is removed
-    for session, _ in named:
-        if is_database(session):
-            where, name = parts_of(session)
-            with SessionsReader(where) as there:
-                there.find(name)
-                if not dry:
-                    there.remove(name)
-        elif not dry:
-            remove(found_file(session, folder))
-    return [name for _, name in named], []
+    names = [_name_of(one, folder) for one in given]
+    places = [found_place(one, folder) for one in given]
+    for place in places:  # all are found before any is removed
+        if is_database(place):
+            reader_at(place).close()
+    for place in places if not dry else ():
+        remove(place)
+    return names, []
 
 
 def _done(as_json: bool, said: str, data: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ alone. Without a usable cache everything is read.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from contextlib import suppress
@@ -22,7 +23,7 @@ QUIET_S: Final = 2.0
 MOST_ROWS: Final = 100_000
 """The number of results from which on the oldest are removed."""
 _TABLE: Final = """create table if not exists results
-(path text primary key, state text not null, version text not null, found blob not null)"""
+(path blob primary key, state text not null, version text not null, found blob not null)"""
 
 _OF_FILE: Final = "from results where path = ? and state = ? and version = ?"
 
@@ -56,7 +57,7 @@ class ScanCache:
         if self._rows is None or (state := _state(path)) is None:
             return False
         with suppress(sqlite3.Error):
-            asked = (str(path.absolute()), state, self._version)
+            asked = (_key(path), state, self._version)
             return self._rows.execute(f"select 1 {_OF_FILE}", asked).fetchone() is not None
         return False
 
@@ -65,7 +66,7 @@ class ScanCache:
         if self._rows is None or (state := _state(path)) is None:
             return None
         with suppress(sqlite3.Error):
-            asked = (str(path.absolute()), state, self._version)
+            asked = (_key(path), state, self._version)
             row = self._rows.execute(f"select found {_OF_FILE}", asked).fetchone()
             found = loaded(row[0]) if row is not None else None
             if isinstance(found, list) and all(isinstance(one, SurveyedFile) for one in found):
@@ -81,12 +82,17 @@ class ScanCache:
             with suppress(sqlite3.Error):
                 self._rows.execute(
                     "insert or replace into results values (?, ?, ?, ?)",
-                    (str(path.absolute()), before, self._version, data),
+                    (_key(path), before, self._version, data),
                 )
 
     def state(self, path: Path) -> str | None:
         """What changes when the file does. `None`: its result cannot be kept."""
         return None if self._rows is None else _state(path)
+
+
+def _key(path: Path) -> bytes:
+    """The name of a file, which is bytes: not every name is text."""
+    return os.fsencode(path.absolute())
 
 
 def _state(path: Path) -> str | None:

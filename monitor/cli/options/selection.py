@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import typer
@@ -15,6 +16,12 @@ TranscriptsArgument: TypeAlias = Annotated[
     ),
 ]
 LimitOption: TypeAlias = Annotated[int | None, typer.Option(min=1, metavar="N", help="Stop after N runs.")]
+CardOption: TypeAlias = Annotated[
+    Path | None, typer.Option("--card", metavar="FILE", help="Write the result as a picture to share: card.svg.")
+]
+CardTaskOption: TypeAlias = Annotated[
+    bool, typer.Option("--card-task", help="With what was asked for in the costliest run. Else the card has no text.")
+]
 OneJsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 

@@ -7,10 +7,11 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from monitor.errors import ConfigError, StoreError
+from monitor.cli.render import output
+from monitor.errors import ConfigError, SessionBusy, StoreError
 from monitor.sessions import ENDING, PostgresSession, SessionReader, SQLiteSession, default_folder, sessions_in
-from monitor.sessions.postgres.postgres_reader import AnyReader, PostgresReader, without_password
-from monitor.sessions.postgres.session_address import WAIT_S, is_database, parts_of
+from monitor.sessions.postgres.postgres_reader import AnyReader, without_password
+from monitor.sessions.postgres.session_address import WAIT_S, is_database, parts_of, reader_at
 
 
 def complete(incomplete: str) -> list[str]:
@@ -46,7 +47,12 @@ SessionsArgument: TypeAlias = Annotated[
 
 def opened_reader(given: str, folder: Path | None) -> AnyReader:
     """A reader of the session that `given` means, in a file or in a database."""
-    return PostgresReader(*parts_of(given)) if is_database(given) else SessionReader(found_file(given, folder))
+    return reader_at(found_place(given, folder))
+
+
+def found_place(given: str, folder: Path | None) -> Path | str:
+    """The file that `given` means, or the address of a session in a database."""
+    return given if is_database(given) else found_file(given, folder)
 
 
 def found_file(given: str, folder: Path | None) -> Path:
@@ -94,9 +100,13 @@ def new_file(name: str, folder: Path | None) -> Path:
 def session_to_write(given: str, *, create: bool = True, folder: Path | None = None) -> SQLiteSession | PostgresSession:
     """The session that `given` means, to be opened by its owner. `create`: it may be made."""
     if is_database(given):
-        return PostgresSession(*parts_of(given), create=create, chunks=True, wait_s=WAIT_S)
+        return PostgresSession(*parts_of(given), create=create, chunks=True, wait_s=WAIT_S, waits=_say_why)
     path = session_file(given) if create else found_file(given, folder).absolute()
     return SQLiteSession(path, create=create, chunks=True)
+
+
+def _say_why(busy: SessionBusy) -> None:
+    output.complain(output.stderr(), f"agent-monitor: waiting, because the session is in use: {busy.why}")
 
 
 def session_file(given: str) -> Path:

@@ -36,19 +36,20 @@ def task_of(given: str | None) -> str:
             'what is the task? agent-monitor run "..." --model google:gemini-2.5-flash; or see a run: agent-monitor run'
             " --demo"
         )
-    task = _stdin() if given == STDIN else given
+    task = stdin_of("task") if given == STDIN else given
     if not task.strip():
         raise ConfigError(f"the task is empty{' (nothing came from stdin)' if given == STDIN else ''}")
     return task
 
 
-def _stdin() -> str:
+def stdin_of(what: str) -> str:
+    """All of stdin, which is called `what` in messages. Raises `ConfigError` if it is no text."""
     if sys.stdin.isatty():
-        print("The task, then Ctrl-D:", file=sys.stderr)
+        print(f"The {what}, then Ctrl-D:", file=sys.stderr)
     try:
         return sys.stdin.buffer.read().decode()
     except UnicodeDecodeError:
-        raise ConfigError("the task on stdin is not text in UTF-8") from None
+        raise ConfigError(f"the {what} on stdin is not text in UTF-8") from None
 
 
 def model_of(

@@ -14,6 +14,7 @@ from rich.text import Text
 from monitor.cli.render import output
 from monitor.transcripts.analysis.scan import Finding, ModelOutput, Rung
 from monitor.transcripts.analysis.survey import SurveyedRun
+from monitor.transcripts.readers import signs_of
 from monitor.verdicts import Detection, Level
 from monitor.view.run_ending import count
 
@@ -60,6 +61,8 @@ def explain(console: Console, result: SurveyedRun) -> None:
     """
     output.heading(console, f"{output.on_one_line(result.id)}  ({output.on_one_line(result.file)})")
     console.print(_in_short(result), width=output.columns(console))
+    if result.format:
+        console.print(Text(f"read as {result.format}, by its content: {signs_of(result.format)}", style="dim"))
     loops: dict[tuple[object, ...], list[tuple[int, Finding]]] = {}
     for number, finding in enumerate(result.findings, 1):
         found = finding.detection

@@ -14,11 +14,13 @@ from rich.text import Text
 
 from monitor.cli.render import output, table
 from monitor.cli.render.explain import RUNG_STYLES, finding_as_json, found_at, times
-from monitor.cli.render.tool_counts import OWN_FORMATS, ToolCounts, known_sum
+from monitor.cli.render.tool_counts import OWN_FORMATS, ToolCounts
 from monitor.prices import table_facts
 from monitor.transcripts.analysis.card import Card
+from monitor.transcripts.analysis.cost import known_sum
 from monitor.transcripts.analysis.scan import ModelOutput
 from monitor.transcripts.analysis.survey import SurveyedRun
+from monitor.transcripts.readers import signs_of
 from monitor.view.run_ending import count
 
 LABELLED_LOOP = "loop"
@@ -254,7 +256,7 @@ def _labels(report: Report) -> str:
 
 
 def run_as_json(result: SurveyedRun, *, explain: bool) -> dict[str, Any]:
-    """One run. `explain`: with every finding."""
+    """One run. `explain`: with every finding, and the signs of its format."""
     finding, began = result.finding, result.began
     run = {
         "type": "run",
@@ -288,7 +290,10 @@ def run_as_json(result: SurveyedRun, *, explain: bool) -> dict[str, Any]:
         "saved_usd": result.saved_usd,
         "total": _amount_as_json(result.total),
     }
-    return {**run, "findings": list(map(finding_as_json, result.findings))} if explain else run
+    if not explain:
+        return run
+    findings = list(map(finding_as_json, result.findings))
+    return {**run, "recognised_by": signs_of(result.format) or None, "findings": findings}
 
 
 def summary_as_json(report: Report, *, settings: Path | None) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Final, Self, TypeVar
+from typing import Final, Self
 
 from rich.console import Console
 from rich.padding import Padding
@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from monitor.cli.render import output, table
+from monitor.transcripts.analysis.cost import known_sum
 from monitor.transcripts.analysis.survey import SurveyedRun
 from monitor.transcripts.readers import READERS
 from monitor.view.run_ending import count
@@ -167,16 +168,6 @@ def _number(value: int | None) -> str:
 
 def _money(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:,.2f}"
-
-
-_Number = TypeVar("_Number", int, float)
-
-
-def known_sum(one: _Number | None, other: _Number | None) -> _Number | None:
-    """The sum of the numbers that are known. `None`: neither is."""
-    if one is None or other is None:
-        return other if one is None else one
-    return one + other
 
 
 def _sum(counted: Iterable[_ProjectCounts]) -> _ProjectCounts:

@@ -105,7 +105,7 @@ def repair_behind(
 ) -> tuple[tuple[Message, ...], RepairReport]:
     """The records that follow a valid history in which each call has its result, and whose calls
     have the `ids`. The result is the same as `repair` of the whole history, at the cost of
-    `records`, unless one of them is a result of an earlier turn: such a result is an orphan here.
+    `records`. A result of an earlier turn is an orphan here.
     """
     work = _HistoryRepair(rules_of(form), None, set(ids))
     work.take(0, UserMessage((Text(BEGINNING),)))  # what was said before

@@ -1,5 +1,5 @@
-"""The same tool call again and again. Failure answered: an agent that reads the same file, or sends
-the same mail, until its budget is gone.
+"""Finds a tool call that is repeated again and again. Failure answered: an agent that reads the
+same file, or sends the same mail, until its budget is gone.
 
 Rules:
 

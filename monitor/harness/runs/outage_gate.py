@@ -8,7 +8,9 @@ Rules:
   tool itself calls a failure counts if it says that something is down, or if the same has worked
   before: an agent that runs failing tests is at work.
 - A failure of a tool is one of the tool and one of the call: other calls of the tool may work.
-- Errors are compared without what changes by itself, and without the texts of the arguments.
+- A model that loops in a run has failed in it: if it does so in most runs, it is the model.
+- Errors are compared without what changes by itself, and without the texts of the arguments. Words
+  that have a digit are left out too: addresses, ports, ids, plain numbers.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from monitor.harness.streams.clock import Clock
 from monitor.models import PASSING, ErrorKind
 from monitor.outage import WORDS_CHARS, Failure
 from monitor.outcome import Turn
-from monitor.reasons import ToolErrorKind
+from monitor.reasons import TerminateReason, ToolErrorKind
 from monitor.shared.outages.shared_outages import Outages
 from monitor.verdicts import FleetFinding
 
@@ -42,6 +44,10 @@ _SAYS_DOWN: Final = re.compile(
     r"|too many requests|quota|bad gateway|maintenance|try again later|50[0-4]|429)\b",
     re.IGNORECASE,
 )
+
+
+_NUMBERED: Final = re.compile(r"[\w.:@/+-]+")
+"""A word as it stands in errors: an address with its port, a path, an id, a number."""
 
 
 class OutageGate:
@@ -102,7 +108,11 @@ class OutageGate:
     async def model_ended(self, turn: Turn) -> None:
         """A model call of the run has ended."""
         error = turn.model_error
-        if error is not None and error.kind in _MODEL_KINDS:
+        if _loops(turn):
+            await self._failed(
+                [Failure(self._model, self._model, "loop", "loop: the model repeats itself", by_chance=True)]
+            )
+        elif error is not None and error.kind in _MODEL_KINDS:
             failure = Failure(self._model, self._model, error.kind.value, f"{error.kind.value}: {error.message}")
             await self._failed([failure])
         elif error is None and turn.finish_reason is not None:
@@ -169,7 +179,7 @@ class OutageGate:
         if self._lost:
             return
         try:
-            ended = await self._outages.succeeded(subjects, self._began_s)
+            ended = await self._outages.succeeded(subjects, self._run(), self._began_s)
         except StoreError as error:
             self._lose(error)
             return
@@ -181,6 +191,16 @@ class OutageGate:
         if self._held is not None:
             self._release("outages_lost")
         self._emit(OutagesLost(self._at(), str(error)))
+
+
+def _loops(turn: Turn) -> bool:
+    """Whether the model has repeated itself in `turn`."""
+    stop = turn.stopped
+    return turn.loop_offset is not None or (stop is not None and stop.reason is TerminateReason.LOOP_DETECTED)
+
+
+def _without_number(word: re.Match[str]) -> str:
+    return "#" if any(map(str.isdigit, word[0])) else word[0]
 
 
 def _subjects(call: ToolCall) -> tuple[str, str]:
@@ -195,7 +215,7 @@ def _failures(call: ToolCall, result: ToolResult) -> Iterator[Failure]:
     given = [value for value in values if isinstance(value, str) and len(value) >= ARGUMENT_CHARS]
     for value in sorted(given, key=len, reverse=True):
         text = text.replace(value, "")
-    error = f"{result.error_kind}:{error_identity(text)}"
+    error = f"{result.error_kind}:{error_identity(_NUMBERED.sub(_without_number, text))}"
     shown = f"call {call.name}({canonical_json(call.arguments)})"[:WORDS_CHARS]
     for subject, what in zip(_subjects(call), (f"tool {call.name}", shown), strict=True):
         yield Failure(subject, what, error, result.text)

@@ -74,6 +74,7 @@ from monitor.sessions.run_records import SUBAGENT, RunRecord
 from monitor.sessions.session_store import SessionStore
 from monitor.shared.budgets.shared_budget import SharedBudget
 from monitor.tools.files.file_memory import with_notes
+from monitor.tools.registry import Registry
 from monitor.usage import AskCost, Price, Usage, price_of
 from monitor.verdicts import Stop
 from monitor.wires.raw import RawMessage
@@ -177,36 +178,14 @@ class Run(Generic[OutputT]):
         self._emit = self._delivery.emit
         store = _store_of(session, supervisor, caller)
         log = InputLog() if store is not None and store.keeps_chunks else None
-        plan = supervisor.plan.fresh() if supervisor.plan is not None else None
-        outputs = supervisor.outputs.fresh() if supervisor.outputs is not None else None
-        self._goal: Goal = (Goal if log is None else partial(RecordingGoal, log))(
-            outputs, plan, max_nudges=supervisor.max_nudges
-        )
         tools = supervisor.tools.copy()
         supervisors = (supervisor, *(caller.supervisors if caller is not None else ()))
         price = supervisor.price if caller is None else _price_known_to(supervisors)
         self._budget_hold = self._held(supervisor.shared_budget, price)
         budgets = _budgets(supervisor, self._budget_hold, caller)
-        self._core: RunCore = (RunCore if log is None else partial(RecordingCore, log))(
-            stop_when=_limits_of(supervisor, as_tool=bool(as_tool)),
-            detectors=default_detectors() if supervisor.detectors is None else copy.deepcopy(supervisor.detectors),
-            policy=copy.deepcopy(supervisor.policy),
-            emit=self._emit,
-            keep_text_chars=supervisor.keep_text_chars,
-            price=price,
-            budgets=budgets,
-            goal=self._goal,
-            last_turn=supervisor.last_turn,
-            cuts=True,
-            supervised=True,
-            parent=caller.core if caller is not None else None,
-            judges=supervisor.judges,
-            task=said,
-            window=supervisor.window,
-            loop_key=tools.loop_key,
-        )
+        self._goal: Goal = self._new_goal(log)
+        self._core: RunCore = self._new_core(said, as_tool=as_tool, price=price, budgets=budgets, tools=tools, log=log)
         self._work = Interruptible(self._core, self._clock)
-        judges = JudgeTasks(self._core, clock=self._clock, close_grace_s=supervisor.close_grace_s, wake=self._wake)
         self.as_caller: Caller = Caller(
             self._core,
             self._clock,
@@ -219,13 +198,14 @@ class Run(Generic[OutputT]):
             deps=_first_of(deps, supervisor.calls.deps, caller.deps if caller is not None else None),
         )
         self.as_caller.resumed = resumed is not None
+
+        # The history: in a session it is read from there when the run begins.
         first = [] if task is None else [_said_by_others(task)]
-        first += self._first_step() if plan is not None and resumed is None else []
+        first += self._first_step() if supervisor.plan is not None and resumed is None else []
         given = supervisor.given if history is None else supervisor.taken_in(history)
         given = replace(given, instructions=with_notes(given.instructions, supervisor.notes))
         self._history = History(() if store is not None else (*given.messages, *first))
         valid_history = ValidHistory(self._history, supervisor.form, given.repairs, self._repaired)
-        options = replace(supervisor.calls, deps=self.as_caller.deps)
         self._session: RunSession | None = None
         if store is not None:
             self._session = RunSession(
@@ -243,9 +223,65 @@ class Run(Generic[OutputT]):
                 resumed=resumed is not None,
                 log=log,
             )
-            options = replace(options, ledger=self._session.recorder)
             self._delivery.write_to(self._session.recorder)
-        self._context = RunContext(
+
+        # What goes on in a turn.
+        self._context = self._new_context(given.instructions)
+        self._core.companions += (self._context,)
+        self._calls = self._new_calls(tools)
+        self._loop = self._new_loop(given.instructions, valid_history, store, supervisors)
+        self._phase: RunPhase = "idle"
+        self._thread = threading.get_ident()
+        self._driver: AsyncGenerator[None, None] | None = None
+        self._at_work = False  # a task is inside `_driver`
+        self._seen_out: anyio.Event | None = None
+        self._outcome: Outcome[OutputT] | None = None
+
+    def _new_goal(self, log: InputLog | None) -> Goal:
+        """The outputs and the plan of this run. `log`: records what the goal is asked."""
+        supervisor = self._supervisor
+        plan = supervisor.plan.fresh() if supervisor.plan is not None else None
+        outputs = supervisor.outputs.fresh() if supervisor.outputs is not None else None
+        made = Goal if log is None else partial(RecordingGoal, log)
+        return made(outputs, plan, max_nudges=supervisor.max_nudges)
+
+    def _new_core(
+        self,
+        task: str,
+        *,
+        as_tool: str,
+        price: Price | None,
+        budgets: Sequence[Budget],
+        tools: Registry,
+        log: InputLog | None,
+    ) -> RunCore:
+        """The core that decides this run. Detectors and policy are copies: a supervisor has many
+        runs. `log`: records what the core takes in.
+        """
+        supervisor, caller = self._supervisor, self._caller
+        return (RunCore if log is None else partial(RecordingCore, log))(
+            stop_when=_limits_of(supervisor, as_tool=bool(as_tool)),
+            detectors=default_detectors() if supervisor.detectors is None else copy.deepcopy(supervisor.detectors),
+            policy=copy.deepcopy(supervisor.policy),
+            emit=self._emit,
+            keep_text_chars=supervisor.keep_text_chars,
+            price=price,
+            budgets=budgets,
+            goal=self._goal,
+            last_turn=supervisor.last_turn,
+            cuts=True,
+            supervised=True,
+            parent=caller.core if caller is not None else None,
+            judges=supervisor.judges,
+            task=task,
+            window=supervisor.window,
+            loop_key=tools.loop_key,
+        )
+
+    def _new_context(self, instructions: str | None) -> RunContext:
+        """What keeps the history inside the window."""
+        supervisor = self._supervisor
+        return RunContext(
             supervisor.compaction,
             self._history,
             model=supervisor.model,
@@ -260,11 +296,16 @@ class Run(Generic[OutputT]):
                 charge=self._charge_compaction,
                 record=self._session.recorder.compactions if self._session is not None else CompactionNumbers(),
             ),
-            fixed=lambda: (given.instructions, tuple(calls.offered())),
+            fixed=lambda: (instructions, tuple(self._calls.offered())),
             form=supervisor.form,
         )
-        self._core.companions += (self._context,)
-        self._calls = calls = Calls(
+
+    def _new_calls(self, tools: Registry) -> Calls:
+        """What carries out the calls of this run."""
+        options = replace(self._supervisor.calls, deps=self.as_caller.deps)
+        if self._session is not None:
+            options = replace(options, ledger=self._session.recorder)
+        return Calls(
             options,
             tools,
             core=self._core,
@@ -278,22 +319,32 @@ class Run(Generic[OutputT]):
             summary=summarise_with(
                 options.summary,
                 clock=self._clock,
-                close_grace_s=supervisor.close_grace_s,
+                close_grace_s=self._supervisor.close_grace_s,
                 charge=self._charge_compaction,
             ),
-            variables=supervisor.variables,
+            variables=self._supervisor.variables,
             agent=self._agent,
         )
-        self._loop = TurnLoop(
+
+    def _new_loop(
+        self,
+        instructions: str | None,
+        valid_history: ValidHistory,
+        store: SessionStore | None,
+        supervisors: Sequence[RunOptions],
+    ) -> TurnLoop:
+        """The loop of turns, with the judges and the messages of people beside it."""
+        supervisor = self._supervisor
+        return TurnLoop(
             supervisor,
             self._core,
             clock=self._clock,
             history=self._history,
-            instructions=given.instructions,
+            instructions=instructions,
             valid_history=valid_history,
             context=self._context,
-            judges=judges,
-            calls=calls,
+            judges=JudgeTasks(self._core, clock=self._clock, close_grace_s=supervisor.close_grace_s, wake=self._wake),
+            calls=self._calls,
             work=self._work,
             delivery=self._delivery,
             steering=Steering(
@@ -307,12 +358,6 @@ class Run(Generic[OutputT]):
             budget_hold=self._budget_hold,
             gate=self._gate_of(supervisors),
         )
-        self._phase: RunPhase = "idle"
-        self._thread = threading.get_ident()
-        self._driver: AsyncGenerator[None, None] | None = None
-        self._at_work = False  # a task is inside `_driver`
-        self._seen_out: anyio.Event | None = None
-        self._outcome: Outcome[OutputT] | None = None
 
     @property
     def phase(self) -> RunPhase:

@@ -137,8 +137,8 @@ class GuardedRequest:
         return GuardedEvents(self._guard.watch(source, adapter=adapter), self)
 
     def read(self, source: Callable[[], Iterable[T]], adapter: Any) -> Iterator[T]:
-        """Its response as a synchronous stream behind the guard: the objects, unchanged. Raises as
-        `GuardedEvents` does.
+        """The objects of the response, unchanged, as a synchronous stream behind the guard. Raises
+        `StoppedByGuard` when the guard stops the stream.
         """
         with self._guard.watch(source, adapter=adapter) as watched:
             yield from watched

@@ -18,7 +18,9 @@ def reason_of(stopped: StoppedByGuard) -> dict[str, str]:
     return {"reason": stop.reason.value, "detail": stop.detail, "source": stop.source}
 
 
-def partial_text(stopped: StoppedByGuard) -> str:
-    """The text of the last response until the run was ended, without the copies of a loop."""
+def last_words(stopped: StoppedByGuard) -> str:
+    """The text of the last response until the run was ended, without the copies of a loop. If there
+    is none, the reason: an empty text looks like an answer, and is no valid history.
+    """
     turn = stopped.turn
-    return turn.text[: turn.loop_offset] if turn is not None else ""
+    return (turn.text[: turn.loop_offset] if turn is not None else "") or str(stopped)

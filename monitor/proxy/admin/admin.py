@@ -10,6 +10,7 @@ from __future__ import annotations
 import hmac
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qs, unquote
 
@@ -80,7 +81,9 @@ class Admin:
             content = prometheus(self._context.runs, len(self._context.desk)).encode()
             await answer(send, 200, content, _TEXT, _NOT_KEPT)
         elif path == "runs":
-            await _say(send, 200, {"runs": [run.to_dict() for run in self._context.runs]})
+            runs = self._context.runs
+            outages = [asdict(one) for one in runs.outages()]
+            await _say(send, 200, {"runs": [run.to_dict() for run in runs], "outages": outages})
         else:
             await self._events(receive, send)
 
@@ -132,7 +135,9 @@ class Admin:
             while not runs.closed_down:
                 version = runs.version
                 shown = [run.to_dict() for run, _ in zip(runs, range(_SHOWN), strict=False)]
-                await body(send, event({"runs": shown, "held": len(self._context.desk)}), more=True)
+                outages = [one.message for one in runs.outages()]
+                told = {"runs": shown, "held": len(self._context.desk), "outages": outages}
+                await body(send, event(told), more=True)
                 await anyio.sleep(_EVERY_S)
                 await runs.news(version)
             await body(send, b"", more=False)

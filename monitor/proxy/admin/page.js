@@ -2,14 +2,36 @@
 // The page has no data of its own. What comes is shown as text, never as HTML.
 const here = document.location.pathname;
 const body = document.getElementById("runs"), sum = document.getElementById("sum"), ask = document.getElementById("ask");
+const outages = document.getElementById("outages");
 let token = new URLSearchParams(document.location.hash.slice(1)).get("token") || "";
 let shown = "";
+
+const names = Array.from(document.querySelectorAll("thead th"), (head) => head.textContent);
 
 function cell(row, text, kind) {
   const made = row.insertCell();
   made.textContent = text;
+  made.setAttribute("role", "cell");
+  made.dataset.name = names[made.cellIndex];
   if (kind) made.className = kind;
   return made;
+}
+
+function below(where, text, kind) {
+  const span = document.createElement("span");
+  span.textContent = span.title = text;
+  if (kind) span.className = kind;
+  where.append(span);
+}
+
+function time(run) {
+  const began = new Date(run.began_s * 1000), seconds = Math.max(0, Math.round(run.last_s - run.began_s));
+  const took = seconds < 120 ? seconds + " s" : Math.round(seconds / 60) + " min";
+  return [began.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false }), took];
+}
+
+function cost(run) {
+  return run.cost_usd === null ? "?" : "$" + run.cost_usd.toFixed(run.cost_usd < 1 ? 4 : 2);
 }
 
 function deed(where, run, what) {
@@ -26,28 +48,34 @@ function deed(where, run, what) {
 function show(data) {
   const active = data.runs.reduce((all, run) => all + run.active, 0);
   sum.textContent = `${data.runs.length} runs, ${active} answers go on, ${data.held} held`;
+  outages.textContent = data.outages.join("\n");
+  outages.hidden = !data.outages.length;
   const text = JSON.stringify(data.runs);
   if (text === shown) return;
   shown = text;
   body.replaceChildren();
   for (const run of data.runs) {
     const row = body.insertRow();
-    cell(row, run.name);
-    cell(row, run.key);
-    cell(row, run.model);
+    row.setAttribute("role", "row");
+    const task = cell(row, "", "task");
+    below(task, run.task || "(no text)", "main");
+    below(task, run.name);
     cell(row, run.state, ["running", "held", "ended", "stopped", "failed", "left"].includes(run.state) ? run.state : "");
+    const stop = run.last_stop;
+    const why = cell(row, "", "why");
+    if (stop) below(why, stop.reason + ": " + stop.detail, "main");
+    for (const more of [stop && stop.excerpt, run.unwatched && "not watched: " + run.unwatched]) {
+      if (more) below(why, more);
+    }
+    const [began, took] = time(run);
+    below(cell(row, began, "time"), took);
+    cell(row, run.model, "word");
+    cell(row, run.key, "word");
     cell(row, String(run.requests), "n");
     cell(row, String(run.turns), "n");
     cell(row, (run.estimated ? "about " : "") + run.tokens, "n");
-    const stop = run.last_stop;
-    const why = cell(row, stop ? stop.reason + ": " + stop.detail : "", "why");
-    for (const more of [stop && stop.excerpt, run.unwatched && "not watched: " + run.unwatched]) {
-      if (!more) continue;
-      const span = document.createElement("span");
-      span.textContent = more;
-      why.append(span);
-    }
-    const deeds = cell(row, "");
+    cell(row, cost(run), "n");
+    const deeds = cell(row, "", "deeds");
     if (run.state === "held") deed(deeds, run, "go");
     if (run.active) deed(deeds, run, "stop");
   }

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from monitor.proxy.accounts import Accounts
-from monitor.proxy.exchange.reading import HistoryReader
+from monitor.proxy.exchange.request_reading import HistoryReader
+from monitor.proxy.gate import Gate
 from monitor.proxy.holds import HeldRuns
 from monitor.proxy.options import ProxyOptions
 from monitor.proxy.runs import ProxiedRuns
-from monitor.proxy.transport.upstreams import Connections
+from monitor.proxy.transport.upstreams import Connections, Upstreams
 from monitor.reasons import TerminateReason
 from monitor.verdicts import Stop
 
@@ -35,6 +36,8 @@ class ProxyContext:
     desk: HeldRuns
     accounts: Accounts | None
     reader: HistoryReader
+    upstreams: Upstreams
+    gate: Gate
 
 
 _WORDS: Final[Mapping[TerminateReason, str]] = {

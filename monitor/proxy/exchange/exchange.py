@@ -7,8 +7,6 @@ the first before it hands out the frame in which the stop falls, and that frame 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 import anyio
@@ -22,21 +20,21 @@ from monitor.harness.streams.source_stream import SourceStream
 from monitor.policy import nudge_text, stop_for
 from monitor.prices import known_price
 from monitor.proxy.exchange.byte_meter import BYTES_A_TOKEN, BudgetSpent, ByteMeter
+from monitor.proxy.exchange.choices import OtherChoices
 from monitor.proxy.exchange.context import GRACE_S, LATER, REFUSED, ProxyContext, reason_of, sentence_of
 from monitor.proxy.exchange.judging import LoopPolicy, RequestJudge
 from monitor.proxy.exchange.nudging import nudged
-from monitor.proxy.exchange.reading import RequestReading
 from monitor.proxy.exchange.relays import AnswerRelay, BodyRelay, StreamRelay, WholeRelay, values_in
 from monitor.proxy.exchange.sources import BodyAdapter
-from monitor.proxy.exchange.upstream_request import UpstreamRequest
+from monitor.proxy.exchange.upstream_request import ProxiedRequest, UpstreamRequest
 from monitor.proxy.formats import sse
 from monitor.proxy.formats.base import FrameContent, WireAnswer, to_bytes
 from monitor.proxy.formats.merging import merged
-from monitor.proxy.runs import ProxiedRun
+from monitor.proxy.runs import TASK_CHARS, ProxiedRun
 from monitor.proxy.transport.client import Client
 from monitor.proxy.transport.content_coding import Unpackable, coding_of
 from monitor.proxy.transport.headers import NUDGED, Headers, to_client
-from monitor.proxy.transport.upstreams import Upstream, UpstreamFailed
+from monitor.proxy.transport.upstreams import UpstreamFailed
 from monitor.reasons import PASSING_REASONS, TerminateReason
 from monitor.verdicts import Detection, Stop
 
@@ -44,21 +42,8 @@ _OK: Final = 200
 _NEVER_WELL: Final = frozenset({TerminateReason.ERROR, TerminateReason.INVALID_STREAM})
 """Ends that nobody has chosen: the client gets an error."""
 _EVENTS: Final = "text/event-stream"
-
-
-@dataclass(slots=True, kw_only=True)
-class ProxiedRequest:
-    """One request that was read to its end."""
-
-    upstream: Upstream
-    method: str
-    path: bytes
-    query: bytes
-    headers: Headers
-    body: bytes
-    reading: RequestReading
-    hide: Callable[[str], str]
-    """Masks the client's key, and whatever looks like one."""
+MOST_HIDDEN: Final = 4_000
+"""Characters of a task in which secrets are looked for. Less of them is shown."""
 
 
 class _Unwatchable(Exception):
@@ -84,6 +69,7 @@ class Exchange:
         self._on_loop = context.options.on_loop
         self._holding: BudgetHold | None = None
         self._passing: AnswerRelay | None = None
+        self._others: OtherChoices | None = None
         self._lost = ""
         """Why the budget cannot be asked, in words that are not for the client."""
         self._nudged = ""
@@ -131,12 +117,15 @@ class Exchange:
             emit=self._heard,
         )
         reading = self._request.reading
+        if asked.choices > 1:
+            self._others = OtherChoices(options.detectors, self._holding, counts=policy.ends)
         loop = await self._context.reader.recall(judged, reading, self._clock.now())
         self._sending.judged(reading.records)
         self._input_tokens = reading.input_tokens
         reading.forget()
         self._asked = reading.asked
         self._run.turns = judged.turns + 1
+        self._run.task = " ".join(self._request.hide(judged.task[:MOST_HIDDEN]).split())[:TASK_CHARS]
         stop = judged.core.stop
         if stop is None and loop is not None:
             stop = await self._about(loop)
@@ -234,6 +223,9 @@ class Exchange:
                     if core.ends_stream:
                         break
                     if self._passing is not None:
+                        if self._others is not None and (stop := self._others.hear(self._passing.others(item))):
+                            core.leave(stop, None, self._clock.now())
+                            break
                         await self._passing.take(item)
                         self._pay_unread(core, self._passing)
                     if self._holding is not None and self._holding.grant.is_used_up:
@@ -242,9 +234,12 @@ class Exchange:
             self._run.aborts.remove(abort)
             if self._sending.is_paid and self._holding is not None and not (core.turn and core.turn.usage.input_tokens):
                 core.charge_input(self._input_tokens)
+            if self._others is not None and core.turn and core.turn.usage.input_tokens:
+                self._others.reported()
             outcome = core.terminate(self._clock.now())
             self._run.tokens += outcome.usage.total_tokens
             self._run.estimated |= outcome.usage_estimated
+            self._run.paid(outcome.cost_usd)
             self._context.runs.count("tokens", number=outcome.usage.total_tokens)
         await self._end(core.stop, stream.turn.error)
 
@@ -275,12 +270,14 @@ class Exchange:
             head = [*kept, (b"content-type", b"application/json"), (b"content-length", b"%d" % length)]
             await self._begin(status, head, said=said, cuttable=False)
 
+        held = self._request.held
+        held.release()  # the request was sent, and the answer begins
         if answer is not None and streamed:
-            self._passing = one = WholeRelay(self._client, answer, opened.body, begin_whole)
+            self._passing = one = WholeRelay(self._client, answer, opened.body, begin_whole, held)
             return one.source
         if answer is not None:
             self._passing = passed = StreamRelay(
-                self._client, answer, opened.body, begin, holds_calls=self._context.options.holds_calls
+                self._client, answer, opened.body, begin, holds_calls=self._context.options.holds_calls, held=held
             )
             return passed.source
         self._passing = whole = BodyRelay(
@@ -289,6 +286,7 @@ class Exchange:
             lambda body: self._wire.whole(self._asked, body),
             begin,
             self._context.options.most_body,
+            held=held,
         )
         return whole.source
 
@@ -417,7 +415,8 @@ class Exchange:
         if not self._client.began:
             said = said or self._said
             more = [(NUDGED, self._nudged.encode("ascii", "replace"))] if self._nudged else []
-            said = f"{said}; run={self._run.name}"
+            second = "; fallback" if self._sending.fell_back else ""
+            said = f"{said}{second}; run={self._run.name}"
             self._context.runs.histograms["first_byte"].add(self._clock.now() - self._began)
             await self._client.begin(
                 status, to_client(headers, said=said, cuttable=cuttable, unpacked=unpacked, more=more)

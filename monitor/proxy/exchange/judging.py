@@ -37,11 +37,10 @@ from monitor.usage import Price
 from monitor.verdicts import Continue, Detection, Verdict
 
 SEEN_TURNS: Final = 200
-"""Detectors are shown at least so many of the newest turns. No default detector looks further back.
-"""
+"""The newest turns that detectors are shown at least. No default detector looks further back."""
 _STEP: Final = 100
-"""What is shown begins with a turn whose number is a multiple of this. So it begins anew only with
-every hundredth request, and what was found before holds until then.
+"""The first turn that they are shown has a number that is a multiple of this. So it is another one
+only in every hundredth request, and a state that was kept holds until then.
 """
 
 
@@ -101,6 +100,10 @@ class LoopPolicy:
         if self._observe or not self._counts(detection) or (self._patient and self._over_turns(detection)):
             return Continue()
         return stop_for(detection)
+
+    def ends(self, detection: Detection) -> bool:
+        """Whether a detection in an answer without a history ends it."""
+        return not self._observe and self._counts(detection)
 
     def reset(self) -> None:
         """A policy belongs to one request."""
@@ -193,6 +196,11 @@ class RequestJudge:
     def turns(self) -> int:
         """The turns of the task that goes on, in the history."""
         return self._place.turns
+
+    @property
+    def task(self) -> str:
+        """The text of the user's last task."""
+        return self._place.text
 
     def state(self) -> TaskState | None:
         """The state behind the history, before anything of the answer has come. `None`: a detector

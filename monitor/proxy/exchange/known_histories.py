@@ -1,8 +1,8 @@
 """The histories of earlier requests, so that a request costs what is new in it.
 
 A history is known by a hash of the bytes up to its last record. The hash begins with the client's
-key, so nobody finds out what others have asked. What is kept has a bound in bytes; a history that
-was forgotten is read again, with the same verdict.
+key, so nobody finds out what others have asked. The histories have a bound in bytes together. One
+that was forgotten is read again, with the same verdict.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _OVERHEAD: Final = 2_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownHistory:
-    """What was found in the history of a request."""
+    """The findings in the history of a request."""
 
     beginning: Beginning
     opening: bytes
@@ -75,7 +75,7 @@ class Lookup:
 
 
 @dataclass(slots=True)
-class _Group:
+class _Candidates:
     """The ends of the histories of bodies that begin alike."""
 
     ends: list[int] = field(default_factory=list[int])
@@ -85,7 +85,7 @@ class _Group:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _KeptHistory:
     """A history, and where it is noted."""
 
     history: KnownHistory
@@ -102,9 +102,9 @@ class KnownHistories:
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._most = most_bytes
         self._size = 0
-        self._known: OrderedDict[bytes, _Kept] = OrderedDict()
+        self._known: OrderedDict[bytes, _KeptHistory] = OrderedDict()
         """By the hash, the one that was used last at the end."""
-        self._groups: dict[_GroupKey, _Group] = {}
+        self._groups: dict[_GroupKey, _Candidates] = {}
 
     def __len__(self) -> int:
         return len(self._known)
@@ -113,6 +113,12 @@ class KnownHistories:
     def size(self) -> int:
         """The bytes that are kept."""
         return self._size
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._known.clear()
+        self._groups.clear()
+        self._size = 0
 
     def find(self, form: Form, key: str, body: bytes) -> Lookup:
         """The longest known beginning of the body."""
@@ -141,9 +147,9 @@ class KnownHistories:
         if lookup.digest in self._known:
             self._forget(self._known[lookup.digest].before)
         tail = body[end - _TAIL : end]
-        self._known[digest] = _Kept(history, lookup.group, tail, lookup.digest)
+        self._known[digest] = _KeptHistory(history, lookup.group, tail, lookup.digest)
         self._size += history.size
-        group = self._groups.setdefault(lookup.group, _Group())
+        group = self._groups.setdefault(lookup.group, _Candidates())
         insort(group.ends, end)
         group.tails[end, tail] = group.tails.get((end, tail), 0) + 1
         while self._size > self._most:

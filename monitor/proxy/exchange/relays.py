@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
+from monitor.chunks import Chunk
 from monitor.proxy.exchange.sources import BodyAdapter, FrameAdapter, Frames
 from monitor.proxy.formats import sse
 from monitor.proxy.formats.base import DONE, FrameContent, WireAnswer, parsed, to_bytes
 from monitor.proxy.formats.merging import merged
 from monitor.proxy.transport.client import Client
+from monitor.proxy.transport.room import HeldBytes, NoRoom
 from monitor.proxy.transport.upstreams import Body
 
 CUT_OFF: Final = "the upstream ended before its answer did"
@@ -28,6 +30,10 @@ class AnswerRelay(Protocol):
 
     async def take(self, item: Any, /) -> None:
         """Send on the bytes that have come."""
+        ...
+
+    def others(self, item: Any, /) -> Mapping[int, Sequence[Chunk]]:
+        """The chunks of further choices, by their index."""
         ...
 
     async def finished(self) -> str:
@@ -56,10 +62,12 @@ class StreamRelay:
         begin: Callable[[str], Awaitable[None]],
         *,
         holds_calls: bool,
+        held: HeldBytes,
     ) -> None:
         """`begin` sends the head of the answer, and says why it is not watched. `holds_calls`: a
-        call is passed on when it is whole.
+        call is passed on when it is whole. `held` counts the bytes of half a call.
         """
+        self._held = held
         self._holds_calls = holds_calls
         self._half: list[Any] = []
         """The frames since a call began that is not whole."""
@@ -71,6 +79,10 @@ class StreamRelay:
         self._answer = answer
         self._waiting = bytearray()
 
+    def others(self, item: Any) -> Mapping[int, Sequence[Chunk]]:
+        """The chunks of further choices in a frame, by their index."""
+        return self._answer.others(item)
+
     async def take(self, item: Any) -> None:
         """Send on a frame of the stream. Half a call is held back."""
         calls = self._answer.calls
@@ -78,10 +90,17 @@ class StreamRelay:
             self._release()
         self._half.append(item)
         self._half_bytes += len(item.raw)
-        if not self._holds_calls or not calls.open or self._half_bytes > _MOST_HELD:
+        if not self._holds_calls or not calls.open or self._half_bytes > _MOST_HELD or not self._has_room(item):
             self._release()
         if not self.source.more:
             await self._flush()
+
+    def _has_room(self, item: Any) -> bool:
+        try:
+            self._held.add(len(item.raw))
+        except NoRoom:
+            return False
+        return True
 
     def _release(self) -> None:
         """Hand on the frames that were held back."""
@@ -90,6 +109,7 @@ class StreamRelay:
             self._answer.sent(frame)
         self._half.clear()
         self._half_bytes = 0
+        self._held.release()
 
     async def finished(self) -> str:
         """A stream that ends without its last event was cut off."""
@@ -142,15 +162,26 @@ class WholeRelay:
     """A stream that the client gets in one piece, because it has asked for no stream."""
 
     def __init__(
-        self, client: Client, answer: WireAnswer, body: Body, begin: Callable[[str, int, int], Awaitable[None]]
+        self,
+        client: Client,
+        answer: WireAnswer,
+        body: Body,
+        begin: Callable[[str, int, int], Awaitable[None]],
+        held: HeldBytes,
     ) -> None:
-        """`begin` sends the head of the answer: why it is not watched, its status, its length."""
-        self.source = Frames(body, answer)
+        """`begin` sends the head of the answer: why it is not watched, its status, its length.
+        `held` counts its bytes.
+        """
+        self.source = Frames(body, answer, held)
         self.adapter = FrameAdapter(answer)
         self._client = client
         self._answer = answer
         self._begin = begin
         self._values: list[dict[str, Any]] = []
+
+    def others(self, item: Any) -> Mapping[int, Sequence[Chunk]]:
+        """The chunks of further choices in a frame, by their index."""
+        return self._answer.others(item)
 
     async def take(self, item: Any) -> None:
         """Keep a frame of the stream."""
@@ -207,14 +238,20 @@ class BodyRelay:
         read: Callable[[bytes], FrameContent],
         begin: Callable[[str], Awaitable[None]],
         most: int,
+        *,
+        held: HeldBytes,
     ) -> None:
         """`begin` sends the head of the answer, and says why it is not watched. `most`: bytes that
-        are read.
+        are read. `held` counts them.
         """
         self.source = body
-        self.adapter = BodyAdapter(read, most)
+        self.adapter = BodyAdapter(read, most, held)
         self._client = client
         self._begin = begin
+
+    def others(self, item: Any) -> Mapping[int, Sequence[Chunk]]:
+        """None: a body is read when it is whole."""
+        return {}
 
     async def take(self, item: Any) -> None:
         """A part of the body, which the adapter has kept."""

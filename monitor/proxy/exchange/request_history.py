@@ -1,7 +1,7 @@
 """Reads of the history in a request: which run it is, and what its turns were.
 
 Every request carries its history. So a proxy that was restarted, or one of ten, judges as the first
-one does. What is kept of a history saves time, and changes no verdict.
+one does. A history that is kept saves time, and changes no verdict.
 
 Rules:
 

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Self
+from typing import Final, Self
 
 from monitor.adapters.decoding import AdapterBase
 from monitor.chunks import Chunk
 from monitor.errors import describe
 from monitor.models import ErrorKind, ModelError
 from monitor.proxy.formats.base import Frame, FrameContent, WireAnswer
-from monitor.proxy.transport.upstreams import Body
+from monitor.proxy.transport.room import NO_ROOM, HeldBytes, NoRoom
+from monitor.proxy.transport.upstreams import Body, UpstreamFailed
 
 
 class Frames:
     """The frames of a stream. A frame is the smallest piece that a client can read."""
 
-    def __init__(self, body: Body, answer: WireAnswer) -> None:
+    def __init__(self, body: Body, answer: WireAnswer, held: HeldBytes | None = None) -> None:
+        """`held`: counts the bytes of an answer that is kept until its end."""
+        self._held = held
         self._body = body
         self._answer = answer
         self._ready: deque[Frame] = deque()
@@ -41,12 +44,25 @@ class Frames:
                 self._ended = True
                 self._ready.extend(self._answer.end())
             else:
+                _hold(self._held, part)
                 self._ready.extend(self._answer.feed(part))
         return self._ready.popleft()
 
     async def aclose(self) -> None:
         """Close the connection to the service."""
         await self._body.aclose()
+
+
+def _hold(held: HeldBytes | None, part: bytes) -> None:
+    """Count the bytes of an answer that is kept. Raises `UpstreamFailed`: nothing of it is sent."""
+    try:
+        if held is not None:
+            held.add(len(part))
+    except NoRoom:
+        raise UpstreamFailed(_LATER, NO_ROOM) from None
+
+
+_LATER: Final = 503
 
 
 class _Adapter(AdapterBase):
@@ -92,7 +108,8 @@ class FrameAdapter(_Adapter):
 class BodyAdapter(_Adapter):
     """Collects a body in one piece, up to `most` bytes, and reads it at its end."""
 
-    def __init__(self, read: Callable[[bytes], FrameContent], most: int) -> None:
+    def __init__(self, read: Callable[[bytes], FrameContent], most: int, held: HeldBytes | None = None) -> None:
+        self._held = held
         self.parts: list[bytes] = []
         """The parts that were collected and not passed on."""
         self.too_long = False
@@ -107,13 +124,22 @@ class BodyAdapter(_Adapter):
         if isinstance(item, bytes):
             self.parts.append(item)
             self._left -= len(item)
-            if self._left < 0 and not self.too_long:
+            if not self.too_long and not self._has_room(len(item)):
                 self.too_long = True
                 self.unread = "the answer is too long to be read"
                 self._unread_bytes += sum(map(len, self.parts))
             elif self.too_long:
                 self._unread_bytes += len(item)
         return ()
+
+    def _has_room(self, number: int) -> bool:
+        """Whether `number` bytes more may be collected."""
+        try:
+            if self._held is not None:
+                self._held.add(number)
+        except NoRoom:
+            return False
+        return self._left >= 0
 
     def finish(self) -> Sequence[Chunk]:
         """The chunks of the whole body."""

@@ -14,12 +14,12 @@ from monitor.harness.runs.budget_hold import BudgetHold
 from monitor.prices import known_price
 from monitor.proxy.exchange.byte_meter import BYTES_A_TOKEN, BudgetSpent, ByteMeter
 from monitor.proxy.exchange.context import GRACE_S, LATER, REFUSED, ProxyContext, reason_of
-from monitor.proxy.formats.base import Refusal, Wire
-from monitor.proxy.formats.refusals import CODE, openai_error, refused
+from monitor.proxy.formats.base import Wire
+from monitor.proxy.formats.refusals import refusal_of
 from monitor.proxy.transport.asgi import Scope
 from monitor.proxy.transport.client import Client
 from monitor.proxy.transport.headers import Headers, first, is_bare, to_client, to_upstream
-from monitor.proxy.transport.incoming import Incoming
+from monitor.proxy.transport.incoming import TIMED_OUT, TOO_SLOW, Incoming, TooSlow
 from monitor.proxy.transport.upstreams import Upstream, UpstreamAnswer, UpstreamFailed
 from monitor.reasons import PASSING_REASONS, TerminateReason
 from monitor.verdicts import Stop
@@ -61,6 +61,9 @@ class UnjudgedRelay:
             await self._perform()
         except BudgetSpent as spent:
             await self._stopped(spent.stop)
+        except TooSlow:
+            if not self._client.began:
+                await self._refuse(TOO_SLOW, TIMED_OUT, said="refused; too slow")
         finally:
             await self._close()
 
@@ -142,12 +145,7 @@ class UnjudgedRelay:
             await self._refuse(reason_of(stop, self._lost), status, said=f"stopped; {stop.reason.value}")
 
     async def _refuse(self, reason: str, status: int, *, said: str) -> None:
-        wire = self._request.wire
-        refusal: Refusal = (
-            wire.refusal(reason, status=status)
-            if wire is not None
-            else refused(status, openai_error(status, reason, CODE))
-        )
+        refusal = refusal_of(self._request.wire, reason, status)
         headers = [(name.encode(), value.encode()) for name, value in refusal.headers.items()]
         headers.append((b"content-length", b"%d" % len(refusal.body)))
         await self._client.begin(refusal.status, to_client(headers, said=said, cuttable=False))

@@ -3,23 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import Final
 
+from monitor.proxy.exchange.context import ProxyContext
+from monitor.proxy.exchange.request_reading import RequestReading
 from monitor.proxy.formats.anthropic import has_cut_thoughts, without_cut_thoughts
 from monitor.proxy.formats.base import JudgedRequest, Span
 from monitor.proxy.formats.merging import as_stream
 from monitor.proxy.formats.request_body import rewritten
 from monitor.proxy.transport.content_coding import coding_of
-from monitor.proxy.transport.headers import to_upstream
+from monitor.proxy.transport.headers import Headers, to_upstream, with_key
+from monitor.proxy.transport.room import HeldBytes
 from monitor.proxy.transport.sending import RequestBody
-from monitor.proxy.transport.upstreams import UpstreamAnswer, UpstreamFailed
-
-if TYPE_CHECKING:
-    from monitor.proxy.exchange.context import ProxyContext
-    from monitor.proxy.exchange.exchange import ProxiedRequest
+from monitor.proxy.transport.upstreams import Upstream, UpstreamAnswer, UpstreamFailed
 
 _NO_STREAMS: Final = frozenset({400, 404, 405, 422, 501})
 """The statuses of a service that gives no stream. The request is then made as it came."""
+
+
+_SERVER_ERROR: Final = 500
+"""From this status on the service has failed, and the second one is asked."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ProxiedRequest:
+    """One request that was read to its end."""
+
+    upstream: Upstream
+    method: str
+    path: bytes
+    query: bytes
+    headers: Headers
+    body: bytes
+    held: HeldBytes
+    """Counts the bytes of the request, and then those of its answer that are kept."""
+    reading: RequestReading
+    hide: Callable[[str], str]
+    """Masks the client's key, and whatever looks like one."""
 
 
 class UpstreamRequest:
@@ -36,6 +57,8 @@ class UpstreamRequest:
         self._is_changed = False
         self.is_paid = False
         """The upstream has a request for which it asks money, as far as is known."""
+        self.fell_back = False
+        """The first service has failed, and the second one was asked."""
         self.opened: UpstreamAnswer | None = None
         """The newest answer of the upstream."""
 
@@ -63,22 +86,50 @@ class UpstreamRequest:
                 path, query, body = streamed
                 is_changed = self._is_changed or body is not request.body
                 del streamed
-                opened = await self._ask(path, query, RequestBody(body), is_changed=is_changed)
+                sending = RequestBody(body)
+                del body
+                opened = await self._ask(path, query, sending, is_changed=is_changed)
                 if opened.status not in _NO_STREAMS:
                     request.body = b""
                     return opened, True
                 await opened.body.aclose()
-        body, request.body = request.body, b""
-        return await self._ask(request.path, request.query, RequestBody(body), is_changed=self._is_changed), False
+        sending, request.body = RequestBody(request.body), b""
+        return await self._ask(request.path, request.query, sending, is_changed=self._is_changed), False
 
     async def _ask(self, path: bytes, query: bytes, body: RequestBody, *, is_changed: bool) -> UpstreamAnswer:
+        request, context = self._request, self._context
+        second = None if self.fell_back else context.upstreams.second(request.upstream)
+        if second is None:
+            return await self._ask_one(request.upstream, path, query, body, is_changed=is_changed)
+        body.keep = True
+        try:
+            opened = await self._ask_one(request.upstream, path, query, body, is_changed=is_changed)
+        except UpstreamFailed:
+            pass
+        else:
+            if opened.status < _SERVER_ERROR:
+                body.drop()
+                return opened
+            await opened.body.aclose()
+        context.runs.count("fallbacks")
+        self.fell_back = True
+        body.keep = False
+        request.upstream = second
+        if (key := context.gate.fallback_keys.get(second.name)) is not None:
+            request.headers, request.query = with_key(request.headers, request.query, key)
+            _, query = with_key((), query, key)
+        return await self._ask_one(second, path, query, body, is_changed=is_changed)
+
+    async def _ask_one(
+        self, upstream: Upstream, path: bytes, query: bytes, body: RequestBody, *, is_changed: bool
+    ) -> UpstreamAnswer:
         request = self._request
         self._about_to_ask()
         headers = to_upstream(request.headers, identity=True, length=body.size if is_changed else None)
         self.is_paid = True
         try:
             self.opened = await self._context.connections.open(
-                request.upstream, method=request.method, path=path, query=query, headers=headers, content=body
+                upstream, method=request.method, path=path, query=query, headers=headers, content=body
             )
         except UpstreamFailed:
             self.is_paid = False

@@ -61,7 +61,7 @@ class AnthropicWire:
 
     def _asked(self, path: str, fields: RequestFields) -> JudgedRequest:
         request = fields.value
-        messages, instructions = history(self.form, records_at(request, "messages"), fields.known)
+        messages, instructions = history(self.form, records_at(request, "messages"), fields)
         return JudgedRequest(
             form=self.form,
             model=model_at(request, path),

@@ -79,6 +79,8 @@ class JudgedRequest:
     tools: frozenset[str] = frozenset()
     """The names of the tools that the model may call."""
     max_output_tokens: int | None = None
+    choices: int = 1
+    """The answers that are asked for at once."""
     whole_history: bool = True
     """False if the service has the older messages (`previous_response_id`, `conversation`)."""
     wants_usage: bool = True
@@ -266,6 +268,10 @@ class WireAnswer(ABC):
     def finish(self) -> tuple[Chunk, ...]:
         """The chunks that are missing when the upstream has ended: calls that were cut off."""
         return tuple(self._adapter.finish())
+
+    def others(self, frame: Frame) -> Mapping[int, Sequence[Chunk]]:
+        """The chunks of further choices in the frame, by their index. Call it once a frame."""
+        return {}
 
     def _heard(self, frame: Frame) -> FrameContent:
         return decoded(self._adapter, self._item(frame))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from monitor.adapters.openai.errors import reported
 from monitor.adapters.openai.stream import OpenAIAdapter
+from monitor.chunks import Chunk
 from monitor.proxy.formats import sse
 from monitor.proxy.formats.base import (
     DONE,
@@ -27,12 +28,12 @@ from monitor.proxy.formats.refusals import CODE, openai_error, refused
 from monitor.proxy.formats.requests import (
     RequestFields,
     behind,
+    choices_at,
     count_at,
     history,
     is_structured,
     judged,
     model_at,
-    one_answer,
     records_at,
     tools_at,
     truth_at,
@@ -53,8 +54,7 @@ class ChatWire:
 
     def _asked(self, path: str, fields: RequestFields) -> JudgedRequest:
         request = fields.value
-        one_answer(request, "n")
-        messages, instructions = history(self.form, records_at(request, "messages"), fields.known)
+        messages, instructions = history(self.form, records_at(request, "messages"), fields)
         return JudgedRequest(
             form=self.form,
             model=model_at(request, path),
@@ -65,6 +65,7 @@ class ChatWire:
             tools=tools_at(request) | tools_at(request, "functions"),
             max_output_tokens=count_at(request, "max_completion_tokens", "max_tokens"),
             structured=is_structured(object_at(request, "response_format").get("type"), request.get("tool_choice")),
+            choices=choices_at(request, "n"),
             wants_usage=object_at(request, "stream_options").get("include_usage") is True,
         )
 
@@ -85,7 +86,8 @@ class ChatWire:
         ]
         adapter = OpenAIAdapter()
         heard = decoded(adapter, {**answer, "choices": choices})
-        return joined([heard, FrameContent(tuple(adapter.finish()))])
+        unread = "an answer in one piece has several choices" if len(choices) > 1 else None
+        return joined([heard, FrameContent(tuple(adapter.finish()), unread=unread)])
 
     def refusal(self, reason: str, *, status: int = 429, code: str = CODE) -> Refusal:
         return refused(status, openai_error(status, reason, code))
@@ -105,6 +107,8 @@ class ChatAnswer(WireAnswer):
         self._finished: set[int] = set()
         self._calling: set[int] = set()
         """The choices in which a call was begun."""
+        self._others: dict[int, OpenAIAdapter] = {}
+        """The readers of further choices."""
         self._usage_told = False
         self._ended = False
 
@@ -114,7 +118,22 @@ class ChatAnswer(WireAnswer):
         return super()._heard(frame)
 
     def _item(self, frame: Frame) -> object:
-        return frame.value
+        chunk = frame.value
+        if self.asked.choices == 1 or not isinstance(chunk, dict):
+            return chunk
+        return chunk | {"choices": [one for one in objects_at(chunk, "choices") if not whole_at(one, "index")]}
+
+    def others(self, frame: Frame) -> Mapping[int, Sequence[Chunk]]:
+        chunk = frame.value
+        if self.asked.choices == 1 or not isinstance(chunk, dict) or frame.fault is not None:
+            return {}
+        heard: dict[int, tuple[Chunk, ...]] = {}
+        for choice in objects_at(chunk, "choices"):
+            if index := whole_at(choice, "index"):
+                adapter = self._others.setdefault(index, OpenAIAdapter(index))
+                alone = chunk | {"choices": [{**choice, "index": 0}], "usage": None}
+                heard[index] = heard.get(index, ()) + decoded(adapter, alone).chunks
+        return heard
 
     def _told(self, frame: Frame) -> None:
         if frame.data is not None and frame.data.startswith(DONE):

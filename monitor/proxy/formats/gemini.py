@@ -67,7 +67,7 @@ class GeminiWire:
         one_answer(config, "candidate_count")
         contents = request.get("contents")
         records = [contents] if isinstance(contents, dict) else records_at(request, "contents")
-        messages, _ = history(self.form, records, fields.known)
+        messages, _ = history(self.form, records, fields)
         return JudgedRequest(
             form=self.form,
             model=called[1],

@@ -33,14 +33,14 @@ def as_stream(
     if path.endswith(b"/invoke"):
         return None
 
-    def streamed(body: bytes) -> bytes:
+    def asks_for_one(body: bytes) -> bytes:
         request = parsed(body)
         request["stream"] = True
         if form == "openai-chat":
             request["stream_options"] = {**object_at(request, "stream_options"), "include_usage": True}
         return json.dumps(request, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
 
-    return path.replace(b":rawPredict", b":streamRawPredict"), query, rewritten(body, known, streamed)
+    return path.replace(b":rawPredict", b":streamRawPredict"), query, rewritten(body, known, asks_for_one)
 
 
 def merged(form: Form, values: Sequence[Value]) -> Value:

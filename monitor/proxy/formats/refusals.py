@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from monitor.proxy.formats.base import RETRY_LATER, RETRY_NEVER, Refusal, to_bytes
+from monitor.proxy.formats.base import RETRY_LATER, RETRY_NEVER, Refusal, Wire, to_bytes
 
 CODE: Final = "agent_monitor"
 """The code of an error that no other code fits."""
 
 _SERVER: Final = 500
+_TIMED_OUT: Final = 408
 
 OPENAI_TYPES: Final = {
     401: "authentication_error",
@@ -37,8 +38,14 @@ def type_of(status: int, types: Mapping[int, str], of_server: str, of_client: st
 
 
 def refused(status: int, body: Mapping[str, Any]) -> Refusal:
-    """A refusal with `body` as its JSON. A client may try again if it is a server's error."""
-    return Refusal(status, RETRY_LATER if status >= _SERVER else RETRY_NEVER, to_bytes(body))
+    """A refusal with `body` as its JSON. A client may try again if the next request may pass."""
+    passes = status >= _SERVER or status == _TIMED_OUT
+    return Refusal(status, RETRY_LATER if passes else RETRY_NEVER, to_bytes(body))
+
+
+def refusal_of(wire: Wire | None, reason: str, status: int) -> Refusal:
+    """A refusal in the form of `wire`. `None`: the form is not known, and OpenAI's is used."""
+    return refused(status, openai_error(status, reason, CODE)) if wire is None else wire.refusal(reason, status=status)
 
 
 def openai_error(status: int, reason: str, code: str) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from json.decoder import scanstring
 from typing import Any, Final
 
 from monitor.proxy.formats.base import Span, parsed
@@ -37,8 +36,8 @@ class RepeatedField(ValueError):
 
 
 def read_object(body: bytes, field: str) -> tuple[Any, Span | None]:
-    """The value of the body, and the place of the records in `field`. `None`: they have none that
-    can be found again. Raises `ValueError` for what is not JSON, and `RepeatedField`.
+    """The value of the body, and the place of the records in `field`. `None`: there are no
+    records that can be found again. Raises `ValueError` for what is not JSON, and `RepeatedField`.
     """
     if json.detect_encoding(body) != "utf-8":
         return parsed(body), None
@@ -78,7 +77,9 @@ def _read(text: str, field: str, *, is_ascii: bool) -> tuple[Any, Span | None]:
     while text[at] != "}":
         if fields:
             at = _solid(text, _behind(text, at, ","))
-        name, at = scanstring(text, _behind(text, at, '"'))
+        if text[at] != '"':
+            raise ValueError("the name of a field is missing")
+        name, at = _DECODER.raw_decode(text, at)
         at = _solid(text, _behind(text, _solid(text, at), ":"))
         if name in fields:
             raise RepeatedField(f"the field `{name}` stands in the request twice")

@@ -30,6 +30,8 @@ class RequestFields:
     value: Mapping[str, Any]
     known: Beginning | None = None
     """The beginning that was left out of the history in `value`."""
+    is_closed: bool = True
+    """No later record can belong to a message of this history."""
 
 
 def judged(
@@ -46,7 +48,9 @@ def judged(
         request, records = read_object(body, HISTORY[form])
         if not isinstance(request, dict):
             raise CannotJudge(f"the request is {_kind(request)}, not a JSON object")
-        return replace(read_request(path, RequestFields(request)), records=records)
+        fields = RequestFields(request)
+        asked = read_request(path, fields)
+        return replace(asked, records=records if fields.is_closed else None)
     except (CannotJudge, RepeatedField) as error:
         return Unjudged(str(error))
     except ValueError:  # JSON, UTF-8
@@ -67,26 +71,33 @@ def _behind(
     """The request without its known beginning. `None`: the whole body must be read."""
     field, short = HISTORY[form], without(body, known.records)
     try:
-        request, shown = (None, None) if short is None else read_object(short, field)
-        records = request.get(field) if isinstance(request, dict) else None
-        if short is None or shown is None or not isinstance(records, list) or records[0] != MARK:
+        if short is None:
+            return None
+        request, shown = read_object(short, field)
+        records = request[field]
+        if shown is None or records[0] != MARK:
             return None
         request[field] = records[1:]
-        asked = read_request(path, RequestFields(request, known))
+        fields = RequestFields(request, known)
+        asked = read_request(path, fields)
     except Exception:  # noqa: BLE001 - reading it as a whole says what is wrong
         return None
-    end = shown.end + len(body) - len(short)
-    return replace(asked, records=Span(known.records.start, end), goes_on=True)
+    read = Span(known.records.start, shown.end + len(body) - len(short))
+    return replace(asked, records=read if fields.is_closed else None, goes_on=True)
 
 
-def history(form: Form, records: Iterable[object], known: Beginning | None) -> tuple[tuple[Message, ...], str | None]:
-    """The conversation, repaired for `form`, and its system messages. Behind a known beginning:
-    the messages that follow it. Raises `CannotJudge` if those change what stands before them.
+def history(form: Form, records: Iterable[object], fields: RequestFields) -> tuple[tuple[Message, ...], str | None]:
+    """The conversation in `fields`, repaired for `form`, and its system messages. Behind a known
+    beginning: the messages that follow it. Raises `CannotJudge` if those change what stands
+    before them.
     """
+    known, raw = fields.known, tuple(read_history(form, records))
+    fields.is_closed = not raw or raw[-1].role != "assistant"
     if known is None:
-        messages, report = repair(read_history(form, records), form=form)
+        messages, report = repair(raw, form=form)
+        fields.is_closed &= all(one.kind is not RepairKind.RESULT_ORPHANED for one in report.repairs)
         return messages, report.instructions
-    messages, report = repair_behind(read_history(form, records), known.ids, form=form)
+    messages, report = repair_behind(raw, known.ids, form=form)
     if any(one.kind in _OF_EARLIER for one in report.repairs):
         raise CannotJudge("the new messages change earlier ones")
     return messages, known.instructions
@@ -144,6 +155,20 @@ def one_answer(request: Mapping[str, Any], name: str) -> None:
     asked = request.get(name)
     if asked not in (None, 1):
         raise CannotJudge(f"the request asks for several answers (`{name}`), and only one can be watched")
+
+
+def choices_at(request: Mapping[str, Any], name: str) -> int:
+    """The number of answers that are asked for. Raises `CannotJudge` for anything else."""
+    asked = request.get(name)
+    if asked is None:
+        return 1
+    if type(asked) is not int or not 1 <= asked <= _MOST_CHOICES:
+        raise CannotJudge(f"`{name}` of the request is {_kind(asked)}, not from 1 to {_MOST_CHOICES}")
+    return asked
+
+
+_MOST_CHOICES: Final = 128
+"""OpenAI's bound."""
 
 
 def whole_at(record: Mapping[str, Any], name: str) -> int:

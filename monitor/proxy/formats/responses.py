@@ -63,7 +63,7 @@ class ResponsesWire:
             raise CannotJudge("the response is made in the background, so closing its stream does not stop it")
         given = request.get("input")
         records = [{"role": "user", "content": given}] if isinstance(given, str) else records_at(request, "input")
-        messages, instructions = history(self.form, records, fields.known)
+        messages, instructions = history(self.form, records, fields)
         elsewhere = request.get("previous_response_id") or request.get("conversation") or request.get("prompt")
         return JudgedRequest(
             form=self.form,

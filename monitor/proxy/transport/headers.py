@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, quote, unquote_plus
 
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 """The headers of an ASGI message, with names in small letters."""
@@ -108,6 +108,25 @@ def keys_in(headers: Headers, query: bytes) -> Sequence[bytes]:
     fields = parse_qsl(query.decode("latin-1"), encoding="latin-1")
     found += [value.strip().encode("latin-1", "replace") for name, value in fields if name.lower() in _QUERY_KEYS]
     return [*dict.fromkeys(key for key in found if key)]
+
+
+def with_key(headers: Headers, query: bytes, key: str) -> tuple[list[tuple[bytes, bytes]], bytes]:
+    """The headers and the query with `key` in each place where the client has sent one."""
+    sent = key.encode()
+    fields = [
+        name + b"=" + quote(key, safe="").encode()
+        if unquote_plus(name.decode("latin-1")).lower() in _QUERY_KEYS
+        else name + sign + value
+        for name, sign, value in (field.partition(b"=") for field in query.split(b"&"))
+    ]
+    return [(name, _replaced(value, sent) if name.lower() in _KEYS else value) for name, value in headers], b"&".join(
+        fields
+    )
+
+
+def _replaced(value: bytes, key: bytes) -> bytes:
+    scheme, space, _ = value.strip().partition(b" ")
+    return scheme + space + key if space and scheme.lower() == b"bearer" else key
 
 
 def _bare_key(value: bytes) -> bytes:

@@ -12,12 +12,12 @@ _PIECE: Final = 256 * 1024
 class RequestBody:
     """A body that may be sent again as long as it is kept."""
 
-    def __init__(self, content: bytes, *, keep: bool = False) -> None:
-        """`keep`: it may have to be sent again, so it is not dropped by itself."""
+    def __init__(self, content: bytes) -> None:
+        self.keep = False
+        """It may have to be sent again, so it is not dropped by itself."""
         self.content = content
         """The bytes; empty once they were sent."""
         self.size = len(content)
-        self._keep = keep
 
     def drop(self) -> None:
         """It is not sent again."""
@@ -25,7 +25,7 @@ class RequestBody:
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         content = memoryview(self.content)
-        if not self._keep:
+        if not self.keep:
             self.drop()
         for at in range(0, len(content), _PIECE):
             yield bytes(content[at : at + _PIECE])

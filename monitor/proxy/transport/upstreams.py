@@ -85,8 +85,10 @@ class Upstream:
 class Upstreams:
     """The services behind one proxy."""
 
-    def __init__(self, given: Mapping[str, str] | str) -> None:
-        """One address, or addresses by the first segment of the path. `""` gets all other paths."""
+    def __init__(self, given: Mapping[str, str] | str, fallbacks: Mapping[str, str] | str | None = None) -> None:
+        """One address, or addresses by the first segment of the path. `""` gets all other paths.
+        `fallbacks`: likewise, the addresses of second services.
+        """
         check_kind("upstreams", given, str | Mapping, "an address, or addresses by name")
         named = {"": given} if isinstance(given, str) else dict(given)
         if not named:
@@ -95,11 +97,19 @@ class Upstreams:
             if name and not (name.replace("-", "").replace("_", "").isalnum() and name.isascii()):
                 raise ConfigError(f"the name of an upstream has letters, digits, - and _, not {name!r}")
         self._all = {name: Upstream.at(name, address) for name, address in named.items()}
+        second = {"": fallbacks} if isinstance(fallbacks, str) else dict(fallbacks or {})
+        if unknown := sorted(second.keys() - named.keys()):
+            raise ConfigError(f"there is no upstream {unknown[0]!r} that the fallback could stand in for")
+        self._second = {name: Upstream.at(name, address) for name, address in second.items()}
 
     @property
     def all(self) -> Sequence[Upstream]:
         """In the order in which they were given."""
         return tuple(self._all.values())
+
+    def second(self, upstream: Upstream) -> Upstream | None:
+        """The service that is asked if `upstream` fails. `None`: there is none."""
+        return self._second.get(upstream.name)
 
     def find(self, path: bytes) -> tuple[Upstream, bytes] | None:
         """The upstream of a path, and the path there. `None`: there is none."""

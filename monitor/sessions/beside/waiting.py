@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from anyio import to_thread
 
@@ -19,7 +19,7 @@ from monitor.calls import ApprovalAnswer, ApprovalDecision, ApprovalRequest
 from monitor.errors import ConfigError, MonitorError, SessionBusy
 from monitor.sessions.beside.mailbox import Letter
 from monitor.sessions.files import default_folder
-from monitor.sessions.nodes import canonical
+from monitor.sessions.nodes import Node, canonical
 from monitor.sessions.postgres.session_address import owner_at, reader_at, sessions_at
 from monitor.sessions.run_records import MAIN, ApprovalState, Changes, RunRecord, RunStage
 from monitor.sessions.session_store import SessionStore
@@ -169,7 +169,7 @@ class Passage:
     turn: int | None
     at_ms: int
     excerpt: str
-    """The text with some characters around it, as the node is written: JSON."""
+    """The text with some characters around it, as JSON writes it."""
 
 
 def found_in(places: Iterable[Path | str], text: str) -> Iterator[Passage]:
@@ -187,9 +187,41 @@ def found_in(places: Iterable[Path | str], text: str) -> Iterator[Passage]:
         except MonitorError:
             continue
         for node in nodes:
-            at = node.body.casefold().find(wanted)
-            if at >= 0:
-                excerpt = node.body[max(0, at - AROUND) : at + len(wanted) + AROUND]
+            if (excerpt := _excerpt(node, wanted)) is not None:
                 yield Passage(
                     session=place, node=node.id, run=node.run, turn=node.turn, at_ms=node.at_ms, excerpt=excerpt
                 )
+
+
+def _excerpt(node: Node, wanted: str) -> str | None:
+    """The first place of a node's texts where `wanted` stands. `None`: it stands in none."""
+    if wanted not in node.body.casefold():
+        return None
+    try:
+        data = node.data
+    except MonitorError:
+        return None
+    for text in map(canonical, _texts_in(data)):
+        at = text[1:-1].casefold().find(wanted)
+        if at >= 0:
+            return text[1:-1][max(0, at - AROUND) : at + len(wanted) + AROUND]
+    return None
+
+
+def _texts_in(data: Any, *, ours: bool = True) -> Iterator[str]:
+    """The texts that somebody has said. `ours`: the keys of `data` are those of our own records."""
+    if isinstance(data, str):
+        yield data
+    elif isinstance(data, dict):
+        for key, value in data.items():
+            if not ours:
+                yield key
+            if not ours or key not in _RECORD_FIELDS:
+                yield from _texts_in(value, ours=ours and key not in {"arguments", "data"})
+    elif isinstance(data, list):
+        for value in data:
+            yield from _texts_in(value, ours=ours)
+
+
+_RECORD_FIELDS: Final = frozenset({"type", "id", "finish_reason", "error_kind", "base", "first_kept_node_id", "target"})
+"""Fields of stored messages that name something, and were said by nobody."""

@@ -9,22 +9,24 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from monitor.calls import answer_codec, call_codec, request_codec
+from monitor.calls import ApprovalAnswer, ApprovalRequest, CallRecord, answer_codec, call_codec, request_codec
 from monitor.chunks import chunk_codec
 from monitor.errors import MonitorError, SessionDamaged
-from monitor.events import event_codec
+from monitor.events import Event, event_codec
 from monitor.sessions.files import made
 from monitor.sessions.nodes import Node, NodeKind, canonical
 from monitor.sessions.postgres.postgres_reader import AnyReader
-from monitor.sessions.run_records import TurnChunks, run_codec
+from monitor.sessions.postgres.session_address import is_database, parts_of
+from monitor.sessions.postgres.session_import import new_session
+from monitor.sessions.run_records import RunRecord, TurnChunks, run_codec
 from monitor.sessions.tables import rows, writing
 from monitor.sessions.tables.blobs import Blobs
 from monitor.sessions.tables.owner_memory import Memory
 from monitor.sessions.tables.schema import SqlConnection
 from monitor.sessions.tables.seal import IN_USE
-from monitor.sessions.tree import verify
+from monitor.sessions.tree import TreeProblem, verify
 
 FORMAT: Final = 1
 """The number of the format of the lines. A change of the tables does not change it."""
@@ -67,31 +69,97 @@ def _node_line(node: Node) -> str:
     return canonical({"type": "node", "kind": node.kind.value, "body": json.loads(node.body), **fields})
 
 
-def imported(lines: Iterable[str], path: Path) -> None:
-    """Make the session at `path` from its lines.
+def imported(lines: Iterable[str], place: Path | str) -> None:
+    """Make the session at `place` from its lines: a file, or `postgresql://user@host/db#name`.
 
     Raises `SessionDamaged` for lines that are no session, or that were changed, which the chain of
-    digests shows. Then no file is made. Raises `StoreError` if `path` exists already.
+    digests shows. Then nothing is made. Raises `StoreError` if `place` exists already.
     """
-    with made(path) as (connection, blobs):
-        reading = _Import(connection, blobs)
-        for number, line in enumerate(lines, 1):
-            if line.strip():
-                try:
-                    reading.take(json.loads(line))
-                except (MonitorError, ValueError, KeyError, TypeError) as error:
-                    raise SessionDamaged(f"line {number} is no line of a session: {error}") from None
-        reading.end()
+    if is_database(place):
+        with new_session(*parts_of(place)) as target:
+            fill(target, lines)
+        return
+    with made(Path(place)) as (connection, blobs):
+        fill(_FileTarget(connection, blobs), lines)
 
 
-class _Import:
-    """Writes each line of an export as a row of a new session."""
+def fill(target: ImportTarget, lines: Iterable[str]) -> None:
+    """Write a session from its lines. Raises `SessionDamaged` for lines that are no session."""
+    reading = _Import(target)
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            try:
+                reading.take(json.loads(line))
+            except (MonitorError, ValueError, KeyError, TypeError) as error:
+                raise SessionDamaged(f"line {number} is no line of a session: {error}") from None
+            reading.begin()
+    reading.end()
+
+
+class ImportTarget(Protocol):
+    """A new session that is filled row by row."""
+
+    def session(self, facts: dict[str, Any], /) -> None: ...
+    def run(self, record: RunRecord, /) -> None: ...
+    def node(self, node: Node, /) -> None: ...
+    def head(self, branch: str, node: str | None, /) -> None: ...
+    def call(self, record: CallRecord, /) -> None: ...
+    def approval(self, request: ApprovalRequest, answer: ApprovalAnswer | None, /) -> None: ...
+    def event(self, run: str | None, at_ms: int, event: Event, /) -> None: ...
+    def chunks(self, some: TurnChunks, /) -> None: ...
+
+    def problems(self) -> Iterable[TreeProblem]:
+        """The faults of the tree, when all rows are written."""
+        ...
+
+
+class _FileTarget:
+    """A new file that is filled row by row."""
 
     def __init__(self, connection: SqlConnection, blobs: Blobs) -> None:
         self._connection = connection
         self._blobs = blobs
         self._memory = Memory(seals=False)
+
+    def session(self, facts: dict[str, Any]) -> None:
+        for key, value in facts.items():
+            rows.write_meta(self._connection, key, value)
+
+    def run(self, record: RunRecord) -> None:
+        writing.write_run(self._connection, record)
+
+    def node(self, node: Node) -> None:
+        rows.write_node(self._connection, node, self._blobs)
+
+    def head(self, branch: str, node: str | None) -> None:
+        rows.write_head(self._connection, branch, node)
+
+    def call(self, record: CallRecord) -> None:
+        writing.put_call(self._connection, record, self._blobs, self._memory)
+
+    def approval(self, request: ApprovalRequest, answer: ApprovalAnswer | None) -> None:
+        writing.write_request(self._connection, request)
+        if answer is not None:
+            writing.write_answer(self._connection, answer)
+
+    def event(self, run: str | None, at_ms: int, event: Event) -> None:
+        writing.write_event(self._connection, run, at_ms, event, blobs=self._blobs, memory=self._memory)
+
+    def chunks(self, some: TurnChunks) -> None:
+        writing.write_chunks(self._connection, 0, some, self._blobs, self._memory)
+
+    def problems(self) -> Iterable[TreeProblem]:
+        return verify(rows.nodes(self._connection, self._blobs), rows.heads(self._connection))
+
+
+class _Import:
+    """Writes each line of an export as a row of a new session."""
+
+    def __init__(self, target: ImportTarget) -> None:
+        self._target = target
         self._begun = False
+        self._facts: dict[str, Any] | None = None
+        """The facts about a session that is to be made now."""
 
     def take(self, data: Any) -> None:
         """Write the next line of the export as a row."""
@@ -102,26 +170,21 @@ class _Import:
             case "session":
                 self._session(data)
             case "run":
-                writing.write_run(self._connection, run_codec.from_dict(data["run"]))
+                self._target.run(run_codec.from_dict(data["run"]))
             case "node":
-                rows.write_node(self._connection, _node(data), self._blobs)
+                self._target.node(_node(data))
             case "head":
-                rows.write_head(self._connection, data["name"], data["node"])
+                self._target.head(data["name"], data["node"])
             case "call":
-                writing.put_call(self._connection, call_codec.from_dict(data["call"]), self._blobs, self._memory)
+                self._target.call(call_codec.from_dict(data["call"]))
             case "approval":
-                writing.write_request(self._connection, request_codec.from_dict(data["request"]))
-                if data["answer"] is not None:
-                    writing.write_answer(self._connection, answer_codec.from_dict(data["answer"]))
+                answer = None if data["answer"] is None else answer_codec.from_dict(data["answer"])
+                self._target.approval(request_codec.from_dict(data["request"]), answer)
             case "event":
-                event = event_codec.from_dict(data["event"])
-                writing.write_event(
-                    self._connection, data["run"], data["at_ms"], event, blobs=self._blobs, memory=self._memory
-                )
+                self._target.event(data["run"], data["at_ms"], event_codec.from_dict(data["event"]))
             case "chunks":
                 pieces = tuple((at_s, chunk_codec.from_dict(one)) for at_s, one in data["chunks"])
-                some = TurnChunks(data["run"], data["turn"], pieces, tuple(data.get("inputs", ())))
-                writing.write_chunks(self._connection, 0, some, self._blobs, self._memory)
+                self._target.chunks(TurnChunks(data["run"], data["turn"], pieces, tuple(data.get("inputs", ()))))
             case _:
                 raise ValueError(f"unknown type {kind!r}")
 
@@ -130,15 +193,19 @@ class _Import:
             raise ValueError(f"format {data['format']} is not known")
         self._begun = True
         bytes.fromhex(data["id"])
-        for key, value in data.items():
-            if key not in {"type", "format"}:
-                rows.write_meta(self._connection, key, value)
+        self._facts = {key: value for key, value in data.items() if key not in {"type", "format"}}
+
+    def begin(self) -> None:
+        """Make the session, after its first line. A fault of this is none of the line."""
+        facts, self._facts = self._facts, None
+        if facts is not None:
+            self._target.session(facts)
 
     def end(self) -> None:
         """Check, after the last line, that the session is whole."""
         if not self._begun:
             raise SessionDamaged("there is no line of type session")
-        for problem in verify(rows.nodes(self._connection, self._blobs), rows.heads(self._connection)):
+        for problem in self._target.problems():
             raise SessionDamaged(f"node number {problem.seq}: {problem.what}")
 
 

@@ -11,13 +11,18 @@ import secrets
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
-from monitor.errors import ConfigError, SessionBusy
-from monitor.sessions.copies.json_lines import exported, imported
+from anyio import to_thread
+
+from monitor.errors import ConfigError, SessionUnavailable
+from monitor.sessions.copies.json_lines import exported, fill, imported
 from monitor.sessions.lock import OwnerLock, lock_path
 from monitor.sessions.nodes import NodeKind, canonical, digest_of
+from monitor.sessions.postgres.session_address import is_database, parts_of
+from monitor.sessions.postgres.session_import import rewriting
 from monitor.sessions.reader import SessionReader, connect_reader, resolved
 from monitor.sessions.run_records import RunRecord, RunStage
 from monitor.sessions.sqlite_session import SQLiteSession
@@ -44,27 +49,36 @@ class Trimmed:
     bytes_after: int
 
 
-async def trim(path: Path, *, erase: Sequence[str] = (), events_before_s: float | None = None) -> Trimmed:
-    """Write the session at `path` anew, without some of what it holds. Its id stays.
+async def trim(
+    place: str | PathLike[str], *, erase: Sequence[str] = (), events_before_s: float | None = None
+) -> Trimmed:
+    """Write the session at `place` anew, without some of what it holds. Its id stays. `place`: its
+    file, or `postgresql://user@host/db#name`.
 
     `erase`: texts in whose place `[erased]` stands from now on, in messages, calls, results, events
     and tasks. Pieces of answers go as a whole, so such a session is not replayed any more.
     `events_before_s`: events and pieces of runs that have ended before this time, in seconds since
     1970, are removed; their conversation stays.
 
-    Raises `SessionBusy` while the session has an owner, and `ConfigError` if nothing is to be done.
+    Raises `SessionBusy` while the session has an owner, `SessionUnavailable` while a reader is at
+    work or the disk is full, and `ConfigError` if nothing is to be done.
     """
     if not all(erase) or (not erase and events_before_s is None):
         raise ConfigError("say what is removed: texts to erase, or a time before which events go")
-    path = resolved(path)
+    work = _Trim([*erase])
+    if is_database(place):
+        return await to_thread.run_sync(_trim_in_database, place, work, events_before_s)
+    path = resolved(place)
     async with SQLiteSession(path, create=False):
         pass  # it is the owner for a moment: the log is copied into the file
     with OwnerLock(lock_path(path), path.stem):
         log = path.with_name(f"{path.name}-wal")
         if log.exists() and log.stat().st_size:
-            raise SessionBusy(path.stem, None)
+            raise SessionUnavailable(
+                f"the log {log.name} cannot be copied into the file now: a reader is at work, or the disk is full."
+                " Nothing was changed"
+            )
         before = path.stat().st_size
-        work = _Trim([*erase])
         new = path.with_name(f"{path.name}.{secrets.token_hex(4)}.new")
         with SessionReader(path) as session:
             runs = session.runs(hidden=True)
@@ -75,6 +89,14 @@ async def trim(path: Path, *, erase: Sequence[str] = (), events_before_s: float 
             new.unlink(missing_ok=True)
             blobs_of(new).remove()
     return Trimmed(events=work.events, erased=work.erased, bytes_before=before, bytes_after=path.stat().st_size)
+
+
+def _trim_in_database(place: str, work: _Trim, events_before_s: float | None) -> Trimmed:
+    with rewriting(*parts_of(place)) as (session, target):
+        before = session.size()
+        lines = [*work.lines(exported(session), _ended_before(session.runs(hidden=True), events_before_s))]
+        fill(target, lines)
+        return Trimmed(events=work.events, erased=work.erased, bytes_before=before, bytes_after=session.size())
 
 
 def _ended_before(runs: Sequence[RunRecord], at_s: float | None) -> set[str]:

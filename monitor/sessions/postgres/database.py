@@ -7,12 +7,12 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from monitor.errors import MissingExtra, SessionTooNew, SessionUnavailable, StoreError
-from monitor.sessions.postgres.statements import FORMAT, TABLES
+from monitor.sessions.postgres.statements import FORMAT, TABLES, UPGRADES
 
 if TYPE_CHECKING:
     import psycopg
@@ -118,19 +118,34 @@ class Database:
                 connection.execute("insert into monitor_sessions_format values (%s)", (FORMAT,))
             elif found[0] > FORMAT:
                 raise SessionTooNew("in this database", found[0], FORMAT)
+            elif found[0] < FORMAT:
+                for number in range(found[0] + 1, FORMAT + 1):
+                    for statement in UPGRADES[number]:
+                        connection.execute(statement)
+                connection.execute("update monitor_sessions_format set format = %s", (FORMAT,))
         self._is_made = True
 
     def connected(self) -> Connection:
         """A connection of the caller's own. Raises `SessionUnavailable`."""
-        try:
+        with self.typing_errors():
             return self.connect()
-        except self._psycopg.Error as error:
-            raise self._typed(error) from error
 
-    def typed(self, work: Callable[[Connection], T], connection: Connection) -> T:
-        """Do `work` once, with this connection. Raises `StoreError`."""
+    def prepared(self) -> Connection:
+        """A connection of the caller's own to a database whose tables are there."""
+        with self.typing_errors():
+            connection = self.connect()
+            try:
+                self._make(connection)
+            except BaseException:
+                connection.close()
+                raise
+            return connection
+
+    @contextlib.contextmanager
+    def typing_errors(self) -> Iterator[None]:
+        """Errors of the server in this block are raised as a `StoreError`."""
         try:
-            return work(connection)
+            yield
         except self._psycopg.Error as error:
             raise self._typed(error) from error
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
@@ -42,6 +42,7 @@ def owner_in(holder: str) -> SessionOwner | None:
     try:
         data = json.loads(holder)
         data.pop("nonce", None)
+        data.pop("boot", None)
         return SessionOwner(**data)
     except (ValueError, TypeError, AttributeError):
         return None
@@ -129,6 +130,10 @@ class PostgresReader:
     def count(self) -> int:
         """The number of nodes."""
         return self._read(lambda rows: rows.newest("nodes"))
+
+    def size(self) -> int:
+        """The number of bytes of all that the session holds, without indexes."""
+        return self._read(lambda rows: rows.size())
 
     def first_nodes(self, number: int) -> tuple[Node, ...]:
         """The `number` nodes that were written first, or all if there are fewer."""
@@ -224,7 +229,12 @@ class SessionsReader:
 
     def asked(self, work: Callable[[Connection], T]) -> T:
         """Do `work` with the connection. Raises `StoreError`."""
-        return self._database.typed(work, self.connection)
+        with self.typing_errors():
+            return work(self.connection)
+
+    def typing_errors(self) -> AbstractContextManager[None]:
+        """Errors of the server in this block are raised as a `StoreError`."""
+        return self._database.typing_errors()
 
     def changed(self) -> dict[str, float]:
         """The names of all sessions, and the time of the last write of each, in seconds since 1970

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import threading
 import time
 from collections import deque
@@ -25,9 +24,11 @@ from monitor.sessions.lock import this_process
 from monitor.sessions.nodes import Draft, Node
 from monitor.sessions.postgres.database import LEASE_S, Database, database_at, leave
 from monitor.sessions.postgres.letters import Letters
+from monitor.sessions.postgres.owner_proof import OwnerProof, has_died
 from monitor.sessions.postgres.postgres_reader import owner_in
 from monitor.sessions.postgres.session_rows import Rows, kept
-from monitor.sessions.postgres.statements import PARTS, step_statement
+from monitor.sessions.postgres.session_seal import SessionSeal, seal_of, sums_of
+from monitor.sessions.postgres.statements import step_of
 from monitor.sessions.postgres.step_rows import StepRows
 from monitor.sessions.run_records import ApprovalState, Changes, Committed, RunRecord, StoredEvent, TurnChunks
 from monitor.sessions.sql_session import id_at
@@ -45,8 +46,9 @@ _POLL_S: Final = 0.2
 _TAKE: Final = """update monitor_sessions
     set token = token + 1, holder = %(holder)s, lease_until = clock_timestamp() + %(lease_s)s * interval '1 second'
     where name = %(name)s
-        and (lease_until is null or lease_until < clock_timestamp() or holder = %(holder)s or %(takeover)s)
-    returning number, id, token, step"""
+        and (lease_until is null or lease_until < clock_timestamp() or holder = %(holder)s or holder = %(dead)s
+            or %(takeover)s)
+    returning number, id, token, step, seal"""
 _LEASE: Final = """select holder, extract(epoch from lease_until - clock_timestamp())::double precision
     from monitor_sessions where name = %s"""
 _MAKE: Final = "insert into monitor_sessions (id, name, created_ms) values (%s, %s, %s) on conflict (name) do nothing"
@@ -75,12 +77,14 @@ class PostgresSession:
         takeover: bool = False,
         chunks: bool = False,
         clock: Callable[[], float] = time.time,
+        waits: Callable[[SessionBusy], object] = lambda _: None,
     ) -> None:
         """`create`: make the session if it is not there. `wait_s`: how long to wait for an owner
-        that may be alive; 15 seconds after the death of one, its lease has ended. `takeover`: take
-        the session from a live owner, which then loses it. `chunks`: runs store their chunks as
-        well, so that they can be replayed. `clock`: returns seconds since 1970, for the times of
-        nodes; leases follow the clock of the server.
+        that may be alive. An owner that has died on this machine is not waited for; of any other
+        one the lease has ended after 15 seconds. `takeover`: take the session from a live owner,
+        which then loses it. `chunks`: runs store their chunks as well, so that they can be
+        replayed. `clock`: returns seconds since 1970, for the times of nodes; leases follow the
+        clock of the server. `waits`: is called with the reason when the waiting begins.
         """
         self.address = address
         self.name = name
@@ -92,11 +96,15 @@ class PostgresSession:
         self._wait_s = wait_s
         self._takeover = takeover
         self._clock = clock
-        self._holder = json.dumps({**asdict(this_process()), "nonce": secrets.token_hex(8)})
+        self._waits = waits
+        self._proof = OwnerProof()
+        self._holder = ""
         self._database: Database | None = None
         self._memory = Memory()
         self._last: dict[str, int] = {}
         self._number = self._token = self._step = 0
+        self._seal: SessionSeal | None = None
+        """The digests of the session. `None`: the first step takes them."""
         self._broken: StoreError | None = None
         self._waiting: deque[Ticket] = deque()
         self._lock = threading.Lock()
@@ -136,6 +144,7 @@ class PostgresSession:
                     await self._run(self._release)
             finally:
                 self._is_open = False
+                self._proof.give_up()
                 await to_thread.run_sync(leave, self.address, database)
 
     def _release(self) -> None:
@@ -147,18 +156,26 @@ class PostgresSession:
 
     async def _own(self) -> None:
         until = anyio.current_time() + (self._wait_s or 0)
+        told = False
         while True:
             try:
                 await self._run(self._take)
-            except SessionBusy:
+            except SessionBusy as busy:
                 if anyio.current_time() >= until:
                     raise
+                if not told:
+                    told = True
+                    self._waits(busy)
                 await anyio.sleep(_POLL_S)
             else:
                 return
 
     def _take(self) -> None:
+        self._proof.hold()
+        if not self._holder:
+            self._holder = json.dumps({**asdict(this_process()), **self._proof.fields})
         values = {"name": kept(self.name), "holder": self._holder, "lease_s": LEASE_S, "takeover": self._takeover}
+        values["dead"] = ""
 
         def take(connection: Connection) -> tuple[Any, ...]:
             if self._create:
@@ -169,10 +186,15 @@ class PostgresSession:
             lease = connection.execute(_LEASE, (values["name"],)).fetchone()
             if lease is None:
                 raise StoreError(f"there is no session {self.name} in the database")
+            if has_died(lease[0]):
+                values["dead"] = lease[0]
+                if (found := connection.execute(_TAKE, values).fetchone()) is not None:
+                    return found
             why = f"its lease ends in {max(0.0, lease[1] or 0.0):.0f} seconds, unless it is renewed"
             raise SessionBusy(self.name, owner_in(lease[0]), why)
 
-        self._number, self.id, self._token, self._step = self._asked(take)
+        self._number, self.id, self._token, self._step, seal = self._asked(take)
+        self._seal = None if seal is None else seal_of(seal)
         self._held().hold(self._number, self._token)
 
     # -------------------------------------------------------------- one thing after another
@@ -229,8 +251,10 @@ class PostgresSession:
             try:
                 step, result = self._asked(partial(self._filled, fill))
                 if step.rows:
-                    self._asked(partial(self._store, step.rows))
+                    seal = self._asked(partial(self._sealed, step))
+                    self._asked(partial(self._store, step.rows, seal))
                     self._step += 1
+                    self._seal = seal
             except BaseException:
                 self._memory.forget()
                 raise
@@ -248,12 +272,19 @@ class PostgresSession:
             self._memory.forget()  # nodes that are not stored are in it
             raise
 
-    def _store(self, rows: Mapping[str, Sequence[Mapping[str, Any]]], connection: Connection) -> None:
+    def _sealed(self, step: StepRows, connection: Connection) -> SessionSeal:
+        """The digests of the session after `step`."""
+        before = self._seal or SessionSeal(sums_of(connection, self._number))
+        return before.after(step.rows, connection, self._number, new=step.new)
+
+    def _store(
+        self, rows: Mapping[str, Sequence[Mapping[str, Any]]], seal: SessionSeal, connection: Connection
+    ) -> None:
         """Write one step, unless an attempt whose answer was lost has written it."""
-        parts = tuple(part for part in PARTS if rows.get(part))
-        values: dict[str, Any] = {part: json.dumps(rows[part], ensure_ascii=False) for part in parts}
-        values |= {"session": self._number, "token": self._token, "step": self._step, "lease_s": LEASE_S}
-        if connection.execute(step_statement(parts).encode(), values).fetchone() is not None:
+        sql, values = step_of(
+            rows, session=self._number, token=self._token, step=self._step, lease_s=LEASE_S, seal=seal.stored()
+        )
+        if connection.execute(sql, values).fetchone() is not None:
             return
         found = connection.execute(_NOW, (self._number,)).fetchone()
         if found is not None and found[:2] == (self._token, self._step + 1):

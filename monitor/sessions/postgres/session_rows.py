@@ -17,6 +17,7 @@ from monitor.calls import CallRecord, answer_codec, call_codec, request_codec
 from monitor.errors import MonitorError, SessionDamaged, StoreError
 from monitor.events import event_codec
 from monitor.sessions.nodes import Node, NodeKind
+from monitor.sessions.postgres.session_seal import broken
 from monitor.sessions.run_records import ApprovalState, RunRecord, StoredEvent, TurnChunks, run_codec
 from monitor.sessions.tables.owner_memory import MOST_NODES, Memory
 from monitor.sessions.tables.read_records import chunks_of
@@ -117,6 +118,17 @@ class Rows:
         number: int = found
         return number
 
+    def size(self) -> int:
+        """The bytes of the bodies of all rows."""
+        bodies = {"approvals": "request || coalesce(answer, '')"}
+        of = [
+            f"(select coalesce(sum(octet_length({bodies.get(table, 'body')})), 0)"
+            f" from monitor_{table} where session = one)"
+            for table in ("nodes", "runs", "calls", "approvals", "events", "chunks")
+        ]
+        ((found,),) = self._all(f"select {' + '.join(of)} from (select %s::bigint as one) mine")
+        return int(found)
+
     # -------------------------------------------------------------- the tree
 
     def context(self, branch: str = ACTIVE) -> Context:
@@ -201,8 +213,8 @@ class Rows:
         return self._read([(partial(chunks_of, given(run), turn), body) for run, turn, body in rows])
 
     def verify(self) -> tuple[TreeProblem, ...]:
-        """The faults of the chain of nodes, and the rows beside it that cannot be read."""
-        found = [*verify(self.nodes(), self.heads())]
+        """The faults of the chain of nodes and of the digests, and the rows that cannot be read."""
+        found = [*verify(self.nodes(), self.heads()), *broken(self._connection, self._session)]
         reads: dict[str, Callable[[], object]] = {
             "runs": self.runs,
             "calls": self.calls,

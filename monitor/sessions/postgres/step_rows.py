@@ -36,6 +36,8 @@ class StepRows:
     def __init__(self, rows: Rows, memory: Memory, last: dict[str, int]) -> None:
         """`last`: the newest number of the events and of the chunks, as far as it is known."""
         self.rows: dict[str, list[dict[str, Any]]] = {}
+        self.new: set[tuple[str, str]] = set()
+        """The tables and keys of rows that are not there yet."""
         self._read = rows
         self._memory = memory
         self._last = dict(last)
@@ -45,35 +47,35 @@ class StepRows:
     def fill(self, changes: Changes, *, at_ms: int, new_id: Callable[[], str]) -> Committed:
         """Take all changes. Raises `StoreError` for a step that does not fit the session."""
         for run in changes.runs:
-            self._run(run)
+            self.run(run)
         planned = plan(self._read, changes.nodes, branch=changes.branch, at_ms=at_ms, new_id=new_id)
         for node in planned.nodes:
-            self._node(node)
+            self.node(node)
         if planned.nodes:
-            self._head(changes.branch, planned.head)
+            self.head(changes.branch, planned.head)
             self._memory.take(planned.nodes, changes.branch, planned.head)  # what fails forgets everything
         by_key: dict[str, list[CallRecord]] = {}
         for record in changes.calls:
             by_key.setdefault(record.key, []).append(record)
         for steps in by_key.values():
             self._steps(steps)
-        self._questions(changes.requests, changes.answers)
+        self.questions(changes.requests, changes.answers)
         for event in changes.events:
-            self._event(changes.events_run, event, at_ms)
+            self.event(changes.events_run, event, at_ms)
         for chunks in changes.chunks:
-            self._chunks(chunks, at_ms)
+            self.chunks(chunks, at_ms)
         return Committed(planned.nodes, planned.head)
 
     def intend(self, record: CallRecord) -> None:
         """Take a call unless its key is known."""
         if self._standing(record.key) == _NOWHERE:
-            self._call(record)
+            self.call(record)
 
     def advance(self, record: CallRecord) -> bool:
         """Take the next step of a call, if it is allowed. Whether it was."""
         allowed = may_follow(record, *self._standing(record.key))
         if allowed:
-            self._call(record)
+            self.call(record)
         return allowed
 
     def switch(self, branch: str, node: str | None) -> None:
@@ -81,9 +83,11 @@ class StepRows:
         if node is not None and self._read.tip(node) is None:
             raise StoreError(f"there is no node {node}")
         self._memory.heads.pop(branch, None)
-        self._head(branch, node)
+        self.head(branch, node)
 
-    def _head(self, branch: str, node: str | None) -> None:
+    def head(self, branch: str, node: str | None) -> None:
+        """Take the end of a branch."""
+        self.rows["heads"] = [one for one in self.rows.get("heads", []) if one["name"] != kept(branch)]
         self._add("heads", name=kept(branch), node=None if node is None else id_of(node))
 
     @property
@@ -105,14 +109,16 @@ class StepRows:
             self._memory.runs[run] = 0
         return kept(run)
 
-    def _run(self, run: RunRecord) -> None:
+    def run(self, run: RunRecord) -> None:
+        """Take a run."""
         self.rows["runs"] = [one for one in self.rows.get("runs", []) if one["id"] != kept(run.id)]
         for text in (run.agent, run.purpose, run.parent_run or ""):
             kept(text)
         self._add("runs", id=kept(run.id), state=run.state.value, body=escaped(run_codec.to_dict(run)))
         self._new_runs.add(run.id)
 
-    def _node(self, node: Node) -> None:
+    def node(self, node: Node) -> None:
+        """Take a node as it is."""
         self._add(
             "nodes",
             seq=node.seq,
@@ -134,7 +140,10 @@ class StepRows:
         if key in self._memory.calls:
             return self._memory.calls[key]
         found = self._read.find(key)
-        return _NOWHERE if found is None else (found.state, found.attempt)
+        if found is None:
+            self.new.add(("calls", kept(key)))
+            return _NOWHERE
+        return found.state, found.attempt
 
     def _steps(self, steps: Sequence[CallRecord]) -> None:
         """Take the last of the steps of one call, if each of them is allowed."""
@@ -151,20 +160,23 @@ class StepRows:
                 )
             before = record.state, record.attempt
         if is_new or following:
-            self._call(last)
+            self.call(last)
 
-    def _call(self, record: CallRecord) -> None:
+    def call(self, record: CallRecord) -> None:
+        """Take a call as it is."""
         body = self._packed(call_codec.to_brief(record), record.run, record.turn)
         kept(record.call_id)
         self.rows["calls"] = [one for one in self.rows.get("calls", []) if one["key"] != kept(record.key)]
         self._add("calls", run=kept(record.run), key=kept(record.key), state=record.state.value, body=body)
         self._calls.append(record)
 
-    def _questions(self, requests: Sequence[ApprovalRequest], answers: Sequence[ApprovalAnswer]) -> None:
+    def questions(self, requests: Sequence[ApprovalRequest], answers: Sequence[ApprovalAnswer]) -> None:
+        """Take questions, and answers to open ones. Raises `StoreError` for any other answer."""
         asked: dict[str, tuple[str, str | None]] = {}
         for request in requests:
             if request.id not in asked and self._read.approval(request.id) is None:
                 kept(request.run or "")
+                self.new.add(("approvals", kept(request.id)))
                 asked[request.id] = escaped(request_codec.to_dict(request)), None
         for answer in answers:
             found = asked.get(answer.id) or self._read.approval(answer.id)
@@ -176,14 +188,16 @@ class StepRows:
         for id, (question, said) in asked.items():
             self._add("approvals", id=kept(id), request=question, answer=said)
 
-    def _event(self, run: str | None, event: Event, at_ms: int) -> None:
+    def event(self, run: str | None, event: Event, at_ms: int) -> None:
+        """Take an event."""
         data = event_codec.to_brief(event)
         turn = getattr(event, "turn", None)
         kind = data.pop("type")
         body = self._packed(data, run, getattr(turn, "number", turn))
         self._add("events", seq=self._next("events"), run=self._of_run(run), at_ms=at_ms, type=kind, body=body)
 
-    def _chunks(self, chunks: TurnChunks, at_ms: int) -> None:
+    def chunks(self, chunks: TurnChunks, at_ms: int) -> None:
+        """Take some chunks."""
         pieces: Any = [
             [at_s, chunk.text if isinstance(chunk, TextDelta) else chunk_codec.to_dict(chunk)]
             for at_s, chunk in chunks.chunks

@@ -27,7 +27,8 @@ IN_USE: Final = "in_use"
 """The row of `meta` that is 1 while an owner writes, and whose steps may stand in the log alone."""
 FIRST_FORMAT: Final = 3
 """Sessions of older formats have no seal until their first write."""
-_MODULUS: Final = 1 << 128
+MODULUS: Final = 1 << 128
+"""Sums are taken modulo this."""
 TABLES: Final = {
     "schema": "SELECT type, name, tbl_name, sql FROM sqlite_schema",
     "meta": "SELECT key, value FROM meta WHERE key <> 'seal'",
@@ -51,20 +52,21 @@ def row_digest(table: str, row: Sequence[Any]) -> int:
     """The digest of one row: BLAKE2b over the table, the kinds and lengths of the values, and the
     values.
     """
-    values = [_bytes(value) for value in row]
-    head = ",".join(f"{type(value).__name__}{len(data)}" for value, data in zip(row, values, strict=True))
-    hashed = hashlib.blake2b(f"{table}:{head}\n".encode(), digest_size=16)
-    for data in values:
-        hashed.update(data)
+    kinds: list[str] = []
+    values: list[bytes] = []
+    for value in row:
+        if isinstance(value, str):
+            data = value.encode("utf-8", "surrogatepass")
+        elif value is None:
+            data = b""
+        elif isinstance(value, int):
+            data = b"%d" % value
+        else:
+            data = value if isinstance(value, bytes) else repr(value).encode()
+        kinds.append(f"{type(value).__name__}{len(data)}")
+        values.append(data)
+    hashed = hashlib.blake2b(f"{table}:{','.join(kinds)}\n".encode() + b"".join(values), digest_size=16)
     return int.from_bytes(hashed.digest(), "big")
-
-
-def _bytes(value: Any) -> bytes:
-    if isinstance(value, str):
-        return value.encode("utf-8", "surrogatepass")
-    if isinstance(value, bytes):
-        return value
-    return b"" if value is None else b"%d" % value if isinstance(value, int) else repr(value).encode()
 
 
 class Seal:
@@ -78,12 +80,12 @@ class Seal:
 
     def add(self, table: str, row: Sequence[Any]) -> None:
         """A row was added."""
-        self._sums[table] = (self._sums[table] + row_digest(table, row)) % _MODULUS
+        self._sums[table] = (self._sums[table] + row_digest(table, row)) % MODULUS
 
     def add_again(self, table: str, key: str, row: Sequence[Any]) -> None:
         """A row that may change was added, or changed after `take_out`."""
         digest = row_digest(table, row)
-        self._sums[table] = (self._sums[table] + digest) % _MODULUS
+        self._sums[table] = (self._sums[table] + digest) % MODULUS
         self._rows[table, key] = digest
         if len(self._rows) > MOST_ROWS:
             del self._rows[next(iter(self._rows))]
@@ -96,7 +98,7 @@ class Seal:
             if found is None:
                 return
             digest = row_digest(table, found)
-        self._sums[table] = (self._sums[table] - digest) % _MODULUS
+        self._sums[table] = (self._sums[table] - digest) % MODULUS
 
     def meta_changed(self, connection: SqlConnection, *, migrated: bool = False) -> None:
         """Facts about the file were changed. There are only a few. `migrated`: the tables too."""
@@ -118,7 +120,7 @@ def sums_of(connection: SqlConnection) -> dict[str, int]:
 
 
 def _sum_of(connection: SqlConnection, table: str) -> int:
-    return sum(row_digest(table, row) for row in connection.execute(TABLES[table])) % _MODULUS
+    return sum(row_digest(table, row) for row in connection.execute(TABLES[table])) % MODULUS
 
 
 def stored_sums(connection: SqlConnection) -> dict[str, int] | None:

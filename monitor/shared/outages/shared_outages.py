@@ -89,9 +89,9 @@ class Outages:
                 return counted
         return FailureResult()
 
-    async def succeeded(self, subjects: Sequence[str], began_s: float) -> list[FleetFinding]:
-        """Count a success of `subjects`, of a call that began at `began_s`. The outages that this
-        ends.
+    async def succeeded(self, subjects: Sequence[str], run: str, began_s: float) -> list[FleetFinding]:
+        """Count a success of `subjects` in `run`, of a call that began at `began_s`. Return the
+        outages that this ends.
         """
         for subject in subjects:
             self._worked.pop(subject, None)
@@ -101,7 +101,7 @@ class Outages:
         known, ended = await self._look(), []
         for subject in subjects:
             if subject in known:
-                found = await self.store.change(subject, partial(self._succeeded, began_s), self.rule)
+                found = await self.store.change(subject, partial(self._succeeded, run, began_s), self.rule)
                 self._looked_s = None
                 if found is not None:
                     ended.append(found)
@@ -135,8 +135,8 @@ class Outages:
     def _failed(self, failure: Failure, run: str, trouble: Trouble, now: float) -> FailureResult:
         return FailureResult(self.rule.failed(trouble, failure, run, now), trouble.outage)
 
-    def _succeeded(self, began_s: float, trouble: Trouble, now: float) -> FleetFinding | None:
-        return self.rule.succeeded(trouble, began_s, now)
+    def _succeeded(self, run: str, began_s: float, trouble: Trouble, now: float) -> FleetFinding | None:
+        return self.rule.succeeded(trouble, run, began_s, now)
 
     def _asked(self, run: str, trouble: Trouble, now: float) -> OutageAnswer:
         may_go = self.rule.may_go(trouble, run, now)

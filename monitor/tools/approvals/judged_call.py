@@ -10,8 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from monitor.tools.approvals.launchers import StartedCommands, started_by
 from monitor.tools.approvals.plain_words import PlainCommand, plain_line
+from monitor.tools.approvals.started.launchers import StartedCommands, started_by
 from monitor.tools.base import CallPlace, ToolKind
 from monitor.tools.registry import ToolEntry
 

@@ -205,7 +205,7 @@ KNOWN_COMMANDS: Final[Mapping[tuple[str, ...], KnownOptions]] = {
         --ahead-behind --no-ahead-behind --show-stash --ignore-submodules= --column=
     """),
     ("git", "diff"): _git(_DIFFS, reads_below=""),
-    ("git", "log"): _git(_LOGS),
+    ("git", "log"): _git(_LOGS, reads_below="-p -u --patch"),
     ("git", "show"): _git(_LOGS),
     ("git", "shortlog"): _git("""
         -nse --numbered --summary --email --since: --until: --author: --all --group= --no-merges
@@ -285,3 +285,9 @@ def table_of(words: Sequence[PlainWord]) -> tuple[int, KnownOptions] | None:
         if len(named) == count and (table := KNOWN_COMMANDS.get(named)) is not None:
             return count, table
     return None
+
+
+def is_proven(words: Sequence[PlainWord]) -> bool:
+    """Whether a table says that a command does no more than its name says."""
+    found = table_of(words)
+    return found is not None and found[1].unproven(words[found[0] :]) is None

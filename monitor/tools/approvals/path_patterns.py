@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
-from monitor.tools.approvals.known_commands import table_of
+from monitor.tools.approvals.known_commands import is_proven, table_of
 from monitor.tools.approvals.plain_words import PlainWord
 
 Match: TypeAlias = Literal["yes", "maybe", ""]
@@ -92,15 +92,15 @@ def denied_words(words: Sequence[PlainWord], pattern: str, root: Path, directori
 
 def touches_below(words: Sequence[PlainWord], pattern: str, root: Path, directories: Sequence[Path]) -> bool:
     """Whether a command may read a file that fits `pattern` below a folder that it names. A command
-    without a table is also searched for the text of the pattern: it may be a program.
+    that is not proven is also searched for the text of the pattern: it may be a program.
     """
     found = table_of(words)
     rest = words[found[0] :] if found is not None else words[1:]
-    if found is None:
+    if not is_proven(words):
         part = max(_WILD.split(pattern.replace("]", "*")), key=len).strip("/")
         if len(part) >= _LEAST_PART and any(part in word.text for word in rest):
             return True
-    elif not _reads_below(found[1].reads_below, rest):
+    elif found is not None and not _reads_below(found[1].reads_below, rest):
         return False
     texts = [word.text for word in rest if not word.text.startswith("-")]
     if found is not None and not any((one / text).exists() for one in directories for text in texts if is_path(text)):

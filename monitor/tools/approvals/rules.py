@@ -31,17 +31,17 @@ from monitor.errors import ConfigError, message_of
 from monitor.tools.approvals.allowed_commands import in_directories, unproven
 from monitor.tools.approvals.command_options import ANY, known_options
 from monitor.tools.approvals.judged_call import COMMAND, JudgedCall, bare_call, texts_in
-from monitor.tools.approvals.known_commands import table_of
-from monitor.tools.approvals.launchers import StartedCommands, name_of_program, script_of
-from monitor.tools.approvals.path_patterns import Match, allows, denied_words, denies, is_path, may_hold, touches_below
+from monitor.tools.approvals.known_commands import is_proven
+from monitor.tools.approvals.path_patterns import Match, allows, denied_words, denies, may_hold, touches_below
 from monitor.tools.approvals.plain_words import PlainCommand, PlainWord, need_parser
+from monitor.tools.approvals.started.command_words import name_of_program
+from monitor.tools.approvals.started.launchers import StartedCommands
+from monitor.tools.approvals.started.scripts import may_start, writes_first
 
 Decision: TypeAlias = Literal["allow", "ask", "deny"]
 _STRICTNESS: Final = ("allow", "ask", "deny")
 _SURENESS: Final[tuple[Match, ...]] = ("", "maybe", "yes")
 _SPLIT: Final = re.compile(r"[^A-Za-z0-9_-]+")
-_SCRIPT_BYTES: Final = 1_000_000
-"""The beginning of a script that is read."""
 _QUIET: Final = frozenset({"git", "sed", "awk"})
 """Commands whose words have been read as far as they start others."""
 UNSURE: Final = "the command cannot be read for sure"
@@ -299,22 +299,19 @@ def _starts(call: JudgedCall, started: StartedCommands, prefixes: Sequence[Seque
     or refuse: `/usr/bin/git -C x push` counts as `git push`.
     """
     found = {_begins(words, prefix) for words in started.commands for prefix in prefixes}
-    scripts = filter(None, (_script(call, words) for words in started.commands))
-    if any(prefix[0] in _SPLIT.split(script) for script in scripts for prefix in prefixes):
-        found.add("maybe")
+    directories = _directories(call)
+    alone = call.plain is not None and len(call.plain) == 1
+    for words in started.commands:
+        if may_start(words, prefixes, directories) or (not alone and writes_first(words, directories)):
+            found.add("maybe")
+            break
     return "yes" if "yes" in found else "maybe" if "maybe" in found else ""
 
 
-def _script(call: JudgedCall, words: Sequence[PlainWord]) -> str | None:
-    """The text of the script that a command runs."""
-    path = script_of(words)
-    if path is None or not is_path(path):
-        return None
-    try:
-        with (call.place.directory / path).open("rb") as file:
-            return file.read(_SCRIPT_BYTES).decode("utf-8", "replace")
-    except OSError:
-        return None
+def _directories(call: JudgedCall) -> list[Path]:
+    """The folders that are known in which commands of the call may begin."""
+    places = {one for _, those in in_directories(call.plain or (), call.place.directory) for one in those}
+    return [one for one in places if one is not None] or [call.place.directory]
 
 
 def _begins(words: Sequence[PlainWord], prefix: Sequence[str]) -> Match:
@@ -344,16 +341,15 @@ def _mentions(words: Sequence[PlainWord], prefix: Sequence[str]) -> Match:
     """Whether a command of which little is known is given the words of `prefix`, so that it may
     start what they say: `foo git push`, `python -c "os.system('git push')"`.
     """
-    found = table_of(words)
-    if found is not None and found[1].unproven(words[found[0] :]) is None:
+    if is_proven(words):
         return ""
     if words[0].text.rpartition("/")[2] in _QUIET:
         return ""
     for word in words[1:]:
         text = word.text
-        if name_of_program(word) == prefix[0].casefold() or (
-            not text.replace("_", "").isalnum() and prefix[0] in _SPLIT.split(text)
-        ):
+        pieces = [] if text.replace("_", "").isalnum() else _SPLIT.split(text)
+        attached = any(one.endswith(prefix[0]) for one in pieces if one[:1] == "-" != one[1:2])
+        if name_of_program(word) == prefix[0].casefold() or prefix[0] in pieces or attached:
             return "maybe"
     return ""
 

@@ -18,15 +18,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, Literal, Self, TypeAlias, cast
+from typing import Any, Final, Literal, TypeAlias
 
 import anyio
 
 from monitor._util.quoting import printable
-from monitor.errors import ConfigError, MissingExtra, ToolError, describe, message_of, without_keys
+from monitor.errors import ConfigError, MissingExtra, ToolError, describe, without_keys
 from monitor.reasons import ToolErrorKind
 from monitor.tools.event_loop import Background
 from monitor.tools.processes.process_table import MARKER, marked, members, owner_token, sweep
+from monitor.tools.remote.mcp_messages import CheckedMessages, WatchedStream, said
 from monitor.tools.remote.stderr_tail import KEPT_BYTES, StderrTail
 from monitor.tools.sandbox.confinement import Confinement
 
@@ -297,10 +298,10 @@ class McpConnection:
                 self._lost.set()
                 call.settle(error=self._no_answer("it ended during the call; what it did until then is not known"))
             else:
-                call.settle(error=ToolError(f"the MCP server {self._name!r} answered: {_said(error)}"))
+                call.settle(error=ToolError(f"the MCP server {self._name!r} answered: {said(error)}"))
         except Exception as error:  # noqa: BLE001 - a wrong answer may raise anything
             if _is_bad_answer(error):
-                call.settle(error=self._no_answer(f"what it sent is no answer: {_said(error)}"))
+                call.settle(error=self._no_answer(f"what it sent is no answer: {said(error)}"))
             else:
                 self._why = self._told(error)
                 self._lost.set()
@@ -468,32 +469,8 @@ class McpConnection:
     @asynccontextmanager
     async def _watched(self, transport: Any) -> AsyncIterator[Any]:
         async with transport as (reading, writing):
-            yield _WatchedStream(reading, self._lost, self._checked), writing
-
-    def _checked(self, message: Any) -> None:
-        """Take what is no declaration of a tool out of a list of tools, which would be refused as a
-        whole.
-        """
-        result = getattr(getattr(message, "message", None), "result", None)
-        if not isinstance(result, dict) or "content" in result or not isinstance(listed := result.get("tools"), list):
-            return
-        if self._is_list(result, listed):
-            return
-        result["tools"] = [one for one in listed if self._is_list(result, [one])]
-
-    def _is_list(self, result: Mapping[str, Any], tools: list[Any]) -> bool:
-        """Whether the SDK takes `tools` as a list of tools. A refused single one is noted."""
-        data = {**result, "tools": tools}
-        try:
-            with suppress(KeyError):  # a version without a check of its own
-                self._sdk.validate("tools/list", self._version, data)
-            self._sdk.types.ListToolsResult.model_validate(data, by_name=False)
-        except ValueError as error:
-            if len(tools) == 1:
-                name = tools[0].get("name") if isinstance(tools[0], dict) else tools[0]
-                self.malformed[str(name)[:100]] = _said(error)
-            return False
-        return True
+            messages = CheckedMessages(self._sdk, lambda: self._version, self.malformed)
+            yield WatchedStream(reading, self._lost, messages.checked), writing
 
     def _sweep(self) -> None:
         """End processes that have left the process group of the server. None leaves a namespace."""
@@ -505,7 +482,7 @@ class McpConnection:
         """The error in one line, with the end of the server's stderr."""
         while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
             error = error.exceptions[0]
-        text = _said(error) if isinstance(error, TimeoutError) else printable(describe(error)[:STDERR_CHARS])
+        text = said(error) if isinstance(error, TimeoutError) else printable(describe(error)[:STDERR_CHARS])
         if self._stderr is not None and not self.connects:
             wrote = without_keys(self._stderr.text(KEPT_BYTES))[-STDERR_CHARS:].strip()
             text += f"; it wrote: {printable(wrote)}" if wrote else ""
@@ -513,37 +490,6 @@ class McpConnection:
 
     def _no_answer(self, why: str) -> ToolError:
         return ToolError(f"the MCP server {self._name!r} gave no answer: {why}", kind=ToolErrorKind.EXECUTION_FAILED)
-
-
-class _WatchedStream:
-    """A stream of messages that checks each one, and says when it has ended."""
-
-    def __init__(self, stream: Any, ended: anyio.Event, check: Callable[[Any], None]) -> None:
-        self._stream = stream
-        self._ended = ended
-        self._check = check
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    def __aiter__(self) -> _WatchedStream:
-        return self
-
-    async def __anext__(self) -> Any:
-        try:
-            message = await self._stream.__anext__()
-        except (StopAsyncIteration, anyio.ClosedResourceError, anyio.EndOfStream):
-            self._ended.set()
-            raise
-        self._check(message)
-        return message
-
-    async def __aenter__(self) -> Self:
-        await self._stream.__aenter__()
-        return self
-
-    async def __aexit__(self, *error: object) -> bool | None:
-        return cast("bool | None", await self._stream.__aexit__(*error))
 
 
 async def _asked_of(client: Any, call: McpCall) -> Any:
@@ -554,11 +500,6 @@ async def _asked_of(client: Any, call: McpCall) -> Any:
             return await client.get_prompt(call.name, call.arguments)
     # A result of `None` seconds: the deadline is the caller's.
     return await client.call_tool(call.name, call.arguments, None, call.progress)
-
-
-def _said(error: BaseException) -> str:
-    text = message_of(error).partition("\n    For further information")[0]
-    return printable(" ".join(text[:STDERR_CHARS].split()))
 
 
 def _is_bad_answer(error: Exception) -> bool:
@@ -572,6 +513,7 @@ class Sdk:
 
     Client: Any
     MCPError: Any
+    SessionMessage: Any
     StdioServerParameters: Any
     stdio_client: Any
     streamable_http_client: Any
@@ -596,6 +538,7 @@ def sdk() -> Sdk:
     from mcp.client.sse import sse_client  # noqa: PLC0415 - the same
     from mcp.client.streamable_http import streamable_http_client  # noqa: PLC0415 - the same
     from mcp.shared._httpx_utils import create_mcp_http_client  # noqa: PLC0415 - the same
+    from mcp.shared.message import SessionMessage  # noqa: PLC0415 - the same
     from mcp_types.methods import validate_server_result  # noqa: PLC0415 - the same
     from mcp_types.version import MODERN_PROTOCOL_VERSIONS  # noqa: PLC0415 - the same
 
@@ -604,6 +547,7 @@ def sdk() -> Sdk:
     return Sdk(
         Client,
         MCPError,
+        SessionMessage,
         StdioServerParameters,
         stdio_client,
         streamable_http_client,

@@ -93,7 +93,7 @@ def arguments(
         made += ["--bind", f"{scratch}/{TMP}", str(folder)] if own else ["--tmpfs", str(folder)]
     if places.home is not None:
         made += ["--bind", f"{scratch}/{HOME}", str(places.home)] if scratch else ["--tmpfs", str(places.home)]
-    for path in places.read:
+    for path in _outermost(places.read):
         made += ["--ro-bind-try", str(path), str(path)]
     if network:  # names are resolved by a file that systemd keeps in /run
         resolver = os.path.realpath("/etc/resolv.conf")

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from monitor.transcripts.analysis.cost import known_sum
 from monitor.transcripts.analysis.survey import SurveyedRun
 from monitor.verdicts import Detection
 
@@ -57,33 +58,62 @@ def cost_in_words(usd: float | None, *, partial: bool, listed: bool) -> str:
 
 @dataclass(slots=True)
 class Card:
-    """Counts the runs, and keeps the one whose loop cost the most."""
+    """Counts the runs, adds up what they cost, and keeps the one whose loop cost the most."""
 
     runs: int = 0
     loops: int = 0
     costliest: SurveyedRun | None = None
+    usd: float | None = None
+    """The cost of all runs in US dollars, as far as it is known. `None`: of none of them."""
+    saved_usd: float | None = None
+    """The part of `usd` that stops would have saved."""
+    saved_tokens: int | None = None
+    partial: bool = False
+    """The cost of a run, or of a part of it, is not known, so the sums are at least these."""
+    first_at: float | None = None
+    last_at: float | None = None
+    """The times of the first and the last message of all runs, in seconds since 1970."""
 
     def add(self, run: SurveyedRun) -> None:
         """Count one more run."""
         self.runs += 1
+        self.partial |= run.cost_partial or (run.cost_usd is None and not run.silent)
+        self.usd = known_sum(self.usd, run.cost_usd)
+        times = [at for at in (self.first_at, self.last_at, run.first_at, run.last_at) if at is not None]
+        self.first_at, self.last_at = min(times, default=None), max(times, default=None)
+        if run.ended_by is not None:
+            self.saved_usd = known_sum(self.saved_usd, run.saved_usd)
+            self.saved_tokens = known_sum(self.saved_tokens, run.saved_tokens)
         if run.loops:
             self.loops += 1
             if self.costliest is None or _rank(run) > _rank(self.costliest):
                 self.costliest = run
 
+    @property
+    def headline(self) -> str:
+        """How many runs looped."""
+        if not self.loops:
+            return f"{self.runs:,} {'run' if self.runs == 1 else 'runs'}, and none looped"
+        return "1 run looped" if self.runs == 1 else f"{self.loops:,} of {self.runs:,} runs looped"
+
     def said(self) -> str:
         """The sentence."""
-        looped = "1 run looped" if self.runs == 1 else f"{self.loops:,} of {self.runs:,} runs looped"
         run = self.costliest
         if run is None or run.finding is None:
-            return f"{self.runs:,} {'run' if self.runs == 1 else 'runs'}, and none looped"
-        told = [
-            loop_in_words(run.finding.detection),
-            f"{run.total.turns:,} {'step' if run.total.turns == 1 else 'steps'}",
-            cost_in_words(run.cost_usd, partial=run.cost_partial, listed=run.cost_listed),
-            f"could have stopped at step {run.finding.turn:,}",
-        ]
-        return f"{looped}{': ' if self.loops == 1 else '. The costliest: '}{', '.join(told)}"
+            return self.headline
+        stop = f"could have stopped at step {run.finding.turn:,}"
+        told = [loop_in_words(run.finding.detection), self.costs_in_words(run), stop]
+        return f"{self.headline}{': ' if self.loops == 1 else '. The costliest: '}{', '.join(told)}"
+
+    @staticmethod
+    def costs_in_words(run: SurveyedRun) -> str:
+        """The length and the cost of a run."""
+        steps = f"{run.total.turns:,} {'step' if run.total.turns == 1 else 'steps'}"
+        return f"{steps}, {cost_in_words(run.cost_usd, partial=run.cost_partial, listed=run.cost_listed)}"
+
+    def sum_in_words(self, usd: float | None) -> str:
+        """A sum over all runs, in US dollars. The cost of some may not be known."""
+        return "unknown cost" if usd is None else f"{'≥ ' if self.partial else ''}${usd:,.2f}"
 
 
 def _rank(run: SurveyedRun) -> tuple[float, int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 from monitor.prices import list_price
 from monitor.transcripts.base import RecordedMessage
@@ -53,3 +54,11 @@ class RunCost:
 
 
 UNKNOWN_COST = RunCost()
+_Number = TypeVar("_Number", int, float)
+
+
+def known_sum(one: _Number | None, other: _Number | None) -> _Number | None:
+    """The sum of the numbers that are known. `None`: neither is."""
+    if one is None or other is None:
+        return other if one is None else one
+    return one + other

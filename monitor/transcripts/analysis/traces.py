@@ -185,7 +185,7 @@ class TraceWatcher(Watcher):
         return TracedRun(**told, traces=traces, estimated=not self._counted, content=self._content)
 
     def _reach_levels(self) -> None:
-        """Of the evidence that is weighed: where it came to each level."""
+        """Note where the weighed evidence came to each level."""
         for level, stops in enumerate(self._stops):
             place = next((place for height, place in self._peaks if height >= level), None)
             if place is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from monitor.transcripts.readers.aider import AiderReader
+from monitor.transcripts.readers.antigravity import AntigravityReader
 from monitor.transcripts.readers.base import TranscriptReader
 from monitor.transcripts.readers.benchmarks import AtifReader, MiniSweAgentReader, SweAgentReader, TauBenchReader
 from monitor.transcripts.readers.chatgpt import ChatGptReader
@@ -39,6 +40,7 @@ READERS: Final[tuple[TranscriptReader, ...]] = (
     KimiReader(),
     FactoryDroidReader(),
     PiReader(),
+    AntigravityReader(),
     GeminiCliReader(),
     OpenCodeReader(),
     GooseReader(),
@@ -61,6 +63,11 @@ READERS: Final[tuple[TranscriptReader, ...]] = (
     MessagesReader(),
 )
 """The readers, one line each. Formats with a sign of their own come before those without one."""
+
+
+def signs_of(kind: str) -> str:
+    """The signs by which a file of the format `kind` is recognised, in words for people."""
+    return next((reader.signs for reader in READERS if reader.format == kind), "")
 
 
 def reader_of(source: Source) -> TranscriptReader | None:

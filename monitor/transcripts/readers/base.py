@@ -35,6 +35,11 @@ class TranscriptReader(ABC):
         It must be false for a source that another reader recognises as its own format.
         """
 
+    @property
+    def signs(self) -> str:
+        """The signs of the format, in words for people: the description of the reader's `fits`."""
+        return " ".join((type(self).fits.__doc__ or "").split()).rstrip(".")
+
     @abstractmethod
     def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
         """The entries of `source`. The content of a file never raises an error: unreadable parts

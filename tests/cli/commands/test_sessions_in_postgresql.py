@@ -92,6 +92,42 @@ def test_a_session_is_exported_as_from_a_file_and_imported_into_one(address: str
     said("sessions", "rm", address)
 
 
+def test_a_session_is_copied_forked_searched_and_trimmed_there(server: str, address: str, tmp_path: Path):
+    fill(stored(address))
+    name = address.partition("#")[2]
+    lines = tmp_path / "a.jsonl"
+    assert "copied to" in said("sessions", "copy", address, "back", "--folder", str(tmp_path))
+    assert "already" in said("sessions", "copy", str(tmp_path / "back.session"), address, code=2)
+    assert json.loads(said("sessions", "fork", address, "--json"))["name"] == f"{name}-2"
+    assert "as written" in said("sessions", "verify", address, f"{address}-2", str(tmp_path / "back.session"))
+
+    def found() -> set[str]:
+        lines = said("sessions", "find", "SKY", "--database", server, "--json").splitlines()
+        return {json.loads(line)["path"].partition("#")[2] for line in lines}
+
+    assert found() == {name, f"{name}-2"}
+    assert "a text erased in 1 rows" in said("sessions", "trim", address, "--erase", "sky")
+    assert found() == {f"{name}-2"}
+    lines.write_text(said("sessions", "export", f"{address}-2"))
+    assert "already" in said("sessions", "import", str(lines), "--database", server, "--name", "new", code=2)
+    assert "there is no session" in said("sessions", "rm", f"{address}-2", f"{address}-9", code=2)
+    said("sessions", "rm", f"{address}-2")
+    said("sessions", "import", str(lines), "--database", server, "--name", "new")
+    assert said("sessions", "export", f"{server}#new") == lines.read_text()
+    assert "not compacted" in said("compact", address, "--window", "200000", code=1)
+    said("sessions", "rm", address, f"{server}#new")
+
+
+def test_its_questions_are_listed_and_answered_there(server: str, address: str):
+    fill(stored(address))
+    (row,) = map(json.loads, said("inbox", "--database", server, "--json").splitlines())
+    assert (row["path"].partition("#")[2], row["state"]) == (address.partition("#")[2], "waiting")
+    assert "May look be called?" in said("inbox", address)
+    assert said("inbox", address, "--yes").startswith("approved; agent-monitor resume postgresql://")
+    assert "no question is open" in said("inbox", address, "--yes", code=2)
+    said("sessions", "rm", address)
+
+
 def test_a_run_is_told_something_and_goes_on_by_its_address(address: str):
     said("run", "--demo", "--session", address)
     assert "has ended" in said("tell", address, "Stop there.", code=2)
@@ -101,7 +137,7 @@ def test_a_run_is_told_something_and_goes_on_by_its_address(address: str):
 
 
 def test_commands_of_files_say_that_a_session_is_in_a_database():
-    done = said("sessions", "copy", "postgresql://ada:secret@host/db#a", "b", code=2)
+    done = said("sessions", "salvage", "postgresql://ada:secret@host/db#a", code=2)
     assert "is in a database, and this command takes a file" in " ".join(done.split())
     assert "secret" not in done
 

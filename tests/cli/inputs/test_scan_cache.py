@@ -53,6 +53,13 @@ def test_an_unchanged_file_is_not_read_again():
     assert second["loops"] == 3
 
 
+def test_a_file_whose_name_is_no_text_is_not_read_again_either():
+    written(os.fsdecode(b"runs\xff.jsonl"), 9)
+    first, second = scanned("."), scanned(".")
+    assert (first["unchanged_files"], second["unchanged_files"]) == (0, 1)
+    assert (first["loops"], second["loops"]) == (1, 1)
+
+
 def grown(path: Path) -> None:
     with path.open("a") as out:
         out.write('{"role": "user", "content": "more"}\n')

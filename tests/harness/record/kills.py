@@ -7,7 +7,7 @@ sweep are numbered by the commits of all lives together.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -31,6 +31,7 @@ from monitor.sessions import (
 from monitor.sessions.sql_session import SqlSession
 from monitor.testing import ScriptedModel, call
 from monitor.tools import PendingApprovals
+from monitor.tools.base import Tool
 from tests.harness.context.test_run_context_compaction import SUMMARY
 
 RUN: Final = "r"
@@ -86,11 +87,9 @@ class World:
     effects: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     """For each effect, the keys under which it was made."""
 
-    tools: dict[str, Any] = field(default_factory=dict)
-    """The tools of all scenarios, by their names."""
+    def tools(self, names: Collection[str]) -> list[Tool]:
+        """The tools of these names. Others are not made: that takes longer than a turn."""
 
-    def __post_init__(self) -> None:
-        @monitor.tool(idempotent=True)
         async def put(n: int, context: monitor.ToolContext, steps: int = 0) -> str:
             """Put: made again it has no second effect."""
             for _ in range(steps):
@@ -98,35 +97,29 @@ class World:
             self.effects[f"put {n}"].append(context.idempotency_key)
             return f"put {n}"
 
-        @monitor.tool()
         async def act(n: int, context: monitor.ToolContext) -> str:
             """Act: made again it has a second effect."""
             self.effects[f"act {n}"].append(context.idempotency_key)
             return f"acted {n}"
 
-        @monitor.tool(idempotent=True, needs_approval=True)
         async def pay(n: int, context: monitor.ToolContext) -> str:
             """Pay, if a person agrees."""
             self.effects[f"pay {n}"].append(context.idempotency_key)
             return f"paid {n}"
 
-        @monitor.tool(needs_approval=True)
         async def send(n: int, context: monitor.ToolContext) -> str:
             """Send, if a person agrees."""
             self.effects[f"send {n}"].append(context.idempotency_key)
             return f"sent {n}"
 
-        @monitor.tool(idempotent=True)
         def look(q: str) -> str:
             """Look something up."""
             return f"found {q}"
 
-        @monitor.tool(idempotent=True)
         def read(n: int) -> str:
             """Read something of n tokens."""
             return "word" * n
 
-        @monitor.tool(idempotent=True)
         async def hint(n: int, context: monitor.ToolContext, later: bool = False) -> str:
             """Hint: the person beside the run says something."""
             say = context.run.follow_up if later else context.run.steer
@@ -134,7 +127,16 @@ class World:
             self.effects[receipt.id].append(context.idempotency_key)
             return f"hinted {n}"
 
-        self.tools |= {one.spec.name: one for one in (put, act, pay, send, look, read, hint)}
+        options: dict[Any, dict[str, Any]] = {
+            put: {"idempotent": True},
+            act: {},
+            pay: {"idempotent": True, "needs_approval": True},
+            send: {"needs_approval": True},
+            look: {"idempotent": True},
+            read: {"idempotent": True},
+            hint: {"idempotent": True},
+        }
+        return [monitor.tool(**how)(one) for one, how in options.items() if one.__name__ in names]
 
 
 Script = Sequence[Any]
@@ -270,12 +272,13 @@ def in_memory() -> Opening:
 async def lived(scenario: Scenario, opening: Opening, *kills: Kill) -> Lived:
     """Let the run go through its lives, to its end."""
     world = World()
+    tools = world.tools({*scenario.tools, "put"} if scenario.nested else scenario.tools)
     commits: list[Changes] = []
     requests: list[ModelRequest] = []
     for _ in range(MOST_LIVES):
         async with opening() as store:
             left = [kill for kill in kills if kill.at >= len(commits)]
-            outcome = await _life(scenario, KilledStore(store, commits, left[:1]), world, requests)
+            outcome = await _life(scenario, KilledStore(store, commits, left[:1]), tools, requests)
             if outcome is None:  # it was killed
                 record = next((one for one in await store.runs() if one.id == RUN), None)
                 if record is not None and record.state is RunStage.ENDED:  # by the commit at which it died
@@ -292,7 +295,7 @@ async def lived(scenario: Scenario, opening: Opening, *kills: Kill) -> Lived:
 
 
 async def _life(
-    scenario: Scenario, store: KilledStore, world: World, requests: list[ModelRequest]
+    scenario: Scenario, store: KilledStore, made: Sequence[Tool], requests: list[ModelRequest]
 ) -> monitor.Outcome | None:
     """How the run ended in this life. `None`: it was killed."""
     said = await _replies(store)
@@ -300,7 +303,7 @@ async def _life(
     for request in [*approver.requests.values()]:
         decision: Any = scenario.answers.get(request.arguments["n"], "approved")
         approver.answer(ApprovalAnswer(id=request.id, decision=decision))
-    tools = {**world.tools}
+    tools = {one.spec.name: one for one in made}
 
     def model(script: Mapping[str, Script]) -> ScriptedModel:
         def answer(asked: ModelRequest) -> Any:

@@ -42,10 +42,12 @@ class Heard(list[Any]):
     def _is_stored(self, event: Any) -> bool:
         connection = self._store._connection
         if isinstance(event, ToolCallChanged):
-            call = read_records.find_call(connection, event.record.key)
+            call = read_records.find_call(connection, self._store._blobs, event.record.key)
             if call is not None and call.state == event.record.state:
                 return True
-        return event_codec.dumps(event) in [event_codec.dumps(one.event) for one in read_records.events(connection)]
+        return event_codec.dumps(event) in [
+            event_codec.dumps(one.event) for one in read_records.events(connection, self._store._blobs)
+        ]
 
 
 @pytest.mark.parametrize("streams", [False, True], ids=["run", "stream"])

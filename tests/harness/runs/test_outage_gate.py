@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ from monitor.calls import CallState
 from monitor.errors import ConfigError, StoreError, ToolError
 from monitor.events import OutageEnded, OutageFound, OutagesLost, RunHeld, RunReleased, RunTerminated
 from monitor.models import ModelRequest
+from monitor.policy import StopAtFirstLoop
 from monitor.reasons import TerminateReason, ToolErrorKind
 from monitor.sessions import InMemorySession
 from monitor.shared import Failure, InMemoryOutages, OutageRule, Outages
@@ -319,3 +321,81 @@ async def test_a_run_that_was_held_is_decided_again_without_the_outages():
 def test_what_are_no_outages_is_refused():
     with pytest.raises(ConfigError, match="outages"):
         monitor.Supervisor(ScriptedModel("done"), outages=InMemoryOutages())  # type: ignore[call-overload]
+
+
+ADDRESSES: list[Callable[[int], str]] = [
+    lambda n: f"10.0.{n}.7:{40_000 + n}",
+    lambda n: f"[fe80::{n:x}1]:{50_000 + n}",
+    lambda n: f"db-{n}.internal:5432",
+    lambda n: f"port {n * 917}",
+    lambda n: f"request req_{n * 7919:x}Q",
+    lambda n: f"id={n * 104_729}",
+    lambda n: f"attempt {n}, {n * 13} rows",
+    lambda n: f"shard-{n}/replica-{n % 3}",
+    lambda n: f"trace {n:032x}",
+    lambda n: f"offset 0x{n * 4093:x}",
+]
+
+
+@pytest.mark.parametrize("numbered", ADDRESSES, ids=[one(7) for one in ADDRESSES])
+async def test_errors_that_differ_in_addresses_ids_and_numbers_are_one_outage(numbered: Callable[[int], str]):
+    fleet, numbers = Fleet(), iter(range(3, 1_000))
+    service = Service(fleet, until=30.0, error=lambda: ConnectionError(f"cannot reach {numbered(next(numbers))}, gone"))
+    supervisor = fleet.supervisor(
+        ScriptedModel(asks()), tools=[service.search], outages=outages_of(fleet.clock), stop_when=None
+    )
+    await fleet.run(supervisor, runs=8, every_s=0.5)
+    assert len(fleet.events.of(OutageFound)) == 1
+
+
+async def test_errors_that_say_different_things_are_no_outage():
+    fleet = Fleet()
+    said = (f"{'abcdefghij'[number % 10] * 4} is wrong" for number in itertools.count())
+    service = Service(fleet, until=4.0, error=lambda: RuntimeError(next(said)))
+    supervisor = fleet.supervisor(
+        ScriptedModel(asks()), tools=[service.search], outages=outages_of(fleet.clock), stop_when=None
+    )
+    await fleet.run(supervisor, runs=8, every_s=0.2)
+    assert not fleet.events.of(OutageFound)
+
+
+CHANT = "Let me check the file again. " * 60
+
+
+@pytest.mark.parametrize(("chanting", "told"), [(58, 1), (40, 1), (20, 0), (3, 0)])
+async def test_a_model_that_loops_in_most_runs_at_once_is_one_outage_of_the_model(chanting: int, told: int):
+    fleet, began = Fleet(), iter(range(1_000))
+
+    def answer(request: ModelRequest) -> Any:
+        return CHANT if next(began) * 7 % 60 < chanting else "done"
+
+    outages = Outages(InMemoryOutages(clock=fleet.clock.now), hold_s=None)
+    supervisor = fleet.supervisor(
+        ScriptedModel(answer), outages=outages, detectors=monitor.default_detectors(), policy=StopAtFirstLoop()
+    )
+    outcomes = await fleet.run(supervisor, runs=60, every_s=0.5)
+    assert sum(one.reason is TerminateReason.LOOP_DETECTED for one in outcomes) == chanting
+    found = fleet.events.of(OutageFound)
+    assert len(found) == told
+    assert {(one.finding.what, one.finding.error) for one in found} <= {
+        ("model scripted:model", "loop: the model repeats itself")
+    }
+
+
+async def test_runs_wait_while_a_model_loops_and_go_on_when_it_answers():
+    fleet = Fleet()
+
+    def answer(request: ModelRequest) -> Any:
+        return CHANT if fleet.clock.now() < 30.0 else "done"
+
+    supervisor = fleet.supervisor(
+        ScriptedModel(answer),
+        outages=outages_of(fleet.clock),
+        detectors=monitor.default_detectors(),
+        policy=StopAtFirstLoop(),
+    )
+    outcomes = await fleet.run(supervisor, runs=40, every_s=0.5)
+    looped = sum(one.reason is TerminateReason.LOOP_DETECTED for one in outcomes)
+    assert len(fleet.events.of(OutageFound)) == len(fleet.events.of(OutageEnded)) == 1
+    assert 4 <= looped <= 8, "those before the finding, and the probes"
+    assert sum(one.ok for one in outcomes) == 40 - looped

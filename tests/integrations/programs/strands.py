@@ -27,8 +27,9 @@ async def streamed(base_url: str, guard: Guard, tool: Tool) -> Ending:
 
 
 async def raising(base_url: str, guard: Guard, tool: Tool) -> Ending:
-    async with guard:
-        agent = agent_of(anthropic_model(base_url), guard, tool, exit_behavior="error")
+    model = anthropic_model(base_url)
+    async with guard, model.client:  # the framework closes no client of Anthropic
+        agent = agent_of(model, guard, tool, exit_behavior="error")
         try:
             return _ending(await agent.invoke_async("go"))
         except StoppedByGuard as error:
@@ -47,7 +48,7 @@ def openai_model(base_url: str) -> Model:
     return OpenAIModel(client_args=arguments, model_id="local")
 
 
-def anthropic_model(base_url: str) -> Model:
+def anthropic_model(base_url: str) -> Any:
     from strands.models.anthropic import AnthropicModel
 
     arguments = {"api_key": "none", "base_url": base_url, "max_retries": 0}

@@ -104,6 +104,23 @@ async def failing_service(url: str, guard: Any) -> Any:
     return await raised(plain(url, guard))
 
 
+async def early_break(url: str, guard: Any) -> Any:
+    client = client_of(url)
+    async with client.aio:
+        runner = runner_of(client, guard)
+        session = await runner.session_service.create_session(app_name="app", user_id="user")
+        message = types.Content(role="user", parts=[types.Part(text="go")])
+        config = RunConfig(streaming_mode=StreamingMode.SSE)
+        stream = runner.run_async(user_id="user", session_id=session.id, new_message=message, run_config=config)
+        try:
+            async for event in stream:
+                return seen(_without_ids(event.model_dump(mode="json", exclude_none=True)))
+        finally:
+            await stream.aclose()
+            await runner.close()
+    raise AssertionError
+
+
 async def kept(url: str, guard: Any) -> Any:
     guarding = None if guard is None else monitor.guarding()
     client = client_of(url)
@@ -128,6 +145,7 @@ SCENES: dict[str, Scene] = {
     "structured": structured,
     "tools": tools,
     "kept agent, four runs at once": kept,
+    "early break": early_break,
     "cancellation": plain,
     "failing tool": failing_tool,
     "failing service": failing_service,

@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from langchain.agents import create_agent
+from langchain.agents import AgentState, create_agent
 from langchain.agents.structured_output import ToolStrategy
+from langchain.tools import ToolRuntime
 from langchain_core.callbacks import AsyncCallbackHandler
+from langchain_core.messages import ToolMessage
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
+from langgraph.graph import START, StateGraph
+from langgraph.types import Command
 from pydantic import BaseModel, SecretStr
 
 import monitor
@@ -133,6 +137,24 @@ async def early_break(url: str, guard: Any) -> Any:
     raise AssertionError
 
 
+@tool
+def transfer_to_second(runtime: ToolRuntime) -> Command[str]:
+    """Hands over to the second agent."""
+    told = ToolMessage("handed over", tool_call_id=runtime.tool_call_id or "", name="transfer_to_second")
+    update = {"messages": [*runtime.state["messages"], told]}
+    return Command(goto="second", graph=Command.PARENT, update=update)
+
+
+async def hand_off(url: str, guard: Any) -> Any:
+    async with client_of(url) as client:
+        made: Any = StateGraph(AgentState)
+        for name, given in (("first", [transfer_to_second]), ("second", [])):
+            made.add_node(name, agent_of(client, guard, given, system_prompt=f"AGENT:{name}"))
+        made.add_edge(START, "first")
+        parts = [part async for part in made.compile().astream(GO, stream_mode="updates", subgraphs=True)]
+        return seen([(len(space), sorted(update)) for space, update in parts], messages(parts[-1][1]["second"]))
+
+
 async def kept(url: str, guard: Any) -> Any:
     guarding = None if guard is None else monitor.guarding()
     async with client_of(url) as client:
@@ -154,6 +176,7 @@ SCENES: dict[str, Scene] = {
     "streaming": streaming,
     "structured": structured,
     "tools": tools,
+    "hand-off": hand_off,
     "kept agent, four runs at once": kept,
     "early break": early_break,
     "cancellation": plain,

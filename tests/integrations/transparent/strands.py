@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from strands import Agent, tool
 from strands.hooks import AfterModelCallEvent, AfterToolCallEvent, BeforeModelCallEvent, BeforeToolCallEvent
 from strands.models.openai import OpenAIModel
+from strands.multiagent import Swarm
 
 import monitor
 from monitor.integrations.strands import GuardPlugin
@@ -34,10 +35,10 @@ def fail(q: str) -> str:
     raise ValueError(f"no archive has {q}")
 
 
-def agent_of(url: str, guard: Any, tools: Any = (), heard: list[str] | None = None) -> Any:
+def agent_of(url: str, guard: Any, tools: Any = (), heard: list[str] | None = None, **options: Any) -> Any:
     model = OpenAIModel(client_args={"api_key": "none", "base_url": url, "max_retries": 0}, model_id="local")
     plugins = [] if guard is None else [GuardPlugin(guard)]
-    agent = Agent(model, tools=[*tools], plugins=plugins, callback_handler=None, retry_strategy=None)
+    agent = Agent(model, tools=[*tools], plugins=plugins, callback_handler=None, retry_strategy=None, **options)
     for event in (BeforeModelCallEvent, AfterModelCallEvent, BeforeToolCallEvent, AfterToolCallEvent):
         agent.hooks.add_callback(event, lambda told: (heard or []).append(type(told).__name__))
     return agent
@@ -94,6 +95,13 @@ async def early_break(url: str, guard: Any) -> Any:
     raise AssertionError
 
 
+async def hand_off(url: str, guard: Any) -> Any:
+    agents = [agent_of(url, guard, name=name, system_prompt=f"AGENT:{name}") for name in ("first", "second")]
+    result = await Swarm(agents, entry_point=agents[0]).invoke_async("go")
+    ended = {name: _without_times(node.result.message) for name, node in result.results.items()}
+    return seen(result.status, [node.node_id for node in result.node_history], ended, result.accumulated_usage)
+
+
 async def kept(url: str, guard: Any) -> Any:
     guarding = None if guard is None else monitor.guarding()
 
@@ -112,6 +120,7 @@ SCENES: dict[str, Scene] = {
     "streaming": streaming,
     "structured": structured,
     "tools": tools,
+    "hand-off": hand_off,
     "kept agent, four runs at once": kept,
     "early break": early_break,
     "cancellation": plain,

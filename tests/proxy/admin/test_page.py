@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.proxy import Proxy
+from monitor.proxy import ProxiedRun, Proxy
 from monitor.testing import LocalOpenAI
 from monitor.testing.openai_steps import finish, text
 from tests.proxy.asked import TOKEN, ask, looping
@@ -44,6 +44,49 @@ async def test_the_page_follows_the_runs_and_runs_nothing_of_theirs(tmp_path: Pa
 
             loop = asyncio.get_running_loop()
             await asyncio.to_thread(look)
+
+
+LONG = {"reason": "loop_detected", "detail": "the tool read_file was called with the same arguments. " * 6}
+RUNS = (
+    ProxiedRun("alice/one", "alice", "4f1d9a6be07c4c35", task="Fix the failing test of the parser, " * 4, stops=1),
+    ProxiedRun("alice/two", "alice", "x" * 100, model="anthropic/claude-sonnet-4.5-20260101", state="held", held=1),
+    ProxiedRun("bob/three", "bob", "short", task="Say hello", tokens=1_234_567, cost_usd=None, state="running"),
+)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1440])
+async def test_the_page_is_readable_at_any_width(tmp_path: Path, width: int, scheme: str) -> None:
+    proxy = Proxy("http://127.0.0.1:1", token=TOKEN)
+    for run in RUNS:
+        shown = proxy.runs.begin(run.key, run.name, "openai-chat", run.model or "gpt-5")
+        shown.task, shown.state, shown.held, shown.cost_usd = run.task, run.state, run.held, run.cost_usd
+        shown.last_stop = {**LONG, "source": "x", "excerpt": "read_file(path) " * 20}
+    async with serving(proxy) as address:
+
+        def look() -> None:
+            with browser(tmp_path) as tab:
+                tab.ask(
+                    "Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=False
+                )
+                tab.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+                tab.ask("Page.navigate", url=f"{address}/agent-monitor/#token={TOKEN}")
+                wait_for(tab, "document.querySelectorAll('#runs tr').length === 3")
+                tab.picture(tmp_path / f"{width}-{scheme}.png")
+                assert tab.run("document.scrollingElement.scrollWidth") <= width
+                wide = "Array.from(document.querySelectorAll('.wide'), (one) => one.scrollWidth - one.clientWidth)"
+                assert tab.run(wide) == [0]
+                rows = "Array.from(document.querySelectorAll('#runs tr'), (row) => row.getBoundingClientRect().height)"
+                assert max(tab.run(rows)) < 450
+                why = "Array.from(document.querySelectorAll('td.why'), (why) => why.getBoundingClientRect().width)"
+                assert min(tab.run(why)) > 200
+                assert tab.run("document.getElementById('runs').textContent.includes('?')")
+                assert tab.run("getComputedStyle(document.body).backgroundColor") == GROUND[scheme]
+
+        await asyncio.to_thread(look)
+
+
+GROUND = {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 23, 28)"}
 
 
 def wait_for(tab: Tab, condition: str) -> None:

@@ -81,6 +81,42 @@ TRICKS: dict[str, tuple[str, str, Any, Mapping[str, str]]] = {
     "PUT": ("PUT", CHAT, chat(), {}),
     "a GET with a body": ("GET", CHAT, chat(), {"x-http-method-override": "POST"}),
     "a small letter": ("post", CHAT, chat(), {}),
+    "a number that is a text": ("POST", CHAT, body(n="5"), {}),
+    "a field twice": ("POST", CHAT, PLAIN_BYTES[:-1] + b', "n": 1, "n": 9}', {}),
+    "the messages twice": ("POST", CHAT, PLAIN_BYTES[:-1] + b', "mess\\u0061ges": []}', {}),
+    "UTF-16": ("POST", CHAT, PLAIN_BYTES.decode().encode("utf-16"), {}),
+    "UTF-16 without a mark": ("POST", CHAT, PLAIN_BYTES.decode().encode("utf-16-be"), {}),
+    "UTF-32": ("POST", CHAT, PLAIN_BYTES.decode().encode("utf-32"), {}),
+    "a mark before it": ("POST", CHAT, b"\xef\xbb\xbf" + PLAIN_BYTES, {}),
+    "no Unicode": ("POST", CHAT, PLAIN_BYTES.replace(b"Go on", b"\xff\xfe"), {}),
+    "half a pair": ("POST", CHAT, PLAIN_BYTES.replace(b"Go on", b"\\ud800"), {}),
+    "something behind it": ("POST", CHAT, PLAIN_BYTES + b"{}", {}),
+    "a list": ("POST", CHAT, b"[" + PLAIN_BYTES + b"]", {}),
+    "nested": ("POST", CHAT, body(x=1)[:-2] + b"[" * 90_000 + b"]" * 90_000 + b"}", {}),
+    "no number": ("POST", CHAT, PLAIN_BYTES[:-1] + b', "n": NaN}', {}),
+    "two slashes": ("POST", "//v1//chat//completions//", chat(), {}),
+    "an encoded slash": ("POST", "/v1/chat%2Fcompletions", chat(), {}),
+    "a backslash": ("POST", "/v1\\chat\\completions", chat(), {}),
+    "an encoded end": ("POST", "/v1/chat/completions%00", chat(), {}),
+    "white space": ("POST", "/v1/chat/completions%20", chat(), {}),
+    "two forms of packing": ("POST", CHAT, gzip.compress(PLAIN_BYTES), {"content-encoding": "identity, gzip"}),
+    "packed in capitals": ("POST", CHAT, gzip.compress(PLAIN_BYTES), {"content-encoding": "GZIP"}),
+    "a bomb of deflate": ("POST", CHAT, zlib.compress(b" " * 3_000_000 + PLAIN_BYTES), {"content-encoding": "deflate"}),
+    "two bodies of gzip": (
+        "POST",
+        CHAT,
+        gzip.compress(b" ") + gzip.compress(PLAIN_BYTES),
+        {"content-encoding": "gzip"},
+    ),
+    "chunked": ("POST", CHAT, chat(), {"transfer-encoding": "chunked", "content-length": "0"}),
+    "it waits to go on": ("POST", CHAT, chat(), {"expect": "100-continue"}),
+    "HEAD with a body": ("HEAD", CHAT, chat(), {}),
+    "a method of its own": ("CHAT", CHAT, chat(), {}),
+    "an upgrade to h2c": ("POST", CHAT, chat(), {"connection": "upgrade, http2-settings", "upgrade": "h2c"}),
+    "a query of its own": ("POST", f"{CHAT}?api-version=1&stream=false", chat(), {}),
+    "OpenRouter": ("POST", "/api/v1/chat/completions", chat(), {}),
+    "Vertex, chat": ("POST", "/v1/projects/p/locations/l/endpoints/openapi/chat/completions", chat(), {}),
+    "Bedrock, chat": ("POST", "/openai/v1/chat/completions", chat(), {}),
 }
 
 
@@ -115,6 +151,15 @@ async def test_no_trick_passes_a_used_up_budget(upstream: LocalOpenAI, trick: st
         reply = await ask(proxy, method, path, given, headers={**ALICE, **headers})
         assert upstream.requests == []
         assert "token_limit" in reply.header("x-agent-monitor")
+
+
+@pytest.mark.parametrize(
+    "path", ["http://api.openai.com/v1/chat/completions", "v1/chat/completions", "*", "/v1/./chat/completions"]
+)
+async def test_a_target_that_is_no_plain_path_does_not_pass(upstream: LocalOpenAI, path: str) -> None:
+    async with proxy_of(upstream, limit=0) as proxy:
+        assert (await ask(proxy, "POST", path, chat(), headers=ALICE)).status == 400
+    assert upstream.requests == []
 
 
 @pytest.mark.parametrize(
@@ -191,7 +236,7 @@ async def test_a_look_without_a_body_passes_and_asks_no_model(upstream: LocalOpe
     assert "x-http-method-override" not in upstream.requests[0].headers
 
 
-@pytest.mark.parametrize("trick", ["several answers", "old completions", "packed with br", "no JSON", "PUT"])
+@pytest.mark.parametrize("trick", ["several candidates", "old completions", "packed with br", "no JSON", "PUT"])
 async def test_by_choice_all_of_it_is_refused(upstream: LocalOpenAI, trick: str) -> None:
     method, path, given, headers = TRICKS[trick]
     async with proxy_of(upstream, unwatched="refuse") as proxy:
@@ -211,7 +256,7 @@ async def test_by_choice_an_answer_that_cannot_be_read_is_refused() -> None:
 
 async def test_by_choice_all_of_it_passes_although_there_is_a_budget(upstream: LocalOpenAI) -> None:
     async with proxy_of(upstream, limit=0, unwatched="relay") as proxy:
-        assert (await ask(proxy, "POST", CHAT, body(n=2), headers=ALICE)).status == 200
+        assert (await ask(proxy, "POST", CHAT, body(n=500), headers=ALICE)).status == 200
 
 
 def test_who_is_to_pay_needs_a_budget() -> None:

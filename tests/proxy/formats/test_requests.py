@@ -167,7 +167,7 @@ def test_the_thinking_of_the_history_is_kept():
         ("openai-chat", {"model": None}, "`model`"),
         ("openai-chat", {"model": {}}, "`model`"),
         ("openai-chat", {"stream": "yes"}, "`stream`"),
-        ("openai-chat", {"n": 2}, "several answers"),
+        ("openai-chat", {"n": 500}, "`n`"),
         ("openai-responses", {"input": None}, "`input`"),
         ("openai-responses", {"background": True}, "background"),
         ("anthropic", {"messages": {}}, "`messages`"),

@@ -91,7 +91,8 @@ def test_a_refused_path_is_refused_in_the_words_of_a_line(command: str, place: P
     "command",
     ["grep -r KEY .", "tar cf x secrets", "rm -rf secrets", "grep -rn KEY", "rg KEY", "cp -r . /tmp/x",
      "python -c \"open('.env')\"", "cat $X", "cat /proc/self/cwd/.env", "tar cf x .", "for f in .e*; do cat $f; done",
-     "echo .env | xargs cat", "cat $(echo .env)", "cat {.env,x}", "diff -r . /tmp"],
+     "echo .env | xargs cat", "cat $(echo .env)", "cat {.env,x}", "diff -r . /tmp", "sed 1r.env a/b.txt",
+     "sed -n 'r secrets/key' a/b.txt", "awk '{getline < \".env\"}' a/b.txt", "find . -delete", "git log -2 -up"],
 )  # fmt: skip
 def test_a_line_that_may_touch_a_refused_path_is_a_question_in_every_mode(command: str, place: Path):
     assert ruled(DENIES, place, "shell", {"command": command}) in {"unsure", "deny"}

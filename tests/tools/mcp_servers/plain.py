@@ -2,7 +2,7 @@
 stdio, and misbehaves where it is told to.
 
     plain.py [tools per page] [pages] [log file] [how it starts: "", "fail", "mute", "shell", "bad",
-        "silent", "noisy", "reads", "once FILE"]
+        "silent", "noisy", "reads", "deep N", "half", "once FILE"]
 """
 
 from __future__ import annotations
@@ -35,7 +35,13 @@ def log(what: str) -> None:
 
 def send(message: dict[str, Any]) -> None:
     with LOCK:
-        sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+        line = json.dumps({"jsonrpc": "2.0", **message})
+        if START.startswith("deep"):  # as deep as no encoder goes
+            depth = int(START.removeprefix("deep "))
+            line = line.replace('"DEPTH"', '{"not": ' * depth + "{}" + "}" * depth)
+        if START == "half":
+            line = line.replace('"hi"', '"\\ud800hi\\udc00"')
+        sys.stdout.write(line + "\n")
         sys.stdout.flush()
 
 
@@ -151,6 +157,9 @@ if START == "noisy":
     for _ in range(2_000):
         os.write(2, b"noise " * 1_000)
     os.write(2, b"\nthe last words\n")
+if START.startswith("deep"):
+    TOOLS.append({"name": "deep", "inputSchema": json.loads('{"type": "object", "a": ' * 140 + "1" + "}" * 140)})
+    TOOLS.append({"name": "deeper", "inputSchema": {**SCHEMA, "not": "DEPTH"}})
 if START == "bad":
     TOOLS.append({"name": "no schema", "description": "It says nothing of its arguments."})
     TOOLS.append({"name": "text", "inputSchema": "object"})

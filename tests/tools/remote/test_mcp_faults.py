@@ -162,6 +162,21 @@ async def test_one_tool_that_is_declared_wrongly_loses_that_tool_only():
         assert await ask(server, "echo", text="hi") == "hi"
 
 
+@pytest.mark.parametrize("depth", [250, 100_000])
+async def test_a_schema_that_is_nested_deeper_than_the_sdk_reads_loses_that_tool_only(depth: int):
+    async with plain(f"deep {depth}") as server:
+        names = [tool.original for tool in server.tools()]
+        assert "echo" in names
+        assert "deeper" not in names
+        assert any("the tool deeper is left out" in one for one in server.problems)
+        assert await ask(server, "echo", text="hi") == "hi"
+
+
+async def test_half_a_surrogate_pair_in_a_result_is_a_question_mark():
+    async with plain("half") as server:
+        assert await ask(server, "echo", text="hi") == "?hi?"
+
+
 async def test_a_server_that_says_nothing_before_it_is_initialized_can_be_used(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):

@@ -21,7 +21,7 @@ from monitor.transcripts.readers.lines import LineReader
 from monitor.transcripts.source import Source
 
 ROOT = Path(__file__).parents[3] / "fixtures" / "readers"
-CUTS = int(os.environ.get("MONITOR_EXAMPLES", "4"))
+CUTS = int(os.environ.get("MONITOR_EXAMPLES", "4" if "CI" in os.environ else "2"))
 
 
 def content(path: Path) -> bytes:
@@ -86,7 +86,7 @@ def test_a_file_that_is_cut_at_any_byte_has_the_runs_of_reading_it_whole(path: P
     chance = random.Random(name_of(path))
     cuts = sorted(chance.randrange(len(data)) for _ in range(CUTS))
     ends = [at + 1 for at in range(len(data)) if data[at : at + 1] == b"\n"]
-    cuts = sorted([*cuts, *chance.sample(ends, min(3, len(ends)))])
+    cuts = sorted([*cuts, *chance.sample(ends, min(CUTS, 3, len(ends)))])
     reading = follower(States())
     for cut in [*cuts, len(data)]:
         file.touch()

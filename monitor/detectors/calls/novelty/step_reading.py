@@ -52,8 +52,8 @@ _NUMBER = r"\d{1,40}(?:[.,]\d{1,40}){0,6}"
 _TOKEN = re.compile(
     rf"[g-z][^\W_]{{0,199}}|(?=[\da-f])(?:{_UUID}|{_CLOCK}|{_NUMBER}(?:\s?{_UNIT}\b|(?![^\W_])))|[^\W_]{{1,200}}"
 )
-"""Of a text in lower case: matching with `re.IGNORECASE` takes longer. No other form begins with a
-letter behind `f`, so a word that begins with one is taken first.
+"""Matches the tokens of a text in lower case: matching with `re.IGNORECASE` takes longer. No other
+form begins with a letter behind `f`, so a word that begins with one is taken first.
 """
 _IS_CLOCK = re.compile(_CLOCK)
 _IS_NUMBER = re.compile(_NUMBER)
@@ -243,7 +243,7 @@ class StepResult:
     state: int
     """The identity of the state: the tool, and the bag of words that the call did not say."""
     state_as_told: int
-    """The same with the words of the call: another call may say fewer of them."""
+    """The identity of the state with the words of the call: another call may say fewer of them."""
     answer: int
     """The identity of the numbers that may be an answer."""
     shown: int
@@ -323,7 +323,7 @@ def values_of(numbers: Sequence[str]) -> list[str]:
 
 
 def ends_of(text: str, numbers: Collection[str]) -> dict[str, float]:
-    """By number, of `numbers`: the end that stands beside it in `text`, as in `3/9` or `42 %`."""
+    """Return for each of `numbers` the end that stands beside it in `text`, as in `3/9`."""
     ends: dict[str, float] = {}
     for done, end, share in _PAIR.findall(text[:HEAD_CHARS]) if numbers else ():
         if (done or share) in numbers:

@@ -19,8 +19,7 @@ from monitor.verdicts import Detection
 from monitor.wires.forms import rules_of
 
 LARGE_BYTES: Final = 64 * 1024
-"""So many new bytes are read and judged in a thread: they would hold up the other streams for 10
-ms.
+"""New bytes that are read and judged in a thread: they would hold up the other streams for 10 ms.
 """
 
 
@@ -35,7 +34,7 @@ class RequestReading:
     """Unpacked."""
     asked: JudgedRequest
     lookup: Lookup | None = None
-    """What was known of its history. `None`: it is too short to be kept."""
+    """The known beginning of its history. `None`: it is too short to be kept."""
     input_tokens: int = 0
     """The tokens of the history and of the instructions, as an estimate, once it is judged."""
 
@@ -73,10 +72,15 @@ class RequestReading:
 class HistoryReader:
     """Reads requests, and keeps what their histories have shown."""
 
-    def __init__(self, histories: KnownHistories, *, most_body: int) -> None:
-        """`most_body`: bytes of an unpacked request."""
+    def __init__(self, histories: KnownHistories, *, most_body: int, worth_bytes: int = WORTH_BYTES) -> None:
+        """`most_body`: bytes of an unpacked request. `worth_bytes`: a shorter one is not kept."""
+        self._worth_bytes = worth_bytes
         self._histories = histories
         self._most_body = most_body
+
+    def forget(self) -> None:
+        """Forget all histories: they were judged by other detectors."""
+        self._histories.clear()
 
     async def read(self, wire: Wire, path: str, body: bytes, *, coding: str, key: str) -> RequestReading | Unjudged:
         """Read a body. `coding`: how it is packed. `key`: the name of the client's key."""
@@ -86,7 +90,7 @@ class HistoryReader:
                 plain = unpacked(body, coding, self._most_body) if coding else body
             except Unpackable as error:
                 return Unjudged(f"the request is {error}")
-            lookup = self._histories.find(wire.form, key, plain) if len(plain) >= WORTH_BYTES else None
+            lookup = self._histories.find(wire.form, key, plain) if len(plain) >= self._worth_bytes else None
             known = lookup.known.beginning if lookup is not None and lookup.known is not None else None
             asked = wire.asked(path, plain, known)
             if isinstance(asked, Unjudged):
@@ -117,7 +121,7 @@ class HistoryReader:
         return loop
 
     def _history(self, judge: RequestJudge, reading: RequestReading, tokens: int) -> KnownHistory | None:
-        """What was found in the history. `None`: the next request cannot begin behind it."""
+        """The findings in the history. `None`: the next request cannot begin behind it."""
         asked, known = reading.asked, reading.known
         if asked.records is None or not _is_closed(asked, known):
             return None

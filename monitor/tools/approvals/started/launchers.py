@@ -12,11 +12,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
-from monitor.tools.approvals.command_options import KnownOptions, known_options
-from monitor.tools.approvals.known_commands import table_of
+from monitor.tools.approvals.command_options import known_options
+from monitor.tools.approvals.known_commands import is_proven
 from monitor.tools.approvals.plain_words import PlainWord, bash_parser, nodes_of, plain_line
+from monitor.tools.approvals.started.command_words import Words, after_options, name_of_program
+from monitor.tools.approvals.started.git_commands import git_command
+from monitor.tools.approvals.started.interpreters import SHELLS, has_code, is_interpreter, reads_a_program
+from monitor.tools.approvals.started.scripts import runs_files, told_files
+from monitor.tools.approvals.started.sed_scripts import may_run_a_program
 
-Words: TypeAlias = tuple[PlainWord, ...]
 _DEPTH: Final = 8
 """The most launchers within each other that are read."""
 _UNKNOWN: Final = PlainWord("", known=False)
@@ -42,13 +46,6 @@ def started_by(text: str) -> StartedCommands:
     return found
 
 
-def name_of_program(word: PlainWord) -> str:
-    """The name of a program without its folder, in small letters: some systems do not tell them
-    apart.
-    """
-    return word.text.rpartition("/")[2].casefold()
-
-
 def _read(text: str, found: StartedCommands, depth: int) -> None:
     commands = plain_line(text) if depth else None
     if commands is None:
@@ -58,11 +55,15 @@ def _read(text: str, found: StartedCommands, depth: int) -> None:
                 _take(words, found, depth)
         return
     writes = False
+    said: set[str] = set()
     for command in commands:
         _take(command.words, found, depth)
-        if writes and script_of(command.words) is not None:
+        if (writes and runs_files(command.words)) or _are_named(command.words, said):
             found.unsure()  # the line may have written what it runs
         writes |= any(one.writes for one in command.redirections) or name_of_program(command.words[0]) in _WRITERS
+        if not is_proven(command.words):
+            said.update(word.text for word in command.words[1:])
+        said.update(one.path.text for one in command.redirections if one.writes)
         given = command.after == "|" or any(not one.writes for one in command.redirections)
         if given and _reads_a_program(command.words):
             found.unsure()
@@ -110,49 +111,21 @@ def _take(words: Sequence[PlainWord], found: StartedCommands, depth: int) -> Non
         return launcher(tuple(words), found, depth)
     if name in _UNREAD:
         return found.unsure()
-    if (marks := _CODE.get(name)) is not None and _has_code(words[1:], marks):
-        return found.unsure()
-    return None
+    return found.unsure() if has_code(words) else None
 
 
-def script_of(words: Sequence[PlainWord]) -> str | None:
-    """The file that a command runs, by its path: a script of a shell or of another interpreter, or
-    a program that is named by a path. `None`: it runs none, as far as that is known.
-    """
-    if "/" in words[0].text:
-        return words[0].text
-    name = name_of_program(words[0])
-    if name in _CODE or _LAUNCHERS.get(name) is _shell or name in {".", "source"}:
-        return next((word.text for word in words[1:] if not word.text.startswith("-")), None)
-    return None
+def _are_named(words: Sequence[PlainWord], said: set[str]) -> bool:
+    """Whether an earlier command was given the name of a file that says what this one runs."""
+    if any(name in said for name in told_files(words)):
+        return True
+    return any(one and name.removeprefix("./").startswith(one) for name in runs_files(words) for one in said)
 
 
 def _reads_a_program(words: Sequence[PlainWord]) -> bool:
-    """Whether the command runs what comes through a pipe: an interpreter without a file."""
-    return name_of_program(words[0]) in _CODE and all(word.text.startswith("-") for word in words[1:])
-
-
-def _has_code(words: Sequence[PlainWord], marks: str) -> bool:
-    """Whether one of the words before the file of an interpreter holds code, or it reads code."""
-    for word in words:
-        text = word.text
-        if not text.startswith("-") or text == "-":
-            return text == "-"
-        if text.startswith("--"):
-            if text.split("=")[0] in {
-                "--eval",
-                "--print",
-                "--exec",
-                "--run",
-                "--execute",
-                "--command",
-                "--import",
-                "--require",
-            }:
-                return True
-        elif any(mark in text[1:] for mark in marks):
-            return True
-    return False
+    """Whether the command runs what is its input."""
+    if name_of_program(words[0]) in {"make", "gmake"}:
+        return any(word.text == "-" or re.fullmatch(r"-[A-Za-z]*f-?", word.text) for word in words[1:])
+    return reads_a_program(words)
 
 
 # ---------------------------------------------------------------------- parsers of launchers
@@ -160,47 +133,12 @@ def _has_code(words: Sequence[PlainWord], marks: str) -> bool:
 _Launcher: TypeAlias = Callable[[Words, StartedCommands, int], None]
 
 
-def _after_options(words: Words, options: KnownOptions, skip: int = 0) -> Words | None:
-    """The words behind the options and `skip` operands. `None`: an option is not known."""
-    at = 1
-    while at < len(words):
-        word = words[at]
-        text = word.text
-        if not word.literal:
-            return None
-        if text == "--":
-            at += 1
-            break
-        if not text.startswith("-") or text == "-":
-            break
-        name, sign, _ = text.partition("=")
-        if text.startswith("--"):
-            arity = options.longs.get(name)
-            if arity is None or (sign and arity == "flag"):
-                return None
-            at += 1 if sign or arity != "value" else 2
-            continue
-        if options.digits and text[1:].isdecimal():
-            at += 1
-            continue
-        taken = 1
-        for place, letter in enumerate(text[1:], start=1):
-            arity = options.letters.get(letter)
-            if arity is None:
-                return None
-            if arity != "flag":
-                taken = 2 if arity == "value" and place + 1 == len(text) else 1
-                break
-        at += taken
-    return words[at + skip :]
-
-
 def _runs(spec: str, *, skip: int = 0, assigns: bool = False) -> _Launcher:
     """A launcher whose command stands behind its options and `skip` operands."""
     options = known_options(spec)
 
     def launch(words: Words, found: StartedCommands, depth: int) -> None:
-        rest = _after_options(words, options, skip)
+        rest = after_options(words, options, skip)
         if rest is None:
             return found.unsure()
         if assigns:
@@ -271,7 +209,7 @@ def _eval(words: Words, found: StartedCommands, depth: int) -> None:
 
 
 def _xargs(words: Words, found: StartedCommands, depth: int) -> None:
-    rest = _after_options(words, _XARGS)
+    rest = after_options(words, _XARGS)
     if rest is None:
         return found.unsure()
     marks = [
@@ -282,7 +220,7 @@ def _xargs(words: Words, found: StartedCommands, depth: int) -> None:
         given.append(_UNKNOWN)
     if given:
         _take(tuple(given), found, depth - 1)
-        if name_of_program(given[0]) in _LAUNCHERS or name_of_program(given[0]) in _CODE:
+        if name_of_program(given[0]) in _LAUNCHERS or is_interpreter(given[0]):
             found.unsure()
     return None
 
@@ -306,38 +244,17 @@ def _command(words: Words, found: StartedCommands, depth: int) -> None:
 
 def _git(words: Words, found: StartedCommands, depth: int) -> None:
     del depth
-    rest = _after_options(words, _GIT)
-    if rest is None or any(
-        word.text.startswith(("-c", "--config-env", "--exec-path")) for word in words[1 : len(words) - len(rest)]
-    ):
-        return found.unsure()
-    if not rest:
-        return None
-    verb = rest[0].text
-    found.commands.append((words[0], *rest))
-    texts = [word.text for word in rest[1:]]
-    if (
-        not rest[0].literal
-        or verb not in _GIT_VERBS.split()
-        or (verb in _GIT_RUNS and _GIT_RUNS[verb].intersection(["", *texts]))
-    ):
-        return found.unsure()
-    starts = (
-        "--exec",
-        "--upload-pack",
-        "--receive-pack",
-        "-O",
-        "--open-files",
-        "--extcmd",
-        "-x",
-        "--ext-diff",
-        "--config",
-    )
-    if verb == "clone" and any(text.startswith("-c") for text in texts):
-        return found.unsure()
-    if any(text.startswith(starts) or "::" in text for text in texts) and table_of(words) is None:
-        return found.unsure()
-    return None
+    rest, certain = git_command(words)
+    if rest:
+        found.commands.append((words[0], *rest))
+    if not certain:
+        found.unsure()
+
+
+def _make(words: Words, found: StartedCommands, depth: int) -> None:
+    del depth
+    if any(word.text.startswith(("--ev", "-E")) or not word.known for word in words):
+        found.unsure()
 
 
 def _set(words: Words, found: StartedCommands, depth: int) -> None:
@@ -348,8 +265,7 @@ def _set(words: Words, found: StartedCommands, depth: int) -> None:
 
 def _printf(words: Words, found: StartedCommands, depth: int) -> None:
     del depth
-    known = table_of(words)
-    if known is not None and known[1].unproven(words[known[0] :]) is not None:
+    if not is_proven(words):
         found.unsure()
 
 
@@ -362,14 +278,11 @@ def _awk(words: Words, found: StartedCommands, depth: int) -> None:
 
 def _sed(words: Words, found: StartedCommands, depth: int) -> None:
     del depth
-    texts = [word.text for word in words[1:]]
-    if any(text.startswith(("-f", "--file")) or _OF_SED.search(text) for text in texts):
+    if may_run_a_program(words):
         found.unsure()
 
 
 _OF_AWK: Final = re.compile(r"system|getline|[|@]")
-_OF_SED: Final = re.compile(r"(?:^|[;{}\n0-9$/! ])e(?:$|[ ;}])|[^A-Za-z0-9 ][gipmIM0-9]*e[gipmIM0-9w]*(?:$|[ ;}\n])")
-"""The command `e` of sed, and the flag `e` behind a substitution."""
 _ENV: Final = _runs(
     """
     -i0v -u: -C: --ignore-environment --null --unset: --chdir: --block-signal= --default-signal=
@@ -385,36 +298,9 @@ _XARGS: Final = known_options(
     """
 )
 _COMMAND: Final = _runs("-p")
-_GIT: Final = known_options(
-    """
-    -pP -C: -c: --git-dir: --work-tree: --namespace: --exec-path= --config-env: --paginate --no-pager
-    --bare --no-replace-objects --literal-pathspecs --glob-pathspecs --noglob-pathspecs
-    --icase-pathspecs --no-optional-locks --html-path --man-path --info-path --version --help
-    --super-prefix: --attr-source: --no-lazy-fetch --no-advice
-    """
-)
-_GIT_VERBS: Final = """
-    add am annotate apply archive bisect blame branch bundle cat-file check-attr check-ignore check-mailmap
-    check-ref-format checkout checkout-index cherry cherry-pick clean clone column commit commit-graph commit-tree
-    config count-objects credential describe diff diff-files diff-index diff-tree difftool fast-export fast-import
-    fetch fetch-pack filter-branch for-each-ref format-patch fsck gc grep hash-object help index-pack init
-    interpret-trailers log ls-files ls-remote ls-tree mailinfo maintenance merge merge-base merge-file merge-tree
-    mergetool mktag mktree multi-pack-index mv name-rev notes pack-objects pack-refs patch-id prune pull push
-    range-diff read-tree rebase reflog remote repack replace request-pull rerere reset restore rev-list rev-parse
-    revert rm send-email send-pack shortlog show show-branch show-index show-ref sparse-checkout stage stash
-    status stripspace submodule switch symbolic-ref tag unpack-file unpack-objects update-index update-ref var
-    verify-commit verify-pack verify-tag version whatchanged worktree write-tree
-"""
-"""Commands of git itself, which no alias can replace."""
-_GIT_RUNS: Final[Mapping[str, frozenset[str]]] = {
-    **dict.fromkeys(("filter-branch", "difftool", "mergetool", "send-email", "config", "credential"), frozenset({""})),
-    "bisect": frozenset({"run"}),
-    "submodule": frozenset({"foreach"}),
-}
-"""Commands of git that run other programs, with the words that make them do so (`""`: always)."""
-
 _LAUNCHERS: Final[Mapping[str, _Launcher]] = {
-    **dict.fromkeys(("bash", "sh", "dash", "zsh", "ksh", "ash", "rbash", "mksh", "fish"), _shell),
+    **dict.fromkeys(SHELLS, _shell),
+    **dict.fromkeys(("make", "gmake", "bmake"), _make),
     "eval": _eval,
     "env": _env,
     "xargs": _xargs,
@@ -505,11 +391,3 @@ _UNREAD: Final = frozenset(
     | {"bwrap", "firejail", "proot", "osascript", "launchctl", "setarch", "linux32", "linux64", "hyperfine", "unbuffer"}
 )
 """Commands that run others, or that change the meaning of later words, and are not read further."""
-_CODE: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("python", "python2", "python3", "pypy", "pypy3"), "c"),
-    **dict.fromkeys(("perl", "ruby"), "eE"),
-    **dict.fromkeys(("node", "nodejs", "bun", "deno"), "ep"),
-    **dict.fromkeys(("php",), "rRBE"),
-    **dict.fromkeys(("lua", "luajit", "julia", "rscript", "groovy", "elixir"), "eE"),
-}
-"""Interpreters, and the letters of the options that hold code."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from monitor.tools import Rules
-from monitor.tools.approvals.launchers import started_by
+from monitor.tools.approvals.started.launchers import started_by
 from tests.tools.approvals.bash import NEEDS_BASH, Place
 
 REFUSES = Rules([{"tool": "shell", "command": "git push", "decision": "deny", "name": "no pushes"}])

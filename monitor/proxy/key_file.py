@@ -1,0 +1,115 @@
+"""The file of virtual keys: JSON, which `agent-monitor keys` writes, or TOML, which it only reads.
+
+{"keys": {"alice": {"digest": "sha256:...", "owner": "alice@example.com", "tokens": 2000000,
+"expires": "2027-01-31T00:00:00+00:00", "models": ["gpt-4o*"], "requests_per_minute": 60}}}
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import tempfile
+import tomllib
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import fields
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from monitor.errors import ConfigError
+from monitor.proxy.virtual_keys import VirtualKey, VirtualKeys
+
+_FIELDS: Final = frozenset(field.name for field in fields(VirtualKey)) - {"name"}
+_PREFIX: Final = "am-"
+
+
+def new_key() -> str:
+    """A new key, which nobody can guess."""
+    return f"{_PREFIX}{secrets.token_urlsafe(32)}"
+
+
+def read_keys(path: str | os.PathLike[str]) -> VirtualKeys:
+    """The keys in the file. Raises `ConfigError`, which never has the text of the file."""
+    file = Path(path)
+    try:
+        text = file.read_text("utf-8")
+        value = tomllib.loads(text) if file.suffix == ".toml" else json.loads(text)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigError(f"the keys in {file} cannot be read: {reason}") from None
+    except (ValueError, RecursionError):
+        kind = "TOML" if file.suffix == ".toml" else "JSON"
+        raise ConfigError(f"the keys in {file} cannot be read: it is not {kind}") from None
+    keys = value.get("keys") if isinstance(value, dict) else None
+    if not isinstance(keys, dict):
+        raise ConfigError(f'the keys in {file} cannot be read: it has no object "keys"')
+    return VirtualKeys([_key(file, name, given) for name, given in keys.items()])
+
+
+def write_keys(path: str | os.PathLike[str], keys: Sequence[VirtualKey]) -> None:
+    """Replace the file at once, so that no reader finds half of it. Raises `ConfigError`."""
+    file = Path(path)
+    if file.suffix == ".toml":
+        raise ConfigError(f"{file} is TOML, which is only read: change it by hand, or use a file of JSON")
+    content = json.dumps({"keys": {key.name: _as_json(key) for key in keys}}, indent=2) + "\n"
+    half = ""
+    try:
+        number, half = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+        with os.fdopen(number, "w", encoding="utf-8") as opened:
+            opened.write(content)
+            opened.flush()
+            os.fsync(opened.fileno())
+        Path(half).replace(file)
+    except OSError as error:
+        with suppress(OSError):
+            Path(half).unlink()
+        raise ConfigError(f"the keys cannot be written to {file}: {error.strerror}") from None
+
+
+def _key(file: Path, name: str, given: object) -> VirtualKey:
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"the key {name!r} in {file} is no object")
+    if unknown := sorted(given.keys() - _FIELDS):
+        raise ConfigError(f"the key {name!r} in {file} has the unknown field {unknown[0]!r}")
+    if not isinstance(given.get("digest"), str):
+        raise ConfigError(f"the key {name!r} in {file} has no digest")
+    if not isinstance(given.get("owner", ""), str) or not isinstance(given.get("models", []), list):
+        raise ConfigError(f"the key {name!r} in {file}: owner is a text, and models is a list")
+    more: dict[str, Any] = {**given, "models": tuple(given.get("models", ()))}
+    return VirtualKey(**{**more, "name": name, "expires": moment(given.get("expires"), name)})
+
+
+def moment(given: object, name: str) -> datetime | None:
+    """The moment at which a key expires. A day begins at midnight UTC, and a time without a zone is
+    UTC. Raises `ConfigError`.
+    """
+    match given:
+        case None:
+            return None
+        case str():
+            try:
+                found = datetime.fromisoformat(given)
+            except ValueError:
+                raise ConfigError(f"the key {name!r} expires at a time such as 2027-01-31, not {given!r}") from None
+        case datetime():
+            found = given
+        case date():
+            found = datetime(given.year, given.month, given.day)  # noqa: DTZ001 - the zone follows
+        case _:
+            raise ConfigError(f"the key {name!r} expires at a time such as 2027-01-31, not {given!r}")
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
+def _as_json(key: VirtualKey) -> dict[str, Any]:
+    """The key without what is not set."""
+    value: dict[str, Any] = {
+        "digest": key.digest,
+        "owner": key.owner,
+        "expires": key.expires.isoformat() if key.expires is not None else None,
+        "models": list(key.models),
+        "tokens": key.tokens,
+        "requests_per_minute": key.requests_per_minute,
+    }
+    return {name: one for name, one in value.items() if one not in (None, "", [])}

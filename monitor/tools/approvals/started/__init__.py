@@ -1,0 +1,1 @@
+"""The commands that a line starts, directly and through others."""
