@@ -168,8 +168,8 @@ class ToolPolicy:
         return None if key is None else canonical_json(key)
 
     def outcome_of(self, result: ToolResult) -> str:
-        """The identity of the result, without volatile fields and numbers of processes. An error has
-        no other parts either that change by themselves.
+        """The identity of the result, without volatile fields and numbers of processes. An error
+        has no other parts either that change by themselves.
         """
         said = self.said(result)
         if result.is_error:
