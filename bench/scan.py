@@ -5,8 +5,9 @@ grew by one record.
     python -m bench.scan                                  10,000 files, 2 GB
     python -m bench.scan --files 500 --gigabytes 0.1      a twentieth of it
 
-The files are the samples of `fixtures/readers`, repeated. One large file is made of one sample. All
-figures are of one run. Run it on a quiet machine.
+The files are the samples of `fixtures/readers`, repeated, each with ids of its own: a session that
+stands in two files counts once. One large file is made of one sample. A row of its own has sessions
+of Claude Code alone. All figures are of one run. Run it on a quiet machine.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ import argparse
 import gzip
 import json
 import os
+import re
 import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +36,8 @@ GIGABYTES = 2.0
 HOOK_MEGABYTES = 100
 HOOK_TIMES = 7
 TIMES = ("first", "second")
+_ID = re.compile(rb"[0-9a-f]{8}(?=-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})")
+"""The beginning of an id."""
 KINDS = ("claude-code", "codex", "copilot-cli", "pi", "gemini-cli", "opencode", "swe-agent", "openhands")
 
 
@@ -58,10 +62,10 @@ class Row:
         return self.megabytes / self.seconds
 
 
-def samples() -> list[tuple[str, bytes]]:
-    """The samples of the formats that are most on disks, unpacked."""
+def samples(kinds: Sequence[str] = KINDS) -> list[tuple[str, bytes]]:
+    """The samples of the formats `kinds`, unpacked."""
     found: list[tuple[str, bytes]] = []
-    for kind in KINDS:
+    for kind in kinds:
         for path in sorted((SAMPLES / kind).glob("*")):
             if path.is_file():
                 data = path.read_bytes()
@@ -69,16 +73,22 @@ def samples() -> list[tuple[str, bytes]]:
     return found
 
 
-def fill(folder: Path, files: int, bytes_a_file: float) -> float:
+def altered(data: bytes, number: int) -> bytes:
+    """`data` with the ids of session `number`."""
+    return _ID.sub(b"%08x" % number, data)
+
+
+def fill(folder: Path, files: int, bytes_a_file: float, kinds: Sequence[str] = KINDS) -> float:
     """Write `files` files of about `bytes_a_file` on average. Answers their megabytes."""
-    given = samples()
+    given = samples(kinds)
     written = 0
     for number in range(files):
         name, data = given[number % len(given)]
         times = max(1, round(bytes_a_file / len(data))) if name.endswith(".jsonl") else 1
-        place = folder / f"{number // 1000:03}" / f"{number:06}" / name  # the names say which session is whose
+        own = altered(name.encode(), number).decode()  # the names say which session is whose
+        place = folder / f"{number // 1000:03}" / f"{number:06}" / own
         place.parent.mkdir(parents=True)
-        place.write_bytes(data * times)
+        place.write_bytes(altered(data, number) * times)
         written += len(data) * times
     return written / 1e6
 
@@ -186,13 +196,15 @@ def main() -> None:
     files, each = options.files, options.gigabytes * 1e9 / options.files
     rows: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="agent-monitor-bench-") as place:
-        small, one, many = (Path(place, name) for name in ("small", "one", "many"))
-        for folder in (small, one, many):
+        small, one, many, claude = (Path(place, name) for name in ("small", "one", "many", "claude"))
+        for folder in (small, one, many, claude):
             folder.mkdir()
         for what, folder, share in (("a tenth of one large file", small, 0.1), ("one large file", one, 1.0)):
             size = large(folder, share * options.gigabytes * 1e3 / 4)
             rows.append(scan(what, folder, 1, size, 1))
         hooked = hook(Path(place), min(HOOK_MEGABYTES, options.gigabytes * 1e3 / 4))
+        size = fill(claude, files // 4, 0.0, ("claude-code",))
+        rows.append(scan("sessions of Claude Code", claude, files // 4, size, 1))
         size = fill(many, files, each)
         cores = len(os.sched_getaffinity(0))
         rows += [scan("many files", many, files, size, number) for number in sorted({1, cores})]

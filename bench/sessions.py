@@ -19,6 +19,7 @@ import tempfile
 import time
 import tracemalloc
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -221,8 +222,9 @@ async def speed(amounts: Amounts, results: Results) -> None:
                 began = time.perf_counter()
                 took = await timed(append, texts(amounts.peer_appends, MESSAGE_CHARS))
                 results.speed.append(_speed(name, took, time.perf_counter() - began))
-    with postgres() as address:
-        for server_name in installed(SERVER_PEERS) if address is not None else ():
+    servers = installed(SERVER_PEERS)
+    with postgres() if servers else nullcontext() as address:
+        for server_name in servers if address is not None else ():
             async with SERVER_PEERS[server_name](str(address)) as append:
                 began = time.perf_counter()
                 took = await timed(append, texts(amounts.peer_appends, MESSAGE_CHARS))

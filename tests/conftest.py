@@ -68,8 +68,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     loops. CI, and a run of chosen tests, try each case on both.
     """
     from scripts.features import runs_everything  # a plugin is imported by pytest first
+    from tests.examples import ALL_CASES
 
-    if "CI" not in os.environ and "MONITOR_EXAMPLES" not in os.environ and runs_everything(config):
+    if not ALL_CASES and runs_everything(config):
         left_out = {*cases_of_one_loop(items)}
         config.hook.pytest_deselected(items=[*left_out])
         items[:] = [item for item in items if item not in left_out]

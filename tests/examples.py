@@ -1,8 +1,26 @@
-"""How many random cases a law gets that is tried for each of many classes or pairs."""
+"""How many random cases a law is tried with."""
 
 from __future__ import annotations
 
+import os
+from typing import Final
+
 from hypothesis import settings
 
+ALL_CASES: Final = "CI" in os.environ or "MONITOR_EXAMPLES" in os.environ
+"""Somebody has asked for all cases, or the tests run in CI: then nothing is left out for speed."""
+
 FEWER_EACH = settings(max_examples=max(1, settings.get_profile("monitor").max_examples * 2 // 5))
-"""Two fifths for each: all together have many hundreds."""
+"""For a law that is tried for each of many classes or pairs: two fifths for each, so all together
+have many hundreds.
+"""
+
+
+def tries(many: int) -> int:
+    """`many` where all cases are tried, and half of them in a run that is to be quick."""
+    return many if ALL_CASES else many // 2
+
+
+def at_least(many: int) -> settings:
+    """`tries(many)` random cases, or more where MONITOR_EXAMPLES asks for more."""
+    return settings(max_examples=max(tries(many), settings.get_profile("monitor").max_examples))

@@ -1,4 +1,4 @@
-"""smolagents (1.24 or newer): a model whose responses a guard watches.
+"""smolagents (1.26 or newer): a model whose responses a guard watches.
 
     with monitor.Guard(stop_when=monitor.MaxTurns(30)) as guard:
         agent = ToolCallingAgent(tools=[...], model=GuardedModel(OpenAIModel("..."), guard))

@@ -23,6 +23,8 @@ HEIGHT: Final = 630
 EDGE: Final = 72
 LINE_CHARS: Final = 62
 """The characters of a line of 30 units height that fit between the edges."""
+_NO_CHARACTERS: Final = {0xFFFE: None, 0xFFFF: None}
+"""Code points that no XML may have, not even as a reference."""
 _STYLE: Final = """
 .ground{fill:#ffffff}.text{fill:#16191d}.quiet{fill:#4d5561}.work{fill:#0b57b7}.loop{fill:#b3121d}.stop{stroke:#b3121d}
 .rule{stroke:#d5d9e0}text{font-family:system-ui,"Segoe UI",Roboto,"DejaVu Sans",sans-serif}
@@ -129,4 +131,4 @@ def _text(x: float, y: float, size: int, text: str, look: str, *, bold: bool = F
 
 def _safe(text: str) -> str:
     """`text` without secrets, on one line, as XML."""
-    return escape(shown(masked(" ".join(text.split()))))
+    return escape(shown(masked(" ".join(text.split()))).translate(_NO_CHARACTERS))

@@ -18,6 +18,7 @@ from monitor.transcripts.entries import Began, CompactionSeen, Ended, ReadReport
 from monitor.transcripts.readers import READERS, reader_of
 from monitor.transcripts.readers.base import TranscriptReader
 from monitor.transcripts.source import Source
+from tests.examples import tries
 
 ROOT = Path(__file__).parents[2] / "fixtures"
 SAMPLES = sorted(path for path in (ROOT / "readers").rglob("*") if path.is_file())
@@ -177,7 +178,7 @@ def mutated(value: Any, chance: random.Random, rate: float) -> Any:
 def hostile(path: Path) -> Iterator[bytes]:
     """The sample as its format, with wrong types anywhere in it."""
     data = content(path)
-    for seed in range(int(os.environ.get("MONITOR_EXAMPLES", "6"))):
+    for seed in range(int(os.environ.get("MONITOR_EXAMPLES", tries(6)))):
         chance = random.Random(f"{path.name}{seed}")
         rate = (0.002, 0.02, 0.1)[seed % 3]
         try:

@@ -23,6 +23,7 @@ from pydantic_ai.tools import DeferredToolResults
 from monitor.errors import ConfigError
 from monitor.integrations.pydantic_ai_conversations import StoredConversations
 from monitor.sessions import InMemorySession, SessionReader, SQLiteSession, exported, imported
+from tests.examples import tries
 from tests.sessions.making import says
 
 pytestmark = pytest.mark.asyncio
@@ -224,7 +225,7 @@ def texts(message: ModelMessage) -> list[Any]:
     return [getattr(part, "content", None) for part in message.parts]
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(tries(12)))
 async def test_it_does_what_the_store_of_pydantic_ai_does(seed: int, session: Any):
     own = await Script(InMemoryConversationStore(), Random(seed)).run(25)
     ours = await Script(StoredConversations(session), Random(seed)).run(25)

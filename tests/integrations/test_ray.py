@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -22,6 +23,7 @@ from monitor.fleet import FolderControl, FolderSessions, Supervisors
 from monitor.messages import AssistantMessage
 from monitor.models import ModelRequest
 from monitor.sessions import SQLiteSession
+from monitor.shared import SharedBudget
 from monitor.testing import ScriptedModel, Stall
 
 pytest.importorskip("ray", reason="`make engines` runs this: ray is not installed here")
@@ -29,6 +31,7 @@ pytest.importorskip("ray", reason="`make engines` runs this: ray is not installe
 import ray
 
 from monitor.integrations.ray import Fleet
+from tests.fleet.fleets import Away
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -101,6 +104,31 @@ async def test_a_run_whose_worker_is_killed_goes_on_with_another(fleet: Fleet, t
     receipts = await asyncio.gather(*driven)
     assert {(one.reason, one.turns) for one in receipts} == {("goal", 4)}
     assert sorted(effects(tmp_path)) == sorted(str(n) for n in range(3) for _ in ids)
+
+
+async def test_a_turn_whose_store_of_budgets_is_away_is_tried_again_and_ends_no_run(cluster: None, tmp_path: Path):
+    def setup() -> Supervisors:
+        return setup_of(tmp_path, letters, budget=SharedBudget(Away(2, at=3), "team", wait_s=0))()
+
+    fleet = Fleet(setup, FolderSessions(tmp_path), FolderControl(tmp_path), workers=1, options={"num_cpus": 0})
+    async with fleet:
+        receipt = await fleet.drive(await fleet.submit("writer", "Write."))
+    assert (receipt.reason, receipt.ok, receipt.turns) == ("goal", True, 4)
+    assert effects(tmp_path) == ["0", "1", "2"]
+
+
+async def test_a_deploy_in_the_middle_of_a_run_makes_no_effect_twice(cluster: None, tmp_path: Path):
+    place = FolderSessions(tmp_path), FolderControl(tmp_path)
+    async with Fleet(setup_of(tmp_path, letters), *place, workers=1, options={"num_cpus": 0}) as before:
+        id = await before.submit("writer", "Write.")
+        driven = asyncio.create_task(before.drive(id))
+        await until((tmp_path / "effects").exists)
+        driven.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await driven
+    async with Fleet(setup_of(tmp_path, letters), *place, workers=1, options={"num_cpus": 0}) as after:
+        receipt = await after.drive(id)
+    assert (receipt.reason, receipt.turns, effects(tmp_path)) == ("goal", 4, ["0", "1", "2"])
 
 
 async def test_the_same_key_is_the_same_run_and_stored_turns_are_not_made_again(fleet: Fleet, tmp_path: Path):

@@ -16,7 +16,7 @@ from tests.integrations.drivers import DRIVERS, OPEN, Driver
 from tests.integrations.teams.service import Service
 
 PROGRAMS = {
-    "pydantic-ai": ("boss", "gathered"),
+    "pydantic-ai": ("boss", "gathered", "threads", "swallowed"),
     "openai-agents": ("boss", "streamed", "gathered"),
     "langchain": ("boss", "gathered", "graph", "batch"),
     "autogen": ("boss", "gathered", "graph"),

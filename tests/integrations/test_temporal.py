@@ -281,6 +281,22 @@ async def test_a_long_run_goes_on_in_a_new_history(place: Place):
     assert len(histories) > 1
 
 
+async def test_a_long_transcript_does_not_go_through_the_history_of_the_engine(place: Place):
+    """The engine refuses a payload of more than 2 MB."""
+    chars = 3_000_000
+
+    def answer(replies: int) -> Any:
+        return ["It rained. " * (chars // 11), ToolCall("c", "send", {"to": "0"})] if replies == 0 else "Done."
+
+    async with place.worker(place.supervisors(answer, detectors=None)):
+        receipt = await place.fleet.result(id := await place.submit())
+    assert (receipt.reason, receipt.turns, place.effects) == ("goal", 2, ["0"])
+    stored = sum(one.stat().st_size for one in place.folder.rglob("*") if one.is_file())
+    assert stored > chars
+    history = await place.fleet.handle(id).fetch_history()
+    assert sum(one.ByteSize() for one in history.events) < 20_000
+
+
 async def test_the_names_and_the_history_of_an_earlier_version_are_still_known(place: Place):
     names = (temporal.RUN, temporal.TURN, temporal.ABORT, temporal.GO_ON, temporal.RECEIPT)
     assert names == tuple(f"agent_monitor.{name}" for name in ("run", "turn", "abort", "go_on", "receipt"))

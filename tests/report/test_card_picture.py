@@ -75,7 +75,7 @@ def test_the_picture_has_what_was_asked_for_only_if_it_is_wanted():
     assert "“Tidy the garden of my aunt”" in words(drawn(card, task=True))
 
 
-@pytest.mark.parametrize("text", [*HOSTILE, "sk-ant-api03-" + "a" * 80, "x" * 5_000, "字" * 300])
+@pytest.mark.parametrize("text", [*HOSTILE, "sk-ant-api03-" + "a" * 80, "x" * 5_000, "字" * 300, "a\ufffeb\uffffc"])
 def test_whatever_a_transcript_says_is_text_within_the_picture(text: str):
     picture = drawn(card_of(*runs_of(run_of(text))), task=True)
     plain = drawn(card_of(*runs_of(run_of("plain"))), task=True)

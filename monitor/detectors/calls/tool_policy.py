@@ -74,7 +74,9 @@ COMMAND_CHARS = 1_000
 _SLEEPS = FilteredPattern(re.compile(r"\bsleep[\s(]+\d", re.IGNORECASE), ("sleep",))
 """A command that waits by itself: `sleep 30 && kubectl get pods` or `time.sleep(30)`."""
 READ_CHARS = 32_768
-"""How much of an error is read for parts that change by themselves."""
+"""How much of a result is read for parts that change by themselves."""
+_PROCESS = FilteredPattern(re.compile(r"\bp(?:g?id)\b[ =:#]{0,3}\d{1,9}", re.IGNORECASE), ("pid", "pgid"))
+"""The number of a process: Gemini CLI prints one behind each command."""
 _CHANGES_BY_ITSELF = FilteredPattern(
     re.compile(
         r"\b\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d)?(\.\d+)?Z?)?|\b\d\d:\d\d:\d\d\b"  # dates and times
@@ -166,11 +168,13 @@ class ToolPolicy:
         return None if key is None else canonical_json(key)
 
     def outcome_of(self, result: ToolResult) -> str:
-        """The identity of the result, without volatile fields. An error has no parts that change by
-        themselves either.
+        """The identity of the result, without volatile fields and numbers of processes. An error
+        has no other parts either that change by themselves.
         """
         said = self.said(result)
-        return error_identity(said) if result.is_error else identity(f"answer:{said}")
+        if result.is_error:
+            return error_identity(said)
+        return identity(f"answer:{_PROCESS.replaced(said[:READ_CHARS])}{said[READ_CHARS:]}")
 
     def said(self, result: ToolResult) -> str:
         """The text without the policy's volatile fields, and without the id of its own call."""

@@ -60,8 +60,8 @@ async def trim(
     `events_before_s`: events and pieces of runs that have ended before this time, in seconds since
     1970, are removed; their conversation stays.
 
-    Raises `SessionBusy` while the session has an owner, `SessionUnavailable` while a reader is at
-    work or the disk is full, and `ConfigError` if nothing is to be done.
+    Raises `SessionBusy` while the session has an owner. Raises `SessionUnavailable` while a reader
+    is at work or the disk is full, and `ConfigError` if nothing is to be done.
     """
     if not all(erase) or (not erase and events_before_s is None):
         raise ConfigError("say what is removed: texts to erase, or a time before which events go")

@@ -121,7 +121,7 @@ class Database:
             elif found[0] < FORMAT:
                 for number in range(found[0] + 1, FORMAT + 1):
                     for statement in UPGRADES[number]:
-                        connection.execute(statement)
+                        connection.execute(statement.encode())
                 connection.execute("update monitor_sessions_format set format = %s", (FORMAT,))
         self._is_made = True
 

@@ -144,6 +144,7 @@ def rewriting(address: str, name: str) -> Iterator[tuple[PostgresReader, Session
     """A session as it is, and the target that takes its place when the block ends. Raises
     `SessionBusy` while it has an owner, and `StoreError` if there is no such session.
     """
+    Database(address).prepared().close()  # tables of an older version are brought forward
     there = SessionsReader(address)
     try:
         with there.typing_errors(), there.connection.transaction():

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 KEYS: Final = {"heads": "name", "runs": "id", "calls": "key", "approvals": "id"}
 """The columns that name a row of the tables whose rows change."""
+_STORED: Final = "select to_jsonb(mine) ->> 'seal' from monitor_sessions mine where number = %s"
+"""The seal of a session; NULL as well in tables of an older version, which have no such column."""
 _FACTS: Final = "session"
 """The sum over the facts of the session itself."""
 
@@ -71,7 +73,7 @@ class SessionSeal:
 
 def broken(connection: Connection, session: int) -> Iterator[TreeProblem]:
     """The tables that are not as they were written. None, if an older version wrote the session."""
-    found = connection.execute("select seal from monitor_sessions where number = %s", (session,)).fetchone()
+    found = connection.execute(_STORED, (session,)).fetchone()
     if found is None or found[0] is None:
         return
     try:

@@ -30,6 +30,8 @@ _END_OF_FILE: Final = "*** End of File"
 _NOWHERE: Final = "/dev/null"
 _AT: Final = re.compile(r"@@ -(\d{1,9})(?:,\d{1,9})? \+\d{1,9}(?:,\d{1,9})? @@")
 """The counts are not used: models often get them wrong."""
+_NO_FILES: Final = (" 120000", " 160000")
+"""Modes of git for a link and for a submodule."""
 _NO_NEWLINE: Final = "\\"
 """Begins the line which says that the line before has no newline."""
 
@@ -233,6 +235,8 @@ def _unified(lines: Sequence[str]) -> list[FilePatch]:
             moved = line.removeprefix("rename from ")
         elif line.startswith("rename to ") and moved is not None:
             patches.append(FilePatch(moved, "update", new_path=line.removeprefix("rename to ")))
+        elif line.startswith(("new file mode ", "new mode ")) and line.endswith(_NO_FILES):
+            raise _wrong(f"line {at + 1} of the patch: {excerpt(line)} makes a link or a submodule, and no file")
         elif line.startswith(("@@", "Binary files ", "GIT binary patch")):
             raise _wrong(f"line {at + 1} of the patch: {excerpt(line)} cannot be read; write '@@ -1,2 +1,3 @@'")
     return _with_moves(patches)

@@ -6,30 +6,27 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Self, cast
+from typing import Any, Final, Self, cast
 
 import anyio
 
 from monitor._util.quoting import printable
 from monitor.errors import message_of
 
-if TYPE_CHECKING:
-    from monitor.tools.remote.mcp_connection import Sdk
-
 SAID_CHARS: Final = 600
 """The most characters of an error that are read."""
 MOST_DEPTH: Final = 150
 """The SDK reads no JSON that is nested deeper than 200, the limit of pydantic's parser."""
-_SIGNS: Final = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[\]{}]')
-"""A text of JSON, or a sign that opens or closes a list or an object."""
+_SIGNS: Final = re.compile(r'["\\\[\]{}]')
+"""What begins or ends a text, a list or an object, and the backslash."""
 
 
 class CheckedMessages:
-    """Checks the messages of one connection. `malformed` gets the reason for each tool that is
-    declared wrongly, by its name.
+    """Checks the messages of one connection. `sdk`: the names of the SDK. `malformed` gets the
+    reason for each tool that is declared wrongly, by its name.
     """
 
-    def __init__(self, sdk: Sdk, version: Callable[[], str], malformed: dict[str, str]) -> None:
+    def __init__(self, sdk: Any, version: Callable[[], str], malformed: dict[str, str]) -> None:
         self._sdk = sdk
         self._version = version
         self._malformed = malformed
@@ -104,15 +101,25 @@ def shallow(line: str) -> str:
     """A line of JSON, where what is nested deeper than `MOST_DEPTH` is a text that says so."""
     parts: list[str] = []
     depth = taken = 0
-    for sign in _SIGNS.finditer(line):
-        if sign[0] in "[{":
+    in_text, escaped = False, -1
+    for found in _SIGNS.finditer(line):
+        sign, at = found[0], found.start()
+        if at == escaped:
+            continue
+        if sign == "\\":
+            escaped = at + 1
+        elif sign == '"':
+            in_text = not in_text
+        elif in_text:
+            continue
+        elif sign in "[{":
             depth += 1
             if depth == MOST_DEPTH + 1:
-                parts.append(line[taken : sign.start()])
-        elif sign[0] in "]}":
+                parts.append(line[taken:at])
+        else:
             if depth == MOST_DEPTH + 1:
                 parts.append('"(nested too deeply)"')
-                taken = sign.end()
+                taken = at + 1
             depth -= 1
     return "".join((*parts, line[taken:]))
 

@@ -48,9 +48,9 @@ def looked_at(run: RecordedRun) -> Iterator[tuple[bool, bool]]:
             goes_on = last_loop >= core.produced.turns - 1
             if isinstance(chunk, ToolCall):
                 yield awake, goes_on
-                steps.called(chunk.id, chunk.name, chunk.arguments)
                 if awake and not goes_on:
-                    steps.is_calm()
+                    steps.is_calm()  # the hook is asked before the call stands in the session
+                steps.called(chunk.id, chunk.name, chunk.arguments)
             elif isinstance(chunk, ToolResult) and not chunk.vetoed:
                 steps.answered(chunk.id, chunk.text)
 

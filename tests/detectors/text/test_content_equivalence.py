@@ -10,7 +10,7 @@ import json
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.chunks import ReasoningDelta, TextDelta
@@ -20,9 +20,9 @@ from monitor.testing import cut
 from monitor.verdicts import Detection
 from tests.detectors import reference
 from tests.detectors.rounds import ALPHABETS, EDGES, LOOPS, loop, some_text
-from tests.examples import FEWER_EACH
+from tests.examples import FEWER_EACH, at_least
 
-MANY = settings(max_examples=max(200, settings.default.max_examples if settings.default else 0))
+MANY = at_least(200)
 SEEDS = st.integers(0, 2**60)
 SOME_LETTERS = st.sampled_from(ALPHABETS)
 

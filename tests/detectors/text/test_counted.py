@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.chunks import ToolCallDelta
@@ -19,8 +19,9 @@ from tests.detectors import reference
 from tests.detectors.rounds import counting
 from tests.detectors.text.test_content_equivalence import assert_true_to_the_text, earliest_arrivals, pieces, watched
 from tests.detectors.text.test_content_repetition import found, prose
+from tests.examples import at_least
 
-MANY = settings(max_examples=max(100, settings.default.max_examples if settings.default else 0))
+MANY = at_least(100)
 
 
 SAID = "I look at the whole configuration again, and nothing has changed"

@@ -9,7 +9,7 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.detectors import ContentRepetition, InformationRule
@@ -21,9 +21,9 @@ from tests.detectors.made import LISTS, REWORDED
 from tests.detectors.rounds import nearly_periodic
 from tests.detectors.text.test_content_equivalence import assert_true_to_the_text, earliest_arrivals, pieces, watched
 from tests.detectors.text.test_content_repetition import prose
-from tests.examples import FEWER_EACH
+from tests.examples import FEWER_EACH, at_least
 
-MANY = settings(max_examples=max(60, settings.default.max_examples if settings.default else 0))
+MANY = at_least(60)
 
 
 def alone(**numbers: Any) -> ContentRepetition:

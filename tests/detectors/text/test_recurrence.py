@@ -4,7 +4,7 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.chunks import StreamRetried, TextDelta, ToolCallDelta, TurnFinished
@@ -17,8 +17,9 @@ from tests.detectors.made import REPETITIVE
 from tests.detectors.rounds import LOOPS, jug_steps, loop, nearly_periodic
 from tests.detectors.text.test_content_equivalence import pieces, watched
 from tests.detectors.text.test_content_repetition import CUTS, found, prose
+from tests.examples import at_least
 
-MANY = settings(max_examples=max(60, settings.default.max_examples if settings.default else 0))
+MANY = at_least(60)
 
 
 def words(chars: int, seed: int = 7) -> str:

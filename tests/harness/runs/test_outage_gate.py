@@ -362,7 +362,7 @@ async def test_errors_that_say_different_things_are_no_outage():
 CHANT = "Let me check the file again. " * 60
 
 
-@pytest.mark.parametrize(("chanting", "told"), [(58, 1), (40, 1), (20, 0), (3, 0)])
+@pytest.mark.parametrize(("chanting", "told"), [(58, 1), (40, 1), (20, 0)])
 async def test_a_model_that_loops_in_most_runs_at_once_is_one_outage_of_the_model(chanting: int, told: int):
     fleet, began = Fleet(), iter(range(1_000))
 

@@ -43,6 +43,47 @@ async def gathered(url: str, guard: Any) -> str:
         return ", ".join([one.output for one in await asyncio.gather(*[agent.run("go") for agent in agents])])
 
 
+async def threads(url: str, guard: Any) -> str:
+    """Two runs at once, each in a thread with an event loop of its own."""
+
+    async def one(name: str) -> str:
+        async with client_of(url) as client:
+            agent = Agent(_model(client, guard), name=name, instructions=f"AGENT:{name}")
+            _look(agent)
+            return (await agent.run("go")).output
+
+    return ", ".join(await asyncio.gather(*[asyncio.to_thread(asyncio.run, one(name)) for name in "ab"]))
+
+
+async def swallowed(url: str, guard: Any) -> str:
+    """Tools that try their agent again, whatever it raises, and then answer with the error."""
+    async with client_of(url) as client:
+        model = _model(client, guard)
+        agents = {name: Agent(model, name=name, instructions=f"AGENT:{name}") for name in "ab"}
+        lead = Agent(model, name="boss", instructions="AGENT:boss", retries=3)
+
+        async def asked(name: str, q: str) -> str:
+            said = ""
+            for _ in range(3):
+                try:
+                    return (await agents[name].run(q)).output
+                except Exception as error:  # noqa: BLE001 - as programs do
+                    said = f"sorry: {error!r}"
+            return said
+
+        @lead.tool_plain
+        async def ask_a(q: str) -> str:
+            return await asked("a", q)
+
+        @lead.tool_plain
+        async def ask_b(q: str) -> str:
+            return await asked("b", q)
+
+        for agent in agents.values():
+            _look(agent)
+        return (await lead.run("go")).output
+
+
 def _look(agent: Agent) -> None:
     @agent.tool_plain
     async def look(q: str) -> str:
@@ -54,4 +95,4 @@ def _model(client: Any, guard: Any) -> Any:
     return model if guard is None else GuardedModel(model, guard)
 
 
-PROGRAMS = {"boss": boss, "gathered": gathered}
+PROGRAMS = {"boss": boss, "gathered": gathered, "threads": threads, "swallowed": swallowed}

@@ -13,7 +13,7 @@ import pytest
 import monitor
 from monitor.calls import ApprovalAnswer, CallState
 from monitor.sessions import Changes, PostgresReader, PostgresSession, RunRecord
-from monitor.sessions.postgres.statements import COLUMNS
+from monitor.sessions.postgres.statements import COLUMNS, FORMAT
 from monitor.testing import ScriptedModel
 from monitor.testing import call as calls
 from tests import databases
@@ -122,3 +122,24 @@ async def test_a_session_of_an_older_version_gets_its_digests_with_the_first_ste
         db.execute("update monitor_runs set body = body || ' ' where id = 'r'")
     with PostgresReader(address, name) as reader:
         assert [one.what for one in reader.verify()] == ["the table runs is not as it was written: its digest differs"]
+
+
+async def test_tables_of_an_older_version_are_read_as_they_are_and_get_the_digests_with_the_first_owner(address: str):
+    base, name = f"older_{uuid4().hex}", uuid4().hex
+    with psycopg.connect(address, autocommit=True) as db:
+        db.execute(f"create database {base}".encode())
+    where, _, options = address.partition("?")
+    older = f"{where.rsplit('/', 1)[0]}/{base}?{options}"
+    async with PostgresSession(older, name) as session:
+        await written(session)
+    with psycopg.connect(older, autocommit=True) as db:
+        db.execute("alter table monitor_sessions drop column seal")
+        db.execute("update monitor_sessions_format set format = 1")
+    with PostgresReader(older, name) as reader:
+        assert reader.verify() == ()
+    async with PostgresSession(older, name) as session:
+        await session.append(says("after"))
+        assert await session.verify() == ()
+    with psycopg.connect(older, autocommit=True) as db:
+        assert db.execute("select format from monitor_sessions_format").fetchall() == [(FORMAT,)]
+        assert db.execute("select count(seal) from monitor_sessions").fetchall() == [(1,)]

@@ -36,7 +36,8 @@ class Place:
         self.bin.mkdir()
         for name in programs:
             program = self.bin / name
-            program.write_text(f'#!{BASH}\n{{ printf "%s\\0" {name} "$@"; printf "\\036\\0"; }} >> "$RAN"\n')
+            # With -p it does not read BASH_ENV, whose file may run this program without end.
+            program.write_text(f'#!{BASH} -p\n{{ printf "%s\\0" {name} "$@"; printf "\\036\\0"; }} >> "$RAN"\n')
             program.chmod(0o755)
         for name in links:
             found = shutil.which(name)

@@ -248,3 +248,11 @@ def test_the_question_about_a_patch_names_its_files_and_shows_what_it_changes(de
     preview = entry.tool.preview({"patch": PATCH})  # type: ignore[union-attr]
     assert "+    return two" in preview
     assert "-gone" in preview
+
+
+@pytest.mark.parametrize("mode", ["new file mode 120000", "new mode 120000", "new file mode 160000"])
+def test_a_patch_makes_no_link_and_no_submodule(mode: str):
+    with pytest.raises(ToolError, match="makes a link or a submodule"):
+        read_patch(f"diff --git a/l b/l\n{mode}\n--- /dev/null\n+++ b/l\n@@ -0,0 +1 @@\n+/etc/passwd\n")
+    (made,) = read_patch("diff --git a/l b/l\nnew file mode 100755\n--- /dev/null\n+++ b/l\n@@ -0,0 +1 @@\n+x 120000\n")
+    assert made.path == "l"
