@@ -49,8 +49,10 @@ def read_keys(path: str | os.PathLike[str]) -> VirtualKeys:
 
 
 def write_keys(path: str | os.PathLike[str], keys: Sequence[VirtualKey]) -> None:
-    """Replace the file at once, so that no reader finds half of it. Raises `ConfigError`."""
-    file = Path(path)
+    """Replace the file at once, so that no reader finds half of it. A link stays one, and a file
+    keeps its mode; a new one is for its owner alone. Raises `ConfigError`.
+    """
+    file = Path(path).resolve()
     if file.suffix == ".toml":
         raise ConfigError(f"{file} is TOML, which is only read: change it by hand, or use a file of JSON")
     content = json.dumps({"keys": {key.name: _as_json(key) for key in keys}}, indent=2) + "\n"
@@ -61,10 +63,12 @@ def write_keys(path: str | os.PathLike[str], keys: Sequence[VirtualKey]) -> None
             opened.write(content)
             opened.flush()
             os.fsync(opened.fileno())
+        with suppress(FileNotFoundError):
+            Path(half).chmod(file.stat().st_mode & 0o777)
         Path(half).replace(file)
     except OSError as error:
-        with suppress(OSError):
-            Path(half).unlink()
+        if half:
+            Path(half).unlink(missing_ok=True)
         raise ConfigError(f"the keys cannot be written to {file}: {error.strerror}") from None
 
 

@@ -185,6 +185,12 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     write_keys(tmp_path / "keys.json", keys)
     assert read_keys(tmp_path / "keys.json").all == keys
     assert [file.name for file in tmp_path.iterdir()] == ["keys.json"]
+    (tmp_path / "keys.json").chmod(0o640)
+    (tmp_path / "link").symlink_to("keys.json")
+    write_keys(tmp_path / "link", keys[:1])
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "keys.json").stat().st_mode & 0o777 == 0o640
+    assert read_keys(tmp_path / "keys.json").all == keys[:1]
 
 
 def test_a_file_by_hand_may_be_toml(tmp_path: Path) -> None:
