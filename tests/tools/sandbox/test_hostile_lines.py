@@ -28,7 +28,7 @@ def anyio_backend() -> str:
 
 
 SECRET = "canary-51c9"
-RUNS = """while IFS= read -r -d '' line; do timeout 0.3 bash -c "$line" < /dev/null; done < lines; true"""
+RUNS = """while IFS= read -r -d '' line; do timeout {most_s} bash -c "$line" < /dev/null; done < lines; true"""
 EVIL = """#!/bin/bash
 echo the program ran; echo the program ran >> log
 for file in {home}/.ssh/key {outside}/secret ~/.ssh/key /proc/{pid}/environ /proc/$PPID/environ /proc/1/environ; do
@@ -65,12 +65,14 @@ class World:
         }
         return {name for name, reached in checks.items() if reached}
 
-    async def run(self, lines: list[str], *, sandbox: str | None) -> tuple[str, int]:
-        """The output of lines, and how often the program that does harm has run."""
+    async def run(self, lines: list[str], *, sandbox: str | None, most_s: float = 0.3) -> tuple[str, int]:
+        """The output of lines, each of `most_s` seconds at most, and how often the program that does
+        harm has run.
+        """
         (self.place / "lines").write_bytes(b"".join(line.encode() + b"\0" for line in lines if "\0" not in line))
         path = f"{self.place}:/usr/bin:/bin"
         shell = ShellTools(Workspace(self.place), sandbox=sandbox, grace_s=0.1, env={"PATH": path})  # type: ignore[arg-type]
-        answer = await ask(shell.tools(), "shell", command=RUNS, timeout_s=300)
+        answer = await ask(shell.tools(), "shell", command=RUNS.format(most_s=most_s), timeout_s=300)
         log = self.place / "log"  # some lines show nothing, and others remove it
         texts = (answer.text, log.read_text() if log.exists() else "")
         return answer.text, max(text.count("the program ran") for text in texts)
@@ -134,8 +136,9 @@ async def test_no_line_that_the_rules_ask_about_reaches_anything_outside_of_the_
 
 async def test_the_program_does_all_of_that_where_there_is_no_sandbox(world: World):
     """Else the tests above would hold whatever the sandbox did."""
-    output, ran = await world.run(["./evil"], sandbox=None)
+    output, ran = await world.run(["./evil"], sandbox=None, most_s=60)
     assert ran == 1
+    world.victim.wait(60)  # a killed process takes a moment to end
     assert world.harm(output) == {
         "a secret",
         "a file elsewhere",
