@@ -16,7 +16,7 @@ from monitor._util.lazy import lazy_names
 
 TYPE_CHECKING = False  # a hook is waited for, and `typing` takes longer to import than this package
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _ROOMS = (
     "adapters calls chunks compaction conditions context core detectors errors events fleet goal harness"

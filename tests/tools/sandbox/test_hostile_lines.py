@@ -66,7 +66,7 @@ class World:
         return {name for name, reached in checks.items() if reached}
 
     async def run(self, lines: list[str], *, sandbox: str | None, most_s: float = 0.3) -> tuple[str, int]:
-        """The output of lines, each of `most_s` seconds at most, and how often the program that does
+        """The output of lines, of `most_s` seconds each, and how often the program that does
         harm has run.
         """
         (self.place / "lines").write_bytes(b"".join(line.encode() + b"\0" for line in lines if "\0" not in line))

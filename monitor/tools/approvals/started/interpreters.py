@@ -30,7 +30,7 @@ class _Interpreter:
     valued: str = ""
     """The letters of options whose value may be the next word."""
     modules: str = ""
-    """The letters of options that load a module. What is no plain name is code."""
+    """The letters of options that load a module. A value that is no plain name is code."""
 
 
 _INTERPRETERS: Final[Mapping[str, _Interpreter]] = {
