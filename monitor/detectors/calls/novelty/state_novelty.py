@@ -50,7 +50,7 @@ from monitor.errors import ConfigError
 from monitor.verdicts import Detection, Evidence, Level
 
 THRESHOLD = 4.3
-"""Of the 664 good recorded runs of the development corpus none comes above 3.8. By the
+"""Of the 664 good recorded runs of the development corpus none comes above 3.9. By the
 split-conformal bound, at most 1 in 600 runs like those comes to it. That promises nothing of other
 runs: `agent-monitor calibrate` does.
 """
@@ -65,9 +65,10 @@ KINDS_NAMED = 3
 """How many kinds of steps a message names, the most frequent ones."""
 TOOLS_NAMED = 16
 """How many tools of an episode are counted."""
-UNKNOWN_REQUEST = 0.68
-"""The factor of what a request may ask for, where none is known. Answers that are no refusal, and
-values that moved, are no evidence then.
+UNKNOWN_WALK = 0.52
+UNKNOWN_REPETITION = 0.68
+"""The factors of what a request may ask for, where none is known: other calls, and calls made before.
+Answers that are no refusal, and values that moved, are no evidence then.
 """
 OPEN_KEPT = 32
 """How many unanswered calls are kept."""
@@ -294,8 +295,10 @@ class StateNovelty(CallDetector):
         if not self._allowed.known:
             if kind.is_unclear:
                 return 0.0
-            if kind.is_walk or kind.is_repetition:
-                weight *= UNKNOWN_REQUEST
+            if kind.is_walk:
+                weight *= UNKNOWN_WALK
+            elif kind.is_repetition:
+                weight *= UNKNOWN_REPETITION
         if (policy.polling or policy.loop_at) and kind is not StepKind.CLOCK:
             weight = min(weight, THRESHOLD / (policy.loop_at or POLLS_OF_A_LOOP))
         return weight / (math.sqrt(call.siblings) if kind is StepKind.UNANSWERED else call.siblings)
