@@ -67,7 +67,7 @@ TOOLS_NAMED = 16
 """How many tools of an episode are counted."""
 UNKNOWN_WALK = 0.52
 UNKNOWN_REPETITION = 0.68
-"""The factors of what a request may ask for, where none is known: other calls, and calls made before.
+"""The factors of what a request may ask for, where none is known: other calls, calls made before.
 Answers that are no refusal, and values that moved, are no evidence then.
 """
 OPEN_KEPT = 32
