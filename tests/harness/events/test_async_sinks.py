@@ -61,7 +61,8 @@ async def look(at: str) -> str:
     return at
 
 
-def supervised(*sinks: Any, turns: int = 3, **options: Any) -> monitor.Supervisor:
+def supervised(*sinks: Any, turns: int = 3, close_grace_s: float = 250, **options: Any) -> monitor.Supervisor:
+    """`close_grace_s`: the time that a sink has for an event: more than a busy machine takes."""
     answers = [*([call("look", at=str(n))] for n in range(turns - 1)), "done"]
     return monitor.Supervisor(
         ScriptedModel(*answers),
@@ -69,6 +70,7 @@ def supervised(*sinks: Any, turns: int = 3, **options: Any) -> monitor.Superviso
         sinks=sinks,
         clock=FakeClock(),
         stop_when=monitor.MaxTurns(1_000),
+        close_grace_s=close_grace_s,
         **options,
     )
 
