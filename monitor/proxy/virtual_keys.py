@@ -25,7 +25,7 @@ class VirtualKey:
 
     name: str
     digest: str
-    """Of the key, as `digest_of` gives it."""
+    """The digest of the key, as `digest_of` gives it."""
     owner: str = ""
     """The person or the team whose key it is."""
     expires: datetime | None = None
@@ -77,7 +77,7 @@ class VirtualKeys:
 
     @property
     def all(self) -> list[VirtualKey]:
-        """In the order in which they were given."""
+        """The keys, in the order in which they were given."""
         return list(self._by_digest.values())
 
     def find(self, key: bytes) -> VirtualKey | None:

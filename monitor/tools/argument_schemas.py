@@ -29,8 +29,9 @@ BACKTRACKS: Final = 100_000
 """The most steps back of one pattern over one text: a few milliseconds."""
 MOST_VALUES: Final = 300
 MOST_CHARS: Final = 100_000
-"""In larger arguments only the first mistake is looked for. The validator makes all at once. Each
-holds a copy of what is wrong, which may be the whole: 100,000 wrong names took all memory.
+"""The size above which only the first mistake of arguments is looked for. The validator makes all
+at once. Each holds a copy of what is wrong, which may be the whole: 100,000 wrong names took all
+memory.
 """
 _BRANCHES_SHOWN: Final = 4
 _PLACE: Final = "\0"

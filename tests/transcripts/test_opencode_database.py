@@ -23,8 +23,8 @@ def database(home: Path, *, calls: int) -> Path:
     path.parent.mkdir(parents=True)
     with closing(sqlite3.connect(path)) as file:
         file.executescript(TABLES)
-        file.execute("INSERT INTO session VALUES ('one', NULL, '/work/shop', 'Look')")
-        file.execute("INSERT INTO session VALUES ('two', 'one', '/work/shop', 'A part of it')")
+        file.execute("INSERT INTO session VALUES ('one', NULL, '/home/ada/shop', 'Look')")
+        file.execute("INSERT INTO session VALUES ('two', 'one', '/home/ada/shop', 'A part of it')")
         said = {"role": "user", "time": {"created": 1_760_000_000_000}}
         file.execute("INSERT INTO message VALUES ('m00', 'one', ?)", (json.dumps(said),))
         file.execute("INSERT INTO part VALUES ('p00', 'm00', ?)", (json.dumps({"type": "text", "text": "Look"}),))
@@ -45,7 +45,7 @@ def test_sessions_of_this_user_are_found_and_counted(tmp_path: Path):
     found = survey_file(Source.of_path(path))
     assert [run.id for run in found.runs] == ["one", "two"]
     run, part = found.runs
-    assert (run.began.project, run.task, part.began.parent) == ("/work/shop", "Look", "one")
+    assert (run.began.project, run.task, part.began.parent) == ("/home/ada/shop", "Look", "one")
     assert (run.total.turns, run.total.tool_calls, run.errors, run.cost_usd) == (6, 6, 6, 1.5)
     assert run.usage is not None
     assert (run.usage.input_tokens, run.usage.output_tokens, run.usage.cached_tokens) == (720, 90, 120)

@@ -336,7 +336,8 @@ def trim_session(
     session: SessionArgument,
     *,
     erase: Annotated[
-        list[str] | None, typer.Option("--erase", metavar="TEXT", help="Put [erased] in its place, wherever it stands.")
+        list[str] | None,
+        typer.Option("--erase", metavar="TEXT", help="Put [erased] in its place. Pieces of answers go."),
     ] = None,
     events_older_than: Annotated[
         float | None,
@@ -347,13 +348,17 @@ def trim_session(
 ) -> None:
     """Remove texts, or old events, from the inside of a session. It is written anew.
 
-    The conversation of an old run stays without its events. A session in use is refused.
+    The conversation of an old run stays without its events. With --erase the stored pieces
+    of answers go, and the session is not replayed any more. A session in use is refused.
     """
     with output.tidy_exit():
         before_s = None if events_older_than is None else time.time() - events_older_than * DAY_S
         work = partial(trim, found_place(session, folder), erase=erase or (), events_before_s=before_s)
         done = anyio.run(work)
-        said = f"{done.events:,} events removed, a text erased in {done.erased:,} rows, {size(done.bytes_after)} left"
+        said = (
+            f"{done.events:,} events and {done.pieces:,} rows with pieces of answers removed, a text erased in"
+            f" {done.erased:,} rows, {size(done.bytes_after)} left"
+        )
         _done(as_json, said, asdict(done))
 
 

@@ -16,7 +16,7 @@ class HeldAnswers:
         known = saved if isinstance(saved, dict) else {}
         answers, calls = known.get("answers"), known.get("calls")
         self._answers: dict[str, str] = {}
-        """By question, the line that was written to stdout."""
+        """The line that was written to stdout, for each question."""
         self._calls: list[object] = calls if isinstance(calls, list) else []
         """The identities of the calls of the loop."""
         if isinstance(answers, dict):

@@ -20,7 +20,7 @@ from monitor.wires.forms import Form
 WORTH_BYTES: Final = 16 * 1024
 """A shorter request is read as a whole: that costs less than to look for its beginning."""
 MOST_BYTES: Final = 64 * 1024 * 1024
-"""Of all that is kept. A history of a hundred turns takes about 40 KB."""
+"""The bytes of all histories together. A history of a hundred turns takes about 40 KB."""
 _HEAD: Final = 64
 """Bytes at the beginning of a body by which candidates are found."""
 _TAIL: Final = 32
@@ -79,7 +79,7 @@ class _Candidates:
     """The ends of the histories of bodies that begin alike."""
 
     ends: list[int] = field(default_factory=list[int])
-    """In ascending order, one for each history."""
+    """The lengths of the histories, in ascending order."""
     tails: dict[tuple[int, bytes], int] = field(default_factory=dict[tuple[int, bytes], int])
     """How many histories have this end with these bytes before it."""
 
@@ -103,7 +103,7 @@ class KnownHistories:
         self._most = most_bytes
         self._size = 0
         self._known: OrderedDict[bytes, _KeptHistory] = OrderedDict()
-        """By the hash, the one that was used last at the end."""
+        """The histories by their hashes. The one that was used last stands at the end."""
         self._groups: dict[_GroupKey, _Candidates] = {}
 
     def __len__(self) -> int:

@@ -14,13 +14,13 @@ class RequestBody:
 
     def __init__(self, content: bytes) -> None:
         self.keep = False
-        """It may have to be sent again, so it is not dropped by itself."""
+        """Whether the body may have to be sent again, so that sending does not drop it."""
         self.content = content
         """The bytes; empty once they were sent."""
         self.size = len(content)
 
     def drop(self) -> None:
-        """It is not sent again."""
+        """Free the bytes: the body is not sent again."""
         self.content = b""
 
     async def __aiter__(self) -> AsyncIterator[bytes]:

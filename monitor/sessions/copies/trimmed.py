@@ -42,7 +42,9 @@ class Trimmed:
     """The report of a trimming: how much was removed."""
 
     events: int
-    """The number of events that were removed, and of rows with pieces of answers."""
+    """The number of events that were removed."""
+    pieces: int
+    """The number of rows with pieces of answers that were removed: a replay needs them."""
     erased: int
     """The number of rows in which a text was erased."""
     bytes_before: int
@@ -88,7 +90,7 @@ async def trim(
         finally:
             new.unlink(missing_ok=True)
             blobs_of(new).remove()
-    return Trimmed(events=work.events, erased=work.erased, bytes_before=before, bytes_after=path.stat().st_size)
+    return work.report(before, path.stat().st_size)
 
 
 def _trim_in_database(place: str, work: _Trim, events_before_s: float | None) -> Trimmed:
@@ -96,7 +98,7 @@ def _trim_in_database(place: str, work: _Trim, events_before_s: float | None) ->
         before = session.size()
         lines = [*work.lines(exported(session), _ended_before(session.runs(hidden=True), events_before_s))]
         fill(target, lines)
-        return Trimmed(events=work.events, erased=work.erased, bytes_before=before, bytes_after=session.size())
+        return work.report(before, session.size())
 
 
 def _ended_before(runs: Sequence[RunRecord], at_s: float | None) -> set[str]:
@@ -131,21 +133,30 @@ class _Trim:
         self._erase = erase
         self._digests: dict[str, str] = {}
         """The new digests of the nodes, by their ids."""
-        self.events = 0
-        self.erased = 0
+        self._events = self._pieces = self._erased = 0
+
+    def report(self, bytes_before: int, bytes_after: int) -> Trimmed:
+        """How much was removed."""
+        return Trimmed(
+            events=self._events,
+            pieces=self._pieces,
+            erased=self._erased,
+            bytes_before=bytes_before,
+            bytes_after=bytes_after,
+        )
 
     def lines(self, lines: Iterator[str], gone: Collection[str]) -> Iterator[str]:
         """`gone`: the runs whose events are removed."""
         for line in lines:
             data = json.loads(line)
-            if data["type"] in {"event", "chunks"} and data["run"] in gone:
-                self.events += 1
+            if data["type"] == "chunks" and (self._erase or data["run"] in gone):
+                self._pieces += 1
                 continue
-            if data["type"] == "chunks" and self._erase:
-                self.events += 1
+            if data["type"] == "event" and data["run"] in gone:
+                self._events += 1
                 continue
             kept = self._without(data)
-            self.erased += kept != data
+            self._erased += kept != data
             yield canonical(self._digested(kept) if data["type"] == "node" else kept)
 
     def _without(self, data: Any) -> Any:

@@ -50,7 +50,7 @@ from monitor.errors import ConfigError
 from monitor.verdicts import Detection, Evidence, Level
 
 THRESHOLD = 4.3
-"""Of the 664 good recorded runs of the development corpus none comes above 3.9. By the
+"""None of the 664 good recorded runs of the development corpus comes above 3.9. By the
 split-conformal bound, at most 1 in 600 runs like those comes to it. That promises nothing of other
 runs: `agent-monitor calibrate` does.
 """
