@@ -1,23 +1,23 @@
 """Judges the call that an agent asks about: does the loop of the session go on with it?
 
-The end of the session is fed to the detectors of the core, and then the call that is asked about.
-A loop in which this call has no part holds it up no more.
+The end of the session is shown to the detectors, and then the call that is asked about. A loop in
+which this call has no part holds it up no more.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from monitor.chunks import ToolCall
+from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolResult
+from monitor.core.findings import DetectorBank, abridged_arguments, abridged_text
 from monitor.detectors.calls.call_detector import read_call
 from monitor.detectors.detector import Detector
-from monitor.policy import ObserveOnly
-from monitor.transcripts.analysis.scan import Finding, RunScanner
 from monitor.transcripts.base import Chunker, RecordedCall, RecordedMessage
 from monitor.transcripts.entries import Began, CompactionSeen, Said, TranscriptEntry
+from monitor.verdicts import Detection
 
 LAST_CALLS = 64
 """The newest calls that the detectors see: four times as many as the longest loop has steps."""
@@ -45,7 +45,7 @@ class AskedCall:
 class GoingLoop:
     """A loop that goes on with the call that is asked about."""
 
-    finding: Finding
+    detection: Detection
     result: str
     """The result that the loop got last."""
 
@@ -81,38 +81,47 @@ class _WatchedEnd:
     """The end of a run, and what the detectors see in it."""
 
     def __init__(self, end: _NewestMessages, detectors: Sequence[Detector]) -> None:
-        self._scanner = RunScanner(detectors=detectors, policy=ObserveOnly())
-        self._chunker, self._index = Chunker(), 0
+        self._bank = DetectorBank(detectors)
+        self._chunker = Chunker()
+        self.loops: list[tuple[int, Detection]] = []
+        """The loops of calls that were seen, each with the number of its turn."""
+        self.turns = 0
         self.calls: list[RecordedCall] = []
         """The calls, as the detectors count them."""
         self.answered: set[str] = set()
         self.result = ""
+        self._bank.reset()
         for text in end.requests:
-            self._scanner.request(text)
+            self._bank.request(text)
         for message in end.messages:
             self.take(message)
 
-    @property
-    def findings(self) -> Sequence[Finding]:
-        return self._scanner.findings
-
-    @property
-    def turns(self) -> int:
-        return self._scanner.produced.turns
-
-    def take(self, message: RecordedMessage) -> Sequence[Finding]:
-        """Watch one more message. Returns the findings in it."""
-        known = len(self._scanner.findings)
+    def take(self, message: RecordedMessage) -> Sequence[Detection]:
+        """Watch one more message. Returns the loops of calls that are seen in it."""
+        known = len(self.loops)
         if _is_request(message):
-            self._scanner.request(message.text)
+            self._bank.request(message.text)
+        self.turns += message.role == "assistant"
         self.calls += message.tool_calls
         for chunk in self._chunker.chunks(message):
-            self._scanner.take(self._index, chunk)
+            self.loops += [(self.turns, one) for one in self._seen(chunk) if _is_loop_of_calls(one)]
         for result in message.tool_results:
             self.answered.add(result.call_id or "")
             self.result = self.result if result.vetoed else result.text
-        self._index += 1
-        return self._scanner.findings[known:]
+        return [one for _, one in self.loops[known:]]
+
+    def _seen(self, chunk: Chunk) -> Sequence[Detection]:
+        match chunk:
+            case TextDelta():
+                return self._bank.text(chunk.text)
+            case ReasoningDelta():
+                return self._bank.reasoning(chunk)
+            case ToolCall() if (abridged := abridged_arguments(chunk.arguments)) is not None:
+                return self._bank.fact(replace(chunk, arguments=abridged[0]))
+            case ToolResult():
+                return self._bank.fact(replace(chunk, text=abridged_text(chunk.text)))
+            case _:
+                return self._bank.fact(chunk)
 
 
 class SessionEnd:
@@ -140,20 +149,20 @@ class SessionEnd:
         """The loop that goes on with `pending`; `None`: there is none. Without a `pending` call:
         the loop in which the session is.
 
-        Raises `RunFailed` if a detector crashed.
+        Raises `PartCrash` if a detector crashed.
         """
         if not self._runs:
             return None
         run = _WatchedEnd(max(self._runs.values(), key=lambda one: one.last_at), self._detectors())
-        loops = [one for one in run.findings if _is_loop_of_calls(one) and one.turn >= run.turns - STILL_TURNS]
+        loops = [one for turn, one in run.loops if turn >= run.turns - STILL_TURNS]
         result = run.result
         if pending is not None:
             loops = [one for one in loops if self._goes_on(run, one, pending)]
-            loops += [one for one in self._with(run, pending) if _is_loop_of_calls(one)]
+            loops += self._with(run, pending)
         return GoingLoop(loops[-1], result) if loops else None
 
-    def _with(self, run: _WatchedEnd, pending: AskedCall) -> Sequence[Finding]:
-        """The findings that the call itself makes. None, if the session has it already."""
+    def _with(self, run: _WatchedEnd, pending: AskedCall) -> Sequence[Detection]:
+        """The loops that are seen with the call itself. None, if the session has it already."""
         call = self._recorded(run, pending)
         is_open = any(
             one.id not in run.answered and (one.id == pending.id or _key(one) == _key(call)) for one in run.calls
@@ -171,13 +180,12 @@ class SessionEnd:
                 return RecordedCall(one.name, one.arguments, pending.id or None)
         return RecordedCall(pending.tool, pending.arguments, pending.id or None)
 
-    def _goes_on(self, run: _WatchedEnd, loop: Finding, pending: AskedCall) -> bool:
+    def _goes_on(self, run: _WatchedEnd, loop: Detection, pending: AskedCall) -> bool:
         """Whether `pending` is a call of the loop: one of its calls, if these repeat; else a call
         of one of its tools.
         """
-        evidence = loop.detection.evidence
-        calls = [run.calls[at] for at in evidence.offsets if at < len(run.calls)]
-        calls = calls or [call for call in run.calls if call.name in loop.detection.message]
+        calls = [run.calls[at] for at in loop.evidence.offsets if at < len(run.calls)]
+        calls = calls or [call for call in run.calls if call.name in loop.message]
         if not any(self._is_tool(pending.tool, call.name) for call in calls):
             return False
         different = {_key(call) for call in calls}
@@ -190,9 +198,9 @@ def _is_request(message: RecordedMessage) -> bool:
     return message.role == "user" and not message.synthetic and bool(message.text)
 
 
-def _is_loop_of_calls(finding: Finding) -> bool:
+def _is_loop_of_calls(detection: Detection) -> bool:
     """A loop of text is over when the model makes a call."""
-    return finding.detection.level == "loop" and finding.detection.channel == "tools"
+    return detection.level == "loop" and detection.channel == "tools"
 
 
 def _key(call: RecordedCall) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from monitor.cli.hooks import pending_call
 from monitor.cli.hooks.pending_call import AskedCall, SessionEnd
-from monitor.detectors.defaults import OF_CALLS
+from monitor.detectors.calls.default_calls import OF_CALLS
 from monitor.transcripts.base import RecordedCall, RecordedMessage, RecordedResult
 from monitor.transcripts.entries import Began, CompactionSeen, Said, TranscriptEntry
 
@@ -32,7 +32,7 @@ def judged(calls: Sequence[RecordedCall], pending: AskedCall | None, *, codex: b
     end = SessionEnd(OF_CALLS.make, is_tool)
     end.take(entries(calls))
     loop = end.loop_with(pending)
-    return loop.finding.detection.message if loop else ""
+    return loop.detection.message if loop else ""
 
 
 def test_the_call_that_is_asked_about_counts():

@@ -10,7 +10,7 @@ import pytest
 
 from monitor.chunks import ToolCall, ToolResult
 from monitor.cli.hooks.recent_steps import RecentSteps
-from monitor.detectors.defaults import OF_CALLS
+from monitor.detectors.calls.default_calls import OF_CALLS
 from monitor.policy import ObserveOnly
 from monitor.transcripts.analysis.scan import RunScanner
 from monitor.transcripts.base import Chunker, RecordedRun
