@@ -18,9 +18,9 @@ from monitor._util.printable import on_one_line, printable_json
 from monitor.cli.hooks.agents import HOOKS
 from monitor.cli.hooks.base import DEEDS, Deed, Hook
 from monitor.cli.hooks.found_settings import has_settings
-from monitor.cli.hooks.pending_call import AskedCall, GoingLoop, SessionEnd
-from monitor.detectors.calls.allowance import REQUEST_CHARS
+from monitor.cli.hooks.pending_call import AskedCall, GoingLoop, Judged, SessionEnd
 from monitor.core.findings import PartCrash
+from monitor.detectors.calls.allowance import REQUEST_CHARS
 from monitor.detectors.calls.default_calls import OF_CALLS
 from monitor.detectors.detector import Detector
 from monitor.errors import MonitorError
@@ -56,32 +56,32 @@ class HookCall:
         settings = [value for option, value in given if option == "--set"]
         return cls(HOOKS[arguments[0]], deed or "ask", config, last.get("--detectors"), settings)
 
-    def answer(self, question: bytes) -> tuple[str, bool | None]:
-        """The answer to `question`, in one line, and whether the call is in a loop. Reasons for no
-        answer go to stderr, and hold up nobody: then that is not known, so it is `None`.
+    def answer(self, question: bytes) -> tuple[str, Judged | None]:
+        """The answer to `question`, in one line, and what it rests on. Reasons for no answer go to
+        stderr, and hold up nobody: then nothing is known, so it is `None`.
         """
         found: Mapping[str, Any] = {}
         try:
             event = _event(question)
-            loop = self._loop(event)
-            if loop is not None:
-                found = self.hook.answer(_text(event, "hook_event_name"), _reason(loop), self.deed)
+            judged = self._judge(event)
+            if judged.loop is not None:
+                found = self.hook.answer(_text(event, "hook_event_name"), _reason(judged.loop), self.deed)
         except (MonitorError, OSError, ValueError) as error:
             return _unwatched(error)
         except PartCrash as crash:
             return _unwatched(f"{crash.name} raised {type(crash.error).__name__}: {crash.error}")
-        return printable_json(json.dumps(found)), loop is not None
+        return printable_json(json.dumps(found)), judged
 
-    def _loop(self, event: Mapping[str, Any]) -> GoingLoop | None:
-        """The loop that goes on with the call that is asked about; `None`: there is none."""
+    def _judge(self, event: Mapping[str, Any]) -> Judged:
+        """What the detectors say of the call that is asked about."""
         path = _text(event, "transcript_path")
         if not path or not Path(path).is_file():
-            return None
+            return Judged()
         session = SessionEnd(self._detectors(), self.hook.is_tool)
         _read_end(Path(path), session, self.hook.reader())
         tool = _text(event, "tool_name")
         pending = AskedCall(tool, event.get("tool_input"), _text(event, "tool_use_id")) if tool else None
-        return session.loop_with(pending)
+        return session.judge(pending)
 
     def _detectors(self) -> Callable[[], Sequence[Detector]]:
         if not (self.config or self.detectors or self.settings or has_settings()):
