@@ -14,6 +14,8 @@ Everything else stands in the session. DBOS only decides which worker makes the 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import sqlite3
 import sys
 import time
@@ -27,7 +29,7 @@ import anyio
 from anyio import to_thread
 
 from monitor._util.argument_checks import is_whole
-from monitor.errors import ConfigError, MissingExtra, SessionDamaged, StoreError
+from monitor.errors import ConfigError, MissingExtra, StoreError
 from monitor.fleet import (
     MAX_LOSSES,
     Control,
@@ -35,10 +37,10 @@ from monitor.fleet import (
     Park,
     Receipt,
     Sessions,
-    StepPostponed,
     Supervisors,
     Wait,
     decide,
+    is_passing,
     take_turn,
 )
 from monitor.fleet.fleet_client import RUN, TURN, FleetClient, FleetRun, RunState
@@ -50,10 +52,14 @@ try:
 except ImportError:
     raise MissingExtra("dbos", "dbos") from None
 
+from sqlalchemy.exc import DBAPIError
+
+from monitor.integrations._common.fleet_database import engine_at, is_postgres, reached
 from monitor.integrations._common.heartbeats import Heartbeats, keep_alive
 
 if TYPE_CHECKING:
     from dbos import EnqueueOptions, WorkflowHandleAsync
+    from sqlalchemy import Engine
 
 __all__ = ["Fleet"]
 
@@ -63,13 +69,12 @@ only with the order of the steps. The version of a supervisor is a part of the n
 """
 CONCURRENCY: Final = 200
 """Runs of one queue at once in one worker, by default."""
-BUSY_ATTEMPTS: Final = 14
-"""A step asks this often for a session that another worker has, in about three minutes."""
 POSTPONED_S: Final = 5.0
-"""How long a step pauses whose shared budget could not be had."""
+"""The longest pause of a step that cannot be made now. The first one is a tenth of it."""
 
 WAKE_S: Final = 5.0
 """How long an answer or an abort looks for the end of the turn that is being made."""
+_log = logging.getLogger(__name__)
 _FAILED: Final = frozenset({"ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"})
 
 
@@ -109,6 +114,7 @@ class Fleet(FleetClient):
         self._poll_s = poll_s
         self._silent_s = silent_s
         self._client: DBOSClient | None = None
+        self._engine: Engine | None = None
 
     # ------------------------------------------------------------------ what any process may do
 
@@ -190,8 +196,11 @@ class Fleet(FleetClient):
     async def aclose(self) -> None:
         """Close the connections to the database."""
         client, self._client = self._client, None
+        engine, self._engine = self._engine, None
         if client is not None:
             await to_thread.run_sync(client.destroy)
+        if engine is not None:
+            await to_thread.run_sync(engine.dispose)
 
     async def _newest(self, session: str) -> tuple[str, Receipt | None]:
         """The workflow that carries the run out now, and its last receipt if it is over. Each
@@ -224,12 +233,17 @@ class Fleet(FleetClient):
 
     async def _connected(self) -> DBOSClient:
         if self._client is None:
-            self._client = await to_thread.run_sync(self._connect)
+            self._engine = engine_at(self._database)
+            self._client = await to_thread.run_sync(reached, partial(self._connect, self._engine))
         return self._client
 
-    def _connect(self) -> DBOSClient:
+    def _connect(self, engine: Engine) -> DBOSClient:
         DBOS.migrate(self._database)
-        return DBOSClient(system_database_url=self._database, application_name=self._name)
+        return DBOSClient(
+            system_database_url=self._database,
+            system_database_engine=engine if is_postgres(self._database) else None,
+            application_name=self._name,
+        )
 
     # ------------------------------------------------------------------ a worker
 
@@ -264,9 +278,10 @@ class Fleet(FleetClient):
         here = _Worker.here = _Worker(supervisors, self._sessions, self._control, self._name, max_losses)
         beats: Heartbeats | None = None
         adopting: Background | None = None
+        engine = engine_at(self._database)
         try:
-            await to_thread.run_sync(self._configure, worker, queues)
-            beats = await to_thread.run_sync(Heartbeats, self._database)
+            await to_thread.run_sync(reached, partial(self._configure, engine, worker, queues))
+            beats = await to_thread.run_sync(reached, partial(Heartbeats, engine))
             await to_thread.run_sync(beats.beat, worker)
             adopting = Background(
                 partial(keep_alive, beats, worker, self._silent_s, _recover), "agent-monitor heartbeats"
@@ -288,15 +303,17 @@ class Fleet(FleetClient):
                 adopting.cancel()
                 await adopting.wait()
             if beats is not None:
-                await to_thread.run_sync(beats.end, worker)
+                await to_thread.run_sync(_leave, beats, worker)
             await to_thread.run_sync(DBOS.destroy)
+            await to_thread.run_sync(engine.dispose)
 
-    def _configure(self, worker: str, queues: Sequence[str]) -> None:
+    def _configure(self, engine: Engine, worker: str, queues: Sequence[str]) -> None:
         DBOS.migrate(self._database)
         DBOS(
             config={
                 "name": self._name,
                 "system_database_url": self._database,
+                "system_database_engine": engine if is_postgres(self._database) else None,
                 "application_version": APP_VERSION,
                 "executor_id": worker,
                 "log_level": "WARNING",
@@ -311,6 +328,12 @@ def _recover(worker: str) -> bool:
     this at once: DBOS takes only what still belongs to the silent one. False: it had none.
     """
     return bool(DBOS._recover_pending_workflows([worker]))  # noqa: SLF001 - as DBOS's own server does on request
+
+
+def _leave(beats: Heartbeats, worker: str) -> None:
+    """Say that the worker has left. If the database is away, the others find out by its silence."""
+    with contextlib.suppress(DBAPIError):
+        beats.end(worker)
 
 
 class _Worker:
@@ -344,11 +367,16 @@ class _Worker:
             await anyio.sleep_forever()
         self._turns += 1
         try:
+            pause_s = POSTPONED_S / 10
             while True:
                 try:
                     return (await self._take(session, turn)).to_json()
-                except StepPostponed:  # its budget could not be had, for longer than a step is repeated
-                    await anyio.sleep(POSTPONED_S)
+                except StoreError as error:
+                    if not is_passing(error):
+                        raise
+                    _log.warning("turn %d of the run %s is tried again: %s", turn, session, error)
+                await anyio.sleep(pause_s)
+                pause_s = min(2 * pause_s, POSTPONED_S)
         finally:
             self._turns -= 1
             if not self._turns:
@@ -386,18 +414,7 @@ async def _run(session: str, turn: int, queue: str, partition: str | None) -> st
         return line
 
 
-def _is_busy(error: BaseException) -> bool:
-    return isinstance(error, StoreError) and not isinstance(error, SessionDamaged)
-
-
-@DBOS.step(
-    name=TURN,
-    retries_allowed=True,
-    interval_seconds=0.5,
-    backoff_rate=1.5,
-    max_attempts=BUSY_ATTEMPTS,
-    should_retry=_is_busy,
-)
+@DBOS.step(name=TURN)
 async def _turn(session: str, turn: int) -> str:
     return await _here().turn(session, turn)
 

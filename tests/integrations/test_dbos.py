@@ -14,13 +14,14 @@ import pytest_asyncio
 
 from monitor.calls import ApprovalAnswer
 from monitor.chunks import ToolCall
-from monitor.errors import ConfigError, StoreError
+from monitor.errors import ConfigError, SessionBusy, SessionDamaged, SessionLost, SessionUnavailable, StoreError
 from monitor.fleet import (
     FolderControl,
     FolderSessions,
     PostgresControl,
     PostgresSessions,
     Receipt,
+    StepPostponed,
     Supervisors,
     receipts_in,
 )
@@ -185,6 +186,39 @@ async def test_a_run_whose_workflow_has_failed_goes_on_when_it_is_asked_to(
     assert (failed, len(effects.made)) == ([2], 1)
 
 
+async def test_a_store_that_is_away_for_long_ends_no_run(fleet: Fleet, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(integration, "POSTPONED_S", 0.001)
+    away: list[StoreError] = [
+        *[SessionBusy("a", None), SessionLost("taken over")] * 10,
+        *[SessionUnavailable("the server is away"), StepPostponed("no budget"), StoreError("control is away")] * 10,
+    ]
+    take = integration.take_turn
+
+    async def taken(*args: Any, **options: Any) -> Receipt:
+        if away:
+            raise away.pop()
+        return await take(*args, **options)
+
+    monkeypatch.setattr(integration, "take_turn", taken)
+    effects = Effects()
+    id = await fleet.submit("writer", "Write.")
+    async with fleet.work(brief(effects), worker="w"):
+        assert (await fleet.result(id)).ok
+    assert (away, len(effects.made)) == ([], 1)
+
+
+async def test_a_damaged_session_fails_its_run_at_once(fleet: Fleet, monkeypatch: pytest.MonkeyPatch):
+    async def damaged(*_: Any, **__: Any) -> Receipt:
+        raise SessionDamaged("the file is damaged")
+
+    monkeypatch.setattr(integration, "take_turn", damaged)
+    id = await fleet.submit("writer", "Write.")
+    async with fleet.work(brief(Effects()), worker="w"):
+        with pytest.raises(SessionDamaged, match="damaged"):
+            await fleet.result(id)
+    assert [one.state for one in await fleet.list()] == ["failed"]
+
+
 async def test_a_run_waits_for_a_worker_that_has_its_version(fleet: Fleet):
     id = await fleet.submit("writer", "Write.", version="2")
     async with fleet.work(brief(Effects()), worker="w"):
@@ -262,7 +296,7 @@ async def test_the_runs_of_a_worker_whose_name_never_comes_back_are_adopted(
 ):
     fleet, effects, stall = fleet_at(tmp_path, silent_s=0.3), Effects(), Stall()
     if how == "it was killed":  # it says nothing any more
-        monkeypatch.setattr(Heartbeats, "end", lambda self, _: self._engine.dispose())
+        monkeypatch.setattr(Heartbeats, "end", lambda *_: None)
     ids = [await fleet.submit("writer", "Write.", key=key) for key in "abc"]
     async with fleet.work(slow(stall), grace_s=0.05):
         await stall.reached()
