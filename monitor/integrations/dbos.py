@@ -16,8 +16,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import sqlite3
-import sys
 import time
 import uuid
 from collections.abc import AsyncIterator, Sequence
@@ -45,7 +43,7 @@ from monitor.fleet import (
 )
 from monitor.fleet.fleet_client import RUN, TURN, FleetClient, FleetRun, RunState
 from monitor.harness.streams.background import Background
-from monitor.integrations._common.fleet_runs import run_of
+from monitor.integrations._common.fleet_runs import runs_of
 
 try:
     from dbos import DBOS, DBOSClient
@@ -54,7 +52,7 @@ except ImportError:
 
 from sqlalchemy.exc import DBAPIError
 
-from monitor.integrations._common.fleet_database import engine_at, is_postgres, reached
+from monitor.integrations._common.fleet_database import check_sqlite, engine_at, is_postgres, reached
 from monitor.integrations._common.heartbeats import Heartbeats, keep_alive
 
 if TYPE_CHECKING:
@@ -106,7 +104,7 @@ class Fleet(FleetClient):
 
         Raises `ConfigError` where DBOS cannot run: on SQLite, Python 3.12 needs SQLite 3.42.
         """
-        _check_sqlite(database)
+        check_sqlite(database)
         super().__init__(sessions, control)
         self._database = database
         self._name = name
@@ -171,18 +169,11 @@ class Fleet(FleetClient):
 
     async def list(self, *, state: RunState | None = None, limit: int = 1_000) -> Sequence[FleetRun]:
         """The runs whose workflows were begun last, newest first. `state`: only those in this
-        state. `limit`: how many workflows are looked at.
+        state. `limit`: how many are returned at most.
         """
         client = await self._connected()
-        look = partial(client.list_workflows, name=RUN, sort_desc=True, limit=limit, load_input=False)
-        found = await to_thread.run_sync(look)  # DBOS ends the loop's own threads with a worker
-        newest: dict[str, Any] = {}
-        for status in found:
-            session, _, turn = str(status.workflow_id).partition(".")
-            if session not in newest or int(turn or 1) > newest[session][0]:
-                newest[session] = int(turn or 1), status
-        runs = [run_of(session, status) for session, (_, status) in newest.items()]
-        return [run for run in runs if state in {None, run.state}]
+        look = partial(client.list_workflows, name=RUN, sort_desc=True, load_input=False)
+        return await to_thread.run_sync(runs_of, look, state, limit)  # DBOS ends the loop's own threads with a worker
 
     async def result(self, id: str) -> Receipt:
         """The receipt with which the run ended, waits or was parked, as soon as there is one."""
@@ -362,25 +353,25 @@ class _Worker:
         return task
 
     async def turn(self, session: str, turn: int) -> str:
-        """Make one turn. A worker that leaves begins none."""
-        if self._leaving.is_set():
-            await anyio.sleep_forever()
-        self._turns += 1
-        try:
-            pause_s = POSTPONED_S / 10
-            while True:
-                try:
-                    return (await self._take(session, turn)).to_json()
-                except StoreError as error:
-                    if not is_passing(error):
-                        raise
-                    _log.warning("turn %d of the run %s is tried again: %s", turn, session, error)
-                await anyio.sleep(pause_s)
-                pause_s = min(2 * pause_s, POSTPONED_S)
-        finally:
-            self._turns -= 1
-            if not self._turns:
-                self._idle.set()
+        """Make one turn, and try again while a store is away. A worker that leaves begins none."""
+        pause_s = POSTPONED_S / 10
+        while True:
+            if self._leaving.is_set():
+                await anyio.sleep_forever()
+            self._turns += 1
+            try:
+                return (await self._take(session, turn)).to_json()
+            except StoreError as error:
+                if not is_passing(error):
+                    raise
+                _log.warning("turn %d of the run %s is tried again: %s", turn, session, error)
+            finally:
+                self._turns -= 1
+                if not self._turns:
+                    self._idle.set()
+            with anyio.move_on_after(pause_s):
+                await self._leaving.wait()
+            pause_s = min(2 * pause_s, POSTPONED_S)
 
     async def leave(self, grace_s: float) -> None:
         """Wait for the turns that are being made, then drop the runs: DBOS still has them."""
@@ -451,11 +442,3 @@ def options_of(
     if priority is not None:
         options["priority"] = priority
     return options
-
-
-def _check_sqlite(database: str) -> None:
-    if database.startswith("sqlite") and sys.version_info >= (3, 12) and sqlite3.sqlite_version_info < (3, 42):
-        raise ConfigError(
-            f"DBOS on Python {sys.version_info[0]}.{sys.version_info[1]} needs SQLite 3.42, and this Python has"
-            f" {sqlite3.sqlite_version}: use PostgreSQL, Python 3.11, or a newer SQLite"
-        )

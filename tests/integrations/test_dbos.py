@@ -24,6 +24,7 @@ from monitor.fleet import (
     StepPostponed,
     Supervisors,
     receipts_in,
+    take_turn,
 )
 from monitor.fleet.fleet_client import RUN, TURN
 from monitor.messages import AssistantMessage
@@ -36,6 +37,7 @@ from tests.fleet.fleets import Effects, supervisors
 pytest.importorskip("dbos")
 
 from monitor.integrations import dbos as integration
+from monitor.integrations._common import fleet_runs
 from monitor.integrations._common.heartbeats import Heartbeats
 from monitor.integrations.dbos import Fleet
 
@@ -192,14 +194,13 @@ async def test_a_store_that_is_away_for_long_ends_no_run(fleet: Fleet, monkeypat
         *[SessionBusy("a", None), SessionLost("taken over")] * 10,
         *[SessionUnavailable("the server is away"), StepPostponed("no budget"), StoreError("control is away")] * 10,
     ]
-    take = integration.take_turn
 
     async def taken(*args: Any, **options: Any) -> Receipt:
         if away:
             raise away.pop()
-        return await take(*args, **options)
+        return await take_turn(*args, **options)
 
-    monkeypatch.setattr(integration, "take_turn", taken)
+    monkeypatch.setattr("monitor.integrations.dbos.take_turn", taken)
     effects = Effects()
     id = await fleet.submit("writer", "Write.")
     async with fleet.work(brief(effects), worker="w"):
@@ -211,7 +212,7 @@ async def test_a_damaged_session_fails_its_run_at_once(fleet: Fleet, monkeypatch
     async def damaged(*_: Any, **__: Any) -> Receipt:
         raise SessionDamaged("the file is damaged")
 
-    monkeypatch.setattr(integration, "take_turn", damaged)
+    monkeypatch.setattr("monitor.integrations.dbos.take_turn", damaged)
     id = await fleet.submit("writer", "Write.")
     async with fleet.work(brief(Effects()), worker="w"):
         with pytest.raises(SessionDamaged, match="damaged"):
@@ -323,6 +324,10 @@ async def test_runs_are_listed_by_their_state_and_go_on_when_they_are_asked_to(f
         (waits,) = await fleet.list(state="waits")
         (ended,) = await fleet.list(state="ended")
         assert (waits.session, ended.session) == (asks, other)
+        with pytest.MonkeyPatch.context() as paged:
+            paged.setattr(fleet_runs, "PAGE", 1)
+            assert list(await fleet.list()) == [*await fleet.list(state="ended"), *await fleet.list(state="waits")]
+            assert [one.session for one in await fleet.list(state="waits", limit=1)] == [asks]
         assert waits.receipt is not None
         assert (waits.receipt.reason, waits.queue, waits.worker) == ("paused", "writer/1", "w")
         await fleet.go_on(asks)

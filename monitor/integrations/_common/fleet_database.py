@@ -6,6 +6,8 @@ waits only for a port that is closed, so every run failed.
 
 from __future__ import annotations
 
+import sqlite3
+import sys
 import time
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
@@ -15,7 +17,7 @@ import sqlalchemy
 from sqlalchemy import event
 from sqlalchemy.exc import DBAPIError
 
-from monitor.errors import StoreError
+from monitor.errors import ConfigError, StoreError
 
 T = TypeVar("T")
 
@@ -24,6 +26,15 @@ PATIENCE_S: Final = 20.0
 _PAUSE_S: Final = 0.5
 _WAITED_FOR: Final = "connection failed"
 """DBOS asks again after an error of this text. So psycopg calls a port that is closed."""
+
+
+def check_sqlite(database: str) -> None:
+    """Raise `ConfigError` where DBOS cannot run on this SQLite."""
+    if database.startswith("sqlite") and sys.version_info >= (3, 12) and sqlite3.sqlite_version_info < (3, 42):
+        raise ConfigError(
+            f"DBOS on Python {sys.version_info[0]}.{sys.version_info[1]} needs SQLite 3.42, and this Python has"
+            f" {sqlite3.sqlite_version}: use PostgreSQL, Python 3.11, or a newer SQLite"
+        )
 
 
 def is_postgres(database: str) -> bool:
