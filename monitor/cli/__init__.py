@@ -6,29 +6,33 @@ from __future__ import annotations
 
 import sys
 
+INTERRUPTED = 130
+"""The exit code of a program that Ctrl-C ended, as shells count it."""
+
 
 def main() -> None:
     """Run the command with the arguments of this process, and exit."""
+    try:
+        _run()
+    except KeyboardInterrupt:  # also while the libraries are imported
+        sys.exit(INTERRUPTED)
+
+
+def _run() -> None:
     if sys.argv[1:2] == ["hook"]:  # a coding agent waits for the answer, so little is imported for it
         from monitor.cli.hooks.first_look import answered  # noqa: PLC0415 - only this command needs it
 
         if answered(sys.argv[2:]):
             return
-    from monitor.cli.exit_code import INTERRUPTED  # noqa: PLC0415 - see above
-    from monitor.errors import MissingExtra  # noqa: PLC0415 - see above
-
     try:
         from monitor.cli import process  # noqa: PLC0415 - its libraries may not be there
         from monitor.cli.app import app  # noqa: PLC0415 - the same
     except ModuleNotFoundError as error:
+        from monitor.errors import MissingExtra  # noqa: PLC0415 - most programs have their extras
+
         package = (error.name or "").partition(".")[0]
         if package not in {"rich", "typer"}:
             raise
         print(f"agent-monitor: {MissingExtra(package, 'cli')}", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
-    try:
-        process.run(app)
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
+    process.run(app)

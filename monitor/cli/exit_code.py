@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from monitor.cli import INTERRUPTED
 from monitor.outcome import Outcome
 from monitor.reasons import TerminateReason
 
-INTERRUPTED = 130
-"""The exit code of a program that Ctrl-C ended, as shells count it."""
 UNREAD = 141
 """The exit code of a program that ended because the reader of its output had gone."""
 GAVE_UP, WRONG_USE, LIMIT, LOOP, MISSING, PROVIDER, CRASHED, WAITS = 1, 2, 3, 4, 5, 6, 7, 8

@@ -214,8 +214,9 @@ class Source:
         except DAMAGED as error:
             report.cannot_read(number + 1, f"the file is damaged or cut from here on: {error}")
 
-    def records(self, report: ReadReport) -> Iterator[Mapping[str, Any]]:
-        """The JSON objects of a file of JSON lines. Other lines are reported and skipped.
+    def records(self, report: ReadReport, *, grows: bool = True) -> Iterator[Mapping[str, Any]]:
+        """The JSON objects of a file of JSON lines. Other lines are reported and skipped. `grows`:
+        an agent may be writing the file, so an incomplete last line is no fault.
 
         Two objects on one line are two records.
         """
@@ -235,7 +236,7 @@ class Source:
                 try:
                     value, end = _DECODER.raw_decode(text, at)
                 except (ValueError, RecursionError) as error:
-                    if not line.endswith(b"\n"):
+                    if grows and not line.endswith(b"\n"):
                         report.cut = True
                     else:
                         report.cannot_read(number, f"not JSON: {error}" if at == 0 else "text after the record")

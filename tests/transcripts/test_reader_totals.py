@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from monitor.transcripts.analysis.survey import SurveyedRun, survey
+from monitor.transcripts.entries import ReadReport
 from monitor.transcripts.source import Source
 
 SAMPLES = Path(__file__).parents[2] / "fixtures" / "readers"
@@ -159,12 +160,52 @@ def test_openhands_sdk_sums_up_each_use_of_a_model(tmp_path: Path):
     assert run.usage.output_tokens == 2_400
 
 
+@pytest.mark.parametrize("where", ["input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"])
 @pytest.mark.parametrize("count", ["1e27", "-5", '"many"', "9" * 27, "1.5", "true"])
-def test_an_impossible_number_of_tokens_is_unknown(count: str, tmp_path: Path):
-    usage = f'{{"input_tokens": {count}, "output_tokens": 3}}'
+def test_an_impossible_number_of_tokens_is_unknown(where: str, count: str, tmp_path: Path):
+    usage = f'{{"{where}": {count}, "output_tokens": 3}}'
     line = f'{{"role": "assistant", "content": "Done.", "usage": {usage}}}'
     (run,) = runs_of(tmp_path / "a.jsonl", f'{{"role": "user", "content": "Go."}}\n{line}\n')
     assert (run.usage, run.cost_usd, run.saved_tokens) == (None, None, None)
+
+
+def test_a_call_of_no_tokens_was_not_counted(tmp_path: Path):
+    (run,) = survey(Source.of_path(next((SAMPLES / "iflow").glob("*.jsonl*"))))
+    assert run.total.tool_calls > 0
+    assert (run.usage, run.cost_usd) == (None, None)
+
+
+@pytest.mark.parametrize("cost", ["1e27", "-0.1", '"much"', "true", "9" * 400, "NaN", "[]"])
+def test_an_impossible_cost_is_unknown(cost: str, tmp_path: Path):
+    stats = f'{{"api_calls": 3, "instance_cost": {cost}, "tokens_sent": 900, "tokens_received": 40}}'
+    step = '{"action": "ls", "observation": "a", "thought": "t"}'
+    text = f'{{"history": [], "trajectory": [{step}], "info": {{"model_stats": {stats}}}}}'
+    (run,) = runs_of(tmp_path / "a.traj", text)
+    assert spent(run) == (900, 40, None)
+
+
+BATCHES = ("openhands/resolver-output.jsonl", "tau-bench", "otel", "langsmith")
+
+
+@pytest.mark.parametrize("cut", [7, 200])
+@pytest.mark.parametrize("where", BATCHES)
+def test_a_run_in_a_torn_last_line_is_counted_as_not_read(where: str, cut: int, tmp_path: Path):
+    files = [SAMPLES / where] if (SAMPLES / where).is_file() else sorted((SAMPLES / where).rglob("*.jsonl*"))
+    for file in files:
+        report = ReadReport()
+        (tmp_path / "torn.jsonl").write_bytes(data(file).rstrip(b"\n")[:-cut])
+        list(survey(Source.of_path(tmp_path / "torn.jsonl"), report))
+        assert (report.bad, report.cut) == (1, False), file
+
+
+def test_a_span_that_was_exported_twice_counts_once(tmp_path: Path):
+    for file in sorted((SAMPLES / "otel").rglob("*.jsonl*")):
+        once = list(survey(Source.of_path(file)))
+        report = ReadReport()
+        (tmp_path / "twice.jsonl").write_bytes(data(file) * 2)
+        twice = list(survey(Source.of_path(tmp_path / "twice.jsonl"), report))
+        assert [run.total for run in twice] == [run.total for run in once]
+        assert report.repeated > 0
 
 
 def codex_line(total: int, last: int) -> str:

@@ -138,12 +138,28 @@ def _workers(
     """Processes that end with the block. Only this process gets Ctrl-C."""
     context = multiprocessing.get_context("spawn")
     read.workers = context.Value("Q", 0)
-    pool = context.Pool(number, _begin_worker, (read.workers,))
+    with without_interrupts():
+        pool = context.Pool(number, _begin_worker, (read.workers,))
     try:
         yield pool.imap
     finally:
         pool.terminate()
         pool.join()
+
+
+@contextmanager
+def without_interrupts() -> Iterator[None]:
+    """Ctrl-C waits for the end of the block. A process that is started in it never gets Ctrl-C, not
+    even before its first line.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # on Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 _read_by_workers: list[SharedNumber] = []

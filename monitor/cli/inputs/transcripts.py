@@ -18,7 +18,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from monitor.cli.exit_code import INTERRUPTED
+from monitor.cli import INTERRUPTED
 from monitor.cli.inputs.scan_cache import ScanCache
 from monitor.cli.inputs.survey_workers import (
     BytesRead,

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.text import Text
 
 from monitor._util.printable import on_one_line, printable, printable_json
-from monitor.cli.exit_code import INTERRUPTED
+from monitor.cli import INTERRUPTED
 from monitor.errors import MonitorError
 from monitor.view.terminal import (
     PLAIN_COLUMNS,

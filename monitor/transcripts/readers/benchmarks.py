@@ -79,7 +79,7 @@ def _stats(stats: Mapping[str, Any]) -> RunTotals | None:
         return None
     usage = tokens_of(stats, given=("tokens_sent",), answered=("tokens_received",))
     cost = stats.get("instance_cost", stats.get("total_cost"))
-    return RunTotals(usage=() if usage is None or not usage.total_tokens else (("", usage),), cost_usd=dollars(cost))
+    return RunTotals(usage=() if usage is None else (("", usage),), cost_usd=dollars(cost))
 
 
 def _step(step: Mapping[str, Any]) -> Iterator[RecordedMessage]:
@@ -157,7 +157,7 @@ class TauBenchReader(TranscriptReader):
     def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
         """A run for each trial of each task."""
         if _is_dialogue(source.first_record):
-            for number, record in enumerate(source.records(report), 1):
+            for number, record in enumerate(source.records(report, grows=False), 1):
                 began = Began(run=f"{source.stem}#{number}", project="tau-bench")
                 yield from whole_run(began, _dialogue(text(record.get("messages_display"))))
             return

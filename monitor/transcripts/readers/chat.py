@@ -149,17 +149,18 @@ def _reasoning(message: Mapping[str, Any], blocks: Iterable[Mapping[str, Any]]) 
 
 
 _COUNTS = ("prompt_tokens", "input_tokens", "completion_tokens", "output_tokens", "total_tokens")
+_CACHED = ("cache_read_input_tokens", "input_tokens_cache_read")
+_WRITTEN = ("cache_creation_input_tokens", "input_tokens_cache_write")
 
 
 def usage_of(usage: Mapping[str, Any]) -> Usage | None:
-    """Usage as OpenAI, Anthropic and LangChain write it; `None`: there is none, or an impossible
-    count.
+    """Usage as OpenAI, Anthropic and LangChain write it; `None`: there is none, an impossible
+    count, or nothing but zeros: no call takes no tokens.
     """
-    named = [usage[name] for name in _COUNTS if usage.get(name) is not None]
-    if not named or not all(map(is_count, named)):
+    named = [usage[name] for name in (*_COUNTS, *_CACHED, *_WRITTEN) if usage.get(name) is not None]
+    if not any(named) or not all(map(is_count, named)):
         return None
-    cached = whole(usage.get("cache_read_input_tokens")) or whole(usage.get("input_tokens_cache_read"))
-    written = whole(usage.get("cache_creation_input_tokens")) or whole(usage.get("input_tokens_cache_write"))
+    cached, written = (next(filter(None, map(usage.get, names)), 0) for names in (_CACHED, _WRITTEN))
     details = table(
         usage.get("prompt_tokens_details", usage.get("input_token_details", usage.get("input_tokens_details")))
     )

@@ -38,7 +38,7 @@ class LangSmithReader(TranscriptReader):
         if isinstance(document, dict) and not _is_run(document):
             sent = [*rows(document.get("post")), *rows(document.get("patch"))]
         else:
-            sent = [*(document if isinstance(document, list) else source.records(report))]
+            sent = [*(document if isinstance(document, list) else source.records(report, grows=False))]
         spans = _completed(map(table, sent))
         traces: dict[str, list[Mapping[str, Any]]] = {}
         for span in spans:

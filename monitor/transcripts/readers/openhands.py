@@ -65,7 +65,7 @@ class OpenHandsReader(TranscriptReader):
         first = source.first_record
         if "history" in first:
             names = RunIds()
-            for number, record in enumerate(source.records(report)):
+            for number, record in enumerate(source.records(report, grows=False)):
                 issue = table(record.get("issue")).get("number")
                 id = names.of(text(record.get("instance_id")) or f"{source.stem}#{id_of(issue or number)}")
                 yield from _v0(id, _flat(rows(record.get("history"))), report, table(record.get("metrics")))

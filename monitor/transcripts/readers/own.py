@@ -33,7 +33,7 @@ class RecordedRunsReader(TranscriptReader):
 
     def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
         names = RunIds()
-        for record in source.records(report):
+        for record in source.records(report, grows=False):
             try:
                 run = run_of(record)
             except AdapterError as error:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -71,14 +71,17 @@ class TelemetryReader(TranscriptReader):
     def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
         """A run for each trace in which a model or a tool was called."""
         document = source.document
-        documents = (
-            source.records(report) if document is None else document if isinstance(document, list) else [document]
-        )
-        traces: dict[str, list[_Span]] = {}
+        documents: Iterable[Any] = document if isinstance(document, list) else [document]
+        if document is None:
+            documents = source.records(report, grows=False)
+        traces: dict[str, dict[object, _Span]] = {}
         for span in (span for one in documents for span in _spans(table(one))):
-            traces.setdefault(span.trace, []).append(span)
+            known = traces.setdefault(span.trace, {})
+            key = span.id or len(known)
+            report.repeated += key in known  # an exporter that got no answer sends again
+            known[key] = span
         for trace, spans in traces.items():
-            yield from _trace(trace, sorted(spans, key=lambda span: span.start))
+            yield from _trace(trace, sorted(spans.values(), key=lambda span: span.start))
 
 
 def _has_spans(document: Mapping[str, Any]) -> bool:
@@ -111,7 +114,7 @@ def _spans(document: Mapping[str, Any]) -> Iterator[_Span]:
                 text(span.get("name")),
                 seconds(span.get("startTimeUnixNano")) or 0.0,
                 {text(one.get("key")): _otlp(one.get("value")) for one in map(table, rows(span.get("attributes")))},
-                text(status.get("message")) if text(status.get("code")) in {2, "STATUS_CODE_ERROR"} else "",
+                text(status.get("message")) if status.get("code") in (2, "STATUS_CODE_ERROR") else "",
             )
     for trace in map(table, rows(document.get("data"))):
         for span in map(table, rows(trace.get("spans"))):

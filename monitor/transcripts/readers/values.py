@@ -70,8 +70,8 @@ def rows(value: object) -> list[Any]:
 
 
 def whole(value: object) -> int:
-    """`value` if it is a whole number that is not negative, else 0."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else 0
+    """`value` if it can be a number of tokens, else 0."""
+    return value if isinstance(value, int) and is_count(value) else 0
 
 
 def words(content: object) -> str:
@@ -135,8 +135,14 @@ def as_float(value: object) -> float:
 
 
 def dollars(value: object) -> float | None:
-    """A cost in US dollars. `None`: the recording does not say."""
-    return None if value is None else max(0.0, as_float(value))
+    """A cost in US dollars. `None`: the recording does not say, or says what can be no cost."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if 0 <= value <= MOST_USD else None
+
+
+MOST_USD: Final = 1e6
+"""No run has cost more: a larger number is no cost."""
 
 
 def seconds(value: object) -> float | None:
@@ -178,10 +184,12 @@ def tokens_of(
     total: str = "",
 ) -> Usage | None:
     """The tokens of `usage`, whose counts stand in the fields with these names. The counts of
-    several fields are added. `None`: `usage` has none of these fields, or an impossible count.
+    several fields are added. `None`: `usage` has none of these fields, an impossible count, or
+    nothing but zeros: no call takes no tokens.
     """
     named = [usage[name] for name in (*given, *answered, total) if usage.get(name) is not None]
-    if not named or any(not is_count(value) for value in named):
+    parts = [usage[name] for name in (thinking, cached, written) if usage.get(name) is not None]
+    if not any(named) or not all(map(is_count, (*named, *parts))):
         return None
     input_tokens = sum(whole(usage.get(name)) for name in given)
     output_tokens = sum(whole(usage.get(name)) for name in answered)
