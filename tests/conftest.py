@@ -63,7 +63,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """In a run of the whole suite outside of CI, each case of a table runs on one of the two event
+    """In a run of the whole suite outside of CI, each case of a test runs on one of the two event
     loops. CI, and a run of chosen tests, try each case on both.
     """
     from scripts.features import runs_everything  # a plugin is imported by pytest first

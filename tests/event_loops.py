@@ -12,21 +12,21 @@ BOTH_LOOPS: Final = ("asyncio", "trio")
 
 
 def cases_of_one_loop(items: Sequence[pytest.Item]) -> list[pytest.Item]:
-    """What is left out, so that each case of a test runs on one event loop, and each test on both.
+    """What is left out, so that each case of a test runs on one event loop, and each file on both.
 
-    The cases of a test are dealt out in the order of a checksum of their names, so that no column
-    of a table goes with one of the loops. A test without a table runs on both.
+    The cases of a file are dealt out in the order of its tests' names. Those of one test come in
+    the order of a checksum, so that a table runs on both loops and none of its columns on only one.
     """
-    cases: dict[str, dict[str, dict[str, pytest.Item]]] = {}
+    files: dict[str, dict[tuple[str, int, str], dict[str, pytest.Item]]] = {}
     for item in items:
         loop = item.callspec.params.get("anyio_backend") if hasattr(item, "callspec") else None
         if loop in BOTH_LOOPS:
-            name, _, case = item.nodeid.partition("[")
+            file, _, test = item.nodeid.partition("::")
+            name, _, case = test.partition("[")
             case = "-".join(word for word in case.removesuffix("]").split("-") if word != loop)
-            cases.setdefault(name, {}).setdefault(case, {})[loop] = item
+            files.setdefault(file, {}).setdefault((name, zlib.crc32(case.encode()), case), {})[loop] = item
     left_out: list[pytest.Item] = []
-    for table in cases.values():
-        dealt = sorted((case for case in table if len(table[case]) > 1), key=lambda case: zlib.crc32(case.encode()))
-        if len(dealt) > 1:
-            left_out.extend(table[case][BOTH_LOOPS[at % 2]] for at, case in enumerate(dealt))
+    for cases in files.values():
+        dealt = sorted(case for case in cases if len(cases[case]) > 1)
+        left_out.extend(cases[case][BOTH_LOOPS[1 - at % 2]] for at, case in enumerate(dealt))
     return left_out

@@ -54,7 +54,7 @@ def collected(name: str, loop: str | None, **params: Any) -> Any:
     return SimpleNamespace(nodeid=f"tests/test_a.py::{name}[{words}]", callspec=SimpleNamespace(params=params))
 
 
-def test_each_case_runs_on_one_event_loop_and_each_test_on_both() -> None:
+def test_each_case_runs_on_one_event_loop_and_each_table_on_both() -> None:
     table = [
         collected("test_table", loop, how=how, at=at)
         for how in ("abort", "break")
@@ -62,18 +62,20 @@ def test_each_case_runs_on_one_event_loop_and_each_test_on_both() -> None:
         for loop in BOTH_LOOPS
     ]
     small = [collected("test_small", loop, at=at) for at in range(2) for loop in BOTH_LOOPS]
+    alone = [collected(name, loop) for name in ("test_alone", "test_another") for loop in BOTH_LOOPS]
     others = [
-        *(collected("test_one_case", loop, at=1) for loop in BOTH_LOOPS),
-        *(collected("test_alone", loop) for loop in BOTH_LOOPS),
+        collected("test_on_trio_only", "trio"),
         *(collected("test_without_a_loop", None, at=at) for at in range(3)),
         SimpleNamespace(nodeid="tests/test_a.py::test_plain"),
     ]
-    left_out = cases_of_one_loop([*table, *small, *others])
+    left_out = cases_of_one_loop([*table, *small, *alone, *others])
     kept = [item.callspec.params for item in table if item not in left_out]
     assert sorted((one["how"], one["at"]) for one in kept) == [*itertools.product(("abort", "break"), range(5))]
     for how in ("abort", "break"):
         assert {one["anyio_backend"] for one in kept if one["how"] == how} == {*BOTH_LOOPS}
-    assert {item.callspec.params["anyio_backend"] for item in small if item not in left_out} == {*BOTH_LOOPS}
+    for dealt in (small, alone):
+        assert {item.callspec.params["anyio_backend"] for item in dealt if item not in left_out} == {*BOTH_LOOPS}
+        assert len([item for item in dealt if item in left_out]) == len(dealt) / 2
     assert not [item for item in others if item in left_out]
 
 

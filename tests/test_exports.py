@@ -7,7 +7,6 @@ import importlib
 import inspect
 import subprocess
 import sys
-from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from types import ModuleType
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 
 import monitor
+from tests.parsed import tree_of
 
 ROOMS = monitor._ROOMS.split()
 FRONT: ModuleType = monitor
@@ -27,11 +27,6 @@ SOURCES = sorted(path for path in PACKAGE.rglob("*.py") if path.stat().st_size)
 def module_of(path: Path) -> str:
     parts = ("monitor", *path.relative_to(PACKAGE).with_suffix("").parts)
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-@cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def froms(path: Path) -> list[ast.ImportFrom]:

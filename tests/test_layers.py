@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.parsed import tree_of
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "monitor"
 
@@ -85,8 +87,8 @@ class Import:
     """
 
 
-def imports(source: str, package: str) -> Iterator[Import]:
-    """Every import of a module that stands in `package`."""
+def imports(tree: ast.Module, package: str) -> Iterator[Import]:
+    """Every import of `tree`, a module that stands in `package`."""
 
     def walk(node: ast.AST, *, eager: bool) -> Iterator[Import]:
         match node:
@@ -108,7 +110,7 @@ def imports(source: str, package: str) -> Iterator[Import]:
             if not isinstance(child, ast.expr):  # an import is a statement
                 yield from walk(child, eager=eager)
 
-    return walk(ast.parse(source), eager=True)
+    return walk(tree, eager=True)
 
 
 def module_name(path: Path) -> str:
@@ -126,7 +128,7 @@ MODULES = {module_name(path): path for path in FILES}
 
 @cache
 def all_imports() -> dict[str, list[Import]]:
-    return {name: list(imports(path.read_text(encoding="utf-8"), package_of(path))) for name, path in MODULES.items()}
+    return {name: list(imports(tree_of(path), package_of(path))) for name, path in MODULES.items()}
 
 
 def room(module: str) -> str:
@@ -218,7 +220,7 @@ def test_each_room_and_word_stands_in_one_layer():
     ],
 )
 def test_imports_are_found_wherever_they_stand(source: str, expected: list[Import]):
-    assert list(imports(source, "monitor.detectors")) == expected
+    assert list(imports(ast.parse(source), "monitor.detectors")) == expected
 
 
 def test_nothing_outside_the_benches_imports_them():
@@ -229,7 +231,7 @@ def test_nothing_outside_the_benches_imports_them():
         str(file.relative_to(ROOT)): one.name
         for file, text in texts.items()
         if re.search(r"\bimport\b.*\bbench\b|\bfrom bench\b", text)  # most files need not be parsed
-        for one in imports(text, package_of(file))
+        for one in imports(ast.parse(text), package_of(file))
         if one.name.split(".")[0] == "bench"
     }
     assert found == {}

@@ -6,6 +6,8 @@ import ast
 from collections import defaultdict
 from pathlib import Path
 
+from tests.parsed import tree_of
+
 ROOT = Path(__file__).resolve().parents[1]
 FILES = sorted((ROOT / "monitor").rglob("*.py"))
 
@@ -51,7 +53,7 @@ def test_a_class_name_stands_for_one_class():
     """A leading underscore makes no other word of it."""
     places: dict[str, list[str]] = defaultdict(list)
     for path in FILES:
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        for node in tree_of(path).body:
             if isinstance(node, ast.ClassDef):
                 places[node.name.lstrip("_")].append(str(path.relative_to(ROOT)))
     assert {name: places[name] for name in doubled_classes(places) - EQUAL_CLASSES} == {}

@@ -24,6 +24,7 @@ from monitor.context.measure.overflow import OverflowKind, OverflowRow
 from monitor.detectors.calls.tool_policy import ToolPolicy
 from monitor.errors import MissingExtra
 from tests.linear_time import How, ambiguities, pumps, slowest
+from tests.parsed import tree_of
 
 PACKAGE = Path(monitor.__file__).parent
 CHARS = 3_000
@@ -70,13 +71,8 @@ NOT_IN_TEST = {"adk", "agent-framework", "claude-agent", "crewai", "litellm", "r
 
 
 @cache
-def tree(name: str) -> ast.Module:
-    return ast.parse(Path(typing.cast("str", modules()[name].__file__)).read_text())
-
-
-@cache
 def nodes(name: str) -> list[ast.AST]:
-    return list(ast.walk(tree(name)))
+    return list(ast.walk(tree_of(Path(typing.cast("str", modules()[name].__file__)))))
 
 
 def calls_of_re(name: str) -> Iterator[ast.Call]:

@@ -370,7 +370,7 @@ NOT_FROZEN = {"TextDelta", "ReasoningDelta", "ToolCallDelta"}
 
 
 @pytest.mark.parametrize("cls", VOCABULARY, ids=lambda cls: cls.__name__)
-@settings(max_examples=10)
+@settings(max_examples=5)
 @given(data=st.data())
 def test_every_value_can_be_pickled_and_is_frozen_unless_it_is_a_delta(cls: type, data: st.DataObject):
     value = data.draw(built(cls))

@@ -82,9 +82,7 @@ def test_the_same_of_a_process_that_was_started_and_not_forked(runs: Path):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full disk here")
-@pytest.mark.parametrize(
-    "arguments", [("doctor",), ("scan", "--json", "--all", "fine.jsonl"), ("run", "--demo")], ids=" ".join
-)
+@pytest.mark.parametrize("arguments", [("scan", "--json", "--all", "fine.jsonl"), ("run", "--demo")], ids=" ".join)
 def test_an_output_that_cannot_be_written_is_one_sentence(arguments: tuple[str, ...], runs: Path, forking: Forking):
     with Path("/dev/full").open("wb") as full:
         ended, complaints = forking.run(arguments, runs, full.fileno())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import zip_longest
+from itertools import product, zip_longest
 from typing import Any, get_args
 
 import pytest
@@ -28,6 +28,7 @@ from monitor.reasons import CompactionReason
 from monitor.testing import ScriptedModel, call
 from tests.compaction.making import done, proposed, situation
 from tests.context.talk import IMAGE, ran, said, tokens, user
+from tests.examples import every_second
 from tests.harness.context.test_compactor import Bench
 
 R = CompactionReason
@@ -211,12 +212,18 @@ class Reader:
         ]
 
 
-@pytest.mark.parametrize("name", PRESETS)
-@pytest.mark.parametrize(("calls", "size", "window"), SIZES)
-@pytest.mark.parametrize("before", [0, 8])
+@pytest.mark.parametrize(
+    ("name", "before", "results"),
+    [
+        (name, *case)
+        for at, name in enumerate(PRESETS)
+        for case in every_second(product([0, 8], SIZES), odd=at % 2 == 1)
+    ],
+)
 def test_parallel_results_that_fill_the_window_are_all_in_the_next_request(
-    name: str, calls: int, size: int, window: int, before: int
+    name: str, before: int, results: tuple[int, int, int]
 ):
+    calls, size, window = results
     reader = Reader(calls, size, before=before)
     supervisor = monitor.Supervisor(
         reader.model,

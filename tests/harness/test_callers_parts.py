@@ -19,6 +19,7 @@ from monitor.context.cut import CutPoint
 from monitor.messages import AssistantMessage, Message
 from monitor.reasons import CompactionFailure
 from tests.context.talk import ran
+from tests.examples import every_second
 from tests.harness.context.test_run_context_compaction import PROMPT_TOO_LONG, Failure, TooLong, driven, reads
 
 pytestmark = pytest.mark.anyio
@@ -176,7 +177,7 @@ async def refused(parts: dict[str, Any]) -> None:
     )
 
 
-@pytest.mark.parametrize("parts", PARTS)
+@pytest.mark.parametrize("parts", every_second(PARTS))
 async def test_a_run_that_has_come_to_the_ceiling_goes_on(parts: dict[str, Any]):
     d = driven(
         *reads(24_000, 24_000, 24_000, 24_000, 10), "done", compaction=monitor.Compaction(**{"steps": (), **parts})
@@ -187,7 +188,7 @@ async def test_a_run_that_has_come_to_the_ceiling_goes_on(parts: dict[str, Any])
     assert sum(len(result.text) for one in d.run.history for result in getattr(one, "results", ())) // 4 < 100_000
 
 
-@pytest.mark.parametrize("parts", PARTS)
+@pytest.mark.parametrize("parts", every_second(PARTS, odd=True))
 async def test_at_the_mark_and_by_hand_a_run_goes_on(parts: dict[str, Any]):
     d = driven(
         *reads(24_000, 24_000, 24_000, 14_000, 10, 10), "done", compaction=monitor.Compaction(**{"steps": (), **parts})

@@ -67,7 +67,14 @@ class Tab:
         message, _, self._rest = self._rest.partition(b"\0")
         return json.loads(message)  # type: ignore[no-any-return]
 
+    def show_as(self, *, width: int, height: int = 800, dark: bool = False) -> None:
+        """Give the window a size, and the page the colours that its reader prefers."""
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.ask("Emulation.setEmulatedMedia", features=[scheme])
+        self.ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+
     def open(self, file: Path, place: str = "") -> None:
+        self.events.clear()
         self.ask("Page.navigate", url=f"{file.as_uri()}{place}")
         while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
             self.events.append(self._next())
@@ -129,11 +136,7 @@ def browser(folder: Path, *, width: int = 1280, height: int = 800, dark: bool = 
     os.close(here)
     try:
         tab = Tab(to, back)
-        tab.ask(
-            "Emulation.setEmulatedMedia",
-            features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}],
-        )
-        tab.ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        tab.show_as(width=width, height=height, dark=dark)
         yield tab
     finally:
         os.killpg(done.pid, signal.SIGKILL)

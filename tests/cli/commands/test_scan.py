@@ -6,6 +6,7 @@ import gzip
 import json
 import subprocess
 import sys
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -222,12 +223,15 @@ def test_rows_stay_on_one_line_whatever_the_width(tmp_path: Path, columns: str, 
     assert all(len(row) <= int(columns) for row in rows)
 
 
-def test_the_corpus_in_a_process_of_its_own():
+def test_runs_of_the_corpus_in_a_process_of_its_own(tmp_path: Path):
     """Most labelled loops are found and nothing else is flagged; exact numbers are the benchmark's
     business.
     """
+    some = tmp_path / "some.jsonl"
+    with gzip.open(CORPUS, "rt", encoding="utf-8") as lines:
+        some.write_text("".join(islice(lines, 0, None, 5)), encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, "-m", "monitor.cli", "scan", "--json", str(CORPUS)],
+        [sys.executable, "-m", "monitor.cli", "scan", "--json", str(some)],
         capture_output=True,
         text=True,
         timeout=250,
@@ -235,7 +239,7 @@ def test_the_corpus_in_a_process_of_its_own():
     )
     assert (done.returncode, done.stderr) == (1, "")
     *runs, summary = map(json.loads, done.stdout.splitlines())
-    assert summary["runs"] == 829
+    assert summary["runs"] == 166
     assert len(runs) == summary["loops"]
     assert sum(summary["labels"]["found"].values()) > sum(summary["labels"]["loops"].values()) / 2
     assert len(summary["labels"]["others_flagged"]) <= 3

@@ -150,9 +150,9 @@ def test_counted_lines_are_a_suspicion_first():
 def test_a_few_phrases_in_any_order_are_seen(phrases: str, end: str):
     rng = random.Random(3)
     text = prose(1000) + "\n\n" + "".join(rng.choice(phrases.split("|")) + end for _ in range(3000))
-    findings = found(text)
+    findings = found(text[:14_000])
     assert findings[0].level == "suspect"
-    assert next(finding.offset for finding in findings if finding.level == "loop") < 14_000
+    assert any(finding.level == "loop" for finding in findings)
 
 
 def test_what_is_said_of_few_words():

@@ -258,7 +258,7 @@ async def test_wherever_a_process_dies_its_next_life_counts_on_and_leaves_nothin
     async def die() -> None:
         raise StoreError("nothing is stored any more, as if the process were gone")
 
-    for at in range(1, await commits_of_a_run() + 1):
+    for at in every_second(range(1, await commits_of_a_run() + 1), odd=after):
         inner = InMemorySession()
         try:
             await compacted(Disturbed(inner, at, die, after=after, for_good=True))

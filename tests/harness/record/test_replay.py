@@ -26,6 +26,7 @@ from monitor.sessions import InMemorySession, SessionReader, SessionStore, SQLit
 from monitor.testing import FakeClock, ScriptedModel, call
 from monitor.testing.scripted import Do
 from monitor.tools import PendingApprovals, ToolContext
+from tests.examples import FEWER_EACH
 from tests.harness.context.test_run_context_compaction import WINDOW, Agent, read
 from tests.harness.driving import SENTENCE, Reason, look
 from tests.harness.runs.test_run_session import Died, Mortal
@@ -179,6 +180,7 @@ async def assert_law(store: SessionStore) -> None:
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @pytest.mark.feature("AC-01")
+@FEWER_EACH
 @given(chance=st.randoms(use_true_random=False))
 def test_a_run_is_decided_again_byte_for_byte(backend: str, chance: Random):
     async def law() -> None:

@@ -787,11 +787,12 @@ async def test_without_a_clock_a_deadline_counts_in_the_time_of_the_event_loop()
 @pytest.mark.feature("GT-11")
 async def test_the_answer_of_a_thread_that_nobody_waits_for_is_dropped_and_that_is_said():
     clock, heard = FakeClock(), Heard()
-    go_on, over = threading.Event(), threading.Event()
+    begun, go_on = threading.Event(), threading.Event()
 
     @tool(timeout_s=5)
     def stubborn() -> str:
-        go_on.wait(20)
+        begun.set()
+        go_on.wait(250)
         return "late"
 
     scheduler = Scheduler(registry(stubborn), clock=clock, listener=heard)
@@ -802,16 +803,14 @@ async def test_the_answer_of_a_thread_that_nobody_waits_for_is_dropped_and_that_
 
     async with anyio.create_task_group() as group:
         group.start_soon(give)
-        while clock.pending == 0:  # noqa: ASYNC110 - the clock has no event
+        while clock.pending == 0 or not begun.is_set():  # noqa: ASYNC110 - the clock has no event
             await anyio.sleep(0.001)
-        await anyio.sleep(0.01)
         clock.advance(5)
     assert heard.states("a") == ["intended", "running", "unknown"]
     assert results[0].error_kind == "timeout"
     go_on.set()
     while not scheduler.late:  # noqa: ASYNC110 - it comes from a thread
         await anyio.sleep(0.001)
-    over.set()
     scheduler.say_late()
     assert heard.said == [("dropped", "a", "Error: stubborn did not answer within 5 s")]
 

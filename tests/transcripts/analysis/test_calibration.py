@@ -27,6 +27,7 @@ from monitor.transcripts.analysis.calibration import (
 )
 from monitor.transcripts.analysis.traces import UNREACHED
 from monitor.transcripts.corpus import Corpus
+from tests.examples import tries
 
 LEVELS = 6
 
@@ -107,7 +108,7 @@ def test_the_promise_holds_of_the_evidence_of_real_runs_over_resampled_halves(at
     evidence = evidence_of_good_runs()
     assert len(evidence) > 750
     chance, shares = random.Random(11), list[float]()
-    for _ in range(400):
+    for _ in range(tries(400)):
         halves = chance.sample(evidence, len(evidence))
         at = line(halves[::2], at_most)
         rest = halves[1::2]
