@@ -5,6 +5,9 @@ dies.
 from __future__ import annotations
 
 import json
+import os
+import random
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -132,31 +135,58 @@ async def test_an_owner_whose_lease_has_ended_goes_on_while_nobody_has_taken_it(
             await opened().__aenter__()
 
 
-async def test_the_session_of_a_killed_process_goes_on(opened: Any, address: str):
-    program = (
-        "import anyio, sys\n"
-        "from monitor.sessions import PostgresSession\n"
-        "from tests.sessions.making import says\n"
-        "async def main():\n"
-        f"    async with PostgresSession({address!r}, {opened().name!r}) as session:\n"
-        "        await session.append(says('before'))\n"
-        "        print('stored', flush=True)\n"
-        "        sys.stdin.read()\n"
-        "anyio.run(main)\n"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as owner:
-        assert owner.stdout is not None
-        assert await anyio.to_thread.run_sync(owner.stdout.readline) == "stored\n"
-        with pytest.raises(SessionBusy, match=f"process {owner.pid} "):
-            await opened().__aenter__()
-        owner.kill()
-    if not this_boot():  # the system does not say which kernel runs
-        end_lease(opened())
+_WRITES: Any = """
+import anyio, os, sys
+from monitor.sessions import PostgresSession
+from tests.sessions.making import says
+
+async def write():
+    async with PostgresSession(sys.argv[1], sys.argv[2], wait_s=20) as session:
+        stored = len(await session.nodes())
+        while True:
+            await session.append(says(str(stored)))
+            stored += 1
+            print(stored, flush=True)
+
+for line in sys.stdin:
+    if not (child := os.fork()):
+        print(-os.getpid(), flush=True)
+        anyio.run(write)
+    os.waitpid(child, 0)
+    print(0, flush=True)
+"""
+"""A process that has another one write nodes until it is killed, for each line that it reads."""
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_nothing_of_a_process_that_is_killed_while_it_writes_is_lost(opened: Any, address: str):
+    kills, chance, stored = 20, random.Random(7), 0
+    command = [sys.executable, "-c", _WRITES, address, opened().name]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdin is not None
+        assert writer.stdout is not None
+        for _ in range(kills):
+            print("write", file=writer.stdin, flush=True)
+            acknowledged = chance.randrange(6)
+            said = [int(writer.stdout.readline())]
+            owner = -said[0]
+            assert owner > 1
+            while len(said) <= acknowledged:
+                said.append(int(writer.stdout.readline()))
+            if acknowledged > 3:
+                with pytest.raises(SessionBusy, match=f"process {owner} "):
+                    await opened().__aenter__()
+            os.kill(owner, signal.SIGKILL)
+            while said[-1] != 0:
+                said.append(int(writer.stdout.readline()))
+            stored = max(stored, *said)
+            if not this_boot():  # the system does not say which kernel runs
+                end_lease(opened())
+        writer.stdin.close()
     async with opened() as session:
-        await session.append(says("after"))
-        assert await texts(session) == ["before", "after"]
+        found = await texts(session)
+        assert found == [str(n) for n in range(len(found))]
+        assert 0 < stored <= len(found) <= stored + kills
         assert await session.verify() == ()
 
 
