@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from monitor._util.explained_options import explains_options
 from monitor.detectors.calls.no_progress import NoProgress
 from monitor.detectors.calls.novelty.state_novelty import StateNovelty
 from monitor.detectors.calls.tool_cycle import ToolCallCycle
@@ -16,6 +17,7 @@ from monitor.detectors.similar_messages import SimilarMessages
 from monitor.detectors.text import ContentRepetition
 
 
+@explains_options(example="monitor.default_detectors(tools={'wait': monitor.ToolPolicy(polling=True)})")
 def default_detectors(*, tools: Mapping[str, ToolPolicy] | None = None) -> list[Detector]:
     """New instances of the default detectors, for one run. `tools`: what is special about a tool,
     by its name.

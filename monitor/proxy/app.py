@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
+from monitor._util.explained_options import explained
 from monitor.conditions import Condition
 from monitor.detectors import Detector, default_detectors
 from monitor.errors import ConfigError, without_keys
@@ -79,6 +80,7 @@ _CLOSING: Final = "the proxy shuts down"
 _NO_SOCKETS: Final = "agent-monitor: web sockets are not relayed; use the streams of HTTP\n"
 
 
+@explained(example="monitor.proxy.Proxy('https://api.openai.com')")
 class Proxy:
     """A reverse proxy that watches what language models answer: an ASGI 3 application.
 

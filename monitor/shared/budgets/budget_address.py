@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from monitor._util.explained_options import explains_options
 from monitor.errors import ConfigError
 from monitor.shared.budgets.base import BudgetStore
 from monitor.shared.budgets.postgres import PostgresBudgets
@@ -12,6 +13,7 @@ _REDIS = ("redis://", "rediss://", "unix://")
 _POSTGRES = ("postgresql://", "postgres://")
 
 
+@explains_options(example="monitor.shared.budgets_at('budgets.db')")
 def budgets_at(address: str) -> BudgetStore:
     """The store at `address`: `redis://`, `rediss://` or `unix://` for Redis and Valkey,
     `postgresql://` or `postgres://` for PostgreSQL, otherwise the path of an SQLite file.
