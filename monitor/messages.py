@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 from monitor._util.codec import Codec
 from monitor.chunks import Media, ToolCall, ToolResult
+from monitor.errors import ConfigError
 from monitor.reasons import FinishReason
 
 __all__ = [
@@ -75,6 +76,9 @@ class UserMessage:
     it; a `Model` of your own can read it.
     """
 
+    def __post_init__(self) -> None:
+        _check_parts(self)
+
 
 @dataclass(slots=True, frozen=True)
 class AssistantMessage:
@@ -85,6 +89,19 @@ class AssistantMessage:
     finish_reason: FinishReason | None = None
     synthetic: bool = field(default=False, compare=False)
     """The monitor added it, so that roles alternate. The model receives the same in both cases."""
+
+    def __post_init__(self) -> None:
+        _check_parts(self)
+
+
+def _check_parts(message: UserMessage | AssistantMessage) -> None:
+    """Raise `ConfigError` for a text in the place of the parts of a message."""
+    content: object = message.content
+    if isinstance(content, str):
+        kind = type(message).__name__
+        raise ConfigError(
+            f"{kind}.content takes parts, not a text: write monitor.{kind}((monitor.Text({content!r:.80}),))"
+        )
 
 
 Message: TypeAlias = UserMessage | AssistantMessage

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal, Protocol, TypeAlias
 
+from monitor._util.explained_options import explained
 from monitor.errors import ConfigError
 from monitor.messages import Message
 from monitor.reasons import TerminateReason
@@ -120,6 +121,7 @@ not fit will fail again.
 """
 
 
+@explained(example="monitor.Retries(3)")
 @dataclass(slots=True, frozen=True)
 class Retries:
     """A failed call is repeated at most `attempts` times for one turn; then the run ends with its

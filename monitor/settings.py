@@ -52,6 +52,7 @@ from pydantic import TypeAdapter, ValidationError
 
 import monitor.detectors
 from monitor._util.argument_checks import is_whole
+from monitor._util.explained_options import explains_options
 from monitor.detectors import Detector, ToolPolicy, default_detectors
 from monitor.errors import ConfigError
 from monitor.policy import Ladder, ObserveOnly, Policy, StopAtFirstLoop
@@ -187,6 +188,7 @@ class Settings:
         return f"Settings({dict(self.settings)!r}, source={None if self.source is None else str(self.source)!r})"
 
 
+@explains_options(example="monitor.load_settings('agent-monitor.toml')")
 def load_settings(path: PathLike | None = None) -> Settings:
     """The settings in a TOML file, or in the table `[tool.agent-monitor]` of a `pyproject.toml`.
 

@@ -116,7 +116,8 @@ class Price:
                 continue
             if not (is_finite(value) and value >= 0):
                 raise ConfigError(
-                    f"Price.{name} takes US dollars per million tokens, finite and not negative, not {value!r}"
+                    f"Price.{name} takes US dollars per million tokens, finite and not negative, not {value!r}:"
+                    " write monitor.Price(2.5, 10.0)"
                 )
         bounds = [bound for bound, _ in self.above]
         if any(not is_whole(bound) for bound in bounds) or bounds != sorted(set(bounds)):

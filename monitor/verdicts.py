@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from monitor._util.codec import Codec
+from monitor._util.explained_options import explained
 from monitor.reasons import TerminateReason
 
 __all__ = [
@@ -246,6 +247,7 @@ abort, a silent provider.
 """
 
 
+@explained(example="monitor.LastTurn(60)")
 @dataclass(slots=True, frozen=True, init=False)
 class LastTurn:
     """One more turn, with `text` as the user message and only `tools` offered.

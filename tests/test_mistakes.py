@@ -105,7 +105,7 @@ monitor.Supervisor(model, tools=[add], max_parallel_tools=0) ## max_parallel_too
 monitor.Supervisor(model, tools=[add], approval='always') ## approval ... not 'always' ## 'default', 'auto_edit'
 monitor.Supervisor(model, tools=[add], approver='me') ## approver ... not 'me' ## an object with ask(), or an async function
 monitor.tool(kind='delete')(add) ## kind ... not 'delete' ## 'read', 'edit', 'execute'
-monitor.tool(timeout_s='5')(add) ## timeout_s='5' ## give seconds above 0
+monitor.tool(timeout_s='5')(add) ## tool.timeout_s ... not '5' ## write timeout_s=5
 monitor.Supervisor(model, outputs=['summary']) ## outputs ... not ['summary'] ## a dict of types
 monitor.Supervisor(model, outputs='summary') ## outputs ... not 'summary' ## a dict of types
 monitor.Supervisor(model, outputs={'summary': 'a text'}) ## outputs['summary'] ... 'a text' ## {'summary': Annotated[str, Field(description='...')]}
@@ -194,13 +194,106 @@ without_key('openai:gpt-5') ## no OpenAI client ## set OPENAI_API_KEY, or give c
 without_key('anthropic:claude-sonnet-5') ## no Anthropic client ## set ANTHROPIC_API_KEY, or give client=
 without_key('google:gemini-2.5-flash') ## no Gemini client ## set GEMINI_API_KEY
 without_extra('openai', lambda: monitor.model('openai:gpt-5')) ## 'openai' is not installed ## pip install 'agent-monitor[openai]'
+monitor.FirstChunkTimeout('10') ## FirstChunkTimeout ... not '10' ## write monitor.FirstChunkTimeout(300)
+monitor.MaxConsecutiveErrors('3') ## MaxConsecutiveErrors.errors ... not '3' ## leave the condition out for no limit
+monitor.MaxToolCalls(1.5) ## MaxToolCalls.calls ... not 1.5 ## leave the condition out for no limit
+monitor.TokenLimit('200k') ## TokenLimit.total_tokens ... not '200k' ## leave the condition out for no limit
+monitor.CostLimit(float('nan')) ## CostLimit.usd ... not nan ## leave the condition out for no limit
+monitor.ToolCalled(['a', 'b']) ## ToolCalled ... not ['a', 'b'] ## takes the name of a tool
+monitor.Budget(tokens=True) ## Budget.tokens ... not True ## leave it out for no limit
+monitor.Supervisor(model, budget={'tokens': 5}) ## budget ... not {'tokens': 5} ## such as monitor.Budget(tokens=200_000)
+monitor.Price('2.5', '10') ## Price.input ... not negative, not '2.5' ## write monitor.Price(2.5, 10.0)
+monitor.Supervisor(model, last_turn=monitor.LastTurn('60')) ## last_turn ... '60' ## write last_turn=monitor.LastTurn(60)
+monitor.LastTurn(float('nan')) ## LastTurn.text ... not nan ## as in monitor.LastTurn(60)
+monitor.Supervisor(model, last_turn=monitor.LastTurn(-1)) ## last_turn ... seconds=-1 ## write last_turn=monitor.LastTurn(60)
+monitor.Supervisor(model, last_turn=monitor.LastTurn) ## last_turn ... not <class ## write last_turn=monitor.LastTurn(60)
+monitor.Retries(attempts='3') ## Retries.attempts ... not '3' ## write attempts=3
+monitor.Retries(attempts=2.5) ## Retries.attempts ... not 2.5 ## write attempts=2
+monitor.Retries(first_delay_s='1s') ## Retries.first_delay_s ... not '1s' ## write first_delay_s=1
+monitor.Supervisor(model, retries=False) ## retries ... not False ## such as monitor.Retries(3)
+monitor.LoopJudge() ## LoopJudge: missing a required argument: 'model' ## write monitor.LoopJudge(monitor.model('google:gemini-2.5-flash'))
+monitor.LoopJudge(ScriptedModel) ## model takes objects, and ScriptedModel is a class ## write ScriptedModel()
+monitor.LoopJudge('google:gemini-2.5-flash') ## model: 'google:gemini-2.5-flash' is a name ## write model=monitor.model('google:gemini-2.5-flash')
+monitor.LoopJudge(model, threshold=90) ## threshold is 90 ## give a number above 0 and up to 1
+monitor.LoopJudge(model, threshold='0.9') ## LoopJudge.threshold ... not '0.9' ## write threshold=0.9
+monitor.LoopJudge(model, confirm_with='google:x') ## confirm_with: 'google:x' is a name ## write confirm_with=monitor.model('google:x')
+monitor.DoneJudge(model, counts='yes') ## DoneJudge.counts ... not 'yes' ## write counts=True
+monitor.Supervisor(model, stop_when=monitor.TaskDone()) ## TaskDone needs a judge that says when ## write judge=monitor.DoneJudge(model)
+monitor.Supervisor(model, judge=monitor.LoopJudge) ## judge ... not <class 'monitor.judges.loop.LoopJudge'> ## write judge=monitor.LoopJudge(monitor.model('google:gemini-2.5-flash'))
+monitor.Guard(window=True) ## the window ... not True ## a number of tokens above 0
+monitor.Compaction('pi') ## Compaction: too many positional arguments ## write monitor.Compaction.pi(timeout_s=60)
+monitor.Compaction(low_water=60) ## low_water is 60 ## it must be a share of the high-water mark, above 0 and below 1
+monitor.Compaction(rules=['Never push']) ## Compaction.rules ... not ['Never push'] ## as in monitor.Compaction.pi(timeout_s=60)
+monitor.Compaction(background='yes') ## Compaction.background ... not 'yes' ## write background=True
+monitor.Compaction(timeout='60') ## Compaction has no option 'timeout' ## write timeout_s='60'
+monitor.Plan() ## Plan: missing a required argument: 'steps' ## write monitor.Plan(['look', 'mend', 'test'])
+monitor.Plan('do it') ## the steps of a plan ... not 'do it' ## are a list
+monitor.tools.Approval('yolo') ## Approval: too many positional arguments ## write monitor.tools.Approval(mode='default')
+monitor.tools.Approval(expires_s='60') ## Approval.expires_s ... not '60' ## write expires_s=60
+monitor.JsonlSink() ## JsonlSink: missing a required argument: 'path' ## write monitor.JsonlSink('events.jsonl')
+monitor.JsonlSink(5) ## JsonlSink.path ... not 5 ## as in monitor.JsonlSink('events.jsonl')
+monitor.ToolCallRepetition(suspect_at='3') ## ToolCallRepetition.suspect_at ... not '3' ## write suspect_at=3
+monitor.ToolCallRepetition(tools=['x']) ## ToolCallRepetition.tools ... not ['x'] ## as in monitor.ToolCallRepetition()
+monitor.ContentRepetition(tail=5) ## ContentRepetition.tail ... not 5 ## a TailRule, or None to switch it off
+monitor.ContentRepetition(channels='text') ## ContentRepetition(channels=...): unknown channel 'e', 't', 'x' ## known: text, reasoning, arguments
+monitor.default_detectors('a') ## default_detectors: too many positional arguments ## write monitor.default_detectors(tools={'wait': monitor.ToolPolicy(polling=True)})
+monitor.ToolPolicy(loop_at='5') ## ToolPolicy.loop_at ... not '5' ## write loop_at=5
+monitor.ToolPolicy(polling='yes') ## ToolPolicy.polling ... not 'yes' ## write polling=True
+monitor.ToolPolicy(poling=True) ## ToolPolicy has no option 'poling' ## write polling=True
+monitor.ToolPolicy(loop_key='id') ## ToolPolicy.loop_key ... not 'id' ## as in monitor.ToolPolicy(polling=True, loop_at=20)
+monitor.Ladder(final_tools='emit_value') ## Ladder.final_tools ... not 'emit_value' ## write final_tools=['emit_value']
+monitor.Ladder(hold='yes') ## Ladder.hold ... not 'yes' ## write hold=True
+monitor.Predicate(lambda: True) ## Predicate takes a function of the run's state ## write monitor.Predicate(lambda state: ...)
+monitor.tool(timeout=5)(add) ## tool has no option 'timeout' ## write timeout_s=5
+monitor.tool(idempotent='yes')(add) ## tool.idempotent ... not 'yes' ## write idempotent=True
+monitor.tool(needs_approval='ask')(add) ## tool.needs_approval ... not 'ask' ## True, False or a function of the arguments and the context
+monitor.tool(loop_key='a')(add) ## tool.loop_key ... not 'a' ## a function of the arguments
+monitor.tool(command_argument='line')(add) ## add has no argument 'line' ## command_argument names one of them
+monitor.tools.ToolGroup([add], prefix=5) ## ToolGroup.prefix ... not 5 ## as in monitor.tools.ToolGroup([search], prefix='docs_')
+monitor.tools.ShellTools('.', env=['HOME']) ## ShellTools.env ... not ['HOME'] ## as in monitor.tools.ShellTools('.')
+monitor.tools.ShellTools('/nowhere') ## Workspace('/nowhere') ## No such file or directory
+monitor.tools.FileTools('.', patch='yes') ## FileTools.patch ... not 'yes' ## write patch=True
+monitor.tools.Workspace(5) ## Workspace.path ... not 5 ## as in monitor.tools.Workspace('.')
+monitor.tools.McpServer(5) ## McpServer.target ... not 5 ## as in monitor.tools.McpServer('npx -y server .')
+monitor.tools.McpServer('server', timeout_s='60') ## McpServer.timeout_s ... not '60' ## write timeout_s=60
+monitor.tools.McpServer('https://a.example', headers='Bearer x') ## McpServer.headers ... not 'Bearer x' ## as in monitor.tools.McpServer('npx -y server .')
+monitor.tools.FileMemory(5) ## FileMemory.folder ... not 5 ## as in monitor.tools.FileMemory('memory')
+monitor.tools.Rules.parse({'rules': []}) ## Rules.parse.text ... not {'rules': []} ## as in monitor.tools.Rules.parse(Path('rules.toml').read_text())
+monitor.tools.DiscoveredTools('bin/list') ## DiscoveredTools: missing a required argument: 'call' ## write monitor.tools.DiscoveredTools('bin/list-tools', 'bin/call-tool')
+monitor.shared.SharedBudget() ## SharedBudget: missing a required argument: 'store' ## write monitor.shared.SharedBudget(monitor.shared.SQLiteBudgets('budgets.db'), 'research')
+monitor.shared.SQLiteBudgets(5) ## SQLiteBudgets.path ... not 5 ## as in monitor.shared.SQLiteBudgets('budgets.db')
+monitor.load_settings(5) ## load_settings.path ... not 5 ## as in monitor.load_settings('agent-monitor.toml')
+monitor.UserMessage('hello') ## UserMessage.content ... not a text ## write monitor.UserMessage((monitor.Text('hello'),))
+monitor.AssistantMessage('hello') ## AssistantMessage.content ... not a text ## write monitor.AssistantMessage((monitor.Text('hello'),))
+monitor.sessions.SQLiteSession() ## SQLiteSession: missing a required argument: 'path' ## write monitor.sessions.SQLiteSession('work.session')
+monitor.sessions.SQLiteSession('x.session', wait_s='5') ## SQLiteSession.wait_s ... not '5' ## write wait_s=5
+monitor.sessions.SQLiteSession('x.session', chunk=True) ## SQLiteSession has no option 'chunk' ## write chunks=True
+monitor.proxy.Proxy() ## Proxy: missing a required argument: 'upstreams' ## write monitor.proxy.Proxy('https://api.openai.com')
+monitor.sinks.OtelSink('reviewer') ## OtelSink: too many positional arguments ## write monitor.sinks.OtelSink(agent='reviewer')
+monitor.model() ## model: missing a required argument: 'name' ## write monitor.model('google:gemini-2.5-flash')
+monitor.model('openai:gpt-5', clients=1) ## model has no option 'clients' ## write client=1
+monitor.guarding(monitor.MaxTurns(3)) ## guarding: too many positional arguments ## write monitor.guarding(stop_when=monitor.MaxTurns(30))
+monitor.Supervisor(model).run_sync() ## Supervisor.run_sync: missing a required argument: 'task' ## write supervisor.run_sync('What to do')
+monitor.Supervisor(model).run_sync('x', max_turns=3) ## Supervisor.run_sync has no option 'max_turns': it is an option of the supervisor ## write monitor.Supervisor(model, stop_when=monitor.MaxTurns(3))
+monitor.Supervisor(model).run_sync('x', tools=[add]) ## Supervisor.run_sync has no option 'tools': it is an option of the supervisor ## write monitor.Supervisor(model, tools=...)
+monitor.Supervisor(model).run_sync('x', temperature=0) ## Supervisor.run_sync has no option 'temperature': it is an option of the supervisor ## write monitor.Supervisor(model, model_settings={'temperature': 0})
+monitor.Supervisor(model).as_tool('researcher', 'Finds facts.') ## Supervisor.as_tool: too many positional arguments ## write supervisor.as_tool(name='researcher', description='Finds facts.')
+monitor.Supervisor(model).stream() ## Supervisor.stream: missing a required argument: 'task' ## write async with supervisor.stream('What to do') as run:
+monitor.Supervisor(model).run_sync('x', history='hello') ## Supervisor.run.history ... not 'hello' ## write history=['hello']
+watched(search) ## cannot watch search, a function that needs arguments ## write async with monitor.watch(search(...)) as watched: ...
+watched(ScriptedStream) ## cannot watch ScriptedStream, which is a class ## write async with monitor.watch(ScriptedStream(...)) as watched: ...
+watched(model) ## cannot watch ScriptedModel: it is not an async iterator; give the stream of an SDK ## write async with monitor.watch(stream) as watched: ...
+watched_sync(search) ## cannot watch search, a function that needs arguments ## write with monitor.watch(search(...)) as watched: ...
+monitor.Guard().abort(5) ## why ... not 5 ## takes a text
+[chunk for chunk in monitor.watch(['a'])] ## enter the stream before reading it ## write with monitor.watch(stream) as watched: for chunk in watched: ...
+steered(5) ## a message to a run is a text ... not 5 ## write await run.steer("Look at main.py first")
 """  # noqa: E501 - one mistake a line
 
 MISTAKES = rows(WRONG)
 
 
 def test_there_are_many_of_them():
-    assert len(MISTAKES) >= 80
+    assert len(MISTAKES) >= 200
     assert len({mistake.code for mistake in MISTAKES}) == len(MISTAKES)
 
 
@@ -300,6 +393,12 @@ async def result_not_awaited() -> None:
 @in_loop
 async def run(task: Any) -> None:
     await monitor.Supervisor(a_model()).run(task)
+
+
+@in_loop
+async def steered(text: Any) -> None:
+    async with monitor.Supervisor(a_model()).stream("x") as going:
+        await going.steer(text)
 
 
 @in_loop

@@ -7,6 +7,7 @@ from __future__ import annotations
 import importlib
 from typing import Any, Final
 
+from monitor._util.explained_options import explains_options
 from monitor.errors import ConfigError
 from monitor.models import Model
 
@@ -24,6 +25,7 @@ demand.
 _NO_CLIENT: Final = frozenset({"replay"})
 
 
+@explains_options(example="monitor.model('google:gemini-2.5-flash')")
 def model(name: str, *, client: Any = None) -> Model:
     """The model of that name: the provider, a colon, and the provider's own name for it.
 

@@ -47,6 +47,14 @@ class Predicate(Condition):
             raise ConfigError(f"Predicate takes a function of the run's state, not {fn!r}")
         if inspect.iscoroutinefunction(fn):
             raise ConfigError(f"Predicate takes a plain function, and {fn!r} is asynchronous")
+        try:
+            inspect.signature(fn).bind(None)
+        except TypeError:
+            raise ConfigError(
+                f"Predicate takes a function of the run's state: write monitor.Predicate(lambda state: ...), not {fn!r}"
+            ) from None
+        except ValueError:  # a function in C may not say
+            pass
         object.__setattr__(self, "fn", fn)
         object.__setattr__(self, "reason", _checked(reason, "Predicate"))
         object.__setattr__(self, "label", name or getattr(fn, "__name__", None))

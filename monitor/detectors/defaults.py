@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from monitor._util.explained_options import explains_options
 from monitor.detectors.calls.default_calls import of_calls
 from monitor.detectors.calls.tool_policy import ToolPolicy
 from monitor.detectors.detector import Detector
@@ -11,6 +12,7 @@ from monitor.detectors.similar_messages import SimilarMessages
 from monitor.detectors.text import ContentRepetition
 
 
+@explains_options(example="monitor.default_detectors(tools={'wait': monitor.ToolPolicy(polling=True)})")
 def default_detectors(*, tools: Mapping[str, ToolPolicy] | None = None) -> list[Detector]:
     """New instances of the default detectors, for one run. `tools`: what is special about a tool,
     by its name.

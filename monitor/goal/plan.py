@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from monitor._util.arguments import GoalAnswer, arguments_in, closest, shown
+from monitor._util.explained_options import explained
 from monitor.errors import ConfigError
 from monitor.models import ToolSpec
 
@@ -74,6 +75,7 @@ class Step:
         return self.status in ACTIVE
 
 
+@explained(example="monitor.Plan(['look', 'mend', 'test'])")
 @dataclass(slots=True, frozen=True)
 class Plan:
     """The steps of a task, in order. A description: `fresh()` gives the state of one run."""

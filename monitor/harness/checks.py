@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 
 from monitor._util.argument_checks import check_part, is_finite, is_whole
 from monitor.budget import Budget
-from monitor.conditions import Condition, CostLimit
+from monitor.conditions import Condition, CostLimit, TaskDone
 from monitor.conditions.condition import leaves
 from monitor.errors import ConfigError, describe
 from monitor.harness.streams.clock import Clock, SystemClock
 from monitor.harness.streams.wait import cancelled_types
+from monitor.judges.judge import Judge, as_judges
 from monitor.reasons import TerminateReason
 from monitor.usage import Price
 from monitor.verdicts import Stop
@@ -47,6 +49,18 @@ def must_know_price(
     in_usd += [part for part in (budget.chain if budget is not None else ()) if part.usd is not None]
     if in_usd and price is None:
         raise ConfigError(f"{in_usd[0]!r} needs to know what {model} costs: give {give}")
+
+
+def checked_judges(given: Judge | Sequence[Judge] | None, stop_when: Condition | None) -> tuple[Judge, ...]:
+    """The judges of a run.
+
+    Raises `ConfigError` for what is no judge, and for a `TaskDone` that no judge makes true.
+    """
+    judges = as_judges(given)
+    waits = stop_when is not None and any(isinstance(part, TaskDone) for part in leaves(stop_when))
+    if waits and not any(judge.fact == "done" for judge in judges):
+        raise ConfigError("TaskDone needs a judge that says when: write judge=monitor.DoneJudge(model)")
+    return judges
 
 
 @cache

@@ -100,6 +100,17 @@ def line_for(owner: str, option: str, value: object) -> str | None:
     return None
 
 
+def of_the_supervisor(_owner: str, option: str, value: object) -> str | None:
+    """The line to write in place of `option` of a supervisor's method. `None`: it is not known."""
+    _, found, right = (line_for("Supervisor", option, value) or "").rpartition("write ")
+    if not found:
+        word = WORDS.get(option, option)
+        if word not in OF_SUPERVISOR and word not in WORDS.values():
+            return None
+        right = f"{word}=..."
+    return f"it is an option of the supervisor; write monitor.Supervisor(model, {right})"
+
+
 def _conditions() -> dict[str, str]:
     """The names of the public conditions, by their names as options."""
     kinds = [getattr(conditions, name) for name in dir(conditions)]

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from monitor._util.explained_options import explains_options
 from monitor.judges.loop import ModelJudge
 from monitor.judges.prompts import DONE_INSTRUCTIONS
 from monitor.models import Model
@@ -22,6 +23,7 @@ class DoneJudge(ModelJudge):
     fact: Fact = "done"
     instructions = DONE_INSTRUCTIONS
 
+    @explains_options(example="monitor.DoneJudge(monitor.model('google:gemini-2.5-flash'))")
     def __init__(self, model: Model, **options: Any) -> None:
         """The options are those of `LoopJudge`. The threshold is 0.8 here: a run that is stopped
         too early can be continued.

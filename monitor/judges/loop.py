@@ -8,6 +8,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from monitor._util.argument_checks import check_model
+from monitor._util.explained_options import explains_options
 from monitor.errors import ConfigError
 from monitor.judges.judge import FIRST_INTERVAL, FIRST_TURN, MIN_TURNS, Ask, JudgeInput, JudgeSchedule
 from monitor.judges.judge_reply import REPLY_SCHEMA, read_reply
@@ -40,6 +42,7 @@ class ModelJudge:
     fact: Fact
     instructions: str
 
+    @explains_options(example="monitor.LoopJudge(monitor.model('google:gemini-2.5-flash'))")
     def __init__(
         self,
         model: Model,
@@ -55,11 +58,9 @@ class ModelJudge:
         counts: bool = False,
         name: str | None = None,
     ) -> None:
-        for given in (model, *([confirm_with] if confirm_with is not None else [])):
-            if not callable(getattr(given, "stream", None)):
-                raise ConfigError(
-                    f"{type(self).__name__} takes a model such as monitor.model('google:...'), not {given!r}"
-                )
+        check_model("model", model)
+        if confirm_with is not None:
+            check_model("confirm_with", confirm_with)
         if not 0 < threshold <= 1:
             raise ConfigError(f"threshold is {threshold!r}; give a number above 0 and up to 1")
         if first_turn < 1 or first_interval < 1 or min_turns < 1:

@@ -13,6 +13,7 @@ from urllib.parse import unquote
 
 import anyio
 
+from monitor._util.explained_options import explained
 from monitor.conditions import Condition
 from monitor.detectors import Detector, default_detectors
 from monitor.errors import ConfigError, without_keys
@@ -82,6 +83,7 @@ _CLOSING: Final = "the proxy shuts down"
 _NO_SOCKETS: Final = "agent-monitor: web sockets are not relayed; use the streams of HTTP\n"
 
 
+@explained(example="monitor.proxy.Proxy('https://api.openai.com')")
 class Proxy:
     """A reverse proxy that watches what language models answer: an ASGI 3 application.
 

@@ -17,6 +17,7 @@ from typing import Any, Final, Self
 
 import anyio
 
+from monitor._util.explained_options import explained
 from monitor.errors import SessionBusy, SessionLost, SessionUnavailable, StoreError
 from monitor.sessions import faults
 from monitor.sessions.beside.mailbox import mailbox_of
@@ -36,6 +37,7 @@ _POLL_S: Final = 0.02
 """Seconds between two attempts to get the lock. The lock of a dead owner is taken within 100 ms."""
 
 
+@explained(example="monitor.sessions.SQLiteSession('work.session')")
 class SQLiteSession(SqlSession):
     """A session in one file. Everything that was acknowledged survives a power cut.
 

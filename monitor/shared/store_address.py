@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
+from monitor._util.explained_options import explains_options
 from monitor.errors import ConfigError
 from monitor.shared.budgets.base import BudgetStore
 from monitor.shared.budgets.postgres import PostgresBudgets
@@ -17,6 +18,7 @@ _REDIS: Final = ("redis://", "rediss://", "unix://")
 _POSTGRES: Final = ("postgresql://", "postgres://")
 
 
+@explains_options(example="monitor.shared.budgets_at('budgets.db')")
 def budgets_at(address: str) -> BudgetStore:
     """The store of budgets at `address`: `redis://`, `rediss://` or `unix://` for Redis and Valkey,
     `postgresql://` or `postgres://` for PostgreSQL, otherwise the path of an SQLite file.

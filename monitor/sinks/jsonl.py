@@ -10,10 +10,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from monitor._util.explained_options import explained
 from monitor.errors import StoreError
 from monitor.events import Envelope, Event, envelope_codec, event_codec
 
 
+@explained(example="monitor.JsonlSink('events.jsonl')")
 class JsonlSink:
     """Appends one line an event, flushed at once, so that a crash loses nothing. Close it, or use
     it as `with`.

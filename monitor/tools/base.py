@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, runtime_checkable
 
 from monitor._util.codec import to_plain
+from monitor._util.explained_options import explained
 from monitor.chunks import ToolCall
 from monitor.errors import ConfigError
 from monitor.goal.goal import RESERVED
@@ -223,6 +224,7 @@ Guidance: TypeAlias = (
 """A text, or a function of the call's arguments, or of the arguments and the run."""
 
 
+@explained(name="tool", example="monitor.tool(kind='read', timeout_s=30)")
 @dataclass(slots=True, frozen=True, kw_only=True)
 class ToolTraits:
     """Facts that a tool states about itself besides its `spec`. Each is an attribute of the tool,

@@ -35,7 +35,7 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from monitor._util.argument_checks import is_finite, is_whole, with_context
+from monitor._util.argument_checks import check_kind, is_finite, is_whole, with_context
 from monitor._util.hashing import canonical_json
 from monitor.errors import ConfigError, ToolError, describe, message_of
 from monitor.models import ToolSpec
@@ -120,6 +120,8 @@ class FunctionTool(Generic[P, R]):
         self._is_async = _is_async(self.fn)
         self._checked: tuple[Mapping[str, Any], BaseModel] | None = None
         """The arguments that were checked last, so that the call need not check them again."""
+        if self.command_argument is not None and self.command_argument not in self._arguments.schema["properties"]:
+            raise ConfigError(f"{name} has no argument {self.command_argument!r}: command_argument names one of them")
         self.spec = ToolSpec(name, read.text if description is None else description, self._arguments.schema)
 
         self.place: Callable[[Mapping[str, Any]], CallPlace] | None = None
@@ -434,6 +436,14 @@ def checked_traits(given: Traits) -> ToolTraits:
     for name, known in (("kind", get_args(ToolKind)), ("keep", get_args(Keep))):
         if getattr(traits, name) not in known:
             raise ConfigError(f"{name} is one of {', '.join(map(repr, known))}, not {getattr(traits, name)!r}")
+    for name, wanted, kind in (
+        ("needs_approval", "True, False or a function of the arguments and the context", bool),
+        ("guidance", "a text, or a function of the arguments", str),
+        ("loop_key", "a function of the arguments", type(None)),
+    ):
+        value = getattr(traits, name)
+        if not callable(value):
+            check_kind(f"tool.{name}", value, kind, wanted)
     if callable(traits.guidance):
         with_context("guidance", traits.guidance, "lambda arguments, context: ...")
     if not is_whole(traits.model_retries) or traits.model_retries < 0:

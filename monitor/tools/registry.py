@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Final, Protocol, Self, TypeGuard, cast, runtime_checkable
 
 from monitor._util.argument_checks import with_context
+from monitor._util.explained_options import explained
 from monitor.errors import ConfigError
 from monitor.models import ToolSpec
 from monitor.tools.argument_schemas import UnusableSchema, argument_check
@@ -39,6 +40,7 @@ class Toolset(Protocol):
     ) -> bool | None: ...
 
 
+@explained(example="monitor.tools.ToolGroup([search], prefix='docs_')")
 class ToolGroup:
     """Tools as one toolset: functions, tools and other toolsets, with a prefix and a filter.
 

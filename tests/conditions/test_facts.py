@@ -126,7 +126,7 @@ def test_predicates_are_equal_by_function_reason_and_name():
     assert Predicate(many_calls) == Predicate(many_calls)
     assert Predicate(many_calls) != Predicate(many_calls, name="calls")
     assert Predicate(many_calls) != Predicate(many_calls, reason=TerminateReason.PAUSED)
-    assert Predicate(many_calls) != Predicate(more_calls_than)  # type: ignore[arg-type]
+    assert Predicate(many_calls) != Predicate(lambda state: state.tool_calls > 1)
 
 
 # --- tools

@@ -145,7 +145,7 @@ def test_what_makes_no_sense_is_refused(options: dict[str, Any]):
 
 
 def test_a_model_is_no_name():
-    with pytest.raises(ConfigError, match=r"monitor.model\('google:...'\)"):
+    with pytest.raises(ConfigError, match=r"write model=monitor.model\('google:gemini-2.5-flash'\)"):
         monitor.LoopJudge("google:gemini-2.5-flash")  # type: ignore[arg-type]
 
 

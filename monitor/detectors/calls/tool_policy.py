@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from monitor._util.explained_options import explained
 from monitor._util.hashing import canonical_json, identity
 from monitor.chunks import ToolResult
 from monitor.detectors.calls.patterns import FilteredPattern
@@ -96,6 +97,7 @@ GUESSES_KEPT = 256
 NO_POLICIES: Mapping[str, ToolPolicy] = {}
 
 
+@explained(example="monitor.ToolPolicy(polling=True, loop_at=20)")
 @dataclass(slots=True, frozen=True, kw_only=True)
 class ToolPolicy:
     """How repetition of one tool is judged. By default a changed result is progress, and an

@@ -19,8 +19,9 @@ stream takes back the text of its turn, offsets included. Otherwise offsets go o
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
+from monitor._util.argument_checks import check_kind
 from monitor._util.explained_options import explains_options
 from monitor.chunks import Chunk, ReasoningDelta, StreamRetried, TextDelta, ToolCall, ToolCallDelta, TurnFinished
 from monitor.detectors.detector import NOTHING, TextFeed
@@ -40,6 +41,8 @@ TAIL = TailRule()
 RECURRENCE = RecurrenceRule()
 COUNTED = CountedRule()
 INFORMATION = InformationRule()
+RULE_OPTIONS: Final = ("chant", "tail", "recurrence", "counted", "information")
+"""The options that take a rule."""
 DEFAULT_RULES: TextRules = (CHANT, TAIL, RECURRENCE, COUNTED, INFORMATION)
 """The rules that all streams share by default."""
 
@@ -80,6 +83,10 @@ class ContentRepetition:
             )
         self.name = name
         rules = (chant, tail, recurrence, counted, information)
+        if rules != DEFAULT_RULES:
+            for option, rule, known in zip(RULE_OPTIONS, rules, DEFAULT_RULES, strict=True):
+                kind = type(known)
+                check_kind(f"ContentRepetition.{option}", rule, kind, f"a {kind.__name__}, or None to switch it off")
         self._rules: TextRules = DEFAULT_RULES if rules == DEFAULT_RULES else rules
         self._channels: dict[Channel, TextChannel] = {}
         self._turn_start: dict[Channel, int] = {}
@@ -95,7 +102,7 @@ class ContentRepetition:
     def options(self) -> dict[str, Any]:
         """The options that make the detector again."""
         return {
-            **dict(zip(("chant", "tail", "recurrence", "counted", "information"), self._rules, strict=True)),
+            **dict(zip(RULE_OPTIONS, self._rules, strict=True)),
             "channels": self._watched,
             "name": self.name,
         }

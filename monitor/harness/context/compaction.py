@@ -13,6 +13,7 @@ from typing import Any, Final, get_args
 import anyio
 
 from monitor._util.argument_checks import check_kind, check_model, is_whole
+from monitor._util.explained_options import explained
 from monitor.adapters.provider_forms import to_form
 from monitor.compaction.pinned import PinnedFacts, recognised
 from monitor.compaction.preset import Preset
@@ -43,6 +44,7 @@ from monitor.wires.forms import Form
 from monitor.wires.read import read_history
 
 
+@explained(example="monitor.Compaction.pi(timeout_s=60)")
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Compaction(Preset):
     """How a history is kept inside the window: a preset that can be carried out.

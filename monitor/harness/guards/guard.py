@@ -33,7 +33,15 @@ from monitor.errors import ConfigError, describe
 from monitor.events import AttemptRetried, Event, RunIdentity, RunStarted, StreamClosed, TurnEnded, TurnStarted
 from monitor.goal.goal import MAX_NUDGES, Goal
 from monitor.goal.outputs import Outputs
-from monitor.harness.checks import CLOSE_GRACE_S, KEEP_TEXT_CHARS, check_bounds, clock_of, ending_by, must_know_price
+from monitor.harness.checks import (
+    CLOSE_GRACE_S,
+    KEEP_TEXT_CHARS,
+    check_bounds,
+    checked_judges,
+    clock_of,
+    ending_by,
+    must_know_price,
+)
 from monitor.harness.events.async_sinks import fan_out
 from monitor.harness.guards.coverage import Covered, RunCounts
 from monitor.harness.guards.guard_streams import GuardStreams, Watched, WatchedSync
@@ -42,7 +50,7 @@ from monitor.harness.judge_tasks import JudgeTasks
 from monitor.harness.option_words import WORDS, line_for
 from monitor.harness.streams.clock import Clock
 from monitor.harness.streams.source_stream import Source
-from monitor.judges.judge import Judge, as_judges
+from monitor.judges.judge import Judge
 from monitor.outcome import Outcome, OutputT, Turn
 from monitor.policy import Policy, StopAtFirstLoop
 from monitor.reasons import TerminateReason
@@ -183,7 +191,7 @@ class Guard(Generic[OutputT]):
         self._full: Full | None = None  # not reported by `check` yet
         self._weighed: Turn | None = None
         self._tried_inside = False  # the provider's count covers several attempts
-        judges = as_judges(judge)
+        judges = checked_judges(judge, stop_when)
         self._above: Guard[Any] | None = None
         self._call: str | None = None
         self._children: list[Guard[Any]] = []
@@ -227,6 +235,7 @@ class Guard(Generic[OutputT]):
             guard=weakref.ref(self),
         )
 
+    @explains_options(example="guard.child('reviewer')")
     def child(self, agent: str = "", *, call: object = None) -> Guard[Any]:
         """Another agent of this run: a guard for its streams, results and checks. Enter it with
         `async with` or `with`, in any task or thread, while this guard is entered.
@@ -403,6 +412,7 @@ class Guard(Generic[OutputT]):
                     Stop(TerminateReason.CLOSED_BY_CALLER, "it was dropped without being closed", "caller"),
                 )
 
+    @explains_options(example="async with guard.watch(stream) as watched:")
     def watch(
         self,
         stream: Source[T] | SyncSource[T],
@@ -428,6 +438,7 @@ class Guard(Generic[OutputT]):
         """
         return Watched(stream, self.streams, adapter=adapter, isolate=isolate, reraise=reraise)
 
+    @explains_options(example="guard.tool_result(call, 'its text')")
     def tool_result(
         self,
         call: object,
@@ -552,6 +563,7 @@ class Guard(Generic[OutputT]):
         """End the run now: a pending read is interrupted, the connection closed. From any task,
         thread or signal handler.
         """
+        check_kind("why", why, str, "a text")
         self.streams.abort(why)
 
     def _wake(self) -> None:

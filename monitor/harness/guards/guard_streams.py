@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import weakref
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Never, Protocol, Self, TypeVar, cast
 
 from monitor._util.lazy import LazyModule
 from monitor.adapters.adapter import AdapterFactory
@@ -219,6 +219,11 @@ class Watched(_WatchedReply[T], SourceStream[T]):
     def read_here(self) -> bool:
         """Whether it is read in the event loop that runs in this thread."""
         return self._loop is current_loop()
+
+    def __iter__(self) -> Never:
+        raise ConfigError(
+            "enter the stream before reading it: write with monitor.watch(stream) as watched: for chunk in watched: ..."
+        )
 
     def __enter__(self) -> WatchedSync[T]:
         self._entered = True

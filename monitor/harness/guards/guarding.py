@@ -6,6 +6,7 @@ from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import Any, Self, TypeAlias, Unpack
 
+from monitor._util.explained_options import explains_options
 from monitor.errors import ConfigError
 from monitor.goal.declared import Declaration
 from monitor.harness.guards.fresh_parts import fresh_parts
@@ -104,6 +105,7 @@ def guard_here(source: GuardSource) -> Guard[Any]:
     return source.current if isinstance(source, Guarding) else source
 
 
+@explains_options(example="monitor.guarding(stop_when=monitor.MaxTurns(30))")
 def guarding(*, outputs: Declaration | None = None, **options: Unpack[GuardOptions]) -> Guarding:
     """What makes a guard for each run, with these options of `Guard`; see `Guarding`. Raises
     `ConfigError` for options that a guard does not take.

@@ -17,7 +17,7 @@ from monitor.core.run import RunCore
 from monitor.errors import ConfigError, SourceFailed, describe
 from monitor.harness.streams.clock import Clock
 from monitor.harness.streams.one import OneStream
-from monitor.harness.streams.unwatchable import not_watched
+from monitor.harness.streams.unwatchable import not_watched, opened
 
 T = TypeVar("T")
 
@@ -98,9 +98,7 @@ class SyncStream(OneStream[T]):
         return nothing
 
     def _open(self) -> Iterator[T]:
-        given: Any = self._source
-        if callable(given) and not hasattr(given, "__next__") and not hasattr(given, "__iter__"):
-            given = given()
+        given: Any = opened(self._source, waits=False)
         self._opened = given
         waits = isinstance(given, AsyncIterator) or hasattr(given, "__aiter__") or hasattr(given, "__await__")
         if waits and not hasattr(given, "__iter__"):  # the streams of LiteLLM are both

@@ -29,7 +29,8 @@ def message_of(
     text: str, *, kind: SteerKind = "steer", now: bool = False, by: str = "", data: bool = False, id: str | None = None
 ) -> SteerMessage:
     """A message to a run. Raises `ConfigError` for an empty text."""
-    if not str(text).strip():
+    given: object = text
+    if not isinstance(given, str) or not given.strip():
         raise ConfigError(f'a message to a run is a text, not {text!r}: write await run.steer("Look at main.py first")')
     return SteerMessage(id=id or uuid.uuid4().hex, text=text, kind=kind, now=now, by=by, data=data)
 

@@ -31,7 +31,7 @@ import anyio
 import anyio.from_thread
 import anyio.lowlevel
 
-from monitor._util.argument_checks import is_whole
+from monitor._util.argument_checks import check_kind, is_whole
 from monitor._util.hashing import canonical_json, fingerprint
 from monitor._util.quoting import foreign
 from monitor.budget import Budget
@@ -422,6 +422,7 @@ class Run(Generic[OutputT]):
         """End the run now: what the run waits for is interrupted, and its connection is closed. May
         be called from any task, thread or signal handler.
         """
+        check_kind("why", why, str, "a text")
         self._core.abort(why)
         for run in tuple(self.as_caller.called):
             run.abort(why)

@@ -17,8 +17,10 @@ from functools import partial
 from typing import Any
 
 from monitor._util.codec import to_plain
+from monitor._util.explained_options import explains_options
 from monitor._util.hashing import fingerprint
 from monitor.errors import ConfigError, ToolError
+from monitor.harness.option_words import of_the_supervisor
 from monitor.harness.record.stored_runs import nested_in, outcome_in
 from monitor.harness.runs.supervised_run import Caller, Run
 from monitor.harness.runs.supervisor_options import RunOptions, checked_session
@@ -109,6 +111,7 @@ class Supervisor(RunOptions[OutputT]):
     Detectors, policy and plan are copied for every run.
     """
 
+    @explains_options(example="await supervisor.run('What to do')", explain=of_the_supervisor)
     async def run(
         self,
         task: str | UserMessage,
@@ -173,6 +176,7 @@ class Supervisor(RunOptions[OutputT]):
         record = replace(going[-1], ended_at_s=None)
         return Run(self, None, streams=streams, session=store, resumed=record, deps=deps)
 
+    @explains_options(example="supervisor.run_sync('What to do')", explain=of_the_supervisor)
     def run_sync(
         self,
         task: str | UserMessage,
@@ -191,6 +195,7 @@ class Supervisor(RunOptions[OutputT]):
             raise ConfigError("run_sync would stop the event loop that is running: use 'await supervisor.run(...)'")
         return run_in_own_loop(partial(self.run, task, history=history, session=session, run_id=run_id, deps=deps))
 
+    @explains_options(example="async with supervisor.stream('What to do') as run:", explain=of_the_supervisor)
     def stream(
         self,
         task: str | UserMessage,
@@ -205,6 +210,7 @@ class Supervisor(RunOptions[OutputT]):
         """
         return Run(self, task, streams=True, history=history, session=session, run_id=run_id, deps=deps)
 
+    @explains_options(example="supervisor.as_tool(name='researcher', description='Finds facts.')")
     def as_tool(self, *, name: str, description: str) -> Tool:
         """The supervisor as a tool of another one: a call is a run, bound by the caller's abort,
         limits and budget.

@@ -22,7 +22,14 @@ from monitor.goal.goal import MAX_NUDGES, preflight
 from monitor.goal.instructions import render, run_instructions
 from monitor.goal.outputs import Outputs
 from monitor.goal.plan import Plan
-from monitor.harness.checks import CLOSE_GRACE_S, KEEP_TEXT_CHARS, check_bounds, clock_of, must_know_price
+from monitor.harness.checks import (
+    CLOSE_GRACE_S,
+    KEEP_TEXT_CHARS,
+    check_bounds,
+    checked_judges,
+    clock_of,
+    must_know_price,
+)
 from monitor.harness.context.compaction import DEFAULT, Compaction
 from monitor.harness.context.requests import InitialHistory, form_of, take_in
 from monitor.harness.option_words import WORDS, line_for
@@ -30,7 +37,7 @@ from monitor.harness.runs.call_options import CallOptions, Offer
 from monitor.harness.runs.result_summaries import ResultSummary
 from monitor.harness.runs.supervisor_keywords import SupervisorKeywords, Unfinished
 from monitor.harness.streams.clock import Clock
-from monitor.judges.judge import Judge, as_judges
+from monitor.judges.judge import Judge
 from monitor.messages import Message
 from monitor.models import Model, Retries, ToolChoice
 from monitor.outcome import OutputT
@@ -134,7 +141,7 @@ class RunOptions(Generic[OutputT]):
             check_part("policy", policy, "decide")
         check_kind("plan", plan, Plan, "a monitor.Plan")
         retries = Retries() if retries is _DEFAULT else retries
-        check_kind("retries", retries, Retries, "a monitor.Retries")
+        check_kind("retries", retries, Retries, "a monitor.Retries, such as monitor.Retries(3)")
         _check_choices(
             tool_choice=(tool_choice, ToolChoice),
             looped_text=(looped_text, LoopedText),
@@ -180,7 +187,7 @@ class RunOptions(Generic[OutputT]):
             if detectors is _DEFAULT
             else check_parts("detectors", () if detectors is None else detectors, "observe")
         )
-        self.judges: tuple[Judge, ...] = as_judges(judge)
+        self.judges: tuple[Judge, ...] = checked_judges(judge, stop_when)
         self.policy: Policy = policy or Ladder()
         self.last_turn: LastTurn | None = _checked_last_turn(last_turn)
         self.max_nudges = max_nudges
@@ -225,9 +232,6 @@ def checked_session(session: SessionStore | str | None, ledger: CallLedger | Non
     return session
 
 
-RunOptions.__init__.__qualname__ = "Supervisor.__init__"  # the name in the error for a wrong argument
-
-
 def _readable(tools: Registry, store: ArtifactStore | None) -> Registry:
     """`tools` with those that read `store`: a model that is given references can follow them."""
     if store is not None and READ not in tools:
@@ -237,7 +241,7 @@ def _readable(tools: Registry, store: ArtifactStore | None) -> Registry:
 
 def _apart(budget: Budget | SharedBudget | None) -> tuple[Budget | None, SharedBudget | None]:
     """The budget of this process, and that of many."""
-    check_kind("budget", budget, Budget | SharedBudget, "a monitor.Budget or a monitor.shared.SharedBudget")
+    check_kind("budget", budget, Budget | SharedBudget, "a monitor.Budget, such as monitor.Budget(tokens=200_000)")
     return (None, budget) if isinstance(budget, SharedBudget) else (budget, None)
 
 
@@ -258,6 +262,8 @@ def _checked_last_turn(given: object) -> LastTurn | None:
         return LastTurn()
     if given is None:
         return None
-    if not isinstance(given, LastTurn) or not is_finite(given.seconds) or given.seconds <= 0:
-        raise ConfigError(f"last_turn takes a LastTurn with its seconds, such as monitor.LastTurn(60), not {given!r}")
+    if not isinstance(given, LastTurn) or given.text.isdecimal() or not is_finite(given.seconds) or given.seconds <= 0:
+        raise ConfigError(
+            f"last_turn takes a LastTurn with its seconds, not {given!r}: write last_turn=monitor.LastTurn(60)"
+        )
     return given

@@ -37,7 +37,7 @@ from monitor.errors import ConfigError, SourceFailed
 from monitor.harness.streams.clock import Clock
 from monitor.harness.streams.closing import Closing, Isolated, close_all, close_source
 from monitor.harness.streams.one import OneStream
-from monitor.harness.streams.unwatchable import not_watched
+from monitor.harness.streams.unwatchable import not_watched, opened
 from monitor.harness.streams.wait import ErrorOrigin, PendingCancel, ReadWait, cancelled_types, current_task, make_wait
 
 T = TypeVar("T")
@@ -274,9 +274,7 @@ class SourceStream(OneStream[T]):
             raise
 
     async def _open_source(self) -> Callable[[], Awaitable[T]]:
-        given = self._source
-        if callable(given) and not hasattr(given, "__anext__") and not hasattr(given, "__aiter__"):
-            given = given()
+        given: Any = opened(self._source, waits=True)
         if type(given) is not AsyncGeneratorType and inspect.isawaitable(given):
             self._opened = given
             given = await given

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
+import inspect
+from typing import Any, Final
+
+from monitor.errors import ConfigError
 
 _STREAMED: Final = {
     "anthropic": "await client.messages.create(..., stream=True)",
@@ -10,6 +13,28 @@ _STREAMED: Final = {
     "openai": "await client.chat.completions.create(..., stream=True)",
 }
 """For each SDK, the call that gives a stream."""
+
+
+def opened(given: Any, *, waits: bool) -> Any:
+    """`given`, or what it returns where it is a function that opens a stream.
+
+    Raises `ConfigError` for a class, and for a function that needs arguments.
+    """
+    is_class = isinstance(given, type)
+    reads = ("__anext__", "__aiter__") if waits else ("__next__", "__iter__")
+    if not is_class and (not callable(given) or any(hasattr(given, read) for read in reads)):
+        return given
+    name = getattr(given, "__name__", type(given).__name__)
+    line = f"write {'async with' if waits else 'with'} monitor.watch({name}(...)) as watched: ..."
+    if is_class:
+        raise ConfigError(f"cannot watch {name}, which is a class: {line}")
+    try:
+        inspect.signature(given).bind()
+    except TypeError:
+        raise ConfigError(f"cannot watch {name}, a function that needs arguments: {line}") from None
+    except ValueError:  # a function in C may not say
+        pass
+    return given()
 
 
 def not_watched(given: object, *, waits: bool) -> str:

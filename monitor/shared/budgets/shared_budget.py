@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from monitor._util.argument_checks import check_part, is_finite, is_whole
+from monitor._util.explained_options import explained
 from monitor.errors import ConfigError
 from monitor.shared.budgets.base import BudgetStore, check_limits, levels
 
@@ -20,6 +21,7 @@ WAIT_S: Final = 90.0
 """Seconds that a call may wait: longer than a lease, so that the hold of a dead process is back."""
 
 
+@explained(example="monitor.shared.SharedBudget(monitor.shared.SQLiteBudgets('budgets.db'), 'research')")
 @dataclass(frozen=True, slots=True)
 class SharedBudget:
     """The budget `name` in `store`, from which runs of many processes spend.

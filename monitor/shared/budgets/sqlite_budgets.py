@@ -7,6 +7,7 @@ from collections.abc import Callable
 from os import PathLike
 from typing import TypeVar
 
+from monitor._util.explained_options import explained
 from monitor.errors import BudgetUnreachable
 from monitor.shared.budgets.sql_budgets import SCHEMA, BudgetTransaction, SQLBudgets
 from monitor.shared.one_file import OneFile
@@ -14,6 +15,7 @@ from monitor.shared.one_file import OneFile
 T = TypeVar("T")
 
 
+@explained(example="monitor.shared.SQLiteBudgets('budgets.db')")
 class SQLiteBudgets(SQLBudgets):
     """Shared budgets in the file `path`. `":memory:"`: for the runs of one process.
 

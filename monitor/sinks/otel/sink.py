@@ -16,6 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
 from typing import Final, Literal, Self, TypeAlias
 
+from monitor._util.explained_options import explained
 from monitor.errors import ConfigError, MissingExtra
 from monitor.events import Event, RunStarted
 from monitor.models import Model
@@ -48,6 +49,7 @@ CAPTURE: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _TRACEPARENT: Final = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 
 
+@explained(example="monitor.sinks.OtelSink(agent='reviewer')")
 class OtelSink:
     """Makes spans and metrics of the runs that it watches, and of their nested runs. One sink may
     serve many runs at once.

@@ -19,6 +19,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, cast, get_args
 
 import anyio
 
+from monitor._util.explained_options import explained
 from monitor._util.quoting import foreign
 from monitor.calls import ApprovalAnswer, ApprovalRequest, CallState, bound_hash
 from monitor.errors import ConfigError, describe
@@ -50,6 +51,7 @@ class Approver(Protocol):
 AskFunction: TypeAlias = Callable[[ApprovalRequest], Awaitable[ApprovalAnswer | bool | None]]
 
 
+@explained(example="monitor.tools.Approval(mode='default')")
 @dataclass(frozen=True, kw_only=True)
 class Approval:
     """The settings of approval, for `Supervisor(approval=...)`."""

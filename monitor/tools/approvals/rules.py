@@ -27,6 +27,7 @@ from typing import Any, Final, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from monitor._util.codec import to_plain
+from monitor._util.explained_options import explains_options
 from monitor.errors import ConfigError, message_of
 from monitor.tools.approvals.allowed_commands import in_directories, unproven
 from monitor.tools.approvals.command_options import ANY, known_options
@@ -135,6 +136,7 @@ class Rules:
             raise ConfigError(f"{path.name}: {message_of(error)}") from None
 
     @classmethod
+    @explains_options(example="monitor.tools.Rules.parse(Path('rules.toml').read_text())")
     def parse(cls, text: str) -> Rules:
         """The rules that stand in a text of TOML."""
         try:

@@ -20,6 +20,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 import anyio.to_thread
 
+from monitor._util.explained_options import explained
 from monitor.errors import ConfigError, StoreError, describe
 from monitor.tools.artifacts.artifact_store import (
     MAX_BYTES,
@@ -58,6 +59,7 @@ _LEFT_OVER_S: Final = 3_600.0
 """A half-written file that is older belongs to a process that has ended."""
 
 
+@explained(example="monitor.tools.FolderArtifacts('kept')")
 class FolderArtifacts:
     """Texts in the folder `path`, at most `max_bytes` in all. The least recently used are removed
     first. A text that a running session has pinned stays, also if that is another process.

@@ -22,6 +22,7 @@ from typing import Annotated, Final, Protocol
 import anyio.to_thread
 from pydantic import Field
 
+from monitor._util.explained_options import explained
 from monitor._util.quoting import foreign, printable
 from monitor.errors import ConfigError, ToolError, describe
 from monitor.reasons import ToolErrorKind
@@ -52,6 +53,7 @@ class Notes(Protocol):
         ...
 
 
+@explained(example="monitor.tools.NotesFile('AGENTS.md')")
 class NotesFile:
     """The notes of a project, e.g. `AGENTS.md`. They are read when a run begins. They stand in its
     instructions word for word, and so survive every compaction.
@@ -81,6 +83,7 @@ class NotesFile:
         return f"Notes of the project, from {self.path.name}:\n\n{text.strip()}" if text.strip() else ""
 
 
+@explained(example="monitor.tools.FileMemory('memory')")
 class FileMemory(ToolGroup):
     """Files of findings that the model writes, by kind and name, in a folder of their own. This is
     a toolset with the tools `remember`, `recall` and `forget`. Put it also into `notes=`, so that

@@ -17,6 +17,7 @@ import anyio.to_thread
 from pydantic import Field
 
 from monitor._util.argument_checks import is_finite, is_whole
+from monitor._util.explained_options import explained
 from monitor.errors import ConfigError, ToolError
 from monitor.reasons import ToolErrorKind
 from monitor.tools.artifacts.artifact_store import Reference
@@ -68,6 +69,7 @@ class _Editing(FunctionTool[..., Any]):
         return self.changes(**arguments)
 
 
+@explained(example="monitor.tools.FileTools('.')")
 class FileTools(ToolGroup):
     """The tools `ls`, `read_file`, `write_file`, `edit`, `glob` and `grep` for a workspace.
 
@@ -86,7 +88,7 @@ class FileTools(ToolGroup):
 
     def __init__(
         self,
-        workspace: Workspace,
+        workspace: Workspace | str | os.PathLike[str],
         *,
         ignored: Sequence[str] = search_program.IGNORED,
         grep_s: float = GREP_S,
@@ -102,7 +104,7 @@ class FileTools(ToolGroup):
             raise ConfigError("FileTools: ignored and protected are lists of names")
         if not (is_finite(grep_s) and grep_s > 0 and is_whole(file_bytes) and file_bytes > 0):
             raise ConfigError("FileTools: grep_s and file_bytes are numbers above 0")
-        self._workspace = workspace
+        self._workspace = workspace = Workspace.at(workspace)
         self._ignored = tuple(ignored)
         self._grep_s = grep_s
         self._file_bytes = file_bytes

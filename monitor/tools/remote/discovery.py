@@ -29,6 +29,7 @@ from typing import Any, Final, Self
 import anyio
 from anyio.abc import ByteReceiveStream, Process
 
+from monitor._util.explained_options import explained
 from monitor._util.quoting import printable
 from monitor.errors import ConfigError, ToolError, describe
 from monitor.models import ToolSpec
@@ -54,6 +55,7 @@ POLL_S: Final = 0.02
 _SHOWN_CHARS: Final = 300
 
 
+@explained(example="monitor.tools.DiscoveredTools('bin/list-tools', 'bin/call-tool')")
 class DiscoveredTools:
     """The tools that the command `discover` declares, carried out by the command `call`: a toolset,
     which looks for its tools when it is opened.

@@ -26,6 +26,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
+from monitor._util.explained_options import explained
 from monitor._util.hashing import canonical_json, identity
 from monitor._util.quoting import printable
 from monitor.errors import ConfigError, describe
@@ -56,6 +57,7 @@ MOST_TOOLS: Final = 1_000
 """More tools of one server are left out."""
 
 
+@explained(example="monitor.tools.McpServer('npx -y server .')")
 class McpServer:
     """The tools of one MCP server: a toolset, opened when a run begins and closed when it ends.
 

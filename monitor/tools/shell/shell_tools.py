@@ -12,6 +12,7 @@ import math
 import shutil
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from os import PathLike
 from types import TracebackType
 from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
@@ -20,6 +21,7 @@ import anyio.lowlevel
 from pydantic import Field
 
 from monitor._util.argument_checks import is_finite, is_whole
+from monitor._util.explained_options import explained
 from monitor._util.quoting import printable
 from monitor.errors import ConfigError, ToolError
 from monitor.reasons import ToolErrorKind
@@ -67,6 +69,7 @@ class _WritingTool(FunctionTool[..., Any]):
     """The name of that tool. Rules that ask or refuse about it hold here too."""
 
 
+@explained(example="monitor.tools.ShellTools('.')")
 class ShellTools(ToolGroup):
     """The tools `shell`, `shell_wait`, `shell_write` and `shell_kill`, for commands that begin in
     `workspace`.
@@ -92,7 +95,7 @@ class ShellTools(ToolGroup):
 
     def __init__(
         self,
-        workspace: Workspace,
+        workspace: Workspace | str | PathLike[str],
         *,
         timeout_s: float = 300,
         longest_s: float = 3600,
@@ -121,7 +124,7 @@ class ShellTools(ToolGroup):
                 raise ConfigError(f"ShellTools({name}={number!r}): give a whole number above 0")
         if isinstance(pass_env, str) or isinstance(shell, str):
             raise ConfigError("ShellTools: pass_env and shell are lists of texts")
-        self._workspace = workspace
+        self._workspace = workspace = Workspace.at(workspace)
         self._timeout_s, self._longest_s = min(timeout_s, longest_s), longest_s
         self._idle_s, self._grace_s, self._bound = idle_s, grace_s, output_bytes
         own = sandbox_of(sandbox)

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from monitor._util.explained_options import explained
 from monitor.errors import ConfigError, ToolError
 from monitor.reasons import ToolErrorKind
 from monitor.tools.base import excerpt
@@ -57,6 +58,7 @@ NO_FILE: Final = FileContent(b"", -1)
 """Stands for a file that is not there."""
 
 
+@explained(example="monitor.tools.Workspace('.')")
 class Workspace:
     """The folder `path`. Relative paths begin there; absolute ones must lie in it.
 
@@ -73,6 +75,11 @@ class Workspace:
             raise ConfigError(f"Workspace({str(path)!r}): {error}") from None
         if not self.root.is_dir():
             raise ConfigError(f"Workspace({str(path)!r}) is no folder")
+
+    @classmethod
+    def at(cls, place: Workspace | str | os.PathLike[str]) -> Workspace:
+        """`place`, or the workspace of the folder with that path."""
+        return place if isinstance(place, Workspace) else cls(place)
 
     def __repr__(self) -> str:
         return f"Workspace({str(self.root)!r})"
