@@ -11,15 +11,16 @@ import os
 import secrets
 import tempfile
 import tomllib
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import fields
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from monitor.errors import ConfigError
+from monitor.errors import ConfigError, ToolError
 from monitor.proxy.virtual_keys import VirtualKey, VirtualKeys
+from monitor.tools.workspace.folder_locks import only_writer
 
 _FIELDS: Final = frozenset(field.name for field in fields(VirtualKey)) - {"name"}
 _PREFIX: Final = "am-"
@@ -46,6 +47,27 @@ def read_keys(path: str | os.PathLike[str]) -> VirtualKeys:
     if not isinstance(keys, dict):
         raise ConfigError(f'the keys in {file} cannot be read: it has no object "keys"')
     return VirtualKeys([_key(file, name, given) for name, given in keys.items()])
+
+
+@contextmanager
+def locked(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Within this, nobody else who asks changes the file: they wait. Windows has no such lock.
+    Raises `ConfigError` if the folder cannot be read, or another change does not end.
+    """
+    if os.name == "nt":
+        yield
+        return
+    try:
+        folder = os.open(Path(path).resolve().parent, os.O_RDONLY)
+    except OSError as error:
+        raise ConfigError(f"the keys cannot be written to {path}: {error.strerror}") from None
+    try:
+        with only_writer(folder):
+            yield
+    except ToolError as error:
+        raise ConfigError(f"the keys cannot be written to {path}: {error}") from None
+    finally:
+        os.close(folder)
 
 
 def write_keys(path: str | os.PathLike[str], keys: Sequence[VirtualKey]) -> None:

@@ -5,18 +5,18 @@ from __future__ import annotations
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Literal
 
 import uvicorn
 
 
 @asynccontextmanager
-async def serving(app: Any) -> AsyncIterator[str]:
+async def serving(app: Any, lifespan: Literal["on", "off"] = "on") -> AsyncIterator[str]:
     """The address of the server."""
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
     config = uvicorn.Config(
-        app, log_level="warning", access_log=False, lifespan="on", timeout_graceful_shutdown=1, ws="none"
+        app, log_level="warning", access_log=False, lifespan=lifespan, timeout_graceful_shutdown=1, ws="none"
     )
     config.load()
     server = uvicorn.Server(config)

@@ -60,24 +60,25 @@ def make(
 ) -> None:
     """Make a key, and print it. It is shown only now."""
     with output.tidy_exit():
-        from monitor.proxy.key_file import new_key, read_keys, write_keys  # noqa: PLC0415 - takes time
+        from monitor.proxy.key_file import locked, new_key, read_keys, write_keys  # noqa: PLC0415 - takes time
         from monitor.proxy.keys import digest_of  # noqa: PLC0415
         from monitor.proxy.virtual_keys import VirtualKey  # noqa: PLC0415
 
-        known = read_keys(file).all if file.exists() else []
-        if any(one.name == name for one in known):
-            raise ConfigError(f"{file} has a key {name!r}: revoke it first")
-        secret = new_key()
-        made = VirtualKey(
-            name=name,
-            digest=digest_of(secret),
-            owner=owner,
-            expires=_moment(expires, name),
-            models=tuple(models or ()),
-            tokens=tokens,
-            requests_per_minute=requests_per_minute,
-        )
-        write_keys(file, [*known, made])
+        with locked(file):
+            known = read_keys(file).all if file.exists() else []
+            if any(one.name == name for one in known):
+                raise ConfigError(f"{file} has a key {name!r}: revoke it first")
+            secret = new_key()
+            made = VirtualKey(
+                name=name,
+                digest=digest_of(secret),
+                owner=owner,
+                expires=_moment(expires, name),
+                models=tuple(models or ()),
+                tokens=tokens,
+                requests_per_minute=requests_per_minute,
+            )
+            write_keys(file, [*known, made])
         output.write(secret)
 
 
@@ -85,13 +86,14 @@ def make(
 def revoke(name: NameArgument, *, file: FileOption) -> None:
     """Take a key out of the file. A proxy refuses it from its next SIGHUP or start on."""
     with output.tidy_exit():
-        from monitor.proxy.key_file import read_keys, write_keys  # noqa: PLC0415
+        from monitor.proxy.key_file import locked, read_keys, write_keys  # noqa: PLC0415
 
-        known = read_keys(file).all
-        left = [one for one in known if one.name != name]
-        if len(left) == len(known):
-            raise ConfigError(f"{file} has no key {name!r}")
-        write_keys(file, left)
+        with locked(file):
+            known = read_keys(file).all
+            left = [one for one in known if one.name != name]
+            if len(left) == len(known):
+                raise ConfigError(f"{file} has no key {name!r}")
+            write_keys(file, left)
         output.stdout().print(Text(f"{name}: revoked"), soft_wrap=True)
 
 

@@ -20,7 +20,7 @@ from monitor.errors import StoreError
 from monitor.proxy.admin.live_page import page
 from monitor.proxy.admin.prometheus import prometheus
 from monitor.proxy.draining import Draining
-from monitor.proxy.formats.sse import event
+from monitor.proxy.formats.framing.sse import event
 from monitor.proxy.state.runs import HoldAnswer, ProxiedRun
 from monitor.proxy.transport.asgi import Receive, Scope, Send, answer, begin, body
 from monitor.proxy.transport.headers import first

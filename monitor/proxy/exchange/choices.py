@@ -40,6 +40,8 @@ class OtherChoices:
 
     def hear(self, chunks: Mapping[int, Sequence[Chunk]]) -> Stop | None:
         """The next chunks by the index of their choice. `Stop`: the answer ends."""
+        if not chunks:
+            return None
         for index, heard in chunks.items():
             try:
                 found = self._found(self._bank(index), heard)

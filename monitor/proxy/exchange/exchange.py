@@ -27,8 +27,8 @@ from monitor.proxy.exchange.nudging import nudged
 from monitor.proxy.exchange.relays import AnswerRelay, BodyRelay, StreamRelay, WholeRelay, values_in
 from monitor.proxy.exchange.sources import BodyAdapter
 from monitor.proxy.exchange.upstream_request import ProxiedRequest, UpstreamRequest
-from monitor.proxy.formats import sse
 from monitor.proxy.formats.base import FrameContent, WireAnswer, to_bytes
+from monitor.proxy.formats.framing import sse
 from monitor.proxy.formats.merging import merged
 from monitor.proxy.histories.judging import LoopPolicy, RequestJudge
 from monitor.proxy.state.runs import TASK_CHARS, ProxiedRun
@@ -43,7 +43,6 @@ from monitor.verdicts import Detection, Stop
 _OK: Final = 200
 _NEVER_WELL: Final = frozenset({TerminateReason.ERROR, TerminateReason.INVALID_STREAM})
 """Ends that nobody has chosen: the client gets an error."""
-_EVENTS: Final = "text/event-stream"
 MOST_HIDDEN: Final = 4_000
 """Characters of a task in which secrets are looked for. Less of them is shown."""
 
@@ -74,6 +73,7 @@ class Exchange:
         self.usage = NO_USAGE
         """The tokens that the answer used, when it is over."""
         self._others: OtherChoices | None = None
+        """Watches the further choices of the answer, once it has some."""
         self._lost = ""
         """Why the budget cannot be asked, in words that are not for the client."""
         self._nudged = ""
@@ -121,8 +121,7 @@ class Exchange:
             emit=self._heard,
         )
         reading = self._request.reading
-        if asked.choices > 1:
-            self._others = OtherChoices(options.detectors, self._holding, counts=policy.ends)
+        self._others = OtherChoices(options.detectors, self._holding, counts=policy.ends)
         loop = await self._context.reader.recall(judged, reading, self._clock.now())
         self._sending.judged(reading.records)
         self._input_tokens = reading.input_tokens
@@ -156,6 +155,8 @@ class Exchange:
 
     def _nudge(self, suspicion: Detection) -> None:
         """Add a message for the model to the request."""
+        if self._asked.fixed:
+            return
         with contextlib.suppress(ValueError):
             form, text = self._asked.form, nudge_text(suspicion)
             self._sending.change(lambda body: nudged(form, body, text))
@@ -166,7 +167,7 @@ class Exchange:
         """Send a comment, if the format has comments and the client reads a stream."""
         remark = self._speak().comment("held: an operator is asked") if self._asked.streams else b""
         if remark:
-            await self._begin(_OK, [(b"content-type", _EVENTS.encode())], said="held")
+            await self._begin(_OK, [(b"content-type", self._speak().media_type.encode())], said="held")
             await self._client.write(remark)
 
     async def _without_upstream(self, stop: Stop) -> None:
@@ -181,9 +182,9 @@ class Exchange:
         if error and not self._client.began:
             await self._refuse(reason_of(stop, self._lost), REFUSED, said=said)
             return
-        kind = "application/json" if self._asked.array or not self._asked.streams else _EVENTS
+        kind = "application/json" if self._asked.array or not self._asked.streams else answer.media_type
         if not self._asked.streams:
-            ending = to_bytes(merged(self._asked.form, values_in(ending)))
+            ending = to_bytes(answer.in_one_piece(merged(self._asked.form, values_in(ending))))
         await self._begin(_OK, [(b"content-type", kind.encode())], said=said)
         await self._client.write(ending)
         await self._client.end()
@@ -199,6 +200,8 @@ class Exchange:
             core.abort(why)
             stream.wake()
 
+        late: Stop | None = None
+        """A loop in a further choice of an answer that came in one piece."""
         self._run.aborts.append(abort)
         try:
             async with stream:
@@ -213,6 +216,8 @@ class Exchange:
                         self._pay_unread(core, self._passing)
                     if self._holding is not None and self._holding.grant.is_used_up:
                         await self._holding.more()
+            if self._others is not None and isinstance(self._passing, BodyRelay):
+                late = self._others.hear(self._passing.adapter.others)
         finally:
             self._run.aborts.remove(abort)
             if self._sending.is_paid and self._holding is not None and not (core.turn and core.turn.usage.input_tokens):
@@ -225,7 +230,7 @@ class Exchange:
             self._run.estimated |= outcome.usage_estimated
             self._run.paid(outcome.cost_usd)
             self._context.runs.count("tokens", number=outcome.usage.total_tokens)
-        await self._end(core.stop, stream.turn.error)
+        await self._end(core.stop or late, stream.turn.error)
 
     async def _open(self) -> Any:
         """Ask the upstream, and send the head of its answer on at once."""

@@ -7,8 +7,8 @@ from typing import Any, Final, Protocol
 
 from monitor.chunks import Chunk
 from monitor.proxy.exchange.sources import BodyAdapter, FrameAdapter, Frames
-from monitor.proxy.formats import sse
 from monitor.proxy.formats.base import DONE, FrameContent, WireAnswer, parsed, to_bytes
+from monitor.proxy.formats.framing import sse
 from monitor.proxy.formats.merging import merged
 from monitor.proxy.transport.client import Client
 from monitor.proxy.transport.room import HeldBytes, NoRoom

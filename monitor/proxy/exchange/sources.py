@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Self
 
 from monitor.adapters.decoding import AdapterBase
@@ -116,6 +116,8 @@ class BodyAdapter(_Adapter):
         """The body is longer. Its parts are passed on as they come, and nothing is read."""
         self.read = False
         """Whether the whole body was read."""
+        self.others: Mapping[int, Sequence[Chunk]] = {}
+        """The chunks of further choices in the whole body, by their index."""
         self._read = read
         self._left = most
 
@@ -147,7 +149,9 @@ class BodyAdapter(_Adapter):
         if not self.read:
             return ()
         body = b"".join(self.parts)
-        return self._chunks(self._read(body), len(body))
+        heard = self._read(body)
+        self.others = heard.others
+        return self._chunks(heard, len(body))
 
     def take(self) -> bytes:
         """The bytes that were collected so far."""

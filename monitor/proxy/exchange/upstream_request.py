@@ -80,7 +80,7 @@ class UpstreamRequest:
         if asked.form == "anthropic" and has_cut_thoughts(request.body):
             self._known = None
             self.change(without_cut_thoughts)
-        if not asked.streams and not self._is_packed:
+        if not (asked.streams or asked.fixed or self._is_packed):
             streamed = as_stream(asked.form, request.path, request.query, request.body, self._known)
             if streamed is not None:
                 path, query, body = streamed

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from monitor.adapters.anthropic.stream import AnthropicAdapter
 from monitor.adapters.json_view import JsonView
-from monitor.proxy.formats import sse
 from monitor.proxy.formats.base import (
     Beginning,
     Frame,
     FrameContent,
+    Framing,
     HalfCalls,
     JudgedRequest,
     Refusal,
@@ -24,6 +24,7 @@ from monitor.proxy.formats.base import (
     parsed_object,
     to_bytes,
 )
+from monitor.proxy.formats.framing import sse
 from monitor.proxy.formats.refusals import ANTHROPIC_TYPES, CODE, refused, type_of
 from monitor.proxy.formats.requests import (
     RequestFields,
@@ -97,8 +98,8 @@ class AnthropicWire:
 class AnthropicAnswer(WireAnswer):
     """One message that comes as a stream."""
 
-    def __init__(self, asked: JudgedRequest) -> None:
-        super().__init__(asked, sse.SseReader(), AnthropicAdapter(), AnthropicCalls())
+    def __init__(self, asked: JudgedRequest, framing: Framing | None = None) -> None:
+        super().__init__(asked, framing or sse.SseReader(), AnthropicAdapter(), AnthropicCalls())
         self._begun = False
         self._blocks: dict[int, str] = {}
         """The open blocks that the client knows: their types, by index."""
@@ -176,7 +177,7 @@ class AnthropicAnswer(WireAnswer):
             counts = {"output_tokens": usage.output_tokens}
             events.append({"type": "message_delta", "delta": delta, "usage": counts})
         events.append({"type": "message_stop"})
-        return sse.comment(reason) + b"".join(sse.event(event, event["type"]) for event in events)
+        return self._written(reason, events)
 
     def _empty(self, usage: Usage) -> dict[str, Any]:
         return {
@@ -191,7 +192,11 @@ class AnthropicAnswer(WireAnswer):
         }
 
     def _error(self, reason: str, status: int) -> bytes:
-        return sse.comment(reason) + sse.event(_error(status, reason), "error")
+        return self._written(reason, [_error(status, reason)])
+
+    def _written(self, reason: str, events: Sequence[dict[str, Any]]) -> bytes:
+        """The last events of an answer, with the `reason` beside them."""
+        return sse.comment(reason) + b"".join(sse.event(event, event["type"]) for event in events)
 
     def comment(self, text: str) -> bytes:
         return sse.comment(text)
@@ -232,8 +237,14 @@ def without_cut_thoughts(body: bytes) -> bytes:
     for message in messages if isinstance(messages, list) else ():
         blocks = message.get("content") if isinstance(message, dict) else None
         if isinstance(blocks, list):
-            blocks[:] = [one for one in blocks if not (isinstance(one, dict) and one.get("signature") == CUT_OFF)]
+            blocks[:] = [one for one in blocks if not (isinstance(one, dict) and _signature_of(one) == CUT_OFF)]
     return to_bytes(request)
+
+
+def _signature_of(block: Mapping[str, Any]) -> object:
+    """The signature of a thought, in the form of Anthropic or of Bedrock's `converse`."""
+    text = object_at(object_at(block, "reasoningContent"), "reasoningText")
+    return text.get("signature") if text else block.get("signature")
 
 
 def _format_in(request: Mapping[str, Any]) -> object:

@@ -21,7 +21,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from monitor.adapters.adapter import FullAdapter, ReportedFailure
@@ -57,6 +57,7 @@ __all__ = [
     "joined",
     "parsed",
     "parsed_object",
+    "read_whole",
     "to_bytes",
 ]
 
@@ -79,8 +80,6 @@ class JudgedRequest:
     tools: frozenset[str] = frozenset()
     """The names of the tools that the model may call."""
     max_output_tokens: int | None = None
-    choices: int = 1
-    """The answers that are asked for at once."""
     whole_history: bool = True
     """False if the service has the older messages (`previous_response_id`, `conversation`)."""
     wants_usage: bool = True
@@ -89,6 +88,8 @@ class JudgedRequest:
     """Whether the answer is to be JSON of a schema, or a call: a sentence would break it."""
     array: bool = False
     """Whether the stream is one JSON array instead of server-sent events."""
+    fixed: bool = False
+    """Whether the request must reach the service as it came: it may be signed."""
     records: Span | None = None
     """The place of the history's records in the body. `None`: they cannot be found again."""
     goes_on: bool = False
@@ -175,6 +176,8 @@ class FrameContent:
     """The service says that the call failed."""
     unread: str | None = None
     """Why it cannot be read. Its bytes are passed on, and nothing in it was judged."""
+    others: Mapping[int, Sequence[Chunk]] = field(default_factory=dict[int, Sequence[Chunk]])
+    """The chunks of further choices, by their index, if it is a whole answer."""
 
     @property
     def usage(self) -> Usage:
@@ -326,6 +329,15 @@ class WireAnswer(ABC):
         """The bytes that say that the upstream broke off. They never look like an end."""
         return b"" if self._blind or self._closed else self._error(reason, BROKE_OFF)
 
+    @property
+    def media_type(self) -> str:
+        """The media type of a stream that begins here."""
+        return "text/event-stream"
+
+    def in_one_piece(self, merged: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The answer that the client gets who asked for no stream. `merged`: of the events."""
+        return merged
+
     def comment(self, text: str) -> bytes:
         """A remark that clients skip, for instance to keep a connection open. Empty if the format
         has none.
@@ -404,6 +416,13 @@ def joined(parts: Sequence[FrameContent]) -> FrameContent:
         next((part.failure for part in parts if part.failure is not None), None),
         next((part.unread for part in parts if part.unread is not None), None),
     )
+
+
+def read_whole(answer: WireAnswer, value: Mapping[str, Any]) -> FrameContent:
+    """Read an answer that came in one piece, as if it were the only one of a stream."""
+    frame = Frame(b"", value=value)
+    heard = joined([answer.read(frame), FrameContent(answer.finish())])
+    return replace(heard, others=answer.others(frame))
 
 
 def parsed(data: str | bytes) -> Any:

@@ -8,7 +8,6 @@ from typing import Any
 from monitor.adapters.openai.errors import reported
 from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.chunks import Chunk
-from monitor.proxy.formats import sse
 from monitor.proxy.formats.base import (
     DONE,
     Beginning,
@@ -20,16 +19,19 @@ from monitor.proxy.formats.base import (
     Unjudged,
     WireAnswer,
     decoded,
-    joined,
     parsed,
     parsed_object,
+    read_whole,
 )
+from monitor.proxy.formats.framing import sse
 from monitor.proxy.formats.refusals import CODE, openai_error, refused
 from monitor.proxy.formats.requests import (
     RequestFields,
     behind,
-    choices_at,
+    check_choices,
     count_at,
+    first_choice,
+    further_choices,
     history,
     is_structured,
     judged,
@@ -54,6 +56,7 @@ class ChatWire:
 
     def _asked(self, path: str, fields: RequestFields) -> JudgedRequest:
         request = fields.value
+        check_choices(request, "n")
         messages, instructions = history(self.form, records_at(request, "messages"), fields)
         return JudgedRequest(
             form=self.form,
@@ -65,7 +68,6 @@ class ChatWire:
             tools=tools_at(request) | tools_at(request, "functions"),
             max_output_tokens=count_at(request, "max_completion_tokens", "max_tokens"),
             structured=is_structured(object_at(request, "response_format").get("type"), request.get("tool_choice")),
-            choices=choices_at(request, "n"),
             wants_usage=object_at(request, "stream_options").get("include_usage") is True,
         )
 
@@ -84,10 +86,7 @@ class ChatWire:
         choices = [
             {**choice, "delta": choice.get("message"), "message": None} for choice in objects_at(answer, "choices")
         ]
-        adapter = OpenAIAdapter()
-        heard = decoded(adapter, {**answer, "choices": choices})
-        unread = "an answer in one piece has several choices" if len(choices) > 1 else None
-        return joined([heard, FrameContent(tuple(adapter.finish()), unread=unread)])
+        return read_whole(self.stream(asked), {**answer, "choices": choices})
 
     def refusal(self, reason: str, *, status: int = 429, code: str = CODE) -> Refusal:
         return refused(status, openai_error(status, reason, code))
@@ -118,22 +117,14 @@ class ChatAnswer(WireAnswer):
         return super()._heard(frame)
 
     def _item(self, frame: Frame) -> object:
-        chunk = frame.value
-        if self.asked.choices == 1 or not isinstance(chunk, dict):
-            return chunk
-        return chunk | {"choices": [one for one in objects_at(chunk, "choices") if not whole_at(one, "index")]}
+        return first_choice(frame.value, "choices") if isinstance(frame.value, dict) else frame.value
 
     def others(self, frame: Frame) -> Mapping[int, Sequence[Chunk]]:
-        chunk = frame.value
-        if self.asked.choices == 1 or not isinstance(chunk, dict) or frame.fault is not None:
-            return {}
-        heard: dict[int, tuple[Chunk, ...]] = {}
-        for choice in objects_at(chunk, "choices"):
-            if index := whole_at(choice, "index"):
-                adapter = self._others.setdefault(index, OpenAIAdapter(index))
-                alone = chunk | {"choices": [{**choice, "index": 0}], "usage": None}
-                heard[index] = heard.get(index, ()) + decoded(adapter, alone).chunks
-        return heard
+        return further_choices(frame.value, "choices", self._of_other) if isinstance(frame.value, dict) else {}
+
+    def _of_other(self, index: int, chunk: Mapping[str, Any]) -> Sequence[Chunk]:
+        adapter = self._others.setdefault(index, OpenAIAdapter(index))
+        return decoded(adapter, {**chunk, "usage": None}).chunks
 
     def _told(self, frame: Frame) -> None:
         if frame.data is not None and frame.data.startswith(DONE):

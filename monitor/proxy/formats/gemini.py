@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import parse_qs, unquote
@@ -11,8 +11,7 @@ from urllib.parse import parse_qs, unquote
 from monitor.adapters.google.errors import reported
 from monitor.adapters.google.stream import GoogleAdapter
 from monitor.adapters.json_view import CamelView
-from monitor.proxy.formats import sse
-from monitor.proxy.formats.array import END, ArrayReader
+from monitor.chunks import Chunk
 from monitor.proxy.formats.base import (
     Beginning,
     Frame,
@@ -23,21 +22,26 @@ from monitor.proxy.formats.base import (
     Unjudged,
     WireAnswer,
     decoded,
-    joined,
     parsed_object,
+    read_whole,
     to_bytes,
 )
+from monitor.proxy.formats.framing import sse
+from monitor.proxy.formats.framing.array import END, ArrayReader
 from monitor.proxy.formats.refusals import CODE, RPC_STATUSES, refused, type_of
 from monitor.proxy.formats.requests import (
     CannotJudge,
     RequestFields,
     behind,
+    check_choices,
     count_at,
+    first_choice,
+    further_choices,
     history,
     judged,
-    one_answer,
     records_at,
     tools_at,
+    whole_at,
 )
 from monitor.usage import NO_USAGE, Usage
 from monitor.wires.fields import object_at, objects_at, snake
@@ -64,7 +68,7 @@ class GeminiWire:
         streams = called[2].lower() == "streamgeneratecontent"
         snaked = snake(request)
         config = snake(snaked.get("generation_config"))
-        one_answer(config, "candidate_count")
+        check_choices(config, "candidate_count")
         contents = request.get("contents")
         records = [contents] if isinstance(contents, dict) else records_at(request, "contents")
         messages, _ = history(self.form, records, fields)
@@ -94,10 +98,7 @@ class GeminiWire:
         answer = parsed_object(body)
         if isinstance(answer, FrameContent):
             return answer
-        if "error" in answer:
-            return FrameContent(failure=reported(answer["error"]))
-        adapter = GoogleAdapter()
-        return joined([decoded(adapter, CamelView(answer)), FrameContent(tuple(adapter.finish()))])
+        return read_whole(self.stream(asked), answer)
 
     def refusal(self, reason: str, *, status: int = 429, code: str = CODE) -> Refusal:
         return refused(status, _error(status, reason, code))
@@ -114,10 +115,16 @@ class GeminiAnswer(WireAnswer):
         super().__init__(asked, ArrayReader() if asked.array else sse.SseReader(), GoogleAdapter(), GeminiCalls())
         self._head: dict[str, Any] = {"modelVersion": asked.model}
         """The fields that all chunks of the answer have alike."""
+        self._others: dict[int, GoogleAdapter] = {}
+        """The readers of further candidates."""
         self._told_any = False
-        self._texted = False
-        self._called = False
-        self._finished = False
+        self._begun: set[int] = set()
+        """The candidates that the client knows."""
+        self._texted: set[int] = set()
+        self._called: set[int] = set()
+        self._finished: set[int] = set()
+        self._blocked = False
+        """The service has refused the request."""
         self._ended = False
         """Whether an error was sent, or the end of the array."""
 
@@ -127,7 +134,15 @@ class GeminiAnswer(WireAnswer):
         return super()._heard(frame)
 
     def _item(self, frame: Frame) -> object:
-        return CamelView(frame.value) if isinstance(frame.value, dict) else frame.value
+        chunk = frame.value
+        return CamelView(first_choice(chunk, "candidates")) if isinstance(chunk, dict) else chunk
+
+    def others(self, frame: Frame) -> Mapping[int, Sequence[Chunk]]:
+        return further_choices(frame.value, "candidates", self._of_other) if isinstance(frame.value, dict) else {}
+
+    def _of_other(self, index: int, chunk: Mapping[str, Any]) -> Sequence[Chunk]:
+        adapter = self._others.setdefault(index, GoogleAdapter(index))
+        return decoded(adapter, CamelView({**chunk, "usageMetadata": None})).chunks
 
     def sent(self, frame: Frame) -> None:
         """The last bracket of an array has no value."""
@@ -141,30 +156,41 @@ class GeminiAnswer(WireAnswer):
             return
         self._ended = self._ended or "error" in chunk
         self._head |= {name: chunk[name] for name in ("modelVersion", "responseId", "usageMetadata") if chunk.get(name)}
-        self._finished = self._finished or bool(object_at(chunk, "promptFeedback").get("blockReason"))
+        self._blocked = self._blocked or bool(object_at(chunk, "promptFeedback").get("blockReason"))
         for candidate in objects_at(chunk, "candidates"):
-            parts = objects_at(object_at(candidate, "content"), "parts")
-            self._called = self._called or any(part.get("functionCall") for part in parts)
-            self._texted = self._texted or any(part.get("text") and not part.get("thought") for part in parts)
-            self._finished = self._finished or bool(candidate.get("finishReason"))
+            index, parts = whole_at(candidate, "index"), objects_at(object_at(candidate, "content"), "parts")
+            self._begun.add(index)
+            if any(part.get("functionCall") for part in parts):
+                self._called.add(index)
+            if any(part.get("text") and not part.get("thought") for part in parts):
+                self._texted.add(index)
+            if candidate.get("finishReason"):
+                self._finished.add(index)
 
     @property
     def over(self) -> bool:
-        return self._ended or (self._finished and not self.asked.array)
+        return self._ended or (self._is_whole and not self.asked.array)
+
+    @property
+    def _is_whole(self) -> bool:
+        return self._blocked or bool(self._finished and self._finished >= self._begun)
 
     @property
     def _calls_open(self) -> bool:
-        return self._called and not self._finished
+        return not (self._blocked or self._called <= self._finished)
 
     def _end(self, reason: str, usage: Usage, sentence: str) -> bytes:
-        if self._finished:
+        if self._is_whole:
             return b"]"
-        # A content with empty text would stand in the client's next request, and be refused there.
-        words = behind(sentence, begun=self._texted)
-        content = {"content": {"parts": [{"text": words}], "role": "model"}} if sentence else {}
-        candidate = {**content, "finishReason": "MAX_TOKENS", "finishMessage": reason, "index": 0}
+        candidates = [self._last(index, reason, sentence) for index in sorted((self._begun or {0}) - self._finished)]
         counts = {} if usage == NO_USAGE else {"usageMetadata": _usage(usage)}
-        return self._written({"candidates": [candidate], **self._head, **counts})
+        return self._written({"candidates": candidates, **self._head, **counts})
+
+    def _last(self, index: int, reason: str, sentence: str) -> dict[str, Any]:
+        # A content with empty text would stand in the client's next request, and be refused there.
+        words = behind(sentence, begun=index in self._texted)
+        content = {"content": {"parts": [{"text": words}], "role": "model"}} if sentence else {}
+        return {**content, "finishReason": "MAX_TOKENS", "finishMessage": reason, "index": index}
 
     def _error(self, reason: str, status: int) -> bytes:
         return self._written(_error(status, reason, CODE))

@@ -30,8 +30,6 @@ def as_stream(
         streamed = called.lower() == b"generatecontent"
         fields = [field for field in query.split(b"&") if field and not field.startswith(b"alt=")]
         return (where + sign + b"streamGenerateContent", b"&".join([*fields, b"alt=sse"]), body) if streamed else None
-    if path.endswith(b"/invoke"):
-        return None
 
     def asks_for_one(body: bytes) -> bytes:
         request = parsed(body)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 from urllib.parse import unquote
 
+from monitor.chunks import Chunk
 from monitor.context.repairs.repair import repair, repair_behind
 from monitor.errors import MonitorError
 from monitor.messages import Message, RepairKind
 from monitor.proxy.formats.base import Beginning, JudgedRequest, Span, Unjudged
 from monitor.proxy.formats.request_body import HISTORY, MARK, RepeatedField, read_object, without
-from monitor.wires.fields import text
+from monitor.wires.fields import objects_at, text
 from monitor.wires.forms import Form
 from monitor.wires.read import read_history
 from monitor.wires.request import declarations_of
@@ -150,21 +151,32 @@ def count_at(request: Mapping[str, Any], *names: str) -> int | None:
     return next((value for name in names if type(value := request.get(name)) is int and value > 0), None)
 
 
-def one_answer(request: Mapping[str, Any], name: str) -> None:
-    """Raises `CannotJudge` for a request for several answers at once: only one can be watched."""
+def check_choices(request: Mapping[str, Any], name: str) -> None:
+    """Raises `CannotJudge` for what is no number of answers."""
     asked = request.get(name)
-    if asked not in (None, 1):
-        raise CannotJudge(f"the request asks for several answers (`{name}`), and only one can be watched")
-
-
-def choices_at(request: Mapping[str, Any], name: str) -> int:
-    """The number of answers that are asked for. Raises `CannotJudge` for anything else."""
-    asked = request.get(name)
-    if asked is None:
-        return 1
-    if type(asked) is not int or not 1 <= asked <= _MOST_CHOICES:
+    if asked is not None and (type(asked) is not int or not 1 <= asked <= _MOST_CHOICES):
         raise CannotJudge(f"`{name}` of the request is {_kind(asked)}, not from 1 to {_MOST_CHOICES}")
-    return asked
+
+
+def first_choice(answer: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """The answer with its first choice alone."""
+    choices = answer.get(name)
+    if not isinstance(choices, list) or not any(isinstance(one, dict) and whole_at(one, "index") for one in choices):
+        return answer
+    return {**answer, name: [one for one in choices if not (isinstance(one, dict) and whole_at(one, "index"))]}
+
+
+def further_choices(
+    answer: Mapping[str, Any], name: str, read: Callable[[int, Mapping[str, Any]], Sequence[Chunk]]
+) -> Mapping[int, Sequence[Chunk]]:
+    """The chunks of all choices but the first, by their index. `read` reads a piece of one of them
+    as if it were the first.
+    """
+    heard: dict[int, list[Chunk]] = {}
+    for choice in objects_at(answer, name):
+        if index := whole_at(choice, "index"):
+            heard.setdefault(index, []).extend(read(index, {**answer, name: [{**choice, "index": 0}]}))
+    return heard
 
 
 _MOST_CHOICES: Final = 128

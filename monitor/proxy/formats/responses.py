@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from monitor.adapters.openai.stream import OpenAIAdapter
-from monitor.proxy.formats import sse
 from monitor.proxy.formats.base import (
     Beginning,
     Frame,
@@ -21,6 +20,7 @@ from monitor.proxy.formats.base import (
     parsed_object,
 )
 from monitor.proxy.formats.chat import failed
+from monitor.proxy.formats.framing import sse
 from monitor.proxy.formats.items import SERVED, OutputItem, spoken
 from monitor.proxy.formats.refusals import CODE, openai_error, refused
 from monitor.proxy.formats.requests import (

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from monitor.cli.app import app
-from monitor.proxy import read_keys
+from monitor.proxy import VirtualKey, digest_of, read_keys
+from monitor.proxy.key_file import locked, write_keys
 
 
 def invoke(*arguments: str, file: Path) -> Result:
@@ -63,3 +65,17 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         result = invoke(*command, file=tmp_path / "none.json")
         assert result.exit_code != 0
         assert "none.json" in result.stderr
+
+
+def test_keys_that_are_made_at_once_are_all_in_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "keys.json"
+
+    def add(number: int) -> None:
+        with locked(file):
+            known = read_keys(file).all if file.exists() else []
+            write_keys(file, [*known, VirtualKey(name=f"k{number}", digest=digest_of(str(number)))])
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(add, range(24)))
+    assert len(read_keys(file)) == 24
+    assert [*tmp_path.iterdir()] == [file]

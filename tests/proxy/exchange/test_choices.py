@@ -9,8 +9,9 @@ import openai
 import pytest
 
 from monitor.proxy import KeyNames, Proxy, digest_of
+from monitor.proxy.transport.asgi import answer
 from monitor.shared import SQLiteBudgets
-from monitor.testing import LocalOpenAI
+from monitor.testing import LocalGemini, LocalOpenAI
 from monitor.testing.openai_steps import chunk, text, usage_only
 from tests.proxy.asked import ask, chat
 from tests.proxy.served import serving
@@ -104,3 +105,83 @@ async def test_another_number_of_answers_cannot_be_judged(wrong: Any) -> None:
         reply = await ask(proxy, "POST", CHAT, chat(n=wrong))
         assert (reply.status, server.requests) == (400, [])
         await proxy.aclose()
+
+
+def candidate(words: str, index: int, **more: Any) -> dict[str, Any]:
+    content = {"content": {"role": "model", "parts": [{"text": words}]}} if words else {}
+    return {"candidates": [{**content, "index": index, **more}], "modelVersion": "m"}
+
+
+def gemini_answers(bad: int) -> list[dict[str, Any]]:
+    begun = [candidate(f"Answer {at}.", at) for at in range(3)]
+    chant = [candidate(SENTENCE, bad) for _ in range(60)]
+    return [*begun, *chant, *(candidate("", at, finishReason="STOP") for at in range(3))]
+
+
+ASKS = {"contents": [{"role": "user", "parts": [{"text": "hi"}]}], "generationConfig": {"candidateCount": 3}}
+
+
+@pytest.mark.parametrize("how", ["streamGenerateContent?alt=sse", "generateContent"])
+@pytest.mark.parametrize("bad", [0, 1, 2])
+async def test_a_loop_in_any_candidate_ends_all_of_them_well(bad: int, how: str) -> None:
+    with LocalGemini([gemini_answers(bad)]) as server:
+        proxy = Proxy(server.base_url)
+        reply = await ask(proxy, "POST", f"/v1beta/models/m:{how}", ASKS)
+        await proxy.aclose()
+    lines = reply.body.decode().splitlines()
+    parts = [json.loads(line[6:]) for line in lines if line.startswith("data: ")] if "sse" in how else reply.json
+    said, ends = ["", "", ""], ["", "", ""]
+    for part in parts if isinstance(parts, list) else [parts]:
+        for one in part["candidates"]:
+            said[one["index"]] += "".join(piece["text"] for piece in one.get("content", {}).get("parts", ()))
+            ends[one["index"]] = one.get("finishReason") or ends[one["index"]]
+    assert ends == ["MAX_TOKENS"] * 3
+    assert all(text.startswith(f"Answer {at}.") for at, text in enumerate(said))
+    assert all(text.count("agent-monitor stopped") == 1 for text in said)
+    assert said[bad].count(SENTENCE) < 20
+
+
+async def test_good_candidates_come_as_they_were_sent() -> None:
+    script = [candidate(f"Answer {at}.", at, finishReason="STOP") for at in range(3)]
+    with LocalGemini([script]) as server:
+        proxy = Proxy(server.base_url)
+        reply = await ask(proxy, "POST", "/v1beta/models/m:streamGenerateContent?alt=sse", ASKS)
+        await proxy.aclose()
+    assert reply.header("x-agent-monitor").startswith("watched")
+    assert [json.loads(line[6:]) for line in reply.body.decode().splitlines() if line] == script
+
+
+@pytest.mark.parametrize("bad", [None, 0, 2])
+@pytest.mark.parametrize("form", ["openai-chat", "gemini"])
+async def test_each_choice_of_an_answer_in_one_piece_is_read(form: str, bad: int | None) -> None:
+    said = [SENTENCE * 40 if at == bad else f"Answer {at}." for at in range(3)]
+    if form == "gemini":
+        parts = [candidate(words, at, finishReason="STOP")["candidates"][0] for at, words in enumerate(said)]
+        path, request = "/v1beta/models/m:generateContent", ASKS
+        body: dict[str, Any] = {"candidates": parts}
+    else:
+        messages = [{"role": "assistant", "content": words} for words in said]
+        choices = [{"index": at, "message": one, "finish_reason": "stop"} for at, one in enumerate(messages)]
+        path, request = CHAT, chat(n=3, stream=False)
+        body = {"object": "chat.completion", "choices": choices}
+
+    async def service(scope: Any, receive: Any, send: Any) -> None:
+        await answer(send, 200, json.dumps(body).encode(), b"application/json")
+
+    async with serving(service, lifespan="off") as address:
+        proxy = Proxy(address)
+        reply = await ask(proxy, "POST", path, request)
+        (run,) = proxy.runs
+        await proxy.aclose()
+    assert reply.json == body
+    assert reply.header("x-agent-monitor").startswith("watched" if bad is None else "stopped; loop_detected")
+    assert run.unwatched == ""
+
+
+async def test_a_choice_that_nobody_has_asked_for_is_watched_too() -> None:
+    script = [piece("Well.", 0), *(piece(SENTENCE, 1) for _ in range(60)), end(0), end(1)]
+    with LocalOpenAI([script]) as server:
+        proxy = Proxy(server.base_url.removesuffix("/v1"))
+        reply = await ask(proxy, "POST", CHAT, chat())
+        await proxy.aclose()
+    assert reply.body.decode().count(SENTENCE) < 20

@@ -172,7 +172,7 @@ def test_the_thinking_of_the_history_is_kept():
         ("openai-responses", {"background": True}, "background"),
         ("anthropic", {"messages": {}}, "`messages`"),
         ("gemini", {"contents": 7}, "`contents`"),
-        ("gemini", {"generationConfig": {"candidateCount": 3}}, "several answers"),
+        ("gemini", {"generationConfig": {"candidateCount": 300}}, "`candidate_count`"),
     ],
 )
 def test_a_request_that_cannot_be_judged_says_why(form: str, fields: dict[str, Any], why: str):

@@ -1,0 +1,1 @@
+"""`agent-monitor proxy` from its options to its server."""

@@ -1,0 +1,147 @@
+"""The server of `agent-monitor proxy`: it listens, says what to set, and ends in good order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from rich.text import Text
+
+from monitor.cli.render import output
+from monitor.cli.serving.settings_reload import SettingsReload
+from monitor.errors import ConfigError, MissingExtra
+
+if TYPE_CHECKING:
+    from monitor.proxy import Proxy
+
+_BASES: Final[Mapping[str, tuple[str, str]]] = {
+    "openai": ("OPENAI_BASE_URL", "/v1"),
+    "anthropic": ("ANTHROPIC_BASE_URL", ""),
+    "google": ("GOOGLE_GEMINI_BASE_URL", ""),
+}
+"""The variable from which the SDK of a service takes its address, and what its path begins with."""
+_SIGNS: Final[Mapping[str, Sequence[str]]] = {
+    "openai": ("openai",),
+    "anthropic": ("anthropic", "claude"),
+    "google": ("google", "gemini"),
+}
+"""The words by which the name or the address of such a service is recognised."""
+_LOOK_S: Final = 0.1
+"""Seconds between two looks for a second Ctrl-C, like uvicorn's own."""
+_LEFT_S: Final = 3
+"""Seconds for what is still open after --drain: answers that are not watched, and their clients."""
+
+
+def serve(
+    made: Proxy,
+    host: str,
+    port: int,
+    drain_s: float | None,
+    *,
+    headers_s: float,
+    token_given: bool,
+    reload: SettingsReload,
+) -> None:
+    """Serve until Ctrl-C or SIGTERM, and then let running answers go on for `drain_s` seconds.
+    `headers_s`: how long the headers of a request may take. `token_given`: it is not shown.
+    """
+    try:
+        import uvicorn  # noqa: PLC0415 - may be missing
+        from uvicorn.protocols.http.auto import AutoHTTPProtocol  # noqa: PLC0415
+    except ImportError:
+        raise MissingExtra("uvicorn", "proxy") from None
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            self.reloading = asyncio.ensure_future(reload.follow())
+
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            self.reloading.cancel()
+            draining = asyncio.ensure_future(made.drain(drain_s))  # the listener stays meanwhile
+            while not (draining.done() or self.force_exit):
+                await asyncio.wait([draining], timeout=_LOOK_S)
+            draining.cancel()
+            await super().shutdown(sockets)
+
+    logging.getLogger("uvicorn.error").addFilter(_is_news)
+    options = uvicorn.Config(
+        made,
+        host=host,
+        port=port,
+        http=in_time(AutoHTTPProtocol, headers_s),
+        log_config=None,
+        access_log=False,  # Gemini's keys stand in the addresses
+        server_header=False,
+        date_header=False,
+        ws="none",
+        lifespan="on",
+        timeout_graceful_shutdown=_LEFT_S,
+    )
+    try:
+        listening = options.bind_socket()
+    except SystemExit:
+        raise ConfigError(f"nothing can listen on {host} port {port}: is it used already?") from None
+    with listening:
+        listening.listen()  # from now on connections wait until the server takes them
+        real = listening.getsockname()[1]
+        shown = f"[{host}]" if ":" in host else host
+        _greet(made, f"http://{shown}:{real}", token_given=token_given)
+        Server(options).run(sockets=[listening])
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Leaves out that answers were cut off: by Ctrl-C, or because the service broke off."""
+    cancelled = record.exc_info is not None and isinstance(record.exc_info[1], asyncio.CancelledError)
+    return not cancelled and not record.getMessage().startswith("ASGI callable returned without completing")
+
+
+def _greet(made: Proxy, address: str, *, token_given: bool) -> None:
+    """Say what to set for each SDK."""
+    console = output.stderr()
+    for one in made.upstreams.all:
+        base = f"{address}/{one.name}" if one.name else address
+        console.print(Text(f"{base} -> {one}", "bold"), soft_wrap=True)
+        known = [kind for kind, signs in _SIGNS.items() if any(sign in f"{one.name} {one.host}" for sign in signs)]
+        for kind in known or _BASES:
+            variable, path = _BASES[kind]
+            console.print(Text(f"  {variable}={base}{path}"), soft_wrap=True)
+    page = f"{address}{made.prefix}"
+    console.print(Text(f"page: {page}" if token_given else f"page: {page}#token={made.token}"), soft_wrap=True)
+
+
+def in_time(protocol: Any, headers_s: float) -> type[Any]:
+    """The HTTP protocol of uvicorn, which closes a connection whose next request has not all its
+    headers within `headers_s` seconds: uvicorn itself waits for ever.
+    """
+
+    class InTime(protocol):  # type: ignore[misc]
+        def connection_made(self, transport: asyncio.Transport) -> None:
+            self.late: asyncio.TimerHandle | None = None
+            super().connection_made(transport)
+            self.wait_for_headers()
+
+        def data_received(self, data: bytes) -> None:
+            before = self.cycle
+            if self.late is None and (before is None or before.response_complete):
+                self.wait_for_headers()
+            super().data_received(data)
+            if self.cycle is not before:
+                self.stop_waiting()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self.stop_waiting()
+            super().connection_lost(exc)
+
+        def wait_for_headers(self) -> None:
+            self.late = asyncio.get_running_loop().call_later(headers_s, self.transport.close)
+
+        def stop_waiting(self) -> None:
+            if self.late is not None:
+                self.late.cancel()
+                self.late = None
+
+    return InTime

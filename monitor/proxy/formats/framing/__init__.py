@@ -1,0 +1,1 @@
+"""The pieces of which streamed answers are made: server-sent events, arrays, binary messages."""
