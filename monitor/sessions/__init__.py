@@ -18,15 +18,16 @@ from monitor.sessions.copies.copied import fork as fork
 from monitor.sessions.copies.copied import remove as remove
 from monitor.sessions.copies.json_lines import exported as exported
 from monitor.sessions.copies.json_lines import imported as imported
+from monitor.sessions.copies.retained import Retained as Retained
+from monitor.sessions.copies.retained import StoredSession as StoredSession
+from monitor.sessions.copies.retained import retain as retain
 from monitor.sessions.copies.salvage import Salvaged as Salvaged
 from monitor.sessions.copies.salvage import salvage as salvage
 from monitor.sessions.copies.trimmed import Trimmed as Trimmed
 from monitor.sessions.copies.trimmed import trim as trim
 from monitor.sessions.files import ENDING as ENDING
-from monitor.sessions.files import Retained as Retained
 from monitor.sessions.files import SessionFile as SessionFile
 from monitor.sessions.files import default_folder as default_folder
-from monitor.sessions.files import retain as retain
 from monitor.sessions.files import sessions_in as sessions_in
 from monitor.sessions.in_memory import InMemorySession as InMemorySession
 from monitor.sessions.nodes import FOLLOW as FOLLOW
@@ -93,6 +94,7 @@ __all__ = [
     "SessionReader",
     "SessionStore",
     "StoredEvent",
+    "StoredSession",
     "TreeProblem",
     "Trimmed",
     "TurnChunks",

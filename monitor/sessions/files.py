@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from monitor.errors import ConfigError, SessionBusy, SessionDamaged, SessionUnavailable, StoreError
+from monitor.errors import SessionDamaged, SessionUnavailable, StoreError
 from monitor.sessions.beside.mailbox import mailbox_of
 from monitor.sessions.faults import typed
 from monitor.sessions.lock import OwnerLock, lock_path
@@ -148,6 +148,11 @@ class SessionFile:
     """The time of the last write, in seconds since 1970."""
 
     @property
+    def place(self) -> Path:
+        """Its file."""
+        return self.path
+
+    @property
     def name(self) -> str:
         """The name of the file in its folder, without the ending."""
         return self.path.name.removesuffix(ENDING)
@@ -195,51 +200,3 @@ def remove_file(path: Path) -> None:
                 given.unlink()
         except OSError as error:
             raise SessionUnavailable(f"{path} cannot be removed: {error.strerror}") from error
-
-
-@dataclass(slots=True, frozen=True)
-class Retained:
-    """The sessions that a clean-up has removed, and those that it had to keep."""
-
-    removed: tuple[SessionFile, ...]
-    busy: tuple[SessionFile, ...]
-    """Sessions that were kept although a limit is exceeded, because they have an owner, or are no
-    sessions.
-    """
-    size: int
-    """The number of bytes of the sessions that are left."""
-
-
-def retain(
-    folder: Path,
-    *,
-    max_age_s: float | None = None,
-    max_bytes: int | None = None,
-    now_s: float | None = None,
-    dry: bool = False,
-) -> Retained:
-    """Remove whole sessions: those not written for `max_age_s`, then the oldest until all others
-    have at most `max_bytes` together. A session is never removed in part, or while it has an owner.
-
-    `dry`: say what would be removed, and remove nothing. Raises `ConfigError` for a limit below 0.
-    """
-    if min(max_age_s or 0, max_bytes or 0) < 0:
-        raise ConfigError("max_age_s and max_bytes are at least 0")
-    now_s = time.time() if now_s is None else now_s
-    removed: list[SessionFile] = []
-    busy: list[SessionFile] = []
-    there = sessions_in(folder)
-    size = sum(one.size for one in there)
-    for one in there:
-        too_old = max_age_s is not None and now_s - one.changed_s > max_age_s
-        if not too_old and (max_bytes is None or size <= max_bytes):
-            continue
-        try:
-            if not dry:
-                remove_file(one.path)
-        except (SessionBusy, SessionDamaged):
-            busy.append(one)
-            continue
-        removed.append(one)
-        size -= one.size
-    return Retained(tuple(removed), tuple(busy), size)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 
 from monitor.calls import ApprovalAnswer, CallState
 from monitor.chunks import TextDelta, ToolCall
-from monitor.errors import ConfigError, SessionBusy, SessionDamaged, StoreError
+from monitor.errors import SessionBusy, SessionDamaged, StoreError
 from monitor.events import Nudged, ToolFinished, ToolStarted, TurnEnded
 from monitor.outcome import Turn
 from monitor.sessions import (
@@ -32,8 +31,6 @@ from monitor.sessions import (
     marker,
     message,
     remove,
-    retain,
-    sessions_in,
 )
 from tests.sessions.making import assistant, call, request, result, says, summary, user
 
@@ -211,42 +208,6 @@ async def test_removing_takes_all_files_and_none_of_a_session_in_use(path: Path,
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(StoreError, match="there is no session"):
         remove(path)
-
-
-async def folder_of(tmp_path: Path, ages_s: list[float]) -> Path:
-    folder = tmp_path / "all"
-    folder.mkdir()
-    for number, age_s in enumerate(ages_s):
-        one = folder / f"{number}.session"
-        async with SQLiteSession(one) as session:
-            await session.append(says("x" * 10_000))
-        os.utime(one, (1e9 - age_s, 1e9 - age_s))
-    return folder
-
-
-async def test_sessions_are_kept_by_age_and_removed_whole(tmp_path: Path):
-    folder = await folder_of(tmp_path, [100, 50, 10])
-    assert [one.name for one in sessions_in(folder)] == ["0", "1", "2"]
-    assert [one.name for one in retain(folder, max_age_s=40, now_s=1e9, dry=True).removed] == ["0", "1"]
-    assert len(sessions_in(folder)) == 3
-    done = retain(folder, max_age_s=40, now_s=1e9)
-    assert [one.name for one in done.removed] == ["0", "1"]
-    assert sorted(one.name for one in folder.iterdir()) == ["2.session", "2.session.lock"]
-    assert done.size == sum(one.size for one in sessions_in(folder))
-
-
-async def test_sessions_are_kept_by_size_the_oldest_go_first_and_none_in_use(tmp_path: Path):
-    folder = await folder_of(tmp_path, [100, 50, 10])
-    each = sessions_in(folder)[0].size
-    assert retain(folder, max_bytes=3 * each, now_s=1e9).removed == ()
-    async with SQLiteSession(folder / "0.session"):
-        done = retain(folder, max_bytes=2 * each, now_s=1e9)
-    assert [one.name for one in done.busy] == ["0"]
-    assert [one.name for one in done.removed] == ["1"]
-    assert [one.name for one in sessions_in(folder)] == ["0", "2"]
-    assert retain(folder, now_s=1e9).removed == ()
-    with pytest.raises(ConfigError):
-        retain(folder, max_bytes=-1)
 
 
 async def test_import_of_an_export_that_was_cut_off_is_refused(path: Path, tmp_path: Path):

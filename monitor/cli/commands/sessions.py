@@ -495,6 +495,7 @@ def rm(
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be removed.")] = False,
     folder: FolderOption = None,
+    database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Remove whole sessions: by name, by age, by size. A session in use stays.
@@ -505,10 +506,12 @@ def rm(
         limits = older_than is not None or over is not None
         if bool(given) is limits:
             raise ConfigError("name the sessions to remove, or give --older-than or --over")
-        removed, busy = _by_name(given, folder, dry=dry_run) if given else ([], [])
+        if given and database:
+            raise ConfigError(f"name a session in a database by its address, such as {without_password(database)}#NAME")
+        removed, busy = ([], []) if limits else _by_name(given or (), folder, dry=dry_run)
         if limits:
             done = retain(
-                folder or default_folder(),
+                database or folder or default_folder(),
                 max_age_s=None if older_than is None else older_than * DAY_S,
                 max_bytes=None if over is None else round(over * 1e6),
                 dry=dry_run,

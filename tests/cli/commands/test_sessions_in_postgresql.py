@@ -70,6 +70,15 @@ def test_a_session_is_listed_shown_verified_and_removed(server: str, address: st
     assert "there is no session" in said("sessions", "show", address, code=2)
 
 
+def test_sessions_in_a_database_are_removed_by_age(server: str, address: str):
+    fill(stored(address))
+    assert "0 sessions removed" in said("sessions", "rm", "--database", server, "--older-than", "1")
+    assert address.partition("#")[2] in said("sessions", "rm", "--database", server, "--over", "0", "--dry-run")
+    assert "name the sessions" in said("sessions", "rm", "--database", server, code=2)
+    assert "by its address" in said("sessions", "rm", "work", "--database", server, code=2)
+    said("sessions", "rm", address)
+
+
 def test_a_session_in_use_is_read_and_not_removed(server: str, address: str):
     async def in_use() -> None:
         async with stored(address) as session:
