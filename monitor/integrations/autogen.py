@@ -70,7 +70,7 @@ class GuardedClient(StandIn, ChatCompletionClient, forwards=ChatCompletionClient
     def __init__(
         self, wrapped: ChatCompletionClient, guard: GuardSource, *, _requests: GuardedRequests | None = None
     ) -> None:
-        self.wrapped = wrapped
+        self.wrapped = wrapped = self._without(wrapped, guard)
         self._guard = guard
         self._requests = _requests or GuardedRequests(guard, Stopped)
         self._in_team = False

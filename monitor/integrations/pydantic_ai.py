@@ -75,7 +75,7 @@ class GuardedModel(StandIn, WrapperModel, forwards=Model):
     """
 
     def __init__(self, wrapped: Model | KnownModelName | str, guard: GuardSource) -> None:
-        super().__init__(wrapped)
+        super().__init__(self._without(wrapped, guard))
         self._requests = GuardedRequests(guard, Stopped)
 
     async def request(

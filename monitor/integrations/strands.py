@@ -52,14 +52,18 @@ class GuardPlugin(Plugin):
 
     `exit_behavior`: with `end` the run ends without an exception. `result.stop_reason` is
     `cancelled`, `result.message` has the partial text (without the copies of a loop), and
-    `result.state["agent_monitor"]` the reason. With `error` it raises `Stopped`.
+    `result.state["agent_monitor"]` the reason. With `error` it raises `Stopped`. `name`: the plugin
+    of a second guard needs another one.
     """
 
     name = "agent-monitor"
 
-    def __init__(self, guard: GuardSource, *, exit_behavior: Literal["end", "error"] = "end") -> None:
+    def __init__(
+        self, guard: GuardSource, *, exit_behavior: Literal["end", "error"] = "end", name: str = "agent-monitor"
+    ) -> None:
         super().__init__()
         check_exit_behavior(exit_behavior)
+        self.name = name
         self._requests = GuardedRequests(guard, Stopped)
         self._exit_behavior = exit_behavior
 
