@@ -191,7 +191,8 @@ class Guard(Generic[OutputT]):
         """What the integration of a framework keeps of the agents of this run."""
         of_calls = None
         if detectors is _DEFAULT:
-            from monitor.detectors.defaults import OF_CALLS, of_text  # noqa: PLC0415 - for guards that have them only
+            from monitor.detectors.calls.default_calls import OF_CALLS  # noqa: PLC0415 - for guards that have them only
+            from monitor.detectors.defaults import of_text  # noqa: PLC0415 - the same
 
             detectors, of_calls = of_text(), OF_CALLS
         self._core = RunCore(
