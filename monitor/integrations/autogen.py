@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Se
 from typing import Any, Literal
 
 from monitor.adapters.decoding import SdkAdapter, name_of
-from monitor.adapters.openai.parts import arguments_of
+from monitor.adapters.parts import arguments_of
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, TurnFinished, UsageReport
 from monitor.errors import AdapterError, ConfigError, MissingExtra, SourceFailed
 from monitor.harness.guards.guarding import GuardSource, guard_here

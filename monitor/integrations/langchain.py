@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any, Literal, TypeVar
 
 from monitor.adapters.decoding import SdkAdapter, name_of
-from monitor.adapters.openai.parts import PendingCall
+from monitor.adapters.parts import PendingCall
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, TurnFinished, UsageReport
 from monitor.errors import AdapterError, ConfigError, MissingExtra
 from monitor.harness.guards.guarding import GuardSource

@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 from monitor.adapters.decoding import SdkAdapter, name_of
-from monitor.adapters.openai.parts import PendingCall
+from monitor.adapters.parts import PendingCall
 from monitor.chunks import Chunk, TextDelta, UsageReport
 from monitor.errors import AdapterError, ConfigError, MissingExtra
 from monitor.harness.guards.guarding import GuardSource

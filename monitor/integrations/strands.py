@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, M
 from typing import Any, Literal
 
 from monitor.adapters.decoding import SdkAdapter, name_of
-from monitor.adapters.openai.parts import PendingCall
+from monitor.adapters.parts import PendingCall
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, TurnFinished, UsageReport
 from monitor.errors import AdapterError, MissingExtra
 from monitor.harness.guards.guarding import GuardSource
