@@ -93,8 +93,8 @@ if TYPE_CHECKING:
     from monitor.goal.plan import Plan as Plan
     from monitor.harness.context.compaction import Compaction as Compaction
     from monitor.harness.guards.guard import Guard as Guard
-    from monitor.harness.guards.guard import watch as watch
     from monitor.harness.guards.guarding import guarding as guarding
+    from monitor.harness.guards.watch import watch as watch
     from monitor.harness.record.replay import Replay as Replay
     from monitor.harness.record.replay import replay as replay
     from monitor.harness.runs.supervised_run import Run as Run
@@ -149,7 +149,8 @@ else:  # a type checker that read this would believe that every name is there
             "monitor.errors": "ConfigError MonitorError ToolError",
             "monitor.goal.plan": "Plan",
             "monitor.harness.context.compaction": "Compaction",
-            "monitor.harness.guards.guard": "Guard watch",
+            "monitor.harness.guards.guard": "Guard",
+            "monitor.harness.guards.watch": "watch",
             "monitor.harness.guards.guarding": "guarding",
             "monitor.harness.record.replay": "Replay replay",
             "monitor.harness.runs.supervised_run": "Run",

@@ -6,9 +6,9 @@ same `RunCore`.
 """
 
 from monitor.harness.guards.guard import Guard as Guard
-from monitor.harness.guards.guard import Watch as Watch
-from monitor.harness.guards.guard import watch as watch
 from monitor.harness.guards.guard_streams import Watched as Watched
+from monitor.harness.guards.watch import Watch as Watch
+from monitor.harness.guards.watch import watch as watch
 from monitor.harness.streams.clock import Alarm as Alarm
 from monitor.harness.streams.clock import Clock as Clock
 from monitor.harness.streams.clock import SystemClock as SystemClock

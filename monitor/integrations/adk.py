@@ -125,7 +125,7 @@ class GuardPlugin(BasePlugin):
         context = callback_context._invocation_context  # noqa: SLF001 - a plugin has no public way to the agent
         agent = context.agent
         model = agent.canonical_model
-        if isinstance(model, GuardedModel):
+        if isinstance(model, GuardedModel) and model._requests.guard is self._guard:  # noqa: SLF001 - a class of this module
             return
 
         def put_back() -> None:

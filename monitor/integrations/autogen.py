@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Se
 from typing import Any, Literal
 
 from monitor.adapters.decoding import SdkAdapter, name_of
-from monitor.adapters.openai.parts import arguments_of
+from monitor.adapters.parts import arguments_of
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, TurnFinished, UsageReport
 from monitor.errors import AdapterError, ConfigError, MissingExtra, SourceFailed
 from monitor.harness.guards.guarding import GuardSource, guard_here
@@ -70,7 +70,7 @@ class GuardedClient(StandIn, ChatCompletionClient, forwards=ChatCompletionClient
     def __init__(
         self, wrapped: ChatCompletionClient, guard: GuardSource, *, _requests: GuardedRequests | None = None
     ) -> None:
-        self.wrapped = wrapped
+        self.wrapped = wrapped = self._without(wrapped, guard)
         self._guard = guard
         self._requests = _requests or GuardedRequests(guard, Stopped)
         self._in_team = False

@@ -19,6 +19,7 @@ from typing import Any, Self
 from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.errors import ConfigError, MissingExtra
 from monitor.harness.guards.guarding import GuardSource
+from monitor.integrations._common.guarded_classes import is_behind, place_above
 from monitor.integrations._common.guarded_requests import Answered, GuardedRequest, GuardedRequests
 from monitor.outcome import StoppedByGuard
 
@@ -59,18 +60,19 @@ def guarded_llm(llm: Any, guard: GuardSource) -> Any:
         )
     if llm.api != "completions":
         raise ConfigError("the guard watches chat completions of CrewAI: leave api='responses' out, or use the proxy")
+    if is_behind(vars(llm), guard):
+        return llm
     other: Any = llm.model_copy(update={"stream": True})
-    other.__class__ = _guarded_class(other.__class__)
-    object.__setattr__(other, _REQUESTS, GuardedRequests(guard, Stopped))
+    base = other.__class__
+    other.__class__ = _guarded_class(base)
+    object.__setattr__(other, place_above(base), GuardedRequests(guard, Stopped))
     return other
-
-
-_REQUESTS = "_agent_monitor_requests"
 
 
 @cache
 def _guarded_class(base: Any) -> Any:
     """`base`, with a client whose streams pass through a guard."""
+    place = place_above(base)
 
     def call(self: Any, *args: Any, **options: Any) -> Any:
         token = _agent.set(getattr(options.get("from_agent"), "id", None))
@@ -87,7 +89,7 @@ def _guarded_class(base: Any) -> Any:
             _agent.reset(token)
 
     def _get_sync_client(self: Any) -> Any:
-        real, requests = base._get_sync_client(self).chat.completions, getattr(self, _REQUESTS)  # noqa: SLF001 - the one place where its client is asked for
+        real, requests = base._get_sync_client(self).chat.completions, getattr(self, place)  # noqa: SLF001 - the one place where its client is asked for
 
         def create(**params: Any) -> Iterator[Any]:
             own = _next(requests, params)
@@ -100,7 +102,7 @@ def _guarded_class(base: Any) -> Any:
         return _client(create, stream)
 
     def _get_async_client(self: Any) -> Any:
-        real, requests = base._get_async_client(self).chat.completions, getattr(self, _REQUESTS)  # noqa: SLF001 - as above
+        real, requests = base._get_async_client(self).chat.completions, getattr(self, place)  # noqa: SLF001 - as above
 
         async def create(**params: Any) -> Any:
             return _next(requests, params).watched(lambda: real.create(**params), OpenAIAdapter)

@@ -15,11 +15,12 @@ from functools import cache
 from typing import Any, Literal, TypeVar
 
 from monitor.adapters.decoding import SdkAdapter, name_of
-from monitor.adapters.openai.parts import PendingCall
+from monitor.adapters.parts import PendingCall
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, TurnFinished, UsageReport
 from monitor.errors import AdapterError, ConfigError, MissingExtra
 from monitor.harness.guards.guarding import GuardSource
 from monitor.integrations._common.failures import classify
+from monitor.integrations._common.guarded_classes import is_behind, place_above
 from monitor.integrations._common.guarded_requests import Answered, GuardedRequests
 from monitor.integrations._common.stopped import check_exit_behavior, last_words, reason_of
 from monitor.models import ModelError
@@ -66,11 +67,13 @@ def _guarded(model: ModelT, requests: GuardedRequests) -> ModelT:
     """The model under a guarded class. Both have the same fields: what one of them changes, such as
     a counter, is changed in the other.
     """
+    if is_behind(model.__pydantic_private__, requests.guard):
+        return model
     kind = _guarded_class(type(model))
     other = kind.__new__(kind)
     for slot in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__"):
         object.__setattr__(other, slot, getattr(model, slot))
-    private = {**(model.__pydantic_private__ or {}), _REQUESTS: requests}
+    private = {**(model.__pydantic_private__ or {}), place_above(type(model)): requests}
     object.__setattr__(other, "__pydantic_private__", private)
     made: ModelT = other
     return made
@@ -97,14 +100,10 @@ def _as_whole(result: ChatResult, raw: Mapping[str, Any]) -> ChatResult:
     return result
 
 
-_REQUESTS = "agent_monitor_requests"
-_ORIGINAL = "_agent_monitor_base"
-
-
 @cache
 def _guarded_class(base: Any) -> Any:
     """`base`, with the methods by which it calls its service behind a guard."""
-    base = getattr(base, _ORIGINAL, base)
+    place = place_above(base)
     streams = base._astream is not BaseChatModel._astream or base._stream is not BaseChatModel._stream  # noqa: SLF001 - what it overrides
 
     async def _agenerate(
@@ -132,7 +131,7 @@ def _guarded_class(base: Any) -> Any:
     async def _astream(
         self: Any, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **options: Any
     ) -> AsyncIterator[ChatGenerationChunk]:
-        requests: GuardedRequests = self.__pydantic_private__[_REQUESTS]
+        requests: GuardedRequests = self.__pydantic_private__[place]
         own = requests.next_request(
             _results(messages), continues=any(isinstance(message, AIMessage) for message in messages)
         )
@@ -167,7 +166,7 @@ def _guarded_class(base: Any) -> Any:
     }
     if hasattr(base, _CONVERT):
         made[_CONVERT] = _convert_chunk_to_generation_chunk
-    named = {"__module__": base.__module__, "__qualname__": base.__qualname__, _ORIGINAL: base}
+    named = {"__module__": base.__module__, "__qualname__": base.__qualname__}
     return type(base.__name__, (base,), {**made, **named})
 
 
@@ -192,14 +191,26 @@ class GuardMiddleware(AgentMiddleware):  # without parameters: langchain 1.0 has
 
     `exit_behavior`: as in LangChain's own limits. With `end` the run ends without an exception: its
     last message has the partial text (without the copies of a loop), no calls, and the reason in
-    `response_metadata["agent_monitor"]`. With `error` it raises `Stopped`.
+    `response_metadata["agent_monitor"]`. With `error` it raises `Stopped`. `name`: the middleware
+    of a second guard needs another one.
     """
 
-    def __init__(self, guard: GuardSource, *, exit_behavior: Literal["end", "error"] = "end") -> None:
+    def __init__(
+        self,
+        guard: GuardSource,
+        *,
+        exit_behavior: Literal["end", "error"] = "end",
+        name: str = "GuardMiddleware",
+    ) -> None:
         super().__init__()
         check_exit_behavior(exit_behavior)
+        self._name = name
         self._requests = GuardedRequests(guard, Stopped)
         self._exit_behavior = exit_behavior
+
+    @property
+    def name(self) -> str:
+        return self._name
 
     def wrap_model_call(self, request: ModelRequest[Any], handler: Any) -> Any:
         raise ConfigError(_ASYNC)

@@ -55,7 +55,7 @@ class GuardedModel(StandIn, Model, forwards=Model):
     wrapped: Model
 
     def __init__(self, wrapped: Model, guard: GuardSource) -> None:
-        self.wrapped = wrapped
+        self.wrapped = self._without(wrapped, guard)
         self._requests = GuardedRequests(guard, Stopped)
 
     async def get_response(self, *args: Any, **options: Any) -> ModelResponse:

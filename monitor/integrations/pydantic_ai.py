@@ -15,7 +15,7 @@ from typing import Any
 
 from monitor.adapters.adapter import responses_behind
 from monitor.adapters.decoding import SdkAdapter, name_of
-from monitor.adapters.openai.parts import arguments_of
+from monitor.adapters.parts import arguments_of
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, TurnFinished, UsageReport
 from monitor.errors import AdapterError, MissingExtra
 from monitor.harness.guards.guarding import GuardSource
@@ -75,7 +75,7 @@ class GuardedModel(StandIn, WrapperModel, forwards=Model):
     """
 
     def __init__(self, wrapped: Model | KnownModelName | str, guard: GuardSource) -> None:
-        super().__init__(wrapped)
+        super().__init__(self._without(wrapped, guard))
         self._requests = GuardedRequests(guard, Stopped)
 
     async def request(

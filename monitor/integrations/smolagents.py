@@ -16,11 +16,12 @@ from functools import cache
 from typing import Any, TypeVar
 
 from monitor.adapters.decoding import SdkAdapter, name_of
-from monitor.adapters.openai.parts import PendingCall
+from monitor.adapters.parts import PendingCall
 from monitor.chunks import Chunk, TextDelta, UsageReport
 from monitor.errors import AdapterError, ConfigError, MissingExtra
 from monitor.harness.guards.guarding import GuardSource
 from monitor.integrations._common.failures import classify
+from monitor.integrations._common.guarded_classes import is_behind, place_above
 from monitor.integrations._common.guarded_requests import Answered, GuardedRequest, GuardedRequests
 from monitor.models import ModelError
 from monitor.outcome import StoppedByGuard
@@ -67,9 +68,12 @@ def GuardedModel(wrapped: ModelT, guard: GuardSource) -> ModelT:  # noqa: N802 -
     """
     if not hasattr(wrapped, "generate_stream"):
         raise ConfigError(f"{type(wrapped).__name__} cannot stream: use a model with generate_stream, or the proxy")
+    if is_behind(vars(wrapped), guard):
+        return wrapped
     model: Any = copy.copy(wrapped)
-    model.__class__ = _guarded_class(model.__class__)
-    model.agent_monitor = _Agents(guard)
+    base = model.__class__
+    model.__class__ = _guarded_class(base)
+    setattr(model, place_above(base), _Agents(guard))
     made: ModelT = model
     return made
 
@@ -78,6 +82,7 @@ class _Agents:
     """The calls of each agent that are open. The framework's history has no ids of calls."""
 
     def __init__(self, guard: GuardSource) -> None:
+        self.guard = guard
         self._requests = GuardedRequests(guard, Stopped)
         self._open: dict[Hashable, list[str]] = {}
 
@@ -99,6 +104,7 @@ class _Agents:
 @cache
 def _guarded_class(base: Any) -> Any:
     """`base`, with the methods by which it calls its service behind a guard."""
+    place = place_above(base)
 
     def generate_stream(
         self: Any,
@@ -108,7 +114,7 @@ def _guarded_class(base: Any) -> Any:
         tools_to_call_from: Any = None,
         **options: Any,
     ) -> Iterator[ChatMessageStreamDelta]:
-        agents: _Agents = self.agent_monitor
+        agents: _Agents = getattr(self, place)
         key, own = agents.next_request(messages)
         change, offered = own.change, tools_to_call_from
         if change.text is not None:

@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, M
 from typing import Any, Literal
 
 from monitor.adapters.decoding import SdkAdapter, name_of
-from monitor.adapters.openai.parts import PendingCall
+from monitor.adapters.parts import PendingCall
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, TurnFinished, UsageReport
 from monitor.errors import AdapterError, MissingExtra
 from monitor.harness.guards.guarding import GuardSource
@@ -52,14 +52,18 @@ class GuardPlugin(Plugin):
 
     `exit_behavior`: with `end` the run ends without an exception. `result.stop_reason` is
     `cancelled`, `result.message` has the partial text (without the copies of a loop), and
-    `result.state["agent_monitor"]` the reason. With `error` it raises `Stopped`.
+    `result.state["agent_monitor"]` the reason. With `error` it raises `Stopped`. `name`: the plugin
+    of a second guard needs another one.
     """
 
     name = "agent-monitor"
 
-    def __init__(self, guard: GuardSource, *, exit_behavior: Literal["end", "error"] = "end") -> None:
+    def __init__(
+        self, guard: GuardSource, *, exit_behavior: Literal["end", "error"] = "end", name: str = "agent-monitor"
+    ) -> None:
         super().__init__()
         check_exit_behavior(exit_behavior)
+        self.name = name
         self._requests = GuardedRequests(guard, Stopped)
         self._exit_behavior = exit_behavior
 

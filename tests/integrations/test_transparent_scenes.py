@@ -6,6 +6,7 @@ contexts, and as many requests.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,43 @@ def _asked(request: Any) -> str:
     """What is asked for. Under the guard every request streams, with the usage at its end."""
     body = seen({name: one for name, one in request.body.items() if name not in {"stream", "stream_options"}})
     return f"{request.method.replace('stream', '').lower()} {body}"
+
+
+@pytest.mark.asyncio
+async def test_a_model_behind_two_guards_is_watched_by_both(framework: str):
+    scene, wire = scene_of(framework, "tools"), ALL[framework].wire
+    with wire.server(scripts(wire, "tools")) as server:
+        bare = await scene(server.base_url, None)
+        requests = len(server.requests)
+        async with monitor.Guard() as inner, monitor.Guard() as outer:
+            guarded = await scene(server.base_url, [inner, outer])
+        assert len(server.requests) == 2 * requests
+    assert guarded == bare
+    assert inner.outcome.turns == outer.outcome.turns == requests
+
+
+@pytest.mark.asyncio
+async def test_the_loop_of_a_model_behind_two_guards_ends_in_one_request_and_in_both(framework: str):
+    scene, wire = scene_of(framework, "plain"), ALL[framework].wire
+    with wire.server([wire.chants()]) as server:
+        async with monitor.Guard() as inner, monitor.Guard() as outer:
+            with contextlib.suppress(Exception):  # each framework has its own, or a last message
+                await scene(server.base_url, [inner, outer])
+        await server.wait_closed_async(0)
+        assert len(server.requests) == 1
+    for guard in (inner, outer):
+        assert (guard.outcome.reason.value, guard.outcome.closed) == ("loop_detected", True)
+
+
+@pytest.mark.asyncio
+async def test_the_same_guard_twice_around_a_model_counts_each_response_once(framework: str):
+    if framework in {"strands", "agent-framework"}:
+        pytest.skip("its agents take a list of plugins or middleware, which shows a guard that is in it twice")
+    scene, wire = scene_of(framework, "tools"), ALL[framework].wire
+    with wire.server(scripts(wire, "tools")) as server:
+        async with monitor.Guard() as guard:
+            await scene(server.base_url, [guard, guard])
+        assert guard.outcome.turns == len(server.requests)
 
 
 @pytest.mark.asyncio

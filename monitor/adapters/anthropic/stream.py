@@ -19,8 +19,10 @@ from typing import Any, Final, cast
 
 from monitor._util.signatures import REDACTED, origin
 from monitor.adapters.anthropic.errors import classify, reported
+from monitor.adapters.anthropic.usage import COUNTS, StreamUsage
 from monitor.adapters.behind import held_behind, stream_of
 from monitor.adapters.decoding import ReportedFailure, SdkAdapter, name_of
+from monitor.adapters.parts import arguments_of, list_at
 from monitor.chunks import (
     Chunk,
     ReasoningDelta,
@@ -51,23 +53,6 @@ _FINISH_CLASSES: Final = {
 """Prefix of the data of a redacted thinking block in `ReasoningDelta.signature`. The data is
 unreadable, and the service needs it back unchanged. A real signature is base64, which has no colon.
 """
-
-_COUNTS: Final = (
-    "input_tokens",
-    "cache_creation_input_tokens",
-    "cache_read_input_tokens",
-    "output_tokens",
-    "thinking_tokens",
-    "ephemeral_1h_input_tokens",
-)
-_HOLDERS: Final = {"thinking_tokens": "output_tokens_details", "ephemeral_1h_input_tokens": "cache_creation"}
-"""The field of a usage in which some counts stand."""
-
-_NOTHING_USED: Final = UsageReport(0, 0, 0, 0, 0, 0, 0)
-_FIELDS: Final = (
-    *("input_tokens", "output_tokens", "reasoning_tokens", "cached_tokens", "total_tokens"),
-    *("cache_write_tokens", "cache_write_1h_tokens"),
-)
 
 _RETRIED: Final = (
     "another message began before the first had ended: whoever is between here and the service asked again"
@@ -133,8 +118,7 @@ class AnthropicAdapter(SdkAdapter):
         self._in_message = False
         self._opening: tuple[Any, ...] = ()
         """The identity of the running message, from its start."""
-        self._said = False
-        """Whether any content came since the last report of usage."""
+        self._usage = StreamUsage()
         self._finished: FinishReason | None = None
         """How the last message of the stream ended."""
         self._calls: dict[int, _OpenToolUse | None] = {}
@@ -146,11 +130,6 @@ class AnthropicAdapter(SdkAdapter):
         """The piece of thinking that is held back."""
         self._signature: str | None = None
         self._origin = origin("anthropic", None)
-        self._counts: dict[str, int] = {}
-        self._before = _NOTHING_USED
-        """The usage of earlier messages of the stream."""
-        self._void = _NOTHING_USED
-        """The usage of the running message before it began again, which is counted already."""
         self._stop: tuple[str, str | None] | None = None
 
     def plain_text(self, item: object) -> str | None:
@@ -166,7 +145,7 @@ class AnthropicAdapter(SdkAdapter):
                 delta = fields["delta"].__dict__
                 words = delta["text"]
                 if type(words) is str and words and delta["type"] == "text_delta":
-                    self._said = True
+                    self._usage.said = True
                     return words
         except Exception:  # noqa: BLE001, S110 - not the plain case; `decode` says what it is
             pass
@@ -199,7 +178,7 @@ class AnthropicAdapter(SdkAdapter):
 
     def _decode(self, item: object) -> Iterator[Chunk]:
         for chunk in self._chunks_of(item):
-            self._said = not isinstance(chunk, UsageReport)
+            self._usage.said = not isinstance(chunk, UsageReport)
             yield chunk
 
     def _chunks_of(self, item: object) -> Iterator[Chunk]:
@@ -236,18 +215,16 @@ class AnthropicAdapter(SdkAdapter):
             again = opening[0] is not None and opening == self._opening
             if again and not self._calls:
                 return
-            self._before = _NOTHING_USED
-            void = self._sum() if again else _NOTHING_USED
+            self._usage.begin_again(same=again)
             self._forget()
-            self._void = void
             yield StreamRetried(_RETRIED)
         elif self._finished is not None:
-            self._before, self._counts = self._sum(), {}
+            self._usage.begin_another()
             self.requests += 1
         self._in_message, self._opening = True, opening
         self._origin = origin("anthropic", getattr(message, "model", None))
-        yield from self._usage(getattr(message, "usage", None))
-        for index, block in enumerate(_listed(message, "content")):
+        yield from self._usage.report(getattr(message, "usage", None))
+        for index, block in enumerate(list_at(message, "content")):
             yield from self._begin_block(index, block)
             yield from self._end_block(index)
         yield from self._stop_reason(message)
@@ -256,7 +233,6 @@ class AnthropicAdapter(SdkAdapter):
         """Drop the content so far."""
         self._calls, self._thinking, self._signature = {}, None, None
         self._hosted = {}
-        self._counts, self._before, self._void = {}, _NOTHING_USED, _NOTHING_USED
         self._stop = self._finished = None
         self.gave = ()
 
@@ -265,7 +241,7 @@ class AnthropicAdapter(SdkAdapter):
         completes.
         """
         yield from self._stop_reason(_part(item, "delta"))
-        yield from self._usage(getattr(item, "usage", None), last=self._stop is not None)
+        yield from self._usage.report(getattr(item, "usage", None), last=self._stop is not None)
 
     def _stop_reason(self, holder: object) -> Iterator[Chunk]:
         """Process the stop reason, and complete all open calls."""
@@ -286,41 +262,6 @@ class AnthropicAdapter(SdkAdapter):
         self._finished = FinishReason.DONE if word is None else _FINISH_CLASSES.get(word, FinishReason.LENGTH)
         if self._finished is not before:
             yield TurnFinished(self._finished, f"{word}: {said}" if said else word)
-
-    def _usage(self, usage: object, *, last: bool = False) -> Iterator[Chunk]:
-        """The running totals if they grew. Later events may lack a field that earlier ones had, so
-        fields are merged.
-
-        `last`: the totals are of the whole message. They are then reported unchanged as well, if
-        anything came since the last report.
-        """
-        grew = False
-        for name in _COUNTS:
-            holder = getattr(usage, _HOLDERS[name], None) if name in _HOLDERS else usage
-            count = getattr(holder, name, None)
-            if type(count) is int and count >= 0 and (last or count > self._counts.get(name, -1)):
-                grew = grew or self._said or count > self._counts.get(name, -1)
-                self._counts[name] = max(count, self._counts.get(name, -1))
-        if grew:
-            self._said = False
-            yield self._total()
-
-    def _total(self) -> UsageReport:
-        return self._sum() if self._void is _NOTHING_USED else _minus(self._sum(), self._void)
-
-    def _sum(self) -> UsageReport:
-        counts, before = self._counts, self._before
-        read = [counts[name] for name in _COUNTS[:3] if name in counts]
-        output = counts.get("output_tokens")
-        return UsageReport(
-            input_tokens=_plus(before.input_tokens, sum(read) if read else None),
-            output_tokens=_plus(before.output_tokens, output),
-            reasoning_tokens=_plus(before.reasoning_tokens, counts.get("thinking_tokens")),
-            cached_tokens=_plus(before.cached_tokens, counts.get("cache_read_input_tokens")),
-            total_tokens=_plus(before.total_tokens, sum(read) + output if read and output is not None else None),
-            cache_write_tokens=_plus(before.cache_write_tokens, counts.get("cache_creation_input_tokens")),
-            cache_write_1h_tokens=_plus(before.cache_write_1h_tokens, counts.get("ephemeral_1h_input_tokens")),
-        )
 
     # --- its blocks
 
@@ -439,32 +380,12 @@ def _complete(call: _OpenToolUse, *, cut_off: bool) -> Iterator[Chunk]:
             call.raw,
         )
     elif text:
-        yield ToolCall(call.id, call.name, _object_or_text(text), call.raw)
+        yield ToolCall(call.id, call.name, arguments_of(text), call.raw)
     elif call.given:
         yield ToolCall(call.id, call.name, dict(call.given), call.raw)
     else:
         yield ToolCallDelta(call.id, None, "{}")
         yield ToolCall(call.id, call.name, {}, call.raw)
-
-
-def _object_or_text(text: str) -> Any:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-    return value if isinstance(value, dict) else text
-
-
-def _plus(before: int | None, count: int | None) -> int | None:
-    """The sum of two counts. `None`: neither was reported."""
-    return count if not before else before + (count or 0)
-
-
-def _minus(total: UsageReport, void: UsageReport) -> UsageReport:
-    counts = {name: (getattr(total, name), getattr(void, name) or 0) for name in _FIELDS}
-    return UsageReport(
-        **{name: None if count is None else max(0, count - less) for name, (count, less) in counts.items()}
-    )
 
 
 # --- reading the SDK's objects
@@ -473,7 +394,7 @@ def _minus(total: UsageReport, void: UsageReport) -> UsageReport:
 def _opening(message: object) -> tuple[Any, ...]:
     """The data by which a message that begins twice is recognised."""
     usage = getattr(message, "usage", None)
-    return _word(message, "id"), *(getattr(usage, name, None) for name in _COUNTS)
+    return _word(message, "id"), *(getattr(usage, name, None) for name in COUNTS)
 
 
 def _word(holder: object, name: str) -> str | None:
@@ -500,12 +421,3 @@ def _part(item: object, name: str) -> object:
     if value is None:
         raise AdapterError(f"{name_of(item)} has no `{name}`")
     return cast("object", value)
-
-
-def _listed(holder: object, name: str) -> Sequence[Any]:
-    value = getattr(holder, name, None)
-    if value is None:
-        return ()
-    if not isinstance(value, list | tuple):
-        raise AdapterError(f"`{name}` is {name_of(value)}, not a list")
-    return value

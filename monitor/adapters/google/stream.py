@@ -28,6 +28,7 @@ from monitor.adapters.decoding import SdkAdapter, name_of
 from monitor.adapters.error_causes import attribute
 from monitor.adapters.google.errors import classify
 from monitor.adapters.google.streamed_call import StreamedCall
+from monitor.adapters.parts import list_at
 from monitor.chunks import (
     Chunk,
     ReasoningDelta,
@@ -181,11 +182,11 @@ class GoogleAdapter(SdkAdapter):
     def _chunks_of(self, item: object) -> Iterator[Chunk]:
         if not hasattr(item, "candidates"):
             raise AdapterError(f"expected a GenerateContentResponse of google-genai, not {name_of(item)}")
-        candidate = _first_candidate(_listed(item, "candidates"))
+        candidate = _first_candidate(list_at(item, "candidates"))
         parts = (
             []
             if candidate is None
-            else [part for part in _listed(getattr(candidate, "content", None), "parts") if part is not None]
+            else [part for part in list_at(getattr(candidate, "content", None), "parts") if part is not None]
         )
         self._look_for_hidden_requests(item, candidate, parts)
         if getattr(item, "model_version", None) is not None:
@@ -205,7 +206,7 @@ class GoogleAdapter(SdkAdapter):
     def _look_for_hidden_requests(self, item: object, candidate: object, parts: Sequence[object]) -> None:
         response_id = getattr(item, "response_id", None)
         another = response_id is not None and self._response_id is not None and response_id != self._response_id
-        history = _listed(item, "automatic_function_calling_history")
+        history = list_at(item, "automatic_function_calling_history")
         speaks_again = another and self._finished is not None and any(map(_says_something, parts))
         if self._calls > self._calls_before and (speaks_again or len(history) > self._history):
             self._begin_turn(history)
@@ -270,7 +271,7 @@ class GoogleAdapter(SdkAdapter):
 
     def _function_call(self, function: object) -> Iterator[Chunk]:
         name, id_ = _optional_str(function, "name"), _optional_str(function, "id")
-        arguments, pieces = getattr(function, "args", None), _listed(function, "partial_args")
+        arguments, pieces = getattr(function, "args", None), list_at(function, "partial_args")
         more = getattr(function, "will_continue", None) is True
         if arguments is not None and not isinstance(arguments, Mapping):
             raise AdapterError(f"the args of a function call are {name_of(arguments)}, not a dict")
@@ -360,16 +361,6 @@ _NOBODY: Final = object()
 # --- reading the SDK's objects
 
 
-def _listed(holder: object, attribute: str) -> Sequence[Any]:
-    """A list attribute; `None` is an empty one."""
-    value = getattr(holder, attribute, None)
-    if value is None:
-        return ()
-    if not isinstance(value, list | tuple):
-        raise AdapterError(f"`{attribute}` is {name_of(value)}, not a list")
-    return value
-
-
 def _first_candidate(candidates: Sequence[Any]) -> object:
     """Candidate 0: a chunk of a request for several may bring only another one."""
     return next((one for one in candidates if one is not None and not getattr(one, "index", None)), None)
@@ -393,7 +384,7 @@ def _results_at_the_end(history: Sequence[Any]) -> list[ToolResult]:
     """The results of the newest calls in a call history, in their order."""
     found: list[ToolResult] = []
     for content in reversed(history):
-        answers = [getattr(part, "function_response", None) for part in _listed(content, "parts")]
+        answers = [getattr(part, "function_response", None) for part in list_at(content, "parts")]
         if not any(answers):
             break
         found = [*(_result(one) for one in answers if one is not None), *found]

@@ -10,7 +10,7 @@ from monitor._util.signatures import CUSTOM, mark, origin
 from monitor.adapters.adapter import ReportedFailure
 from monitor.adapters.decoding import name_of
 from monitor.adapters.openai.errors import reported
-from monitor.adapters.openai.parts import PendingCall, Tokens, get, index_at, list_at, text_at
+from monitor.adapters.parts import PendingCall, Tokens, get, index_at, list_at, text_at
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, TurnFinished
 from monitor.errors import AdapterError
 from monitor.reasons import FinishReason

@@ -15,8 +15,8 @@ from monitor.adapters.behind import held_behind, stream_of
 from monitor.adapters.decoding import SdkAdapter, name_of
 from monitor.adapters.openai.chat import ChatReader
 from monitor.adapters.openai.errors import classify
-from monitor.adapters.openai.parts import get
 from monitor.adapters.openai.responses import ResponsesReader
+from monitor.adapters.parts import get
 from monitor.chunks import Chunk
 from monitor.errors import AdapterError
 from monitor.models import ModelError

@@ -1,6 +1,6 @@
-"""`Guard`: one run over the streams of the caller's own loop. `watch()`: a run of one stream.
+"""`Guard`: one run over the streams of the caller's own loop.
 
-Both only perform: `RunCore` decides, `SourceStream` reads and closes.
+It only performs: `RunCore` decides, `SourceStream` reads and closes.
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ from monitor.budget import Budget
 from monitor.chunks import ToolCall, ToolResult
 from monitor.conditions import Condition
 from monitor.conditions.condition import check_condition
-from monitor.context.history import History
-from monitor.context.measure.fullness import Full, Fullness
 from monitor.context.measure.window import UNKNOWN, Window, window_of
 from monitor.core.run import RunCore
 from monitor.detectors.detector import Detector
@@ -44,14 +42,16 @@ from monitor.harness.checks import (
 )
 from monitor.harness.events.async_sinks import fan_out
 from monitor.harness.guards.coverage import Covered, RunCounts
-from monitor.harness.guards.guard_streams import GuardStreams, Watched, WatchedSync
+from monitor.harness.guards.guard_streams import GuardStreams, Watched
+from monitor.harness.guards.named_calls import identify, names
 from monitor.harness.guards.sync_stream import SyncSource
+from monitor.harness.guards.window_count import WindowCount
 from monitor.harness.judge_tasks import JudgeTasks
 from monitor.harness.option_words import WORDS, line_for
 from monitor.harness.streams.clock import Clock
 from monitor.harness.streams.source_stream import Source
 from monitor.judges.judge import Judge
-from monitor.outcome import Outcome, OutputT, Turn
+from monitor.outcome import Outcome, OutputT
 from monitor.policy import Policy, StopAtFirstLoop
 from monitor.reasons import TerminateReason
 from monitor.sinks.base import Sink, checked_sinks
@@ -68,7 +68,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_DEFAULT: Any = object()
+DEFAULT: Any = object()
+"""In the place of detectors: those that a guard has by default."""
 _STOP_AT_FIRST_LOOP = StopAtFirstLoop()
 """Shared by all runs: it has no state."""
 
@@ -126,8 +127,6 @@ class Guard(Generic[OutputT]):
         "_clock",
         "_core",
         "_entered",
-        "_full",
-        "_fullness",
         "_judges",
         "_limited",
         "_named",
@@ -135,8 +134,6 @@ class Guard(Generic[OutputT]):
         "_seen",
         "_sinks",
         "_started",
-        "_tried_inside",
-        "_weighed",
         "_window",
         "agents",
         "options",
@@ -155,7 +152,7 @@ class Guard(Generic[OutputT]):
         *,
         agent: str = "",
         stop_when: Condition | None = None,
-        detectors: Sequence[Detector] | None = _DEFAULT,
+        detectors: Sequence[Detector] | None = DEFAULT,
         policy: Policy | None = None,
         judge: Judge | Sequence[Judge] | None = None,
         task: str | None = None,
@@ -186,11 +183,8 @@ class Guard(Generic[OutputT]):
         self._clock = clock_of(clock)
         grace_s = math.inf if close_grace_s is None else close_grace_s
         self._sinks, awaited = fan_out(checked_sinks(sinks), grace_s, emit=self._emit)
-        self._window = window = UNKNOWN if window is None else window_of(None, config=window)
-        self._fullness: Fullness | None = None
-        self._full: Full | None = None  # not reported by `check` yet
-        self._weighed: Turn | None = None
-        self._tried_inside = False  # the provider's count covers several attempts
+        window = UNKNOWN if window is None else window_of(None, config=window)
+        self._window = WindowCount(window)
         judges = checked_judges(judge, stop_when)
         self._above: Guard[Any] | None = None
         self._call: str | None = None
@@ -198,7 +192,7 @@ class Guard(Generic[OutputT]):
         self.agents: object = None
         """What the integration of a framework keeps of the agents of this run."""
         of_calls = None
-        if detectors is _DEFAULT:
+        if detectors is DEFAULT:
             from monitor.detectors.calls.default_calls import OF_CALLS  # noqa: PLC0415 - for guards that have them only
             from monitor.detectors.defaults import of_text  # noqa: PLC0415 - the same
 
@@ -254,7 +248,7 @@ class Guard(Generic[OutputT]):
         self._must_have_begun()
         shared = {name: value for name, value in self.options.items() if name not in _OF_THE_RUN}
         child: Guard[Any] = Guard(agent=agent, **fresh_parts(shared))
-        child._join(self, _identify(call, self._core.open_calls))
+        child._join(self, identify(call, self._core.open_calls))
         return child
 
     @property
@@ -470,7 +464,7 @@ class Guard(Generic[OutputT]):
             )
         self._seen.results += 1
         self._core.tool_result(
-            _identify(call, self._core.open_calls),
+            identify(call, self._core.open_calls),
             _text_of(result),
             self._clock.now(),
             is_error=is_error,
@@ -483,7 +477,7 @@ class Guard(Generic[OutputT]):
         if call is None or not self._children:
             return self
         for agent in (self, *self._children):
-            if any(_names(call, known) for known in agent._core.open_calls):
+            if any(names(call, known) for known in agent._core.open_calls):
                 return agent
         return self
 
@@ -495,7 +489,7 @@ class Guard(Generic[OutputT]):
         the model.
         """
         self._must_have_begun()
-        wanted = _identify(call, self._core.open_calls)
+        wanted = identify(call, self._core.open_calls)
         known = next(
             (open_call for open_call in self._core.open_calls if wanted is None or open_call.id == wanted), None
         )
@@ -534,22 +528,10 @@ class Guard(Generic[OutputT]):
         self._must_have_begun()
         self._seen.checks += 1
         verdict = self._core.check(self._clock.now())
-        self._weigh()
-        if self._full is None or not isinstance(verdict, Continue):
-            return verdict
-        full, self._full = self._full, None
-        return Compact(full.detail)
-
-    def _weigh(self) -> None:
-        """Compare the provider's count of the turn that has just ended with the window."""
-        turn = self._core.turn
-        if turn is not None and turn is not self._weighed and not self._tried_inside:
-            self._weighed = turn
-            # the caller keeps the history, so only the provider's count is known
-            if self._fullness is None:
-                self._fullness = Fullness(History(), self._window)
-            full = self._fullness.after_turn(turn)
-            self._full = full or (self._full if self._fullness.full else None)
+        self._window.weigh(self._core.turn)
+        if isinstance(verdict, Continue) and (full := self._window.news()) is not None:
+            return Compact(full.detail)
+        return verdict
 
     def finish(self, detail: str = "the caller says that the goal is reached") -> None:
         """End the run with `goal`. Call it when the model has answered, after `check`.
@@ -572,7 +554,7 @@ class Guard(Generic[OutputT]):
     def _emit(self, event: Event) -> None:
         match event:
             case TurnStarted() | AttemptRetried():  # each stream has its own count
-                self._tried_inside = isinstance(event, AttemptRetried)
+                self._window.tried_inside = isinstance(event, AttemptRetried)
             case RunStarted():
                 self._started = event.detectors
             case TurnEnded() | StreamClosed():
@@ -590,96 +572,6 @@ class Guard(Generic[OutputT]):
 
 _OF_THE_RUN = frozenset({"agent", "judge", "max_nudges", "outputs", "sinks", "task"})
 """Options that the agents of a run do not share: its children get the sinks in another way."""
-
-
-class Watch(Watched[T]):
-    """A run of one stream: what `watch()` returns."""
-
-    __slots__ = ("_guard",)
-
-    def __init__(
-        self,
-        stream: Source[T] | SyncSource[T],
-        guard: Guard,
-        *,
-        adapter: AdapterFactory | None,
-        isolate: bool,
-        reraise: bool,
-    ) -> None:
-        super().__init__(stream, guard.streams, adapter=adapter, isolate=isolate, reraise=reraise)
-        self._guard = guard
-
-    @property
-    def outcome(self) -> Outcome:
-        """How the run ended. Reading it before the block is left raises `ConfigError`."""
-        return self._guard.outcome
-
-    def __enter__(self) -> WatchedSync[T]:
-        self._guard.__enter__()
-        return super().__enter__()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            super().__exit__(kind, error, trace)
-        finally:
-            self._guard.__exit__(kind, error, trace)
-
-    async def __aenter__(self) -> Self:
-        await self._guard.__aenter__()
-        return await super().__aenter__()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            await super().__aexit__(kind, error, trace)
-        finally:
-            await self._guard.__aexit__(kind, error, trace)
-
-
-@explains_options(example="monitor.watch(stream, stop_when=monitor.Timeout(300))", words=WORDS, explain=line_for)
-def watch(
-    stream: Source[T] | SyncSource[T],
-    *,
-    stop_when: Condition | None = None,
-    detectors: Sequence[Detector] | None = _DEFAULT,
-    policy: Policy | None = None,
-    budget: Budget | None = None,
-    prices: Price | str | None = None,
-    sinks: Sequence[Sink] = (),
-    adapter: AdapterFactory | None = None,
-    clock: Clock | None = None,
-    keep_text_chars: int | None = KEEP_TEXT_CHARS,
-    close_grace_s: float | None = CLOSE_GRACE_S,
-    isolate: bool = False,
-    reraise: bool = False,
-) -> Watch[T]:
-    """Watch one stream: a run that is one model response.
-
-        limits = monitor.Timeout(300) | monitor.IdleTimeout(30)
-        async with monitor.watch(stream, stop_when=limits) as watched:
-            async for chunk in watched: ...
-        watched.outcome
-
-    A synchronous stream is watched in the same way without `async`. Limits are then checked between
-    its objects, and nothing interrupts a read that blocks.
-
-    The arguments are those of `Guard` and of `Guard.watch`.
-    """
-    guard = Guard(
-        stop_when=stop_when,
-        detectors=detectors,
-        policy=policy,
-        budget=budget,
-        prices=prices,
-        sinks=sinks,
-        clock=clock,
-        keep_text_chars=keep_text_chars,
-        close_grace_s=close_grace_s,
-    )
-    return Watch(stream, guard, adapter=adapter, isolate=isolate, reraise=reraise)
 
 
 _PRICES = "prices='claude-sonnet-4-5', the name of the model, or prices=monitor.Price(...)"
@@ -715,30 +607,3 @@ def _text_of(result: object) -> str:
         return answered(result)[0]
     except ValueError:
         return text_of(result)
-
-
-def _names(call: object, known: ToolCall) -> bool:
-    """Whether `call` is `known`, or names it."""
-    try:
-        return call is known.raw or _identify(call, ()) == known.id
-    except ConfigError:
-        return False
-
-
-def _identify(call: object, open_calls: Sequence[ToolCall]) -> str | None:
-    """The id of a call, however the caller names it."""
-    if call is None or isinstance(call, str):
-        return call
-    if isinstance(call, ToolCall):
-        return call.id
-    for known in open_calls:
-        if known.raw is call:
-            return known.id
-    for name in ("call_id", "id"):  # an item of OpenAI's responses has both, and results refer to the first
-        found = call.get(name) if isinstance(call, Mapping) else getattr(call, name, None)
-        if isinstance(found, str):
-            return found
-    raise ConfigError(
-        f"cannot tell which call this result belongs to: {type(call).__name__} has no id and is not an open call of"
-        " this turn; pass the call of watched.turn.tool_calls, or None for the oldest open one"
-    )

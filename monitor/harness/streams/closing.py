@@ -29,6 +29,7 @@ from monitor.harness.streams.wait import (
     current_task,
     within,
 )
+from monitor.outcome import StoppedByGuard
 
 DRAIN_CHUNKS = 256
 """How many already buffered chunks are read and dropped while a stream is drained. Only a flooding
@@ -236,7 +237,7 @@ async def _drain(source: AsyncIterator[object], closing: Closing) -> str | None:
             while closing.chunks_dropped < DRAIN_CHUNKS and anyio.current_time() < give_up_at:
                 await source.__anext__()
                 closing.chunks_dropped += 1
-        except StopAsyncIteration:
+        except (StopAsyncIteration, StoppedByGuard):  # another guard inside has ended the stream and closed it
             return None
     if scope.cancelled_caught:
         return None

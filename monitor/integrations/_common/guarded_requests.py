@@ -5,8 +5,9 @@ goes into the next request.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
+from types import CoroutineType
 from typing import Any, NoReturn, TypeVar
 
 from monitor.harness.guards.agent_guards import GuardedAgent, agents_of
@@ -56,7 +57,7 @@ class GuardedRequests:
     def __init__(self, guard: GuardSource, stopped: type[StoppedByGuard]) -> None:
         """`stopped`: the exception that leaves the framework's loop when the guard ends the run."""
         self.stopped = stopped
-        self._guard = guard
+        self.guard = guard
 
     def next_request(
         self,
@@ -75,7 +76,7 @@ class GuardedRequests:
         """
         given = [*results]
         ids = [(one.call_id, one.name) for one in given]
-        agent = agents_of(guard_here(self._guard)).find(key, ids, continues=continues, name=name)
+        agent = agents_of(guard_here(self.guard)).find(key, ids, continues=continues, name=name)
         for one in given:
             _take(agent, one)
         return GuardedRequest(agent, self.stopped, self._change(agent))
@@ -107,7 +108,7 @@ class GuardedRequests:
         result before the next request.
         """
         for one in results:
-            agent = agents_of(guard_here(self._guard)).answered(key, one.call_id, one.name)
+            agent = agents_of(guard_here(self.guard)).answered(key, one.call_id, one.name)
             if agent is not None:
                 _take(agent, one)
 
@@ -184,8 +185,8 @@ class GuardedEvents(Watched[T]):
             self._first.append(await self.__anext__())
             self._reads = False
 
-    def __anext__(self) -> Coroutine[Any, Any, T]:  # not a coroutine of its own: each costs as much as a read
-        return super().__anext__() if self._reads else self._begun()
+    def __anext__(self) -> CoroutineType[Any, Any, T]:  # not a coroutine of its own: each costs as much as a read
+        return super().__anext__() if self._reads else self._begun()  # type: ignore[return-value] # what each of them is
 
     async def _begun(self) -> T:
         self._reads = True

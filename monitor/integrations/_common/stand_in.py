@@ -65,6 +65,13 @@ class StandIn:
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise TypeError(f"a guarded {type(self.wrapped).__name__} cannot be pickled: its guard belongs to this process")
 
+    @staticmethod
+    def _without(wrapped: Any, guard: Any) -> Any:
+        """`wrapped` without a wrapper of the same guard, which would count each response twice."""
+        while issubclass(type(wrapped), StandIn) and wrapped.__dict__["_requests"].guard is guard:
+            wrapped = wrapped.wrapped
+        return wrapped
+
     def _around(self, wrapped: Any) -> Self:
         """The same wrapper around another thing."""
         other = object.__new__(type(self))

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 import monitor
 from monitor.integrations.adk import GuardPlugin
 from tests.integrations.programs.adk import Local, client_of
-from tests.integrations.transparent.scenes import Scene, raised, seen
+from tests.integrations.transparent.scenes import Scene, guards, raised, seen
 
 
 class Report(BaseModel):
@@ -39,11 +39,15 @@ def failing(q: str) -> str:
 failing.__name__ = "look"
 
 
+def _plugins(given: Any) -> list[GuardPlugin]:
+    return [GuardPlugin(guard, name=f"guard_{at}") for at, guard in enumerate(guards(given))]
+
+
 def runner_of(client: Any, guard: Any, tools: Any = (), **options: Any) -> InMemoryRunner:
     gemini = Local(model="gemini-2.5-flash")
     gemini._client = client
     agent = LlmAgent(name="one", model=gemini, tools=[FunctionTool(tool) for tool in tools], **options)
-    return InMemoryRunner(app=App(name="app", root_agent=agent, plugins=[GuardPlugin(guard)] if guard else []))
+    return InMemoryRunner(app=App(name="app", root_agent=agent, plugins=_plugins(guard)))
 
 
 async def events_of(runner: InMemoryRunner, task: str = "go", mode: Any = StreamingMode.NONE) -> Any:

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 import monitor
 from monitor.integrations.agent_framework import GuardMiddleware
 from tests.integrations.programs.openai_client import client_of
-from tests.integrations.transparent.scenes import Scene, raised, seen
+from tests.integrations.transparent.scenes import Scene, guards, raised, seen
 
 
 class Report(BaseModel):
@@ -48,7 +48,7 @@ def fail(q: str) -> str:
 
 def agent_of(client: Any, guard: Any, tools: Any = (), heard: Any = None) -> Agent:
     chat = OpenAIChatCompletionClient(model="local", async_client=client)
-    middleware = [] if guard is None else [GuardMiddleware(guard)]
+    middleware = [*map(GuardMiddleware, guards(guard))]
     return Agent(client=chat, name="one", tools=[*tools], middleware=[*middleware, *([heard] if heard else [])])
 
 

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 import monitor
 from monitor.integrations.autogen import GuardedClient
-from tests.integrations.transparent.scenes import Scene, raised, seen
+from tests.integrations.transparent.scenes import Scene, behind, raised, seen
 
 INFO = ModelInfo(vision=False, function_calling=True, json_output=True, family="unknown", structured_output=True)
 
@@ -30,7 +30,7 @@ class Report(BaseModel):
 
 def client_of(url: str, guard: Any) -> Any:
     model = OpenAIChatCompletionClient(model="local", api_key="none", base_url=url, max_retries=0, model_info=INFO)
-    return model if guard is None else GuardedClient(model, guard)
+    return behind(guard, GuardedClient, model)
 
 
 def results(result: Any) -> Any:

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 import monitor
 from monitor.integrations.crewai import guarded_llm
-from tests.integrations.transparent.scenes import Scene, raised, seen
+from tests.integrations.transparent.scenes import Scene, behind, raised, seen
 
 
 class Report(BaseModel):
@@ -35,7 +35,7 @@ def failing(q: str) -> str:
 
 def llm_of(url: str, guard: Any, **options: Any) -> Any:
     llm = LLM(model="openai/local", base_url=url, api_key="none", max_retries=0, **options)
-    return llm if guard is None else guarded_llm(llm, guard)
+    return behind(guard, guarded_llm, llm)
 
 
 def crew_of(llm: Any, tools: Any = (), *, stream: bool = False, **options: Any) -> Crew:

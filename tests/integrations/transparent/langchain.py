@@ -19,7 +19,7 @@ from pydantic import BaseModel, SecretStr
 import monitor
 from monitor.integrations.langchain import GuardedChatModel, GuardMiddleware
 from tests.integrations.programs.openai_client import client_of
-from tests.integrations.transparent.scenes import Scene, raised, seen
+from tests.integrations.transparent.scenes import Scene, guards, raised, seen
 
 GO: Any = {"messages": [("user", "go")]}
 
@@ -76,7 +76,7 @@ def model_of(client: Any) -> ChatOpenAI:
 
 
 def agent_of(client: Any, guard: Any, tools: Any = (), **options: Any) -> Any:
-    middleware = [] if guard is None else [GuardMiddleware(guard)]
+    middleware = [GuardMiddleware(one, name=f"guard_{at}") for at, one in enumerate(guards(guard))]
     return create_agent(model_of(client), [*tools], middleware=middleware, **options)
 
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 import monitor
 from monitor.integrations.openai_agents import GuardedModel
 from tests.integrations.programs.openai_client import client_of
-from tests.integrations.transparent.scenes import Scene, raised, seen
+from tests.integrations.transparent.scenes import Scene, behind, raised, seen
 
 
 class Report(BaseModel):
@@ -52,7 +52,7 @@ class Heard(RunHooks[Any]):
 def config_of(client: Any, guard: Any) -> RunConfig:
     model = OpenAIChatCompletionsModel("local", client)
     settings = ModelSettings(include_usage=True)
-    guarded = model if guard is None else GuardedModel(model, guard)
+    guarded = behind(guard, GuardedModel, model)
     return RunConfig(model=guarded, model_settings=settings, tracing_disabled=True)
 
 

@@ -14,7 +14,7 @@ from pydantic_ai.providers.openai import OpenAIProvider
 import monitor
 from monitor.integrations.pydantic_ai import GuardedModel
 from tests.integrations.programs.openai_client import client_of
-from tests.integrations.transparent.scenes import Scene, raised, seen
+from tests.integrations.transparent.scenes import Scene, behind, raised, seen
 
 
 class Report(BaseModel):
@@ -26,7 +26,7 @@ class Report(BaseModel):
 
 def model_of(client: Any, guard: Any) -> Any:
     model = OpenAIChatModel("local", provider=OpenAIProvider(openai_client=client))
-    return model if guard is None else GuardedModel(model, guard)
+    return behind(guard, GuardedModel, model)
 
 
 def results(result: Any) -> Any:

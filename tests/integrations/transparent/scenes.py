@@ -24,6 +24,18 @@ _CHANCE = re.compile(
 )
 
 
+def guards(given: Any) -> list[Any]:
+    """The guards of a scene, the innermost first: none, one, or those of a list."""
+    return [] if given is None else given if isinstance(given, list) else [given]
+
+
+def behind(given: Any, wrap: Callable[[Any, Any], Any], model: Any) -> Any:
+    """The model behind each of the guards."""
+    for guard in guards(given):
+        model = wrap(model, guard)
+    return model
+
+
 def seen(*values: Any) -> Any:
     """The values as JSON data, without ids and moments, which differ from run to run."""
     return json.loads(_CHANCE.sub("0", json.dumps(values, default=_plain, sort_keys=True)))

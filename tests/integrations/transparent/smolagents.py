@@ -10,7 +10,7 @@ from smolagents.models import ChatMessageStreamDelta
 import monitor
 from monitor.integrations.smolagents import GuardedModel
 from tests.integrations.programs.smolagents import Look, agent_of, model_of
-from tests.integrations.transparent.scenes import Scene, raised, seen
+from tests.integrations.transparent.scenes import Scene, behind, raised, seen
 
 
 def looked(q: str) -> str:
@@ -24,7 +24,7 @@ def failing(q: str) -> str:
 def _run(url: str, guard: Any, tools: Any = (), *, stream: bool = False) -> Any:
     model = model_of(url)
     try:
-        agent = agent_of(model if guard is None else GuardedModel(model, guard), [*tools], stream_outputs=stream)
+        agent = agent_of(behind(guard, GuardedModel, model), [*tools], stream_outputs=stream)
         result = agent.run("go", return_full_result=True)
         return seen(
             result.output, result.state, result.token_usage.dict(), _told([step.dict() for step in agent.memory.steps])
@@ -75,7 +75,7 @@ async def early_break(url: str, guard: Any) -> Any:
     def run() -> Any:
         model = model_of(url)
         try:
-            agent = agent_of(model if guard is None else GuardedModel(model, guard), [], stream_outputs=True)
+            agent = agent_of(behind(guard, GuardedModel, model), [], stream_outputs=True)
             stream = agent.run("go", stream=True)
             for event in stream:
                 if isinstance(event, ChatMessageStreamDelta):

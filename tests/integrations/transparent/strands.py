@@ -13,7 +13,7 @@ from strands.multiagent import Swarm
 
 import monitor
 from monitor.integrations.strands import GuardPlugin
-from tests.integrations.transparent.scenes import Scene, raised, seen
+from tests.integrations.transparent.scenes import Scene, guards, raised, seen
 
 
 class Report(BaseModel):
@@ -37,7 +37,7 @@ def fail(q: str) -> str:
 
 def agent_of(url: str, guard: Any, tools: Any = (), heard: list[str] | None = None, **options: Any) -> Any:
     model = OpenAIModel(client_args={"api_key": "none", "base_url": url, "max_retries": 0}, model_id="local")
-    plugins = [] if guard is None else [GuardPlugin(guard)]
+    plugins = [GuardPlugin(one, name=f"guard_{at}") for at, one in enumerate(guards(guard))]
     agent = Agent(model, tools=[*tools], plugins=plugins, callback_handler=None, retry_strategy=None, **options)
     for event in (BeforeModelCallEvent, AfterModelCallEvent, BeforeToolCallEvent, AfterToolCallEvent):
         agent.hooks.add_callback(event, lambda told: (heard or []).append(type(told).__name__))

@@ -1,7 +1,7 @@
-"""The common parts of both wire formats of the OpenAI SDK: reading its objects, tool calls in
-pieces, and counts of tokens.
+"""The common parts of the adapters: reading the fields of objects, tool calls in pieces, and counts
+of tokens.
 
-The SDK builds its objects without validating them, so a field may be missing, or of any type.
+The SDKs build most objects without validating them, so a field may be missing, or of any type.
 Additional fields of compatible servers are attributes with plain data.
 """
 
