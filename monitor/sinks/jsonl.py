@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 from os import PathLike
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from monitor._util.explained_options import explained
@@ -54,9 +53,7 @@ class JsonlSink:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

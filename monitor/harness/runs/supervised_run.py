@@ -22,7 +22,7 @@ import time
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, Generic, Literal, NoReturn, Self, TypeAlias
@@ -36,8 +36,6 @@ from monitor._util.hashing import canonical_json, fingerprint
 from monitor._util.quoting import foreign
 from monitor.budget import Budget
 from monitor.compaction.records import CompactionResult
-from monitor.conditions import Condition, MaxTurns, Timeout
-from monitor.conditions.usage_limits import DefaultLimits
 from monitor.context.history import History
 from monitor.core.replay.recording import InputLog, RecordingCore, RecordingGoal
 from monitor.core.run import RunCore
@@ -45,7 +43,7 @@ from monitor.detectors import default_detectors
 from monitor.errors import ConfigError, StoreError, describe
 from monitor.events import Envelope, Event, HistoryRepaired, RunIdentity
 from monitor.goal.goal import Goal
-from monitor.harness.checks import ending_by, must_know_price
+from monitor.harness.checks import ending_by
 from monitor.harness.context.compaction_job import RunServices
 from monitor.harness.context.requests import ValidHistory
 from monitor.harness.context.run_context import RunContext, frontier, interrupted
@@ -53,81 +51,36 @@ from monitor.harness.events.delivery import Delivery
 from monitor.harness.judge_tasks import JudgeTasks
 from monitor.harness.record.compaction_runs import CompactionNumbers
 from monitor.harness.record.recorder import TASK
-from monitor.harness.record.stored_runs import CALL
 from monitor.harness.runs.budget_hold import BudgetHold
+from monitor.harness.runs.caller import Caller, budgets_of, limits_of, price_known_to, record_of, store_of
 from monitor.harness.runs.outage_gate import OutageGate
 from monitor.harness.runs.result_summaries import summarise_with
 from monitor.harness.runs.run_calls import Calls
 from monitor.harness.runs.run_session import RunSession
 from monitor.harness.runs.steering import Steering, message_of
-from monitor.harness.runs.supervisor_options import RunOptions, checked_session
+from monitor.harness.runs.supervisor_options import RunOptions
 from monitor.harness.runs.turn_loop import TurnLoop
-from monitor.harness.streams.clock import Clock
 from monitor.harness.streams.interrupt import Interruptible
 from monitor.harness.streams.wait import current_task
 from monitor.messages import AssistantMessage, Message, Repair, SteerMessage, SteerReceipt, Text, UserMessage
 from monitor.outcome import Outcome, OutputT
-from monitor.prices import list_price
 from monitor.reasons import RESUMABLE, TerminateReason
 from monitor.sessions.postgres.session_address import in_use
-from monitor.sessions.run_records import SUBAGENT, RunRecord
+from monitor.sessions.run_records import RunRecord
 from monitor.sessions.session_store import SessionStore
 from monitor.shared.budgets.shared_budget import SharedBudget
 from monitor.tools.files.file_memory import with_notes
 from monitor.tools.registry import Registry
-from monitor.usage import AskCost, Price, Usage, price_of
+from monitor.usage import AskCost, Price, Usage
 from monitor.verdicts import Stop
 from monitor.wires.raw import RawMessage
 
 RunPhase: TypeAlias = Literal["idle", "running", "finished", "error"]
 
 
-DEFAULT_LIMITS = DefaultLimits((MaxTurns(100), Timeout(3600)))
-"""The limits of a run without limits of the caller's. Gemini CLI gives a whole conversation with
-its user 100 turns; an unwatched agent should not need more, nor more than an hour. A loop that no
-detector sees then costs a few dollars at most.
-"""
-SUBAGENT_LIMITS = DefaultLimits((MaxTurns(30), Timeout(600)))
-"""The limits of a run that is called as a tool, because its caller waits for it. Gemini CLI has the
-same numbers.
-"""
-
-
 def _first_of(*given: object) -> object:
     """The first of them that is not `None`."""
     return next((one for one in given if one is not None), None)
-
-
-def _limits_of(supervisor: RunOptions, *, as_tool: bool) -> Condition | None:
-    """The limits of the run, without its budget."""
-    if supervisor.limits_given:
-        return supervisor.stop_when
-    if as_tool:
-        return SUBAGENT_LIMITS
-    budgets = supervisor.budget.chain if supervisor.budget is not None else ()
-    return None if any(budget.tokens is not None or budget.usd is not None for budget in budgets) else DEFAULT_LIMITS
-
-
-@dataclass(slots=True, eq=False)
-class Caller:
-    """The run that calls a nested run, as the nested run sees it."""
-
-    core: RunCore
-    clock: Clock
-    budgets: tuple[Budget, ...]
-    supervisors: tuple[RunOptions, ...]
-    """The supervisor of the calling run, then that of its own caller, and so on."""
-    wake: Callable[[], None]
-    """Makes the calling run check at once whether it must end."""
-    delivery: Delivery
-    """The sinks and the reader of the caller, who get the events of the nested run as well."""
-    run_id: str = ""
-    session: SessionStore | None = None
-    resumed: bool = False
-    """The calling run goes on where another process has left it."""
-    deps: object = None
-    called: set[Run[Any]] = field(default_factory=set)
-    """The nested runs of the calling run: its abort aborts them too."""
 
 
 class Run(Generic[OutputT]):
@@ -176,13 +129,13 @@ class Run(Generic[OutputT]):
         )
         self._agent, self._as_call = supervisor.agent or as_tool, as_call
         self._emit = self._delivery.emit
-        store = _store_of(session, supervisor, caller)
+        store = store_of(session, supervisor, caller)
         log = InputLog() if store is not None and store.keeps_chunks else None
         tools = supervisor.tools.copy()
         supervisors = (supervisor, *(caller.supervisors if caller is not None else ()))
-        price = supervisor.price if caller is None else _price_known_to(supervisors)
+        price = supervisor.price if caller is None else price_known_to(supervisors)
         self._budget_hold = self._held(supervisor.shared_budget, price)
-        budgets = _budgets(supervisor, self._budget_hold, caller)
+        budgets = budgets_of(supervisor, self._budget_hold, caller)
         self._goal: Goal = self._new_goal(log)
         self._core: RunCore = self._new_core(said, as_tool=as_tool, price=price, budgets=budgets, tools=tools, log=log)
         self._work = Interruptible(self._core, self._clock)
@@ -210,7 +163,7 @@ class Run(Generic[OutputT]):
         if store is not None:
             self._session = RunSession(
                 store,
-                resumed or _record_of(self.id, said, caller, self._agent, call),
+                resumed or record_of(self.id, said, caller, self._agent, call),
                 self._history,
                 valid_history,
                 reply=self._reply,
@@ -260,7 +213,7 @@ class Run(Generic[OutputT]):
         """
         supervisor, caller = self._supervisor, self._caller
         return (RunCore if log is None else partial(RecordingCore, log))(
-            stop_when=_limits_of(supervisor, as_tool=bool(as_tool)),
+            stop_when=limits_of(supervisor, as_tool=bool(as_tool)),
             detectors=default_detectors() if supervisor.detectors is None else copy.deepcopy(supervisor.detectors),
             policy=copy.deepcopy(supervisor.policy),
             emit=self._emit,
@@ -756,22 +709,6 @@ class Run(Generic[OutputT]):
         self._emit(HistoryRepaired(self._core.at(self._now()), self._core.turns, repairs, problems))
 
 
-def _store_of(session: SessionStore | str | None, supervisor: RunOptions, caller: Caller | None) -> SessionStore | None:
-    """The session of a run: the given one, else the supervisor's, else that of the run above."""
-    ledger = supervisor.calls.ledger
-    above = caller.session if caller is not None and ledger is None else None
-    return checked_session(session, ledger) or supervisor.session or above
-
-
-def _budgets(supervisor: RunOptions, budget_hold: BudgetHold | None, caller: Caller | None) -> tuple[Budget, ...]:
-    """The budgets of a run: its own, what it holds of a shared one, and a share of each of its
-    caller's.
-    """
-    own = (supervisor.budget, budget_hold.grant if budget_hold is not None else None)
-    above = caller.budgets if caller is not None else ()
-    return (*(budget for budget in own if budget is not None), *(budget.share() for budget in above))
-
-
 class _Envelopes:
     """The events of a run and of its nested runs, as an iterator."""
 
@@ -785,28 +722,10 @@ class _Envelopes:
         return await self._run._enveloped()  # noqa: SLF001 - of the same file
 
 
-def _record_of(id: str, task: str, caller: Caller | None, agent: str, call: str) -> RunRecord:
-    if caller is None:
-        return RunRecord(id=id, agent=agent, data={TASK: task})
-    return RunRecord(id=id, parent_run=caller.run_id, agent=agent, purpose=SUBAGENT, data={TASK: task, CALL: call})
-
-
 def _words(task: str | UserMessage | None) -> str:
     if task is None or isinstance(task, str):
         return task or ""
     return " ".join(part.text for part in task.content if isinstance(part, Text))
-
-
-def _price_known_to(supervisors: Sequence[RunOptions]) -> Price | None:
-    """The price of the first supervisor's model, by its own prices or by those of the runs above.
-    Raises `ConfigError` if a limit in US dollars needs a price that is not known.
-    """
-    model = supervisors[0].model.name
-    own = (price for above in supervisors if (price := price_of(above.prices, model)) is not None)
-    price = next(own, None) or list_price(model)
-    for above in supervisors:
-        must_know_price(price, above.stop_when, above.budget, model, f"prices={{{model!r}: monitor.Price(...)}}")
-    return price
 
 
 def _said_by_others(task: str | UserMessage) -> UserMessage:

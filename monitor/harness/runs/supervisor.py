@@ -22,7 +22,8 @@ from monitor._util.hashing import fingerprint
 from monitor.errors import ConfigError, ToolError
 from monitor.harness.option_words import of_the_supervisor
 from monitor.harness.record.stored_runs import nested_in, outcome_in
-from monitor.harness.runs.supervised_run import Caller, Run
+from monitor.harness.runs.caller import Caller
+from monitor.harness.runs.supervised_run import Run
 from monitor.harness.runs.supervisor_options import RunOptions, checked_session
 from monitor.harness.streams.own_loop import run_in_own_loop
 from monitor.harness.streams.wait import current_task

@@ -76,8 +76,6 @@ NAMES: Final[Mapping[Dialect, Mapping[str, str]]] = {
     },
 }
 
-MONITOR: Final = "monitor"
-"""Prefix of the attributes that no convention has. They are the same in every dialect."""
 REASON: Final = "monitor.reason"
 """Our own reason of the end: one query finds every looped run, in every dialect."""
 LANGFUSE_REASON: Final = "langfuse.observation.metadata.monitor_reason"

@@ -13,7 +13,6 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError, version
-from types import TracebackType
 from typing import Final, Literal, Self, TypeAlias
 
 from monitor._util.explained_options import explained
@@ -181,9 +180,7 @@ class OtelSink:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -88,12 +88,6 @@ class Rule(BaseModel):
         return tuple(tuple(one.split()) for one in given)
 
 
-class _File(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    rules: list[Rule] = Field(default_factory=list)
-
-
 @dataclass(slots=True, frozen=True)
 class Ruling:
     """The decision of the rules about a call."""

@@ -10,7 +10,7 @@ import subprocess
 import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from monitor.tools.processes import keeper
 from monitor.tools.processes.process_table import (
@@ -27,30 +27,6 @@ from monitor.tools.processes.process_table import (
 STATUS_S: Final = 5.0
 """How long a sandbox may take to say which process is its first one."""
 _unreaped: set[int] = set()
-
-
-class Descendants(Protocol):
-    """The processes of one command."""
-
-    def members(self) -> list[ProcessInfo]:
-        """Those that live."""
-        ...
-
-    def all_found(self) -> bool:
-        """Whether no other one can live where `members` has none."""
-        ...
-
-    def signal(self, number: signal.Signals) -> None:
-        """Send them a signal."""
-        ...
-
-    def kill(self) -> None:
-        """Kill them all, also those that start in the meantime."""
-        ...
-
-    def close(self) -> None:
-        """Give back what is held for finding them."""
-        ...
 
 
 class MarkedDescendants:

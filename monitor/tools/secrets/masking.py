@@ -77,12 +77,6 @@ def masked(value: Any) -> Any:
     return Secrets().masked(value)
 
 
-def without_secrets(call: ToolCall) -> ToolCall:
-    """`call` with its arguments masked; the same object if they have no secret."""
-    arguments = masked(call.arguments)
-    return call if arguments is call.arguments else replace(call, arguments=arguments, raw=None)
-
-
 def restored(edited: Mapping[str, Any], original: Mapping[str, Any]) -> dict[str, Any]:
     """`edited`, the arguments that a person has changed, with the secrets of `original` where the
     person has left the mask.
