@@ -70,3 +70,5 @@ def test_nothing_is_wider_than_the_window(page: Path, tmp_path: Path, width: int
             tab.run(f"{show}; null")
             tab.run("new Promise(done => setTimeout(done, 50))")
             assert tab.run("document.documentElement.scrollWidth") <= width, view
+            if view == "run with a loop":  # it is shown, also where it stands below the list
+                assert 0 <= tab.run("Math.round(document.getElementById('part').getBoundingClientRect().top)") < 300
