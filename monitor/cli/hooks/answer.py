@@ -124,7 +124,7 @@ def _requests(reader: TranscriptReader, beginning: Source) -> Iterator[str]:
 
 
 def _unwatched(why: object) -> tuple[str, None]:
-    """What is answered where nothing is known."""
+    """The answer where nothing is known of the session, and why on stderr."""
     sys.stderr.write(f"{on_one_line(f'agent-monitor: the session could not be watched: {why}')}\n")
     return "{}", None
 
