@@ -86,8 +86,10 @@ class _GoodRuns:
     left_out: int = 0
     equal: int = 0
     estimated: int = 0
-    known: set[str] = field(default_factory=set[str])
-    """The contents of the runs."""
+    known: dict[str, str | None] = field(default_factory=dict[str, str | None])
+    """The label of each run, by its content. `None`: it has none."""
+    contradictory: list[str] = field(default_factory=list[str])
+    """The runs that are equal to one with the opposite label."""
 
     def add(self, run: TracedRun, *, finished: bool) -> None:
         label = run.began.label
@@ -96,8 +98,11 @@ class _GoodRuns:
             return
         if run.content in self.known:
             self.equal += 1
+            before = self.known[run.content]
+            if None not in {label, before} and (label == LABELLED_LOOP) != (before == LABELLED_LOOP):
+                self.contradictory.append(run.id)
             return
-        self.known.add(run.content)
+        self.known[run.content] = label
         self.estimated += run.estimated
         if label == LABELLED_LOOP:
             self.bad.append(run.traces[ALL])
@@ -134,9 +139,15 @@ class _GoodRuns:
             self.good = [run for run in self.good if not run.why]
 
     def check(self, share: float, *, kept: bool) -> None:
-        """Raises `ConfigError` if the good runs are too few for `share`, or if its line lies among
-        loops. `kept`: the runs that look like loops are good, the user says.
+        """Raises `ConfigError` if equal runs have opposite labels, if the good runs are too few for
+        `share`, or if its line lies among loops. `kept`: the user says that the runs that look like
+        loops are good.
         """
+        if self.contradictory:
+            raise ConfigError(
+                f"{count(len(self.contradictory), 'run')} equal to one with the opposite label, such as"
+                f" {self.contradictory[0]}: label them alike, or drop them"
+            )
         if len(self.good) < (least := needed(share)):
             raise ConfigError(
                 f"{count(len(self.good), 'good run')} cannot promise that at most {percent(share)} are stopped:"
