@@ -268,7 +268,8 @@
       run.steps ? steps(run, step) : run.all_steps ? node("p", { class: "quiet" }, "The steps of this run are not on the page.") : null,
     ].filter(Boolean));
     const aim = step === null ? null : $(`step-${step}`);
-    if (aim) { aim.classList.add("here"); aim.scrollIntoView({ block: "center" }); } else $("part").scrollTop = 0;
+    if (aim) { aim.classList.add("here"); aim.scrollIntoView({ block: "center" }); }
+    else { $("part").scrollTop = 0; $("part").scrollIntoView(); }  // on a phone it stands below the list
   }
 
   function finding(run) {

@@ -79,3 +79,5 @@ def test_axe_finds_nothing_in_any_view(page: Path, tab: Tab, dark: bool, width: 
 def test_nothing_is_wider_than_the_window(page: Path, tab: Tab, width: int):
     for view in views(tab, page, width=width):
         assert tab.run("document.documentElement.scrollWidth") <= width, view
+        if view == "run with a loop":  # it is shown, also where it stands below the list
+            assert 0 <= tab.run("Math.round(document.getElementById('part').getBoundingClientRect().top)") < 300

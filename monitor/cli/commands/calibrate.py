@@ -86,8 +86,10 @@ class _GoodRuns:
     left_out: int = 0
     equal: int = 0
     estimated: int = 0
-    known: set[str] = field(default_factory=set[str])
-    """The contents of the runs."""
+    known: dict[str, str | None] = field(default_factory=dict[str, str | None])
+    """The label of each run, by its content. `None`: it has none."""
+    contradictory: list[str] = field(default_factory=list[str])
+    """The runs that are equal to one with the opposite label."""
 
     def add(self, run: TracedRun, *, finished: bool) -> None:
         label = run.began.label
@@ -96,8 +98,11 @@ class _GoodRuns:
             return
         if run.content in self.known:
             self.equal += 1
+            before = self.known[run.content]
+            if None not in {label, before} and (label == LABELLED_LOOP) != (before == LABELLED_LOOP):
+                self.contradictory.append(run.id)
             return
-        self.known.add(run.content)
+        self.known[run.content] = label
         self.estimated += run.estimated
         if label == LABELLED_LOOP:
             self.bad.append(run.traces[ALL])
@@ -125,10 +130,29 @@ class _GoodRuns:
             Text("  --loops look lists them all, --loops drop leaves them out, --loops keep calls them good.")
         )
 
+    def settle(self, loops: Loops | None, console: Console) -> None:
+        """Show, drop or keep the runs that look like loops, as the user says."""
+        if self.suspects and loops is not Loops.KEEP:
+            self.show_suspects(console, most=None if loops is Loops.LOOK else SHOWN)
+        if loops is Loops.DROP:
+            self.left_out += len(self.suspects)
+            self.good = [run for run in self.good if not run.why]
+
     def check(self, share: float, *, kept: bool) -> None:
-        """Raises `ConfigError` if a line for `share` lies among loops. `kept`: the runs that look
-        like loops are good, the user says.
+        """Raises `ConfigError` if equal runs have opposite labels, if the good runs are too few for
+        `share`, or if its line lies among loops. `kept`: the user says that the runs that look like
+        loops are good.
         """
+        if self.contradictory:
+            raise ConfigError(
+                f"{count(len(self.contradictory), 'run')} equal to one with the opposite label, such as"
+                f" {self.contradictory[0]}: label them alike, or drop them"
+            )
+        if len(self.good) < (least := needed(share)):
+            raise ConfigError(
+                f"{count(len(self.good), 'good run')} cannot promise that at most {percent(share)} are stopped:"
+                f" {least:,} are needed"
+            )
         at = line([run.evidence for run in self.good], share)
         lost = [run for run in self.suspects if run.evidence <= at]
         if lost and not kept:
@@ -144,25 +168,44 @@ class _GoodRuns:
             )
 
 
+@dataclass(slots=True, frozen=True, kw_only=True)
+class CalibrateOptions:
+    """The promise, and the runs that it is made of."""
+
+    at_most: Annotated[
+        str, typer.Option("--at-most", metavar="SHARE", help="Of good runs at most so many are stopped: 5% or 0.05.")
+    ] = "5%"
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the settings to this file (TOML).")
+    ] = None
+    loops: Annotated[
+        Loops | None,
+        typer.Option("--loops", help="Runs that look like loops: keep them as good, drop them, or look at them."),
+    ] = None
+    finished: Annotated[
+        bool, typer.Option("--finished", help="Only runs that ended by themselves, as their recordings say.")
+    ] = False
+
+    @property
+    def share(self) -> float:
+        """The share of good runs that may be stopped. Raises `ConfigError` if it is none."""
+        number = self.at_most.removesuffix("%")
+        try:
+            share = float(number) / 100 if self.at_most.endswith("%") else float(number)
+        except ValueError:
+            share = 0.0
+        if not 0 < share < 1:
+            raise ConfigError(f"--at-most takes 5% or 0.05, not {self.at_most!r}")
+        return round(share, 9)
+
+
 def calibrate(
     paths: Annotated[
         list[str] | None,
         typer.Argument(metavar="[RUNS...]", help="Good runs: files, folders, archives. Without any, the known places."),
     ] = None,
     *,
-    at_most: Annotated[
-        str, typer.Option("--at-most", metavar="SHARE", help="Of good runs at most so many are stopped: 5% or 0.05.")
-    ] = "5%",
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the settings to this file (TOML).")
-    ] = None,
-    loops: Annotated[
-        Loops | None,
-        typer.Option("--loops", help="Runs that look like loops: keep them as good, drop them, or look at them."),
-    ] = None,
-    finished: Annotated[
-        bool, typer.Option("--finished", help="Only runs that ended by themselves, as their recordings say.")
-    ] = False,
+    options: CalibrateOptions,
     selection: SelectionOptions,
     limit: LimitOption = None,
     as_json: OneJsonOption = False,
@@ -191,38 +234,27 @@ def calibrate(
     """  # noqa: D301 - \b keeps the lines of an example apart
     console, complaints = output.stdout(), output.stderr()
     with output.tidy_exit():
-        share = _share(at_most)
-        least = needed(share)
+        share, out, loops = options.share, options.out, options.loops
         if out is not None:
             check_out(out, "--out")
         base = settings.read()
         levels = levels_of(base)
         watcher = Levels(tuple(json.dumps(level) for level in levels)).watcher
-        given = SurveySettings.of(base, watcher)
         runs, report, wanted = _GoodRuns(), Report(), RunSelection.of(selection)
 
         def add(run: SurveyedRun) -> None:
             report.add(run, listed=False)
             if isinstance(run, TracedRun):
-                runs.add(run, finished=finished)
+                runs.add(run, finished=options.finished)
 
         with inputs_of(paths, complaints, wanted) as inputs:
             report.bad += inputs.missing
-            reading = InputReader(given, complaints, inputs, wanted)
+            reading = InputReader(SurveySettings.of(base, watcher), complaints, inputs, wanted)
             reading.read_all(report, add, limit=limit, partly=False)
             reading.complain()
-        if runs.suspects and loops is not Loops.KEEP:
-            runs.show_suspects(complaints, most=None if loops is Loops.LOOK else SHOWN)
+        runs.settle(loops, complaints)
         if loops is Loops.LOOK:
             raise typer.Exit(BAD_INPUT if report.incomplete else 0)
-        if loops is Loops.DROP:
-            runs.left_out += len(runs.suspects)
-            runs.good = [run for run in runs.good if not run.why]
-        if len(runs.good) < least:
-            raise ConfigError(
-                f"{count(len(runs.good), 'good run')} cannot promise that at most {percent(share)} are stopped:"
-                f" {least:,} are needed"
-            )
         runs.check(share, kept=loops is Loops.KEEP)
         found = _Calibration.of(runs, levels, names_of(base), share)
         if as_json:
@@ -238,17 +270,6 @@ def calibrate(
 def percent(share: float) -> str:
     """`0.05` as `5%`, `0.0125` as `1.25%`."""
     return f"{100 * share:.6g}%"
-
-
-def _share(text: str) -> float:
-    number = text.removesuffix("%")
-    try:
-        share = float(number) / 100 if text.endswith("%") else float(number)
-    except ValueError:
-        share = 0.0
-    if not 0 < share < 1:
-        raise ConfigError(f"--at-most takes 5% or 0.05, not {text!r}")
-    return round(share, 9)
 
 
 _TRIED: Final[Sequence[table.Fact[LineOutcome]]] = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -36,8 +37,65 @@ from monitor.sinks import line_of
 OTHER_VERSION = "this version decides otherwise than the one that made the run"
 
 
-def replay(  # noqa: PLR0917 - typer calls it by name
+@dataclass(slots=True, frozen=True, kw_only=True)
+class ReplayOptions:
+    """The parts in the place of those of the run."""
+
+    detectors: DetectorsOption = None
+    no_detectors: NoDetectorsOption = False
+    policy: Annotated[
+        str | None,
+        setting_option(
+            "--policy",
+            metavar="NAME",
+            help="What follows from a loop: ladder, stop, or observe, which shows all that is found.",
+        ),
+    ] = None
+    settings: SetOption = None
+    config: Annotated[
+        Path | None,
+        setting_option("--config", metavar="FILE", help="Settings (TOML) in the place of those of the run."),
+    ] = None
+    max_turns: Annotated[str | None, limit_option("--max-turns", metavar="N|off", help="Turns.")] = None
+    timeout: Annotated[str | None, limit_option("--timeout", metavar="SECONDS|off", help="For the whole run.")] = None
+    idle_timeout: Annotated[
+        str | None, limit_option("--idle-timeout", metavar="SECONDS|off", help="How long the model may send nothing.")
+    ] = None
+    max_tool_calls: Annotated[int | None, limit_option("--max-tool-calls", metavar="N", min=1, help="Tool calls.")] = (
+        None
+    )
+
+    def parts(self, arguments: RunArguments | None) -> dict[str, Any]:
+        """The parts that replace those of the run, as `replay_of` takes them. `arguments`: those of
+        the run, if its session has them.
+
+        Raises `ConfigError` for a setting or a limit that does not exist.
+        """
+        base = Settings(arguments.settings if arguments is not None else {}) if self.config is None else None
+        chosen = settings_of(self.config, self.detectors, self.settings, self.policy, base=base)
+        others = bool(self.settings) or self.config is not None
+        given = self._limits()
+        if self.no_detectors or self.detectors is not None or others:
+            given["detectors"] = [] if self.no_detectors else chosen.detectors()
+        if (self.policy is not None or others) and (made := chosen.policy()) is not None:
+            given["policy"] = made
+        return given
+
+    def _limits(self) -> dict[str, Any]:
+        if all(one is None for one in (self.max_turns, self.timeout, self.idle_timeout, self.max_tool_calls)):
+            return {}
+        limits = limits_of(
+            max_turns=self.max_turns or "off",
+            timeout=self.timeout or "off",
+            idle_timeout=self.idle_timeout or "off",
+            max_tool_calls=self.max_tool_calls,
+        )
+        return {"stop_when": limits}
+
+
+def replay(
     session: SessionArgument,
+    *,
     run: Annotated[
         str | None, typer.Option("--run", metavar="ID", help="Another run than the newest; sessions show lists them.")
     ] = None,
@@ -53,29 +111,7 @@ def replay(  # noqa: PLR0917 - typer calls it by name
         ),
     ] = False,
     verbose: VerboseOption = False,
-    detectors: DetectorsOption = None,
-    no_detectors: NoDetectorsOption = False,
-    policy: Annotated[
-        str | None,
-        setting_option(
-            "--policy",
-            metavar="NAME",
-            help="What follows from a loop: ladder, stop, or observe, which shows all that is found.",
-        ),
-    ] = None,
-    settings: SetOption = None,
-    config: Annotated[
-        Path | None,
-        setting_option("--config", metavar="FILE", help="Settings (TOML) in the place of those of the run."),
-    ] = None,
-    max_turns: Annotated[str | None, limit_option("--max-turns", metavar="N|off", help="Turns.")] = None,
-    timeout: Annotated[str | None, limit_option("--timeout", metavar="SECONDS|off", help="For the whole run.")] = None,
-    idle_timeout: Annotated[
-        str | None, limit_option("--idle-timeout", metavar="SECONDS|off", help="How long the model may send nothing.")
-    ] = None,
-    max_tool_calls: Annotated[
-        int | None, limit_option("--max-tool-calls", metavar="N", min=1, help="Tool calls.")
-    ] = None,
+    options: ReplayOptions,
     folder: FolderOption = None,
 ) -> None:
     """Show a stored run again, as agent-monitor run has shown it.
@@ -108,18 +144,10 @@ def replay(  # noqa: PLR0917 - typer calls it by name
             raise ConfigError(f"--speed {speed:g}: give a number above 0")
         if events and as_json:
             raise ConfigError("--events and --json say different things; give one of them")
-        refuse_detectors_without(detectors, no_detectors=no_detectors)
-        limits = _limits(max_turns, timeout, idle_timeout, max_tool_calls)
+        refuse_detectors_without(options.detectors, no_detectors=options.no_detectors)
         with opened_reader(session, folder) as there:
             arguments = arguments_in(there)
-            base = Settings(arguments.settings if arguments is not None else {}) if config is None else None
-            chosen = settings_of(config, detectors, settings, policy, base=base)
-            others = bool(settings) or config is not None
-            given: dict[str, Any] = {**limits}
-            if no_detectors or detectors is not None or others:
-                given["detectors"] = [] if no_detectors else chosen.detectors()
-            if (policy is not None or others) and (made := chosen.policy()) is not None:
-                given["policy"] = made
+            given = options.parts(arguments)
             replayed = replay_of(there, run, pieces=not events, **given)
         played = _in_time(replayed.events, speed)
         if as_json:
@@ -131,21 +159,6 @@ def replay(  # noqa: PLR0917 - typer calls it by name
         if not as_json:
             _print_remarks(replayed, changed=bool(given))
         raise typer.Exit(exit_code(replayed.outcome) if replayed.outcome is not None else 0)
-
-
-def _limits(
-    max_turns: str | None, timeout: str | None, idle_timeout: str | None, max_tool_calls: int | None
-) -> dict[str, Any]:
-    """The limits in the place of those of the run, if any is given."""
-    if all(one is None for one in (max_turns, timeout, idle_timeout, max_tool_calls)):
-        return {}
-    limits = limits_of(
-        max_turns=max_turns or "off",
-        timeout=timeout or "off",
-        idle_timeout=idle_timeout or "off",
-        max_tool_calls=max_tool_calls,
-    )
-    return {"stop_when": limits}
 
 
 def _in_time(events: Iterable[Event], speed: float | None) -> Iterator[Event]:

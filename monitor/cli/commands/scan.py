@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -43,23 +44,30 @@ if TYPE_CHECKING:
 LOOPS_FOUND, BAD_INPUT = 1, 2
 
 
+@dataclass(slots=True, frozen=True, kw_only=True)
+class ScanOptions:
+    """What is shown of the runs, and where."""
+
+    csv: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Write a row for each run to this file; - is stdout.")
+    ] = None
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Say everything that was seen, and what the policy did.")
+    ] = False
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON lines: one object a run, then one summary.")] = (
+        False
+    )
+    every: Annotated[bool, typer.Option("--all", help="List the runs without a loop too.")] = False
+    card: CardOption = None
+    card_task: CardTaskOption = False
+
+
 def scan(
     paths: TranscriptsArgument = None,
     *,
     selection: SelectionOptions,
-    csv: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Write a row for each run to this file; - is stdout.")
-    ] = None,
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Say everything that was seen, and what the policy did.")
-    ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON lines: one object a run, then one summary.")
-    ] = False,
-    every: Annotated[bool, typer.Option("--all", help="List the runs without a loop too.")] = False,
+    shown: ScanOptions,
     limit: LimitOption = None,
-    card: CardOption = None,
-    card_task: CardTaskOption = False,
     cache: Annotated[
         bool, typer.Option("--cache/--no-cache", help="Take the results of unchanged files from earlier scans.")
     ] = True,
@@ -77,26 +85,11 @@ def scan(
     Examples:
       agent-monitor scan
       agent-monitor scan --since 7d --project webshop
-      agent-monitor scan ~/.codex/sessions --csv loops.csv
-      agent-monitor scan runs.jsonl.gz
-      agent-monitor scan --explain --limit 20 runs.jsonl
+      agent-monitor scan ~/.codex/sessions --csv loops.csv --card card.svg
       zcat logs/*.gz | agent-monitor scan --json -
-      agent-monitor scan --card card.svg
-
-    \b
-    Would other numbers do better, or a warning first?
       agent-monitor scan --set ToolCallRepetition.loop_at=7 runs.jsonl
-      agent-monitor scan --explain --policy ladder runs.jsonl
-      agent-monitor scan --detectors tool-call-cycle,no-progress runs.jsonl
-
-    \b
-    A judge may see loops that no counter sees, such as other queries for the same page:
+      agent-monitor scan --explain --policy ladder --limit 20 runs.jsonl
       agent-monitor scan --judge google:gemini-2.5-flash --judge-suspicion 0.6 runs.jsonl
-
-    \b
-    With --json, stdout is JSON lines: one of type "run" for each run that loops,
-    then one of type "summary". With --explain suspected runs are there too, and
-    with --all every run.
 
     \b
     A recording cannot react to a warning: --policy ladder shows how many steps the
@@ -108,7 +101,7 @@ def scan(
     """  # noqa: D301 - \b keeps the lines of an example apart
     console, complaints = output.stdout(), output.stderr()
     with output.tidy_exit(), ExitStack() as stack:
-        check_card(card)
+        check_card(shown.card)
         asker = stack.enter_context(judge.opened())
         chosen = settings.read()
         wanted = RunSelection.of(selection)
@@ -117,47 +110,51 @@ def scan(
         place = cache_folder("scans") / "results.db" if cache and asker is None else None
         known = stack.enter_context(ScanCache(place, given.settings))
         reading = InputReader(given, complaints, inputs, wanted, examine=examine, cache=known)
-        rows = stack.enter_context(rows_to(csv))
-        shown = _RunPrinter(console, explain=explain, as_json=as_json, every=every, write_row=rows)
+        printer = _RunPrinter(console, shown, stack.enter_context(rows_to(shown.csv)))
         report = Report(warns=not isinstance(chosen.policy() or StopAtFirstLoop(), StopAtFirstLoop), bad=inputs.missing)
         began = time.perf_counter()
-        quiet = (as_json or explain) and console.is_terminal
-        reading.read_all(report, lambda run: shown.add(run, report), limit=limit, quiet=quiet)
+        quiet = (shown.as_json or shown.explain) and console.is_terminal
+        reading.read_all(report, lambda run: printer.add(run, report), limit=limit, quiet=quiet)
         if asker is not None:
             asker.complain(complaints)
-        write_card(card, report.card, task=card_task)
-        if as_json:
-            summary = {**summary_as_json(report, settings=chosen.source), **reading.as_json()}
-            output.write_json(summary if asker is None else {**summary, "judge": asker.as_json()})
-        elif csv != STDIN:
-            if explain and report.runs:
-                output.heading(console, "in short")
-            show(console, report, elapsed_s=time.perf_counter() - began, settings=chosen.source)
-            reading.show(console)
-            if asker is not None:
-                console.print(asker.said(), soft_wrap=True)
+        write_card(shown.card, report.card, task=shown.card_task)
+        printer.end(report, reading, asker, chosen.source, time.perf_counter() - began)
         reading.leave(BAD_INPUT if report.incomplete else LOOPS_FOUND if report.loops else 0)
 
 
 @dataclass(slots=True)
 class _RunPrinter:
-    """Shows each run while the others are read."""
+    """Shows each run while the others are read, and at the end all of them together."""
 
     console: Console
-    explain: bool
-    as_json: bool
-    every: bool
+    shown: ScanOptions
     write_row: Callable[[SurveyedRun], None]
 
     def add(self, run: SurveyedRun, report: Report) -> None:
         """Count a run, and show it if it is to be shown at once."""
-        listed = self.every or run.loops or (self.explain and bool(run.findings))
-        report.add(run, listed=listed and not self.as_json and not self.explain)
+        shown = self.shown
+        listed = shown.every or run.loops or (shown.explain and bool(run.findings))
+        report.add(run, listed=listed and not shown.as_json and not shown.explain)
         self.write_row(run)
-        if listed and self.as_json:
-            output.write_json(run_as_json(run, explain=self.explain))
-        elif listed and self.explain:
+        if listed and shown.as_json:
+            output.write_json(run_as_json(run, explain=shown.explain))
+        elif listed and shown.explain:
             explain_run(self.console, run)
+
+    def end(
+        self, report: Report, reading: InputReader, asker: OfflineJudge | None, settings: Path | None, elapsed_s: float
+    ) -> None:
+        """Show the sums. `settings`: the file from which the settings come."""
+        if self.shown.as_json:
+            summary = {**summary_as_json(report, settings=settings), **reading.as_json()}
+            output.write_json(summary if asker is None else {**summary, "judge": asker.as_json()})
+        elif self.shown.csv != STDIN:
+            if self.shown.explain and report.runs:
+                output.heading(self.console, "in short")
+            show(self.console, report, elapsed_s=elapsed_s, settings=settings)
+            reading.show(self.console)
+            if asker is not None:
+                self.console.print(asker.said(), soft_wrap=True)
 
 
 def _judged(chosen: Settings, asker: OfflineJudge) -> Callable[[RecordedRun], ScanResult]:

@@ -178,6 +178,21 @@ def steps(number: int, idle: int) -> dict[str, Any]:
     return {"id": f"run {number}", "messages": messages}
 
 
+def test_equal_runs_with_opposite_labels_are_refused():
+    good = [run(at, label="clean") for at in range(20)]
+    done = calibrate(*good, {**run(7, label="loop"), "id": "the other 7"})
+    assert done.exit_code == 2
+    assert "1 run equal to one with the opposite label, such as the other 7" in done.stderr
+
+
+def test_runs_without_calls_promise_nothing():
+    spoken = [{"role": "user", "text": "Hello."}]
+    silent = [{"id": f"run {at}", "messages": [*spoken, {"role": "user", "text": str(at)}]} for at in range(25)]
+    done = calibrate(*silent)
+    assert done.exit_code == 2
+    assert "0 good runs cannot promise" in done.stderr
+
+
 def test_the_line_of_weighed_evidence_lies_between_levels_just_above_what_the_runs_have():
     runs = [steps(at, at % 6) for at in range(60)]
     done = calibrate(*runs, options=("-o", "mine.toml", "--loops", "keep"))

@@ -1,0 +1,1 @@
+"""The parts of `agent-monitor compact`: what is given, how it is compacted, and the result."""
