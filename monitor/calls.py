@@ -31,6 +31,7 @@ __all__ = [
     "call_key",
     "request_codec",
 ]
+__dir__ = __all__.copy
 
 
 class CallState(StrEnum):

@@ -86,6 +86,7 @@ __all__ = [
     "envelope_codec",
     "event_codec",
 ]
+__dir__ = __all__.copy
 
 
 @dataclass(slots=True, frozen=True)

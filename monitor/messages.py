@@ -33,6 +33,7 @@ __all__ = [
     "UserMessage",
     "message_codec",
 ]
+__dir__ = __all__.copy
 
 NOT_CARRIED_OUT = "The call was not carried out."
 """Stands as the result of a call without one: no provider accepts a history that leaves a call

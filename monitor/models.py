@@ -13,6 +13,7 @@ from monitor.messages import Message
 from monitor.reasons import TerminateReason
 
 __all__ = ["ErrorKind", "Model", "ModelError", "ModelRequest", "Retries", "ToolChoice", "ToolSpec"]
+__dir__ = __all__.copy
 
 ToolChoice: TypeAlias = Literal["auto", "required", "none"]
 """Whether the model may, must or must not call a tool."""

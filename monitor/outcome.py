@@ -30,6 +30,7 @@ else:  # the default is for type checkers, and Python 3.13 is the first that tak
     OutputT = TypeVar("OutputT", covariant=True)  # noqa: PLC0105 - as above
 
 __all__ = ["Outcome", "RunFailed", "StoppedByGuard", "Turn", "outcome_codec", "turn_codec"]
+__dir__ = __all__.copy
 
 
 class RunFailed(MonitorError):

@@ -12,6 +12,7 @@ from monitor.chunks import UsageReport
 from monitor.errors import ConfigError
 
 __all__ = ["AskCost", "Price", "Usage"]
+__dir__ = __all__.copy
 
 
 @dataclass(slots=True, frozen=True)

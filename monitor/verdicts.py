@@ -34,6 +34,7 @@ __all__ = [
     "detection_codec",
     "verdict_codec",
 ]
+__dir__ = __all__.copy
 
 Fact: TypeAlias = Literal["loop", "done"]
 """The subject of a judge's answer: the run is stuck, or the task is complete."""
