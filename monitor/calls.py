@@ -31,6 +31,7 @@ __all__ = [
     "call_key",
     "request_codec",
 ]
+__dir__ = __all__.copy
 
 
 class CallState(StrEnum):
@@ -91,7 +92,7 @@ class CallRecord:
     idempotent: bool = False
     """The tool may be run again with the same key: that has no second effect."""
     attempt: int = 0
-    """How often the tool was entered."""
+    """The number of times that the tool was entered."""
     started_at_s: float | None = None
     """When the tool was entered, in seconds since the run began."""
     ended_at_s: float | None = None

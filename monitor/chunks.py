@@ -28,6 +28,7 @@ __all__ = [
     "UsageReport",
     "chunk_codec",
 ]
+__dir__ = __all__.copy
 
 
 @dataclass(slots=True)

@@ -49,6 +49,7 @@ __all__ = [
     "ToolError",
     "ToolRetry",
 ]
+__dir__ = __all__.copy
 
 
 REMOVED: Final = "(key removed)"

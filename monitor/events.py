@@ -86,6 +86,7 @@ __all__ = [
     "envelope_codec",
     "event_codec",
 ]
+__dir__ = __all__.copy
 
 
 @dataclass(slots=True, frozen=True)
@@ -603,7 +604,7 @@ class HistoryReduced:
     reread_tokens: int
     """Estimate: tokens that the provider had cached and must read again once."""
     messages: int
-    """How many messages were shortened."""
+    """The number of messages that were shortened."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -655,7 +656,7 @@ class CompactionFinished:
     estimator: Literal["reported", "estimated"]
     """`reported`: `tokens_before` is based on the provider's count."""
     kept_messages: int
-    """How many messages stand unchanged behind the summary."""
+    """The number of messages that stand unchanged behind the summary."""
     kept_tokens: int
     summarised_by: str
     """The model by name, `extractive`, or `cut`."""

@@ -33,6 +33,7 @@ __all__ = [
     "UserMessage",
     "message_codec",
 ]
+__dir__ = __all__.copy
 
 NOT_CARRIED_OUT = "The call was not carried out."
 """Stands as the result of a call without one: no provider accepts a history that leaves a call
@@ -66,6 +67,7 @@ class UserMessage:
     """A message of the user, or of the monitor, e.g. a nudge."""
 
     content: tuple[Text | Media, ...]
+    """The parts of the message, in order."""
     synthetic: bool = field(default=False, compare=False)
     """The monitor wrote it, not a person: a nudge, a summary, a word to go on. The model receives
     the same in both cases.
@@ -85,8 +87,11 @@ class AssistantMessage:
     """The model's message of one turn, and the results of its calls, in call order."""
 
     content: tuple[Text | Reasoning | ToolCall, ...]
+    """The parts of the message, in order."""
     results: tuple[ToolResult, ...] = ()
+    """The results of the calls in `content`, in their order."""
     finish_reason: FinishReason | None = None
+    """How the model ended the turn. `None`: it is not known."""
     synthetic: bool = field(default=False, compare=False)
     """The monitor added it, so that roles alternate. The model receives the same in both cases."""
 
@@ -206,5 +211,5 @@ class RepairReport:
 
     @property
     def counts(self) -> Mapping[RepairKind, int]:
-        """How often each kind of change was made."""
+        """The number of times that each kind of change was made."""
         return Counter(one.kind for one in self.repairs)

@@ -13,6 +13,7 @@ from monitor.messages import Message
 from monitor.reasons import TerminateReason
 
 __all__ = ["ErrorKind", "Model", "ModelError", "ModelRequest", "Retries", "ToolChoice", "ToolSpec"]
+__dir__ = __all__.copy
 
 ToolChoice: TypeAlias = Literal["auto", "required", "none"]
 """Whether the model may, must or must not call a tool."""
@@ -124,8 +125,8 @@ not fit will fail again.
 @explained(example="monitor.Retries(3)")
 @dataclass(slots=True, frozen=True)
 class Retries:
-    """A failed call is repeated at most `attempts` times for one turn; then the run ends with its
-    reason.
+    """How a failed model call is repeated: at most `attempts` times for one turn. Then the run ends
+    with the reason of the last failure.
 
     An answer that cannot be used (without an end, unreadable, empty) is requested again at once.
     After a provider's failure the wait is `first_delay_s`, doubled each time, at most
@@ -134,8 +135,11 @@ class Retries:
     """
 
     attempts: int = 3
+    """The number of repetitions of one turn. 0: nothing is tried again."""
     first_delay_s: float = 1.0
+    """Seconds before the first repetition after a provider's failure."""
     max_delay_s: float = 60.0
+    """The longest wait, in seconds."""
 
     def __post_init__(self) -> None:
         if self.attempts < 0 or self.first_delay_s < 0 or self.max_delay_s < 0:

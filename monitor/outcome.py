@@ -30,6 +30,7 @@ else:  # the default is for type checkers, and Python 3.13 is the first that tak
     OutputT = TypeVar("OutputT", covariant=True)  # noqa: PLC0105 - as above
 
 __all__ = ["Outcome", "RunFailed", "StoppedByGuard", "Turn", "outcome_codec", "turn_codec"]
+__dir__ = __all__.copy
 
 
 class RunFailed(MonitorError):
@@ -130,6 +131,7 @@ class Outcome(Generic[OutputT]):
     """Success: the goal was reached, the model terminated with success, or the stream ended well.
     """
     reason: TerminateReason
+    """Why the run ended."""
     detail: str
     """One sentence for people."""
     source: str
@@ -137,7 +139,9 @@ class Outcome(Generic[OutputT]):
     `abort`, `guard`.
     """
     limit: float | int | str | None = None
+    """The limit that was reached, in the unit of `value`. `None`: no limit has ended the run."""
     value: float | int | str | None = None
+    """The number that has reached the limit."""
     evidence: Detection | Met | None = None
     """The detection that ended the run. For a composed condition: which of its parts were true."""
     output: OutputT = None  # type: ignore[assignment] # as a type it is there
@@ -155,6 +159,7 @@ class Outcome(Generic[OutputT]):
     text_truncated: bool = False
     """Whether `text` was cut, because there is more text."""
     usage: Usage = field(default_factory=Usage)
+    """The tokens of the run."""
     usage_estimated: bool = False
     """Part of `usage` is an estimate, because the provider did not report it."""
     judge_usage: Usage = field(default_factory=Usage)
@@ -168,7 +173,9 @@ class Outcome(Generic[OutputT]):
     the tokens have no known price.
     """
     turns: int = 0
+    """The number of turns."""
     elapsed_s: float = 0.0
+    """Seconds from the beginning to the end of the run."""
     recovered_from: TerminateReason | None = None
     """The run was about to end for this reason, and a last turn reached the goal."""
     closed: bool = True

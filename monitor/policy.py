@@ -17,6 +17,7 @@ from monitor.reasons import TerminateReason
 from monitor.verdicts import Continue, Detection, Hold, LastTurn, Nudge, Stop, Verdict, WithdrawTool
 
 __all__ = ["Ladder", "ObserveOnly", "Policy", "StopAtFirstLoop", "TurnPolicy"]
+__dir__ = __all__.copy
 
 JUDGE_PATIENCE = 3
 """A judge's finding is forgiven after this many times `clean_turns`, because even a sure judge is

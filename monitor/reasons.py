@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 __all__ = ["CompactionFailure", "CompactionReason", "FinishReason", "TerminateReason", "ToolErrorKind"]
+__dir__ = __all__.copy
 
 
 class FinishReason(StrEnum):

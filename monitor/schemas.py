@@ -12,6 +12,7 @@ from monitor.errors import ConfigError
 from monitor.models import ToolSpec
 
 __all__ = ["Sdk", "declare"]
+__dir__ = __all__.copy
 
 Sdk: TypeAlias = Literal["google", "openai", "openai-responses", "anthropic"]
 """The SDKs that a tool can be declared for."""

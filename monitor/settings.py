@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from monitor.tools.approvals.approval import Approval
 
 __all__ = ["Settings", "load_settings"]
+__dir__ = __all__.copy
 
 T = TypeVar("T")
 PathLike: TypeAlias = str | os.PathLike[str]

@@ -9,6 +9,7 @@ from monitor._util.drafts import draft_of
 from monitor.usage import Usage
 
 __all__ = ["Phase", "RunState"]
+__dir__ = __all__.copy
 
 Phase: TypeAlias = Literal["before_call", "streaming", "after_call"]
 """Where in a turn the run is."""

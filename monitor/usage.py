@@ -12,6 +12,7 @@ from monitor.chunks import UsageReport
 from monitor.errors import ConfigError
 
 __all__ = ["AskCost", "Price", "Usage"]
+__dir__ = __all__.copy
 
 
 @dataclass(slots=True, frozen=True)
@@ -21,10 +22,15 @@ class Usage:
     """
 
     input_tokens: int = 0
+    """Tokens of prompts, the cached ones included."""
     output_tokens: int = 0
+    """Tokens of answers, reasoning included."""
     reasoning_tokens: int = 0
+    """The part of the output that is reasoning."""
     cached_tokens: int = 0
+    """The part of the input that the provider had cached."""
     total_tokens: int = 0
+    """Input and output together, as the provider counts them."""
     cache_write_tokens: int = 0
     """Input that the provider has written to its cache, for whatever time."""
     cache_write_1h_tokens: int = 0
@@ -94,6 +100,7 @@ class Price:
     """US dollars per million tokens. A price that is `None` is the price of other input."""
 
     input: float
+    """Price of input that is not cached."""
     output: float
     """Price of output, reasoning included."""
     cached: float | None = None

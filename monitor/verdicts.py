@@ -34,6 +34,7 @@ __all__ = [
     "detection_codec",
     "verdict_codec",
 ]
+__dir__ = __all__.copy
 
 Fact: TypeAlias = Literal["loop", "done"]
 """The subject of a judge's answer: the run is stuck, or the task is complete."""
@@ -92,9 +93,11 @@ class Detection:
     """A finding: a detector saw a repetition."""
 
     detector: str
+    """The name of the detector."""
     kind: str
     """The rule of the detector, e.g. `chant`, `identical_calls`."""
     channel: Channel
+    """The part of the run in which the repetition was seen."""
     level: Level
     """How sure the detector is, not what to do. A `suspect` often recovers by itself, a `loop` does
     not.
@@ -112,6 +115,7 @@ class Detection:
     the call.
     """
     evidence: Evidence
+    """The repeated thing, and where it stands."""
     message: str
     """One sentence for people."""
 
@@ -172,12 +176,15 @@ class Stop:
     """
 
     reason: TerminateReason
+    """The reason with which the run ends."""
     detail: str
     """One sentence for people."""
     source: str
     """The condition, detector or judge by name."""
     limit: float | int | str | None = None
+    """The limit that was reached, in the unit of `value`. `None`: there is none."""
     value: float | int | str | None = None
+    """The number that has reached the limit."""
     evidence: Detection | Met | None = None
     """The detection that decided it. For a composed condition: which of its parts were true."""
 
@@ -209,6 +216,7 @@ class Nudge:
     """Send `text` to the model as one user message, then go on."""
 
     text: str
+    """The user message that the model gets."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -216,7 +224,9 @@ class WithdrawTool:
     """Offer tool `name` no longer, and send `text` to the model."""
 
     name: str
+    """The name of the tool."""
     text: str
+    """The user message that the model gets."""
     otherwise: str = ""
     """Sent in the place of `text` if the run has no other tool: then `name` stays."""
 
@@ -233,6 +243,7 @@ class Compact:
     """Compact the history before the next model call."""
 
     why: str
+    """One sentence for people."""
 
 
 WORTH_A_LAST_TURN = (
@@ -257,9 +268,11 @@ class LastTurn:
     """
 
     text: str
+    """The user message that the model gets. Empty: the run writes its own."""
     tools: tuple[str, ...]
     """Names of the tools. Empty: all tools of the run."""
     seconds: float
+    """The time limit of the turn, in seconds."""
     after: tuple[TerminateReason, ...]
     """The endings that get a last turn. Used only by the option."""
 

@@ -64,7 +64,8 @@ class Situation:
     """The provider's count, divided by the estimate."""
     reason: CompactionReason = CompactionReason.MANUAL
     harder: int = 0
-    """How many compactions the same refusal has had before: each one keeps half as much."""
+    """The number of compactions that the same refusal has had before: each one keeps half as much.
+    """
     facts: PinnedFacts = field(default_factory=PinnedFacts)
     """Facts that are known besides the messages: outputs, plan, rules."""
     form: Form | None = None

@@ -70,6 +70,7 @@ class Timeout(_Timed):
     """
 
     exclude_retry_delays: bool = field(default=False, kw_only=True)
+    """Whether waits before another attempt do not count."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -96,8 +97,8 @@ class Timeout(_Timed):
 
 @dataclass(frozen=True)
 class IdleTimeout(_Timed):
-    """How long the provider may be silent, in seconds. The caller's own time between chunks does
-    not count.
+    """Ends the run when the provider is silent for `seconds`. The caller's own time between chunks
+    does not count.
     """
 
     def _due(self, state: RunState) -> float | None:
@@ -111,8 +112,8 @@ class IdleTimeout(_Timed):
 
 @dataclass(frozen=True)
 class FirstChunkTimeout(_Timed):
-    """How long a stream may take to deliver its first chunk, in seconds, opening and SDK retries
-    included.
+    """Ends the run when a stream has delivered no first chunk after `seconds`. They include opening
+    the stream and the SDK's own retries.
     """
 
     def _due(self, state: RunState) -> float | None:

@@ -75,7 +75,9 @@ class ToolCalled(Condition):
     """The tool `tool` has answered, with or without an error. Checked after each result."""
 
     tool: str
+    """The name of the tool."""
     reason: TerminateReason = field(default=TerminateReason.CONDITION_MET, kw_only=True)
+    """The reason with which the run ends."""
 
     if TYPE_CHECKING:  # the reason may be given as a text
 

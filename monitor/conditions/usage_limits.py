@@ -26,9 +26,13 @@ def _done(number: int, what: str) -> str:
 
 @dataclass(frozen=True)
 class MaxTurns(Condition):
-    """At most this many turns. Checked before a turn starts."""
+    """Ends the run before it begins more than `turns` turns.
+
+    Raises `ConfigError` for anything but a whole number of at least 1.
+    """
 
     turns: int
+    """The largest number of turns that is allowed."""
 
     def __post_init__(self) -> None:
         _at_least_one("MaxTurns.turns", self.turns)
@@ -45,9 +49,13 @@ class MaxTurns(Condition):
 
 @dataclass(frozen=True)
 class MaxModelCalls(Condition):
-    """At most this many model calls, retries included. Checked before a call starts."""
+    """Ends the run before it makes more than `calls` model calls, retries included.
+
+    Raises `ConfigError` for anything but a whole number of at least 1.
+    """
 
     calls: int
+    """The largest number of calls that is allowed."""
 
     def __post_init__(self) -> None:
         _at_least_one("MaxModelCalls.calls", self.calls)
@@ -64,11 +72,14 @@ class MaxModelCalls(Condition):
 
 @dataclass(frozen=True)
 class MaxToolCalls(Condition):
-    """At most this many tool calls. The call that exceeds it is seen in the stream, before it is
-    carried out.
+    """Ends the run at the tool call that is more than `calls`. That call is seen in the stream,
+    before it is carried out.
+
+    Raises `ConfigError` for anything but a whole number of at least 1.
     """
 
     calls: int
+    """The largest number of calls that is allowed."""
 
     def __post_init__(self) -> None:
         _at_least_one("MaxToolCalls.calls", self.calls)
@@ -85,8 +96,8 @@ class MaxToolCalls(Condition):
 
 @dataclass(frozen=True)
 class MaxConsecutiveErrors(Condition):
-    """At most this many errors in a row, of the model call or of tools. One more ends the run; a
-    success starts the count anew.
+    """Ends the run after more than `errors` errors in a row, of model calls or of tools. A success
+    starts the count anew.
 
     Tools of one turn that fail together are one error, because the model has not read about the
     first yet. If one of them succeeds, they are none. The default of 3 is common, e.g. in
@@ -94,6 +105,7 @@ class MaxConsecutiveErrors(Condition):
     """
 
     errors: int = 3
+    """The largest number of errors in a row that is allowed."""
 
     def __post_init__(self) -> None:
         _at_least_one("MaxConsecutiveErrors.errors", self.errors)
@@ -107,15 +119,20 @@ class MaxConsecutiveErrors(Condition):
 
 @dataclass(frozen=True)
 class TokenLimit(Condition):
-    """At most this many tokens over the run, in total, of input, or of output (reasoning included).
+    """Ends the run when it has used more tokens than it may: in total, of input, or of output.
+
+    Output includes reasoning. Raises `ConfigError` without a limit.
 
     While a stream runs, unreported tokens count by an estimate; the provider's report makes the
     number exact.
     """
 
     total_tokens: int | None = None
+    """Tokens of input and output together. `None`: no limit."""
     input_tokens: int | None = field(default=None, kw_only=True)
+    """Tokens of input. `None`: no limit."""
     output_tokens: int | None = field(default=None, kw_only=True)
+    """Tokens of output, with reasoning. `None`: no limit."""
 
     _limits: tuple[tuple[str, int], ...] = field(init=False, repr=False, compare=False)
     """The given ones by name: they are read at every look."""
@@ -155,14 +172,15 @@ class TokenLimit(Condition):
 
 @dataclass(frozen=True)
 class CostLimit(Condition):
-    """At most `usd` US dollars over the run, by the prices of the run, or by the list price of its
-    model. A run whose model has no known price does not begin with such a limit: `ConfigError`.
+    """Ends the run when it has cost more than `usd` US dollars. The prices of the run count, else
+    the list price of its model. Without a known price, the run raises `ConfigError` at once.
 
     While a stream runs, unreported tokens count by an estimate; the provider's report makes the
     number exact.
     """
 
     usd: float
+    """US dollars."""
 
     def __post_init__(self) -> None:
         if not is_finite(self.usd) or self.usd <= 0:

@@ -287,7 +287,7 @@ class EventNote(InputNote):
     number: int
     """The place of the event among the stored ones."""
     behind: int
-    """How many events the core had emitted for this input by then."""
+    """The number of events that the core had emitted for this input by then."""
 
 
 class FactNote(EventNote):

@@ -189,7 +189,7 @@ class Schedule:
 
     @property
     def free_chars(self) -> int:
-        """How many characters may still come before the limits must be checked."""
+        """The number of characters that may still come before the limits must be checked."""
         if self._headroom_eighths is None:
             return sys.maxsize
         return max(0, self._headroom_eighths // MOST_EIGHTHS_PER_CHAR)
@@ -356,5 +356,5 @@ class Limits:
 
     @property
     def free_chars(self) -> int:
-        """How many characters may still come before the limits must be checked."""
+        """The number of characters that may still come before the limits must be checked."""
         return self._schedule.free_chars

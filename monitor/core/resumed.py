@@ -97,7 +97,7 @@ class ResumedRun:
     cost is not known.
     """
     nudges: int = 0
-    """How often the model was asked for the rest of its goal."""
+    """The number of times that the model was asked for the rest of its goal."""
     withdrawn: tuple[str, ...] = ()
     """Tools that the model may not call any more."""
     seen: Sequence[Event] = ()

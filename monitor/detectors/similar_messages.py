@@ -50,7 +50,7 @@ EXCERPT_CHARS = 200
 HEAD_CHARS = 1_536
 """How much of a message is kept, compressed; the rest is kept as a hash."""
 HASHED_CHARS = 256
-"""How many characters the hash takes at a time."""
+"""The number of characters that the hash takes at a time."""
 HOLD_CHARS = 256
 """Deltas are collected up to this size before they are joined to the message, because each join
 copies it."""
@@ -68,8 +68,8 @@ ANSWER_CHARS = 16
 ANSWER_TIMES = 2
 """The factor by which such short messages multiply the number for a loop."""
 PERIODS = (2, 3)
-"""How many messages may alternate. Longer cycles without calls were never seen in recordings;
-cycles with calls have their own detector.
+"""The number of messages that may alternate. Longer cycles without calls were never seen in
+recordings; cycles with calls have their own detector.
 """
 NO_RETURNS = (0,) * len(PERIODS)
 DEEDS_KEPT = 64
@@ -115,7 +115,7 @@ class SimilarMessages:
     )
 
     need: int
-    """How many code points may be held back."""
+    """The number of code points that may be held back."""
 
     @explains_options(example="monitor.SimilarMessages()")
     def __init__(

@@ -49,3 +49,4 @@ __all__ = [
     "session_id",
     "take_turn",
 ]
+__dir__ = __all__.copy

@@ -173,8 +173,8 @@ def attempt(turn: int, ended_calls: int) -> dict[str, int]:
 
 
 def losses_of(path: Sequence[Node], now: Mapping[str, int]) -> int:
-    """How many attempts have followed each other without anything between them. `now`: the attempt
-    that would be the next.
+    """The number of attempts that have followed each other without anything between them. `now`:
+    the attempt that would be the next.
     """
     return sum(1 for _ in takewhile(lambda node: marked(node, ATTEMPT) == now, reversed(path)))
 

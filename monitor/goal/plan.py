@@ -81,7 +81,9 @@ class Plan:
     """The steps of a task, in order. A description: `fresh()` gives the state of one run."""
 
     steps: Sequence[str | Step]
+    """The steps in order, as texts or as `Step` objects."""
     title: str | None = None
+    """The title of the plan. `None`: it has none."""
 
     def __post_init__(self) -> None:
         if isinstance(self.steps, str) or not isinstance(self.steps, Sequence):

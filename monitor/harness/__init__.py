@@ -14,3 +14,4 @@ from monitor.harness.streams.clock import Clock as Clock
 from monitor.harness.streams.clock import SystemClock as SystemClock
 
 __all__ = ["Alarm", "Clock", "Guard", "SystemClock", "Watch", "Watched", "watch"]
+__dir__ = __all__.copy

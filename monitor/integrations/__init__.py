@@ -12,3 +12,4 @@ A module of a framework imports that framework, so none of them is imported here
 from monitor.integrations.openai_agents_session import AgentsSession as AgentsSession
 
 __all__ = ["AgentsSession"]
+__dir__ = __all__.copy

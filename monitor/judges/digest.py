@@ -24,7 +24,7 @@ from monitor.chunks import ToolCall, ToolResult
 from monitor.outcome import Turn
 
 MESSAGES = 20
-"""How many messages are shown (Gemini CLI). The answers to the calls of one turn are one
+"""The number of messages that are shown (Gemini CLI). The answers to the calls of one turn are one
 message.
 """
 CALLS_A_TURN = 12

@@ -20,11 +20,11 @@ from monitor._util.hashing import canonical_json, identity
 from monitor.chunks import ToolCall, ToolResult
 
 WINDOW = 10
-"""How many of the latest calls count: about as many turns as a judge is shown."""
+"""The number of the latest calls that count: about as many turns as a judge is shown."""
 ENOUGH = 5
 """Fewer answered calls give no score: a run that begins with two errors is not stuck."""
 REMEMBERED = 80
-"""How many of the newest requests and results are remembered."""
+"""The number of the newest requests and results that are remembered."""
 RECEIPT_CHARS = 100
 """A result up to this length may be the receipt of work done."""
 SUSPICIOUS = 0.6

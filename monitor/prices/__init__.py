@@ -3,3 +3,4 @@
 from monitor.prices.price_table import TableFacts, known_price, list_price, table_facts
 
 __all__ = ["TableFacts", "known_price", "list_price", "table_facts"]
+__dir__ = __all__.copy

@@ -125,3 +125,4 @@ __all__ = [
     "trim",
     "waiting_calls",
 ]
+__dir__ = __all__.copy

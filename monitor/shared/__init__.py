@@ -59,3 +59,4 @@ __all__ = [
     "budgets_at",
     "rows_at",
 ]
+__dir__ = __all__.copy

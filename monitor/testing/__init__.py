@@ -37,3 +37,4 @@ __all__ = [
     "openai_steps",
     "rechunk",
 ]
+__dir__ = __all__.copy

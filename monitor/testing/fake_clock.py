@@ -56,7 +56,7 @@ class FakeClock:
 
     @property
     def pending(self) -> int:
-        """How many alarms are still set. After the end of a run it must be 0."""
+        """The number of alarms that are still set. After the end of a run it must be 0."""
         return sum(alarm.is_set for _, _, alarm in self._alarms)
 
     async def sleep(self, seconds: float) -> None:

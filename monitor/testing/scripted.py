@@ -88,7 +88,7 @@ class ScriptedStream(AsyncIterator[Any]):
         self.closed: bool = False
         """Whether `aclose()` was called and has returned."""
         self.closings: int = 0
-        """How often `aclose()` was called."""
+        """The number of times that `aclose()` was called."""
 
     def __aiter__(self) -> ScriptedStream:
         return self

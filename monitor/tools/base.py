@@ -154,6 +154,7 @@ class ToolContext(Generic[DepsT]):
     """
 
     call: ToolCall
+    """The call that is carried out."""
     run: CallingRun = NO_RUN
     """The run that makes the call. A nested run shares its limits, and ends when it is aborted."""
     idempotency_key: str = field(default="", compare=False)
@@ -246,7 +247,9 @@ class ToolTraits:
     again after a failure.
     """
     model_retries: int = 3
-    """How often in a row the tool may ask the model for another try: `monitor.tools.ToolRetry`."""
+    """The number of times in a row that the tool may ask the model for another try:
+    `monitor.tools.ToolRetry`.
+    """
     resumes: bool = False
     """A call that ended with its process goes on when it is made again, in the same session and
     with the same idempotency key. So it is made again.

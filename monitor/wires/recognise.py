@@ -74,7 +74,7 @@ def _fields(record: Record) -> str:
 
 
 def not_understood(form: Kept, records: Sequence[Record]) -> int:
-    """How many of `records` do not fit `form`."""
+    """The number of `records` that do not fit `form`."""
     has_signs = _SIGNS[form]
     return sum(not has_signs(record) for record in records)
 

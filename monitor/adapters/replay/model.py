@@ -50,7 +50,7 @@ class ReplayModel:
         self.turns = [[record for record in turn if not isinstance(record.chunk, ToolResult)] for turn in read]
         """The recorded turns."""
         self.calls = 0
-        """How often the model was called."""
+        """The number of times that the model was called."""
         if not self.turns:
             raise AdapterError(f"{path} holds no turn")
         self._cut = cut

@@ -44,7 +44,9 @@ UNKNOWN_WINDOW_TOKENS: Final = 100_000
 in pieces loses little.
 """
 SHRINKS: Final = 3
-"""How often the record is halved for a provider that finds it too long: as often as Codex does."""
+"""The number of times that the record is halved for a provider that finds it too long: as often as
+Codex does.
+"""
 MOST_LENGTH: Final = 1.5
 """The factor by which a summary may be longer than asked for: models cannot count."""
 EARLIER_SHARE: Final = 0.5

@@ -149,8 +149,8 @@ class Template:
         return False
 
     def _headings(self, text: str) -> Counter[str]:
-        """How often each heading is there. Only its clearest marks count: where there is
-        `## Progress`, a line `**Progress:** slow` is not a heading.
+        """The number of times that each heading is there. Only its clearest marks count: where
+        there is `## Progress`, a line `**Progress:** slow` is not a heading.
         """
         found: Counter[str] = Counter()
         clearest: dict[str, int] = {}
@@ -162,8 +162,8 @@ class Template:
         return found
 
     def _elements(self, text: str) -> Counter[str]:
-        """How often each element is opened at the beginning of a line; 0 if no line ends with its
-        closing tag.
+        """The number of times that each element is opened at the beginning of a line; 0 if no line
+        ends with its closing tag.
         """
         opened: Counter[str] = Counter()
         closed: set[str] = set()

@@ -54,7 +54,7 @@ class Headroom:
                 raise ConfigError(f"a reserve is a number of tokens, not {tokens!r}")
 
     def usable(self, window: Window) -> int | None:
-        """How many tokens a prompt may have. `None`: the window is unknown. Never 0."""
+        """The number of tokens that a prompt may have. `None`: the window is unknown. Never 0."""
         output = window.max_output_tokens
         answer = self.unknown_reserve_tokens if output is None else output
         reserve = self.reserve_tokens if self.reserve_tokens is not None else answer

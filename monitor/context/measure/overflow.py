@@ -119,9 +119,9 @@ class Overflow:
     provider: str
     """The provider whose message it was; `any` if several providers use it."""
     used_tokens: int | None = None
-    """How many tokens the provider counted. `None`: not stated."""
+    """The number of tokens that the provider counted. `None`: not stated."""
     limit_tokens: int | None = None
-    """How many tokens the provider takes. `None`: not stated."""
+    """The number of tokens that the provider takes. `None`: not stated."""
 
     @property
     def window_tokens(self) -> int | None:

@@ -103,7 +103,7 @@ class TokenCount:
     low: int
     high: int
     reported: int = 0
-    """How many of `tokens` the provider counted itself."""
+    """The number of `tokens` that the provider counted itself."""
 
 
 def total_tokens(usage: Usage | UsageReport) -> int | None:
@@ -213,7 +213,7 @@ class _Sent:
     messages: int
     """The number of messages in the request."""
     edits: int
-    """How many edits the history had had by then."""
+    """The number of edits that the history had had by then."""
     fixed: Size
     prompt: Size
     """The size of the request, instructions and tools included."""

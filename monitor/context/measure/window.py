@@ -57,9 +57,11 @@ class Window:
     context_tokens: int | None
     """Limit on prompt and answer together."""
     max_output_tokens: int | None = None
+    """The largest answer of the model, in tokens. `None`: it is not known."""
     input_tokens: int | None = None
     """Limit on the prompt alone, if the provider has one."""
     source: WindowSource = WindowSource.CONFIG
+    """Where the number comes from."""
     note: str = ""
     """Where the number comes from, for people."""
 

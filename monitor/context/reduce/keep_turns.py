@@ -45,7 +45,7 @@ class KeepTurns:
 
 @dataclass(slots=True, frozen=True)
 class HistoryLimits:
-    """How many user turns are sent, by the kind of session; `None`: all."""
+    """The number of user turns that are sent, by the kind of session; `None`: all."""
 
     _: KW_ONLY
     direct: int | None = None

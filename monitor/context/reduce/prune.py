@@ -35,9 +35,9 @@ class PruneResults:
 
     _: KW_ONLY
     protect_turns: int = 2
-    """How many of the newest user turns stay, the running one included."""
+    """The number of the newest user turns that stay, the running one included."""
     protect_messages: int = 0
-    """How many of the newest messages stay, whatever their turn."""
+    """The number of the newest messages that stay, whatever their turn."""
     protect_tokens: int = 40_000
     """Tokens of results that stay; the result that exceeds them goes."""
     more_than_tokens: int = 20_000
@@ -134,7 +134,7 @@ class PruneArguments:
     keep_chars: int = 20
     """How many characters of their beginning stay."""
     protect_messages: int = 20
-    """How many of the newest messages stay as they are."""
+    """The number of the newest messages that stay as they are."""
 
     def __post_init__(self) -> None:
         check_number("keep_chars", self.keep_chars, 0)

@@ -87,7 +87,9 @@ class Allowance:
         self.looks, self.each = max(self.looks, looks), max(self.each, each)
 
     def repetitions(self, *, without_arguments: bool) -> int:
-        """How often one call may be repeated. `without_arguments`: such a call may be an item."""
+        """The number of times that one call may be repeated. `without_arguments`: such a call may
+        be an item.
+        """
         return max(self.times, self.looks, self.items if without_arguments else 0)
 
     def save(self) -> list[int]:

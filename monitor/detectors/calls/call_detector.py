@@ -42,7 +42,7 @@ TAIL_CHARS = 64
 CALLS_KEPT = 256
 """The most unanswered calls, and ids of one turn, that are kept: far more than any turn has."""
 OFFSETS_SHOWN = 20
-"""How many calls the evidence lists, the newest ones."""
+"""The number of calls that the evidence lists, the newest ones."""
 _DELTAS = (TextDelta, ReasoningDelta, ToolCallDelta)
 
 

@@ -53,7 +53,7 @@ sentence of advice.
 REFUSED_SHARE = 4
 """The part of a set without a stated size that may be refused: a quarter."""
 CALLS_COMPARED = 64
-"""How many different calls of a streak are distinguished; more than any threshold."""
+"""The number of different calls of a streak that are distinguished; more than any threshold."""
 
 
 @dataclass(slots=True)

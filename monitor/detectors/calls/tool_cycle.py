@@ -62,7 +62,9 @@ ALIKE_CALLS = 5
 """If this many of the newest calls are equal, that is a repetition (`ToolCallRepetition`), not a
 cycle."""
 ROUNDS_COUNTED = 4
-"""How many rounds beyond the needed ones are remembered, to find the beginning of the cycle."""
+"""The number of rounds beyond the needed ones that are remembered, to find the beginning of the
+cycle.
+"""
 RESPONSE_ROUNDS = 5
 """Rounds within one response: the same number as equal calls for a loop."""
 NAMES_SHOWN = 5
@@ -76,7 +78,7 @@ class _CycleCall:
     key: CallKey
     tool: str
     rounds: int
-    """How many rounds a unit with this call needs at least."""
+    """The number of rounds that a unit with this call needs at least."""
     compared: bool
     """Whether its results can show progress."""
     looks: bool

@@ -92,7 +92,7 @@ _CHANGES_BY_ITSELF = FilteredPattern(
 )
 """The parts of an error that change by themselves; OpenClaw removes the same ones."""
 GUESSES_KEPT = 256
-"""How many guesses are cached; a model may invent any number of names."""
+"""The number of guesses that are cached; a model may invent any number of names."""
 
 NO_POLICIES: Mapping[str, ToolPolicy] = {}
 

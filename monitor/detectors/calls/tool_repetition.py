@@ -81,7 +81,8 @@ class _CallStreak:
     waited: float = 0.0
     """The longest wait between the calls, in the unit of its tool."""
     longer_waits: int = 0
-    """How often a wait between the calls was twice as long as each wait before it."""
+    """The number of times that a wait between the calls was twice as long as each wait before it.
+    """
 
     def add(self, index: int) -> None:
         self.count += 1

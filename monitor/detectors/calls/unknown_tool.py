@@ -39,7 +39,7 @@ from monitor.errors import ConfigError
 from monitor.verdicts import Detection, Evidence, Level
 
 NAMES_KEPT = 32
-"""How many invented names are counted at a time, the newest ones."""
+"""The number of invented names that are counted at a time, the newest ones."""
 PHRASE_CHARS = 160
 """The refusal stands within this beginning of the answer, before the list of existing tools."""
 _UNKNOWN = re.compile(

@@ -71,9 +71,9 @@ class InformationRule:
     counted says anything of them; the other rules see that.
     """
     copies: int = 3
-    """How often a piece must have stood before."""
+    """The number of times that a piece must have stood before."""
     places: int = 24
-    """How many places a rate is the mean of."""
+    """The number of places that a rate is the mean of."""
     reach_chars: int = 4_600
     """How far back is searched."""
     window_chars: int = field(init=False, repr=False, compare=False)

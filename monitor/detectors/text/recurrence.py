@@ -118,7 +118,9 @@ class RecurrenceRule:
     history: int = field(init=False, repr=False, compare=False)
     """How far back of the text's end the scanner may look."""
     nap: int = field(init=False, repr=False, compare=False)
-    """How many characters pass unlooked while nothing is stale: fewer than any finding takes."""
+    """The number of characters that pass unlooked while nothing is stale: fewer than any finding
+    takes.
+    """
     least_chars: int = field(init=False, repr=False, compare=False)
     """Shorter texts have no finding of this rule."""
 

@@ -96,7 +96,7 @@ class ValidHistory:
         self._tell = tell
         self._ids = _call_ids(history.messages)
         self._looked_at: int | None = None
-        """How many edits the history had at its last full check."""
+        """The number of edits that the history had at its last full check."""
 
     def begin(self, given: InitialHistory) -> None:
         """Begin an empty history with the messages of `given`."""

@@ -116,8 +116,8 @@ class PendingCancel:
 
 
 def _delivered(task: asyncio.Task[Any]) -> int:
-    """How many cancellations the task has received. A requested one that it has not received yet is
-    not counted.
+    """The number of cancellations that the task has received. A requested one that it has not
+    received yet is not counted.
     """
     asked = task.cancelling()
     return asked - 1 if asked and getattr(task, "_must_cancel", False) else asked
@@ -151,7 +151,8 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 STRIKES = 3
-"""How often work is cancelled, in consecutive passes of the event loop, before it is abandoned.
+"""The number of times that work is cancelled, in consecutive passes of the event loop, before it is
+abandoned.
 """
 
 

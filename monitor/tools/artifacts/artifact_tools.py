@@ -21,7 +21,7 @@ from monitor.tools.registry import ToolGroup
 READ: Final = "read_artifact"
 SEARCH: Final = "search_artifact"
 PAGE_LINES: Final = 400
-"""How many lines are read if the model names no number."""
+"""The number of lines that are read if the model names no number."""
 PAGE_CHARS: Final = 20_000
 """The most characters of one answer: half of what a result may have, so it is never cut again."""
 MOST_FOUND: Final = 50

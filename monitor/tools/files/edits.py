@@ -73,7 +73,7 @@ def _lines(text: str) -> list[str]:
 
 
 def _equal(old: list[str], new: list[str]) -> int:
-    """How many lines are equal from the beginning."""
+    """The number of lines that are equal from the beginning."""
     return next(
         (at for at, (one, other) in enumerate(zip(old, new, strict=False)) if one != other), min(len(old), len(new))
     )

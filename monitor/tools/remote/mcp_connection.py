@@ -165,7 +165,7 @@ class McpConnection:
         self.malformed: dict[str, str] = {}
         """Listed tools that are no declarations, each with what is wrong."""
         self.connects = 0
-        """How often a connection was made."""
+        """The number of times that a connection was made."""
         self._owner = Background(self._own, f"mcp {name}", then=self._settle_all)
 
     @property

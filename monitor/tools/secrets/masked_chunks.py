@@ -155,7 +155,7 @@ class _MaskedArguments:
         """The characters of the key that is being read."""
         self._name = ""
         self._masked_at: int | None = None
-        """How many brackets are open around the value that is masked."""
+        """The number of brackets that are open around the value that is masked."""
 
     def feed(self, text: str) -> str:
         """The next piece, as it may be shown."""

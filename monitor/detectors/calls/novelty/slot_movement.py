@@ -25,7 +25,7 @@ VALUE = 0.5
 JUMP = 0.5
 """A number that moves by more than this share of its level is another value and no noise."""
 ROW = 6
-"""How many of the newest values of a slot are compared."""
+"""The number of the newest values of a slot that are compared."""
 
 
 class Movement(Enum):

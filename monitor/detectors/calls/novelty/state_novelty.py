@@ -71,7 +71,7 @@ UNKNOWN_REPETITION = 0.68
 Answers that are no refusal, and values that moved, are no evidence then.
 """
 OPEN_KEPT = 32
-"""How many unanswered calls are kept."""
+"""The number of unanswered calls that are kept."""
 POLLS_OF_A_LOOP = 16
 """Equal calls of a loop, of a tool that polls."""
 EACH_WITHOUT_ARGUMENTS = 2

@@ -22,7 +22,7 @@ STATES_KEPT = 512
 MOVING_KEPT = 32
 """The number of calls, and of states, whose numbers are kept."""
 NEAR_KEPT = 24
-"""How many of the newest calls are kept word by word."""
+"""The number of the newest calls that are kept word by word."""
 COMPARED = 6
 """With how many of the newest calls of its tool a call is compared."""
 TOOLS_KEPT = 32

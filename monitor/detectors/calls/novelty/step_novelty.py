@@ -57,7 +57,9 @@ BARE = 3
 SHORT_CALL = 24
 """The most characters of arguments of a step that may be made again, such as a pressed key."""
 COSMETIC_AT = 2
-"""How often an argument is worded anew, with nothing changed, before it is left out of the call."""
+"""The number of times that an argument is worded anew, with nothing changed, before it is left out
+of the call.
+"""
 WORDS_OF_WORK = 6
 """Words that were never tried, from which on a call has content of its own."""
 LEAST_NEW = 5

@@ -229,7 +229,7 @@ class StepResult:
     marks: list[int]
     """The words that the call did not say, in their order."""
     size: int
-    """How many words these are. Two characters of a script without spaces are a word."""
+    """The number of words that these are. Two characters of a script without spaces are a word."""
     numbers: list[str]
     """Numbers; a clock with `:` before it, a duration with `~`, an id with `@`."""
     pairs: dict[str, float] | str
