@@ -101,8 +101,7 @@ def chants(text: str, rule: WindowRule) -> Iterator[tuple[int, int, tuple[int, .
         region = text[recent[0] : at + width]
         rows = all(one.count("\n") - one.count("\n\n") == 1 for one in between)
         counted = rows and len({no_digits(one) for one in between}) == 1
-        dense = region.count(" ") < 0.04 * len(region) and code(region)
-        if (not few and not counted and (rows or code(region))) or dense:
+        if (not few and not counted and (rows or code(region))) or dense(region) or numbers(region):
             floor = at
             continue
         verse = "\n" in region and all(len(line.encode()) <= 64 for line in region.split("\n"))
@@ -116,6 +115,16 @@ def chants(text: str, rule: WindowRule) -> Iterator[tuple[int, int, tuple[int, .
 
 def code(text: str) -> bool:
     return 100 * sum(text.count(sign) for sign in CODE_SIGNS) > len(text)
+
+
+def dense(text: str) -> bool:
+    """Hardly a blank, and code or ASCII."""
+    most = 0.04 * len(text)
+    return text.count(" ") < most and (code(text) or (text.isascii() and text.count("\n") < most))
+
+
+def numbers(text: str) -> bool:
+    return any(map(str.isdigit, text)) and all(one.isdecimal() or one.isspace() or one in ".,:;+-()[]{}" for one in text)
 
 
 def no_digits(text: str) -> str:
@@ -175,7 +184,7 @@ def recurrences(text: str, rule: RecurrenceRule) -> Iterator[tuple[int, int, tup
         prose = sum(map(len, long)) >= sum(len(line.strip()) for line in lines) / 2
         joined = " ".join(region.split())
         others = sum(1 for letter in joined if ord(letter) < 128 and not letter.isalpha() and letter != " ")
-        if not prose or is_rows(region) or 100 - 100 * others // len(joined) < rule.words_percent:
+        if not prose or dense(region) or is_rows(region) or 100 - 100 * others // len(joined) < rule.words_percent:
             stale = [False] * rule.samples
             continue
         if doubtful:

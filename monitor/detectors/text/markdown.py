@@ -83,9 +83,19 @@ def is_code(text: str) -> bool:
     return 100 * sum(map(text.count, CODE_SIGNS)) > CODE_PERCENT * len(text)
 
 
+def is_unbroken(text: str) -> bool:
+    """Whether it is ASCII without any blank, and most of it letters and digits. No language that is
+    written in ASCII is written so.
+    """
+    return text.isascii() and len(text.split()) == 1 and 2 * sum(map(str.isalnum, text)) > len(text)
+
+
 def is_dense(text: str) -> bool:
-    """Whether it is code or data with hardly a blank: paths, URLs, minified JSON."""
-    return 100 * text.count(" ") < DENSE_PERCENT * len(text) and is_code(text)
+    """Whether it is code or data with hardly a blank: paths, URLs, minified JSON, source maps."""
+    most = DENSE_PERCENT * len(text)
+    if 100 * text.count(" ") >= most:
+        return False
+    return is_code(text) or (text.isascii() and 100 * text.count("\n") < most)  # words in ASCII have blanks between
 
 
 def has_short_lines(text: str) -> bool:
