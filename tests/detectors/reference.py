@@ -124,7 +124,9 @@ def dense(text: str) -> bool:
 
 
 def numbers(text: str) -> bool:
-    return any(map(str.isdigit, text)) and all(one.isdecimal() or one.isspace() or one in ".,:;+-()[]{}" for one in text)
+    return any(map(str.isdigit, text)) and all(
+        one.isdecimal() or one.isspace() or one in ".,:;+-()[]{}" for one in text
+    )
 
 
 def no_digits(text: str) -> str:

@@ -61,8 +61,6 @@ _ARGUMENTS = re.compile(r'"(?:arguments|parameters|args|input)":')
 _SPEAKER = re.compile(r"\W{0,4}([^\W\d_][\w .'-]{0,24})\W{0,2}[:\uff1a](.*)")
 _WORD = re.compile(r"[^\W\d_]+")
 _TOKEN = re.compile(r"\w+")
-_JOINED = re.compile(r"\w+(?:[^\w\s]+\w+)*")
-"""A word, or words that signs join without a blank: a path, a qualified name."""
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>")
 _OPENING = re.compile(r"<[A-Za-z]")
 _SEPARATORS = re.compile(r"[,;\t|]")
@@ -188,9 +186,9 @@ def is_statement(unit: str, *, fenced: bool) -> bool:
 
 def has_words(text: str) -> bool:
     """Whether it has three words or numbers, of which two are words, or twice as many letters of a
-    script without blanks.
+    script without blanks. A path or a qualified name is one word.
     """
-    tokens = _JOINED.findall(text)
+    tokens = [token for token in text.split() if any(map(str.isalnum, token))]
     words = sum(not any(map(str.isdigit, token)) for token in tokens)
     return (len(tokens) >= LEAST_WORDS and words >= LEAST_STATEMENT_WORDS) or len(
         _WIDE.findall(text)

@@ -24,9 +24,9 @@ that speaks repeats for more than 90 characters. More is asked of what people re
   suspicion at 6 copies, a loop at 8;
 - frames of a stack trace and drawn lines (the rows of a form): 40 copies and 512 characters.
   Programs print one for each item of a batch, 33 in the same texts;
-- data: 64 copies and 2048 characters. That is a line of data again and again, values within
-  brackets or quotation marks that were opened before, an element of markup, numbers behind numbers,
-  one letter within a quoted word. Data without blanks, as in source maps, takes eight times as
+- data: 64 copies and 2048 characters. That is a line of data again and again, and values within
+  brackets or quotation marks that were opened before. So are an element of markup, numbers behind
+  numbers, and one letter within a quoted word. Data without blanks, as in source maps, takes eight times as
   much. Layout without a letter takes 16 times as much, as in files of measurements and maps;
 - channels of data: a suspicion at 12 copies and 512 characters, a loop at 24 and 2048.
 
