@@ -118,9 +118,11 @@ def code(text: str) -> bool:
 
 
 def dense(text: str) -> bool:
-    """Hardly a blank, and code or ASCII."""
-    most = 0.04 * len(text)
-    return text.count(" ") < most and (code(text) or (text.isascii() and text.count("\n") < most))
+    """Hardly a blank, and code or ASCII with signs."""
+    most, joined = 0.04 * len(text), " ".join(text.split())
+    signs = sum(1 for letter in joined if ord(letter) < 128 and not letter.isalpha() and letter != " ")
+    signed = 100 - 100 * signs // max(len(joined), 1) < 90
+    return text.count(" ") < most and (code(text) or (text.isascii() and text.count("\n") < most and signed))
 
 
 def numbers(text: str) -> bool:

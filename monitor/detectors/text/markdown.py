@@ -44,6 +44,10 @@ to 20 %.
 CODE_PERCENT = 1
 DENSE_PERCENT = 4
 """Prose has 12 to 20 blanks in a hundred characters."""
+SIGNED_PERCENT = 90
+"""Letters of a hundred characters, where hardly a blank stands between: signs part the values of
+source maps and style sheets. A long cry has none.
+"""
 
 _MARKERS = ("```", "~~~")
 _NO_DIGITS = str.maketrans("", "", "0123456789")
@@ -95,7 +99,9 @@ def is_dense(text: str) -> bool:
     most = DENSE_PERCENT * len(text)
     if 100 * text.count(" ") >= most:
         return False
-    return is_code(text) or (text.isascii() and 100 * text.count("\n") < most)  # words in ASCII have blanks between
+    if is_code(text):
+        return True
+    return text.isascii() and 100 * text.count("\n") < most and words_percent(text) < SIGNED_PERCENT
 
 
 def has_short_lines(text: str) -> bool:

@@ -26,8 +26,9 @@ that speaks repeats for more than 90 characters. More is asked of what people re
   Programs print one for each item of a batch, 33 in the same texts;
 - data: 64 copies and 2048 characters. That is a line of data again and again, and values within
   brackets or quotation marks that were opened before. So are an element of markup, numbers behind
-  numbers, and one letter within a quoted word. Data without blanks, as in source maps, takes eight times as
-  much. Layout without a letter takes 16 times as much, as in files of measurements and maps;
+  numbers, and one letter within a quoted word. Data without blanks (source maps) and numbers
+  without commas take eight times as much. Layout without a letter takes 16 times as much, as in
+  files of measurements;
 - channels of data: a suspicion at 12 copies and 512 characters, a loop at 24 and 2048.
 
 How: at every 128 characters the last few are searched in the text before. Long periods are searched
@@ -107,7 +108,7 @@ class TailRule:
     """For a line of data: a record, a value in brackets or tags."""
     value_min_chars: int = 2048
     dense_factor: int = 8
-    """Times as much for data without a blank: a source map."""
+    """Times as much for data without a blank, as in source maps, and for cells of a map."""
     number_factor: int = 16
     """Times as much for layout without a letter."""
     data_copies: int = 24
@@ -336,7 +337,8 @@ class TailScanner:
         if "\n" in unit and (lined := self._enough_lines(text, base, at)):
             return lined
         if "\n" not in unit and self._is_value(text, base, unit):
-            enough = rule.value_chars(unit, dense=self._is_dense_value(text, base, unit))
+            dense = self._is_dense_value(text, base, unit) or (is_numbers(unit) and "," not in unit)
+            enough = rule.value_chars(unit, dense=dense)
             return enough, enough
         line = text.rfind("\n", max(start - QUOTE_CHARS, self._floor - base, 0), start) + 1
         if ("\n" in unit and has_short_lines(unit + unit)) or (line > 0 and text[line] == ">"):

@@ -294,7 +294,7 @@ def test_rows_of_numbers_alone_need_many_times_as_many(row: str):
 REPEATED_DATA = {  # what stands before, a unit, how often people and programs write it
     "source map": ('{"mappings":"AAAA,EAAA,KACA,MAAA,aA+DM,UAhEN,GAAA,EAAC,GAAA,KAAK,CAAA,GAAA', "IAAI,EAAE,", 400),
     "source map of comments": ("ACrHzB,GAAG,YAAY;EACxC,OAAO,IAAI,CAAC7B" * 3, "AACA;", 300),
-    "row of a map": ("(tiles\n      0 0 0 149 151", " 0", 900),
+    "row of a map": ("(tiles\n      0 0 0 149 151", " 0", 1_500),
     "map of two tiles": ("(tiles\n      0 0 12", " 2653 2654", 150),
     "quoted row of a map": ('e00_0000="', "0", 600),
     "picture": ('"<<00", "<<00"\n"00000<<', "0", 600),
@@ -309,6 +309,13 @@ def test_data_is_a_loop_only_if_it_never_ends(before: str, unit: str, times: int
     text = f"Here it is:\n\n{before}"
     assert "loop" not in {level for level, _ in levels(text + unit * times)}
     assert "loop" in {finding.level for finding in ContentRepetition().feed(text + unit * (20_000 // len(unit)))}
+
+
+@pytest.mark.parametrize("cry", ["a" * 70 + "{}", "no" * 20 + "{}oh"])
+def test_a_cry_with_other_letters_now_and_then_is_no_data(cry: str):
+    rng = random.Random(5)
+    text = "".join(cry.format(rng.choice("bcdefgij")) for _ in range(200))
+    assert "loop" in {level for level, _ in levels(f"{prose(300)}\n\n{text}")}
 
 
 @pytest.mark.parametrize("cells", ["0", "1478", "2651 2652 2653"])
