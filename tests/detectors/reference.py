@@ -311,7 +311,7 @@ def rounds_before(text: str, start: int, stop: int, floor: int, rule: CountedRul
 
 
 def are_counted(text: str, places: list[int]) -> bool:
-    """All rounds between the places are the same but for one number that runs."""
+    """All rounds between the places are the same but for numbers that run."""
     rounds = [text[one:other] for one, other in pairwise(places)]
     if len({"\0".join(re.split(NUMBER, one)[::2]) for one in rounds}) > 1:
         return False
@@ -321,16 +321,26 @@ def are_counted(text: str, places: list[int]) -> bool:
         return False
     (step,) = steps
     running = [place for place, by in enumerate(step) if by]
-    if not running or len({step[place] for place in running}) > 1:
-        return False
-    ahead = {later[other] - later[one] for later in numbers for one, other in pairwise(running)}
-    if (ahead - {0} or step[running[0]] < 0) and any(by * len(running) != step[running[0]] for by in ahead):
+    if not running:
         return False
     around = re.split(NUMBER, rounds[0])[::2]
     inner = {place: around[place] for place in range(1, len(around) - 1)}
     return not any(
         inner.get(place, "") in SIGNS_BETWEEN or inner.get(place + 1, "") in SIGNS_BETWEEN - {"/"} for place in running
     )
+
+
+def count_apart(text: str, places: list[int]) -> bool:
+    """Whether the numbers that run are several ones."""
+    older, newer = (
+        [value(number) for number in re.findall(NUMBER, text[one:other])] for one, other in pairwise(places[-3:])
+    )
+    step = [b - a for a, b in zip(older, newer, strict=True)]
+    running = [place for place, by in enumerate(step) if by]
+    ahead = {newer[other] - newer[one] for one, other in pairwise(running)}
+    if len({step[place] for place in running}) > 1:
+        return True
+    return bool(ahead - {0} or step[running[0]] < 0) and any(by * len(running) != step[running[0]] for by in ahead)
 
 
 def counted_on(text: str, anchor: str, places: list[int], end: int, rule: CountedRule) -> list[int]:
@@ -372,6 +382,8 @@ def enough_rounds(text: str, places: list[int], end: int, rule: CountedRule) -> 
         enough = rule.long_rounds
     else:
         enough = rule.rounds if words >= 4 else rule.short_rounds
+    if count_apart(text, places):
+        enough = max(enough, rule.data_rounds)
     while enough * len(unit) < rule.min_chars:
         enough += 1
     return enough

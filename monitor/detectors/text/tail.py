@@ -77,6 +77,8 @@ as eight.
 """
 DENSE_CHARS = 64
 """Characters without a blank that make data of what follows them; longer than URLs mostly are."""
+ROW_CHARS = 1_024
+"""The longest row of a map, in quotes, in which one cell is followed by others."""
 BLOB_CHARS = 24
 """Letters and digits without a blank that make a blob of what follows them; longer than words."""
 
@@ -388,15 +390,13 @@ class TailScanner:
         """
         before = self._before(text, base, OPENED_CHARS)
         line = before.rpartition("\n")[2]
-        if is_numbers(unit) and ("," in unit or (not unit.isalnum() and not any(map(str.isalpha, line)))):
+        if is_numbers(unit) and ("," in unit or (any(map(str.isspace, unit)) and not any(map(str.isalpha, line)))):
             return True
         if (unit.count("\n") <= 1 and is_data_line(unit)) or self._is_dense_value(text, base, unit):
             return True
-        if len(unit) == 1 and unit.isalnum():  # a cell of a map, in quotes
-            word = line.rpartition(" ")[2]
-            return word.count('"') % 2 == 1 or len(word) >= DENSE_CHARS
-        if unit.isalnum():
-            return False
+        if unit.isalnum():  # a cell of a map, in quotes
+            row = self._before(text, base, ROW_CHARS).rpartition("\n")[2]
+            return len(unit) == 1 and row.rpartition(" ")[2].count('"') % 2 == 1
         quoted = before.count('"') % 2 == 1
         opened = quoted or any(before.count(one) > before.count(other) for one, other in BRACKETS)
         return opened and not has_words(unit)
@@ -407,9 +407,11 @@ class TailScanner:
         return text[max(start - chars, self._floor - base, 0) : start]
 
     def _is_dense_value(self, text: str, base: int, unit: str) -> bool:
-        """Whether the unit is a part of data without blanks, as source maps are."""
+        """Whether the unit is a part of data without blanks, as source maps are, and holds what parts
+        its values.
+        """
         whole = self._before(text, base, DENSE_CHARS) + unit
-        return len(whole) == DENSE_CHARS + len(unit) and not unit.isalnum() and is_unbroken(whole)
+        return len(whole) == DENSE_CHARS + len(unit) and ("," in unit or ";" in unit) and is_unbroken(whole)
 
     def _hit(self, unit: str, end: int) -> Hit:
         period, start = self._period, self._start

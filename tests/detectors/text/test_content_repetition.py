@@ -311,6 +311,14 @@ def test_data_is_a_loop_only_if_it_never_ends(before: str, unit: str, times: int
     assert "loop" in {finding.level for finding in ContentRepetition().feed(text + unit * (20_000 // len(unit)))}
 
 
+@pytest.mark.parametrize("unit", ["-811397762", "/index", "0", "%20a", "page2."])
+def test_an_address_that_goes_on_is_no_data(unit: str):
+    address = "https://www.example.com/en/articles/2019/how-to-write-a-letter-to-the-editor/comments"
+    numbers = "".join(f"-{number * number * 7919}" for number in range(101, 125))
+    for before in (address, address + numbers):
+        assert "loop" in {level for level, _ in levels(f"See\n{before}{unit * (800 // len(unit))}")}
+
+
 @pytest.mark.parametrize("cry", ["a" * 70 + "{}", "no" * 20 + "{}oh"])
 def test_a_cry_with_other_letters_now_and_then_is_no_data(cry: str):
     rng = random.Random(5)
