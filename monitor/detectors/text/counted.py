@@ -10,8 +10,8 @@ round. If it stands twice in a round, it is the same there (`{"id": 7, "name": "
 grows, or it runs on there as well: lists go on counting. Songs count down. Columns that count apart
 (`{"id": 7, "age": 27}`) may be a table that somebody wants. Numbers are digits of any script,
 Chinese numerals, Roman ones in capitals, and small letters before a dot or a bracket (`bf.`). So
-are hexadecimal ones behind `0x`, and figures in a circle or in brackets. Parts of a time or a version
-are measured: logs do not count.
+are hexadecimal ones behind `0x`, and figures in a circle or in brackets. Parts of a time or a
+version are measured: logs do not count.
 
 Forty rounds are a loop, half of them a suspicion. Programs print one line for each item of a batch,
 33 in the recorded texts. The number is another one for:
