@@ -101,8 +101,7 @@ def chants(text: str, rule: WindowRule) -> Iterator[tuple[int, int, tuple[int, .
         region = text[recent[0] : at + width]
         rows = all(one.count("\n") - one.count("\n\n") == 1 for one in between)
         counted = rows and len({no_digits(one) for one in between}) == 1
-        dense = region.count(" ") < 0.04 * len(region) and code(region)
-        if (not few and not counted and (rows or code(region))) or dense:
+        if (not few and not counted and (rows or code(region))) or dense(region) or numbers(region):
             floor = at
             continue
         verse = "\n" in region and all(len(line.encode()) <= 64 for line in region.split("\n"))
@@ -116,6 +115,20 @@ def chants(text: str, rule: WindowRule) -> Iterator[tuple[int, int, tuple[int, .
 
 def code(text: str) -> bool:
     return 100 * sum(text.count(sign) for sign in CODE_SIGNS) > len(text)
+
+
+def dense(text: str) -> bool:
+    """Hardly a blank, and code or ASCII with signs."""
+    most, joined = 0.04 * len(text), " ".join(text.split())
+    signs = sum(1 for letter in joined if ord(letter) < 128 and not letter.isalpha() and letter != " ")
+    signed = 100 - 100 * signs // max(len(joined), 1) < 90
+    return text.count(" ") < most and (code(text) or (text.isascii() and text.count("\n") < most and signed))
+
+
+def numbers(text: str) -> bool:
+    return any(map(str.isdigit, text)) and all(
+        one.isdecimal() or one.isspace() or one in ".,:;+-()[]{}" for one in text
+    )
 
 
 def no_digits(text: str) -> str:
@@ -175,7 +188,7 @@ def recurrences(text: str, rule: RecurrenceRule) -> Iterator[tuple[int, int, tup
         prose = sum(map(len, long)) >= sum(len(line.strip()) for line in lines) / 2
         joined = " ".join(region.split())
         others = sum(1 for letter in joined if ord(letter) < 128 and not letter.isalpha() and letter != " ")
-        if not prose or is_rows(region) or 100 - 100 * others // len(joined) < rule.words_percent:
+        if not prose or dense(region) or is_rows(region) or 100 - 100 * others // len(joined) < rule.words_percent:
             stale = [False] * rule.samples
             continue
         if doubtful:
@@ -298,7 +311,7 @@ def rounds_before(text: str, start: int, stop: int, floor: int, rule: CountedRul
 
 
 def are_counted(text: str, places: list[int]) -> bool:
-    """All rounds between the places are the same but for one number that runs."""
+    """All rounds between the places are the same but for numbers that run."""
     rounds = [text[one:other] for one, other in pairwise(places)]
     if len({"\0".join(re.split(NUMBER, one)[::2]) for one in rounds}) > 1:
         return False
@@ -308,16 +321,26 @@ def are_counted(text: str, places: list[int]) -> bool:
         return False
     (step,) = steps
     running = [place for place, by in enumerate(step) if by]
-    if not running or len({step[place] for place in running}) > 1:
-        return False
-    ahead = {later[other] - later[one] for later in numbers for one, other in pairwise(running)}
-    if (ahead - {0} or step[running[0]] < 0) and any(by * len(running) != step[running[0]] for by in ahead):
+    if not running:
         return False
     around = re.split(NUMBER, rounds[0])[::2]
     inner = {place: around[place] for place in range(1, len(around) - 1)}
     return not any(
         inner.get(place, "") in SIGNS_BETWEEN or inner.get(place + 1, "") in SIGNS_BETWEEN - {"/"} for place in running
     )
+
+
+def count_apart(text: str, places: list[int]) -> bool:
+    """Whether the numbers that run are several ones."""
+    older, newer = (
+        [value(number) for number in re.findall(NUMBER, text[one:other])] for one, other in pairwise(places[-3:])
+    )
+    step = [b - a for a, b in zip(older, newer, strict=True)]
+    running = [place for place, by in enumerate(step) if by]
+    ahead = {newer[other] - newer[one] for one, other in pairwise(running)}
+    if len({step[place] for place in running}) > 1:
+        return True
+    return bool(ahead - {0} or step[running[0]] < 0) and any(by * len(running) != step[running[0]] for by in ahead)
 
 
 def counted_on(text: str, anchor: str, places: list[int], end: int, rule: CountedRule) -> list[int]:
@@ -359,6 +382,8 @@ def enough_rounds(text: str, places: list[int], end: int, rule: CountedRule) -> 
         enough = rule.long_rounds
     else:
         enough = rule.rounds if words >= 4 else rule.short_rounds
+    if count_apart(text, places):
+        enough = max(enough, rule.data_rounds)
     while enough * len(unit) < rule.min_chars:
         enough += 1
     return enough

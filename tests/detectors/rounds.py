@@ -29,7 +29,16 @@ def jug_steps(rounds: int) -> str:
 # --- texts on the edge of a rule
 
 MOST_CHARS = 12_000
-ALPHABETS = ("ab", "abc", "abcdefgh", "a\u00e9", "ab\u6211\U0001f600", "abcdefghijklmnopqrstuvwxyz ", "ab1\n-", "a`\n#")
+ALPHABETS = (
+    "ab",
+    "ab\u00e7",
+    "abcdefg\u00fc",
+    "a\u00e9",
+    "ab\u6211\U0001f600",
+    "abcdefghijklmnopqrstuvwxyz ",
+    "ab1\n-",
+    "a`\n#",
+)
 
 
 def some_text(rng: random.Random, alphabet: str, scale: int) -> str:

@@ -14,7 +14,7 @@ time, it may be an enumeration. If lines are counted (`Heartbeat at 12:07:31`) o
 it may be a log or a song. Then ten are a suspicion, and forty in a row a loop: programs print 33
 such lines in the recorded texts. Rows of which each says something else are no chant, and neither
 is data (see `markdown`) with something else in every item: they are news, however regular their
-form is. Nor is data without blanks: paths, minified JSON.
+form is. Nor is data without blanks (paths, minified JSON), nor numbers without a letter.
 
 A window that stands too far apart, or between too many texts, takes with it those that begin
 within it: they stand where it does.
@@ -52,6 +52,7 @@ from monitor.detectors.text.markdown import (
     next_word,
     only_counts,
 )
+from monitor.detectors.text.structure import is_numbers
 from monitor.errors import ConfigError
 
 CHANT_KIND = "chant"
@@ -287,7 +288,8 @@ class WindowScanner:
         rows = lines and all(map(is_one_line, between))
         counted = rows and all(only_counts(between[0], other) for other in between)
         region = text[places[0] : stop]
-        if (not few and not counted and (rows or is_code(region))) or is_dense(region):
+        news = not few and not counted and (rows or is_code(region))
+        if news or is_dense(region) or is_numbers(region):
             self._floor = at + base
             return None
         sure = few and not rows and not (lines and has_short_lines(region))

@@ -5,8 +5,9 @@ It answers a model that writes one answer, one file or one report over and over 
 each copy has thousands of characters, and is exactly as long as the one before.
 
 Rule: a unit of 1,024 to 32,768 characters stands in a row without any change. Four copies are a
-suspicion, five a loop. Nobody writes that on purpose, so it does not matter what the unit is. In a
-channel of data, where files are written, it takes 12 and 24 copies.
+suspicion, five a loop. Nobody writes that on purpose, so it hardly matters what the unit is. In a
+channel of data, where files are written, it takes 12 and 24 copies. Numbers are never a loop: maps
+and measurements have many equal rows.
 
 How: an anchor of 64 characters is taken from the text and searched in what comes. What stands from
 one place to the next is hashed in pieces, so no text has to be kept. Two equal hashes in a row are
@@ -23,6 +24,7 @@ from typing import Any
 
 from monitor._util.hashing import chained
 from monitor.detectors.text.hit import Hit
+from monitor.detectors.text.structure import is_numbers
 from monitor.verdicts import Level
 
 ANCHOR_CHARS = 64
@@ -89,7 +91,7 @@ class Anchor:
 
     def hit(self, copies: int, level: Level, end: int) -> Hit | None:
         """The finding at `end`, if there are `copies` of the text and not more."""
-        if self._same != copies:
+        if self._same != copies or is_numbers(self._text):
             return None
         length = self._places[-1] - self._places[-2]
         return Hit(

@@ -5,13 +5,13 @@ lines, rows or lists. No unit comes twice, so no exact rule sees it. The inexact
 that differ for news.
 
 Rule: a short text stands in round after round. With the numbers taken out, the text between two
-such places is always the same. The numbers that change are one number that grows by the same amount
-from round to round. If it stands twice in a round, it is the same there (`{"id": 7, "name": "User
-7"}`) and grows, or it runs on there as well: lists go on counting. Songs count down. Measurements
-and tables of products do neither. Numbers are digits of any script, Chinese
-numerals, Roman ones in capitals, and small letters before a dot or a bracket (`bf.`). So are
-hexadecimal ones behind `0x`, and figures in a circle or in brackets. Parts of a time or a version
-are measured: logs do not count.
+such places is always the same. Each number that changes does so by the same amount from round to
+round. If it stands twice in a round, it is the same there (`{"id": 7, "name": "User 7"}`) and
+grows, or it runs on there as well: lists go on counting. Songs count down. Columns that count apart
+(`{"id": 7, "age": 27}`) may be a table that somebody wants. Numbers are digits of any script,
+Chinese numerals, Roman ones in capitals, and small letters before a dot or a bracket (`bf.`). So
+are hexadecimal ones behind `0x`, and figures in a circle or in brackets. Parts of a time or a
+version are measured: logs do not count.
 
 Forty rounds are a loop, half of them a suspicion. Programs print one line for each item of a batch,
 33 in the recorded texts. The number is another one for:
@@ -20,6 +20,7 @@ Forty rounds are a loop, half of them a suspicion. Programs print one line for e
   have thirteen;
 - rounds with fewer than four words: 64. With fewer than two, and of code and data (see `markdown`):
   128. Enumerations and test data are written so;
+- rounds of several numbers that count apart: 128;
 - rounds without a letter: they are never a loop, because counting can be the task.
 
 How: at each multiple of 384 characters a probe of eight characters is searched in the 512 before.
@@ -231,6 +232,8 @@ class CountedScanner:
             if self._enough:
                 self._anchor, self._steps, self._rounds = text[start:stop], steps, len(places) - 1
                 self._around, self._numbers = read(unit)
+                if not is_one_counter(self._numbers, steps):
+                    self._enough = max(self._enough, self._rule.data_rounds)
                 self._places = [place + base for place in reversed(places[:OFFSETS_SHOWN])]
             return
 
@@ -256,7 +259,7 @@ class CountedScanner:
             around, numbers = read(text[place : places[-1]])
             if after is not None:
                 now = run(after[1], numbers) if around == after[0] else []
-                if (steps and now != steps) or not counts(around, numbers, now):
+                if (steps and now != steps) or not counts(around, now):
                     break
                 steps = now
             after = (around, numbers)
@@ -347,15 +350,21 @@ def run(later: Sequence[int], earlier: Sequence[int]) -> list[int]:
     return [one - other for one, other in zip(later, earlier, strict=True)]
 
 
-def counts(around: list[str], numbers: list[int], steps: list[int]) -> bool:
+def is_one_counter(numbers: Sequence[int], steps: Sequence[int]) -> bool:
     """Whether the numbers that change are one that runs on, within the round as from round to
-    round, and no part of a measurement.
+    round.
     """
     running = [at for at, step in enumerate(steps) if step]
-    if not running or len({steps[at] for at in running}) > 1:
+    if len({steps[at] for at in running}) > 1:
         return False
     same = steps[running[0]] > 0 and all(numbers[at] == numbers[running[0]] for at in running)
-    if not same and any((numbers[after] - numbers[at]) * len(running) != steps[at] for at, after in pairwise(running)):
+    return same or all((numbers[after] - numbers[at]) * len(running) == steps[at] for at, after in pairwise(running))
+
+
+def counts(around: list[str], steps: list[int]) -> bool:
+    """Whether some numbers change, and none of them is a part of a measurement."""
+    running = [at for at, step in enumerate(steps) if step]
+    if not running:
         return False
     before = (around[at] in SEPARATORS for at in running if at > 0)
     after = (around[at + 1] in SEPARATORS and around[at + 1] != OF for at in running if at + 1 < len(steps))

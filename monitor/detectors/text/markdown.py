@@ -44,6 +44,10 @@ to 20 %.
 CODE_PERCENT = 1
 DENSE_PERCENT = 4
 """Prose has 12 to 20 blanks in a hundred characters."""
+SIGNED_PERCENT = 90
+"""Letters of a hundred characters, where hardly a blank stands between: signs part the values of
+source maps and style sheets. A long cry has none.
+"""
 
 _MARKERS = ("```", "~~~")
 _NO_DIGITS = str.maketrans("", "", "0123456789")
@@ -83,9 +87,21 @@ def is_code(text: str) -> bool:
     return 100 * sum(map(text.count, CODE_SIGNS)) > CODE_PERCENT * len(text)
 
 
+def is_unbroken(text: str) -> bool:
+    """Whether it is ASCII without any blank, and most of it letters and digits. No language that is
+    written in ASCII is written so.
+    """
+    return text.isascii() and len(text.split()) == 1 and 2 * sum(map(str.isalnum, text)) > len(text)
+
+
 def is_dense(text: str) -> bool:
-    """Whether it is code or data with hardly a blank: paths, URLs, minified JSON."""
-    return 100 * text.count(" ") < DENSE_PERCENT * len(text) and is_code(text)
+    """Whether it is code or data with hardly a blank: paths, URLs, minified JSON, source maps."""
+    most = DENSE_PERCENT * len(text)
+    if 100 * text.count(" ") >= most:
+        return False
+    if is_code(text):
+        return True
+    return text.isascii() and 100 * text.count("\n") < most and words_percent(text) < SIGNED_PERCENT
 
 
 def has_short_lines(text: str) -> bool:

@@ -23,7 +23,7 @@ more: JSON 29, YAML 25, a questionnaire with five fixed answers 24. To tell loop
   questionnaire 44 %;
 - of code (see `markdown`) all 36 samples must have stood there: accessors and settings differ in
   names alone, but they differ;
-- frames of a stack trace and records are no prose.
+- frames of a stack trace, records, and data with hardly a blank are no prose.
 
 Some findings are only a suspicion: code, counted lines (a log counts as well), and fewer than 28
 samples (a few remarks in any order: where they meet is new). Three suspicions are a loop, if none
@@ -49,7 +49,7 @@ from typing import Any
 
 from monitor.detectors.text.chant import is_one_line
 from monitor.detectors.text.hit import Hit
-from monitor.detectors.text.markdown import is_code, only_counts, speaks, words_percent
+from monitor.detectors.text.markdown import is_code, is_dense, only_counts, speaks, words_percent
 from monitor.detectors.text.text_kind import has_long_lines, is_rows
 from monitor.errors import ConfigError
 
@@ -244,7 +244,8 @@ class RecurrenceScanner:
         doubtful = code or not sure or named or _are_counted_lines(region, rule.row_chars)
         if doubtful and self._rounds and at < self._last + rule.span:
             return None
-        if words_percent(region) < rule.words_percent or not has_long_lines(region) or is_rows(region):
+        prose = words_percent(region) >= rule.words_percent and has_long_lines(region)
+        if not prose or is_rows(region) or is_dense(region):
             self._seen = 0
             return None
         enough = NAMED_ROUNDS if named else DOUBTFUL_ROUNDS

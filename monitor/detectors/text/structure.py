@@ -67,6 +67,7 @@ _SEPARATORS = re.compile(r"[,;\t|]")
 _SENTENCE_END = re.compile(r"[.!?\u2026\u3002\uff01\uff1f](?:\s|$)")
 RUNS = re.compile(r"\w\(|=")
 """A call, or an assignment."""
+_NO_NUMBERS = re.compile(r"[^\d\s.,:;+()\[\]{}-]")
 _WIDE = re.compile(r"[\u0e00-\u0e7f\u3040-\u9fff\uac00-\ud7a3]")
 """Letters of scripts that write no blanks between words, or few."""
 _FRAME = re.compile(r"[\w>$)]\.[A-Za-z]{1,5}:(?:line )?\d|\", line \d")
@@ -185,15 +186,25 @@ def is_statement(unit: str, *, fenced: bool) -> bool:
 
 def has_words(text: str) -> bool:
     """Whether it has three words or numbers, of which two are words, or twice as many letters of a
-    script without blanks.
+    script without blanks. A path or a qualified name is one word.
     """
-    tokens = _TOKEN.findall(text)
-    words = sum(token.isalpha() for token in tokens)
+    tokens = [token for token in text.split() if any(map(str.isalnum, token))]
+    words = sum(not any(map(str.isdigit, token)) for token in tokens)
     return (len(tokens) >= LEAST_WORDS and words >= LEAST_STATEMENT_WORDS) or len(
         _WIDE.findall(text)
     ) >= 2 * LEAST_WORDS
 
 
-def is_list_of_numbers(unit: str) -> bool:
-    """Digits and a comma, and no letter."""
-    return "," in unit and not any(map(str.isalpha, unit)) and any(map(str.isdigit, unit))
+def is_numbers(text: str) -> bool:
+    """Whether it has digits, and nothing but what numbers are written with."""
+    return _NO_NUMBERS.search(text) is None and any(map(str.isdigit, text))
+
+
+def is_block_of_values(unit: str) -> bool:
+    """Lines that all begin as data, and none of which says something beside its tags: an element of
+    markup, an object. Closing tags alone are none.
+    """
+    lines = [line.strip() for line in lines_of(unit)]
+    data = all(line[0] in DATA_STARTS or line[0] in _CLOSERS for line in lines)
+    said = any(has_words(_TAG.sub(" ", line)) for line in lines)
+    return data and not said and not all(line.startswith("</") for line in lines)

@@ -24,9 +24,11 @@ that speaks repeats for more than 90 characters. More is asked of what people re
   suspicion at 6 copies, a loop at 8;
 - frames of a stack trace and drawn lines (the rows of a form): 40 copies and 512 characters.
   Programs print one for each item of a batch, 33 in the same texts;
-- data, that is a line of data again and again, and values within brackets or quotation marks that
-  were opened before: 64 copies and 2048 characters. Layout without a letter: 512 copies and 16384
-  characters, as in files of measurements and pictures;
+- data: 64 copies and 2048 characters. That is a line of data again and again, and values within
+  brackets or quotation marks that were opened before. So are an element of markup, numbers behind
+  numbers, and one letter within a quoted word. Data without blanks (source maps) and numbers
+  without commas take eight times as much. Layout without a letter takes 16 times as much, as in
+  files of measurements;
 - channels of data: a suspicion at 12 copies and 512 characters, a loop at 24 and 2048.
 
 How: at every 128 characters the last few are searched in the text before. Long periods are searched
@@ -46,17 +48,18 @@ from typing import Any
 
 from monitor.detectors.text.copies import PIECE_CHARS, ROOM_CHARS
 from monitor.detectors.text.hit import Hit
-from monitor.detectors.text.markdown import LEADERS, Fences, has_short_lines, only_layout, speaks
+from monitor.detectors.text.markdown import LEADERS, Fences, has_short_lines, is_unbroken, only_layout, speaks
 from monitor.detectors.text.structure import (
     has_fence,
     has_words,
     is_block,
+    is_block_of_values,
     is_data,
     is_data_line,
     is_dialogue,
     is_frame,
     is_indented_prose,
-    is_list_of_numbers,
+    is_numbers,
     is_statement,
 )
 from monitor.errors import ConfigError
@@ -72,6 +75,10 @@ BLOB_PERIOD = 8
 """Base64 writes one to three equal bytes as four characters or one, patterns of two and six bytes
 as eight.
 """
+DENSE_CHARS = 64
+"""Characters without a blank that make data of what follows them; longer than URLs mostly are."""
+ROW_CHARS = 1_024
+"""The longest row of a map, in quotes, in which one cell is followed by others."""
 BLOB_CHARS = 24
 """Letters and digits without a blank that make a blob of what follows them; longer than words."""
 
@@ -102,7 +109,9 @@ class TailRule:
     value_copies: int = 64
     """For a line of data: a record, a value in brackets or tags."""
     value_min_chars: int = 2048
-    number_factor: int = 8
+    dense_factor: int = 8
+    """Times as much for data without a blank, as in source maps, and for cells of a map."""
+    number_factor: int = 16
     """Times as much for layout without a letter."""
     data_copies: int = 24
     data_min_chars: int = 2048
@@ -187,9 +196,11 @@ class TailRule:
         """Characters that make a run in a channel of data a loop."""
         return max(self.data_copies * period, self.data_min_chars, self.weak_chars(period))
 
-    def value_chars(self, unit: str) -> int:
+    def value_chars(self, unit: str, *, dense: bool = False) -> int:
         """Characters that make a run of data in the midst of a text a loop."""
         enough = max(self.value_copies * len(unit), self.value_min_chars)
+        if dense:
+            return self.dense_factor * enough
         return enough if any(map(str.isalpha, unit)) or "\n" not in unit else self.number_factor * enough
 
     def weak_chars(self, period: int) -> int:
@@ -323,12 +334,13 @@ class TailScanner:
             if period > rule.short_chars and "\n" in unit:
                 enough = max(enough, rule.printed_copies * period)
             return enough, enough
-        if period <= BLOB_PERIOD and _is_blob(text[max(start - BLOB_CHARS, self._floor - base, 0) : start]):
+        if period <= BLOB_PERIOD and _is_blob(self._before(text, base, BLOB_CHARS)):
             return weak, weak
         if "\n" in unit and (lined := self._enough_lines(text, base, at)):
             return lined
         if "\n" not in unit and self._is_value(text, base, unit):
-            enough = rule.value_chars(unit)
+            dense = self._is_dense_value(text, base, unit) or (is_numbers(unit) and "," not in unit)
+            enough = rule.value_chars(unit, dense=dense)
             return enough, enough
         line = text.rfind("\n", max(start - QUOTE_CHARS, self._floor - base, 0), start) + 1
         if ("\n" in unit and has_short_lines(unit + unit)) or (line > 0 and text[line] == ">"):
@@ -367,20 +379,39 @@ class TailScanner:
         if statement:
             sure = max(rule.line_copies * period, rule.strong_chars(period))
             return max(sure - 2 * period, rule.strong_chars(period)), rule.verse_chars(period) if quoted else sure
-        enough = weak
-        return enough, max(enough, rule.verse_chars(period) if quoted else 0)
+        if not fenced and is_block_of_values(unit):
+            return rule.value_chars(unit), rule.value_chars(unit)
+        return weak, max(weak, rule.verse_chars(period) if quoted else 0)
 
     def _is_value(self, text: str, base: int, unit: str) -> bool:
         """Whether the unit is a value, or part of one: a record, a list of numbers, or short of
         words and within brackets or quotation marks that were opened shortly before the run. A
         round of several records is none.
         """
-        if is_list_of_numbers(unit) or (unit.count("\n") <= 1 and is_data_line(unit)):
+        before = self._before(text, base, OPENED_CHARS)
+        line = before.rpartition("\n")[2]
+        if is_numbers(unit) and ("," in unit or (any(map(str.isspace, unit)) and not any(map(str.isalpha, line)))):
             return True
+        if (unit.count("\n") <= 1 and is_data_line(unit)) or self._is_dense_value(text, base, unit):
+            return True
+        if unit.isalnum():  # a cell of a map, in quotes
+            row = self._before(text, base, ROW_CHARS).rpartition("\n")[2]
+            return len(unit) == 1 and row.rpartition(" ")[2].count('"') % 2 == 1
+        quoted = before.count('"') % 2 == 1
+        opened = quoted or any(before.count(one) > before.count(other) for one, other in BRACKETS)
+        return opened and not has_words(unit)
+
+    def _before(self, text: str, base: int, chars: int) -> str:
+        """The `chars` characters before the run, or as many as there are."""
         start = self._start - base
-        before = text[max(start - OPENED_CHARS, self._floor - base, 0) : start]
-        opened = any(before.count(one) > before.count(other) for one, other in BRACKETS) or before.count('"') % 2 == 1
-        return opened and not has_words(unit) and not unit.isalnum()
+        return text[max(start - chars, self._floor - base, 0) : start]
+
+    def _is_dense_value(self, text: str, base: int, unit: str) -> bool:
+        """Whether the unit is a part of data without blanks, as source maps are. It holds a comma or a
+        semicolon, which part the values.
+        """
+        whole = self._before(text, base, DENSE_CHARS) + unit
+        return len(whole) == DENSE_CHARS + len(unit) and ("," in unit or ";" in unit) and is_unbroken(whole)
 
     def _hit(self, unit: str, end: int) -> Hit:
         period, start = self._period, self._start

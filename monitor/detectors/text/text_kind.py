@@ -21,7 +21,7 @@ from itertools import pairwise
 from typing import Literal, TypeAlias
 
 from monitor.detectors.text.markdown import is_code, words_percent
-from monitor.detectors.text.structure import DATA_STARTS, MARKED, is_frame, is_record
+from monitor.detectors.text.structure import DATA_STARTS, MARKED, RUNS, is_frame, is_record
 
 TextKind: TypeAlias = Literal["prose", "verse", "list", "table", "markup", "code", "data"]
 
@@ -69,9 +69,12 @@ def kind_of(text: str) -> TextKind:
 
 
 def is_rows(text: str) -> bool:
-    """Whether half of the lines are frames of a stack trace, or records."""
+    """Whether half of the lines are frames of a stack trace, or half of the characters stand in
+    records, which run nothing.
+    """
     lines = [line for line in map(str.strip, text.split("\n")) if line]
-    return is_frame(text) or 2 * sum(map(is_record, lines)) > len(lines)
+    in_records = sum(len(line) for line in lines if is_record(line) and RUNS.search(line) is None)
+    return is_frame(text) or 2 * in_records > sum(map(len, lines))
 
 
 def has_long_lines(text: str) -> bool:

@@ -285,9 +285,52 @@ def test_a_line_of_data_is_a_loop_after_sixty_four_only(kind: str, frame: str):
 
 
 @pytest.mark.parametrize("row", ["0000 0000 0000 0000 0000\n", "   1    1000000.3\n   1    1000000.5\n"])
-def test_numbers_alone_need_eight_times_as_many(row: str):
-    assert levels("Data:\n\n" + row * 300 + "End.") == []
-    assert levels("Data:\n\n" + row * 1200)[0][0] == "loop"
+def test_rows_of_numbers_alone_need_many_times_as_many(row: str):
+    assert levels("Data:\n\n" + row * (10_000 // len(row)) + "End.") == []
+    assert ContentRepetition().feed("Data:\n\n" + row * (32_000 // len(row)) + "End.") == ()
+    assert ContentRepetition().feed("Data:\n\n" + row * (40_000 // len(row)))[0].level == "loop"
+
+
+REPEATED_DATA = {  # what stands before, a unit, how often people and programs write it
+    "source map": ('{"mappings":"AAAA,EAAA,KACA,MAAA,aA+DM,UAhEN,GAAA,EAAC,GAAA,KAAK,CAAA,GAAA', "IAAI,EAAE,", 400),
+    "source map of comments": ("ACrHzB,GAAG,YAAY;EACxC,OAAO,IAAI,CAAC7B" * 3, "AACA;", 300),
+    "row of a map": ("(tiles\n      0 0 0 149 151", " 0", 1_500),
+    "map of two tiles": ("(tiles\n      0 0 12", " 2653 2654", 150),
+    "quoted row of a map": ('e00_0000="', "0", 600),
+    "picture": ('"<<00", "<<00"\n"00000<<', "0", 600),
+    "quoted paths": ("(images\n", '    "../../creatures/yeti/worldmap_1.png"\n', 30),
+    "flags of a table": ("", "0 | AttributeProperty::FnAttr,\n", 40),
+    "elements": ("", "<note>\n  <pitch>\n    <octave>5</octave>\n  </pitch>\n  <type>eighth</type>\n</note>\n", 40),
+}
+
+
+@pytest.mark.parametrize(("before", "unit", "times"), REPEATED_DATA.values(), ids=REPEATED_DATA)
+def test_data_is_a_loop_only_if_it_never_ends(before: str, unit: str, times: int):
+    text = f"Here it is:\n\n{before}"
+    assert "loop" not in {level for level, _ in levels(text + unit * times)}
+    assert "loop" in {finding.level for finding in ContentRepetition().feed(text + unit * (20_000 // len(unit)))}
+
+
+@pytest.mark.parametrize("unit", ["-811397762", "/index", "0", "%20a", "page2."])
+def test_an_address_that_goes_on_is_no_data(unit: str):
+    address = "https://www.example.com/en/articles/2019/how-to-write-a-letter-to-the-editor/comments"
+    numbers = "".join(f"-{number * number * 7919}" for number in range(101, 125))
+    for before in (address, address + numbers):
+        assert "loop" in {level for level, _ in levels(f"See\n{before}{unit * (800 // len(unit))}")}
+
+
+@pytest.mark.parametrize("cry", ["a" * 70 + "{}", "no" * 20 + "{}oh"])
+def test_a_cry_with_other_letters_now_and_then_is_no_data(cry: str):
+    rng = random.Random(5)
+    text = "".join(cry.format(rng.choice("bcdefgij")) for _ in range(200))
+    assert "loop" in {level for level, _ in levels(f"{prose(300)}\n\n{text}")}
+
+
+@pytest.mark.parametrize("cells", ["0", "1478", "2651 2652 2653"])
+def test_equal_rows_of_a_map_are_no_loop(cells: str):
+    """Rows too long for the tail, which the hash of long copies sees."""
+    row = "      " + f"{cells} " * (1_500 // len(f"{cells} ")) + "12 40\n"
+    assert ContentRepetition().feed("(tiles\n" + row * 30) == ()
 
 
 def test_a_suspicion_that_goes_on_is_told_once():

@@ -152,6 +152,16 @@ def test_a_counter_that_stands_twice_in_a_round_is_followed(kind: str):
     assert "loop" in levels("".join(row.replace("@", str(number)) for number in range(1, least + 200)))
 
 
+@pytest.mark.parametrize(
+    "row", ["INSERT INTO staff VALUES ({}, 'name{}', {});\n", '{{"id": {}, "name": "Product {}", "price": {}}},\n']
+)
+@pytest.mark.parametrize(("times", "more"), [(1, 20), (10, 0)])
+def test_columns_that_count_apart_are_a_loop_after_128_rounds(row: str, times: int, more: int):
+    rows = [row.format(number, number, times * number + more) for number in range(1, 260)]
+    assert levels("".join(rows[:120])) == []
+    assert "loop" in levels("".join(rows))
+
+
 @pytest.mark.feature("GL-03")
 def test_a_counted_song_has_more_than_one_number():
     line = "{n} bottles stand upon the wall,\n"
