@@ -282,6 +282,8 @@ class StepNovelty:
         if movement is Movement.ANSWER:
             known = self._memory.knows_answer(step.state, result.answer)
             return StepKind.OTHER_VALUE if known and not acted else StepKind.OTHER_ANSWER
+        if movement is Movement.CLOCK and result.is_refusal and not acted:
+            return StepKind.FAILED_AGAIN
         if acted:
             return StepKind.DONE_BETWEEN if movement is Movement.BY_ITSELF else StepKind.OTHER_ANSWER
         return _OF_MOVEMENT[movement]
@@ -292,6 +294,8 @@ class StepNovelty:
         result, memory = step.result, self._memory
         if not step.known:
             new = step.unseen > 0 or (not result.marks and not result.failed)
+            if not new and result.lines and all(line in memory.seen for line in result.lines):
+                return StepKind.OLD_LINES
             if not new and difference.kind is Difference.REWORDED and difference.shares and _is_content(result):
                 return StepKind.OLD_NEWS
             return StepKind.NEW_WORDS if new else StepKind.NEW_STATE
@@ -310,6 +314,9 @@ class StepNovelty:
             return StepKind.WORK if works else StepKind.REWORDED
         named = difference.kind is Difference.NEXT and bool(untried)
         named = named and all(mark(word) in memory.seen for word in untried)
+        items = step.call.reading.items
+        if difference.kind is Difference.NEXT and not named:
+            named = memory.is_named(items) and self._ids.isdisjoint(items)
         if not result.is_refusal:
             return self._same_answer(step, difference, untried, named=named)
         plain = [one for one in told if one[0] not in FORMS]
@@ -320,8 +327,8 @@ class StepNovelty:
     def _refused(self, step: _ReadStep, difference: CallDifference, untried: Sequence[str], *, named: bool) -> StepKind:
         """A refusal that was seen, or silence."""
         result = step.result
-        if len(result.marks) >= WORDS_OF_AN_ERROR and step.state == self._state:
-            return StepKind.SAME_ERROR
+        if len(result.marks) >= WORDS_OF_AN_ERROR and step.state == self._state and not named:
+            return StepKind.SAME_ERROR if result.told == self._told else StepKind.SAME_CAUSE
         if difference.kind is not Difference.NEXT:
             if result.is_empty:
                 return StepKind.SILENT_AGAIN
