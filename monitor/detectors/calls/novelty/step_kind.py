@@ -40,7 +40,7 @@ class StepKind(Enum):
     OTHER_VALUE = "a call made before, and its value became another one", 0.15
     WAITED = "a call that waits, with the result seen before", 0.3
     WAITS = "a call that waits", 0.1
-    CLOCK = "a call made before, and only a clock moved", 0.6
+    CLOCK = "a call made before, and only a clock moved", 0.54
     ONE_WAY = "a call made before, and only a counter moved", 0.85
     BY_ITSELF = "a call made before, and only values moved that move by themselves", 1.0
     SAME_CONTENT = "another call with the same answer", 0.62

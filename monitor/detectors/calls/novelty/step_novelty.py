@@ -22,12 +22,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from monitor.detectors.calls.novelty.call_difference import (
+    WORDS_OF_WORK,
     CallDifference,
     Difference,
     counts_on,
     difference_of,
     goes_on,
     is_guess,
+    is_new_text,
 )
 from monitor.detectors.calls.novelty.marks import mark
 from monitor.detectors.calls.novelty.open_call import OpenCall
@@ -58,10 +60,6 @@ SHORT_CALL = 24
 """The most characters of arguments of a step that may be made again, such as a pressed key."""
 COSMETIC_AT = 2
 """How often an argument is worded anew, with nothing changed, before it is left out of the call."""
-WORDS_OF_WORK = 6
-"""Words that were never tried, from which on a call has content of its own."""
-LEAST_NEW = 5
-"""The least words that were never tried, in a short text that is new: two thirds of its words."""
 NEAR_SHARE = 0.1
 """New numbers for each word of an answer, up to which it is nearly the one before it."""
 SHARE_OF_ONE_PLACE = 0.2
@@ -76,6 +74,8 @@ WINDOW = 0.35
 """What the same content counts in the next window of a whole, whose beginning and end move."""
 WORDS_OF_AN_ERROR = 6
 """Words of an error that the call did not say, from which on its cause lies elsewhere."""
+WORDS_OF_THE_ERROR = 4
+"""The same, if the error says nothing of the call."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -158,7 +158,7 @@ class StepNovelty:
         """The identity of a call, without its cosmetic arguments."""
         cosmetic = {place for place, times in self._memory.cosmetic.get(call.name, {}).items() if times >= COSMETIC_AT}
         for place, words in call.words if cosmetic else ():
-            if place in cosmetic and _is_new(words, [word for word in words if not self._memory.was_tried(word)]):
+            if place in cosmetic and is_new_text(words, [word for word in words if not self._memory.was_tried(word)]):
                 cosmetic.remove(place)
         return call.key(cosmetic) if cosmetic else call.whole_key
 
@@ -310,13 +310,9 @@ class StepNovelty:
             return StepKind.SAID_AGAIN
         untried = [word for word in difference.words if not memory.was_tried(word)]
         if difference.kind is Difference.REWORDED and (difference.shares or not result.is_refusal):
-            works = _is_new(difference.words, untried) and not result.is_refusal and result.content < RICH
+            works = is_new_text(difference.words, untried) and not result.is_refusal and result.content < RICH
             return StepKind.WORK if works else StepKind.REWORDED
-        named = difference.kind is Difference.NEXT and bool(untried)
-        named = named and all(mark(word) in memory.seen for word in untried)
-        items = step.call.reading.items
-        if difference.kind is Difference.NEXT and not named:
-            named = memory.is_named(items) and self._ids.isdisjoint(items)
+        named = difference.kind is Difference.NEXT and self._is_named(step.call.reading, untried)
         if not result.is_refusal:
             return self._same_answer(step, difference, untried, named=named)
         plain = [one for one in told if one[0] not in FORMS]
@@ -327,8 +323,10 @@ class StepNovelty:
     def _refused(self, step: _ReadStep, difference: CallDifference, untried: Sequence[str], *, named: bool) -> StepKind:
         """A refusal that was seen, or silence."""
         result = step.result
-        if len(result.marks) >= WORDS_OF_AN_ERROR and step.state == self._state and not named:
-            return StepKind.SAME_ERROR if result.told == self._told else StepKind.SAME_CAUSE
+        if step.state == self._state and not named:
+            verbatim = result.told == self._told and SAID not in result.numbers
+            if len(result.marks) >= (WORDS_OF_THE_ERROR if verbatim else WORDS_OF_AN_ERROR):
+                return StepKind.SAME_ERROR if verbatim else StepKind.SAME_CAUSE
         if difference.kind is not Difference.NEXT:
             if result.is_empty:
                 return StepKind.SILENT_AGAIN
@@ -368,6 +366,13 @@ class StepNovelty:
         guessed = guessed and is_guess(difference, untried)
         return StepKind.GUESSED if guessed else StepKind.RECEIPT
 
+    def _is_named(self, call: StepCall, untried: Sequence[str]) -> bool:
+        """Whether what differs was named before: each word, or names of several words."""
+        seen = self._memory.seen
+        if untried and all(mark(word) in seen for word in untried):
+            return True
+        return self._memory.is_named(call.items) and self._ids.isdisjoint(call.items)
+
     def _is_in_place(self, call: StepCall, difference: CallDifference) -> bool:
         """Whether only numbers differ, and stay around one place."""
         words = difference.words
@@ -388,11 +393,7 @@ class StepNovelty:
             return False
         new = [one for one in result.values if one != SAID and self._memory.has_new(step.state, (one,))]
         named = any(one[0] in FORMS or len(one) >= CHARS_OF_AN_ID for one in new)
-        return (
-            _is_content(result)
-            and not named
-            and len(new) <= (SHARE_OF_ONE_PLACE if near else NEAR_SHARE) * result.content
-        )
+        return not named and len(new) <= (SHARE_OF_ONE_PLACE if near else NEAR_SHARE) * result.content
 
     def _drifts(self, step: _ReadStep) -> bool:
         """Whether the numbers of a state move whatever is asked."""
@@ -426,14 +427,6 @@ class StepNovelty:
             places[place] = places.get(place, 0) + (difference.kind is Difference.REWORDED)
             trim(places, TOOLS_KEPT)
             trim(self._memory.cosmetic, TOOLS_KEPT)
-
-
-def _is_new(words: Sequence[str], untried: Sequence[str]) -> bool:
-    """Whether a text says something else than the texts before it, and not the same in other
-    words.
-    """
-    new = len(set(untried))
-    return new >= WORDS_OF_WORK or (new >= LEAST_NEW and 3 * new > 2 * len(set(words)))
 
 
 def _is_content(result: StepResult) -> bool:

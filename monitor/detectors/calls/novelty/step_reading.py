@@ -61,8 +61,8 @@ _TOKEN = re.compile(
 form begins with a letter behind `f`, so a word that begins with one is taken first.
 """
 _IS_CLOCK = re.compile(_CLOCK)
-_IS_EPOCH = re.compile(r"1[5-9]\d{8}(?:\d{3})?(?:\.\d{1,9})?")
-"""Seconds or milliseconds since 1970."""
+_IS_EPOCH = re.compile(r"1[5-9]\d{8}(?:\d{3}|\.\d{1,9})")
+"""Milliseconds since 1970, or seconds with a fraction. Whole seconds may be a number of bytes."""
 _IS_NUMBER = re.compile(_NUMBER)
 _IS_DURATION = re.compile(rf"({_NUMBER})\s?{_UNIT}")
 _UNSPACED = "\u2e80-\U0003ffff"
