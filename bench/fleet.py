@@ -1,7 +1,9 @@
-"""200 runs on 4 workers, 30 of which are killed: what ends, what happens twice, what is overspent.
+"""Many runs on 4 workers, and 30 kills: what ends, what happens twice, what is overspent.
 
-python -m bench.fleet                                  every engine that is installed
+python -m bench.fleet                                  every engine that is installed: half an hour
 python -m bench.fleet --only dbos/sqlite --runs 40     one of them; writes nothing
+
+In the row of two hosts, each second kill hits PostgreSQL or Valkey.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import argparse
 import contextlib
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -30,8 +33,7 @@ from bench import _report
 from bench.fleets import base
 from monitor.fleet import FleetJob, NextTurn, Receipt, decide, enter, session_id, take_turn
 from monitor.fleet.jobs import ATTEMPT, marked, receipts_of
-from monitor.sessions import RunStage, SessionReader
-from monitor.shared import SQLiteBudgets
+from monitor.sessions import RunStage
 
 WORKERS = 4
 BETWEEN_KILLS_S = (0.3, 2.5)
@@ -51,6 +53,9 @@ class Row:
     runs: int
     workers: int
     kills: int = 0
+    """Of workers."""
+    crashes: int = 0
+    """Of servers."""
     seconds: float = 0.0
     ended_once: int = 0
     """Runs whose session has exactly one end, as its newest step."""
@@ -69,6 +74,8 @@ class Row:
     """Keys of the call that may be repeated, with which other texts were stored."""
     repeated: int = 0
     """Calls that were made again with their key, because nobody knew how far they came."""
+    paid_twice: int = 0
+    """Calls of the model that were made again, because the answer was lost."""
     limit: int = 0
     spent: int = 0
     """By the account of the budget."""
@@ -82,6 +89,11 @@ class Row:
         """What was spent beyond the limit, in slices."""
         return max(0, self.spent - self.limit) / self.slice
 
+    @property
+    def paid_beyond(self) -> int:
+        """Calls of the model that were made again, beyond one for each kill."""
+        return max(0, self.paid_twice - self.kills - self.crashes)
+
     def goals(self) -> list[dict[str, Any]]:
         """What must hold."""
         rows = [
@@ -89,6 +101,7 @@ class Row:
             ("effects that happened twice", self.notes_twice + self.puts_twice, 0),
             ("runs whose receipts differ from an undisturbed run", self.differs, 0),
             ("sessions that are not whole", self.damaged, 0),
+            ("model calls paid twice, beyond one for each kill", self.paid_beyond, 0),
             ("slices beyond the budget", round(self.overshoot_slices, 2), 1),
             ("tokens that stay held", self.held_at_end, 0),
         ]
@@ -99,32 +112,44 @@ class Row:
 
 
 class Workers:
-    """The processes. One that dies is started again under its name."""
+    """The processes. One that dies is started again: under its name, or under a new one where there
+    are several hosts.
+    """
 
     def __init__(self, engine: base.Engine, address: str, folder: Path, number: int) -> None:
-        self._command = [sys.executable, "-m", engine.worker, address, str(folder)]
-        self._folder = folder
+        self._command = [sys.executable, "-m", engine.worker, address]
+        self._apart = _APART if engine.hosts else []
+        self._hosts = base.hosts(folder)
+        self._renames = bool(engine.hosts)
         self._log = folder / "workers.log"
-        names = [f"worker-{n}" for n in range(number)] if engine.worker else []
-        self._running = {name: self._start(name) for name in names}
+        self._started = 0
+        self._running: dict[str, _Process] = {}
+        for _ in range(number if engine.worker else 0):
+            self._start(f"worker-{self._started}", self._hosts[self._started % len(self._hosts)])
 
-    def _start(self, name: str) -> subprocess.Popen[bytes]:
-        base.ready(self._folder, name).unlink(missing_ok=True)
+    def _start(self, name: str, host: Path) -> None:
+        base.ready(host, name).unlink(missing_ok=True)
+        self._started += 1
         with self._log.open("ab") as log:
-            return subprocess.Popen([*self._command, name], stdout=log, stderr=log)
+            process = subprocess.Popen([*self._apart, *self._command, str(host), name], stdout=log, stderr=log)
+        self._running[name] = _Process(process, host)
+
+    def _start_again(self, name: str) -> None:
+        dead = self._running.pop(name)
+        base.ready(dead.host, name).unlink(missing_ok=True)
+        self._start(f"worker-{self._started}" if self._renames else name, dead.host)
 
     def kill(self, chance: random.Random) -> bool:
         """Kill one that is at work, and start it again. False: none is."""
-        at_work = sorted(one.stem for one in self._folder.glob(base.ready(self._folder, "*").name))
+        at_work = sorted(file for host in self._hosts for file in host.glob(base.ready(host, "*").name))
         if not at_work:
             return False
-        name = chance.choice(at_work)
-        if (process := self._running.get(name)) is not None:
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-            self._running[name] = self._start(name)
+        file = chance.choice(at_work)
+        if (one := self._running.get(file.stem)) is not None:
+            one.process.send_signal(signal.SIGKILL)
+            one.process.wait()
+            self._start_again(file.stem)
             return True
-        file = base.ready(self._folder, name)
         with contextlib.suppress(ProcessLookupError):
             os.kill(int(file.read_text()), signal.SIGKILL)
         file.unlink()
@@ -132,26 +157,39 @@ class Workers:
 
     def revive(self) -> None:
         """Start those again that have died by themselves."""
-        for name, process in self._running.items():
-            if process.poll() is not None:
-                self._running[name] = self._start(name)
+        for name in [name for name, one in self._running.items() if one.process.poll() is not None]:
+            self._start_again(name)
 
     def end(self) -> str:
         """Kill all. Answers with what they said."""
-        for process in self._running.values():
-            process.kill()
-            process.wait()
+        for one in self._running.values():
+            one.process.kill()
+            one.process.wait()
         return self._log.read_text("utf-8", "replace") if self._log.exists() else ""
+
+
+@dataclass(slots=True)
+class _Process:
+    process: subprocess.Popen[bytes]
+    host: Path
+
+
+_APART = [unshare, "--net"] if (unshare := shutil.which("unshare")) and os.geteuid() == 0 else []
+"""Before the command of a worker: it sees no network, only files. Needs root; without, workers of
+several hosts have folders of their own all the same.
+"""
 
 
 async def undisturbed(folder: Path) -> tuple[list[tuple[Any, ...]], int]:
     """The facts of the receipts of a run without any engine, and the tokens that it needs."""
-    (folder / "sessions").mkdir(parents=True)
+    base.share(folder, base.Servers(""))
     known, sessions, id = base.supervisors(folder), base.sessions(folder), session_id("undisturbed")
     await enter(sessions, id, FleetJob(supervisor=base.NAME, version="1", task=base.task("undisturbed")))
     receipts = [await take_turn(known, sessions, id, 1)]
     while isinstance(following := decide(receipts[-1]), NextTurn):
         receipts.append(await take_turn(known, sessions, id, following.turn))
+    if not receipts[-1].ok:
+        raise RuntimeError(f"the undisturbed run has failed: {receipts[-1].detail}")
     return [facts(one) for one in receipts], receipts[-1].usage.total_tokens
 
 
@@ -166,38 +204,43 @@ async def measure(engine: base.Engine, runs: int, workers: int, kills: int, seed
     with tempfile.TemporaryDirectory(prefix="fleet-", ignore_cleanup_errors=True) as made:
         wanted, needs = await undisturbed(Path(made) / "undisturbed")
         folder = Path(made) / "fleet"
-        (folder / "sessions").mkdir(parents=True)
         row.limit = round(runs * needs * SHARE)
-        await SQLiteBudgets(folder / "budgets.db").set_limit(base.NAME, tokens=row.limit)
-        with engine.server(folder) as address:
+        with engine.server(folder) as servers:
+            for place in (folder, *(folder / f"host-{n}" for n in range(engine.hosts))):
+                base.share(place, servers)
+            await base.budgets(folder).set_limit(base.NAME, tokens=row.limit)
             began = time.perf_counter()
-            ended = await _carried_out(engine, address, folder, row, kills=kills, chance=random.Random(seed))
+            ended = await _carried_out(engine, servers, folder, row, kills=kills, chance=random.Random(seed))
             row.seconds = round(time.perf_counter() - began, 1)
-        await anyio.sleep(base.LEASE_S + 0.5)
-        await _count(row, folder, wanted, ended)
+            await anyio.sleep(base.LEASE_S + 0.5)
+            await _count(row, folder, wanted, ended)
     return row
 
 
 async def _carried_out(
-    engine: base.Engine, address: str, folder: Path, row: Row, *, kills: int, chance: random.Random
+    engine: base.Engine, servers: base.Servers, folder: Path, row: Row, *, kills: int, chance: random.Random
 ) -> base.Ended:
     ended: base.Ended = {}
     over = anyio.Event()
 
     async def carry_out() -> None:
-        ended.update(await engine.carry_out(address, folder, [f"run {n}" for n in range(row.runs)]))
+        ended.update(await engine.carry_out(servers.address, folder, [f"run {n}" for n in range(row.runs)]))
         over.set()
 
     with anyio.move_on_after(MOST_S):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(carry_out)
-            running = await anyio.to_thread.run_sync(Workers, engine, address, folder, row.workers)
+            running = await anyio.to_thread.run_sync(Workers, engine, servers.address, folder, row.workers)
             try:
                 while not over.is_set():
                     with anyio.move_on_after(chance.uniform(*BETWEEN_KILLS_S)):
                         await over.wait()
-                    if row.kills < kills and not over.is_set():
-                        row.kills += running.kill(chance)
+                    if row.kills + row.crashes < kills and not over.is_set():
+                        if servers.crashes and row.crashes < row.kills:
+                            await anyio.to_thread.run_sync(servers.crashes[row.crashes % len(servers.crashes)])
+                            row.crashes += 1
+                        else:
+                            row.kills += running.kill(chance)
                     running.revive()
             finally:
                 said = running.end()
@@ -208,13 +251,15 @@ async def _carried_out(
 
 async def _count(row: Row, folder: Path, wanted: list[tuple[Any, ...]], ended: base.Ended) -> None:
     reasons: Counter[str] = Counter()
+    sessions = base.sessions(folder)
     for n in range(row.runs):
         id = session_id(f"run {n}")
-        with SessionReader(base.sessions(folder).path(id)) as reader:
-            row.damaged += bool(reader.verify())
-            receipts = receipts_of(reader.active_path())
-            states = [one.state for one in reader.runs()]
-            row.lost_attempts += sum(marked(one, ATTEMPT) is not None for one in reader.nodes()) - len(receipts)
+        async with sessions.open(id) as store:
+            row.damaged += bool(await store.verify())
+            receipts = receipts_of(await store.active_path())
+            states = [one.state for one in await store.runs()]
+            begun = sum(marked(one, ATTEMPT) is not None for one in await store.nodes())
+            row.lost_attempts += begun - len(receipts)
         ends = [one for one in receipts if one.next == "end"]
         once = len(ends) == 1 and receipts[-1] is ends[0] and states == [RunStage.ENDED] and ended.get(id) == ends[0]
         row.ended_once += once
@@ -223,20 +268,44 @@ async def _count(row: Row, folder: Path, wanted: list[tuple[Any, ...]], ended: b
         reasons[receipts[-1].reason if receipts else "nothing"] += 1
         row.differs += bool(ends) and ends[0].ok and [facts(one) for one in receipts] != wanted
     row.reasons = dict(reasons)
-    puts, notes = base.Log(folder / "put.log").lines(), base.Log(folder / "note.log").lines()
+    _count_traces(row, base.hosts(folder))
+    (state,) = [one for one in await base.budgets(folder).states(base.NAME) if one.name == base.NAME]
+    row.spent, row.held_at_end = state.spent.tokens, state.held.tokens
+
+
+def _count_traces(row: Row, hosts: Sequence[Path]) -> None:
+    def lines(name: str) -> list[str]:
+        return [line for host in hosts for line in base.Log(host / name).lines()]
+
+    puts, notes, calls = lines("put.log"), lines("note.log"), lines("calls.log")
+    stored = {(file.name, file.read_text()) for host in hosts for file in (host / "effects").glob("*")}
     row.effects = len(set(puts)) + len(set(notes))
     row.notes_twice = len(notes) - len(set(notes))
     row.repeated = len(puts) - len(set(puts))
-    row.puts_twice = abs(len(list((folder / "effects").iterdir())) - len(set(puts)))
-    row.used = sum(int(one) for one in base.Log(folder / "tokens.log").lines()) // 8
-    (state,) = [one for one in await SQLiteBudgets(folder / "budgets.db").states(base.NAME) if one.name == base.NAME]
-    row.spent, row.held_at_end = state.spent.tokens, state.held.tokens
+    row.puts_twice = abs(len(stored) - len(set(puts)))
+    row.paid_twice = len(calls) - len(set(calls))
+    row.used = sum(int(one) for one in lines("tokens.log")) // 8
+
+
+_SHOWN = (
+    "runs",
+    "workers",
+    "kills",
+    "crashes",
+    "lost_attempts",
+    "paid_twice",
+    "ended_once",
+    "effects",
+    "repeated",
+    "limit",
+    "spent",
+)
 
 
 def show(rows: Sequence[Row]) -> None:
     """The tables."""
     table = Table("what", *(row.engine for row in rows))
-    for name in ("runs", "workers", "kills", "lost_attempts", "ended_once", "effects", "repeated", "limit", "spent"):
+    for name in _SHOWN:
         table.add_row(name.replace("_", " "), *(str(getattr(row, name)) for row in rows))
     table.add_row("effects twice", *(str(row.notes_twice + row.puts_twice) for row in rows))
     table.add_row("tokens written", *(str(row.used) for row in rows))

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import Final
+from collections.abc import Iterable
+from itertools import islice
+from typing import Final, TypeVar
 
 from hypothesis import settings
+
+T = TypeVar("T")
 
 ALL_CASES: Final = "CI" in os.environ or "MONITOR_EXAMPLES" in os.environ
 """Somebody has asked for all cases, or the tests run in CI: then nothing is left out for speed."""
@@ -19,6 +23,13 @@ have many hundreds.
 def tries(many: int) -> int:
     """`many` where all cases are tried, and half of them in a run that is to be quick."""
     return many if ALL_CASES else many // 2
+
+
+def every_second(cases: Iterable[T], *, odd: bool = False) -> list[T]:
+    """All of `cases` where all cases are tried, and every second one in a run that is to be quick:
+    those with an even number, or with an odd one if `odd` is true.
+    """
+    return list(cases) if ALL_CASES else [*islice(cases, int(odd), None, 2)]
 
 
 def at_least(many: int) -> settings:

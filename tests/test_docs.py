@@ -106,13 +106,25 @@ def test_the_table_of_reasons_names_only_reasons_and_all_that_can_come_about() -
     assert named == used
 
 
+def anchors(page: Path) -> set[str]:
+    """The anchors of the headings of a page, as the site and the forge make them."""
+    headings = re.findall(
+        r"^#+ (.+)$", re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL), re.MULTILINE
+    )
+    return {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+
+
 def test_links_between_pages_lead_somewhere() -> None:
+    """A page links to files outside of `docs` by their address: the site does not have them."""
     for page in PAGES:
-        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+        for target, _, anchor in re.findall(r"\]\(([^)#]*)(#([^)]+))?\)", page.read_text()):
             if target.startswith((f"{HERE}blob/", f"{HERE}raw/")):
                 assert (ROOT / re.sub(r"^(?:blob|raw)/main/", "", target.removeprefix(HERE))).exists(), target
             elif not target.startswith("http"):
-                assert (page.parent / target).exists(), f"{page.name} -> {target}"
+                other = page.parent / target if target else page
+                assert other.exists(), f"{page.name} -> {target}"
+                assert not target.startswith(".."), f"{page.name} -> {target}"
+                assert not anchor or anchor in anchors(other), f"{page.name} -> {target}#{anchor}"
 
 
 def test_a_link_of_the_readme_leads_somewhere_from_a_package_page_too() -> None:

@@ -39,6 +39,14 @@ def test_one_error_in_many_runs_is_one_outage_and_told_once():
     assert finding.message == ("tool search failed in 3 runs within 2 s: the index answered 503")
 
 
+def test_failures_in_a_row_are_an_outage_whatever_worked_before():
+    trouble = Trouble()
+    for at in range(20):
+        RULE.succeeded(trouble, f"worked-{at}", float(at), float(at))
+    told = [RULE.failed(trouble, failure(), f"run-{at}", 20.0 + at) for at in range(3)]
+    assert [one is not None for one in told] == [False, False, True]
+
+
 @pytest.mark.parametrize(
     "run_of", [lambda _: "always the same run", lambda at: f"run-{at % 2}"], ids=["one run", "two runs"]
 )

@@ -255,6 +255,11 @@ def test_the_watch_list_is_bounded():
     assert len(json.dumps(policy.snapshot())) < 3_000
 
 
+@pytest.mark.parametrize("options", [{"max_nudges": 0}, {"clean_turns": 1}, {"give_up": 1}])
+def test_the_smallest_ladders_are_ladders(options: dict[str, Any]):
+    assert each_turn(Ladder(**options), call()) != []
+
+
 @pytest.mark.parametrize("options", [{"max_nudges": -1}, {"clean_turns": 0}, {"give_up": 0}])
 def test_ladders_that_mean_nothing_are_refused(options: dict[str, Any]):
     with pytest.raises(ConfigError, match=f"{next(iter(options))}="):

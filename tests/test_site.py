@@ -20,3 +20,16 @@ def test_the_site_asks_no_foreign_host():
     settings = (ROOT / "mkdocs.yml").read_text()
     assert "font: false" in settings
     assert not re.search(r"extra_(?:css|javascript):", settings)
+
+
+GENERATED = re.compile(r"<!-- (?:floors|rooms|programs)\b.*?<!-- end of \w+ -->", re.DOTALL)
+"""The parts of a page that a script writes."""
+WRITTEN_WHOLE = {"api.md", "event_kinds.md"}
+"""The pages that a script writes."""
+
+
+def test_the_pages_stay_short():
+    pages = [page for page in (ROOT / "docs").glob("*.md") if page.name not in WRITTEN_WHOLE]
+    written = "".join(GENERATED.sub("", page.read_text(encoding="utf-8")) for page in [ROOT / "README.md", *pages])
+    prose = re.sub(r"```python\n.*?```", "", written, flags=re.DOTALL)
+    assert len(prose) < 260_000, "a fact stands on one page: shorten another one"

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import json
 import os
 import pkgutil
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,20 @@ from monitor._util.codec import text_of
 from monitor._util.token_estimate import eighths_of_tokens
 from monitor.chunks import Chunk, TextDelta, ToolCall, TurnFinished
 from monitor.errors import MissingExtra
-from monitor.fleet import FolderControl, FolderSessions, Receipt, Supervisors
-from monitor.messages import AssistantMessage
+from monitor.fleet import (
+    Control,
+    FolderControl,
+    FolderSessions,
+    PostgresControl,
+    PostgresSessions,
+    Receipt,
+    Sessions,
+    Supervisors,
+)
+from monitor.messages import AssistantMessage, UserMessage
 from monitor.models import ModelRequest
 from monitor.reasons import FinishReason
-from monitor.shared import SharedBudget, SQLiteBudgets
+from monitor.shared import BudgetStore, SharedBudget, budgets_at
 
 NAME = "bench"
 """The supervisor, and the budget."""
@@ -42,6 +52,21 @@ MAX_LOSSES = 10
 some runs would be parked, and could only go on when somebody says so.
 """
 POLL_S = 0.1
+_SERVERS = "servers.json"
+
+
+@dataclass(frozen=True)
+class Servers:
+    """What an engine runs on, while the bench is open."""
+
+    address: str
+    """Of the engine."""
+    sessions: str | None = None
+    """The PostgreSQL that holds the sessions. `None`: the folder does."""
+    budgets: str | None = None
+    """The store of the budget. `None`: a file of the folder."""
+    crashes: Sequence[Callable[[], None]] = ()
+    """Each kills one server, and starts it again a moment later."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +74,8 @@ class Engine:
     """One row of the table."""
 
     name: str
-    server: Callable[[Path], AbstractContextManager[str]]
-    """Starts what the engine needs, and answers with its address."""
+    server: Callable[[Path], AbstractContextManager[Servers]]
+    """Starts what the engine needs."""
     worker: str
     """The module that is a worker: `python -m WORKER ADDRESS FOLDER NAME`. `""`: the engine starts
     its workers itself, and starts those again that were killed. See `placed`.
@@ -65,6 +90,11 @@ class Engine:
     """Why the engine cannot run here. `None`: it can."""
     runs: int = 200
     kills: int = 30
+    hosts: int = 0
+    """The workers are spread over so many hosts: folders and network namespaces that share nothing
+    but the servers. A worker that was killed has another name when it comes back. 0: all of them
+    share one folder.
+    """
 
 
 def engines() -> dict[str, Engine]:
@@ -85,10 +115,13 @@ class Talker:
 
     def __init__(self, folder: Path) -> None:
         self._log = Log(folder / "tokens.log")
+        self._calls = Log(folder / "calls.log")
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Chunk]:
         """The next answer. What it costs is on the disk before it is sent."""
         replies = sum(isinstance(one, AssistantMessage) for one in request.messages)
+        asked = next(one for one in request.messages if isinstance(one, UserMessage))
+        self._calls.add(f"{asked.content[0]} {replies}")
         for piece in range(CHUNKS):
             await anyio.sleep(CHUNK_S)
             text = f"{replies}.{piece} {TEXT}"
@@ -149,19 +182,41 @@ def supervisors(folder: Path) -> Supervisors:
         return "noted"
 
     known = Supervisors()
-    budget = SharedBudget(SQLiteBudgets(folder / "budgets.db"), NAME, slice_tokens=SLICE_TOKENS, lease_s=LEASE_S)
+    budget = SharedBudget(budgets(folder), NAME, slice_tokens=SLICE_TOKENS, lease_s=LEASE_S)
     known.add(NAME, monitor.Supervisor(Talker(folder), tools=[put, note], budget=budget))
     return known
 
 
-def sessions(folder: Path) -> FolderSessions:
+def share(folder: Path, servers: Servers) -> None:
+    """Make the folder of a host, which knows the servers."""
+    (folder / "sessions").mkdir(parents=True)
+    (folder / _SERVERS).write_text(json.dumps(asdict(replace(servers, crashes=()))))
+
+
+def _servers(folder: Path) -> Servers:
+    return Servers(**json.loads((folder / _SERVERS).read_text()))
+
+
+def sessions(folder: Path) -> Sessions:
     """Where the sessions are."""
-    return FolderSessions(folder / "sessions")
+    address = _servers(folder).sessions
+    return FolderSessions(folder / "sessions") if address is None else PostgresSessions(address)
 
 
-def control(folder: Path) -> FolderControl:
+def control(folder: Path) -> Control:
     """Where aborts are."""
-    return FolderControl(folder / "sessions")
+    address = _servers(folder).sessions
+    return FolderControl(folder / "sessions") if address is None else PostgresControl(address)
+
+
+def budgets(folder: Path) -> BudgetStore:
+    """Where the budget is."""
+    return budgets_at(_servers(folder).budgets or str(folder / "budgets.db"))
+
+
+def hosts(folder: Path) -> list[Path]:
+    """The folders in which workers leave traces."""
+    return sorted(folder.glob("host-*")) or [folder]
 
 
 def task(key: str) -> str:

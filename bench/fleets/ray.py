@@ -17,13 +17,13 @@ LOOK_S = 0.5
 
 
 @contextmanager
-def server(_: Path) -> Iterator[str]:
+def server(_: Path) -> Iterator[base.Servers]:
     """A cluster of this machine."""
     import ray  # noqa: PLC0415 - an environment of its own has it
 
     ray.init(num_cpus=2, include_dashboard=False, object_store_memory=100 * 2**20, log_to_driver=False)
     try:
-        yield "local"
+        yield base.Servers("local")
     finally:
         ray.shutdown()
 

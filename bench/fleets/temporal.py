@@ -29,10 +29,10 @@ STICKY_S = 2.0
 
 
 @contextmanager
-def server(_: Path) -> Iterator[str]:
+def server(_: Path) -> Iterator[base.Servers]:
     """The development server, from a wheel."""
     with LocalTemporal() as running:
-        yield running.address
+        yield base.Servers(running.address)
 
 
 async def carry_out(address: str, folder: Path, keys: Sequence[str]) -> base.Ended:

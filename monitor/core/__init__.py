@@ -2,7 +2,14 @@
 out.
 """
 
-from monitor.core.run import Companion as Companion
-from monitor.core.run import RunCore as RunCore
+from monitor._util.lazy import lazy_names
 
-__all__ = ["Companion", "RunCore"]
+TYPE_CHECKING = False  # a hook is waited for, and `typing` takes 3 ms
+
+if TYPE_CHECKING:
+    from monitor.core.run import Companion as Companion
+    from monitor.core.run import RunCore as RunCore
+
+    __all__ = ["Companion", "RunCore"]
+else:
+    __all__, __getattr__, __dir__ = lazy_names(__name__, {"monitor.core.run": "Companion RunCore"})

@@ -221,9 +221,9 @@ class Warner:
         for source, used in enumerate(sources):
             for place, met in enumerate(used):
                 value, limit = met.value, met.limit
-                if not isinstance(value, _NUMBER) or not isinstance(limit, _NUMBER) or not limit:
+                if not isinstance(value, _NUMBER) or not isinstance(limit, _NUMBER) or limit <= 0:
                     continue
-                if value / limit >= WARN_AT and limit > 0 and (source, place) not in self._told:
+                if value / limit >= WARN_AT and (source, place) not in self._told:
                     self._told += ((source, place),)
                     found.append(LimitWarning(state.elapsed_s, met.condition, value, limit))
         return found

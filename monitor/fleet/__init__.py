@@ -19,6 +19,7 @@ from monitor.fleet.receipts import Receipt as Receipt
 from monitor.fleet.shared_sessions import PostgresControl as PostgresControl
 from monitor.fleet.shared_sessions import PostgresSessions as PostgresSessions
 from monitor.fleet.step_store import StepPostponed as StepPostponed
+from monitor.fleet.steps import is_passing as is_passing
 from monitor.fleet.steps import take_turn as take_turn
 from monitor.fleet.supervisors import Supervisors as Supervisors
 from monitor.fleet.supervisors import UnknownSupervisor as UnknownSupervisor
@@ -43,6 +44,7 @@ __all__ = [
     "Wait",
     "decide",
     "enter",
+    "is_passing",
     "receipts_in",
     "session_id",
     "take_turn",

@@ -29,13 +29,15 @@ class FleetRun:
     session: str
     state: RunState
     queue: str
-    """The supervisor and its version."""
+    """The queue of the engine. On DBOS it names the supervisor and its version."""
     worker: str | None
-    """The worker that carries it out, or has last done so. `None`: none has begun it."""
+    """The worker that carries it out, or has last done so. `None`: none has begun it, or the engine
+    does not say it.
+    """
     since_s: float
     """The time of the last change of its workflow, in seconds since 1970."""
     receipt: Receipt | None
-    """The last receipt of a run that waits, is parked or has ended."""
+    """The last receipt of a run that waits, is parked or has ended, where the engine lists it."""
 
 
 class FleetClient:

@@ -19,7 +19,7 @@ import anyio
 from anyio import to_thread
 
 from monitor.calls import ApprovalAnswer, ApprovalRequest
-from monitor.errors import ConfigError, StoreError
+from monitor.errors import ConfigError, SessionDamaged, StoreError
 from monitor.fleet.control import Control
 from monitor.fleet.decisions import MAX_LOSSES
 from monitor.fleet.jobs import FleetJob, Sessions, attempt, job_of, losses_of, receipts_of
@@ -40,6 +40,13 @@ from monitor.usage import NO_USAGE
 
 LOOK_S: Final = 1.0
 """A running step looks this often whether its session is to be aborted."""
+
+
+def is_passing(error: Exception) -> bool:
+    """Whether a step that has raised `error` is to be tried again, for as long as it takes: a store
+    is away, another worker has the session, or the shared budget could not be had.
+    """
+    return isinstance(error, StoreError) and not isinstance(error, SessionDamaged)
 
 
 async def take_turn(

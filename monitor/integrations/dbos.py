@@ -14,8 +14,8 @@ Everything else stands in the session. DBOS only decides which worker makes the 
 from __future__ import annotations
 
 import asyncio
-import sqlite3
-import sys
+import contextlib
+import logging
 import time
 import uuid
 from collections.abc import AsyncIterator, Sequence
@@ -27,7 +27,7 @@ import anyio
 from anyio import to_thread
 
 from monitor._util.argument_checks import is_whole
-from monitor.errors import ConfigError, MissingExtra, SessionDamaged, StoreError
+from monitor.errors import ConfigError, MissingExtra, StoreError
 from monitor.fleet import (
     MAX_LOSSES,
     Control,
@@ -35,25 +35,29 @@ from monitor.fleet import (
     Park,
     Receipt,
     Sessions,
-    StepPostponed,
     Supervisors,
     Wait,
     decide,
+    is_passing,
     take_turn,
 )
 from monitor.fleet.fleet_client import RUN, TURN, FleetClient, FleetRun, RunState
 from monitor.harness.streams.background import Background
-from monitor.integrations._common.fleet_runs import run_of
+from monitor.integrations._common.fleet_runs import runs_of
 
 try:
     from dbos import DBOS, DBOSClient
 except ImportError:
     raise MissingExtra("dbos", "dbos") from None
 
+from sqlalchemy.exc import DBAPIError
+
+from monitor.integrations._common.fleet_database import check_sqlite, engine_at, is_postgres, reached
 from monitor.integrations._common.heartbeats import Heartbeats, keep_alive
 
 if TYPE_CHECKING:
     from dbos import EnqueueOptions, WorkflowHandleAsync
+    from sqlalchemy import Engine
 
 __all__ = ["Fleet"]
 
@@ -63,13 +67,12 @@ only with the order of the steps. The version of a supervisor is a part of the n
 """
 CONCURRENCY: Final = 200
 """Runs of one queue at once in one worker, by default."""
-BUSY_ATTEMPTS: Final = 14
-"""A step asks this often for a session that another worker has, in about three minutes."""
 POSTPONED_S: Final = 5.0
-"""How long a step pauses whose shared budget could not be had."""
+"""The longest pause of a step that cannot be made now. The first one is a tenth of it."""
 
 WAKE_S: Final = 5.0
 """How long an answer or an abort looks for the end of the turn that is being made."""
+_log = logging.getLogger(__name__)
 _FAILED: Final = frozenset({"ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"})
 
 
@@ -101,7 +104,7 @@ class Fleet(FleetClient):
 
         Raises `ConfigError` where DBOS cannot run: on SQLite, Python 3.12 needs SQLite 3.42.
         """
-        _check_sqlite(database)
+        check_sqlite(database)
         super().__init__(sessions, control)
         self._database = database
         self._name = name
@@ -109,6 +112,7 @@ class Fleet(FleetClient):
         self._poll_s = poll_s
         self._silent_s = silent_s
         self._client: DBOSClient | None = None
+        self._engine: Engine | None = None
 
     # ------------------------------------------------------------------ what any process may do
 
@@ -165,18 +169,11 @@ class Fleet(FleetClient):
 
     async def list(self, *, state: RunState | None = None, limit: int = 1_000) -> Sequence[FleetRun]:
         """The runs whose workflows were begun last, newest first. `state`: only those in this
-        state. `limit`: how many workflows are looked at.
+        state. `limit`: how many are returned at most.
         """
         client = await self._connected()
-        look = partial(client.list_workflows, name=RUN, sort_desc=True, limit=limit, load_input=False)
-        found = await to_thread.run_sync(look)  # DBOS ends the loop's own threads with a worker
-        newest: dict[str, Any] = {}
-        for status in found:
-            session, _, turn = str(status.workflow_id).partition(".")
-            if session not in newest or int(turn or 1) > newest[session][0]:
-                newest[session] = int(turn or 1), status
-        runs = [run_of(session, status) for session, (_, status) in newest.items()]
-        return [run for run in runs if state in {None, run.state}]
+        look = partial(client.list_workflows, name=RUN, sort_desc=True, load_input=False)
+        return await to_thread.run_sync(runs_of, look, state, limit)  # DBOS ends the loop's own threads with a worker
 
     async def result(self, id: str) -> Receipt:
         """The receipt with which the run ended, waits or was parked, as soon as there is one."""
@@ -190,8 +187,11 @@ class Fleet(FleetClient):
     async def aclose(self) -> None:
         """Close the connections to the database."""
         client, self._client = self._client, None
+        engine, self._engine = self._engine, None
         if client is not None:
             await to_thread.run_sync(client.destroy)
+        if engine is not None:
+            await to_thread.run_sync(engine.dispose)
 
     async def _newest(self, session: str) -> tuple[str, Receipt | None]:
         """The workflow that carries the run out now, and its last receipt if it is over. Each
@@ -224,12 +224,17 @@ class Fleet(FleetClient):
 
     async def _connected(self) -> DBOSClient:
         if self._client is None:
-            self._client = await to_thread.run_sync(self._connect)
+            self._engine = engine_at(self._database)
+            self._client = await to_thread.run_sync(reached, partial(self._connect, self._engine))
         return self._client
 
-    def _connect(self) -> DBOSClient:
+    def _connect(self, engine: Engine) -> DBOSClient:
         DBOS.migrate(self._database)
-        return DBOSClient(system_database_url=self._database, application_name=self._name)
+        return DBOSClient(
+            system_database_url=self._database,
+            system_database_engine=engine if is_postgres(self._database) else None,
+            application_name=self._name,
+        )
 
     # ------------------------------------------------------------------ a worker
 
@@ -264,9 +269,10 @@ class Fleet(FleetClient):
         here = _Worker.here = _Worker(supervisors, self._sessions, self._control, self._name, max_losses)
         beats: Heartbeats | None = None
         adopting: Background | None = None
+        engine = engine_at(self._database)
         try:
-            await to_thread.run_sync(self._configure, worker, queues)
-            beats = await to_thread.run_sync(Heartbeats, self._database)
+            await to_thread.run_sync(reached, partial(self._configure, engine, worker, queues))
+            beats = await to_thread.run_sync(reached, partial(Heartbeats, engine))
             await to_thread.run_sync(beats.beat, worker)
             adopting = Background(
                 partial(keep_alive, beats, worker, self._silent_s, _recover), "agent-monitor heartbeats"
@@ -288,15 +294,17 @@ class Fleet(FleetClient):
                 adopting.cancel()
                 await adopting.wait()
             if beats is not None:
-                await to_thread.run_sync(beats.end, worker)
+                await to_thread.run_sync(_leave, beats, worker)
             await to_thread.run_sync(DBOS.destroy)
+            await to_thread.run_sync(engine.dispose)
 
-    def _configure(self, worker: str, queues: Sequence[str]) -> None:
+    def _configure(self, engine: Engine, worker: str, queues: Sequence[str]) -> None:
         DBOS.migrate(self._database)
         DBOS(
             config={
                 "name": self._name,
                 "system_database_url": self._database,
+                "system_database_engine": engine if is_postgres(self._database) else None,
                 "application_version": APP_VERSION,
                 "executor_id": worker,
                 "log_level": "WARNING",
@@ -311,6 +319,12 @@ def _recover(worker: str) -> bool:
     this at once: DBOS takes only what still belongs to the silent one. False: it had none.
     """
     return bool(DBOS._recover_pending_workflows([worker]))  # noqa: SLF001 - as DBOS's own server does on request
+
+
+def _leave(beats: Heartbeats, worker: str) -> None:
+    """Say that the worker has left. If the database is away, the others find out by its silence."""
+    with contextlib.suppress(DBAPIError):
+        beats.end(worker)
 
 
 class _Worker:
@@ -339,20 +353,25 @@ class _Worker:
         return task
 
     async def turn(self, session: str, turn: int) -> str:
-        """Make one turn. A worker that leaves begins none."""
-        if self._leaving.is_set():
-            await anyio.sleep_forever()
-        self._turns += 1
-        try:
-            while True:
-                try:
-                    return (await self._take(session, turn)).to_json()
-                except StepPostponed:  # its budget could not be had, for longer than a step is repeated
-                    await anyio.sleep(POSTPONED_S)
-        finally:
-            self._turns -= 1
-            if not self._turns:
-                self._idle.set()
+        """Make one turn, and try again while a store is away. A worker that leaves begins none."""
+        pause_s = POSTPONED_S / 10
+        while True:
+            if self._leaving.is_set():
+                await anyio.sleep_forever()
+            self._turns += 1
+            try:
+                return (await self._take(session, turn)).to_json()
+            except StoreError as error:
+                if not is_passing(error):
+                    raise
+                _log.warning("turn %d of the run %s is tried again: %s", turn, session, error)
+            finally:
+                self._turns -= 1
+                if not self._turns:
+                    self._idle.set()
+            with anyio.move_on_after(pause_s):
+                await self._leaving.wait()
+            pause_s = min(2 * pause_s, POSTPONED_S)
 
     async def leave(self, grace_s: float) -> None:
         """Wait for the turns that are being made, then drop the runs: DBOS still has them."""
@@ -386,18 +405,7 @@ async def _run(session: str, turn: int, queue: str, partition: str | None) -> st
         return line
 
 
-def _is_busy(error: BaseException) -> bool:
-    return isinstance(error, StoreError) and not isinstance(error, SessionDamaged)
-
-
-@DBOS.step(
-    name=TURN,
-    retries_allowed=True,
-    interval_seconds=0.5,
-    backoff_rate=1.5,
-    max_attempts=BUSY_ATTEMPTS,
-    should_retry=_is_busy,
-)
+@DBOS.step(name=TURN)
 async def _turn(session: str, turn: int) -> str:
     return await _here().turn(session, turn)
 
@@ -434,11 +442,3 @@ def options_of(
     if priority is not None:
         options["priority"] = priority
     return options
-
-
-def _check_sqlite(database: str) -> None:
-    if database.startswith("sqlite") and sys.version_info >= (3, 12) and sqlite3.sqlite_version_info < (3, 42):
-        raise ConfigError(
-            f"DBOS on Python {sys.version_info[0]}.{sys.version_info[1]} needs SQLite 3.42, and this Python has"
-            f" {sqlite3.sqlite_version}: use PostgreSQL, Python 3.11, or a newer SQLite"
-        )

@@ -21,16 +21,16 @@ from typing import Any, Final, Self
 import anyio
 
 from monitor._util.argument_checks import is_whole
-from monitor.errors import ConfigError, MissingExtra, SessionBusy
+from monitor.errors import ConfigError, MissingExtra, StoreError
 from monitor.fleet import (
     MAX_LOSSES,
     Control,
     NextTurn,
     Receipt,
     Sessions,
-    StepPostponed,
     Supervisors,
     decide,
+    is_passing,
     take_turn,
 )
 from monitor.fleet.fleet_client import FleetClient
@@ -165,7 +165,9 @@ class Fleet(FleetClient):
                 return Receipt.from_json(await worker.actor.turn.remote(id, turn))
             except RayActorError:
                 worker.down_until = anyio.current_time() + _DOWN_S
-            except (SessionBusy, StepPostponed):  # by a worker that Ray has lost, and that is not dead; no budget now
+            except StoreError as error:
+                if not is_passing(error):
+                    raise
                 await anyio.sleep(_BUSY_S)
             finally:
                 worker.turns[id] -= 1

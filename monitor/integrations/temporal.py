@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -39,13 +39,13 @@ from monitor.fleet import (
     decide,
     take_turn,
 )
-from monitor.fleet.fleet_client import RUN, TURN, FleetClient
+from monitor.fleet.fleet_client import RUN, TURN, FleetClient, FleetRun, RunState
 from monitor.harness.runs.supervised_run import Run
 from monitor.harness.streams.background import Background
 
 try:
     from temporalio import activity, workflow
-    from temporalio.client import Client, WorkflowHandle
+    from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus, WorkflowHandle
     from temporalio.common import Priority, RetryPolicy, WorkflowIDConflictPolicy, WorkflowIDReusePolicy
     from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
     from temporalio.plugin import SimplePlugin
@@ -65,6 +65,7 @@ RECEIPT: Final = "agent_monitor.receipt"
 """The name of the query for the newest receipt."""
 _HELD: Final = "agent_monitor.held"
 """The key of the memo that says why a run makes no turn: `wait`, `park`, or nothing."""
+_HELD_STATES: Final[Mapping[str | None, RunState]] = {"wait": "waits", "park": "parked"}
 _VERSION: Final = 1
 """The version of a workflow's argument."""
 _BEAT_S: Final = 1.0
@@ -263,17 +264,23 @@ class Fleet(FleetClient):
             "heartbeat_s": heartbeat_timeout_s,
         }
         with suppress(WorkflowAlreadyStartedError):
-            await self._client.start_workflow(
-                RUN,
+            await self._start(
                 order,
-                id=self._workflow(id),
-                task_queue=self._task_queue,
-                id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY,
-                id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
                 static_summary=f"{supervisor} {version}",
                 priority=Priority(priority_key=priority, fairness_key=partition),
             )
         return id
+
+    async def _start(self, order: Mapping[str, Any], **options: Any) -> None:
+        await self._client.start_workflow(
+            RUN,
+            order,
+            id=self._workflow(order["session"]),
+            task_queue=self._task_queue,
+            id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY,
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+            **options,
+        )
 
     def handle(self, id: str) -> WorkflowHandle[Any, dict[str, Any]]:
         """The workflow of a run, for everything else that Temporal can do with it."""
@@ -294,29 +301,67 @@ class Fleet(FleetClient):
         data = await self.handle(id).query(RECEIPT, result_type=dict[str, Any])
         return _read(data) if data is not None else None
 
-    async def held(self) -> dict[str, str]:
-        """The runs that make no turn now, by id: `wait` for an answer, or `park`, because several
-        workers died in the same turn.
+    async def list(self, *, state: RunState | None = None, limit: int = 1_000) -> Sequence[FleetRun]:
+        """The runs: those under way first, then those that ended last. `state`: only those in this
+        state; a run for which no worker is there counts as `running`. `limit`: how many are
+        returned at most.
+
+        Temporal tells neither workers nor receipts here; see `receipt` and `handle`.
         """
-        found: dict[str, str] = {}
-        async for one in self._client.list_workflows(f"WorkflowType = '{RUN}' AND ExecutionStatus = 'Running'"):
-            if one.task_queue == self._task_queue and (why := (await one.memo()).get(_HELD)):
-                found[one.id.rpartition("/")[2]] = why
+        under_way = "" if state in {None, "ended", "failed"} else " AND ExecutionStatus = 'Running'"
+        seen: set[str] = set()
+        found: list[FleetRun] = []
+        async for one in self._client.list_workflows(f"WorkflowType = '{RUN}'{under_way}"):
+            if len(found) == limit:
+                break
+            if one.task_queue == self._task_queue and one.id not in seen:  # else it has been begun again since then
+                seen.add(one.id)
+                now = await _state_of(one)
+                if state in {None, now}:
+                    since_s = (one.close_time or one.start_time).timestamp()
+                    id = one.id.rpartition("/")[2]
+                    found.append(
+                        FleetRun(
+                            session=id, state=now, queue=one.task_queue, worker=None, since_s=since_s, receipt=None
+                        )
+                    )
         return found
 
     async def go_on(self, id: str) -> None:
-        """Let a run that is held make another turn. Raises `ConfigError` if no run of this id is
-        under way.
+        """Let a run that is held make another turn, and try one again whose workflow has failed.
+        Raises `ConfigError` if the run of this id has ended, or there is none.
         """
         try:
             await self.handle(id).signal(GO_ON)
         except RPCError as error:
-            if error.status is RPCStatusCode.NOT_FOUND:
-                raise ConfigError(f"no run {id} is under way: it has ended, or was never submitted") from None
-            raise
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise
+            await self._begin_again(id)
+
+    async def _begin_again(self, id: str) -> None:
+        """Start a workflow that is over with the order that it had. Turns that are stored are not
+        made again.
+        """
+        try:
+            begun = await anext(self.handle(id).fetch_history_events(page_size=1))
+            given = begun.workflow_execution_started_event_attributes
+            (order,) = await self._client.data_converter.decode(given.input.payloads)
+            await self._start(order)
+        except (RPCError, WorkflowAlreadyStartedError) as error:
+            if isinstance(error, RPCError) and error.status is not RPCStatusCode.NOT_FOUND:
+                raise
+            raise ConfigError(f"no run {id} is under way: it has ended, or was never submitted") from None
 
     async def _wake(self, id: str) -> None:
         await self.go_on(id)
+
+
+async def _state_of(execution: WorkflowExecution) -> RunState:
+    if execution.status is WorkflowExecutionStatus.COMPLETED:
+        return "ended"
+    if execution.status is not WorkflowExecutionStatus.RUNNING:
+        return "failed"
+    return _HELD_STATES.get((await execution.memo()).get(_HELD), "running")
 
 
 def _data(receipt: Receipt) -> dict[str, Any]:

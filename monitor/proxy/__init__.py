@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from monitor.proxy.keys import KeyNames as KeyNames
     from monitor.proxy.keys import digest_of as digest_of
     from monitor.proxy.options import OnLoop as OnLoop
-    from monitor.proxy.runs import ProxiedRun as ProxiedRun
-    from monitor.proxy.runs import ProxiedRuns as ProxiedRuns
+    from monitor.proxy.state.runs import ProxiedRun as ProxiedRun
+    from monitor.proxy.state.runs import ProxiedRuns as ProxiedRuns
     from monitor.proxy.virtual_keys import VirtualKey as VirtualKey
     from monitor.proxy.virtual_keys import VirtualKeys as VirtualKeys
 else:  # a type checker that read this would believe that every name is there
@@ -29,7 +29,7 @@ else:  # a type checker that read this would believe that every name is there
             "monitor.proxy.key_file": "read_keys",
             "monitor.proxy.keys": "KeyNames digest_of",
             "monitor.proxy.options": "OnLoop",
-            "monitor.proxy.runs": "ProxiedRun ProxiedRuns",
+            "monitor.proxy.state.runs": "ProxiedRun ProxiedRuns",
             "monitor.proxy.virtual_keys": "VirtualKey VirtualKeys",
         },
     )

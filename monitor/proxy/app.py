@@ -11,6 +11,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
+import anyio
+
 from monitor.conditions import Condition
 from monitor.detectors import Detector, default_detectors
 from monitor.errors import ConfigError, without_keys
@@ -21,15 +23,14 @@ from monitor.proxy.admin.admin import Admin
 from monitor.proxy.draining import Draining
 from monitor.proxy.exchange.context import GRACE_S, LATER, REFUSED, ProxyContext
 from monitor.proxy.exchange.exchange import Exchange
-from monitor.proxy.exchange.known_histories import KnownHistories
-from monitor.proxy.exchange.request_reading import HistoryReader, RequestReading
 from monitor.proxy.exchange.unjudged import UnjudgedRelay, UnjudgedRequest
 from monitor.proxy.exchange.upstream_request import ProxiedRequest
 from monitor.proxy.formats import wire_of
 from monitor.proxy.formats.base import RETRY_LATER, Unjudged, Wire
 from monitor.proxy.formats.refusals import refusal_of
 from monitor.proxy.gate import AllowedKey, Denied, Gate
-from monitor.proxy.holds import HeldRuns
+from monitor.proxy.histories.known_histories import KnownHistories
+from monitor.proxy.histories.request_reading import HistoryReader, RequestReading
 from monitor.proxy.keys import KeyNames
 from monitor.proxy.options import (
     ARRIVAL_S,
@@ -42,7 +43,9 @@ from monitor.proxy.options import (
     Unwatched,
 )
 from monitor.proxy.proxy_spans import begin_span, end_span
-from monitor.proxy.runs import ProxiedRun, ProxiedRuns
+from monitor.proxy.state.holds import HeldRuns
+from monitor.proxy.state.peers import Peers
+from monitor.proxy.state.runs import ProxiedRun, ProxiedRuns
 from monitor.proxy.transport.asgi import Receive, Scope, Send, answer, begin, body
 from monitor.proxy.transport.client import Client
 from monitor.proxy.transport.content_coding import coding_of
@@ -63,7 +66,7 @@ from monitor.proxy.transport.paths import is_plain, path_in, squeezed
 from monitor.proxy.transport.room import NO_ROOM, HeldBytes, NoRoom, Room
 from monitor.proxy.transport.upstreams import SILENCE_S, Connections, Upstream, Upstreams
 from monitor.proxy.virtual_keys import VirtualKeys
-from monitor.shared import BudgetStore
+from monitor.shared import BudgetStore, RowStore
 from monitor.tools.secrets.masking import MASK, masked
 from monitor.usage import Price
 
@@ -102,6 +105,8 @@ class Proxy:
     - `budget`: a store of shared budgets. Each key spends from `proxy/<key>`. `key_tokens` is the
       limit of a key that has none in the store, and `run_tokens` that of each run. `budget_wait_s`:
       how long a request waits for a store that does not answer, or for what others hold.
+    - `rows`: a store by which several proxies share their runs and the operator's words, such as
+      `rows_at("redis://...")`. They need the same `token` too, by which they name keys alike.
     - `prices`: of the models, for limits in US dollars.
     - `keys`: the names of keys. Without a name a key is known by a hash that nobody can check.
     - `virtual_keys`: the only keys with which clients may pass, and what each may.
@@ -134,6 +139,7 @@ class Proxy:
         holds_calls: bool = True,
         budget: BudgetStore | None = None,
         budget_name: str = ROOT,
+        rows: RowStore | None = None,
         key_tokens: int | None = None,
         run_tokens: int | None = None,
         slice_tokens: int = 2_000,
@@ -212,7 +218,7 @@ class Proxy:
         check_keys(virtual_keys, accounts)
         connections = Connections(silence_s=silence_s)
         self.gate: Gate = Gate(
-            keys or KeyNames(),
+            (keys or KeyNames()).with_secret(self.token),
             virtual_keys,
             service_keys=service_keys or {},
             fallback_keys=fallback_keys or {},
@@ -223,11 +229,14 @@ class Proxy:
         reader = HistoryReader(KnownHistories(), most_body=most_body)
         if accounts is not None:
             accounts.own_tokens = self.gate.tokens_of
+        self._peers = None if rows is None else Peers(rows, budget_name, self.runs, most=most_runs)
         self._context = ProxyContext(
-            options, connections, self.runs, HeldRuns(), accounts, reader, self.upstreams, self.gate
+            options, connections, self.runs, HeldRuns(), accounts, reader, self.upstreams, self.gate, self._peers
         )
         self._draining = Draining()
         self._admin = Admin(self._context, self.token, self._draining)
+        if self._peers is not None:
+            self._peers.obey = self._admin.obey
         self._told = told
         self._spans = spans
         self._room = Room(most_in_flight)
@@ -287,22 +296,24 @@ class Proxy:
             self._context.reader.forget()
 
     async def aclose(self) -> None:
-        """Close all connections to the upstreams. The store of the budgets stays open, except when
-        the server shuts down.
+        """Close all connections to the upstreams. The stores stay open, except when the server
+        shuts down.
         """
         await self._context.connections.aclose()
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
-        while True:
-            message = await receive()
-            if message["type"] == "lifespan.startup":
-                await send({"type": "lifespan.startup.complete"})
-            elif message["type"] == "lifespan.shutdown":
-                await self.aclose()
-                if self._context.accounts is not None:
-                    await self._context.accounts.aclose()
-                await send({"type": "lifespan.shutdown.complete"})
-                return
+        async with anyio.create_task_group() as group:
+            if self._peers is not None:
+                group.start_soon(self._peers.follow)
+            while (message := await receive())["type"] != "lifespan.shutdown":
+                if message["type"] == "lifespan.startup":
+                    await send({"type": "lifespan.startup.complete"})
+            group.cancel_scope.cancel()
+        await self.aclose()
+        for store in (self._context.accounts, self._peers):
+            if store is not None:
+                await store.aclose()
+        await send({"type": "lifespan.shutdown.complete"})
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = path_in(scope)

@@ -1,7 +1,8 @@
 """The names of clients' keys. The key itself is kept nowhere.
 
-A key in the table has its name. Any other is known by a keyed hash, whose secret lives as long as
-the process: nobody can find out from a page or a log whether a key of theirs was used.
+A key in the table has its name. Any other is known by a keyed hash: nobody can find out from a page
+or a log whether a key of theirs was used. Its secret is made of the token of the proxy's pages, so
+that several proxies with one token give a key one name.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ class KeyNames:
     """Gives names to the keys of clients."""
 
     def __init__(self, names: Mapping[str, str] | None = None, *, secret: bytes | None = None) -> None:
-        """`names`: the digest of a key (`digest_of`) by its name. `secret`: of the keyed hash; by
-        default a new one.
+        """`names`: the digest of a key (`digest_of`) by its name. `secret`: of the keyed hash.
+        `None`: a new one, or that of `with_secret`.
         """
         for name, digest in (names or {}).items():
             if not _NAME.fullmatch(name) or name == NOBODY or name.startswith("key-"):
@@ -41,7 +42,15 @@ class KeyNames:
         self._names = {digest: name for name, digest in (names or {}).items()}
         if len(self._names) < len(names or {}):
             raise ConfigError("one key has two names: each key has one, from which it spends")
+        self._has_secret = secret is not None
         self._secret = secret or secrets.token_bytes(32)
+
+    def with_secret(self, token: str) -> KeyNames:
+        """The same names, with a secret that is made of `token` if none was given."""
+        if self._has_secret:
+            return self
+        digest = hashlib.sha256(b"agent-monitor names of keys\0" + token.encode()).digest()
+        return KeyNames({name: known for known, name in self._names.items()}, secret=digest)
 
     def name_of(self, key: bytes | None) -> str:
         """The name of the key."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from monitor.proxy.runs import ProxiedRun
+from monitor.proxy.state.runs import ProxiedRun
 from monitor.proxy.transport.headers import Headers, first
 from monitor.usage import Usage
 

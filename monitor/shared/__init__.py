@@ -18,12 +18,14 @@ expires, and the amount comes back.
     researcher = Supervisor(model, tools=[search], outages=outages)
     writer = Supervisor(model, tools=[search, publish], outages=outages)
 
+**Rows.** Processes tell each other what they know: each writes rows by name, and asks for what is
+newer than what it has seen. `rows_at(address)` opens such a store.
+
 `monitor.outage` has the arithmetic, this room the places where failures are counted.
 """
 
 from monitor.outage import Failure, OutageRule, Trouble
 from monitor.shared.budgets.base import Amount, BudgetState, BudgetStore, Refused, Reservation
-from monitor.shared.budgets.budget_address import budgets_at
 from monitor.shared.budgets.postgres import PostgresBudgets
 from monitor.shared.budgets.redis import RedisBudgets
 from monitor.shared.budgets.shared_budget import SharedBudget
@@ -31,6 +33,8 @@ from monitor.shared.budgets.sqlite_budgets import SQLiteBudgets
 from monitor.shared.outages.base import InMemoryOutages, OutageStore
 from monitor.shared.outages.shared_outages import Outages
 from monitor.shared.outages.sqlite_outages import SQLiteOutages
+from monitor.shared.rows.base import RowNews, RowStore, SharedRow
+from monitor.shared.store_address import budgets_at, rows_at
 
 __all__ = [
     "Amount",
@@ -45,9 +49,13 @@ __all__ = [
     "RedisBudgets",
     "Refused",
     "Reservation",
+    "RowNews",
+    "RowStore",
     "SQLiteBudgets",
     "SQLiteOutages",
     "SharedBudget",
+    "SharedRow",
     "Trouble",
     "budgets_at",
+    "rows_at",
 ]

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from monitor.transcripts.readers import READERS
+from monitor.transcripts.readers.registry import READERS
 from monitor.transcripts.source import DAMAGED, MAX_DOCUMENT_BYTES, ZIP_MAGIC, Source
 
 ENDINGS: Final = (".jsonl", ".json", ".traj", ".eval", ".md", ".db", ".log", ".ndjson", ".gz", ".zst")

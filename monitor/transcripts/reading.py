@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from monitor.errors import AdapterError
 from monitor.transcripts.base import RecordedRun
 from monitor.transcripts.entries import ReadReport, TranscriptEntry, collected
-from monitor.transcripts.readers import reader_of
+from monitor.transcripts.readers.registry import reader_of
 from monitor.transcripts.source import Source
 
 

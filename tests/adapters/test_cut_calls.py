@@ -30,6 +30,7 @@ from tests.adapters.anthropic import sdk as anthropic_sdk
 from tests.adapters.google import sdk as google_sdk
 from tests.adapters.openai import sdk as openai_sdk
 from tests.adapters.wire_signs import Event, Sign
+from tests.examples import every_second
 
 pytestmark = google_sdk.sdk_warnings
 
@@ -206,7 +207,7 @@ async def chunks_until_it_fails(wire: Wire, client: Any, adapter: Any) -> list[C
 @pytest.mark.asyncio
 @on_every_wire
 async def test_a_call_is_whole_only_where_the_wire_says_so_where_the_body_of_an_event_is_cut(wire: Wire):
-    cases = [(name, events, *cut) for name, events in streams(wire) for cut in bodies(events)][:400]
+    cases = every_second((name, events, *cut) for name, events in streams(wire) for cut in bodies(events))[:400]
     sdk: Any = {"anthropic": anthropic_sdk.sdk, "gemini": google_sdk.sdk}.get(wire.name, openai_sdk.sdk)
     with wire.server([script for *_, script in cases]) as server:
         async with sdk(server) as client:

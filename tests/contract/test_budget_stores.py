@@ -89,9 +89,7 @@ async def expire(store: Any) -> None:
             for id in client.zrange(key, 0, -1):
                 client.zadd(key, {id: 1})
     elif isinstance(store, PostgresBudgets):
-        db = store._db
-        assert db is not None
-        db.execute("update monitor_holds set expires_s = 1")
+        await store._database.transaction(lambda execute: execute("update monitor_holds set expires_s = 1", ()))
     else:
         await store._file.transaction(lambda db: db.execute("update monitor_holds set expires_s = 1"))
 

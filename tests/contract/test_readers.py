@@ -15,8 +15,8 @@ import zstandard
 
 from monitor.transcripts import source as parsers
 from monitor.transcripts.entries import Began, CompactionSeen, Ended, ReadReport, Said, TranscriptEntry, collected
-from monitor.transcripts.readers import READERS, reader_of
 from monitor.transcripts.readers.base import TranscriptReader
+from monitor.transcripts.readers.registry import READERS, reader_of
 from monitor.transcripts.source import Source
 from tests.examples import tries
 

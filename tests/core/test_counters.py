@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from monitor.chunks import UsageReport
-from monitor.core.counters import Counters
+from monitor.core.counters import Counters, ErrorStreak
 from monitor.core.limits import Spending
 from monitor.core.turn import TurnTally
 from monitor.state import RunState
@@ -54,3 +56,34 @@ def test_a_tool_that_answers_twice_stands_there_once():
     for name in ("search", "read", "search"):
         counters.tool_answered(name)
     assert seen(counters, 110.0).tools_called == ("search", "read")
+
+
+def test_the_counts_of_an_agent_that_has_ended_are_the_runs():
+    counters = begun()
+    counters.model_calls, counters.tool_calls = 3, 4
+    counters.tool_answered("read")
+    counters.take_over(RunState(turns=5, model_calls=6, tool_calls=7, tools_called=("write", "read")))
+    state = seen(counters, 110.0)
+    assert (state.turns, state.model_calls, state.tool_calls) == (2 + 5, 3 + 6, 4 + 7)
+    assert state.tools_called == ("read", "write")
+    assert counters.turns == 2  # its own turns keep their numbers
+
+
+@pytest.mark.parametrize(
+    ("turns", "streak"),
+    [
+        (["e", "e", "e"], 3),
+        (["ee", "e"], 2),  # a turn counts once
+        (["e", "eo", "e"], 1),  # a success ends the streak,
+        (["e", "oe", "e"], 1),  # also before a failure of its turn
+        (["e", "", "e"], 1),  # and so does a turn without any failure
+        (["e", "o"], 0),
+    ],
+)
+def test_errors_in_a_row_are_turns_in_a_row_that_only_failed(turns: list[str], streak: int):
+    errors = ErrorStreak()
+    for results in turns:
+        errors.turn_started()
+        for result in results:
+            errors.add(is_error=result == "e")
+    assert errors.count == streak

@@ -84,3 +84,12 @@ def test_an_estimate_that_was_too_high_is_taken_back():
     spending.settle(TURN, estimated=False)
     spending.post()
     assert budget.spent_tokens == 100
+
+
+def test_an_agent_that_ended_on_estimated_tokens_makes_an_estimate_of_the_whole():
+    spending = Spending(PRICE)
+    spending.take_over(TURN, 0.5, estimated=False)
+    assert not spending.estimated
+    spending.take_over(TURN, 0.5, estimated=True)
+    assert spending.estimated
+    assert spending.total() == (TURN + TURN, 1.0)

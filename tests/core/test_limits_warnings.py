@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from monitor.budget import Account, Budget
 from monitor.conditions import Condition, CostLimit, IdleTimeout, MaxToolCalls, MaxTurns, Timeout, TokenLimit
-from monitor.core.limits import Warner
+from monitor.core.limits import Limits, Warner
 from monitor.events import LimitWarning, event_codec
 from monitor.state import RunState
 from monitor.usage import Usage
@@ -102,6 +102,20 @@ class Words(Condition):
         return (Met(self.name, met=False, value=self.value, limit=10),)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("limit", [0, -10])
+def test_a_limit_that_is_not_above_zero_is_not_nearly_used_up(limit: int):
+    class Owed(Condition):
+        name = "owed"
+
+        def evaluate(self, state: RunState) -> Stop | None:
+            return None
+
+        def progress(self, state: RunState) -> Sequence[Met]:
+            return (Met(self.name, met=False, value=-50, limit=limit),)
+
+    assert told(Owed(), RunState()) == [[]]
+
+
 @pytest.mark.parametrize(("value", "warned"), [(7.9, 0), (8, 1), ("9", 0), (None, 0), (float("nan"), 0)])
 def test_a_users_condition_is_warned_of_if_it_tells_numbers(value: object, warned: int):
     assert len(told(Words(value), RunState())[0]) == warned
@@ -110,3 +124,11 @@ def test_a_users_condition_is_warned_of_if_it_tells_numbers(value: object, warne
 def test_every_run_is_warned_anew():
     condition, state = MaxTurns(5), RunState(turns=4)
     assert told(condition, state) == told(condition, replace(state)) == [[("max_turns", 4)]]
+
+
+def test_agents_of_one_run_are_warned_of_its_limit_once_together():
+    first, second = Limits(MaxTurns(5)), Limits(MaxTurns(5))
+    first.share()
+    assert len(first.warnings(RunState(turns=4))) == 1
+    second.share(first)
+    assert list(second.warnings(RunState(turns=4))) == []

@@ -14,15 +14,17 @@ import pytest_asyncio
 
 from monitor.calls import ApprovalAnswer
 from monitor.chunks import ToolCall
-from monitor.errors import ConfigError, StoreError
+from monitor.errors import ConfigError, SessionBusy, SessionDamaged, SessionLost, SessionUnavailable, StoreError
 from monitor.fleet import (
     FolderControl,
     FolderSessions,
     PostgresControl,
     PostgresSessions,
     Receipt,
+    StepPostponed,
     Supervisors,
     receipts_in,
+    take_turn,
 )
 from monitor.fleet.fleet_client import RUN, TURN
 from monitor.messages import AssistantMessage
@@ -35,6 +37,7 @@ from tests.fleet.fleets import Effects, supervisors
 pytest.importorskip("dbos")
 
 from monitor.integrations import dbos as integration
+from monitor.integrations._common import fleet_runs
 from monitor.integrations._common.heartbeats import Heartbeats
 from monitor.integrations.dbos import Fleet
 
@@ -185,6 +188,38 @@ async def test_a_run_whose_workflow_has_failed_goes_on_when_it_is_asked_to(
     assert (failed, len(effects.made)) == ([2], 1)
 
 
+async def test_a_store_that_is_away_for_long_ends_no_run(fleet: Fleet, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(integration, "POSTPONED_S", 0.001)
+    away: list[StoreError] = [
+        *[SessionBusy("a", None), SessionLost("taken over")] * 10,
+        *[SessionUnavailable("the server is away"), StepPostponed("no budget"), StoreError("control is away")] * 10,
+    ]
+
+    async def taken(*args: Any, **options: Any) -> Receipt:
+        if away:
+            raise away.pop()
+        return await take_turn(*args, **options)
+
+    monkeypatch.setattr("monitor.integrations.dbos.take_turn", taken)
+    effects = Effects()
+    id = await fleet.submit("writer", "Write.")
+    async with fleet.work(brief(effects), worker="w"):
+        assert (await fleet.result(id)).ok
+    assert (away, len(effects.made)) == ([], 1)
+
+
+async def test_a_damaged_session_fails_its_run_at_once(fleet: Fleet, monkeypatch: pytest.MonkeyPatch):
+    async def damaged(*_: Any, **__: Any) -> Receipt:
+        raise SessionDamaged("the file is damaged")
+
+    monkeypatch.setattr("monitor.integrations.dbos.take_turn", damaged)
+    id = await fleet.submit("writer", "Write.")
+    async with fleet.work(brief(Effects()), worker="w"):
+        with pytest.raises(SessionDamaged, match="damaged"):
+            await fleet.result(id)
+    assert [one.state for one in await fleet.list()] == ["failed"]
+
+
 async def test_a_run_waits_for_a_worker_that_has_its_version(fleet: Fleet):
     id = await fleet.submit("writer", "Write.", version="2")
     async with fleet.work(brief(Effects()), worker="w"):
@@ -262,7 +297,7 @@ async def test_the_runs_of_a_worker_whose_name_never_comes_back_are_adopted(
 ):
     fleet, effects, stall = fleet_at(tmp_path, silent_s=0.3), Effects(), Stall()
     if how == "it was killed":  # it says nothing any more
-        monkeypatch.setattr(Heartbeats, "end", lambda self, _: self._engine.dispose())
+        monkeypatch.setattr(Heartbeats, "end", lambda *_: None)
     ids = [await fleet.submit("writer", "Write.", key=key) for key in "abc"]
     async with fleet.work(slow(stall), grace_s=0.05):
         await stall.reached()
@@ -289,6 +324,10 @@ async def test_runs_are_listed_by_their_state_and_go_on_when_they_are_asked_to(f
         (waits,) = await fleet.list(state="waits")
         (ended,) = await fleet.list(state="ended")
         assert (waits.session, ended.session) == (asks, other)
+        with pytest.MonkeyPatch.context() as paged:
+            paged.setattr(fleet_runs, "PAGE", 1)
+            assert list(await fleet.list()) == [*await fleet.list(state="ended"), *await fleet.list(state="waits")]
+            assert [one.session for one in await fleet.list(state="waits", limit=1)] == [asks]
         assert waits.receipt is not None
         assert (waits.receipt.reason, waits.queue, waits.worker) == ("paused", "writer/1", "w")
         await fleet.go_on(asks)

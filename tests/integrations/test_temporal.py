@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -179,7 +180,8 @@ async def test_a_turn_that_a_worker_leaves_is_made_by_another_and_no_effect_happ
 async def test_a_question_waits_outside_of_an_activity_for_its_answer(place: Place):
     async with place.worker(place.supervisors(letters(1), approval="default")):
         id = await place.submit()
-        assert await until(place.fleet.held) == {id: "wait"}
+        (waits,) = await until(lambda: place.fleet.list(state="waits"))
+        assert waits.session == id
         assert not (await place.fleet.handle(id).describe()).raw_description.pending_activities
         assert place.effects == []
         async with SQLiteSession(FolderSessions(place.folder).path(id)) as session:
@@ -264,12 +266,41 @@ async def test_a_parked_run_is_listed_and_goes_on_when_somebody_says_so(place: P
     async with place.worker(place.supervisors(lambda _: Stall())):
         await until(lambda: place.asked)
     async with place.worker(place.supervisors(letters(0)), max_losses=1):
-        assert await until(place.fleet.held) == {id: "park"}
+        (parked,) = await until(lambda: place.fleet.list(state="parked"))
+        assert (parked.session, parked.queue, await place.fleet.list(state="waits")) == (id, place.queue, [])
         receipt = await place.fleet.receipt(id)
         assert receipt is not None
         assert receipt.reason == "stuck_worker"
         await place.fleet.go_on(id)
         assert (await place.fleet.result(id)).ok
+
+
+async def test_a_run_that_has_failed_is_listed_and_goes_on_when_somebody_says_so(place: Place):
+    async with place.worker(place.supervisors(letters(1))):
+        id = await place.submit(key="a")
+        assert (await place.fleet.result(id)).ok
+        other = await place.submit(key="b", version="2")
+        await place.fleet.handle(other).terminate("by mistake")
+        assert [(one.session, one.state) for one in await until(partial(both, place))] == [
+            (other, "failed"),
+            (id, "ended"),
+        ]
+        with pytest.raises(ConfigError, match="has ended"):
+            await place.fleet.go_on(id)
+        with pytest.raises(ConfigError, match="never submitted"):
+            await place.fleet.go_on("unknown")
+    async with place.worker(place.supervisors(letters(1), version="2")):
+        await place.fleet.go_on(other)
+        assert (await place.fleet.result(other)).ok
+        assert [one.session for one in await until(partial(place.fleet.list, state="ended", limit=1))] == [other]
+        assert await place.fleet.list(state="failed") == []
+    assert len(place.effects) == 2
+
+
+async def both(place: Place) -> Any:
+    """The runs of the place, as soon as Temporal lists two that are over."""
+    found = await place.fleet.list()
+    return found if {one.state for one in found} == {"failed", "ended"} else None
 
 
 async def test_a_long_run_goes_on_in_a_new_history(place: Place):

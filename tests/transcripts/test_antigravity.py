@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from monitor.cli.app import app
 from monitor.transcripts.entries import ReadReport, collected
 from monitor.transcripts.places import known_places
-from monitor.transcripts.readers import READERS, reader_of, signs_of
+from monitor.transcripts.readers.registry import READERS, reader_of, signs_of
 from monitor.transcripts.source import Source
 
 HOME = ".gemini/antigravity-cli/brain/11111111-2222/.system_generated/logs"

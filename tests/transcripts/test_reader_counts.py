@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from monitor.transcripts.entries import ReadReport, collected
-from monitor.transcripts.readers import reader_of
+from monitor.transcripts.readers.registry import reader_of
 from monitor.transcripts.source import Source
 
 SAMPLES = Path(__file__).parents[2] / "fixtures" / "readers"

@@ -20,7 +20,7 @@ from monitor.cli.render import output
 from monitor.cli.settings_reload import SettingsReload
 from monitor.errors import ConfigError, MissingExtra
 from monitor.settings import Settings
-from monitor.shared import budgets_at
+from monitor.shared import budgets_at, rows_at
 
 if TYPE_CHECKING:
     from monitor.proxy import ProxiedRun, Proxy
@@ -128,6 +128,14 @@ def proxy(
     run_tokens: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="The limit of each run.", rich_help_panel=BUDGETS)
     ] = None,
+    share: Annotated[
+        bool,
+        typer.Option(
+            "--share/--no-share",
+            help="Share runs, their page and the operator's words with the other proxies of this STORE.",
+            rich_help_panel=BUDGETS,
+        ),
+    ] = True,
     price: PriceOption = None,
     key: Annotated[
         list[str] | None,
@@ -236,6 +244,7 @@ def proxy(
             stop_as=stop_as,
             holds_calls=holds_calls,
             budget=None if budget is None else budgets_at(budget.removeprefix(_SQLITE)),
+            rows=rows_at(budget.removeprefix(_SQLITE)) if share and budget is not None else None,
             key_tokens=key_tokens,
             run_tokens=run_tokens,
             prices=price_of(price),

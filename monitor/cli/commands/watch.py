@@ -25,7 +25,7 @@ from monitor.transcripts.analysis.live_transcripts import Begun, Live
 from monitor.transcripts.analysis.states import States
 from monitor.transcripts.analysis.survey import SurveyedFile
 from monitor.transcripts.places import files, known_places
-from monitor.transcripts.readers import reader_of
+from monitor.transcripts.readers.registry import reader_of
 from monitor.transcripts.source import Source
 from monitor.view.run_ending import count
 

@@ -18,13 +18,13 @@ from monitor._util.printable import on_one_line, printable_json
 from monitor.cli.hooks.agents import HOOKS
 from monitor.cli.hooks.base import DEEDS, Deed, Hook
 from monitor.cli.hooks.found_settings import has_settings
-from monitor.cli.hooks.pending_call import AskedCall, GoingLoop, SessionEnd
+from monitor.cli.hooks.pending_call import AskedCall, GoingLoop, Judged, SessionEnd
+from monitor.core.findings import PartCrash
 from monitor.detectors.calls.allowance import REQUEST_CHARS
-from monitor.detectors.defaults import OF_CALLS
+from monitor.detectors.calls.default_calls import OF_CALLS
 from monitor.detectors.detector import Detector
 from monitor.errors import MonitorError
 from monitor.transcripts.entries import ReadReport, Said
-from monitor.transcripts.readers import reader_of
 from monitor.transcripts.readers.base import TranscriptReader
 from monitor.transcripts.readers.lines import LineReader
 from monitor.transcripts.source import Source
@@ -56,31 +56,32 @@ class HookCall:
         settings = [value for option, value in given if option == "--set"]
         return cls(HOOKS[arguments[0]], deed or "ask", config, last.get("--detectors"), settings)
 
-    def answer(self, question: bytes) -> tuple[str, bool | None]:
-        """The answer to `question`, in one line, and whether the call is in a loop. Reasons for no
-        answer go to stderr, and hold up nobody: then that is not known, so it is `None`.
+    def answer(self, question: bytes) -> tuple[str, Judged | None]:
+        """The answer to `question`, in one line, and what it rests on. Reasons for no answer go to
+        stderr, and hold up nobody: then nothing is known, so it is `None`.
         """
         found: Mapping[str, Any] = {}
         try:
             event = _event(question)
-            loop = self._loop(event)
-            if loop is not None:
-                found = self.hook.answer(_text(event, "hook_event_name"), _reason(loop), self.deed)
+            judged = self._judge(event)
+            if judged.loop is not None:
+                found = self.hook.answer(_text(event, "hook_event_name"), _reason(judged.loop), self.deed)
         except (MonitorError, OSError, ValueError) as error:
-            sys.stderr.write(f"{on_one_line(f'agent-monitor: the session could not be watched: {error}')}\n")
-            return "{}", None
-        return printable_json(json.dumps(found)), loop is not None
+            return _unwatched(error)
+        except PartCrash as crash:
+            return _unwatched(f"{crash.name} raised {type(crash.error).__name__}: {crash.error}")
+        return printable_json(json.dumps(found)), judged
 
-    def _loop(self, event: Mapping[str, Any]) -> GoingLoop | None:
-        """The loop that goes on with the call that is asked about; `None`: there is none."""
+    def _judge(self, event: Mapping[str, Any]) -> Judged:
+        """What the detectors say of the call that is asked about."""
         path = _text(event, "transcript_path")
         if not path or not Path(path).is_file():
-            return None
+            return Judged()
         session = SessionEnd(self._detectors(), self.hook.is_tool)
-        _read_end(Path(path), session)
+        _read_end(Path(path), session, self.hook.reader())
         tool = _text(event, "tool_name")
         pending = AskedCall(tool, event.get("tool_input"), _text(event, "tool_use_id")) if tool else None
-        return session.loop_with(pending)
+        return session.judge(pending)
 
     def _detectors(self) -> Callable[[], Sequence[Detector]]:
         if not (self.config or self.detectors or self.settings or has_settings()):
@@ -90,10 +91,12 @@ class HookCall:
         return settings_of(self.config, self.detectors, self.settings).detectors
 
 
-def _read_end(path: Path, session: SessionEnd) -> None:
-    """Give the end of the session in `path` to `session`, with the requests before it."""
+def _read_end(path: Path, session: SessionEnd, usual: TranscriptReader) -> None:
+    """Give the end of the session in `path` to `session`, with the requests before it. `usual`: the
+    reader of the agent's own sessions.
+    """
     whole = Source.of_path(path)
-    reader = reader_of(whole)
+    reader = usual if usual.fits(whole) else _reader_of(whole)
     if reader is None:
         return
     size = path.stat().st_size
@@ -107,11 +110,23 @@ def _read_end(path: Path, session: SessionEnd) -> None:
     session.take(reader.read(whole.part(start, size), ReadReport()), list(_requests(reader, beginning)))
 
 
+def _reader_of(source: Source) -> TranscriptReader | None:
+    from monitor.transcripts.readers.registry import reader_of  # noqa: PLC0415 - all readers, seldom needed
+
+    return reader_of(source)
+
+
 def _requests(reader: TranscriptReader, beginning: Source) -> Iterator[str]:
     """What the user asks for in the beginning of a session."""
     for entry in reader.read(beginning, ReadReport()):
         if isinstance(entry, Said) and entry.message.role == "user" and not entry.message.synthetic:
             yield entry.message.text[:REQUEST_CHARS]
+
+
+def _unwatched(why: object) -> tuple[str, None]:
+    """The answer where nothing is known of the session, and why on stderr."""
+    sys.stderr.write(f"{on_one_line(f'agent-monitor: the session could not be watched: {why}')}\n")
+    return "{}", None
 
 
 def _event(data: bytes) -> Mapping[str, Any]:
@@ -130,6 +145,6 @@ def _text(event: Mapping[str, Any], name: str) -> str:
 
 
 def _reason(loop: GoingLoop) -> str:
-    said = f"agent-monitor: {loop.finding.detection.message}."
+    said = f"agent-monitor: {loop.detection.message}."
     result = " ".join(loop.result.split())[:RESULT_CHARS]
     return on_one_line(f"{said} The result: {result}" if result else said)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from monitor.transcripts.readers.base import TranscriptReader
 
 Deed: TypeAlias = Literal["ask", "deny", "stop"]
 """The answer to a loop: a person is asked, the call is refused with the reason, or the agent
@@ -27,6 +30,10 @@ class Hook(Protocol):
 
     def settings(self, command: str, deed: Deed) -> Mapping[str, Any]:
         """The part that the user adds to the settings, so that the agent asks `command`."""
+        ...
+
+    def reader(self) -> TranscriptReader:
+        """The reader of the agent's sessions."""
         ...
 
     def is_tool(self, asked: str, recorded: str) -> bool:

@@ -8,9 +8,12 @@ stop refuses the call, and ends the agent after the response.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from monitor.cli.hooks.base import TIMEOUT_S, Deed
+
+if TYPE_CHECKING:
+    from monitor.transcripts.readers.base import TranscriptReader
 
 AFTER: Final = "PostToolBatch"
 
@@ -28,6 +31,11 @@ class ClaudeCodeHook:
     def settings(self, command: str, deed: Deed) -> Mapping[str, Any]:
         entry = [{"hooks": [{"type": "command", "command": command, "timeout": TIMEOUT_S}]}]
         return {"hooks": dict.fromkeys((self.before, AFTER) if deed == "stop" else (self.before,), entry)}
+
+    def reader(self) -> TranscriptReader:
+        from monitor.transcripts.readers.claude_code import ClaudeCodeReader  # noqa: PLC0415 - one agent is answered
+
+        return ClaudeCodeReader()
 
     def is_tool(self, asked: str, recorded: str) -> bool:
         return asked == recorded

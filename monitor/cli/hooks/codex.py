@@ -8,9 +8,12 @@ stopping are refusing, with a reason that says what to do.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from monitor.cli.hooks.base import TIMEOUT_S, Deed
+
+if TYPE_CHECKING:
+    from monitor.transcripts.readers.base import TranscriptReader
 
 _TOLD: Final[Mapping[Deed, str]] = {
     "ask": " Ask the user how to go on.",
@@ -36,6 +39,11 @@ class CodexHook:
 
     def settings(self, command: str, deed: Deed) -> Mapping[str, Any]:
         return {"hooks": {self.before: [{"hooks": [{"type": "command", "command": command, "timeout": TIMEOUT_S}]}]}}
+
+    def reader(self) -> TranscriptReader:
+        from monitor.transcripts.readers.codex import CodexReader  # noqa: PLC0415 - one agent is answered
+
+        return CodexReader()
 
     def is_tool(self, asked: str, recorded: str) -> bool:
         """A question calls each tool that runs commands `Bash`, and its argument `command`."""

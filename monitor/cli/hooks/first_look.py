@@ -43,11 +43,11 @@ def answered(arguments: "list[str]") -> bool:
         return True
     from monitor.cli.hooks.answer import HookCall  # noqa: PLC0415 - with the core: only where a loop is possible
 
-    line, loops = HookCall.of(arguments).answer(data)
+    line, judged = HookCall.of(arguments).answer(data)
     _say(line)
-    if session is not None and loops is not None:
-        if not loops:
-            session.is_calm()
+    if session is not None and judged is not None:
+        if judged.loop is None:
+            session.is_calm(judged.free_calls)
         elif question:
             event = json.loads(data)
             session.hold(question, line, str(event.get("tool_name")), event.get("tool_input"))

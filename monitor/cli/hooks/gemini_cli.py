@@ -5,9 +5,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from monitor.cli.hooks.base import TIMEOUT_S, Deed
+
+if TYPE_CHECKING:
+    from monitor.transcripts.readers.base import TranscriptReader
 
 
 class GeminiCliHook:
@@ -23,6 +26,11 @@ class GeminiCliHook:
     def settings(self, command: str, deed: Deed) -> Mapping[str, Any]:
         entry = {"name": "agent-monitor", "type": "command", "command": command, "timeout": TIMEOUT_S * 1000}
         return {"hooks": {self.before: [{"hooks": [entry]}]}}
+
+    def reader(self) -> TranscriptReader:
+        from monitor.transcripts.readers.gemini_cli import GeminiCliReader  # noqa: PLC0415 - one agent is answered
+
+        return GeminiCliReader()
 
     def is_tool(self, asked: str, recorded: str) -> bool:
         return asked == recorded

@@ -1,28 +1,21 @@
 """Judges the call that an agent asks about: does the loop of the session go on with it?
 
-The end of the session is fed to the detectors of the core, and then the call that is asked about.
-A loop in which this call has no part holds it up no more.
+The end of the session is shown to the detectors, and then the call that is asked about. A loop in
+which this call has no part holds it up no more.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from monitor.chunks import ToolCall
-from monitor.detectors.calls.call_detector import read_call
+from monitor.cli.hooks.watched_end import NewestMessages, WatchedEnd, key_of
 from monitor.detectors.detector import Detector
-from monitor.policy import ObserveOnly
-from monitor.transcripts.analysis.scan import Finding, RunScanner
-from monitor.transcripts.base import Chunker, RecordedCall, RecordedMessage
+from monitor.transcripts.base import RecordedCall, RecordedMessage
 from monitor.transcripts.entries import Began, CompactionSeen, Said, TranscriptEntry
+from monitor.verdicts import Detection
 
-LAST_CALLS = 64
-"""The newest calls that the detectors see: four times as many as the longest loop has steps."""
-LAST_REQUESTS = 8
-"""The newest requests before these calls that they see."""
 STILL_TURNS = 1
 """A loop is going on if it was seen in the last turn or the one before: the agent may not have
 written the last one yet.
@@ -45,74 +38,19 @@ class AskedCall:
 class GoingLoop:
     """A loop that goes on with the call that is asked about."""
 
-    finding: Finding
+    detection: Detection
     result: str
     """The result that the loop got last."""
 
 
-@dataclass(slots=True)
-class _NewestMessages:
-    """The newest messages of a run, since its last compaction."""
+@dataclass(slots=True, frozen=True)
+class Judged:
+    """What the detectors say of a call that is asked about."""
 
-    messages: deque[RecordedMessage] = field(default_factory=deque[RecordedMessage])
-    requests: deque[str] = field(default_factory=lambda: deque[str](maxlen=LAST_REQUESTS))
-    """What the user has asked for before these messages."""
-    calls: int = 0
-    last_at: float = 0.0
-
-    def take(self, message: RecordedMessage) -> None:
-        self.messages.append(message)
-        self.calls += len(message.tool_calls)
-        self.last_at = message.at or self.last_at
-        while self.calls > LAST_CALLS and len(self.messages) > 1:
-            self._drop(self.messages.popleft())
-
-    def compacted(self) -> None:
-        while self.messages:
-            self._drop(self.messages.popleft())
-
-    def _drop(self, message: RecordedMessage) -> None:
-        self.calls -= len(message.tool_calls)
-        if _is_request(message):
-            self.requests.append(message.text)
-
-
-class _WatchedEnd:
-    """The end of a run, and what the detectors see in it."""
-
-    def __init__(self, end: _NewestMessages, detectors: Sequence[Detector]) -> None:
-        self._scanner = RunScanner(detectors=detectors, policy=ObserveOnly())
-        self._chunker, self._index = Chunker(), 0
-        self.calls: list[RecordedCall] = []
-        """The calls, as the detectors count them."""
-        self.answered: set[str] = set()
-        self.result = ""
-        for text in end.requests:
-            self._scanner.request(text)
-        for message in end.messages:
-            self.take(message)
-
-    @property
-    def findings(self) -> Sequence[Finding]:
-        return self._scanner.findings
-
-    @property
-    def turns(self) -> int:
-        return self._scanner.produced.turns
-
-    def take(self, message: RecordedMessage) -> Sequence[Finding]:
-        """Watch one more message. Returns the findings in it."""
-        known = len(self._scanner.findings)
-        if _is_request(message):
-            self._scanner.request(message.text)
-        self.calls += message.tool_calls
-        for chunk in self._chunker.chunks(message):
-            self._scanner.take(self._index, chunk)
-        for result in message.tool_results:
-            self.answered.add(result.call_id or "")
-            self.result = self.result if result.vetoed else result.text
-        self._index += 1
-        return self._scanner.findings[known:]
+    loop: GoingLoop | None = None
+    """The loop that goes on with it."""
+    free_calls: int = 0
+    """Without a loop: the number of calls after this one for which they need not be asked."""
 
 
 class SessionEnd:
@@ -122,13 +60,13 @@ class SessionEnd:
 
     def __init__(self, detectors: Callable[[], Sequence[Detector]], is_tool: Callable[[str, str], bool]) -> None:
         self._detectors, self._is_tool = detectors, is_tool
-        self._runs: dict[str, _NewestMessages] = {}
+        self._runs: dict[str, NewestMessages] = {}
 
     def take(self, entries: Iterable[TranscriptEntry], requests: Iterable[str] = ()) -> None:
         """Read the main runs among `entries`. `requests`: what the user has said before them."""
         for entry in entries:
             if isinstance(entry, Began) and (entry.parent is None or not self._runs):
-                self._runs[entry.run] = _NewestMessages()
+                self._runs[entry.run] = NewestMessages()
                 self._runs[entry.run].requests.extend(requests)
             elif (run := self._runs.get(entry.run)) is not None:
                 if isinstance(entry, Said):
@@ -136,33 +74,33 @@ class SessionEnd:
                 elif isinstance(entry, CompactionSeen):
                     run.compacted()
 
-    def loop_with(self, pending: AskedCall | None) -> GoingLoop | None:
-        """The loop that goes on with `pending`; `None`: there is none. Without a `pending` call:
-        the loop in which the session is.
+    def judge(self, pending: AskedCall | None) -> Judged:
+        """Find the loop that goes on with `pending`. Without a `pending` call: the loop in which
+        the session is.
 
-        Raises `RunFailed` if a detector crashed.
+        Raises `PartCrash` if a detector crashed.
         """
         if not self._runs:
-            return None
-        run = _WatchedEnd(max(self._runs.values(), key=lambda one: one.last_at), self._detectors())
-        loops = [one for one in run.findings if _is_loop_of_calls(one) and one.turn >= run.turns - STILL_TURNS]
+            return Judged()
+        run = WatchedEnd(max(self._runs.values(), key=lambda one: one.last_at), self._detectors())
+        loops = [one for turn, one in run.loops if turn >= run.turns - STILL_TURNS]
         result = run.result
         if pending is not None:
             loops = [one for one in loops if self._goes_on(run, one, pending)]
-            loops += [one for one in self._with(run, pending) if _is_loop_of_calls(one)]
-        return GoingLoop(loops[-1], result) if loops else None
+            loops += self._with(run, pending)
+        return Judged(GoingLoop(loops[-1], result)) if loops else Judged(free_calls=run.free_calls())
 
-    def _with(self, run: _WatchedEnd, pending: AskedCall) -> Sequence[Finding]:
-        """The findings that the call itself makes. None, if the session has it already."""
+    def _with(self, run: WatchedEnd, pending: AskedCall) -> Sequence[Detection]:
+        """The loops that are seen with the call itself. None, if the session has it already."""
         call = self._recorded(run, pending)
         is_open = any(
-            one.id not in run.answered and (one.id == pending.id or _key(one) == _key(call)) for one in run.calls
+            one.id not in run.answered and (one.id == pending.id or key_of(one) == key_of(call)) for one in run.calls
         )
         if pending.arguments is None or is_open:
             return ()
         return run.take(RecordedMessage("assistant", tool_calls=(call,)))
 
-    def _recorded(self, run: _WatchedEnd, pending: AskedCall) -> RecordedCall:
+    def _recorded(self, run: WatchedEnd, pending: AskedCall) -> RecordedCall:
         """The call as the agent would record it. Codex asks about other arguments than it records;
         then it is the newest call that has all of their values.
         """
@@ -171,32 +109,18 @@ class SessionEnd:
                 return RecordedCall(one.name, one.arguments, pending.id or None)
         return RecordedCall(pending.tool, pending.arguments, pending.id or None)
 
-    def _goes_on(self, run: _WatchedEnd, loop: Finding, pending: AskedCall) -> bool:
+    def _goes_on(self, run: WatchedEnd, loop: Detection, pending: AskedCall) -> bool:
         """Whether `pending` is a call of the loop: one of its calls, if these repeat; else a call
         of one of its tools.
         """
-        evidence = loop.detection.evidence
-        calls = [run.calls[at] for at in evidence.offsets if at < len(run.calls)]
-        calls = calls or [call for call in run.calls if call.name in loop.detection.message]
+        calls = [run.calls[at] for at in loop.evidence.offsets if at < len(run.calls)]
+        calls = calls or [call for call in run.calls if call.name in loop.message]
         if not any(self._is_tool(pending.tool, call.name) for call in calls):
             return False
-        different = {_key(call) for call in calls}
+        different = {key_of(call) for call in calls}
         if pending.arguments is None or REPEATED * len(different) > len(calls):
             return True
-        return _key(self._recorded(run, pending)) in different
-
-
-def _is_request(message: RecordedMessage) -> bool:
-    return message.role == "user" and not message.synthetic and bool(message.text)
-
-
-def _is_loop_of_calls(finding: Finding) -> bool:
-    """A loop of text is over when the model makes a call."""
-    return finding.detection.level == "loop" and finding.detection.channel == "tools"
-
-
-def _key(call: RecordedCall) -> str:
-    return read_call(ToolCall("", call.name, call.arguments)).xxhash
+        return key_of(self._recorded(run, pending)) in different
 
 
 def _has_all(call: RecordedCall, pending: AskedCall) -> bool:

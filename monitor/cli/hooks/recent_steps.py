@@ -47,6 +47,8 @@ class RecentSteps:
         """The number of equal calls and stale results."""
         self._calm = _number(known.get("calm"))
         """The signs at which the detectors last saw no loop; -1: they were not asked."""
+        self._free = _number(known.get("free"))
+        """The number of calls before the detectors need be asked."""
         words = known.get("words")
         self._words = SeenMarks(words if isinstance(words, list) else None)
         self._held = HeldAnswers(known.get("held"))
@@ -59,6 +61,7 @@ class RecentSteps:
             "stale": self._stale,
             "signs": self._signs,
             "calm": self._calm,
+            "free": self._free,
             "words": self._words.save(),
             "held": self._held.save(),
         }
@@ -70,6 +73,7 @@ class RecentSteps:
         text = _text_of(name, arguments)
         identity = mark(text)
         self._held.called(identity)
+        self._free -= 1
         self._signs += any(one[1] == identity for one in self._calls)
         self._calls = [*self._calls, [id, identity]][-CALLS:]
         self._open = [*self._open, [id, text[:HEAD_CHARS]]][-CALLS:]
@@ -110,7 +114,7 @@ class RecentSteps:
         """Whether the detectors may see a loop that goes on with this call. Without a `name`: with
         any call.
         """
-        if self._signs == self._calm:
+        if self._signs == self._calm or self._free > 0:
             return False
         identities = [one[1] for one in self._calls]
         if name:
@@ -119,9 +123,11 @@ class RecentSteps:
             equal = max(map(identities.count, identities), default=0)
         return equal >= EQUAL_CALLS or sum(self._stale) >= STALE_RESULTS
 
-    def is_calm(self) -> None:
-        """The detectors see no loop now. They need not be asked until there is one more sign."""
-        self._calm = self._signs
+    def is_calm(self, free_calls: int = 0) -> None:
+        """The detectors see no loop with the call that is asked about. They need not be asked
+        before `free_calls` more calls, nor until there is one more sign.
+        """
+        self._calm, self._free = self._signs, free_calls + 1
 
 
 def _text_of(name: str, arguments: object) -> str:

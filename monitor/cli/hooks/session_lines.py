@@ -25,7 +25,7 @@ EDGE_BYTES = 4_096
 """The bytes before the place where a reading stopped that must be as they were."""
 KEPT_S = 7 * 24 * 3600.0
 """The state of a session that nobody has asked about for so long is removed."""
-VERSION = 2
+VERSION = 3
 _KNOWN = ("type", "sessionId", "$set", "$rewindTo")
 """Each line of the three agents has one of these fields."""
 
@@ -104,9 +104,9 @@ class SessionLines:
         self.steps.hold(question, line, name, arguments)
         self._is_kept = False
 
-    def is_calm(self) -> None:
-        """The detectors see no loop in the session."""
-        self.steps.is_calm()
+    def is_calm(self, free_calls: int) -> None:
+        """The detectors see no loop in the session: see `RecentSteps.is_calm`."""
+        self.steps.is_calm(free_calls)
         self._is_kept = False
 
     def keep(self) -> None:

@@ -24,7 +24,7 @@ from monitor.models import ModelRequest, ToolSpec
 from monitor.transcripts.corpus import GZIP_MAGIC
 from monitor.transcripts.entries import ReadReport, collected
 from monitor.transcripts.kinds import CONVERSATION, HEAD_BYTES, MAGIC_BYTES, is_recorded, kind_of, kind_of_record
-from monitor.transcripts.readers import reader_of
+from monitor.transcripts.readers.registry import reader_of
 from monitor.transcripts.recorded_history import history_of
 from monitor.transcripts.source import Source
 from monitor.wires.fields import snake

@@ -41,7 +41,7 @@ from monitor.transcripts.analysis.scan import ModelOutput, ScanResult
 from monitor.transcripts.analysis.survey import SurveyedFile, SurveyedRun, surveyed, why_unread
 from monitor.transcripts.entries import ReadReport, collected
 from monitor.transcripts.places import files, known_places, sources_of
-from monitor.transcripts.readers import READERS, reader_of
+from monitor.transcripts.readers.registry import READERS, reader_of
 from monitor.transcripts.source import Source
 from monitor.view.run_ending import count
 

@@ -14,7 +14,7 @@ from monitor.chunks import ToolResult, TurnFinished, UsageReport
 from monitor.errors import ConfigError
 from monitor.transcripts.base import RecordedRun
 from monitor.transcripts.entries import ReadReport
-from monitor.transcripts.readers import reader_of
+from monitor.transcripts.readers.registry import reader_of
 from monitor.transcripts.reading import runs
 from monitor.transcripts.source import Source
 

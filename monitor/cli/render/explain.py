@@ -14,7 +14,7 @@ from rich.text import Text
 from monitor.cli.render import output
 from monitor.transcripts.analysis.scan import Finding, ModelOutput, Rung
 from monitor.transcripts.analysis.survey import SurveyedRun
-from monitor.transcripts.readers import signs_of
+from monitor.transcripts.readers.registry import signs_of
 from monitor.verdicts import Detection, Level
 from monitor.view.run_ending import count
 

@@ -20,7 +20,7 @@ from monitor.transcripts.analysis.card import Card
 from monitor.transcripts.analysis.cost import known_sum
 from monitor.transcripts.analysis.scan import ModelOutput
 from monitor.transcripts.analysis.survey import SurveyedRun
-from monitor.transcripts.readers import signs_of
+from monitor.transcripts.readers.registry import signs_of
 from monitor.view.run_ending import count
 
 LABELLED_LOOP = "loop"

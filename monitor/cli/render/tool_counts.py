@@ -17,7 +17,7 @@ from rich.text import Text
 from monitor.cli.render import output, table
 from monitor.transcripts.analysis.cost import known_sum
 from monitor.transcripts.analysis.survey import SurveyedRun
-from monitor.transcripts.readers import READERS
+from monitor.transcripts.readers.registry import READERS
 from monitor.view.run_ending import count
 
 AGENTS: Final = {reader.format: reader.agent for reader in READERS}

@@ -127,13 +127,13 @@ class Guard(Generic[OutputT]):
         "_seen",
         "_sinks",
         "_started",
-        "_streams",
         "_tried_inside",
         "_weighed",
         "_window",
         "agents",
         "options",
         "outputs",
+        "streams",
     )
 
     # A type checker reads `A | B` as a form of a type only where nothing else is allowed.
@@ -191,7 +191,8 @@ class Guard(Generic[OutputT]):
         """What the integration of a framework keeps of the agents of this run."""
         of_calls = None
         if detectors is _DEFAULT:
-            from monitor.detectors.defaults import OF_CALLS, of_text  # noqa: PLC0415 - for guards that have them only
+            from monitor.detectors.calls.default_calls import OF_CALLS  # noqa: PLC0415 - for guards that have them only
+            from monitor.detectors.defaults import of_text  # noqa: PLC0415 - the same
 
             detectors, of_calls = of_text(), OF_CALLS
         self._core = RunCore(
@@ -217,7 +218,7 @@ class Guard(Generic[OutputT]):
         self._started: tuple[str, ...] = ()
         self._entered = False
         self._secrets = Secrets()
-        self._streams = GuardStreams(
+        self.streams = GuardStreams(  # for the integrations of frameworks
             self._core,
             clock=self._clock,
             close_grace_s=grace_s,
@@ -262,7 +263,7 @@ class Guard(Generic[OutputT]):
 
     def another_stream(self) -> GuardStreams:
         """For the streams of this guard: those of another agent, which has begun."""
-        return self.begun_child()._streams
+        return self.begun_child().streams
 
     def end_agent(self) -> None:
         """End a child that has no block, and its own children. What they have used still counts."""
@@ -288,7 +289,7 @@ class Guard(Generic[OutputT]):
     @property
     def streaming(self) -> bool:
         """Whether one of its streams is being watched."""
-        return self._streams.watched is not None
+        return self.streams.watched is not None
 
     @property
     def failed(self) -> bool:
@@ -300,15 +301,15 @@ class Guard(Generic[OutputT]):
         self._above, self._call = above, call
         self._seen, self._secrets, self._limited = above._seen, above._secrets, above._limited
         self._seen.agents += 1
-        self._sinks, awaited = fan_out((), self._streams.close_grace_s, above=above._sinks.for_nested, emit=self._emit)
-        self._streams.seen, self._streams.awaited = self._seen, awaited
+        self._sinks, awaited = fan_out((), self.streams.close_grace_s, above=above._sinks.for_nested, emit=self._emit)
+        self.streams.seen, self.streams.awaited = self._seen, awaited
         above._core.add_agent(self._core, self._wake, own_wake=above._wake)
         above._children.append(self)
 
     @property
     def outcome(self) -> Outcome[OutputT]:
         """How the run ended. Reading it before the block is left raises `ConfigError`."""
-        return self._streams.ended()
+        return self.streams.ended()
 
     async def __aenter__(self) -> Self:
         self._begin()
@@ -319,8 +320,8 @@ class Guard(Generic[OutputT]):
     ) -> None:
         try:
             await self._leave_children(kind, error, trace)
-            if isinstance(self._streams.watched, Watched):
-                await self._streams.watched.__aexit__(kind, error, trace)
+            if isinstance(self.streams.watched, Watched):
+                await self.streams.watched.__aexit__(kind, error, trace)
         finally:
             try:
                 if self._judges is not None:
@@ -329,15 +330,15 @@ class Guard(Generic[OutputT]):
                 ending = ending_by(error)
                 crash = error if ending is not None and ending.reason is TerminateReason.ERROR else None
                 self._end(ending, crash)
-                if self._streams.awaited.sinks:
-                    await self._streams.awaited.close()
+                if self.streams.awaited.sinks:
+                    await self.streams.awaited.close()
 
     async def _leave_children(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """End the children, whose streams may be read by other tasks."""
         for child in [*self._children]:
-            if child._streams.read_here:
+            if child.streams.read_here:
                 await child.__aexit__(kind, error, trace)
             else:
                 child._leave(ending_by(error), error)
@@ -346,7 +347,7 @@ class Guard(Generic[OutputT]):
         """End this agent without an event loop. A stream that another thread reads is woken."""
         for child in [*self._children]:
             child._leave(ending, error)
-        if self._streams.watched is not None and self._core.stop is None:
+        if self.streams.watched is not None and self._core.stop is None:
             self._core.abort("the block of the guard was left")
             self._wake()
         self._end(ending, error if isinstance(error, Exception) else None)
@@ -357,7 +358,7 @@ class Guard(Generic[OutputT]):
         """
         if self._judges is not None:
             raise ConfigError("a judge is asked beside the run, which needs an event loop: use 'async with'")
-        if self._streams.awaited.sinks:
+        if self.streams.awaited.sinks:
             raise ConfigError("an asynchronous sink is awaited beside the run, in an event loop: use 'async with'")
         self._begin()
         return self
@@ -381,22 +382,22 @@ class Guard(Generic[OutputT]):
                 began_s=above.began_s if above is not None else time.time(),
             )
         self._core.begin(self._clock.now())
-        self._entered = self._streams.open = True
+        self._entered = self.streams.open = True
 
     def _end(self, ending: Stop | None, error: BaseException | None) -> None:
-        self._streams.open = False
+        self.streams.open = False
         if self._above is not None and self in self._above._children:
             self._above._children.remove(self)
-        self._streams.outcome = self._secrets.outcome(self._core.terminate(self._clock.now(), ending, error))
+        self.streams.outcome = self._secrets.outcome(self._core.terminate(self._clock.now(), ending, error))
 
     def __del__(self) -> None:
-        if getattr(self, "_entered", False) and self._streams.outcome is None:
+        if getattr(self, "_entered", False) and self.streams.outcome is None:
             warnings.warn(
                 "a Guard was dropped without being closed; use 'async with'", ResourceWarning, source=self, stacklevel=2
             )
             with contextlib.suppress(Exception):  # at the end of the program some modules may be gone
-                if self._streams.watched is not None:
-                    self._streams.watched.destroyed()
+                if self.streams.watched is not None:
+                    self.streams.watched.destroyed()
                 self._core.terminate(
                     self._clock.now(),
                     Stop(TerminateReason.CLOSED_BY_CALLER, "it was dropped without being closed", "caller"),
@@ -425,7 +426,7 @@ class Guard(Generic[OutputT]):
         the SDK that ended the stream is raised when the block is left, for code that has its own
         `except`.
         """
-        return Watched(stream, self._streams, adapter=adapter, isolate=isolate, reraise=reraise)
+        return Watched(stream, self.streams, adapter=adapter, isolate=isolate, reraise=reraise)
 
     def tool_result(
         self,
@@ -551,10 +552,10 @@ class Guard(Generic[OutputT]):
         """End the run now: a pending read is interrupted, the connection closed. From any task,
         thread or signal handler.
         """
-        self._streams.abort(why)
+        self.streams.abort(why)
 
     def _wake(self) -> None:
-        self._streams.wake()
+        self.streams.wake()
 
     def _emit(self, event: Event) -> None:
         match event:
@@ -593,7 +594,7 @@ class Watch(Watched[T]):
         isolate: bool,
         reraise: bool,
     ) -> None:
-        super().__init__(stream, guard._streams, adapter=adapter, isolate=isolate, reraise=reraise)
+        super().__init__(stream, guard.streams, adapter=adapter, isolate=isolate, reraise=reraise)
         self._guard = guard
 
     @property

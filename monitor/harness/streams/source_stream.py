@@ -18,7 +18,7 @@ import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from types import AsyncGeneratorType, TracebackType
-from typing import Any, Final, Self, TypeAlias, TypeVar
+from typing import Any, Final, NoReturn, Self, TypeAlias, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -155,8 +155,7 @@ class SourceStream(OneStream[T]):
         # Before the read: a run that is over delivers nothing more.
         core.waiting_since = now = self._now()
         if self._over or self._core.ends_stream or (now >= core.deadline and core.must_stop(now)):
-            await self._end()
-            raise StopAsyncIteration
+            await self._stop()
         # The read, which a deadline or an abort interrupts.
         self._burst = burst = self._burst - 1
         wait.enter()
@@ -170,6 +169,7 @@ class SourceStream(OneStream[T]):
             if self._isolated is None and not isinstance(error, StopAsyncIteration):
                 self._look_behind_after(error)
             if not self._ended_by(error, wait.leave(error)):
+                await self._interrupted()
                 raise
         else:
             if wait.unsettled:
@@ -179,13 +179,13 @@ class SourceStream(OneStream[T]):
         now = self._now()
         late = now >= core.deadline and core.must_stop(now)
         if late or item is _NOTHING:
-            await self._end()
-            raise StopAsyncIteration
+            await self._stop()
         # The object goes to the core, which may end the stream; then it is delivered.
         try:
             if self._feed(item, now):
                 await self._catch_up()
         except ConfigError:
+            await self._interrupted()
             raise
         except ReportedFailure as error:
             await self._hear_of(error, now)
@@ -194,6 +194,14 @@ class SourceStream(OneStream[T]):
         if core.ends_stream:
             await self._end()
         return item
+
+    async def _stop(self) -> NoReturn:
+        """End the stream, and the caller's iteration."""
+        await self._end()
+        raise StopAsyncIteration
+
+    async def _interrupted(self) -> None:
+        """An exception for the caller leaves the iteration. The block of the stream closes it."""
 
     async def _hear_of(self, failure: ReportedFailure, now: float) -> None:
         """Process an object that reported a failure of the provider."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from monitor.fleet import Park, Receipt, Wait, decide
@@ -19,7 +19,32 @@ _STATES: Final[Mapping[str, RunState]] = {
 """The states of DBOS workflows that have no receipt."""
 
 
-def run_of(session: str, status: Any) -> FleetRun:
+PAGE: Final = 1_000
+"""Workflows that are read at once."""
+
+
+def runs_of(look: Callable[..., Sequence[Any]], state: RunState | None, limit: int) -> Sequence[FleetRun]:
+    """The first `limit` runs in this state; `None`: in any. `look`: reads workflows from an offset
+    on, newest first.
+    """
+    seen: set[str] = set()
+    found: list[FleetRun] = []
+    offset = 0
+    while len(found) < limit:
+        page = look(limit=PAGE, offset=offset)
+        for status in page:
+            session = str(status.workflow_id).partition(".")[0]
+            if session not in seen:  # else it is an earlier workflow of the run
+                seen.add(session)
+                run = _run_of(session, status)
+                found += [run] if state in {None, run.state} else []
+        if len(page) < PAGE:
+            break
+        offset += PAGE
+    return found[:limit]
+
+
+def _run_of(session: str, status: Any) -> FleetRun:
     """A run, from the status of its newest DBOS workflow."""
     receipt = Receipt.from_json(str(status.output)) if status.status == "SUCCESS" else None
     return FleetRun(

@@ -5,12 +5,12 @@ goes into the next request.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Self, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from monitor.harness.guards.agent_guards import GuardedAgent, agents_of
-from monitor.harness.guards.guard_streams import Watched
+from monitor.harness.guards.guard_streams import GuardStreams, Watched
 from monitor.harness.guards.guarding import GuardSource, guard_here
 from monitor.outcome import StoppedByGuard, Turn
 from monitor.reasons import TerminateReason
@@ -134,7 +134,7 @@ class GuardedRequest:
 
     def watched(self, source: Callable[[], AsyncIterator[T]], adapter: Any) -> GuardedEvents[T]:
         """Return the response that `source` opens as a stream behind the guard."""
-        return GuardedEvents(self._guard.watch(source, adapter=adapter), self)
+        return GuardedEvents(source, self._guard.streams, adapter=adapter, request=self)
 
     def read(self, source: Callable[[], Iterable[T]], adapter: Any) -> Iterator[T]:
         """The objects of the response, unchanged, as a synchronous stream behind the guard. Raises
@@ -159,53 +159,56 @@ class GuardedRequest:
         return None
 
 
-class GuardedEvents(AsyncIterator[T]):
+class GuardedEvents(Watched[T]):
     """The objects of one stream, unchanged. At the end it raises `stopped` of `request` if the
     guard has ended the run, or the SDK's own exception if the model call failed.
 
-    It is a class and not an async generator, so that nothing is left half open if the framework
-    drops it: the guard closes the source when its own block is left.
+    It enters its own block with the first read, and leaves it at the end, because a framework only
+    iterates. If the framework drops it, the guard closes the source when its own block is left.
     """
 
-    def __init__(self, watched: Watched[T], request: GuardedRequest) -> None:
-        self._watched = watched
-        self._request = request
-        self._entered = False
-        self._first: list[T] = []
+    __slots__ = ("_first", "_reads", "_request")
 
-    def __aiter__(self) -> Self:
-        return self
+    def __init__(
+        self, source: Callable[[], AsyncIterator[T]], streams: GuardStreams, *, adapter: Any, request: GuardedRequest
+    ) -> None:
+        super().__init__(source, streams, adapter=adapter)
+        self._request = request
+        self._first: list[T] = []
+        self._reads = False
+        """Whether the block is entered, and no object waits to be given away."""
 
     async def begin(self) -> None:
         """Open the stream and wait for its first object. A failed opening is raised here."""
         with contextlib.suppress(StopAsyncIteration):
             self._first.append(await self.__anext__())
+            self._reads = False
 
-    async def __anext__(self) -> T:
+    def __anext__(self) -> Coroutine[Any, Any, T]:  # not a coroutine of its own: each costs as much as a read
+        return super().__anext__() if self._reads else self._begun()
+
+    async def _begun(self) -> T:
+        self._reads = True
         if self._first:
             return self._first.pop()
-        if not self._entered:
-            self._entered = True
-            await self._watched.__aenter__()
-        try:
-            return await anext(self._watched)
-        except StopAsyncIteration:
-            pass
-        except BaseException:
-            await self.aclose()
-            raise
-        # Behind the handlers, so that an error of the SDK keeps its own context.
+        await self.__aenter__()
+        return await super().__anext__()
+
+    async def _stop(self) -> NoReturn:
         await self.aclose()
-        turn = self._watched.turn
+        turn = self.turn
         stop = self._request.ended(turn)
         if stop is not None:
             raise self._request.stopped(stop, turn)
         raise StopAsyncIteration
 
+    async def _interrupted(self) -> None:
+        await self.aclose()
+
     async def aclose(self) -> None:
         """Close the source, if the framework leaves the stream before its end."""
         if self._entered:
-            await self._watched.__aexit__(None, None, None)
+            await self.__aexit__(None, None, None)
 
 
 def is_final(stop: Stop) -> bool:

@@ -30,13 +30,10 @@ _log = logging.getLogger(__name__)
 class Heartbeats:
     """One row for each worker, with the time of its last heartbeat."""
 
-    def __init__(self, database: str) -> None:
-        """`database`: as SQLAlchemy and DBOS take it."""
-        address = sqlalchemy.make_url(database)
-        if address.get_backend_name() == "postgresql":
-            address = address.set(drivername="postgresql+psycopg")
-        self._engine = sqlalchemy.create_engine(address, pool_pre_ping=True)
-        self._now = _NOW[address.get_backend_name()]
+    def __init__(self, engine: sqlalchemy.Engine) -> None:
+        """`engine`: the connections of the fleet."""
+        self._engine = engine
+        self._now = _NOW[engine.dialect.name]
         self._run(
             "create table if not exists monitor_workers (name text primary key, beat_s double precision not null)"
         )
@@ -50,11 +47,8 @@ class Heartbeats:
         )
 
     def end(self, worker: str) -> None:
-        """Say that the worker has left, so that its runs are adopted at once, and close."""
-        try:
-            self._run("update monitor_workers set beat_s = 0 where name = :worker", worker=worker)
-        finally:
-            self._engine.dispose()
+        """Say that the worker has left, so that its runs are adopted at once."""
+        self._run("update monitor_workers set beat_s = 0 where name = :worker", worker=worker)
 
     def silent(self, for_s: float) -> list[str]:
         """The workers whose last heartbeat is older than `for_s` seconds."""

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import hmac
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qs, unquote
 
 import anyio
 
+from monitor.errors import StoreError
 from monitor.proxy.admin.live_page import page
 from monitor.proxy.admin.prometheus import prometheus
 from monitor.proxy.draining import Draining
 from monitor.proxy.formats.sse import event
-from monitor.proxy.runs import HoldAnswer, ProxiedRun
+from monitor.proxy.state.runs import HoldAnswer, ProxiedRun
 from monitor.proxy.transport.asgi import Receive, Scope, Send, answer, begin, body
 from monitor.proxy.transport.headers import first
 
@@ -31,6 +32,7 @@ _JSON: Final = b"application/json"
 _TEXT: Final = b"text/plain; version=0.0.4; charset=utf-8"
 _NOT_KEPT: Final = (b"cache-control", b"no-store")
 _OPERATOR: Final = "an operator stopped it"
+_IDLE: Final = "nothing of this run waits or runs"
 _EVERY_S: Final = 0.25
 """The page gets changes at most so often."""
 _SHOWN: Final = 200
@@ -81,9 +83,8 @@ class Admin:
             content = prometheus(self._context.runs, len(self._context.desk)).encode()
             await answer(send, 200, content, _TEXT, _NOT_KEPT)
         elif path == "runs":
-            runs = self._context.runs
-            outages = [asdict(one) for one in runs.outages()]
-            await _say(send, 200, {"runs": [run.to_dict() for run in runs], "outages": outages})
+            outages = [asdict(one) for one in self._context.runs.outages()]
+            await _say(send, 200, {"runs": self._all_runs(), "outages": outages, **self._proxies()})
         else:
             await self._events(receive, send)
 
@@ -93,19 +94,53 @@ class Admin:
         return kind.lower() == b"bearer" and hmac.compare_digest(token.strip(), self._token)
 
     async def _run(self, scope: Scope, method: str, id: str, send: Send) -> None:
-        run = self._context.runs.get(id)
+        run = self._one_run(id)
         if run is None:
             await _say(send, 404, {"error": "there is no such run, or it is long over"})
         elif method == "GET":
-            await _say(send, 200, run.to_dict())
+            await _say(send, 200, run)
         else:
             asked = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("do", [""])[0]
             if asked not in {"go", "stop"}:
                 await _say(send, 400, {"error": "say do=go or do=stop"})
                 return
-            done = self.answer(run, "go" if asked == "go" else "stop", _OPERATOR)
+            try:
+                done = await self._decide(id, "go" if asked == "go" else "stop")
+            except StoreError:
+                await _say(send, 503, {"error": "the store does not answer, by which the other proxies hear of it"})
+                return
             status = 200 if done else 409
-            await _say(send, status, run.to_dict() if done else {"error": "nothing of this run waits or runs"})
+            await _say(send, status, self._one_run(id) or run if done else {"error": _IDLE})
+
+    async def _decide(self, id: str, asked: HoldAnswer) -> bool:
+        """Carry an operator's word out at all proxies. False: nothing of the run waits or goes on.
+        Raises `StoreError` if the other proxies cannot hear of it.
+        """
+        peers, run = self._context.peers, self._context.runs.get(id)
+        elsewhere = peers is not None and peers.goes_on(id, held=asked == "go")
+        if peers is not None and elsewhere:
+            await peers.say(id, asked, _OPERATOR)
+        return (run is not None and self.answer(run, asked, _OPERATOR)) or elsewhere
+
+    def obey(self, id: str, asked: HoldAnswer, why: str) -> None:
+        """Carry out what an operator has said at another proxy."""
+        if (run := self._context.runs.get(id)) is not None:
+            self.answer(run, asked, why)
+
+    def _one_run(self, id: str) -> Mapping[str, Any] | None:
+        if self._context.peers is not None:
+            return self._context.peers.run(id)
+        run = self._context.runs.get(id)
+        return None if run is None else run.to_dict()
+
+    def _all_runs(self) -> Sequence[Mapping[str, Any]]:
+        peers = self._context.peers
+        return [run.to_dict() for run in self._context.runs] if peers is None else peers.all_runs()
+
+    def _proxies(self) -> Mapping[str, Any]:
+        """How many proxies the runs are of, and why they may be those of one only."""
+        peers = self._context.peers
+        return {} if peers is None else {"proxies": peers.proxies, "away": bool(peers.away)}
 
     def answer(self, run: ProxiedRun, asked: HoldAnswer, why: str) -> bool:
         """Let held requests go, or stop them and the answers that go on, with the reason `why`.
@@ -134,9 +169,10 @@ class Admin:
             await begin(send, 200, headers)
             while not runs.closed_down:
                 version = runs.version
-                shown = [run.to_dict() for run, _ in zip(runs, range(_SHOWN), strict=False)]
                 outages = [one.message for one in runs.outages()]
-                told = {"runs": shown, "held": len(self._context.desk), "outages": outages}
+                shown = self._all_runs()
+                held = sum(run["state"] == "held" for run in shown)
+                told = {"runs": shown[:_SHOWN], "held": held, "outages": outages, **self._proxies()}
                 await body(send, event(told), more=True)
                 await anyio.sleep(_EVERY_S)
                 await runs.news(version)

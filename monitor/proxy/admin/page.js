@@ -47,9 +47,11 @@ function deed(where, run, what) {
 
 function show(data) {
   const active = data.runs.reduce((all, run) => all + run.active, 0);
-  sum.textContent = `${data.runs.length} runs, ${active} answers go on, ${data.held} held`;
-  outages.textContent = data.outages.join("\n");
-  outages.hidden = !data.outages.length;
+  const proxies = data.proxies > 1 ? ` of ${data.proxies} proxies` : "";
+  sum.textContent = `${data.runs.length} runs${proxies}, ${active} answers go on, ${data.held} held`;
+  const lines = data.away ? [...data.outages, "The store does not answer: other proxies are shown as they were."] : data.outages;
+  outages.textContent = lines.join("\n");
+  outages.hidden = !lines.length;
   const text = JSON.stringify(data.runs);
   if (text === shown) return;
   shown = text;
@@ -60,7 +62,7 @@ function show(data) {
     const task = cell(row, "", "task");
     below(task, run.task || "(no text)", "main");
     below(task, run.name);
-    cell(row, run.state, ["running", "held", "ended", "stopped", "failed", "left"].includes(run.state) ? run.state : "");
+    cell(row, run.state, ["running", "held", "ended", "stopped", "failed", "left", "lost"].includes(run.state) ? run.state : "");
     const stop = run.last_stop;
     const why = cell(row, "", "why");
     if (stop) below(why, stop.reason + ": " + stop.detail, "main");

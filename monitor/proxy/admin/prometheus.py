@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from monitor.proxy.histograms import Histogram
-from monitor.proxy.runs import ProxiedRuns
+from monitor.proxy.state.histograms import Histogram
+from monitor.proxy.state.runs import ProxiedRuns
 
 _COUNTS: Final[Mapping[str, tuple[str, str, str]]] = {
     "requests": ("requests_total", "format", "Requests, by the format in which they were read."),

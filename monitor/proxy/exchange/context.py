@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from monitor.proxy.accounts import Accounts
-from monitor.proxy.exchange.request_reading import HistoryReader
 from monitor.proxy.gate import Gate
-from monitor.proxy.holds import HeldRuns
+from monitor.proxy.histories.request_reading import HistoryReader
 from monitor.proxy.options import ProxyOptions
-from monitor.proxy.runs import ProxiedRuns
+from monitor.proxy.state.holds import HeldRuns
+from monitor.proxy.state.peers import Peers
+from monitor.proxy.state.runs import ProxiedRuns
 from monitor.proxy.transport.upstreams import Connections, Upstreams
 from monitor.reasons import TerminateReason
 from monitor.verdicts import Stop
@@ -38,6 +39,8 @@ class ProxyContext:
     reader: HistoryReader
     upstreams: Upstreams
     gate: Gate
+    peers: Peers | None = None
+    """The other proxies behind the same balancer. `None`: this one shares nothing."""
 
 
 _WORDS: Final[Mapping[TerminateReason, str]] = {

@@ -22,7 +22,7 @@ from monitor.prices import known_price
 from monitor.proxy.exchange.byte_meter import BYTES_A_TOKEN, BudgetSpent, ByteMeter
 from monitor.proxy.exchange.choices import OtherChoices
 from monitor.proxy.exchange.context import GRACE_S, LATER, REFUSED, ProxyContext, reason_of, sentence_of
-from monitor.proxy.exchange.judging import LoopPolicy, RequestJudge
+from monitor.proxy.exchange.holding import may_go_on
 from monitor.proxy.exchange.nudging import nudged
 from monitor.proxy.exchange.relays import AnswerRelay, BodyRelay, StreamRelay, WholeRelay, values_in
 from monitor.proxy.exchange.sources import BodyAdapter
@@ -30,7 +30,8 @@ from monitor.proxy.exchange.upstream_request import ProxiedRequest, UpstreamRequ
 from monitor.proxy.formats import sse
 from monitor.proxy.formats.base import FrameContent, WireAnswer, to_bytes
 from monitor.proxy.formats.merging import merged
-from monitor.proxy.runs import TASK_CHARS, ProxiedRun
+from monitor.proxy.histories.judging import LoopPolicy, RequestJudge
+from monitor.proxy.state.runs import TASK_CHARS, ProxiedRun
 from monitor.proxy.transport.client import Client
 from monitor.proxy.transport.content_coding import Unpackable, coding_of
 from monitor.proxy.transport.headers import NUDGED, Headers, to_client
@@ -147,8 +148,9 @@ class Exchange:
         if self._on_loop == "observe":
             self._run.end("running", stop_for(loop), hide=self._request.hide)
             return None
-        if self._on_loop == "hold" and await self._hold(loop) == "go":
-            self._run.allow(loop)
+        if self._on_loop == "hold" and await may_go_on(
+            self._context, self._run, loop, remark=self._remark, hide=self._request.hide
+        ):
             return None
         return stop_for(loop)
 
@@ -159,28 +161,6 @@ class Exchange:
             self._sending.change(lambda body: nudged(form, body, text))
             self._nudged = suspicion.detector
             self._context.runs.count("nudges", suspicion.detector)
-
-    async def _hold(self, loop: Detection) -> str | None:
-        """The operator's word. Meanwhile the client is sent comments, so that it waits."""
-        options, run = self._context.options, self._run
-        if len(self._context.desk) >= options.most_held:
-            return None
-        await self._remark()
-        run.end("held", stop_for(loop), hide=self._request.hide)
-        self._context.runs.count("holds")
-        self._context.runs.changed()
-        until = self._clock.now() + options.hold_s
-        run.held += 1
-        try:
-            with self._context.desk.wait(run.id) as waiting:
-                while waiting.said is None and (left := until - self._clock.now()) > 0:
-                    await waiting.for_at_most(min(left, options.keep_alive_s))
-                    await self._remark()
-        finally:
-            run.held -= 1
-        run.end("running")
-        self._context.runs.changed()
-        return waiting.said
 
     async def _remark(self) -> None:
         """Send a comment, if the format has comments and the client reads a stream."""

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from monitor.proxy.exchange.context import ProxyContext
-from monitor.proxy.exchange.request_reading import RequestReading
 from monitor.proxy.formats.anthropic import has_cut_thoughts, without_cut_thoughts
 from monitor.proxy.formats.base import JudgedRequest, Span
 from monitor.proxy.formats.merging import as_stream
 from monitor.proxy.formats.request_body import rewritten
+from monitor.proxy.histories.request_reading import RequestReading
 from monitor.proxy.transport.content_coding import coding_of
 from monitor.proxy.transport.headers import Headers, to_upstream, with_key
 from monitor.proxy.transport.room import HeldBytes

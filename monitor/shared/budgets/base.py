@@ -13,8 +13,6 @@ NANO: Final = 1_000_000_000
 """Stores count money in whole billionths of a US dollar: sums of floats drift."""
 KEPT_S: Final = 3_600.0
 """Seconds for which a store remembers a settled hold, so that settling it again changes nothing."""
-ANSWER_S: Final = 5
-"""Whole seconds that a server may take for a connection, and Redis for an answer."""
 LONGEST_NAME: Final = 200
 """The most characters of a name."""
 AT_ONCE: Final = 64

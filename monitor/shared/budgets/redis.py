@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from anyio import to_thread
 
-from monitor.errors import BudgetUnreachable, ConfigError, MissingExtra
+from monitor.errors import BudgetUnreachable, ConfigError
 from monitor.shared.budgets.base import (
-    ANSWER_S,
     AT_ONCE,
     KEPT_S,
     NANO,
@@ -25,8 +24,7 @@ from monitor.shared.budgets.base import (
     check_limits,
     levels,
 )
-
-T = TypeVar("T")
+from monitor.shared.one_redis import OneRedis
 
 MOST_USD: Final = 90_000
 """In one hold. The script's JSON has 14 digits: billionths of up to 100,000 US dollars."""
@@ -233,15 +231,8 @@ class RedisBudgets:
 
     def __init__(self, url: str, *, prefix: str = "agent-monitor") -> None:
         """`prefix`: stands before all keys."""
-        try:
-            import redis  # noqa: PLC0415 - only who has Redis needs it
-        except ImportError:
-            raise MissingExtra("redis", "redis") from None
-        self._error = redis.RedisError
-        self._broken = redis.ConnectionError
-        self._client: Any = redis.Redis.from_url(
-            url, decode_responses=True, socket_timeout=ANSWER_S, socket_connect_timeout=ANSWER_S, retry=None
-        )
+        self._server = OneRedis(url, error=BudgetUnreachable, content="budgets")
+        self._client: Any = self._server.client
         self._script: Any = self._client.register_script(_SCRIPT)
         self._prefix = prefix
 
@@ -293,13 +284,13 @@ class RedisBudgets:
             self._client.sadd(f"{self._prefix}:roots", root)
             return json.loads(self._script(keys=[self._tree_key(root)], args=[op, json.dumps(given)]))
 
-        return self._asked(step)
+        return self._server.asked(step)
 
     def _tree_key(self, root: str) -> str:
         return f"{self._prefix}:{{{root}}}"
 
     def _roots(self) -> Sequence[str]:
-        return self._asked(lambda: sorted(self._client.smembers(f"{self._prefix}:roots")))
+        return self._server.asked(lambda: sorted(self._client.smembers(f"{self._prefix}:roots")))
 
     def _tree(self, root: str, name: str | None) -> Sequence[BudgetState]:
         """The states of a tree, or of a part of it. Each question is short: the server answers
@@ -308,9 +299,9 @@ class RedisBudgets:
         tree = self._tree_key(root)
         while self._run("free", root, {}):
             pass
-        names = self._asked(lambda: [*self._client.sscan_iter(f"{tree}:names", count=_PAGE)])
+        names = self._server.asked(lambda: [*self._client.sscan_iter(f"{tree}:names", count=_PAGE)])
         kept = [one for one in names if name is None or one == name or one.startswith(f"{name}/")]
-        stored = self._asked(lambda: dict(self._client.hscan_iter(f"{tree}:holds", count=_PAGE)))
+        stored = self._server.asked(lambda: dict(self._client.hscan_iter(f"{tree}:holds", count=_PAGE)))
         holds = Counter(level for hold in map(json.loads, stored.values()) if hold["open"] for level in hold["levels"])
         pages = (kept[start : start + _PAGE] for start in range(0, len(kept), _PAGE))
         return [_state(level, row, holds[level]) for page in pages for level, row in self._rows(root, page)]
@@ -324,18 +315,7 @@ class RedisBudgets:
                     pipe.hmget(f"{self._tree_key(root)}:budget:{name}", _FIELDS)
                 return pipe.execute()
 
-        return [(name, row) for name, row in zip(names, self._asked(read), strict=True) if row[-1] is not None]
-
-    def _asked(self, step: Callable[[], T]) -> T:
-        """Do `step`, a second time on a fresh connection if the first one breaks."""
-        try:
-            try:
-                return step()
-            except self._broken:
-                self._client.connection_pool.disconnect()
-                return step()
-        except self._error as error:
-            raise BudgetUnreachable(f"the budgets in Redis cannot be used: {error}") from error
+        return [(name, row) for name, row in zip(names, self._server.asked(read), strict=True) if row[-1] is not None]
 
 
 def _pair(amount: Amount) -> tuple[int, int]:

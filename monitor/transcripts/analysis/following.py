@@ -27,8 +27,8 @@ from monitor.transcripts.analysis.states import States
 from monitor.transcripts.analysis.survey import Survey, SurveyedFile, WatchSettings, survey_file, why_unread
 from monitor.transcripts.entries import ReadReport
 from monitor.transcripts.places import sources_of
-from monitor.transcripts.readers import reader_of
 from monitor.transcripts.readers.lines import LineReader, LineReading
+from monitor.transcripts.readers.registry import reader_of
 from monitor.transcripts.source import HEAD_BYTES, Source
 
 COMPARED_BYTES: Final = 65_536

@@ -16,8 +16,8 @@ from monitor.transcripts.analysis.cost import UNKNOWN_COST, RunCost
 from monitor.transcripts.analysis.scan import Finding, ModelOutput, RunScanner, ScanResult
 from monitor.transcripts.base import Chunker, RecordedMessage
 from monitor.transcripts.entries import Began, CompactionSeen, Ended, EndState, ReadReport, Said, TranscriptEntry
-from monitor.transcripts.readers import reader_of
 from monitor.transcripts.readers.base import TranscriptReader
+from monitor.transcripts.readers.registry import reader_of
 from monitor.transcripts.source import Source
 from monitor.usage import Usage
 from monitor.verdicts import Detection

@@ -98,7 +98,8 @@ def test_the_page_shows_what_is_printed():
     done = compact(
         "-", "--preset", "pi", "--window", "40000", stdin=json.dumps({"model": "gpt-4o", "messages": chat()})
     )
-    shown = "\n".join(f"    {line.rstrip()}".rstrip() for line in done.stdout.strip().splitlines())
+    card = done.stdout.strip().partition("\n\n")[0]
+    shown = "".join(f"    {line.rstrip()}\n" for line in card.splitlines())
     assert shown in PAGE, shown
 
 

@@ -145,8 +145,9 @@ def test_a_file_may_be_gzipped_and_its_form_may_be_said(tmp_path: Path):
 def test_the_page_shows_what_is_printed():
     done = context("-", stdin=json.dumps(DIRTY))
     assert done.exit_code == 1
-    shown = "\n".join(f"    {line.rstrip()}".rstrip() for line in done.stdout.strip().splitlines())
-    assert shown in PAGE
+    for begin in ("-- the context", "== repairs"):
+        shown = done.stdout.partition(begin)[2].partition("\n\n")[0]
+        assert "".join(f"    {line.rstrip()}\n" for line in f"{begin}{shown}".splitlines()) in PAGE
 
 
 def test_a_model_says_the_form_and_the_window():

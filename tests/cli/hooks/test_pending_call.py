@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from monitor.cli.hooks import pending_call
 from monitor.cli.hooks.pending_call import AskedCall, SessionEnd
-from monitor.detectors.defaults import OF_CALLS
+from monitor.cli.hooks.watched_end import LAST_CALLS
+from monitor.detectors.calls.default_calls import OF_CALLS
 from monitor.transcripts.base import RecordedCall, RecordedMessage, RecordedResult
 from monitor.transcripts.entries import Began, CompactionSeen, Said, TranscriptEntry
 
@@ -31,8 +31,8 @@ def judged(calls: Sequence[RecordedCall], pending: AskedCall | None, *, codex: b
 
     end = SessionEnd(OF_CALLS.make, is_tool)
     end.take(entries(calls))
-    loop = end.loop_with(pending)
-    return loop.finding.detection.message if loop else ""
+    loop = end.judge(pending).loop
+    return loop.detection.message if loop else ""
 
 
 def test_the_call_that_is_asked_about_counts():
@@ -53,7 +53,7 @@ def test_a_call_that_the_session_has_already_counts_once():
     end = SessionEnd(OF_CALLS.make, str.__eq__)
     open_call = RecordedMessage("assistant", tool_calls=(RecordedCall("Bash", LS.arguments, "open"),))
     end.take([*entries([LS] * 3), Said(run="r", message=open_call)])
-    assert end.loop_with(AskedCall("Bash", LS.arguments, "open")) is None
+    assert end.judge(AskedCall("Bash", LS.arguments, "open")).loop is None
 
 
 def test_any_call_of_a_ring_goes_on_with_it():
@@ -77,12 +77,12 @@ def test_codex_asks_about_a_command_in_other_words_than_it_records():
 def test_a_loop_before_a_compaction_is_over():
     end = SessionEnd(OF_CALLS.make, str.__eq__)
     end.take([*entries([LS] * 8), CompactionSeen(run="r")])
-    assert end.loop_with(AskedCall("Bash", LS.arguments)) is None
+    assert end.judge(AskedCall("Bash", LS.arguments)).loop is None
 
 
 def test_of_a_long_session_only_the_newest_calls_are_watched(monkeypatch: pytest.MonkeyPatch):
     end = SessionEnd(OF_CALLS.make, str.__eq__)
     end.take(entries([RecordedCall("Bash", {"command": f"make step{at}"}) for at in range(500)], "done well"))
     (run,) = end._runs.values()
-    assert run.calls == pending_call.LAST_CALLS
+    assert run.calls == LAST_CALLS
     assert list(run.requests) == ["Tidy up."]

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from monitor.chunks import ToolCall, ToolResult
+from monitor.cli.hooks.pending_call import STILL_TURNS
 from monitor.cli.hooks.recent_steps import RecentSteps
-from monitor.detectors.defaults import OF_CALLS
-from monitor.policy import ObserveOnly
-from monitor.transcripts.analysis.scan import RunScanner
+from monitor.cli.hooks.watched_end import NewestMessages, WatchedEnd
+from monitor.detectors.calls.default_calls import OF_CALLS
 from monitor.transcripts.base import Chunker, RecordedRun
 from monitor.transcripts.corpus import Corpus
 from monitor.transcripts.reading import runs
@@ -35,35 +38,39 @@ def sessions() -> Iterator[RecordedRun]:
 
 def looked_at(run: RecordedRun) -> Iterator[tuple[bool, bool]]:
     """For each call of the run: whether the first look is awake, and whether a loop goes on."""
-    core, steps, chunker = RunScanner(detectors=OF_CALLS.make(), policy=ObserveOnly()), RecentSteps(), Chunker()
-    core.request(run.task or "")
-    last_loop = -9
-    for index, message in enumerate(run.messages):
+    end, steps, chunker = WatchedEnd(NewestMessages(), OF_CALLS.make()), RecentSteps(), Chunker()
+    for message in run.messages:
+        calls, asked = message.tool_calls, 0
         for chunk in chunker.chunks(message):
-            known = len(core.findings)
-            awake = isinstance(chunk, ToolCall) and steps.may_loop(chunk.name, chunk.arguments)
-            core.take(index, chunk)
-            if any(one.detection.level == "loop" for one in core.findings[known:]):
-                last_loop = core.produced.turns
-            goes_on = last_loop >= core.produced.turns - 1
             if isinstance(chunk, ToolCall):
+                asked += 1
+                awake = steps.may_loop(chunk.name, chunk.arguments)
+                at_call = copy.deepcopy(end) if asked < len(calls) else end
+                at_call.take(replace(message, tool_calls=calls[:asked], tool_results=()))
+                goes_on = any(turn >= at_call.turns - STILL_TURNS for turn, _ in at_call.loops)
                 yield awake, goes_on
                 if awake and not goes_on:
-                    steps.is_calm()  # the hook is asked before the call stands in the session
+                    steps.is_calm(at_call.free_calls())  # the hook is asked before the call stands in the session
                 steps.called(chunk.id, chunk.name, chunk.arguments)
             elif isinstance(chunk, ToolResult) and not chunk.vetoed:
                 steps.answered(chunk.id, chunk.text)
+        end.take(replace(message, role="tool", tool_calls=()) if calls else message)
+
+
+@cache
+def looks(recorded: Callable[[], Iterator[RecordedRun]]) -> list[tuple[str, tuple[bool, bool]]]:
+    return [(run.id, look) for run in recorded() for look in looked_at(run)]
 
 
 @pytest.mark.parametrize("recorded", [loops, sessions])
 def test_the_detectors_are_asked_wherever_they_would_see_a_loop(recorded: Callable[[], Iterator[RecordedRun]]):
-    seen = [(run.id, look) for run in recorded() for look in looked_at(run)]
+    seen = looks(recorded)
     assert sum(goes_on for _, (_, goes_on) in seen) > 50
     assert [id for id, (awake, goes_on) in seen if goes_on and not awake] == []
 
 
 def test_in_a_quiet_session_the_detectors_are_seldom_asked():
-    quiet = [look for run in sessions() for look in looked_at(run) if not look[1]]
+    quiet = [look for _, look in looks(sessions) if not look[1]]
     assert sum(awake for awake, _ in quiet) < 0.2 * len(quiet)
 
 

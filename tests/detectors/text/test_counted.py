@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import product
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from tests.detectors import reference
 from tests.detectors.rounds import counting
 from tests.detectors.text.test_content_equivalence import assert_true_to_the_text, earliest_arrivals, pieces, watched
 from tests.detectors.text.test_content_repetition import found, prose
-from tests.examples import at_least
+from tests.examples import at_least, every_second
 
 MANY = at_least(100)
 
@@ -51,8 +52,7 @@ def rounds(template: str, count: int, first: int = 1, by: int = 1) -> str:
 
 
 @pytest.mark.feature("ST-09", "GL-04")
-@pytest.mark.parametrize("script", SCRIPTS)
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("script", "form"), every_second(product(SCRIPTS, FORMS)))
 def test_a_sentence_with_a_counter_is_a_suspicion_and_then_a_loop(script: str, form: str):
     write = SCRIPTS[script]
     text = prose(700) + "\n\n" + "".join(form.format(SAID).replace("@", write(turn)) for turn in range(11, 60))

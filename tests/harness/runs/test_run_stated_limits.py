@@ -22,6 +22,7 @@ from monitor.context.measure.overflow import (
     read_failure,
 )
 from monitor.models import ErrorKind, ModelError
+from tests.examples import every_second
 from tests.harness.context.test_run_context_compaction import Refusing, driven, reads
 
 NUMBERS = [
@@ -76,7 +77,7 @@ class Adapter(Refusing):
 @pytest.mark.parametrize("window", [None, 100_000])
 def test_whatever_a_refusal_states_the_run_goes_on_or_ends_with_a_reason(number: str, window: int | None):
     async def main() -> None:
-        for sentence in SENTENCES:
+        for sentence in every_second(SENTENCES, odd=window is None):
             said = sentence.format(used=number if window is None else "9000", limit=number)
             d = driven(
                 *reads(900, 900, 100), Refused(said), "done", window=window, compaction=monitor.Compaction(steps=())

@@ -15,6 +15,7 @@ pytest.importorskip("sqlalchemy")
 
 import sqlalchemy
 
+from monitor.integrations._common.fleet_database import engine_at
 from monitor.integrations._common.heartbeats import Heartbeats, keep_alive
 
 pytestmark = pytest.mark.asyncio
@@ -30,7 +31,7 @@ def server() -> Iterator[str]:
 @pytest.fixture(params=["sqlite", "postgresql"])
 def beats(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Heartbeats]:
     sqlite = f"sqlite:///{tmp_path / 'fleet.db'}"
-    made = Heartbeats(sqlite if request.param == "sqlite" else request.getfixturevalue("server"))
+    made = Heartbeats(engine_at(sqlite if request.param == "sqlite" else request.getfixturevalue("server")))
     made._run("delete from monitor_workers")
     yield made
     made._engine.dispose()

@@ -16,13 +16,13 @@ from monitor.transcripts.analysis import following
 from monitor.transcripts.analysis.following import Follower
 from monitor.transcripts.analysis.states import States
 from monitor.transcripts.analysis.survey import SurveyedFile, WatchSettings, survey_file
-from monitor.transcripts.readers import READERS, reader_of
 from monitor.transcripts.readers.lines import LineReader
+from monitor.transcripts.readers.registry import READERS, reader_of
 from monitor.transcripts.source import Source
-from tests.examples import tries
+from tests.examples import ALL_CASES
 
 ROOT = Path(__file__).parents[3] / "fixtures" / "readers"
-CUTS = int(os.environ.get("MONITOR_EXAMPLES", tries(4)))
+CUTS = int(os.environ.get("MONITOR_EXAMPLES", "4" if ALL_CASES else "1"))
 
 
 def content(path: Path) -> bytes:

@@ -40,7 +40,7 @@ from monitor.detectors.calls.call_detector import (
     DetectorCall,
 )
 from monitor.detectors.calls.novelty.open_call import OpenCall
-from monitor.detectors.calls.novelty.step_kind import StepKind
+from monitor.detectors.calls.novelty.step_kind import MOST_WEIGHT, StepKind
 from monitor.detectors.calls.novelty.step_memory import trim
 from monitor.detectors.calls.novelty.step_novelty import StepNovelty
 from monitor.detectors.calls.novelty.step_reading import StepCall, StepResult, leaves_of
@@ -167,6 +167,12 @@ class StateNovelty(CallDetector):
     def highest(self) -> float:
         """The highest evidence of the run that any threshold would have seen, in nats."""
         return self._highest if self._begun else 0.0
+
+    @property
+    def steps_left(self) -> int:
+        """The fewest further steps after which there may be a loop."""
+        known = self._episode.nats + self._novelty.excused if self._begun else 0.0
+        return max(0, math.ceil((self._threshold - known) / MOST_WEIGHT))
 
     @property
     def idle_steps(self) -> dict[int, str]:

@@ -135,6 +135,8 @@ def share_of_answer(content: int) -> float:
     return min(LEAST_SHARE + SHARE_A_WORD * content, MOST_SHARE)
 
 
+MOST_WEIGHT = MOST_SHARE * max(kind.weight for kind in StepKind)
+"""No step has a larger weight."""
 _WALKS = {
     StepKind.SAME_CONTENT,
     StepKind.NAMED_CONTENT,

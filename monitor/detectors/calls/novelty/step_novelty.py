@@ -174,6 +174,11 @@ class StepNovelty:
         """Whether the call `key` was made, and answered, before."""
         return self._memory.call(key) is not None
 
+    @property
+    def excused(self) -> float:
+        """The evidence that was excused, and that the next step may show to be no excuse."""
+        return self._excused
+
     def take(self, call: OpenCall, result: StepResult) -> JudgedStep:
         """Judge the next step, and learn from it."""
         self._step += 1

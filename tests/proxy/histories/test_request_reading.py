@@ -16,12 +16,12 @@ from monitor.chunks import ToolCall, ToolResult
 from monitor.core.counters import ErrorStreak
 from monitor.detectors import default_detectors
 from monitor.messages import AssistantMessage, Message, Text, UserMessage
-from monitor.proxy.exchange import judging
-from monitor.proxy.exchange.judging import LoopPolicy, RequestJudge
-from monitor.proxy.exchange.known_histories import KnownHistories
-from monitor.proxy.exchange.request_reading import HistoryReader, RequestReading
 from monitor.proxy.formats.base import Unjudged
 from monitor.proxy.formats.request_body import HISTORY
+from monitor.proxy.histories import judging
+from monitor.proxy.histories.judging import LoopPolicy, RequestJudge
+from monitor.proxy.histories.known_histories import KnownHistories
+from monitor.proxy.histories.request_reading import HistoryReader, RequestReading
 from monitor.wires.forms import Form
 from tests.examples import FEWER_EACH
 from tests.proxy.formats.streams import FORMS, PATHS, wire

@@ -13,8 +13,8 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
-from monitor.proxy.exchange.judging import TaskState
 from monitor.proxy.formats.base import Beginning
+from monitor.proxy.histories.judging import TaskState
 from monitor.wires.forms import Form
 
 WORTH_BYTES: Final = 16 * 1024

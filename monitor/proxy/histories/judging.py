@@ -30,8 +30,8 @@ from monitor.detectors.detector import Detector
 from monitor.events import Event
 from monitor.messages import AssistantMessage, Message, Reasoning, Text
 from monitor.policy import stop_for
-from monitor.proxy.exchange.request_history import TaskPlace, calls_of, read_task
-from monitor.proxy.runs import signature
+from monitor.proxy.histories.request_history import TaskPlace, calls_of, read_task
+from monitor.proxy.state.runs import signature
 from monitor.reasons import FinishReason
 from monitor.usage import Price
 from monitor.verdicts import Continue, Detection, Verdict

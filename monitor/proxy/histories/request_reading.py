@@ -10,10 +10,10 @@ from anyio import to_thread
 from monitor.chunks import ToolCall
 from monitor.context.measure.tokens import message_tokens, size_of_text
 from monitor.messages import AssistantMessage, UserMessage
-from monitor.proxy.exchange.judging import HistoryMissing, RequestJudge
-from monitor.proxy.exchange.known_histories import WORTH_BYTES, KnownHistories, KnownHistory, Lookup
-from monitor.proxy.exchange.request_history import opening_of, run_of
 from monitor.proxy.formats.base import Beginning, JudgedRequest, Span, Unjudged, Wire
+from monitor.proxy.histories.judging import HistoryMissing, RequestJudge
+from monitor.proxy.histories.known_histories import WORTH_BYTES, KnownHistories, KnownHistory, Lookup
+from monitor.proxy.histories.request_history import opening_of, run_of
 from monitor.proxy.transport.content_coding import Unpackable, unpacked
 from monitor.verdicts import Detection
 from monitor.wires.forms import rules_of

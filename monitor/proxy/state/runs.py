@@ -9,8 +9,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 import anyio
 
-from monitor.proxy.histograms import histograms
-from monitor.proxy.model_outages import ModelOutages
+from monitor.proxy.state.histograms import histograms
+from monitor.proxy.state.model_outages import ModelOutages
 from monitor.reasons import TerminateReason
 from monitor.verdicts import Detection, FleetFinding, Stop
 
@@ -135,6 +135,8 @@ class ProxiedRuns:
         """The histograms by the name of their metric."""
         self.close_s = 0.0
         """Seconds that closing upstreams took together, from the decision on."""
+        self.touched: dict[str, None] = {}
+        """The ids of the runs that have changed since `take_changed`."""
         self.version = 0
         """A number that grows with every change."""
         self._news = anyio.Event()
@@ -153,15 +155,16 @@ class ProxiedRuns:
         run.requests += 1
         run.active += 1
         run.state = "running"
-        self.changed()
+        self.changed(run)
         return run
 
     def leave(self, run: ProxiedRun) -> None:
         """Note that a request of the run is over."""
         run.active -= 1
         run.last_s = self._wall()
-        self._note_outage(run)
-        self.changed()
+        reason = None if run.last_stop is None else run.last_stop["reason"]
+        self.note_outage(run.model, run.id, run.state, reason, is_watched=not run.unwatched)
+        self.changed(run)
 
     def count(self, metric: str, label: str = "", number: int = 1) -> None:
         """Add one to the count of a metric."""
@@ -191,11 +194,18 @@ class ProxiedRuns:
         """The models that loop in most of their runs now."""
         return self._outages.going_on(self._wall())
 
-    def changed(self) -> None:
-        """Tell the readers of the pages of a change."""
+    def changed(self, run: ProxiedRun | None = None) -> None:
+        """Tell the readers of the pages of a change. `run`: the one that has changed here."""
+        if run is not None:
+            self.touched[run.id] = None
         self.version += 1
         self._news.set()
         self._news = anyio.Event()
+
+    def take_changed(self) -> list[ProxiedRun]:
+        """The runs that have changed since the last call."""
+        ids, self.touched = self.touched, {}
+        return [self._runs[id] for id in ids if id in self._runs]
 
     async def news(self, version: int) -> None:
         """Return when something is newer than `version`."""
@@ -207,14 +217,14 @@ class ProxiedRuns:
         self.closed_down = True
         self.changed()
 
-    def _note_outage(self, run: ProxiedRun) -> None:
-        """Count how the last answer of the run has ended, as one of its model."""
-        stop = run.last_stop
-        if run.state == "ended" and not run.unwatched:
-            self._outages.worked(run.model, run.id, run.last_s)
-            return
-        looped = run.state == "stopped" and stop is not None and stop["reason"] == TerminateReason.LOOP_DETECTED
-        if looped and self._outages.looped(run.model, run.id, run.last_s):
+    def note_outage(self, model: str, id: str, state: str, reason: str | None, *, is_watched: bool) -> None:
+        """Count how an answer of the run `id` has ended, as one of its model. `reason`: why one was
+        last stopped.
+        """
+        now = self._wall()
+        if state == "ended" and is_watched:
+            self._outages.worked(model, id, now)
+        elif state == "stopped" and reason == TerminateReason.LOOP_DETECTED and self._outages.looped(model, id, now):
             self.count("outages")
 
     def _make_room(self) -> None:
@@ -224,3 +234,4 @@ class ProxiedRuns:
         oldest = next((run for run in self._runs.values() if not run.active), None)
         if oldest is not None:
             del self._runs[oldest.id]
+            self.touched.pop(oldest.id, None)

@@ -6,7 +6,7 @@ from typing import Self
 
 import anyio
 
-from monitor.proxy.runs import HoldAnswer
+from monitor.proxy.state.runs import HoldAnswer
 
 
 class HeldRuns:

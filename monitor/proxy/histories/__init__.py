@@ -1,0 +1,1 @@
+"""A request as it came: read, and judged by its history."""

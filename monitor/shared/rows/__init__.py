@@ -1,0 +1,1 @@
+"""Rows by which processes tell each other what they know."""

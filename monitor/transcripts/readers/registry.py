@@ -1,0 +1,75 @@
+"""One reader for each format. Each in the order of `READERS` looks at a transcript's content."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from monitor.transcripts.readers.aider import AiderReader
+from monitor.transcripts.readers.antigravity import AntigravityReader
+from monitor.transcripts.readers.base import TranscriptReader
+from monitor.transcripts.readers.benchmarks import AtifReader, MiniSweAgentReader, SweAgentReader, TauBenchReader
+from monitor.transcripts.readers.chatgpt import ChatGptReader
+from monitor.transcripts.readers.claude_code import ClaudeCodeReader, IFlowReader
+from monitor.transcripts.readers.cline import ClineReader
+from monitor.transcripts.readers.codex import CodexReader
+from monitor.transcripts.readers.copilot_cli import CopilotCliReader
+from monitor.transcripts.readers.cursor import CursorReader
+from monitor.transcripts.readers.factory_droid import FactoryDroidReader
+from monitor.transcripts.readers.gemini_cli import GeminiCliReader
+from monitor.transcripts.readers.goose import GooseReader
+from monitor.transcripts.readers.inspect_ai import InspectAiReader
+from monitor.transcripts.readers.kimi import KimiReader
+from monitor.transcripts.readers.langsmith import LangSmithReader
+from monitor.transcripts.readers.messages import MessagesReader
+from monitor.transcripts.readers.opencode import OpenCodeReader
+from monitor.transcripts.readers.openhands import OpenHandsReader
+from monitor.transcripts.readers.own import EventLogsReader, RecordedRunsReader
+from monitor.transcripts.readers.pi import PiReader
+from monitor.transcripts.readers.qwen_code import QwenCodeReader
+from monitor.transcripts.readers.responses import ResponseItemsReader
+from monitor.transcripts.readers.telemetry import TelemetryReader
+from monitor.transcripts.readers.vscode_chat import VsCodeChatReader
+from monitor.transcripts.source import Source
+
+READERS: Final[tuple[TranscriptReader, ...]] = (
+    IFlowReader(),
+    QwenCodeReader(),
+    ClaudeCodeReader(),
+    CodexReader(),
+    CopilotCliReader(),
+    KimiReader(),
+    FactoryDroidReader(),
+    PiReader(),
+    AntigravityReader(),
+    GeminiCliReader(),
+    OpenCodeReader(),
+    GooseReader(),
+    CursorReader(),
+    InspectAiReader(),
+    VsCodeChatReader(),
+    ChatGptReader(),
+    AiderReader(),
+    AtifReader(),
+    SweAgentReader(),
+    TauBenchReader(),
+    OpenHandsReader(),
+    TelemetryReader(),
+    LangSmithReader(),
+    EventLogsReader(),
+    RecordedRunsReader(),
+    MiniSweAgentReader(),
+    ClineReader(),
+    ResponseItemsReader(),
+    MessagesReader(),
+)
+"""The readers, one line each. Formats with a sign of their own come before those without one."""
+
+
+def signs_of(kind: str) -> str:
+    """The signs by which a file of the format `kind` is recognised, in words for people."""
+    return next((reader.signs for reader in READERS if reader.format == kind), "")
+
+
+def reader_of(source: Source) -> TranscriptReader | None:
+    """The reader of the format of `source`; `None`: the format is unknown."""
+    return next((reader for reader in READERS if reader.fits(source)), None)
