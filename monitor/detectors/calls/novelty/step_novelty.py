@@ -45,6 +45,7 @@ from monitor.detectors.calls.novelty.step_memory import (
 from monitor.detectors.calls.novelty.step_reading import (
     FORMS,
     ID,
+    RICH,
     SAID,
     StepCall,
     StepResult,
@@ -52,10 +53,6 @@ from monitor.detectors.calls.novelty.step_reading import (
     tokens,
 )
 
-RICH = 10
-"""An answer with so much content is content; a shorter one may be a receipt."""
-BARE = 3
-"""The most words that a receipt has and the call did not say. It has no number either."""
 SHORT_CALL = 24
 """The most characters of arguments of a step that may be made again, such as a pressed key."""
 COSMETIC_AT = 2
@@ -103,6 +100,7 @@ class StepNovelty:
         "_latest",
         "_looked",
         "_memory",
+        "_moved_at",
         "_requested",
         "_state",
         "_step",
@@ -124,6 +122,8 @@ class StepNovelty:
         steps = map(int, given["steps"])
         self._step, self._acted, self._looked, self._before, self._state, self._told, self._deed, requested = steps
         self._waited = int(given["waited"])
+        self._moved_at = int(given.get("moved_at", -1))
+        """The latest step whose number moved, and not by itself."""
         self._latest = list(map(int, given["latest"]))
         """The identities of the latest call, and of its result: the words, all numbers, and the
         plain numbers.
@@ -144,6 +144,7 @@ class StepNovelty:
             "steps": steps,
             "excused": self._excused,
             "waited": self._waited,
+            "moved_at": self._moved_at,
             "was_new": self._was_new,
             "latest": self._latest[:],
             "ids": sorted(self._ids),
@@ -271,12 +272,13 @@ class StepNovelty:
             return StepKind.WAITS
         if call.waits or self._waited == self._step - 1:
             return StepKind.WAITED
+        if self._moved_at == self._step - 1 and result.is_bare:
+            return StepKind.WAITS
         if seen.checked and call.siblings <= 2:  # noqa: PLR2004 - a whole batch is no check
             return StepKind.CHECKED_TWICE
-        bare = len(result.marks) <= BARE and not result.is_refusal and not any(n != SAID for n in result.numbers)
         short = call.siblings == 1 and sum(len(value) for _, value in call.reading.leaves) <= SHORT_CALL
         same = seen.state == step.state
-        return StepKind.RECEIPT_AGAIN if same and bare and short else StepKind.SAME_AGAIN
+        return StepKind.RECEIPT_AGAIN if same and short and result.is_bare else StepKind.SAME_AGAIN
 
     def _moved(self, step: _ReadStep, *, acted: bool) -> StepKind:
         """The state that was seen, with other numbers."""
@@ -284,6 +286,8 @@ class StepNovelty:
         if moving is None:  # too many calls ago: what moved is not known
             return StepKind.ASKED_FOR
         movement = moving.moved(result.numbers, result.ends, words=len(result.marks))
+        if movement not in {Movement.CLOCK, Movement.BY_ITSELF}:
+            self._moved_at = self._step
         if movement is Movement.ANSWER:
             known = self._memory.knows_answer(step.state, result.answer)
             return StepKind.OTHER_VALUE if known and not acted else StepKind.OTHER_ANSWER
@@ -301,7 +305,7 @@ class StepNovelty:
             new = step.unseen > 0 or (not result.marks and not result.failed)
             if not new and result.lines and all(line in memory.seen for line in result.lines):
                 return StepKind.OLD_LINES
-            if not new and difference.kind is Difference.REWORDED and difference.shares and _is_content(result):
+            if not new and difference.kind is Difference.REWORDED and difference.shares and result.is_content:
                 return StepKind.OLD_NEWS
             return StepKind.NEW_WORDS if new else StepKind.NEW_STATE
         opaque = difference.kind in {Difference.NEXT, Difference.OTHER}
@@ -391,7 +395,7 @@ class StepNovelty:
     def _is_nearly_known(self, step: _ReadStep, difference: CallDifference) -> bool:
         """Whether of a long answer only few numbers are new, and none of them names a thing."""
         result = step.result
-        if not _is_content(result):
+        if not result.is_content:
             return False
         near = difference.kind in _NEAR or self._is_in_place(step.call.reading, difference)
         if not near and self._is_row(step.call.reading, difference):
@@ -432,10 +436,6 @@ class StepNovelty:
             places[place] = places.get(place, 0) + (difference.kind is Difference.REWORDED)
             trim(places, TOOLS_KEPT)
             trim(self._memory.cosmetic, TOOLS_KEPT)
-
-
-def _is_content(result: StepResult) -> bool:
-    return result.content >= RICH and not result.is_refusal
 
 
 _NEAR = {Difference.REWORDED, Difference.SAID_AGAIN, Difference.NEAR, Difference.SPELLED}

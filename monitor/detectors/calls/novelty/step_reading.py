@@ -28,6 +28,10 @@ CALL_CHARS = 8_000
 """How much of all arguments of a call is kept."""
 CALL_WORDS = 160
 """How many words of one argument are compared with those of earlier calls."""
+RICH = 10
+"""An answer with so much content is content; a shorter one may be a receipt."""
+BARE = 3
+"""The most words that a receipt has and the call did not say. It has no number either."""
 LEAST_LINES = 4
 CHARS_OF_A_LINE = 8
 """A shorter line may stand anywhere."""
@@ -138,7 +142,9 @@ def number_of(slot: str) -> float | None:
     return float(said.replace(",", "")) if said.count(".") <= 1 else None
 
 
-def _slot(token: str) -> str:
+def _slot(token: str, said: Collection[str]) -> str:
+    if token in said:
+        return SAID
     if _IS_EPOCH.fullmatch(token):
         return f"{CLOCK}{token}"
     if _IS_NUMBER.fullmatch(token):
@@ -146,7 +152,9 @@ def _slot(token: str) -> str:
     if _IS_CLOCK.fullmatch(token):
         return f"{CLOCK}{token}"
     duration = _IS_DURATION.fullmatch(token)
-    return f"{DURATION}{duration[1]}" if duration else f"{ID}{token}"
+    if duration is None:
+        return f"{ID}{token}"
+    return SAID if duration[1] in said else f"{DURATION}{duration[1]}"
 
 
 def is_sentence(text: str) -> bool:
@@ -310,7 +318,7 @@ class StepResult:
         if slots:
             are_slots = set(slots)
             told = [token for token in told if token not in are_slots]
-        numbers = [SAID if token in said else _slot(token) for token in slots[:SLOTS]]
+        numbers = [_slot(token, said) for token in slots[:SLOTS]]
         words = [token for token in told if token not in said]
         marks = _MARKS.of(words)
         total = sum(marks)
@@ -361,6 +369,16 @@ class StepResult:
     def content(self) -> int:
         """How much it says that the call did not: words, and numbers twice."""
         return self.size + 2 * sum(number != SAID for number in self.numbers)
+
+    @property
+    def is_content(self) -> bool:
+        """Whether it says enough to be no receipt."""
+        return self.content >= RICH and not self.is_refusal
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether it says next to nothing that the call did not."""
+        return len(self.marks) <= BARE and not self.is_refusal and not any(one != SAID for one in self.numbers)
 
     def save(self) -> list[Any]:
         """The state as JSON data."""

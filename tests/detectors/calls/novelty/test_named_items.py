@@ -86,3 +86,18 @@ def test_a_watch_that_brings_news_goes_on_as_long_as_before():
 
     assert not stopped(looks(7), "Tell me when the pipeline is green.")
     assert stopped(looks(1) * 8, "Tell me when the pipeline is green.")
+
+
+def test_a_wait_between_looks_whose_number_moves_is_no_loop():
+    def steps(moves: bool) -> list[Step]:
+        found: list[Step] = []
+        for at in range(20):
+            shown = 21.4 + 1.7 * at if moves else 21.4
+            found += [
+                ("read_sensor", {"name": "bath"}, f"bath temperature = {shown:.1f} C, the heater is on"),
+                ("sleep", {"seconds": 60}, "slept 60 s"),
+            ]
+        return found
+
+    assert not stopped(steps(moves=True), "")
+    assert stopped(steps(moves=False), "")
