@@ -327,9 +327,6 @@ _ANOTHER_WAY = {
         "These calls will not give anything new. Say what you still need to know, and take a step that is not one of"
         " them."
     ),
-    "same_error": (
-        "Other arguments do not help. Look at what the error names, and whether it exists, before you try again."
-    ),
     "stalled": (
         "Running this again does not help. Say what the failures that are left have in common, and take a way that you"
         " have not taken, or undo what made no difference."
@@ -338,7 +335,6 @@ _ANOTHER_WAY = {
         "Say in one sentence why these calls are needed. If the task asks for them, go on. If not, use what you have,"
         " or take a step that you have not taken."
     ),
-    "same_result": "Other arguments give nothing new. Use what you have, or look somewhere else.",
     "unknown_tool": "There is no such tool. Use one of the tools that you were given, or say that you cannot do this.",
     "equal_messages": "Do not say this again. Do the next step, or say what keeps you from it.",
     "judge": (

@@ -117,7 +117,7 @@ monitor.ToolCallRepetition(loop_at=0) ## ToolCallRepetition(loop_at=0) ## give 2
 monitor.ToolCallRepetition(suspect_at=9, loop_at=5) ## suspect_at=9 ## give 2 to loop_at (5)
 monitor.ToolCallRepetition(threshold=5) ## ToolCallRepetition has no option 'threshold' ## give one of these: suspect_at, loop_at
 monitor.ToolCallRepetition(5) ## ToolCallRepetition: too many positional arguments ## write monitor.ToolCallRepetition()
-monitor.NoProgress(error_at=5) ## NoProgress has no option 'error_at' ## write errors_at=5
+monitor.NoProgress(stalled=5) ## NoProgress has no option 'stalled' ## write stalled_at=5
 monitor.Ladder(0) ## Ladder: too many positional arguments ## write monitor.Ladder()
 monitor.Ladder(clean_turn=3) ## Ladder has no option 'clean_turn' ## write clean_turns=3
 monitor.Guard(policy='ladder') ## policy: 'ladder' has no decide() ## give a policy object

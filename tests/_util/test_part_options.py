@@ -18,7 +18,7 @@ PARTS: list[Any] = [
     *default_detectors(tools={"poll": POLL}),
     monitor.ToolCallRepetition(loop_at=7, suspect_at=None, exempt=["wait"], name="mine"),
     monitor.ToolCallCycle(max_period=3, unordered_at=None),
-    monitor.NoProgress(errors_at=None, stalled_at=20),
+    monitor.NoProgress(stalled_suspect_at=None, stalled_at=20),
     monitor.UnknownTool(known=["look"]),
     monitor.SimilarMessages(near=False),
     ContentRepetition(chant=None, tail=TailRule(), channels=["text"]),
@@ -38,7 +38,7 @@ def test_a_part_is_made_again_from_its_options(part: Any):
 
 
 def test_options_are_those_that_were_given():
-    given: dict[str, Any] = {"errors_at": None, "results_at": 7, "stalled_at": 20, "name": "mine"}
+    given: dict[str, Any] = {"stalled_suspect_at": None, "stalled_at": 20, "name": "mine"}
     options = options_of(monitor.NoProgress(**given)) or {}
     assert {name: options[name] for name in given} == given
     text = options_of(ContentRepetition(chant=None, channels=["text"])) or {}

@@ -25,7 +25,7 @@ MOST: Final = 64
 SCALED: Final[Mapping[str, tuple[str, ...]]] = {
     "ToolCallRepetition": ("loop_at",),
     "ToolCallCycle": ("rounds", "unordered_at"),
-    "NoProgress": ("errors_at", "results_at", "short_results_at"),
+    "NoProgress": ("stalled_at",),
     "StateNovelty": ("threshold",),
     "UnknownTool": ("loop_at",),
     "SimilarMessages": ("loop_at", "equal_loop_at"),

@@ -74,6 +74,8 @@ class Allowance:
     """Looks while waiting: "until it answers"."""
     each: int = 0
     """Items of a set without a number: "every file"."""
+    asked: int = 0
+    """The looks that the newest request allows, if it asks to wait."""
     known: bool = False
     """There is a request."""
 
@@ -85,6 +87,11 @@ class Allowance:
         times, items, looks, each = _allowed_by(read)
         self.times, self.items = max(self.times, times), max(self.items, items)
         self.looks, self.each = max(self.looks, looks), max(self.each, each)
+        self.asked = looks
+
+    def earn(self) -> None:
+        """A look brought news, so the request allows as many looks again."""
+        self.looks = max(self.looks, self.asked)
 
     def repetitions(self, *, without_arguments: bool) -> int:
         """The number of times that one call may be repeated. `without_arguments`: such a call may
@@ -94,12 +101,12 @@ class Allowance:
 
     def save(self) -> list[int]:
         """The state as JSON data."""
-        return [self.times, self.items, self.looks, self.each, int(self.known)]
+        return [self.times, self.items, self.looks, self.each, self.asked, int(self.known)]
 
     def load(self, saved: Sequence[int]) -> None:
         """Take over what `save` returned."""
-        self.times, self.items, self.looks, self.each = map(int, saved[:4])
-        self.known = bool(saved[4])
+        self.times, self.items, self.looks, self.each, self.asked = map(int, saved[:5])
+        self.known = bool(saved[5])
 
 
 @lru_cache(maxsize=4)

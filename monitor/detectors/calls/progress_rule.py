@@ -1,6 +1,6 @@
 """Progress as a number that is to be lowered: failing tests, open items, lines to translate.
 
-Rules of `NoProgress` and `StateNovelty`, which count with it:
+Rules of `NoProgress`, which counts with it:
 
 - a number that is lower than all before it of the same call is progress, and everything that was
   counted is forgotten;
@@ -50,13 +50,12 @@ class Standstill:
         """The state as JSON data."""
         return {xxhash: [best, offsets[:]] for xxhash, (best, offsets) in self._calls.items()}
 
-    def took(self, xxhash: str, left: float | None, offset: int) -> bool:
-        """The call `xxhash` with the index `offset` was answered. Whether that is progress."""
-        if left is None or not math.isfinite(left):
-            return False
+    def took(self, xxhash: str, left: float, offset: int) -> None:
+        """The call `xxhash` with the index `offset` was answered."""
+        if not math.isfinite(left):
+            return
         best, offsets = self._calls.pop(xxhash, (math.inf, []))
-        progress = left < best
-        if progress or left <= 0:
+        if left < best or left <= 0:
             self._calls = {other: (lowest, []) for other, (lowest, _) in self._calls.items()}
             offsets = []
         else:
@@ -64,7 +63,6 @@ class Standstill:
         self._calls[xxhash] = min(best, left), offsets
         if len(self._calls) > CALLS_COMPARED:
             del self._calls[next(iter(self._calls))]
-        return progress and best < math.inf
 
     def of(self, xxhash: str) -> tuple[float, list[int]]:
         """The lowest number of a call, and the indices of its results since that are not lower."""

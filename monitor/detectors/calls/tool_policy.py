@@ -107,9 +107,7 @@ class ToolPolicy:
     exempt: bool = False
     """Never reported. It still stands between the calls of other tools."""
     idempotent: bool = False
-    """The tool only reads: a repeated short answer is not a receipt, and shows that nothing is
-    learned.
-    """
+    """The tool only reads: its call does not interrupt a cycle of other calls."""
     polling: bool = False
     """Called again on purpose: a cycle with it needs `loop_at` rounds, not three. A changed result
     or error is progress.
@@ -119,9 +117,7 @@ class ToolPolicy:
     new id each time).
     """
     paginating: bool = False
-    """Steps through pages: equal successful answers to new arguments (empty pages) do not count as
-    a loop.
-    """
+    """Steps through pages: equal answers to new arguments (empty pages) are no evidence."""
     sampling: bool = False
     """Called several times at once on purpose (one brief for six sub-agents). As long as no two
     answers are equal, a loop takes four times as many calls.

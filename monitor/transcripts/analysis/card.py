@@ -16,9 +16,6 @@ from monitor.verdicts import Detection
 _WORDS: Final[Mapping[str, tuple[str, str]]] = {
     "identical_calls": ("the same call again and again", "{tool} {count} times with the same arguments"),
     "cycle": ("a few calls in a ring", "{count} rounds of the same calls"),
-    "same_error": ("different calls with the same error", "{count} calls with the same error"),
-    "same_result": ("different calls with the same answer", "{count} calls with the same answer"),
-    "reworded": ("one question in other words", "one question in {count} wordings"),
     "stalled": ("a number that does not go down", "{tool} {count} times without getting on"),
     "no_news": ("calls that add nothing new", "{count} calls that added nothing new"),
     "unknown_tool": ("calls of a tool that does not exist", "{tool} {count} times, a tool that does not exist"),

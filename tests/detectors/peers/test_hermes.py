@@ -62,7 +62,9 @@ def patch(number: int) -> tuple[Any, ...]:
         row(
             "one message to eight people, no route",
             numbered("send_message", 8, '{"error": "no route"}', error=True),
-            True,
+            False,
+            theirs=True,
+            why="eight people are eight items, and no request says more",
         ),
         row(
             "a page that times out, and a click on retry",
@@ -92,7 +94,13 @@ def patch(number: int) -> tuple[Any, ...]:
             numbered("ci_job_status", 9, '{"status": "done", "duration_seconds": 1{n}}', {"job": 1}),
             False,
         ),
-        row("other arguments, one long page", numbered("execute_code", 5, "Please log in to go on. " * 20), True),
+        row(
+            "other arguments, one long page",
+            numbered("execute_code", 5, "Please log in to go on. " * 20),
+            False,
+            theirs=True,
+            why="many files or hosts of a list may answer the same at length",
+        ),
         row("other arguments, a short receipt", numbered("execute_code", 9, "done"), False),
         row(
             "one check in three phrasings, a counter in its answer",

@@ -83,7 +83,13 @@ BUILD = (
             theirs=True,
             why="what a shell command does is not guessed; what it gives is seen",
         ),
-        row("Q6 five that say the same at length", shell(*LOOKS[:5], result=" M src/parser.py\n" * 20), True),
+        row(
+            "Q6 five that say the same at length",
+            shell(*LOOKS[:5], result=" M src/parser.py\n" * 20),
+            False,
+            theirs=True,
+            why="many files or hosts of a list may answer the same at length",
+        ),
         row(
             "Q7 one other tool between",
             [*shell(*LOOKS), ("read_file", {"path": "README"}), *shell(*LOOKS)],

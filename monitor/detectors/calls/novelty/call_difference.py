@@ -25,6 +25,10 @@ GUESS_CHARS = 3
 """A shorter item is a key or a letter, but in a script without spaces a character is a word."""
 GUESS_WORDS = 2
 """A guess differs in so few words from the one before it."""
+WORDS_OF_WORK = 6
+"""Words that were never tried, from which on a call has content of its own."""
+LEAST_NEW = 5
+"""The least words that were never tried, in a short text that is new: two thirds of its words."""
 SHORT = 3
 """An argument of at most this many words may differ as a whole: it is the item itself."""
 
@@ -100,6 +104,14 @@ def _is_key(word: str) -> bool:
     return len(word) < GUESS_CHARS and word.isascii()
 
 
+def is_new_text(words: Sequence[str], untried: Collection[str]) -> bool:
+    """Whether a text says something else than the texts before it, and not the same in other
+    words. `untried`: its words that no call has said.
+    """
+    new = len(set(untried))
+    return new >= WORDS_OF_WORK or (new >= LEAST_NEW and 3 * new > 2 * len(set(words)))
+
+
 def difference_of(call: StepCall, earlier: Sequence[Sequence[tuple[str, list[str]]]]) -> CallDifference:
     """Compares `call` with the words of earlier calls of its tool, the oldest first."""
     best = CallDifference(Difference.OTHER, call.all_words)
@@ -125,10 +137,10 @@ def _difference(call: StepCall, earlier: Sequence[tuple[str, list[str]]]) -> Cal
         if old == words:
             continue
         changed.append(place)
-        differing = [word for was, word in zip(old, words, strict=False) if was != word]
-        new += differing
-        gone += [was for was, word in zip(old, words, strict=False) if was != word]
-        few = len(differing) <= max(1, min(3, len(words) // 2))
+        pairs = [(was, word) for was, word in zip(old, words, strict=False) if was != word]
+        gone += [was for was, _ in pairs]
+        new += [word for _, word in pairs]
+        few = len(set(pairs)) <= max(1, min(3, len(words) // 2))
         is_next = is_next and len(old) == len(words) and (few or (len(words) <= SHORT and not set(old) & set(words)))
     where = changed[0] if len(changed) == 1 else ""
     if not changed:

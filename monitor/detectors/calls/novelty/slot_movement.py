@@ -102,7 +102,7 @@ class SlotMovement:
         noisy = all(slot.ups and slot.downs and slot.is_narrow for _, new, slot in moves if new in plain)
         if (plain or words <= 1) and len(moves) >= VALUE * stayed and not _is_wide(values) and not (plain and noisy):
             return Movement.OTHER_VALUE
-        if not values:
+        if not plain:
             return Movement.CLOCK if any(new[0] == CLOCK for _, new, _ in moves) else Movement.BY_ITSELF
         if jumps >= 2 and 2 * jumps >= len(moves):  # noqa: PLR2004 - one may be a measured time
             return Movement.OTHER_VALUE

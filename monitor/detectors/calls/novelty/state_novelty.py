@@ -254,6 +254,8 @@ class StateNovelty(CallDetector):
             kind = StepKind.ASKED_FOR
         if first:
             self._novelty.did(kind, call.key, reading)
+        elif kind.is_news:
+            self._allowed.earn()
         excused = 0.0 if kind is StepKind.ASKED_FOR else step.excused / call.siblings
         share = step.share if kind is step.kind else 1.0
         return self._weighed(kind, call, index, excused, shown=not equal, share=share)
@@ -301,7 +303,7 @@ class StateNovelty(CallDetector):
         if not self._allowed.known:
             if kind.is_unclear:
                 return 0.0
-            if kind.is_walk:
+            if kind.is_walk and kind is not StepKind.SAME_ERROR:
                 weight *= UNKNOWN_WALK
             elif kind.is_repetition:
                 weight *= UNKNOWN_REPETITION
@@ -404,6 +406,7 @@ _COST = {
     StepKind.REFUSED_ITEM: 4,
     StepKind.REFUSED_NAMED: 4,
     StepKind.SAME_ERROR: 4,
+    StepKind.SAME_CAUSE: 4,
     StepKind.SILENT_ROW: 4,
     StepKind.REFUSED_ELSEWHERE: 2,
     StepKind.SILENT_ITEM: 2,

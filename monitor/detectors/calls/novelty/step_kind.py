@@ -30,7 +30,8 @@ class StepKind(Enum):
     GUESSED = "an item that nothing named, and the same short answer", 0.62
     FEEDBACK = "an item that nothing named, and another of the numbers seen before", 0.1
     NEARLY_SAME = "another call, and of a long answer only few numbers are others", 0.55
-    OLD_NEWS = "the same question in other words, and nothing but words seen before", 0.35
+    OLD_NEWS = "the same question in other words, and nothing but words seen before", 0.5
+    OLD_LINES = "another call, and nothing but lines seen before", 0.45
     ASKED_FOR = "a repetition that the request asks for", 0.0
     DONE_BETWEEN = "a call and a result as before, after something else was done", 0.1
     SWUNG = "a call made before, and another result seen before", 0.25
@@ -39,7 +40,7 @@ class StepKind(Enum):
     OTHER_VALUE = "a call made before, and its value became another one", 0.15
     WAITED = "a call that waits, with the result seen before", 0.3
     WAITS = "a call that waits", 0.1
-    CLOCK = "a call made before, and only a clock moved", 0.5
+    CLOCK = "a call made before, and only a clock moved", 0.54
     ONE_WAY = "a call made before, and only a counter moved", 0.85
     BY_ITSELF = "a call made before, and only values moved that move by themselves", 1.0
     SAME_CONTENT = "another call with the same answer", 0.62
@@ -55,8 +56,9 @@ class StepKind(Enum):
     SILENT_ITEM = "another item and silence", 0.44
     SILENT_ONCE = "another item and silence, after another answer", -0.35
     SILENT_ROW = "the next number of a row and silence", 0.6
-    REFUSED_ELSEWHERE = "another item, and the same refusal with other numbers", 0.3
+    REFUSED_ELSEWHERE = "another item, and the same refusal with other numbers", 0.45
     SAME_ERROR = "another call, and word for word the error before it", 1.1
+    SAME_CAUSE = "another call, and the error before it, about other words of the call", 1.1
     REFUSED_NAMED = "an item that was named before, and the same refusal", 0.25
     SILENT_NAMED = "an item that was named before, and silence", 0.2
     SILENT_AGAIN = "another form of a call and silence", 0.3
@@ -143,6 +145,7 @@ _WALKS = {
     StepKind.REFUSED_NAMED,
     StepKind.REFUSED_ELSEWHERE,
     StepKind.SAME_ERROR,
+    StepKind.SAME_CAUSE,
     StepKind.SILENT_ITEM,
     StepKind.SILENT_ROW,
     StepKind.GUESSED,

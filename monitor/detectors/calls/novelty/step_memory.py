@@ -7,7 +7,7 @@ hashes, the newest 512 states too. Only of the newest calls the numbers are kept
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -32,6 +32,8 @@ ROWS_COMPARED = 4
 """The calls that show whether their numbers go to and fro."""
 TURNS = 2
 """A row turns back less often than that: at the end of a line of a grid."""
+ENDS = 8
+"""How many ends of a path are looked for."""
 BAND = 0.1
 """Numbers of calls within this share of their level are one place."""
 
@@ -230,11 +232,21 @@ class StepMemory:
         """Whether an earlier call said `word`."""
         return _CALLED_MARKS[word] in self.seen
 
+    def is_named(self, items: Collection[str]) -> bool:
+        """Whether there are items that no call has said, and an earlier result names each, or its
+        end: `/app/src/a.ts` and `src/a.ts`.
+        """
+        untried = [item for item in items if not self.was_tried(item)]
+        return bool(untried) and all(any(mark(end) in self.seen for end in _ends(item)) for item in untried)
+
     def learn(self, call: StepCall, result: StepResult) -> None:
         """Mark the words of both."""
         self.seen.add(result.marks)
         self.seen.add(mark(number.lstrip("@:~")) for number in result.numbers)
+        self.seen.add(result.items)
+        self.seen.add(result.lines)
         self.seen.add(_CALLED_MARKS.of(call.all_words))
+        self.seen.add(_CALLED_MARKS.of(call.items))
 
     def save(self) -> dict[str, Any]:
         """The state as JSON data."""
@@ -264,6 +276,12 @@ class StepMemory:
     def _values(state: int, numbers: Iterable[str]) -> list[int]:
         before = mark(f"{state}:")
         return [mark(number, before) for number in numbers]
+
+
+def _ends(item: str) -> list[str]:
+    parts = item.split("/")
+    ends = ["/".join(parts[at:]) for at in range(min(len(parts), ENDS))]
+    return [end for end in ends if not end.isalnum() and not end[:1].isdecimal()]
 
 
 def _moves(column: Sequence[float]) -> list[float]:

@@ -22,12 +22,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from monitor.detectors.calls.novelty.call_difference import (
+    WORDS_OF_WORK,
     CallDifference,
     Difference,
     counts_on,
     difference_of,
     goes_on,
     is_guess,
+    is_new_text,
 )
 from monitor.detectors.calls.novelty.marks import mark
 from monitor.detectors.calls.novelty.open_call import OpenCall
@@ -43,6 +45,7 @@ from monitor.detectors.calls.novelty.step_memory import (
 from monitor.detectors.calls.novelty.step_reading import (
     FORMS,
     ID,
+    RICH,
     SAID,
     StepCall,
     StepResult,
@@ -50,20 +53,12 @@ from monitor.detectors.calls.novelty.step_reading import (
     tokens,
 )
 
-RICH = 10
-"""An answer with so much content is content; a shorter one may be a receipt."""
-BARE = 3
-"""The most words that a receipt has and the call did not say. It has no number either."""
 SHORT_CALL = 24
 """The most characters of arguments of a step that may be made again, such as a pressed key."""
 COSMETIC_AT = 2
 """The number of times that an argument is worded anew, with nothing changed, before it is left out
 of the call.
 """
-WORDS_OF_WORK = 6
-"""Words that were never tried, from which on a call has content of its own."""
-LEAST_NEW = 5
-"""The least words that were never tried, in a short text that is new: two thirds of its words."""
 NEAR_SHARE = 0.1
 """New numbers for each word of an answer, up to which it is nearly the one before it."""
 SHARE_OF_ONE_PLACE = 0.2
@@ -78,6 +73,8 @@ WINDOW = 0.35
 """What the same content counts in the next window of a whole, whose beginning and end move."""
 WORDS_OF_AN_ERROR = 6
 """Words of an error that the call did not say, from which on its cause lies elsewhere."""
+WORDS_OF_THE_ERROR = 4
+"""The same, if the error says nothing of the call."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -105,6 +102,7 @@ class StepNovelty:
         "_latest",
         "_looked",
         "_memory",
+        "_moved_at",
         "_requested",
         "_state",
         "_step",
@@ -126,6 +124,8 @@ class StepNovelty:
         steps = map(int, given["steps"])
         self._step, self._acted, self._looked, self._before, self._state, self._told, self._deed, requested = steps
         self._waited = int(given["waited"])
+        self._moved_at = int(given.get("moved_at", -1))
+        """The latest step whose number moved, and not by itself."""
         self._latest = list(map(int, given["latest"]))
         """The identities of the latest call, and of its result: the words, all numbers, and the
         plain numbers.
@@ -146,6 +146,7 @@ class StepNovelty:
             "steps": steps,
             "excused": self._excused,
             "waited": self._waited,
+            "moved_at": self._moved_at,
             "was_new": self._was_new,
             "latest": self._latest[:],
             "ids": sorted(self._ids),
@@ -160,7 +161,7 @@ class StepNovelty:
         """The identity of a call, without its cosmetic arguments."""
         cosmetic = {place for place, times in self._memory.cosmetic.get(call.name, {}).items() if times >= COSMETIC_AT}
         for place, words in call.words if cosmetic else ():
-            if place in cosmetic and _is_new(words, [word for word in words if not self._memory.was_tried(word)]):
+            if place in cosmetic and is_new_text(words, [word for word in words if not self._memory.was_tried(word)]):
                 cosmetic.remove(place)
         return call.key(cosmetic) if cosmetic else call.whole_key
 
@@ -273,12 +274,13 @@ class StepNovelty:
             return StepKind.WAITS
         if call.waits or self._waited == self._step - 1:
             return StepKind.WAITED
+        if self._moved_at == self._step - 1 and result.is_bare:
+            return StepKind.WAITS
         if seen.checked and call.siblings <= 2:  # noqa: PLR2004 - a whole batch is no check
             return StepKind.CHECKED_TWICE
-        bare = len(result.marks) <= BARE and not result.is_refusal and not any(n != SAID for n in result.numbers)
         short = call.siblings == 1 and sum(len(value) for _, value in call.reading.leaves) <= SHORT_CALL
         same = seen.state == step.state
-        return StepKind.RECEIPT_AGAIN if same and bare and short else StepKind.SAME_AGAIN
+        return StepKind.RECEIPT_AGAIN if same and short and result.is_bare else StepKind.SAME_AGAIN
 
     def _moved(self, step: _ReadStep, *, acted: bool) -> StepKind:
         """The state that was seen, with other numbers."""
@@ -286,9 +288,13 @@ class StepNovelty:
         if moving is None:  # too many calls ago: what moved is not known
             return StepKind.ASKED_FOR
         movement = moving.moved(result.numbers, result.ends, words=len(result.marks))
+        if movement not in {Movement.CLOCK, Movement.BY_ITSELF}:
+            self._moved_at = self._step
         if movement is Movement.ANSWER:
             known = self._memory.knows_answer(step.state, result.answer)
             return StepKind.OTHER_VALUE if known and not acted else StepKind.OTHER_ANSWER
+        if movement is Movement.CLOCK and result.is_refusal and not acted:
+            return StepKind.FAILED_AGAIN
         if acted:
             return StepKind.DONE_BETWEEN if movement is Movement.BY_ITSELF else StepKind.OTHER_ANSWER
         return _OF_MOVEMENT[movement]
@@ -299,7 +305,9 @@ class StepNovelty:
         result, memory = step.result, self._memory
         if not step.known:
             new = step.unseen > 0 or (not result.marks and not result.failed)
-            if not new and difference.kind is Difference.REWORDED and difference.shares and _is_content(result):
+            if not new and result.lines and all(line in memory.seen for line in result.lines):
+                return StepKind.OLD_LINES
+            if not new and difference.kind is Difference.REWORDED and difference.shares and result.is_content:
                 return StepKind.OLD_NEWS
             return StepKind.NEW_WORDS if new else StepKind.NEW_STATE
         opaque = difference.kind in {Difference.NEXT, Difference.OTHER}
@@ -313,10 +321,9 @@ class StepNovelty:
             return StepKind.SAID_AGAIN
         untried = [word for word in difference.words if not memory.was_tried(word)]
         if difference.kind is Difference.REWORDED and (difference.shares or not result.is_refusal):
-            works = _is_new(difference.words, untried) and not result.is_refusal and result.content < RICH
+            works = is_new_text(difference.words, untried) and not result.is_refusal and result.content < RICH
             return StepKind.WORK if works else StepKind.REWORDED
-        named = difference.kind is Difference.NEXT and bool(untried)
-        named = named and all(mark(word) in memory.seen for word in untried)
+        named = difference.kind is Difference.NEXT and self._is_named(step.call.reading, untried)
         if not result.is_refusal:
             return self._same_answer(step, difference, untried, named=named)
         plain = [one for one in told if one[0] not in FORMS]
@@ -327,8 +334,10 @@ class StepNovelty:
     def _refused(self, step: _ReadStep, difference: CallDifference, untried: Sequence[str], *, named: bool) -> StepKind:
         """A refusal that was seen, or silence."""
         result = step.result
-        if len(result.marks) >= WORDS_OF_AN_ERROR and step.state == self._state:
-            return StepKind.SAME_ERROR
+        if step.state == self._state and not named:
+            verbatim = result.told == self._told and SAID not in result.numbers
+            if len(result.marks) >= (WORDS_OF_THE_ERROR if verbatim else WORDS_OF_AN_ERROR):
+                return StepKind.SAME_ERROR if verbatim else StepKind.SAME_CAUSE
         if difference.kind is not Difference.NEXT:
             if result.is_empty:
                 return StepKind.SILENT_AGAIN
@@ -368,6 +377,13 @@ class StepNovelty:
         guessed = guessed and is_guess(difference, untried)
         return StepKind.GUESSED if guessed else StepKind.RECEIPT
 
+    def _is_named(self, call: StepCall, untried: Sequence[str]) -> bool:
+        """Whether what differs was named before: each word, or names of several words."""
+        seen = self._memory.seen
+        if untried and all(mark(word) in seen for word in untried):
+            return True
+        return self._memory.is_named(call.items) and self._ids.isdisjoint(call.items)
+
     def _is_in_place(self, call: StepCall, difference: CallDifference) -> bool:
         """Whether only numbers differ, and stay around one place."""
         words = difference.words
@@ -381,18 +397,14 @@ class StepNovelty:
     def _is_nearly_known(self, step: _ReadStep, difference: CallDifference) -> bool:
         """Whether of a long answer only few numbers are new, and none of them names a thing."""
         result = step.result
-        if not _is_content(result):
+        if not result.is_content:
             return False
         near = difference.kind in _NEAR or self._is_in_place(step.call.reading, difference)
         if not near and self._is_row(step.call.reading, difference):
             return False
         new = [one for one in result.values if one != SAID and self._memory.has_new(step.state, (one,))]
         named = any(one[0] in FORMS or len(one) >= CHARS_OF_AN_ID for one in new)
-        return (
-            _is_content(result)
-            and not named
-            and len(new) <= (SHARE_OF_ONE_PLACE if near else NEAR_SHARE) * result.content
-        )
+        return not named and len(new) <= (SHARE_OF_ONE_PLACE if near else NEAR_SHARE) * result.content
 
     def _drifts(self, step: _ReadStep) -> bool:
         """Whether the numbers of a state move whatever is asked."""
@@ -426,18 +438,6 @@ class StepNovelty:
             places[place] = places.get(place, 0) + (difference.kind is Difference.REWORDED)
             trim(places, TOOLS_KEPT)
             trim(self._memory.cosmetic, TOOLS_KEPT)
-
-
-def _is_new(words: Sequence[str], untried: Sequence[str]) -> bool:
-    """Whether a text says something else than the texts before it, and not the same in other
-    words.
-    """
-    new = len(set(untried))
-    return new >= WORDS_OF_WORK or (new >= LEAST_NEW and 3 * new > 2 * len(set(words)))
-
-
-def _is_content(result: StepResult) -> bool:
-    return result.content >= RICH and not result.is_refusal
 
 
 _NEAR = {Difference.REWORDED, Difference.SAID_AGAIN, Difference.NEAR, Difference.SPELLED}

@@ -28,6 +28,15 @@ CALL_CHARS = 8_000
 """How much of all arguments of a call is kept."""
 CALL_WORDS = 160
 """How many words of one argument are compared with those of earlier calls."""
+RICH = 10
+"""An answer with so much content is content; a shorter one may be a receipt."""
+BARE = 3
+"""The most words that a receipt has and the call did not say. It has no number either."""
+LEAST_LINES = 4
+CHARS_OF_A_LINE = 8
+"""A shorter line may stand anywhere."""
+LINE = mark("line ")
+"""Stands before the lines of results."""
 SLOTS = 32
 """How many numbers of a result are followed."""
 DEPTH = 40
@@ -56,6 +65,8 @@ _TOKEN = re.compile(
 form begins with a letter behind `f`, so a word that begins with one is taken first.
 """
 _IS_CLOCK = re.compile(_CLOCK)
+_IS_EPOCH = re.compile(r"1[5-9]\d{8}(?:\d{3}|\.\d{1,9})")
+"""Milliseconds since 1970, or seconds with a fraction. Whole seconds may be a number of bytes."""
 _IS_NUMBER = re.compile(_NUMBER)
 _IS_DURATION = re.compile(rf"({_NUMBER})\s?{_UNIT}")
 _UNSPACED = "\u2e80-\U0003ffff"
@@ -74,6 +85,11 @@ _PAIR = re.compile(
 )
 """`3/9`, `3 of 9`, `42 %`."""
 _COUNTED = re.compile(r"[^\W\d_]{1,40}(\d{1,9})")
+_ITEM = re.compile(r"\w{1,80}(?:[-./:@]\w{1,80}){1,20}")
+"""A path, a host, an address, a version: words that are one name together."""
+_SIGNS = re.compile(r"[^\w\s]|(?<=\W)[^\W\d](?=\W)")
+"""A sign, or a letter among signs."""
+LEAST_SIGNS = 8
 _DIGIT = re.compile(r"\d")
 _DECIMAL = re.compile(r"\d{1,15}(?:\.\d{1,9})?")
 _CJK = re.compile(f"[{_UNSPACED}]")
@@ -91,6 +107,20 @@ def tokens(text: str) -> list[str]:
     middle = identity(text[HEAD_CHARS:-TAIL_CHARS]).translate(_LETTERS)
     read = f"{text[:HEAD_CHARS]} {middle} {text[-TAIL_CHARS:]}"
     return _TOKEN.findall(read.casefold())
+
+
+def _lines(text: str) -> list[int]:
+    lines = {line for line in map(str.strip, text[:HEAD_CHARS].splitlines()) if len(line) >= CHARS_OF_A_LINE}
+    return [mark(line, LINE) for line in lines] if len(lines) >= LEAST_LINES else []
+
+
+def _drawing(text: str) -> str:
+    """A word for the signs of a text that has more signs than letters: a map, a board, a bar."""
+    read = text[:HEAD_CHARS]
+    signs = _SIGNS.findall(read)
+    if len(signs) < LEAST_SIGNS or 2 * len(signs) < len(read) - sum(map(str.isspace, read)):
+        return ""
+    return identity("".join(signs)).translate(_LETTERS)
 
 
 _LETTERS = str.maketrans("0123456789", "ghijklmnop")
@@ -112,13 +142,19 @@ def number_of(slot: str) -> float | None:
     return float(said.replace(",", "")) if said.count(".") <= 1 else None
 
 
-def _slot(token: str) -> str:
+def _slot(token: str, said: Collection[str]) -> str:
+    if token in said:
+        return SAID
+    if _IS_EPOCH.fullmatch(token):
+        return f"{CLOCK}{token}"
     if _IS_NUMBER.fullmatch(token):
         return f"{ID}{token}" if token.count(".") > 1 else token  # an address, or a version
     if _IS_CLOCK.fullmatch(token):
         return f"{CLOCK}{token}"
     duration = _IS_DURATION.fullmatch(token)
-    return f"{DURATION}{duration[1]}" if duration else f"{ID}{token}"
+    if duration is None:
+        return f"{ID}{token}"
+    return SAID if duration[1] in said else f"{DURATION}{duration[1]}"
 
 
 def is_sentence(text: str) -> bool:
@@ -144,6 +180,14 @@ def leaves_of(arguments: Any) -> list[tuple[str, str]]:
         if len(kept) >= 2 * ITEMS:
             break
     return kept
+
+
+def items_of(text: str) -> set[str]:
+    """The names in a text that have several words: paths, hosts, addresses. A plain number is
+    none.
+    """
+    found = set(_ITEM.findall(text.casefold()))
+    return {item for item in found if not _DECIMAL.fullmatch(item) and not _IS_CLOCK.fullmatch(item)}
 
 
 def _leaves(value: Any, place: str, depth: int) -> Iterator[tuple[str, str]]:
@@ -202,6 +246,11 @@ class StepCall:
         return said
 
     @cached_property
+    def items(self) -> set[str]:
+        """The names of several words that the call said."""
+        return set().union(*(items_of(value) for _, value in self.leaves))
+
+    @cached_property
     def whole_key(self) -> int:
         """The identity of the call, with all its arguments."""
         return self.key(())
@@ -248,6 +297,10 @@ class StepResult:
     """The identity of the numbers that may be an answer."""
     shown: int
     """The identity of all numbers."""
+    items: list[int]
+    """The names of several words that the result shows."""
+    lines: list[int]
+    """The lines of a result that has several."""
     failed: bool
     is_empty: bool
     is_refusal: bool
@@ -258,11 +311,14 @@ class StepResult:
         """Read `result`. `text`: the result without what a policy calls volatile."""
         said = call.said
         told = tokens(text)
+        drawn = _drawing(text)
+        if drawn:
+            told.append(drawn)
         slots = [token for token in told if not token.isalpha() and _DIGIT.search(token)]
         if slots:
             are_slots = set(slots)
             told = [token for token in told if token not in are_slots]
-        numbers = [SAID if token in said else _slot(token) for token in slots[:SLOTS]]
+        numbers = [_slot(token, said) for token in slots[:SLOTS]]
         words = [token for token in told if token not in said]
         marks = _MARKS.of(words)
         total = sum(marks)
@@ -282,6 +338,8 @@ class StepResult:
             state_as_told=_state(f"={call.name}", as_told, len(told), len(numbers)),
             answer=mark(repr(sorted(values_of(numbers)))),
             shown=mark(repr(sorted(numbers))),
+            items=[mark(item) for item in items_of(text[:HEAD_CHARS])],
+            lines=_lines(text),
             failed=failed,
             is_empty=is_empty,
             is_refusal=failed or is_empty or is_error_text or _says_nothing(call, text),
@@ -311,6 +369,16 @@ class StepResult:
     def content(self) -> int:
         """How much it says that the call did not: words, and numbers twice."""
         return self.size + 2 * sum(number != SAID for number in self.numbers)
+
+    @property
+    def is_content(self) -> bool:
+        """Whether it says enough to be no receipt."""
+        return self.content >= RICH and not self.is_refusal
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether it says next to nothing that the call did not."""
+        return len(self.marks) <= BARE and not self.is_refusal and not any(one != SAID for one in self.numbers)
 
     def save(self) -> list[Any]:
         """The state as JSON data."""
