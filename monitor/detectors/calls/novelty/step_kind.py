@@ -46,7 +46,7 @@ class StepKind(Enum):
     SAME_CONTENT = "another call with the same answer", 0.62
     RENEWED = "the same answer, under an id that the answer before it gave", 0.62
     REORDERED = "another call with the same words in another order", 0.2
-    NAMED_CONTENT = "an item that was named before, and the same answer", 0.2
+    NAMED_CONTENT = "an item that was named before, and the same answer", 0.08
     NEAR_CONTENT = "nearly the same call with the same answer", 0.25
     RESPELLED = "another spelling of a call, and word for word the answer before it", 0.85
     VERBATIM = "nearly the same call, and word for word the answer before it", 0.5
@@ -59,8 +59,8 @@ class StepKind(Enum):
     REFUSED_ELSEWHERE = "another item, and the same refusal with other numbers", 0.45
     SAME_ERROR = "another call, and word for word the error before it", 1.1
     SAME_CAUSE = "another call, and the error before it, about other words of the call", 1.1
-    REFUSED_NAMED = "an item that was named before, and the same refusal", 0.25
-    SILENT_NAMED = "an item that was named before, and silence", 0.2
+    REFUSED_NAMED = "an item that was named before, and the same refusal", 0.12
+    SILENT_NAMED = "an item that was named before, and silence", 0.1
     SILENT_AGAIN = "another form of a call and silence", 0.3
     REFUSED_AGAIN = "another form of a call and the same refusal", 0.72
     REFUSED_OTHER = "another call and the same refusal", 0.66

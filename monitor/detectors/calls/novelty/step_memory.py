@@ -32,8 +32,8 @@ ROWS_COMPARED = 4
 """The calls that show whether their numbers go to and fro."""
 TURNS = 2
 """A row turns back less often than that: at the end of a line of a grid."""
-ENDS = 8
-"""How many ends of a path are looked for."""
+DEPTH_OF_A_PATH = 8
+"""How many names of a path are read."""
 BAND = 0.1
 """Numbers of calls within this share of their level are one place."""
 
@@ -233,11 +233,10 @@ class StepMemory:
         return _CALLED_MARKS[word] in self.seen
 
     def is_named(self, items: Collection[str]) -> bool:
-        """Whether there are items that no call has said, and an earlier result names each, or its
-        end: `/app/src/a.ts` and `src/a.ts`.
+        """Whether an earlier result names one of `items` that no call has said, or a part of its
+        path: `/app/src/a.ts` and `src/a.ts`.
         """
-        untried = [item for item in items if not self.was_tried(item)]
-        return bool(untried) and all(any(mark(end) in self.seen for end in _ends(item)) for item in untried)
+        return any(not self.was_tried(part) and mark(part) in self.seen for item in items for part in _parts(item))
 
     def learn(self, call: StepCall, result: StepResult) -> None:
         """Mark the words of both."""
@@ -246,7 +245,7 @@ class StepMemory:
         self.seen.add(result.items)
         self.seen.add(result.lines)
         self.seen.add(_CALLED_MARKS.of(call.all_words))
-        self.seen.add(_CALLED_MARKS.of(call.items))
+        self.seen.add(_CALLED_MARKS.of(part for item in call.items for part in _parts(item)))
 
     def save(self) -> dict[str, Any]:
         """The state as JSON data."""
@@ -278,10 +277,11 @@ class StepMemory:
         return [mark(number, before) for number in numbers]
 
 
-def _ends(item: str) -> list[str]:
-    parts = item.split("/")
-    ends = ["/".join(parts[at:]) for at in range(min(len(parts), ENDS))]
-    return [end for end in ends if not end.isalnum() and not end[:1].isdecimal()]
+def _parts(item: str) -> set[str]:
+    """A path, and each part of it that is a name of several words."""
+    names = item.split("/")[:DEPTH_OF_A_PATH]
+    parts = {"/".join(names[first:last]) for first in range(len(names)) for last in range(first + 1, len(names) + 1)}
+    return {part for part in {item, *parts} if not part.isalnum() and not part[:1].isdecimal()}
 
 
 def _moves(column: Sequence[float]) -> list[float]:

@@ -85,7 +85,7 @@ _PAIR = re.compile(
 )
 """`3/9`, `3 of 9`, `42 %`."""
 _COUNTED = re.compile(r"[^\W\d_]{1,40}(\d{1,9})")
-_ITEM = re.compile(r"\w{1,80}(?:[-./:@]\w{1,80}){1,20}")
+_ITEM = re.compile(r"(?<!\w)\w{1,80}(?:[-./:@]\w{1,80}){1,20}")
 """A path, a host, an address, a version: words that are one name together."""
 _SIGNS = re.compile(r"[^\w\s]|(?<=\W)[^\W\d](?=\W)")
 """A sign, or a letter among signs."""
@@ -311,7 +311,7 @@ class StepResult:
         """Read `result`. `text`: the result without what a policy calls volatile."""
         said = call.said
         told = tokens(text)
-        drawn = _drawing(text)
+        drawn = _drawing(text) if 2 * sum(map(len, told)) <= len(text) else ""
         if drawn:
             told.append(drawn)
         slots = [token for token in told if not token.isalpha() and _DIGIT.search(token)]

@@ -33,6 +33,13 @@ def test_the_names_of_a_list_are_worked_off(form: str, request_text: str, answer
     assert not stopped([listed, *walk], request_text)
 
 
+def test_a_long_list_is_worked_off_in_silence_by_commands_that_name_more_than_the_item():
+    photos = [f"DSC0{1009 + 37 * at}.JPG" for at in range(40)]
+    moves: list[Step] = [("run", {"command": f"mv {name} lisbon-{at:02}.jpg"}, "") for at, name in enumerate(photos)]
+    assert not stopped([("run", {"command": "ls"}, "\n".join(photos)), *moves], "Give the photos better names.")
+    assert stopped([("run", {"command": f"cat {name}"}, "") for name in photos], "Find the photo.")
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_names_that_nothing_named_are_guesses(form: str):
     walk: list[Step] = [
