@@ -46,7 +46,7 @@ LOOPS_FOUND, BAD_INPUT = 1, 2
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class ScanOptions:
-    """What is shown of the runs, and where."""
+    """How the runs are shown, and where."""
 
     csv: Annotated[
         str | None, typer.Option(metavar="FILE", help="Write a row for each run to this file; - is stdout.")

@@ -26,6 +26,7 @@ EDGE_BYTES = 4_096
 KEPT_S = 7 * 24 * 3600.0
 """The state of a session that nobody has asked about for so long is removed."""
 VERSION = 3
+SUM_BYTES = 8
 _KNOWN = ("type", "sessionId", "$set", "$rewindTo")
 """Each line of the three agents has one of these fields."""
 
@@ -132,8 +133,9 @@ class SessionLines:
                 _remove_old(self._folder)
             half = f"{self._file}.{os.getpid()}"
             descriptor = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0), 0o600)
-            with os.fdopen(descriptor, "w") as out:
-                json.dump(state, out)
+            data = json.dumps(state).encode()
+            with os.fdopen(descriptor, "wb") as out:
+                out.write(_sum_of(data) + data)
             os.replace(half, self._file)
         except OSError:
             return
@@ -194,10 +196,16 @@ def _loaded(file: str) -> "dict[str, object]":
         if not _is_own(os.path.dirname(file)) or not _is_own(file):
             return {}
         with open(file, "rb") as kept:
-            found = json.loads(kept.read())
+            checked, data = kept.read(SUM_BYTES), kept.read()
+        found = json.loads(data) if checked == _sum_of(data) else None
     except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def _sum_of(data: bytes) -> bytes:
+    """Stands before a state, so that a damaged one is known."""
+    return b"%08x" % zlib.crc32(data)
 
 
 def _is_own(path: str) -> bool:

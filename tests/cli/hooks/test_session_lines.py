@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from monitor.cli.hooks import session_lines
-from monitor.cli.hooks.session_lines import SessionLines
+from monitor.cli.hooks.session_lines import SUM_BYTES, SessionLines
 
 
 def line(at: int, command: str = "ls") -> bytes:
@@ -63,7 +63,7 @@ def test_two_hooks_at_once_leave_a_whole_state(file: Path):
     for session in (second, first):
         session.keep()
     (kept,) = (file.parent / "s").iterdir()
-    assert json.loads(kept.read_bytes())["at"] == file.stat().st_size
+    assert json.loads(kept.read_bytes()[SUM_BYTES:])["at"] == file.stat().st_size
 
 
 def replaced(file: Path) -> None:
@@ -101,14 +101,29 @@ def test_a_state_that_is_damaged_is_none(harm: bytes, file: Path):
     assert is_awake(look(file))
 
 
-def test_a_state_that_others_may_write_is_not_used(file: Path):
+@pytest.mark.parametrize("at", range(0, 400, 37))
+def test_a_state_with_one_other_byte_is_none(at: int, file: Path, monkeypatch: pytest.MonkeyPatch):
+    look(file)
+    (kept,) = (file.parent / "states").iterdir()
+    data = bytearray(kept.read_bytes())
+    data[at] ^= 1
+    kept.write_bytes(data)
+    taken: list[bytes] = []
+    monkeypatch.setattr(SessionLines, "_take", lambda self, one: taken.append(one))
+    look(file)
+    assert taken == file.read_bytes().splitlines()
+
+
+def test_a_state_that_others_may_write_is_not_used(file: Path, monkeypatch: pytest.MonkeyPatch):
     look(file)
     folder = file.parent / "states"
     (kept,) = folder.iterdir()
     assert (folder.stat().st_mode & 0o777, kept.stat().st_mode & 0o777) == (0o700, 0o600)
     kept.chmod(0o666)
-    kept.write_bytes(kept.read_bytes().replace(b'"at": ', b'"at": 1'))
-    assert is_awake(look(file))
+    taken: list[bytes] = []
+    monkeypatch.setattr(SessionLines, "_take", lambda self, one: taken.append(one))
+    look(file)
+    assert taken == file.read_bytes().splitlines()
 
 
 def test_a_folder_that_cannot_be_written_holds_up_nobody(file: Path):
