@@ -39,7 +39,8 @@ WORKERS = 4
 BETWEEN_KILLS_S = (0.3, 2.5)
 SHARE = 0.95
 """The budget is this part of what all runs need, so that the last ones are refused."""
-MOST_S = 900.0
+MOST_S = 10.0
+"""For each run: what takes longer has not ended."""
 
 _console = Console()
 
@@ -91,8 +92,10 @@ class Row:
 
     @property
     def paid_beyond(self) -> int:
-        """Calls of the model that were made again, beyond one for each kill."""
-        return max(0, self.paid_twice - self.kills - self.crashes)
+        """Calls of the model that were made again, beyond one for each turn that was cut off: a
+        worker makes several at once.
+        """
+        return max(0, self.paid_twice - self.lost_attempts)
 
     def goals(self) -> list[dict[str, Any]]:
         """What must hold."""
@@ -101,7 +104,7 @@ class Row:
             ("effects that happened twice", self.notes_twice + self.puts_twice, 0),
             ("runs whose receipts differ from an undisturbed run", self.differs, 0),
             ("sessions that are not whole", self.damaged, 0),
-            ("model calls paid twice, beyond one for each kill", self.paid_beyond, 0),
+            ("model calls paid twice, beyond one for each turn that a kill cut off", self.paid_beyond, 0),
             ("slices beyond the budget", round(self.overshoot_slices, 2), 1),
             ("tokens that stay held", self.held_at_end, 0),
         ]
@@ -227,7 +230,7 @@ async def _carried_out(
         ended.update(await engine.carry_out(servers.address, folder, [f"run {n}" for n in range(row.runs)]))
         over.set()
 
-    with anyio.move_on_after(MOST_S):
+    with anyio.move_on_after(MOST_S * (row.runs + row.workers)):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(carry_out)
             running = await anyio.to_thread.run_sync(Workers, engine, servers.address, folder, row.workers)

@@ -5,27 +5,27 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
-from itertools import islice
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 from urllib.parse import quote
 
-from monitor.calls import ApprovalAnswer, CallRecord
-from monitor.errors import MonitorError, SessionDamaged, SessionOwner, SessionUnavailable, StoreError
+from monitor.calls import ApprovalAnswer
+from monitor.errors import SessionDamaged, SessionOwner, SessionUnavailable, StoreError
 from monitor.messages import SteerMessage
 from monitor.sessions.beside.mailbox import AnswerLetter, Letter, mailbox_of
 from monitor.sessions.faults import READ_FAULTS, not_text, typed
 from monitor.sessions.lock import live_owner, lock_path
-from monitor.sessions.nodes import Node
-from monitor.sessions.run_records import ApprovalState, RunRecord, StoredEvent, TurnChunks
-from monitor.sessions.tables import read_records, rows
+from monitor.sessions.tables import rows
 from monitor.sessions.tables.blobs import Blobs, blobs_of
 from monitor.sessions.tables.migrations import STEPS, Steps, check_format, format_of
 from monitor.sessions.tables.schema import APPLICATION_ID, SqlConnection, check_sqlite, prepare_reader
-from monitor.sessions.tables.seal import IN_USE, broken
-from monitor.sessions.tree import ACTIVE, Context, TreeProblem, context_of, verify
+from monitor.sessions.tables.seal import IN_USE
+from monitor.sessions.tables.session_reads import Reads, SessionRows
+from monitor.sessions.tables.stored_rows import StoredRows
+
+T = TypeVar("T")
 
 
 def resolved(path: str | os.PathLike[str]) -> Path:
@@ -171,36 +171,7 @@ def check_names(path: Path) -> None:
         )
 
 
-def problems(connection: SqlConnection, blobs: Blobs) -> Iterator[TreeProblem]:
-    """The faults of a file: of its pages, of the chain of its nodes, of the bodies beside it."""
-    try:
-        for (said,) in connection.execute("PRAGMA integrity_check(20)"):
-            if said != "ok":
-                yield TreeProblem(f"the file: {said}")
-        for table, number, *_ in connection.execute("PRAGMA foreign_key_check"):
-            yield TreeProblem(f"the table {table}: row {number} refers to a row that is missing")
-        yield from verify(rows.nodes(connection, blobs), rows.heads(connection))
-        yield from broken(connection, format_of(connection))
-        yield from _unreadable(connection, blobs)
-    except (*READ_FAULTS, MonitorError) as error:
-        yield TreeProblem(f"the file cannot be read to its end: {error}")
-
-
-def _unreadable(connection: SqlConnection, blobs: Blobs) -> Iterator[TreeProblem]:
-    for what, read in {
-        "runs": read_records.runs,
-        "calls": read_records.calls,
-        "approvals": read_records.approvals,
-        "events": read_records.events,
-        "chunks": read_records.chunks,
-    }.items():
-        try:
-            read(connection, blobs)  # type: ignore[operator]
-        except MonitorError as error:
-            yield TreeProblem(f"the {what}: {error}")
-
-
-class SessionReader:
+class SessionReader(Reads):
     """A session as it is at the moment, without waiting for its owner.
 
         with SessionReader("work.session") as session:
@@ -304,60 +275,6 @@ class SessionReader:
         connection: sqlite3.Connection | None = getattr(self, "_connection", None)
         return connection is None or connection.in_transaction
 
-    def context(self, branch: str = ACTIVE) -> Context:
-        """The messages that the model gets of a branch."""
-        found: Context = self._typed(lambda: context_of(rows.upwards(self._connection, branch, self._blobs)))
-        return found
-
-    def active_path(self, branch: str = ACTIVE, *, last: int | None = None, run: str | None = None) -> tuple[Node, ...]:
-        """The nodes of a branch, oldest first; see `SessionStore.active_path`."""
-        found: tuple[Node, ...] = self._typed(
-            lambda: rows.path(self._connection, branch, self._blobs, last=last, run=run)
-        )
-        return found
-
-    def nodes(self) -> tuple[Node, ...]:
-        """All nodes, in the order of writing."""
-        found: tuple[Node, ...] = self._typed(lambda: tuple(rows.nodes(self._connection, self._blobs)))
-        return found
-
-    def count(self) -> int:
-        """The number of nodes in the file."""
-        found: int = self._typed(lambda: rows.SqlView(self._connection, self._blobs).last_seq())
-        return found
-
-    def first_nodes(self, number: int) -> tuple[Node, ...]:
-        """The `number` nodes that were written first, or all if there are fewer."""
-        found: tuple[Node, ...] = self._typed(lambda: tuple(islice(rows.nodes(self._connection, self._blobs), number)))
-        return found
-
-    def heads(self) -> dict[str, str | None]:
-        """The newest node of each branch."""
-        found: dict[str, str | None] = self._typed(lambda: rows.heads(self._connection))
-        return found
-
-    def runs(self, *, hidden: bool = False) -> tuple[RunRecord, ...]:
-        """The runs. `hidden`: also those that serve another run, such as compactions."""
-        found: list[RunRecord] = self._typed(lambda: read_records.runs(self._connection, self._blobs))
-        return tuple(run for run in found if hidden or not run.hidden)
-
-    def calls(self, run: str | None = None) -> tuple[CallRecord, ...]:
-        """The calls of a run, or of all runs."""
-        return tuple(self._typed(lambda: read_records.calls(self._connection, self._blobs, run)))
-
-    def approvals(self) -> tuple[ApprovalState, ...]:
-        """The questions and their answers."""
-        return tuple(self._typed(lambda: read_records.approvals(self._connection, self._blobs)))
-
-    def events(self, run: str | None = None, after: int = 0) -> tuple[StoredEvent, ...]:
-        """The events of a run, or of all, whose numbers are greater than `after`."""
-        return tuple(self._typed(lambda: read_records.events(self._connection, self._blobs, run, after)))
-
-    def chunks(self, run: str | None = None) -> tuple[TurnChunks, ...]:
-        """The chunks of a run, or of all."""
-        return tuple(self._typed(lambda: read_records.chunks(self._connection, self._blobs, run)))
-
-    def verify(self) -> tuple[TreeProblem, ...]:
-        """The faults of the file; empty, if it is as it was written."""
-        found: tuple[TreeProblem, ...] = self._typed(lambda: tuple(problems(self._connection, self._blobs)))
+    def _read(self, read: Callable[[SessionRows], T]) -> T:
+        found: T = self._typed(lambda: read(StoredRows(self._connection, self._blobs)))
         return found

@@ -23,7 +23,7 @@ from monitor.sessions.files import made
 from monitor.sessions.nodes import ID_CHANCE_BYTES, Draft, Node, check_readable, digest_of, new_id, node_of
 from monitor.sessions.reader import connect_reader, lacks_log
 from monitor.sessions.run_records import run_codec
-from monitor.sessions.tables import read_records, rows, writing
+from monitor.sessions.tables import rows, stored_rows, writing
 from monitor.sessions.tables.blobs import Blobs, blobs_of
 from monitor.sessions.tables.migrations import check_format, format_of
 from monitor.sessions.tables.owner_memory import Memory
@@ -261,7 +261,7 @@ class _Salvage:
     def chunk(self, _: int, row: Any) -> None:
         """Save some chunks."""
         run, turn, at_ms, body = row
-        chunks = unpacked(self._reader, self._old, partial(read_records.chunks_of, self._run(run), turn), body)
+        chunks = unpacked(self._reader, self._old, partial(stored_rows.chunks_of, self._run(run), turn), body)
         writing.write_chunks(self._connection, at_ms, chunks, self._blobs, self._memory)
 
     def _run(self, number: int | None) -> str | None:

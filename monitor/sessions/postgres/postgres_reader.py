@@ -8,18 +8,17 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
 
-from monitor.calls import ApprovalAnswer, CallRecord
+from monitor.calls import ApprovalAnswer
 from monitor.errors import SessionBusy, SessionOwner, StoreError
 from monitor.messages import SteerMessage
 from monitor.sessions.beside.mailbox import AnswerLetter, Letter, made, new_file
-from monitor.sessions.nodes import Node
 from monitor.sessions.postgres import letters
 from monitor.sessions.postgres.database import Database
 from monitor.sessions.postgres.session_rows import Rows, given, kept
 from monitor.sessions.postgres.statements import FORMAT
 from monitor.sessions.reader import SessionReader
-from monitor.sessions.run_records import ApprovalState, RunRecord, StoredEvent, TurnChunks
-from monitor.sessions.tree import ACTIVE, Context, TreeProblem
+from monitor.sessions.tables.session_reads import Reads, SessionRows
+from monitor.sessions.tree import TreeProblem
 
 if TYPE_CHECKING:
     from monitor.sessions.postgres.database import Connection
@@ -47,7 +46,7 @@ def owner_in(holder: str) -> SessionOwner | None:
         return None
 
 
-class PostgresReader:
+class PostgresReader(Reads):
     """The session `name` in the database at `address`, as it is at the moment. It has the methods
     of a `SessionReader`.
 
@@ -109,61 +108,16 @@ class PostgresReader:
             self._connection.execute("set transaction isolation level repeatable read, read only")
             yield self
 
-    def _read(self, read: Callable[[Rows], T]) -> T:
+    def _read(self, read: Callable[[SessionRows], T]) -> T:
         return self._sessions.asked(lambda _: read(self._rows))
-
-    def context(self, branch: str = ACTIVE) -> Context:
-        """The messages that the model gets of a branch."""
-        return self._read(lambda rows: rows.context(branch))
-
-    def active_path(self, branch: str = ACTIVE, *, last: int | None = None, run: str | None = None) -> tuple[Node, ...]:
-        """The nodes of a branch, oldest first; see `SessionStore.active_path`."""
-        return self._read(lambda rows: rows.active_path(branch, last=last, run=run))
-
-    def nodes(self) -> tuple[Node, ...]:
-        """All nodes, in the order of writing."""
-        return self._read(lambda rows: rows.nodes())
-
-    def count(self) -> int:
-        """The number of nodes."""
-        return self._read(lambda rows: rows.newest("nodes"))
 
     def size(self) -> int:
         """The number of bytes of all that the session holds, without indexes."""
-        return self._read(lambda rows: rows.size())
-
-    def first_nodes(self, number: int) -> tuple[Node, ...]:
-        """The `number` nodes that were written first, or all if there are fewer."""
-        return self._read(lambda rows: rows.nodes(number))
-
-    def heads(self) -> dict[str, str | None]:
-        """The newest node of each branch."""
-        return self._read(lambda rows: rows.heads())
-
-    def runs(self, *, hidden: bool = False) -> tuple[RunRecord, ...]:
-        """The runs. `hidden`: also those that serve another run, such as compactions."""
-        return tuple(run for run in self._read(lambda rows: rows.runs()) if hidden or not run.hidden)
-
-    def calls(self, run: str | None = None) -> tuple[CallRecord, ...]:
-        """The calls of a run, or of all runs."""
-        return self._read(lambda rows: rows.calls(run))
-
-    def approvals(self) -> tuple[ApprovalState, ...]:
-        """The questions and their answers."""
-        return self._read(lambda rows: rows.approvals())
-
-    def events(self, run: str | None = None, after: int = 0) -> tuple[StoredEvent, ...]:
-        """The events of a run, or of all, whose numbers are greater than `after`."""
-        return self._read(lambda rows: rows.events(run, after))
-
-    def chunks(self, run: str | None = None) -> tuple[TurnChunks, ...]:
-        """The chunks of a run, or of all."""
-        return self._read(lambda rows: rows.chunks(run))
+        return self._sessions.asked(lambda _: self._rows.size())
 
     def verify(self) -> tuple[TreeProblem, ...]:
-        """The faults of the stored data; empty, if it is as it was written."""
         with self.snapshot():
-            return self._read(lambda rows: rows.verify())
+            return super().verify()
 
     def letters(self) -> list[Letter]:
         """The messages of other processes that the session's owner has not stored yet."""

@@ -30,10 +30,11 @@ from monitor.sessions.postgres.session_rows import Rows, kept
 from monitor.sessions.postgres.session_seal import SessionSeal, seal_of, sums_of
 from monitor.sessions.postgres.statements import step_of
 from monitor.sessions.postgres.step_rows import StepRows
-from monitor.sessions.run_records import ApprovalState, Changes, Committed, RunRecord, StoredEvent, TurnChunks
+from monitor.sessions.run_records import Changes, Committed
 from monitor.sessions.sql_session import id_at
 from monitor.sessions.tables.owner_memory import Memory
-from monitor.sessions.tree import ACTIVE, Context, TreeProblem
+from monitor.sessions.tables.session_reads import OwnerReads, SessionRows
+from monitor.sessions.tree import ACTIVE
 from monitor.sessions.writer import Ticket, hand_back, settled
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ _NOW: Final = "select token, step, holder from monitor_sessions where number = %
 _RELEASE: Final = "update monitor_sessions set lease_until = null where number = %s and token = %s"
 
 
-class PostgresSession:
+class PostgresSession(OwnerReads):
     """The session `name` in the database at `address`. An acknowledged step is as safe as the
     server keeps it.
 
@@ -241,7 +242,7 @@ class PostgresSession:
     def _asked(self, work: Callable[[Connection], T], **options: float) -> T:
         return self._held().run(work, **options)
 
-    async def _read(self, read: Callable[[Rows], T]) -> T:
+    async def _read(self, read: Callable[[SessionRows], T]) -> T:
         return await self._run(lambda: self._asked(lambda one: read(Rows(one, self._number, self._memory))))
 
     async def _write(self, fill: Callable[[StepRows], T]) -> T:
@@ -306,28 +307,6 @@ class PostgresSession:
         """Write nodes behind the head of a branch."""
         return (await self.commit(Changes(nodes=drafts, branch=branch))).nodes
 
-    async def context(self, branch: str = ACTIVE) -> Context:
-        """The messages that the model gets of a branch."""
-        return await self._read(lambda rows: rows.context(branch))
-
-    async def active_path(
-        self, branch: str = ACTIVE, *, last: int | None = None, run: str | None = None
-    ) -> tuple[Node, ...]:
-        """The nodes of a branch, oldest first; see `SessionStore.active_path`."""
-        return await self._read(lambda rows: rows.active_path(branch, last=last, run=run))
-
-    async def nodes(self) -> tuple[Node, ...]:
-        """All nodes, in the order of writing."""
-        return await self._read(lambda rows: rows.nodes())
-
-    async def find_node(self, id: str) -> Node | None:
-        """The node with the id `id`, or `None`."""
-        return await self._read(lambda rows: rows.find_node(id))
-
-    async def heads(self) -> dict[str, str | None]:
-        """The newest node of each branch."""
-        return await self._read(lambda rows: rows.heads())
-
     async def switch_node(self, node: str | None, *, branch: str = ACTIVE) -> None:
         """Make `node` the end of a branch; see `SessionStore.switch_node`."""
 
@@ -337,26 +316,6 @@ class PostgresSession:
         await self._write(switch)
 
     # -------------------------------------------------------------- runs, calls, events
-
-    async def runs(self, *, hidden: bool = False) -> tuple[RunRecord, ...]:
-        """The runs. `hidden`: also those that serve another run, such as compactions."""
-        return tuple(run for run in await self._read(lambda rows: rows.runs()) if hidden or not run.hidden)
-
-    async def calls(self, run: str | None = None) -> tuple[CallRecord, ...]:
-        """The calls of a run, or of all runs."""
-        return await self._read(lambda rows: rows.calls(run))
-
-    async def approvals(self, *, only_open: bool = False) -> tuple[ApprovalState, ...]:
-        """The questions and their answers."""
-        return await self._read(lambda rows: rows.approvals(only_open=only_open))
-
-    async def events(self, run: str | None = None) -> tuple[StoredEvent, ...]:
-        """The events of a run, or of all."""
-        return await self._read(lambda rows: rows.events(run))
-
-    async def chunks(self, run: str | None = None) -> tuple[TurnChunks, ...]:
-        """The chunks of a run, or of all."""
-        return await self._read(lambda rows: rows.chunks(run))
 
     async def close_run(self, run: str, why: str) -> None:
         """See `monitor.sessions.close_run`."""
@@ -376,15 +335,3 @@ class PostgresSession:
     async def advance(self, record: CallRecord) -> bool:
         """See `CallLedger.advance`."""
         return await self._write(lambda step: step.advance(record))
-
-    async def find(self, key: str) -> CallRecord | None:
-        """See `CallLedger.find`."""
-        return await self._read(lambda rows: rows.find(key))
-
-    async def open_calls(self, run: str) -> Sequence[CallRecord]:
-        """See `CallLedger.open_calls`."""
-        return await self._read(lambda rows: rows.open_calls(run))
-
-    async def verify(self) -> tuple[TreeProblem, ...]:
-        """The faults of the stored data; empty, if it is as it was written."""
-        return await self._read(lambda rows: rows.verify())

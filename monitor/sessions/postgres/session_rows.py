@@ -20,9 +20,9 @@ from monitor.sessions.nodes import Node, NodeKind
 from monitor.sessions.postgres.session_seal import broken
 from monitor.sessions.run_records import ApprovalState, RunRecord, StoredEvent, TurnChunks, run_codec
 from monitor.sessions.tables.owner_memory import MOST_NODES, Memory
-from monitor.sessions.tables.read_records import chunks_of
 from monitor.sessions.tables.schema import OPEN_CALL
 from monitor.sessions.tables.sharing import Pointers, has_pointer, whole
+from monitor.sessions.tables.stored_rows import chunks_of
 from monitor.sessions.tree import ACTIVE, Context, Tip, TreeProblem, context_of, verify
 
 if TYPE_CHECKING:

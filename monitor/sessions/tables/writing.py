@@ -22,10 +22,10 @@ from monitor.sessions.run_records import Changes, Committed, RunRecord, TurnChun
 from monitor.sessions.tables.blobs import Blobs
 from monitor.sessions.tables.owner_memory import Memory
 from monitor.sessions.tables.packing import Packing, escaped
-from monitor.sessions.tables.read_records import find_call
 from monitor.sessions.tables.rows import SqlView, run_number, write_head, write_node
 from monitor.sessions.tables.schema import SqlConnection
 from monitor.sessions.tables.seal import Seal
+from monitor.sessions.tables.stored_rows import StoredRows
 from monitor.sessions.tree import Planned, plan
 
 NOWHERE: Final = (None, 0)
@@ -156,7 +156,7 @@ def intend(connection: SqlConnection, record: CallRecord, blobs: Blobs, memory: 
     """Store a call unless its key is known. Returns the record that now stands under the key."""
     put_call(connection, record, blobs, memory)
     write_seal(connection, memory)
-    stored = find_call(connection, blobs, record.key)
+    stored = StoredRows(connection, blobs).find(record.key)
     if stored is None:
         raise SessionDamaged(f"the call {record.key} was stored and is not there")
     return stored

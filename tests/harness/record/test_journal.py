@@ -16,7 +16,7 @@ from monitor.events import ToolCallChanged, event_codec
 from monitor.harness.record.recorder import EFFECTS, NOT_STORED
 from monitor.sessions import Changes, Committed, InMemorySession, NodeKind, RunStage, SQLiteSession
 from monitor.sessions.nodes import said_of
-from monitor.sessions.tables import read_records
+from monitor.sessions.tables.stored_rows import StoredRows
 from monitor.testing import call
 from tests.harness.driving import Reason, look
 from tests.harness.runs.test_run_session import SCRIPT, Full, Mortal, supervisor
@@ -42,11 +42,11 @@ class Heard(list[Any]):
     def _is_stored(self, event: Any) -> bool:
         connection = self._store._connection
         if isinstance(event, ToolCallChanged):
-            call = read_records.find_call(connection, self._store._blobs, event.record.key)
+            call = StoredRows(connection, self._store._blobs).find(event.record.key)
             if call is not None and call.state == event.record.state:
                 return True
         return event_codec.dumps(event) in [
-            event_codec.dumps(one.event) for one in read_records.events(connection, self._store._blobs)
+            event_codec.dumps(one.event) for one in StoredRows(connection, self._store._blobs).events()
         ]
 
 
