@@ -21,6 +21,7 @@ import contextlib
 import json
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -91,12 +92,9 @@ def _script(form: str, request: ReceivedRequest) -> list[Any]:
 @contextlib.contextmanager
 def services() -> Iterator[dict[str, LocalServer]]:
     """A service for each format."""
-    makers = {"openai-chat": LocalOpenAI, "openai-responses": LocalOpenAI, "anthropic": LocalAnthropic}
+    makers: dict[str, Any] = {"openai-chat": LocalOpenAI, "openai-responses": LocalOpenAI, "anthropic": LocalAnthropic}
     with contextlib.ExitStack() as stack:
-        yield {
-            form: stack.enter_context(makers.get(form, LocalGemini)(lambda request, form=form: _script(form, request)))
-            for form in FORMS
-        }
+        yield {form: stack.enter_context(makers.get(form, LocalGemini)(partial(_script, form))) for form in FORMS}
 
 
 async def in_python(form: str, base: str, name: str, *, stream: bool) -> dict[str, Any]:
