@@ -10,8 +10,8 @@ uses them.
 
 `docs/proxy.md` says how an answer is cut. What only a reader of this code needs:
 
-- Bedrock's answers are read and ended as those of anthropic, in binary messages. Its error form is an
-  exception, and its refusal has `message`.
+- Bedrock's answers are read and ended as those of anthropic, in binary messages. Its error form is
+  an exception, and its refusal has `message`.
 - The reason stands in a comment line, as a JSON string in ASCII. Gemini's SDK reads a comment as
   broken JSON, so there the reason is the `finishMessage`.
 - An error after our stop has the type of a bad request (400), so that clients do not try again. An
