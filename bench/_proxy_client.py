@@ -7,6 +7,7 @@ import contextlib
 import json
 import re
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,12 +31,21 @@ class FrameContent:
     """The last bytes."""
 
 
-async def ask(port: int, path: str, order: str, *, key: str, leave_after: int | None = None) -> FrameContent:
+async def ask(
+    port: int,
+    path: str,
+    order: str,
+    *,
+    key: str,
+    leave_after: int | None = None,
+    history: Sequence[Mapping[str, str]] = (),
+) -> FrameContent:
     """Ask for one stream. `leave_after`: leave when so many pieces have come; with 0, a moment
-    after the request.
+    after the request. `history`: the messages before the order.
     """
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    body = json.dumps({"model": "m", "stream": True, "messages": [{"role": "user", "content": order}]}).encode()
+    messages = [*history, {"role": "user", "content": order}]
+    body = json.dumps({"model": "m", "stream": True, "messages": messages}).encode()
     head = (
         f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer {key}\r\n"
         f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"

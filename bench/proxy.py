@@ -11,6 +11,8 @@ its own; `make litellm` makes it.
   has it, for one stream and for several at once.
 - *processor time per piece*, of the proxy's process alone, for several streams at once. Streams a
   core: how many streams of 100 pieces a second fill one core by this count.
+- *a long history*: processor time of the proxy for one of the last 20 of 100 requests. Each
+  repeats the history of the one before it and adds 20 KB.
 - *close*: until the service sees the connection gone. After the client left within the answer, and
   before its first byte. After the piece of a loop in which the decision falls was sent.
 """
@@ -38,9 +40,14 @@ from bench._proxy_fronts import CHAT, KEY, Front, litellm, ours, plain, upstream
 
 PACE_S = 0.01
 """100 pieces a second."""
+TURN_BYTES = 20_000
+"""100 turns are 2 MB."""
 UNSEEN_S = 3.0
 """A close that the service has not seen by then counts as not seen."""
-GOAL_CLOSE_MS, GOAL_PIECE_US = 50.0, 30.0
+GOAL_CLOSE_MS, GOAL_PIECE_US, GOAL_LONG = 50.0, 30.0, 3.0
+
+_TICK_MS = 0.5
+"""Processor time is counted in steps of 10 ms, over 20 requests."""
 
 _numbers = count()
 _console = Console(width=150)
@@ -54,6 +61,7 @@ class Sizes:
     pieces: int = 300
     streams: int = 20
     closes: int = 50
+    turns: int = 100
 
 
 @dataclass
@@ -78,6 +86,8 @@ class Row:
     """Pieces that the client got of an answer that loops, of at most 400."""
     loop_p99_ms: float | None = None
     loop_unseen: int = 0
+    long_cpu_ms: float | None = None
+    """Processor time of one of the last requests of a long history."""
     notes: list[str] = field(default_factory=list)
 
 
@@ -100,6 +110,8 @@ async def measured(front: Front, service: int, sizes: Sizes) -> Row:
         row.streams_per_core = round(1e6 / (row.cpu_us_per_piece / PACE_S))
         row.memory_mb = front.memory_mb()
 
+        row.long_cpu_ms = await _long_history(front, sizes.turns)
+
     within = [await _asked(front, "words 500 0.005", leave_after=20) for _ in range(sizes.closes)]
     before = [await _asked(front, "silent 1 0", leave_after=0) for _ in range(sizes.closes)]
     loops = [await _asked(front, "chant 400 0.002") for _ in range(sizes.closes)] if front.pid else []
@@ -111,6 +123,23 @@ async def measured(front: Front, service: int, sizes: Sizes) -> Row:
         row.loop_pieces = median(len(heard.pieces) for _, heard in loops)
         row.loop_p99_ms, row.loop_unseen = _stops(seen, loops)
     return row
+
+
+async def _long_history(front: Front, turns: int) -> float:
+    """Milliseconds of processor time for one of the last requests of a history that grows by
+    `TURN_BYTES` with each.
+    """
+    history: list[dict[str, str]] = []
+    last = max(1, turns // 5)
+    cpu = 0.0
+    for number in range(turns):
+        if number == turns - last:
+            cpu = front.cpu_s()
+        order = f"r{next(_numbers)} words 5 0"
+        await ask(front.port, front.path, order, key=KEY, history=history)
+        said = " ".join(f"{number}.{word}" for word in range(TURN_BYTES // 6))[:TURN_BYTES]
+        history += [{"role": "user", "content": order}, {"role": "assistant", "content": said}]
+    return (front.cpu_s() - cpu) / last * 1e3
 
 
 async def _warm(front: Front) -> None:
@@ -196,7 +225,7 @@ def main() -> int:
     parser.add_argument("--litellm", metavar="PYTHON", default=".venvs/litellm/bin/python")
     parser.add_argument("--quick", action="store_true", help="a tenth of the work, and nothing is written")
     given = parser.parse_args()
-    sizes = Sizes(first=10, pieces=30, streams=5, closes=5) if given.quick else Sizes()
+    sizes = Sizes(first=10, pieces=30, streams=5, closes=5, turns=25) if given.quick else Sizes()
     rows: list[Row] = []
     peer = ""
     with upstream() as service:
@@ -216,13 +245,26 @@ def main() -> int:
     assert relayed.cpu_us_per_piece is not None
     added_us = watched.cpu_us_per_piece - relayed.cpu_us_per_piece
     _console.print(f"watching adds {added_us:.0f} us of processor time to a piece (goal: {GOAL_PIECE_US:g} us)")
+    assert watched.long_cpu_ms is not None
+    assert relayed.long_cpu_ms is not None
+    times = watched.long_cpu_ms / max(relayed.long_cpu_ms, _TICK_MS)
+    long_mb = sizes.turns * TURN_BYTES / 1e6
+    _console.print(
+        f"a request of {long_mb:.1f} MB costs {watched.long_cpu_ms:.1f} ms, {times:.1f} times a relay's"
+        f" {relayed.long_cpu_ms:.1f} ms (goal: {GOAL_LONG:g} times)"
+    )
     if not given.quick:
         path = _report.write(
             "proxy",
             {
                 "versions": {"uvicorn": version("uvicorn"), "httpx2": version("httpx2"), "litellm": peer or None},
-                "goals": {"close_p99_ms": GOAL_CLOSE_MS, "added_us_per_piece": GOAL_PIECE_US},
+                "goals": {
+                    "close_p99_ms": GOAL_CLOSE_MS,
+                    "added_us_per_piece": GOAL_PIECE_US,
+                    "long_history": GOAL_LONG,
+                },
                 "added_us_per_piece": added_us,
+                "long_history_times_a_relay": times,
                 "rows": [vars(row) for row in rows],
             },
         )

@@ -43,7 +43,7 @@ ONLY_IN = {
     "xxhash": ("_util",),
     # DBOS, Temporal and the proxy's server run on asyncio; local servers run a loop in a thread
     "asyncio": (
-        "cli.commands.proxy",
+        "cli.serving",
         "harness.streams",
         "integrations.dbos",
         "integrations.temporal",

@@ -1,37 +1,29 @@
-"""The proxy as an ASGI application: which request goes where."""
+"""The proxy as an ASGI application: what it is made of, how it begins and ends."""
 
 from __future__ import annotations
 
-import math
 import os
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote
+from typing import TYPE_CHECKING, Final
 
 import anyio
 
 from monitor._util.explained_options import explained
 from monitor.conditions import Condition
 from monitor.detectors import Detector, default_detectors
-from monitor.errors import ConfigError, without_keys
+from monitor.errors import ConfigError
 from monitor.harness.checks import clock_of
 from monitor.harness.streams.clock import Clock
 from monitor.proxy.accounts import ROOT, WAIT_S, Accounts, check_keys
 from monitor.proxy.admin.admin import Admin
 from monitor.proxy.draining import Draining
-from monitor.proxy.exchange.context import GRACE_S, LATER, REFUSED, ProxyContext
-from monitor.proxy.exchange.exchange import Exchange
-from monitor.proxy.exchange.unjudged import UnjudgedRelay, UnjudgedRequest
-from monitor.proxy.exchange.upstream_request import ProxiedRequest
-from monitor.proxy.formats import wire_of
-from monitor.proxy.formats.base import RETRY_LATER, Unjudged, Wire
-from monitor.proxy.formats.refusals import refusal_of
-from monitor.proxy.gate import AllowedKey, Denied, Gate
+from monitor.proxy.exchange.context import GRACE_S, ProxyContext
+from monitor.proxy.gate import Gate
 from monitor.proxy.histories.known_histories import KnownHistories
-from monitor.proxy.histories.request_reading import HistoryReader, RequestReading
+from monitor.proxy.histories.request_reading import HistoryReader
 from monitor.proxy.keys import KeyNames
 from monitor.proxy.options import (
     ARRIVAL_S,
@@ -43,32 +35,15 @@ from monitor.proxy.options import (
     StopAs,
     Unwatched,
 )
-from monitor.proxy.proxy_spans import begin_span, end_span
+from monitor.proxy.reception import Reception
 from monitor.proxy.state.holds import HeldRuns
 from monitor.proxy.state.peers import Peers
 from monitor.proxy.state.runs import ProxiedRun, ProxiedRuns
-from monitor.proxy.transport.asgi import Receive, Scope, Send, answer, begin, body
-from monitor.proxy.transport.client import Client
-from monitor.proxy.transport.content_coding import coding_of
-from monitor.proxy.transport.headers import (
-    NO_NAME,
-    RUN,
-    SEVERAL_KEYS,
-    Headers,
-    first,
-    is_bare,
-    keys_in,
-    run_in,
-    to_client,
-    with_key,
-)
-from monitor.proxy.transport.incoming import TIMED_OUT, TOO_SLOW, ClientGone, Incoming, TooSlow
-from monitor.proxy.transport.paths import is_plain, path_in, squeezed
-from monitor.proxy.transport.room import NO_ROOM, HeldBytes, NoRoom, Room
-from monitor.proxy.transport.upstreams import SILENCE_S, Connections, Upstream, Upstreams
+from monitor.proxy.transport.asgi import Receive, Scope, Send
+from monitor.proxy.transport.paths import path_in
+from monitor.proxy.transport.upstreams import SILENCE_S, Connections, Upstreams
 from monitor.proxy.virtual_keys import VirtualKeys
 from monitor.shared import BudgetStore, RowStore
-from monitor.tools.secrets.masking import MASK, masked
 from monitor.usage import Price
 
 if TYPE_CHECKING:
@@ -77,10 +52,7 @@ if TYPE_CHECKING:
 PREFIX: Final = "/agent-monitor/"
 """Where the proxy's own pages are."""
 TOKEN_VARIABLE: Final = "AGENT_MONITOR_TOKEN"
-_SHORTEST_KEY: Final = 6
-TOO_MANY: Final = "as many requests without a key are being answered as may be: try again, or send a key"
 _CLOSING: Final = "the proxy shuts down"
-_NO_SOCKETS: Final = "agent-monitor: web sockets are not relayed; use the streams of HTTP\n"
 
 
 @explained(example="monitor.proxy.Proxy('https://api.openai.com')")
@@ -239,11 +211,7 @@ class Proxy:
         self._admin = Admin(self._context, self.token, self._draining)
         if self._peers is not None:
             self._peers.obey = self._admin.obey
-        self._told = told
-        self._spans = spans
-        self._room = Room(most_in_flight)
-        self._keyless = 0
-        """Requests without a key that are being answered."""
+        self._reception = Reception(self._context, told=told, spans=spans)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one connection, as ASGI 3 describes it."""
@@ -321,147 +289,5 @@ class Proxy:
         path = path_in(scope)
         if path.startswith(self.prefix.encode()):
             await self._admin.serve(scope, path[len(self.prefix) :].decode("latin-1"), receive, send)
-            return
-        if (first(scope["headers"], b"upgrade") or b"").lower() == b"websocket":
-            await answer(send, 501, _NO_SOCKETS.encode(), b"text/plain")
-            return
-        if not is_plain(path):
-            said = "agent-monitor: a path begins with / and has no part . or ..\n"
-            await answer(send, 400, said.encode(), b"text/plain")
-            return
-        found = self.upstreams.find(path)
-        if found is None:
-            known = ", ".join(f"/{one.name}/" for one in self.upstreams.all)
-            said = f"agent-monitor: no upstream for this path; known are {known}\n"
-            await answer(send, 404, said.encode(), b"text/plain")
-            return
-        upstream, path = found
-        keys = keys_in(scope["headers"], scope.get("query_string", b""))
-        entry = self.gate.enter(keys)
-        if isinstance(entry, AllowedKey) and not keys and self._keyless >= self._context.options.most_keyless:
-            entry = Denied(LATER, TOO_MANY)
-        if isinstance(entry, Denied):
-            self.runs.count("denied", str(entry.status))
-            wire = wire_of(scope["method"], unquote(squeezed(path).decode("latin-1")))
-            await _refuse(send, wire, entry.why, entry.status, after_s=entry.retry_after_s)
-            return
-        self._keyless += not keys
-        try:
-            await self._one(scope, upstream, path, receive, send, entry=entry)
-        finally:
-            self._keyless -= not keys
-
-    async def _one(
-        self, scope: Scope, upstream: Upstream, path: bytes, receive: Receive, send: Send, *, entry: AllowedKey
-    ) -> None:
-        options = self._context.options
-        held = HeldBytes(self._room)
-        incoming = Incoming(receive, options.most_body, held=held, arrival_s=options.arrival_s)
-        client = Client(send, clock=options.clock.now)
-        try:
-            await self._answer(scope, upstream, path, incoming, client, entry=entry)
-        except ClientGone:
-            client.left = True
-        except (NoRoom, TooSlow) as error:  # while the request was read
-            wire = wire_of(scope["method"], path.decode("latin-1"))
-            late = isinstance(error, TooSlow)
-            await _refuse(send, wire, TOO_SLOW if late else NO_ROOM, TIMED_OUT if late else LATER)
-        finally:
-            held.release()
-        if client.left:
-            self.runs.count("clients_left")
-
-    async def _answer(
-        self, scope: Scope, upstream: Upstream, path: bytes, incoming: Incoming, client: Client, *, entry: AllowedKey
-    ) -> None:
-        headers, query, key = list(scope["headers"]), scope.get("query_string", b""), entry.key
-        keys = keys_in(headers, query)
-        if (own := self.gate.service_keys.get(upstream.name)) is not None:
-            headers, query = with_key(headers, query, own)
-            scope = {**scope, "headers": headers, "query_string": query}
-        where = squeezed(path)
-        wire = wire_of(scope["method"], unquote(where.decode("latin-1")))
-        asked = b"?".join((where, query)) if query else where
-        reading = await self._read(wire, asked, incoming, headers, key)
-        self.runs.count("requests", "unwatched" if isinstance(reading, Unjudged) else reading.asked.form)
-        looks = isinstance(reading, Unjudged) and is_bare(scope["method"], headers)
-        denied = None if looks else entry.denies(None if isinstance(reading, Unjudged) else reading.asked.model)
-        if denied is not None:
-            self.runs.count("denied", str(denied.status))
-            await _refuse(client.send, wire, denied.why, denied.status)
-            return
-        if isinstance(reading, Unjudged):
-            if len(keys) > 1 and self._context.options.unwatched == "pay":
-                await _refuse(client.send, wire, SEVERAL_KEYS, REFUSED)
-                return
-            unjudged = UnjudgedRequest(
-                upstream=upstream, scope=scope, path=path, incoming=incoming, wire=wire, why=reading.why, key=key
-            )
-            self.runs.count("unwatched")
-            work = UnjudgedRelay(self._context, unjudged, client).perform
-            await client.serve(work, incoming, patience_s=self._context.options.patience_s)
-            self.runs.count("bytes", number=client.sent_bytes)
-            return
-        name = run_in(headers)
-        several = len(keys) > 1 and self._context.accounts is not None
-        if several or (name is None and first(headers, RUN) is not None):
-            await _refuse(client.send, wire, SEVERAL_KEYS if several else NO_NAME, REFUSED)
-            return
-        run = self.runs.begin(key, name or reading.run, reading.asked.form, reading.asked.model)
-        request = ProxiedRequest(
-            upstream=upstream,
-            method=scope["method"],
-            path=path,
-            query=query,
-            headers=headers,
-            body=incoming.take(),
-            held=incoming.held,
-            reading=reading,
-            hide=_hider(keys),
-        )
-        exchange = Exchange(self._context, request, run, client)
-        span = begin_span(self._spans, headers, run)
-        try:
-            await client.serve(exchange.perform, incoming, patience_s=self._context.options.patience_s)
-        finally:
-            if span is not None:
-                end_span(span, run, client.status, exchange.usage)
-            self.runs.count("bytes", number=client.sent_bytes)
-            self.runs.leave(run)
-            if self._told is not None:
-                self._told(run)
-
-    async def _read(
-        self, wire: Wire | None, path: bytes, incoming: Incoming, headers: Headers, key: str
-    ) -> RequestReading | Unjudged:
-        if wire is None:
-            return Unjudged("unknown format")
-        if not await incoming.read():
-            return Unjudged("the request is too long")
-        where, coding = path.decode("latin-1"), coding_of(headers)
-        return await self._context.reader.read(wire, where, incoming.kept, coding=coding, key=key)
-
-
-async def _refuse(send: Send, wire: Wire | None, why: str, status: int, *, after_s: float | None = None) -> None:
-    """Answer with an error in the client's format, before anything of the request was judged.
-    `after_s`: the seconds after which the client may try again.
-    """
-    refusal = refusal_of(wire, why, status)
-    said = refusal.headers if after_s is None else {**RETRY_LATER, "retry-after": str(math.ceil(after_s))}
-    headers = [(name.encode(), value.encode()) for name, value in said.items()]
-    headers.append((b"content-length", b"%d" % len(refusal.body)))
-    await begin(send, refusal.status, to_client(headers, said=f"refused; {why}", cuttable=False))
-    await body(send, refusal.body, more=False)
-
-
-def _hider(keys: Sequence[bytes]) -> Callable[[str], str]:
-    """Masks the keys themselves, and whatever looks like a secret."""
-    said = [text for key in keys if len(text := key.decode("latin-1")) >= _SHORTEST_KEY]
-
-    def hide(text: str) -> str:
-        shown: Any = masked(without_keys(text))
-        for one in said:
-            shown = shown.replace(one, MASK)
-        return str(shown)
-
-    return hide
+        else:
+            await self._reception.serve(scope, path, receive, send)

@@ -7,10 +7,11 @@ uses them.
 | openai-responses | items closed, `response.completed` | event `error` | `{"error"}` |
 | anthropic | blocks closed, `end_turn`, `message_stop` | event `error` | `{"type", "error"}` |
 | gemini | `finishReason: "MAX_TOKENS"` | `{"error"}` | `{"error"}` |
-| bedrock | `messageStop`, or as anthropic | exception | `{"message"}` |
 
 `docs/proxy.md` says how an answer is cut. What only a reader of this code needs:
 
+- Bedrock's answers are read and ended as those of anthropic, in binary messages. Its error form is
+  an exception, and its refusal has `message`.
 - The reason stands in a comment line, as a JSON string in ASCII. Gemini's SDK reads a comment as
   broken JSON, so there the reason is the `finishMessage`.
 - An error after our stop has the type of a bad request (400), so that clients do not try again. An

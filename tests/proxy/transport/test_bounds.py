@@ -25,7 +25,7 @@ KEY = {"authorization": "Bearer sk-alice"}
 async def proxy_of(server: LocalOpenAI, **options: Any) -> AsyncIterator[Proxy]:
     proxy = Proxy(server.base_url.removesuffix("/v1"), **options)
     yield proxy
-    assert proxy._room.held == 0
+    assert proxy._reception.room.held == 0
     await proxy.aclose()
 
 
