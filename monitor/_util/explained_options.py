@@ -49,6 +49,8 @@ def explains_options(
         kinds = cache(lambda: _kinds_of(inspect.signature(function)))
 
         def mistake(args: tuple[Any, ...], kwargs: Mapping[str, Any], *, binds: bool) -> str | None:
+            if binds and _all_fit(kinds(), args, kwargs):
+                return None
             called = name or _name_of(function, args)
             unbound = None if binds else _unbound(function, args, kwargs, called=called, example=example, hints=hints)
             return unbound or _wrong_kind(kinds(), called, args, kwargs, example)
@@ -123,6 +125,18 @@ def _unbound(
     if closest := get_close_matches(unknown, known, 1):
         return f"{says}: write {closest[0]}={_shown(value)}"
     return f"{says}; give one of these: {', '.join(known)}"
+
+
+def _all_fit(kinds: Mapping[str, _PlainKind], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+    """Whether each argument is of its plain kind. Called with each good call, so it is quick."""
+    for name, value in kwargs.items():
+        kind = kinds.get(name)
+        if kind is not None and kind.names and value is not kind.default and not kind.fits(value):
+            return False
+    for kind, value in zip(kinds.values(), args, strict=False):  # noqa: SIM110 - a generator takes a microsecond
+        if kind.names and not kind.fits(value):
+            return False
+    return True
 
 
 def _wrong_kind(

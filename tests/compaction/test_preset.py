@@ -21,7 +21,7 @@ def test_a_preset_is_taken_by_its_name_and_changed_by_options(name: str):
     preset = getattr(Compaction, name)(timeout_s=7, rules="mind the gap")
     assert isinstance(preset, Compaction)
     assert (preset.name, preset.timeout_s, preset.rules) == (name, 7, "mind the gap")
-    with pytest.raises(TypeError):
+    with pytest.raises(ConfigError, match="has no option 'no_such_option'"):
         getattr(Compaction, name)(no_such_option=1)
 
 
