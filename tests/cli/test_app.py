@@ -129,7 +129,7 @@ def test_ctrl_c_ends_it_quietly(monkeypatch: pytest.MonkeyPatch):
         process = subprocess.Popen(
             [*COMMAND, "demo", "--model", "local"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
-        server.wait_request(timeout_s=30)
+        server.wait_request(timeout_s=250)
         process.send_signal(signal.SIGINT)
         _, complaints = process.communicate(timeout=250)
         server.wait_closed()

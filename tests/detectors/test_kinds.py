@@ -7,6 +7,7 @@ nudged, and every flood ends.
 from __future__ import annotations
 
 import random
+from itertools import product
 
 import pytest
 
@@ -15,7 +16,7 @@ from monitor.detectors import ContentRepetition
 from monitor.testing.loops import OPENINGS, flood_of, text_of
 from monitor.verdicts import Channel, Detection
 from tests.detectors.made import FLOODS, LISTS, TEXTS, of_group
-from tests.examples import ALL_CASES
+from tests.examples import ALL_CASES, every_second
 
 NUDGED = {"progress", "rosary", "score_sheet", "knitting"}
 """Good texts that look like loops enough for a nudge: counted lines, and twelve times the same
@@ -76,8 +77,9 @@ def test_what_is_repeated_on_purpose_is_never_stopped(kind: str):
 
 
 @pytest.mark.feature("GL-02", "ST-09")
-@pytest.mark.parametrize("kind", FLOODS)
-@pytest.mark.parametrize("channel", ["text", "reasoning"])
+@pytest.mark.parametrize(
+    ("channel", "kind"), [*product(["text"], FLOODS), *product(["reasoning"], every_second(FLOODS))]
+)
 def test_every_flood_is_stopped(channel: Channel, kind: str):
     place = list(OPENINGS)[len(kind) % len(OPENINGS)]
     rng = random.Random(f"{kind} {channel} 11")

@@ -206,17 +206,20 @@ def test_a_forked_child_keeps_no_lock(path: Path):
     lock = OwnerLock(lock_path(path), "a")
     lock.acquire()
     ours, theirs = os.pipe()
+    begun, begins = os.pipe()
     if (child := os.fork()) == 0:  # it outlives its parent's session
         os.close(theirs)
+        os.write(begins, b"x")
         os.read(ours, 1)
         os._exit(1 if lock.held else 0)
+    os.read(begun, 1)
     lock.release()
     with OwnerLock(lock_path(path), "a") as next_owner:
         assert next_owner.held
     os.write(theirs, b"x")
     assert os.waitpid(child, 0)[1] == 0
-    os.close(ours)
-    os.close(theirs)
+    for end in (ours, theirs, begun, begins):
+        os.close(end)
 
 
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP, errno.EIO])

@@ -322,7 +322,7 @@ def test_ctrl_c_ends_it_and_nothing_is_written(monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setenv("GEMINI_API_KEY", "x")
         arguments = ["in.jsonl", "--model", "google:local", "--base-url", server.base_url, "--out", "out.jsonl"]
         process = subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        server.wait_request(timeout_s=30)
+        server.wait_request(timeout_s=250)
         process.send_signal(signal.SIGINT)
         said_, complaints = process.communicate(timeout=250)
         server.wait_closed()

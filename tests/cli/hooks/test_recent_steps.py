@@ -20,6 +20,7 @@ from monitor.transcripts.base import Chunker, RecordedRun
 from monitor.transcripts.corpus import Corpus
 from monitor.transcripts.reading import runs
 from monitor.transcripts.source import Source
+from tests.examples import every_second
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
 SESSIONS = ("claude-code", "codex", "gemini-cli")
@@ -27,7 +28,7 @@ SESSIONS = ("claude-code", "codex", "gemini-cli")
 
 def loops() -> Iterator[RecordedRun]:
     composed = FIXTURES / "transcripts" / "composed.jsonl.gz"
-    yield from (run for run in Corpus(composed) if run.label == "loop" and len(run.messages) < 120)
+    yield from every_second(run for run in Corpus(composed) if run.label == "loop" and len(run.messages) < 120)
 
 
 def sessions() -> Iterator[RecordedRun]:

@@ -749,12 +749,15 @@ async def test_progress_extends_a_deadline_up_to_the_hard_one_and_both_are_named
     steps: tuple[float, ...], busy_until: float, says: str
 ):
     clock, heard = FakeClock(), Heard()
+    rounds = 0
 
     @tool(timeout_s=5, hard_timeout_s=15)
     async def build(context: ToolContext) -> None:
+        nonlocal rounds
         done = 0
         while True:
             now = clock.now()
+            rounds += 1
             while clock.now() == now:  # noqa: ASYNC110 - the clock has no event
                 await anyio.sleep(0.001)
             done += 1
@@ -769,8 +772,10 @@ async def test_progress_extends_a_deadline_up_to_the_hard_one_and_both_are_named
 
     async with anyio.create_task_group() as group:
         group.start_soon(give)
-        for step in steps:
-            await anyio.sleep(0.02)
+        for number, step in enumerate(steps, 1):
+            while rounds < number:  # noqa: ASYNC110 - a tool counts them
+                await anyio.sleep(0.001)
+            await anyio.wait_all_tasks_blocked()
             clock.advance(step)
     assert says in results[0].text
     assert "its limits are 5 s without progress and 15 s in all" in results[0].text
