@@ -407,8 +407,8 @@ class TailScanner:
         return text[max(start - chars, self._floor - base, 0) : start]
 
     def _is_dense_value(self, text: str, base: int, unit: str) -> bool:
-        """Whether the unit is a part of data without blanks, as source maps are. It holds a comma or a
-        semicolon, which part the values.
+        """Whether the unit is a part of data without blanks, as source maps are. A comma or a semicolon
+        in it parts the values.
         """
         whole = self._before(text, base, DENSE_CHARS) + unit
         return len(whole) == DENSE_CHARS + len(unit) and ("," in unit or ";" in unit) and is_unbroken(whole)
