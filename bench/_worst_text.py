@@ -34,6 +34,8 @@ ALPHABETS: dict[str, str] = {
     "signs": ".,;:!?-_=*()[]{}<>|/\\\"'",
     "ticks": "`",
     "chinese": "".join(map(chr, range(0x4E00, 0x4E00 + 400))),
+    "hindi": "".join(map(chr, range(0x905, 0x93A))) + " ",
+    "mixed": "a\u0416\u4e2d\u00e9\u200c\u093e",
     "smileys": "".join(map(chr, range(0x1F600, 0x1F640))),
 }
 LINES = ("\n", "\n- ", "\n```\n", "\n\n", "\n# ", "\n~~~\n", "\n|", "```", "~~~")
@@ -143,6 +145,8 @@ FOUND: dict[str, Cycle] = {
     ),
     "found: runs of uneven length": (uneven(12, "accent"), uneven(40, "bar"), uneven(50, "one")),
     "found: runs of uneven length, a letter between": (uneven(50, "one"), new(1)),
+    "found: scripts in one word, ten letters": (same(840, "mixed"), new(10)),
+    "found: items, a fifth of each new": (line("\n- "), same(380, "words"), new(79, "words"), same(11, "hindi")),
 }
 """What searches have found, when they cost 3 to 15 us per character; the scanners were changed for
 each.

@@ -29,7 +29,8 @@ that speaks repeats for more than 90 characters. More is asked of what people re
   numbers, and one letter within a quoted word. Data without blanks (source maps) and numbers
   without commas take eight times as much. Layout without a letter takes 16 times as much, as in
   files of measurements;
-- channels of data: a suspicion at 12 copies and 512 characters, a loop at 24 and 2048.
+- channels of data: a suspicion at 12 copies and 512 characters, a loop at 24 and 2048, except rows
+  of numbers.
 
 How: at every 128 characters the last few are searched in the text before. Long periods are searched
 less often (every 1024 for the longest), since their runs are longer too. Each place found suggests
@@ -326,7 +327,8 @@ class TailScanner:
         rule, period, start, stop = self._rule, self._period, self._start - base, at - base
         unit, weak = text[stop - period : stop], rule.weak_chars(period)
         if self._data:
-            return weak, rule.data_chars(period)
+            rows = rule.value_chars(unit) if "\n" in unit and is_numbers(unit) else 0
+            return weak, max(rule.data_chars(period), rows)
         if period == 1 and unit in LEADERS:
             return weak, weak
         if not speaks(unit):
@@ -407,9 +409,7 @@ class TailScanner:
         return text[max(start - chars, self._floor - base, 0) : start]
 
     def _is_dense_value(self, text: str, base: int, unit: str) -> bool:
-        """Whether the unit is a part of data without blanks, as source maps are. Its values are parted
-        by commas or semicolons.
-        """
+        """Whether it is a part of data without blanks, whose values a comma or semicolon parts."""
         whole = self._before(text, base, DENSE_CHARS) + unit
         return len(whole) == DENSE_CHARS + len(unit) and ("," in unit or ";" in unit) and is_unbroken(whole)
 

@@ -311,6 +311,15 @@ def test_data_is_a_loop_only_if_it_never_ends(before: str, unit: str, times: int
     assert "loop" in {finding.level for finding in ContentRepetition().feed(text + unit * (20_000 // len(unit)))}
 
 
+@pytest.mark.parametrize("row", ["0" * 60 + "\r\n", "   1    1000000.3\n   1    1000000.5\n"])
+def test_rows_of_numbers_in_a_file_that_is_written_may_be_many(row: str):
+    def watched(chars: int) -> set[str]:
+        return {one.level for one in ContentRepetition().observe(ToolCallDelta("a", "w", row * (chars // len(row))))}
+
+    assert watched(30_000) == {"suspect"}
+    assert "loop" in watched(150_000)
+
+
 @pytest.mark.parametrize("unit", ["-811397762", "/index", "0", "%20a", "page2."])
 def test_an_address_that_goes_on_is_no_data(unit: str):
     address = "https://www.example.com/en/articles/2019/how-to-write-a-letter-to-the-editor/comments"

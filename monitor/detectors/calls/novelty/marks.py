@@ -67,6 +67,15 @@ class SeenMarks:
             older[low] & of_low and older[high] & of_high
         )
 
+    def unseen(self, marks: Iterable[int]) -> int:
+        """How many of `marks` are not seen. A long result has thousands, so none costs a call."""
+        newer, older, count = self._newer, self._older, 0
+        for mark in marks:
+            low, high, of_low, of_high = (mark & 0xFFFF) >> 3, mark >> 19, 1 << (mark & 7), 1 << ((mark >> 16) & 7)
+            if not ((newer[low] & of_low and newer[high] & of_high) or (older[low] & of_low and older[high] & of_high)):
+                count += 1
+        return count
+
     def add(self, marks: Iterable[int]) -> None:
         """Keep `marks` as the newest."""
         field, all_marks = self._newer, [*marks]

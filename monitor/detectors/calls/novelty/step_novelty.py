@@ -190,7 +190,7 @@ class StepNovelty:
         state, known = result.state, memory.knows(result.state)
         if not known and memory.knows(result.state_as_told):
             state, known = result.state_as_told, True
-        unseen = sum(one not in memory.seen for one in result.marks)
+        unseen = memory.seen.unseen(result.marks)
         step = _ReadStep(call, result, state, known, unseen)
         if seen is not None:
             kind = self._again(step, seen)

@@ -329,7 +329,9 @@ class StepResult:
         is_empty = (len(text) < 600 and _EMPTY.fullmatch(text) is not None) or (failed and not is_error_text)  # noqa: PLR2004
         return cls(
             marks=marks,
-            size=sum(1 if word.isascii() else max(1, len(_CJK.findall(word)) // 2) for word in words),
+            size=len(words)
+            if text.isascii()
+            else sum(1 if word.isascii() else max(1, len(_CJK.findall(word)) // 2) for word in words),
             numbers=numbers,
             pairs=text[:HEAD_CHARS],
             order=mark(" ".join(words)),
