@@ -277,6 +277,10 @@ class AutoGenAdapter(SdkAdapter):
         self._said = False
         self._thinks = False
 
+    def plain_text(self, item: object) -> str | None:
+        """A piece of text, unless it may hold one of the tags."""
+        return item if type(item) is str and item and self._said and not self._thinks else None
+
     def finish(self) -> Sequence[Chunk]:
         """Nothing: a call comes whole or not at all."""
         return ()

@@ -278,6 +278,17 @@ class LangChainAdapter(SdkAdapter):
         """The kinds of blocks other than text, thinking and calls."""
         return self._kinds
 
+    def plain_text(self, item: object) -> str | None:
+        """The text of a chunk that is one piece of visible text and nothing else."""
+        if not isinstance(item, ChatGenerationChunk) or not isinstance(item.message, AIMessageChunk):
+            return None
+        message, words = item.message, item.message.content
+        if not words or not isinstance(words, str) or message.additional_kwargs or message.tool_call_chunks:
+            return None
+        if message.usage_metadata is not None or _finish_word(item) is not None:
+            return None
+        return words
+
     def finish(self) -> Sequence[Chunk]:
         """The calls, and the finish reason if there was one."""
         word = self._word
@@ -298,8 +309,7 @@ class LangChainAdapter(SdkAdapter):
             yield from self._call(piece)
         if message.usage_metadata is not None:
             yield self._usage(message.usage_metadata)
-        metadata = {**message.response_metadata, **(getattr(item, "generation_info", None) or {})}
-        word = metadata.get("finish_reason") or metadata.get("stop_reason")
+        word = _finish_word(item)
         if isinstance(word, str):
             self._word = word
 
@@ -347,6 +357,13 @@ class LangChainAdapter(SdkAdapter):
             if isinstance(count, int):
                 self._counts[name] = self._counts.get(name, 0) + count
         return UsageReport(**self._counts)
+
+
+def _finish_word(item: Any) -> object:
+    """Why the model has stopped, if a chunk or a message says so."""
+    message = item.message if isinstance(item, ChatGenerationChunk) else item
+    metadata = {**message.response_metadata, **(getattr(item, "generation_info", None) or {})}
+    return metadata.get("finish_reason") or metadata.get("stop_reason")
 
 
 def _name_of_tool(tool: Any) -> str:

@@ -190,6 +190,14 @@ class PydanticAIAdapter(SdkAdapter):
         """The kinds of parts other than text, thinking and calls, e.g. `file`."""
         return self._kinds
 
+    def plain_text(self, item: object) -> str | None:
+        """The text of an event that is one piece of visible text."""
+        match item:
+            case said.PartDeltaEvent(delta=said.TextPartDelta(content_delta=words)) if words:
+                return words
+            case _:
+                return None
+
     def finish(self) -> Sequence[Chunk]:
         """Usage and finish reason, which stand in the response and in no event."""
         chunks: list[Chunk] = list(self._usage())

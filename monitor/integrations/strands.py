@@ -209,6 +209,14 @@ class StrandsAdapter(SdkAdapter):
         """The kinds of parts other than text, thinking and calls."""
         return self._kinds
 
+    def plain_text(self, item: object) -> str | None:
+        """The text of an event that is one piece of visible text."""
+        match item:
+            case {"contentBlockDelta": {"delta": {"text": str(words)}}} if words:
+                return words
+            case _:
+                return None
+
     def finish(self) -> Sequence[Chunk]:
         """A call that the end of the stream cut off."""
         return tuple(self._end_call(cut_off=True))

@@ -156,3 +156,24 @@ async def test_a_whole_call_in_one_chunk_is_a_call():
             async for _ in watched:
                 pass
     assert [(one.name, one.arguments) for one in watched.turn.tool_calls] == [("look", {"q": 1})]
+
+
+def test_a_chunk_is_plain_text_only_if_it_says_nothing_else():
+    from litellm.types.utils import Delta, ModelResponseStream, StreamingChoices
+
+    def chunk(finish: Any = None, **delta: Any) -> Any:
+        return ModelResponseStream(choices=[StreamingChoices(finish_reason=finish, delta=Delta(**delta))])
+
+    adapter = LiteLLMAdapter()
+    assert adapter.plain_text(chunk(content="first")) is None  # no chunk has shown the form of the stream
+    adapter.decode(chunk(content="first"))
+    assert adapter.plain_text(chunk(content="next")) == "next"
+    call = {"index": 0, "id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    for other in (
+        chunk(content="last", finish="stop"),
+        chunk(content="so", reasoning_content="hm"),
+        chunk(content="so", tool_calls=[call]),
+        chunk(content=""),
+        object(),
+    ):
+        assert adapter.plain_text(other) is None
