@@ -17,6 +17,7 @@ from tests import databases
 
 pytestmark = pytest.mark.anyio
 KEEP_S = 1_000.0
+MOST = 1_000
 KINDS = ("sqlite", "valkey", "postgres")
 
 
@@ -55,36 +56,36 @@ def room() -> str:
 
 async def test_a_reader_gets_what_is_newer_than_what_it_has_seen_in_the_order_of_writing(stores: Any) -> None:
     (one, other), here = stores, room()
-    first = await one.swap(here, {"a": "1", "b": "ä\n"}, after=0, keep_s=KEEP_S)
+    first = await one.swap(here, {"a": "1", "b": "ä\n"}, after=0, keep_s=KEEP_S, most=MOST)
     assert [(row.name, row.value) for row in first.rows] == [("a", "1"), ("b", "ä\n")]
-    second = await other.swap(here, {"a": "2"}, after=first.version, keep_s=KEEP_S)
+    second = await other.swap(here, {"a": "2"}, after=first.version, keep_s=KEEP_S, most=MOST)
     assert [(row.name, row.value) for row in second.rows] == [("a", "2")]
-    all_rows = await one.swap(here, {}, after=0, keep_s=KEEP_S)
+    all_rows = await one.swap(here, {}, after=0, keep_s=KEEP_S, most=MOST)
     assert [row.name for row in all_rows.rows] == ["b", "a"]
     assert [row.version for row in all_rows.rows] == sorted(row.version for row in all_rows.rows)
     assert all_rows.rows[-1].version == all_rows.version == second.version
-    assert (await one.swap(here, {}, after=all_rows.version, keep_s=KEEP_S)).rows == []
+    assert (await one.swap(here, {}, after=all_rows.version, keep_s=KEEP_S, most=MOST)).rows == []
 
 
 async def test_rooms_know_nothing_of_each_other(stores: Any) -> None:
     (one, other), here, there = stores, room(), room()
-    await one.swap(here, {"a": "1"}, after=0, keep_s=KEEP_S)
-    assert (await other.swap(there, {}, after=0, keep_s=KEEP_S)).rows == []
+    await one.swap(here, {"a": "1"}, after=0, keep_s=KEEP_S, most=MOST)
+    assert (await other.swap(there, {}, after=0, keep_s=KEEP_S, most=MOST)).rows == []
 
 
 async def test_rows_that_nobody_writes_are_removed_and_versions_go_on(stores: Any) -> None:
     (one, other), here = stores, room()
-    before = await one.swap(here, {"a": "1", "b": "1"}, after=0, keep_s=KEEP_S)
-    await other.swap(here, {}, after=0, keep_s=-1.0)
-    after = await other.swap(here, {"c": "1"}, after=before.version, keep_s=KEEP_S)
+    before = await one.swap(here, {"a": "1", "b": "1"}, after=0, keep_s=KEEP_S, most=MOST)
+    await other.swap(here, {}, after=0, keep_s=-1.0, most=MOST)
+    after = await other.swap(here, {"c": "1"}, after=before.version, keep_s=KEEP_S, most=MOST)
     assert [row.name for row in after.rows] == ["c"]
     assert after.version > before.version
-    assert "a" not in [row.name for row in (await one.swap(here, {}, after=0, keep_s=KEEP_S)).rows]
+    assert "a" not in [row.name for row in (await one.swap(here, {}, after=0, keep_s=KEEP_S, most=MOST)).rows]
 
 
 async def test_a_reader_of_a_store_that_was_emptied_sees_what_is_written_then(stores: Any) -> None:
     one, _ = stores
-    news = await one.swap(room(), {"a": "1"}, after=1_000, keep_s=KEEP_S)
+    news = await one.swap(room(), {"a": "1"}, after=1_000, keep_s=KEEP_S, most=MOST)
     assert [row.name for row in news.rows] == ["a"]
 
 
@@ -93,24 +94,33 @@ async def test_no_reader_misses_a_row_that_is_written_beside_it(stores: Any) -> 
 
     async def write(store: RowStore, name: str) -> None:
         for number in range(20):
-            await store.swap(here, {f"{name}{number}": ""}, after=0, keep_s=KEEP_S)
+            await store.swap(here, {f"{name}{number}": ""}, after=0, keep_s=KEEP_S, most=MOST)
 
     async with anyio.create_task_group() as group:
         group.start_soon(write, one, "a")
         group.start_soon(write, other, "b")
         version = 0
         while len(seen) < 40:
-            news = await other.swap(here, {}, after=version, keep_s=KEEP_S)
+            news = await other.swap(here, {}, after=version, keep_s=KEEP_S, most=MOST)
             version = news.version
             seen += [row.name for row in news.rows]
     assert len(set(seen)) == len(seen)
+
+
+async def test_the_oldest_rows_of_a_room_that_has_too_many_are_removed(stores: Any) -> None:
+    (one, other), here = stores, room()
+    for name in "abcd":
+        await one.swap(here, {name: "1"}, after=0, keep_s=KEEP_S, most=3)
+    await one.swap(here, {"b": "2"}, after=0, keep_s=KEEP_S, most=3)
+    left = await other.swap(here, {}, after=0, keep_s=KEEP_S, most=3)
+    assert [row.name for row in left.rows] == ["c", "d", "b"]
 
 
 @pytest.mark.parametrize("address", ["redis://127.0.0.1:1", "postgresql://127.0.0.1:1/x", "/no/such/folder/rows.db"])
 async def test_a_store_that_does_not_answer_says_so(address: str) -> None:
     store = rows_at(address)
     with pytest.raises(StoreError, match=r"the rows in .* cannot be used"):
-        await store.swap("here", {}, after=0, keep_s=KEEP_S)
+        await store.swap("here", {}, after=0, keep_s=KEEP_S, most=MOST)
     await store.aclose()
 
 

@@ -27,6 +27,8 @@ SILENT_S: Final = 20.0
 """Seconds after which a proxy that has written nothing counts as gone."""
 KEEP_S: Final = 86_400.0
 """Seconds for which the store has a run that nobody asks for any more."""
+MOST_ROWS: Final = 10_000
+"""Rows of all proxies in the store, of which each has less than 10 kB."""
 _REST_S: Final = 10.0
 """The longest time between two tries while the store does not answer, in seconds."""
 
@@ -138,10 +140,11 @@ class Peers:
                 written[f"proxy/{self.id}"] = {"proxy": self.id}
             texts = {name: json.dumps(value) for name, value in {**written, **more}.items()}
             try:
-                news = await self._rows.swap(self._room, texts, after=self._after or 0, keep_s=KEEP_S)
-            except StoreError as error:
+                news = await self._rows.swap(self._room, texts, after=self._after or 0, keep_s=KEEP_S, most=MOST_ROWS)
+            except BaseException as error:  # the request that looks may be cancelled
                 self._runs.touched.update((run.id, None) for run in changed)
-                self._away(str(error))
+                if isinstance(error, StoreError):
+                    self._away(str(error))
                 raise
             self._away("")
             there = self.proxies
@@ -149,13 +152,15 @@ class Peers:
             if texts:
                 self._beat_s = news.now_s
             is_first, self._after = self._after is None, news.version
-            heard = [self._hear(row, obey=not is_first) for row in news.rows]
+            heard = [self._hear(row, is_news=not is_first) for row in news.rows]
             self._forget()
             if any(heard) or self.proxies != there:
                 self._runs.changed()
 
-    def _hear(self, row: SharedRow, *, obey: bool) -> bool:
-        """Take in a row. `obey`: a word in it is news. False: it says nothing of other proxies."""
+    def _hear(self, row: SharedRow, *, is_news: bool) -> bool:
+        """Take in a row. `is_news`: it was written since the last look; an older one may be of
+        yesterday. Returns whether it says something of other proxies.
+        """
         try:
             value: Any = json.loads(row.value)
             proxy: str = value["proxy"]
@@ -164,19 +169,20 @@ class Peers:
             self._heard_s[proxy] = max(row.at_s, self._heard_s.get(proxy, 0.0))
             kind = row.name.partition("/")[0]
             if kind == "run":
-                self._note(proxy, value["run"], value["part"])
-            elif kind == "word" and obey and value["said"] in {"go", "stop"}:
+                self._note(proxy, value["run"], value["part"], is_news=is_news)
+            elif kind == "word" and is_news and value["said"] in {"go", "stop"}:
                 self.obey(value["run"], value["said"], value["why"])
-        except (ValueError, TypeError, KeyError, RecursionError):
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return False  # another version of this program has written it
         return True
 
-    def _note(self, proxy: str, id: str, part: Mapping[str, Any]) -> None:
+    def _note(self, proxy: str, id: str, part: Mapping[str, Any], *, is_news: bool) -> None:
         merged([part])  # raises for what is no run
         self._known.setdefault(id, {})[proxy] = part
         self._known.move_to_end(id)
-        stop = part["last_stop"] or {}
-        self._runs.note_outage(part["model"], id, part["state"], stop.get("reason"), is_watched=not part["unwatched"])
+        if is_news:
+            reason = (part["last_stop"] or {}).get("reason")
+            self._runs.note_outage(part["model"], id, part["state"], reason, is_watched=not part["unwatched"])
 
     def _forget(self) -> None:
         """Forget the oldest runs, and proxies that have been gone for long."""

@@ -33,12 +33,13 @@ class RowNews:
 class RowStore(Protocol):
     """Keeps rows by name, in rooms that know nothing of each other. Many processes may use it."""
 
-    async def swap(self, room: str, written: Mapping[str, str], /, *, after: int, keep_s: float) -> RowNews:
+    async def swap(self, room: str, written: Mapping[str, str], /, *, after: int, keep_s: float, most: int) -> RowNews:
         """Write the values of rows by their names, and return all rows of the room whose version is
         above `after`, the written ones too. One atomic step.
 
-        Rows that nobody has written for `keep_s` seconds are removed. Raises `StoreError`; whether
-        the rows were written is then not known.
+        Rows that nobody has written for `keep_s` seconds are removed, and the oldest ones if the
+        room has more than `most`. Raises `StoreError`; whether the rows were written is then not
+        known.
         """
         ...
 

@@ -29,9 +29,9 @@ class SQLiteRows:
         self._file = OneFile(path, _SCHEMA, synchronous="normal", error=StoreError, content="rows")
         self._clock = clock
 
-    async def swap(self, room: str, written: Mapping[str, str], *, after: int, keep_s: float) -> RowNews:
+    async def swap(self, room: str, written: Mapping[str, str], *, after: int, keep_s: float, most: int) -> RowNews:
         return await self._file.transaction(
-            lambda db: _swap(db.execute, room, written, after=after, keep_s=keep_s, now=self._clock())
+            lambda db: _swap(db.execute, room, written, after=after, keep_s=keep_s, most=most, now=self._clock())
         )
 
     async def aclose(self) -> None:
@@ -44,10 +44,10 @@ class PostgresRows:
     def __init__(self, conninfo: str) -> None:
         self._database = OnePostgres(conninfo, _SCHEMA, error=StoreError, content="rows")
 
-    async def swap(self, room: str, written: Mapping[str, str], *, after: int, keep_s: float) -> RowNews:
+    async def swap(self, room: str, written: Mapping[str, str], *, after: int, keep_s: float, most: int) -> RowNews:
         def work(execute: Execute) -> RowNews:
             lock(execute, f"rows {room}")  # so a higher version is never seen before a lower one
-            return _swap(execute, room, written, after=after, keep_s=keep_s, now=now_in(execute))
+            return _swap(execute, room, written, after=after, keep_s=keep_s, most=most, now=now_in(execute))
 
         return await self._database.transaction(work)
 
@@ -55,7 +55,9 @@ class PostgresRows:
         self._database.close()
 
 
-def _swap(execute: Execute, room: str, written: Mapping[str, str], *, after: int, keep_s: float, now: float) -> RowNews:
+def _swap(
+    execute: Execute, room: str, written: Mapping[str, str], *, after: int, keep_s: float, most: int, now: float
+) -> RowNews:
     highest = "select coalesce(max(version), 0) from monitor_rows where room = ?"
     ((version,),) = execute(highest, (room,)).fetchall()
     after = after if after <= version else 0  # the store was emptied since
@@ -69,6 +71,12 @@ def _swap(execute: Execute, room: str, written: Mapping[str, str], *, after: int
         )
     # The newest row stays: by it the versions go on.
     execute("delete from monitor_rows where room = ? and at_s < ? and version < ?", (room, now - keep_s, version))
+    if written:
+        execute(
+            "delete from monitor_rows where room = ? and version <="
+            " (select version from monitor_rows where room = ? order by version desc limit 1 offset ?)",
+            (room, room, most),
+        )
     rows = execute(
         "select name, value, version, at_s from monitor_rows where room = ? and version > ? order by version",
         (room, after),

@@ -9,6 +9,7 @@ from typing import Any
 from uuid import uuid4
 
 import anyio
+import anyio.lowlevel
 import httpx2
 import pytest
 
@@ -18,10 +19,12 @@ from monitor.proxy.state import peers
 from monitor.proxy.state.merged_runs import merged
 from monitor.proxy.state.peers import Peers
 from monitor.proxy.state.runs import ProxiedRun, ProxiedRuns
+from monitor.reasons import TerminateReason
 from monitor.shared import RowNews, SharedRow, rows_at
 from monitor.testing import LocalOpenAI
 from monitor.testing.base_steps import Stall
 from monitor.testing.openai_steps import finish, text
+from monitor.verdicts import Stop
 from tests import databases
 from tests.proxy.asked import BEARER, TOKEN, chat, looping
 from tests.proxy.served import serving
@@ -141,9 +144,13 @@ class Table:
     def __init__(self) -> None:
         self.now_s = 1_000.0
         self.fails = False
+        self.about_to: Callable[[], object] = lambda: None
+        """Called before each step."""
         self.rows: list[SharedRow] = []
 
-    async def swap(self, room: str, written: Any, /, *, after: int, keep_s: float) -> RowNews:
+    async def swap(self, room: str, written: Any, /, *, after: int, keep_s: float, most: int) -> RowNews:
+        self.about_to()
+        await anyio.lowlevel.checkpoint()
         if self.fails:
             raise StoreError("gone")
         for name, value in written.items():
@@ -193,6 +200,34 @@ async def test_what_was_not_written_while_the_store_was_away_is_written_later() 
     assert other.run("alice/night") is not None
 
 
+async def test_what_was_not_written_because_the_request_was_cancelled_is_written_later() -> None:
+    table = Table()
+    (one, its_runs), (other, _) = peers_on(table), peers_on(table)
+    its_runs.leave(its_runs.begin("alice", "night", "chat", "m"))
+    with anyio.CancelScope() as scope:
+        table.about_to = scope.cancel
+        await one.look()
+    assert not table.rows
+    table.about_to = lambda: None
+    await one.look()
+    await other.look()
+    assert other.run("alice/night") is not None
+
+
+async def test_loops_that_were_stopped_before_a_proxy_began_are_no_outage_of_now() -> None:
+    table = Table()
+    (one, its_runs), (late, late_runs), (there, runs) = peers_on(table), peers_on(table), peers_on(table)
+    await there.look()
+    for number in range(10):
+        run = its_runs.begin("alice", str(number), "chat", "m")
+        run.end("stopped", Stop(TerminateReason.LOOP_DETECTED, "it repeats itself", "Loops"))
+        its_runs.leave(run)
+    await one.look()
+    await there.look()
+    await late.look()
+    assert (len(runs.outages()), len(late_runs.outages())) == (1, 0)
+
+
 async def test_old_words_are_not_obeyed_by_a_proxy_that_starts_and_new_ones_once() -> None:
     table, said = Table(), list[str]()
     (one, _), (other, _) = peers_on(table), peers_on(table)
@@ -210,7 +245,7 @@ async def test_rows_that_are_no_rows_of_ours_are_passed_over() -> None:
     (here, _), (one, its_runs) = peers_on(table), peers_on(table)
     odd = ["", "no JSON", "[]", "null", "{}", '{"proxy": "x"}', '{"proxy": "x", "run": "r", "part": {}}', "[" * 10_000]
     for number, value in enumerate(odd):
-        await table.swap("room", {f"run/x/{number}": value, f"word/{number}": value}, after=0, keep_s=1)
+        await table.swap("room", {f"run/x/{number}": value, f"word/{number}": value}, after=0, keep_s=1, most=10)
     its_runs.begin("alice", "night", "chat", "m")
     await one.look()
     await here.look()
