@@ -332,7 +332,7 @@ class Exchange:
                 await self._failed(UpstreamFailed(502, cut))
                 return
             self._context.runs.count("upstream_failures")
-            self._run.end("failed", Stop(TerminateReason.ERROR, cut, "upstream"))
+            self._fail(cut)
         else:
             self._run.end("ended")
 
@@ -344,7 +344,7 @@ class Exchange:
 
     async def _failed(self, error: UpstreamFailed) -> None:
         self._context.runs.count("upstream_failures")
-        self._run.end("failed", Stop(TerminateReason.ERROR, error.why, "upstream"))
+        self._fail(error.why)
         if self._passing is None or not await self._passing.broken(error.why):
             if self._client.began:  # by comments, while the run was held
                 await self._client.write(self._speak().broken(error.why))
@@ -377,7 +377,7 @@ class Exchange:
             self._note(spent.stop)
             return  # as below
         except UpstreamFailed as error:
-            self._run.end("failed", Stop(TerminateReason.ERROR, error.why, "upstream"))
+            self._fail(error.why)
             return  # the server cuts the connection off
         await self._client.end()
         self._run.end("ended")
@@ -419,6 +419,10 @@ class Exchange:
         await self._begin(refusal.status, headers, said=said, cuttable=False)
         await self._client.write(refusal.body)
         await self._client.end()
+
+    def _fail(self, why: str) -> None:
+        """Write down why the upstream's answer failed."""
+        self._run.end("failed", Stop(TerminateReason.ERROR, why, "upstream"), hide=self._request.hide)
 
     def _note(self, stop: Stop) -> str:
         """Write down why the answer was stopped. Returns it in short."""

@@ -256,7 +256,7 @@ def _of_path(asked: JudgedRequest, path: str) -> JudgedRequest:
 
 
 def _is_binary(beginning: bytes) -> bool:
-    """The first byte of a length below 16 MB, with which no text begins."""
+    """Whether this is a binary message: it begins with its length, which is below 16 MB."""
     return beginning.startswith(b"\0")
 
 
