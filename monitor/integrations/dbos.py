@@ -113,6 +113,7 @@ class Fleet(FleetClient):
         self._silent_s = silent_s
         self._client: DBOSClient | None = None
         self._engine: Engine | None = None
+        self._connecting = anyio.Lock()
 
     # ------------------------------------------------------------------ what any process may do
 
@@ -223,10 +224,11 @@ class Fleet(FleetClient):
         await client.enqueue_async(options, session, turn, queue, partition)
 
     async def _connected(self) -> DBOSClient:
-        if self._client is None:
-            self._engine = engine_at(self._database)
-            self._client = await to_thread.run_sync(reached, partial(self._connect, self._engine))
-        return self._client
+        async with self._connecting:
+            if self._client is None:
+                self._engine = self._engine or engine_at(self._database)
+                self._client = await to_thread.run_sync(reached, partial(self._connect, self._engine))
+            return self._client
 
     def _connect(self, engine: Engine) -> DBOSClient:
         DBOS.migrate(self._database)
