@@ -121,7 +121,7 @@ class _TurnAttempt:
         if known is not None and known.state is RunStage.ENDED:  # somebody has gone on with it by hand
             outcome = await outcome_in(self.store, known.id)
             if outcome is None:
-                raise StoreError(f"the session {self.id} does not say how its run has ended")
+                raise SessionDamaged(f"the session {self.id} does not say how its run has ended")
             return await storing.add(self._receipt(known.id, outcome))
         losses = losses_of(self.path, storing.attempt)
         if losses >= max_losses:

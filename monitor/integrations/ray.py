@@ -11,6 +11,7 @@ that died submits the same keys again, and every run goes on where it was.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -49,6 +50,7 @@ _TALKS: Final = 8
 _DOWN_S: Final = 2.0
 """An actor that has died gets no turn for so long: Ray needs seconds to start it again."""
 _BUSY_S: Final = 0.5
+_log = logging.getLogger(__name__)
 
 
 class FleetWorker:
@@ -168,6 +170,7 @@ class Fleet(FleetClient):
             except StoreError as error:
                 if not is_passing(error):
                     raise
+                _log.warning("turn %d of the run %s is tried again: %s", turn, id, error)
                 await anyio.sleep(_BUSY_S)
             finally:
                 worker.turns[id] -= 1

@@ -32,6 +32,7 @@ _JSON: Final = b"application/json"
 _TEXT: Final = b"text/plain; version=0.0.4; charset=utf-8"
 _NOT_KEPT: Final = (b"cache-control", b"no-store")
 _OPERATOR: Final = "an operator stopped it"
+_NOT_HEARD: Final = "the store does not answer, so other proxies with this run have not heard of it"
 _IDLE: Final = "nothing of this run waits or runs"
 _EVERY_S: Final = 0.25
 """The page gets changes at most so often."""
@@ -107,20 +108,21 @@ class Admin:
             try:
                 done = await self._decide(id, "go" if asked == "go" else "stop")
             except StoreError:
-                await _say(send, 503, {"error": "the store does not answer, by which the other proxies hear of it"})
+                await _say(send, 503, {"error": _NOT_HEARD})
                 return
             status = 200 if done else 409
             await _say(send, status, self._one_run(id) or run if done else {"error": _IDLE})
 
     async def _decide(self, id: str, asked: HoldAnswer) -> bool:
         """Carry an operator's word out at all proxies. False: nothing of the run waits or goes on.
-        Raises `StoreError` if the other proxies cannot hear of it.
+        Raises `StoreError` if the other proxies cannot hear of it; here it is carried out then too.
         """
         peers, run = self._context.peers, self._context.runs.get(id)
         elsewhere = peers is not None and peers.goes_on(id, held=asked == "go")
+        here = run is not None and self.answer(run, asked, _OPERATOR)
         if peers is not None and elsewhere:
             await peers.say(id, asked, _OPERATOR)
-        return (run is not None and self.answer(run, asked, _OPERATOR)) or elsewhere
+        return here or elsewhere
 
     def obey(self, id: str, asked: HoldAnswer, why: str) -> None:
         """Carry out what an operator has said at another proxy."""

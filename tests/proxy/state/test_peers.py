@@ -228,6 +228,19 @@ async def test_loops_that_were_stopped_before_a_proxy_began_are_no_outage_of_now
     assert (len(runs.outages()), len(late_runs.outages())) == (1, 0)
 
 
+async def test_an_answer_is_stopped_here_also_if_the_others_cannot_hear_of_it() -> None:
+    table, stopped = Table(), list[str]()
+    proxy, (other, its_runs) = Proxy("http://127.0.0.1:9", token=TOKEN, rows=table), peers_on(table)
+    proxy.runs.begin("alice", "night", "chat", "m").aborts.append(stopped.append)
+    its_runs.begin("alice", "night", "chat", "m")
+    await other.look()
+    async with serving(proxy) as address, httpx2.AsyncClient(base_url=address, timeout=20) as client:
+        await until(client, lambda run: run["active"] == 2)
+        table.fails = True
+        said = await client.post("/agent-monitor/runs/alice/night?do=stop", headers=BEARER)
+    assert (said.status_code, len(stopped)) == (503, 1)
+
+
 async def test_old_words_are_not_obeyed_by_a_proxy_that_starts_and_new_ones_once() -> None:
     table, said = Table(), list[str]()
     (one, _), (other, _) = peers_on(table), peers_on(table)
