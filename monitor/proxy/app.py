@@ -82,7 +82,7 @@ class Proxy:
     - `rows`: a store by which several proxies share their runs and the operator's words, such as
       `rows_at("redis://...")`. They need the same `token` too, by which they name keys alike.
     - `prices`: of the models, for limits in US dollars.
-    - `keys`: the names of keys. Without a name a key is known by a hash that nobody can check.
+    - `keys`: the names of keys. Without a name a key is known by a hash with the token in it.
     - `virtual_keys`: the only keys with which clients may pass, and what each may.
     - `service_keys`: the key that a service gets in place of the client's, by the name of its
       upstream.

@@ -149,7 +149,7 @@ class SessionFile:
 
     @property
     def place(self) -> Path:
-        """Its file."""
+        """The same as `path`, as a `StoredSession` has it."""
         return self.path
 
     @property

@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 _SUMS: Final = ("requests", "answer_bytes", "tokens", "stops", "active")
+_NEWEST: Final = ("last_stop", "task", "unwatched")
+"""Fields of which the newest one that is not empty counts."""
 
 
 def merged(parts: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """The run whose `parts` each proxy gives as `ProxiedRun.to_dict()`. Counts are added; all else
-    is as the proxy says that was asked last. Raises `KeyError` or `TypeError` for what is no run.
+    """The run whose `parts` each proxy gives as `ProxiedRun.to_dict()`. Counts are added. All else
+    is that of the proxy that was asked last. Raises `KeyError` or `TypeError` for what is no run.
     """
     newest_first = sorted(parts, key=lambda part: part["last_s"], reverse=True)
     newest = newest_first[0]
@@ -23,9 +25,5 @@ def merged(parts: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
         "began_s": min(part["began_s"] for part in parts),
         "cost_usd": None if None in costs else sum(costs),
         "estimated": any(part["estimated"] for part in parts),
-        **{name: next((part[name] for part in newest_first if part[name]), newest[name]) for name in _FIRST},
+        **{name: next((part[name] for part in newest_first if part[name]), newest[name]) for name in _NEWEST},
     }
-
-
-_FIRST: Final = ("last_stop", "task", "unwatched")
-"""Fields of which the newest one that is not empty counts."""

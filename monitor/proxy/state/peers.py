@@ -41,7 +41,7 @@ class Peers:
         are known at once.
         """
         self.id: str = uuid.uuid4().hex
-        """Another one for each start of a proxy."""
+        """Random, so it is another one at each start of the proxy."""
         self.away = ""
         """Why the store does not answer. Empty: it does."""
         self.obey: Callable[[str, HoldAnswer, str], object] = lambda _id, _said, _why: None
