@@ -5,11 +5,17 @@ from __future__ import annotations
 import pytest
 
 from monitor.chunks import TurnFinished
-from monitor.core.ending import ended, failed, left
+from monitor.core.ending import SPOKEN_OVER, StreamEnd, end_of, ended, failed, left
 from monitor.core.turn import TurnTally
 from monitor.models import ErrorKind, ModelError
+from monitor.outcome import Turn
 from monitor.reasons import FinishReason, TerminateReason
 from monitor.verdicts import Detection, Evidence
+
+LOOP = Detection(
+    "content_repetition", "chant", "text", "loop", 10, 10, 0, 500, Evidence("abc", "0" * 16, 3), "it repeats"
+)
+TOO_MANY = ModelError(ErrorKind.RATE_LIMITED, "slow down", status=429)
 
 
 def tally(text: str = "", *, finish: FinishReason | None = FinishReason.DONE, thought: int = 0) -> TurnTally:
@@ -37,12 +43,9 @@ def test_a_stream_that_the_caller_left_says_so():
 
 
 def test_a_stream_that_was_left_for_its_loop_may_go_on():
-    loop = Detection(
-        "content_repetition", "chant", "text", "loop", 10, 10, 0, 500, Evidence("abc", "0" * 16, 3), "it repeats"
-    )
-    end = left(loop)
+    end = left(LOOP)
     assert end.failure is not None
-    assert (end.failure.reason, end.failure.evidence) == (TerminateReason.LOOP_DETECTED, loop)
+    assert (end.failure.reason, end.failure.evidence) == (TerminateReason.LOOP_DETECTED, LOOP)
     assert (end.may_go_on, end.void) == (True, False)
 
 
@@ -78,3 +81,26 @@ def test_thoughts_alone_are_no_answer_and_the_reason_says_so():
     end = ended(tally("", thought=99), must_finish=True, blank=True)
     assert end.failure is not None
     assert "it thought, and said nothing" in end.failure.detail
+
+
+@pytest.mark.parametrize(
+    ("end", "stored"),
+    [
+        (StreamEnd(), Turn(number=1, finish_reason=FinishReason.DONE)),
+        (left(LOOP), Turn(number=1, stopped=left(LOOP).failure)),
+        (left(None), Turn(number=1, stopped=left(None).failure)),
+        (StreamEnd(SPOKEN_OVER, may_go_on=True), Turn(number=1, stopped=SPOKEN_OVER)),
+        (failed(None, TOO_MANY), Turn(number=1, stopped=failed(None, TOO_MANY).failure, model_error=TOO_MANY)),
+        *(
+            (end, Turn(number=1, stopped=end.failure, finish_reason=finish))
+            for finish in (FinishReason.LENGTH, FinishReason.MALFORMED, FinishReason.BLOCKED, None)
+            for end in [ended(tally("text", finish=finish), must_finish=True, blank=False)]
+        ),
+        *(
+            (end, Turn(number=1, stopped=end.failure, finish_reason=FinishReason.DONE))
+            for end in [ended(tally(" "), must_finish=True, blank=True)]
+        ),
+    ],
+)
+def test_a_stored_turn_has_the_end_of_its_stream(end: StreamEnd, stored: Turn):
+    assert end_of(stored) == end

@@ -17,6 +17,7 @@ from monitor.context import RawMessage, repair
 from monitor.context.repairs.repair import BEGINNING
 from monitor.errors import AdapterError
 from monitor.messages import CUT_OFF, NOT_CARRIED_OUT, Message, Reasoning, RepairKind
+from monitor.wires.raw import Unread
 from tests.context.dirty import histories
 
 Kind = RepairKind
@@ -467,3 +468,18 @@ def test_nothing_is_changed_without_a_word(history: Any) -> None:
     messages_only = tuple(message for message in history if not isinstance(message, RawMessage))
     messages, report = repair(messages_only)
     assert (messages is messages_only) is not bool(report)
+
+
+@pytest.mark.parametrize("role", ["user", "assistant", "tool", "system"])
+@pytest.mark.parametrize(
+    ("part", "roles"),
+    [
+        (Unread("a thing"), {"user", "assistant", "tool", "system"}),
+        (Media("image/png", "iVBORw0KGgo="), {"assistant", "system"}),
+        (Reasoning("hm"), {"user", "tool", "system"}),
+        (call(), {"user", "tool", "system"}),
+    ],
+)
+def test_a_part_that_its_role_cannot_say_is_dropped_and_told(role: Any, part: Any, roles: set[str]) -> None:
+    told = repair([user("go"), said("yes"), RawMessage(role, (Text("words"), part))])[1].repairs
+    assert (Kind.PART_DROPPED in {one.kind for one in told}) == (role in roles)
