@@ -327,8 +327,8 @@ class TailScanner:
         rule, period, start, stop = self._rule, self._period, self._start - base, at - base
         unit, weak = text[stop - period : stop], rule.weak_chars(period)
         if self._data:
-            rows = rule.value_chars(unit) if "\n" in unit and is_numbers(unit) else 0
-            return weak, max(rule.data_chars(period), rows)
+            rows = "\n" in unit and period > rule.short_chars and is_numbers(unit)
+            return weak, rule.value_chars(unit) if rows else rule.data_chars(period)
         if period == 1 and unit in LEADERS:
             return weak, weak
         if not speaks(unit):
