@@ -224,7 +224,7 @@ _KINDS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
     "str": (lambda value: isinstance(value, str), "a text"),
     "PathLike": (lambda value: isinstance(value, str) or hasattr(type(value), "__fspath__"), "a path"),
     "Mapping": (lambda value: isinstance(value, Mapping), "a dict"),
-    "Callable": (lambda value: callable(value) and not isinstance(value, type), "a function"),
+    "Callable": (callable, "a function"),
     **dict.fromkeys(_LISTS, (_is_list, "a list")),
 }
 """For the name of a kind in an annotation: whether a value has the kind, and words for it."""

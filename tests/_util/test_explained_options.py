@@ -38,7 +38,7 @@ VALUES: Mapping[str, tuple[Sequence[Any], Sequence[Any]]] = {
     "path": ([".", Path()], [5, None, b".", ["."]]),
     "names": ([[], ["a"], ("a",), {"a"}], ["a", b"a", 5, None]),
     "table": ([{}, {"a": 1}, None], [["a"], "a", 5, [("a", 1)]]),
-    "function": ([abs, None], ["abs", 5, int]),
+    "function": ([abs, int, None], ["abs", 5, [abs]]),
     "anything": (["a", 5, None, []], []),
 }
 """For each option of `made`: values that fit, and values that do not."""
