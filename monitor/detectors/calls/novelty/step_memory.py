@@ -24,7 +24,7 @@ MOVING_KEPT = 32
 NEAR_KEPT = 24
 """The number of the newest calls that are kept word by word."""
 COMPARED = 6
-"""With how many of the newest calls of its tool a call is compared."""
+"""The number of the newest calls of its tool with which a call is compared."""
 TOOLS_KEPT = 32
 ROW_KEPT = 6
 ROW_NUMBERS = 8
@@ -33,7 +33,7 @@ ROWS_COMPARED = 4
 TURNS = 2
 """A row turns back less often than that: at the end of a line of a grid."""
 DEPTH_OF_A_PATH = 8
-"""How many names of a path are read."""
+"""The number of names of a path that are read."""
 BAND = 0.1
 """Numbers of calls within this share of their level are one place."""
 
