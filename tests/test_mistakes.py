@@ -180,6 +180,7 @@ watched(iter(['a', 'b'])) ## cannot watch list_iterator ## write with monitor.wa
 watched_sync(stream) ## cannot watch ScriptedStream ... 'async with' ## write async with monitor.watch(stream)
 watched_sync(answer()) ## cannot watch ChatCompletion ... a whole answer ## create(..., stream=True)
 not_entered() ## enter the stream before reading it ## write async with monitor.watch(stream)
+read_without_async() ## entered with 'async with' ## write async for chunk in watched
 result_not_awaited() ## a coroutine that nobody has awaited ## write guard.tool_result(call, await search(...))
 run(42) ## the task ... not 42 ## write supervisor.run('What to do'
 run([{'role': 'user'}]) ## the task ... 'role': 'user' ## history=[...]
@@ -382,6 +383,12 @@ def watched_sync(source: Any) -> None:
 @in_loop
 async def not_entered() -> None:
     await anext(aiter(monitor.watch(ScriptedStream(["a"]))))
+
+
+@in_loop
+async def read_without_async() -> None:
+    async with monitor.watch(ScriptedStream(["a"])) as watched:
+        list(watched)
 
 
 @in_loop

@@ -33,7 +33,12 @@ name and the value of the option. `None`: it does not know.
 
 
 def explains_options(
-    *, example: str = "", words: Mapping[str, str] | None = None, explain: Explain | None = None, name: str = ""
+    *,
+    example: str = "",
+    words: Mapping[str, str] | None = None,
+    explain: Explain | None = None,
+    name: str = "",
+    has_effects: bool = False,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Decorator: arguments that the function does not take raise `ConfigError` with the right line.
     So does a value that is not of the plain kind that its annotation names, such as a text for a
@@ -41,7 +46,8 @@ def explains_options(
 
     `example`: a right call. `words`: the names of options in other libraries, and those of this
     function. `explain`: what only the caller knows. `name`: what the message calls the function, if
-    not by its own name.
+    not by its own name. `has_effects`: a refused call must change nothing, so the values are
+    checked before the function is called.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
@@ -67,6 +73,8 @@ def explains_options(
 
         @wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+            if has_effects and (found := mistake(args, kwargs, binds=True)) is not None:
+                raise ConfigError(found)
             try:
                 result = function(*args, **kwargs)
             except (TypeError, AttributeError, ValueError):
@@ -74,7 +82,7 @@ def explains_options(
                 if found is None:  # the error comes from inside
                     raise
                 raise ConfigError(found) from None
-            if (found := mistake(args, kwargs, binds=True)) is not None:
+            if not has_effects and (found := mistake(args, kwargs, binds=True)) is not None:
                 raise ConfigError(found)
             return result
 
@@ -186,7 +194,7 @@ class _PlainKind:
     def right(self, value: object) -> Any:
         """The value that was probably meant. `None`: that is not known."""
         if "bool" in self.names:
-            return True
+            return bool(value)
         if self.names[0] in _LISTS and isinstance(value, str):
             return [value]
         number = _NUMBER.match(value) if isinstance(value, str) else None
@@ -216,7 +224,7 @@ _KINDS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
     "str": (lambda value: isinstance(value, str), "a text"),
     "PathLike": (lambda value: isinstance(value, str) or hasattr(type(value), "__fspath__"), "a path"),
     "Mapping": (lambda value: isinstance(value, Mapping), "a dict"),
-    "Callable": (lambda value: callable(value) and not isinstance(value, type), "a function"),
+    "Callable": (callable, "a function"),
     **dict.fromkeys(_LISTS, (_is_list, "a list")),
 }
 """For the name of a kind in an annotation: whether a value has the kind, and words for it."""

@@ -226,7 +226,7 @@ class Fleet(FleetClient):
     async def _connected(self) -> DBOSClient:
         async with self._connecting:
             if self._client is None:
-                self._engine = self._engine or engine_at(self._database)
+                self._engine = self._engine or engine_at(self._database)  # kept by a connecting that failed
                 self._client = await to_thread.run_sync(reached, partial(self._connect, self._engine))
             return self._client
 

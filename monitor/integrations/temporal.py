@@ -339,14 +339,16 @@ class Fleet(FleetClient):
             await self._begin_again(id)
 
     async def _begin_again(self, id: str) -> None:
-        """Start a workflow that is over with the order that it had. Turns that are stored are not
-        made again.
+        """Start a workflow that is over with the order and the priority that it had. Turns that are
+        stored are not made again.
         """
         try:
             begun = await anext(self.handle(id).fetch_history_events(page_size=1))
             given = begun.workflow_execution_started_event_attributes
             (order,) = await self._client.data_converter.decode(given.input.payloads)
-            await self._start(order)
+            was = given.priority
+            priority = Priority(priority_key=was.priority_key or None, fairness_key=was.fairness_key or None)
+            await self._start(order, priority=priority)
         except (RPCError, WorkflowAlreadyStartedError) as error:
             if isinstance(error, RPCError) and error.status is not RPCStatusCode.NOT_FOUND:
                 raise

@@ -38,7 +38,7 @@ VALUES: Mapping[str, tuple[Sequence[Any], Sequence[Any]]] = {
     "path": ([".", Path()], [5, None, b".", ["."]]),
     "names": ([[], ["a"], ("a",), {"a"}], ["a", b"a", 5, None]),
     "table": ([{}, {"a": 1}, None], [["a"], "a", 5, [("a", 1)]]),
-    "function": ([abs, None], ["abs", 5, int]),
+    "function": ([abs, int, None], ["abs", 5, [abs]]),
     "anything": (["a", 5, None, []], []),
 }
 """For each option of `made`: values that fit, and values that do not."""
@@ -60,6 +60,7 @@ def test_a_value_fits_or_is_refused_by_the_name_of_its_option(option: str):
         ({"number": 2.5}, "write number=2"),
         ({"seconds": "2.5"}, "write seconds=2.5"),
         ({"on": "yes"}, "write on=True"),
+        ({"on": 0}, "write on=False"),
         ({"names": "a"}, "write names=['a']"),
         ({"table": 5}, "as in made(number=3)"),
         ({"numbr": 5}, "write number=5"),
@@ -87,6 +88,20 @@ def test_the_words_of_the_function_come_first():
 
     with pytest.raises(ConfigError, match="own words on x"):
         halved("x")  # type: ignore[arg-type]
+
+
+def test_a_function_with_effects_is_not_called_with_a_wrong_value():
+    kept = []
+
+    @explains_options(example="keep(2)", has_effects=True)
+    def keep(number: int) -> None:
+        kept.append(number)
+
+    for wrong in ((), ("2",), (True,), (2, 3)):
+        with pytest.raises(ConfigError, match="keep"):
+            keep(*wrong)
+    keep(2)
+    assert kept == [2]
 
 
 def test_a_coroutine_function_stays_one_and_is_not_begun():

@@ -279,7 +279,7 @@ async def test_a_run_that_has_failed_is_listed_and_goes_on_when_somebody_says_so
     async with place.worker(place.supervisors(letters(1))):
         id = await place.submit(key="a")
         assert (await place.fleet.result(id)).ok
-        other = await place.submit(key="b", version="2")
+        other = await place.submit(key="b", version="2", partition="ada", priority=1)
         await place.fleet.handle(other).terminate("by mistake")
         assert [(one.session, one.state) for one in await until(partial(both, place))] == [
             (other, "failed"),
@@ -292,6 +292,9 @@ async def test_a_run_that_has_failed_is_listed_and_goes_on_when_somebody_says_so
     async with place.worker(place.supervisors(letters(1), version="2")):
         await place.fleet.go_on(other)
         assert (await place.fleet.result(other)).ok
+        history = await place.fleet.handle(other).fetch_history()
+        again = history.events[0].workflow_execution_started_event_attributes.priority
+        assert (again.fairness_key, again.priority_key) == ("ada", 1)
         assert [one.session for one in await until(partial(place.fleet.list, state="ended", limit=1))] == [other]
         assert await place.fleet.list(state="failed") == []
     assert len(place.effects) == 2

@@ -59,7 +59,7 @@ class CompactReport:
 
     @property
     def summarised(self) -> int:
-        """How many messages the summary replaces."""
+        """The number of messages that the summary replaces."""
         return self.result.record.first_kept if self.result.record is not None else 0
 
     @property

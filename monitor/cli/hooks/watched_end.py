@@ -143,7 +143,7 @@ class WatchedEnd:
         return MOST_FREE
 
     def _answer(self, call: RecordedCall) -> None:
-        """The call gives what it gave last; one without a result what any call gave last."""
+        """Give `call` the result that it had last. A call without one gets the newest result."""
         known = self._results.get(key_of(call))
         text, failed = (known.text, known.is_error) if known else (self.result, False)
         result = RecordedResult(call.name, text, failed, call_id=call.id)

@@ -32,7 +32,7 @@ from monitor.verdicts import Detection, Evidence, Level
 RESULTS_COMPARED = 64
 """The greatest threshold."""
 OPEN_KEPT = 64
-"""How many unanswered calls are kept."""
+"""The number of unanswered calls that are kept, the newest ones."""
 
 
 class NoProgress(CallDetector):

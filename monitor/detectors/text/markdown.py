@@ -150,11 +150,6 @@ def is_layout(first: str) -> bool:
     return not first.isalpha() and first not in "\r\n"
 
 
-def has_marker(text: str, start: int, end: int) -> bool:
-    """Whether `text[start:end]` holds what opens or closes a fence."""
-    return any(text.find(marker, start, end) >= 0 for marker in _MARKERS)
-
-
 class Fences:
     """Whether the text is inside a code fence, followed on demand. Positions are offsets in the
     channel.

@@ -432,7 +432,7 @@ class Guard(Generic[OutputT]):
         """
         return Watched(stream, self.streams, adapter=adapter, isolate=isolate, reraise=reraise)
 
-    @explains_options(example="guard.tool_result(call, 'its text')")
+    @explains_options(example="guard.tool_result(call, 'its text')", has_effects=True)
     def tool_result(
         self,
         call: object,

@@ -221,6 +221,8 @@ class Watched(_WatchedReply[T], SourceStream[T]):
         return self._loop is current_loop()
 
     def __iter__(self) -> Never:
+        if self._entered and self._sync is None:
+            raise ConfigError("this stream was entered with 'async with': write async for chunk in watched: ...")
         raise ConfigError(
             "enter the stream before reading it: write with monitor.watch(stream) as watched: for chunk in watched: ..."
         )

@@ -115,7 +115,7 @@ class Journal:
         self._step = _PendingChanges()
         self._added = 0
         self._stored = 0
-        """The number of additions that are gathered, and how many of them are stored."""
+        """The number of additions that are stored, of the `_added` ones that were gathered."""
         self._events = 0
         """The number of events that were added."""
         self._open: dict[str, CallRecord] = {}

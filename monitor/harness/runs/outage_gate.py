@@ -33,7 +33,7 @@ from monitor.shared.outages.shared_outages import Outages
 from monitor.verdicts import FleetFinding
 
 LOOK_AGAIN_S: Final = 1.0
-"""The number of times that a run that waits looks whether it may go on."""
+"""Seconds after which a run that waits looks again whether it may go on."""
 ARGUMENT_CHARS: Final = 4
 """Shorter texts of arguments are not removed from errors: other words may contain them."""
 _MODEL_KINDS: Final = PASSING | {ErrorKind.AUTH}

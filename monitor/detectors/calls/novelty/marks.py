@@ -68,7 +68,9 @@ class SeenMarks:
         )
 
     def unseen(self, marks: Iterable[int]) -> int:
-        """How many of `marks` are not seen. A long result has thousands, so none costs a call."""
+        """The number of `marks` that are not seen. A long result has thousands, so none costs a
+        call.
+        """
         newer, older, count = self._newer, self._older, 0
         for mark in marks:
             low, high, of_low, of_high = (mark & 0xFFFF) >> 3, mark >> 19, 1 << (mark & 7), 1 << ((mark >> 16) & 7)

@@ -24,7 +24,7 @@ MOVING_KEPT = 32
 NEAR_KEPT = 24
 """The number of the newest calls that are kept word by word."""
 COMPARED = 6
-"""With how many of the newest calls of its tool a call is compared."""
+"""The number of the newest calls of its tool with which a call is compared."""
 TOOLS_KEPT = 32
 ROW_KEPT = 6
 ROW_NUMBERS = 8
@@ -33,7 +33,7 @@ ROWS_COMPARED = 4
 TURNS = 2
 """A row turns back less often than that: at the end of a line of a grid."""
 DEPTH_OF_A_PATH = 8
-"""How many names of a path are read."""
+"""The number of names of a path that are read."""
 BAND = 0.1
 """Numbers of calls within this share of their level are one place."""
 
@@ -230,7 +230,7 @@ class StepMemory:
 
     def was_tried(self, word: str) -> bool:
         """Whether an earlier call said `word`."""
-        return _CALLED_MARKS[word] in self.seen
+        return mark(word, CALLED) in self.seen
 
     def is_named(self, items: Collection[str]) -> bool:
         """Whether an earlier result names one of `items` that no call has said, or a part of its
@@ -245,7 +245,7 @@ class StepMemory:
         self.seen.add(result.items)
         self.seen.add(result.lines)
         self.seen.add(_CALLED_MARKS.of(call.all_words))
-        self.seen.add(_CALLED_MARKS.of(part for item in call.items for part in _parts(item)))
+        self.seen.add(mark(part, CALLED) for item in call.items for part in _parts(item))
 
     def save(self) -> dict[str, Any]:
         """The state as JSON data."""

@@ -74,7 +74,7 @@ WINDOW = 0.35
 WORDS_OF_AN_ERROR = 6
 """Words of an error that the call did not say, from which on its cause lies elsewhere."""
 WORDS_OF_THE_ERROR = 4
-"""The same, if the error says nothing of the call."""
+"""Words of an error that says nothing of the call, from which on its cause lies elsewhere."""
 
 
 @dataclass(slots=True, frozen=True)

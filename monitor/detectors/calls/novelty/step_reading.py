@@ -33,6 +33,7 @@ RICH = 10
 BARE = 3
 """The most words that a receipt has and the call did not say. It has no number either."""
 LEAST_LINES = 4
+"""A result with fewer different lines is not compared line by line."""
 CHARS_OF_A_LINE = 8
 """A shorter line may stand anywhere."""
 LINE = mark("line ")
@@ -90,6 +91,7 @@ _ITEM = re.compile(r"(?<!\w)\w{1,80}(?:[-./:@]\w{1,80}){1,20}")
 _SIGNS = re.compile(r"[^\w\s]|(?<=\W)[^\W\d](?=\W)")
 """A sign, or a letter among signs."""
 LEAST_SIGNS = 8
+"""A text with fewer signs is no drawing."""
 _DIGIT = re.compile(r"\d")
 _DECIMAL = re.compile(r"\d{1,15}(?:\.\d{1,9})?")
 _CJK = re.compile(f"[{_UNSPACED}]")
