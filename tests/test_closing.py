@@ -422,7 +422,7 @@ async def test_what_an_isolated_source_raises_is_its_failure(error: BaseExceptio
 
 async def test_a_wrong_source_is_the_callers_mistake_also_where_it_is_isolated() -> None:
     with pytest.raises(monitor.ConfigError, match="not an async iterator"):
-        async with monitor.watch(object, isolate=True) as watched:  # type: ignore[arg-type,var-annotated]
+        async with monitor.watch(object(), isolate=True) as watched:  # type: ignore[arg-type,var-annotated]
             await anext(watched)
 
 

@@ -54,18 +54,16 @@ def explains_options(
         hints = words or {}, explain
         kinds = cache(lambda: _kinds_of(inspect.signature(function)))
 
-        def mistake(args: tuple[Any, ...], kwargs: Mapping[str, Any], *, binds: bool) -> str | None:
-            if binds and _all_fit(kinds(), args, kwargs):
-                return None
+        def mistake(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str | None:
             called = name or _name_of(function, args)
-            unbound = None if binds else _unbound(function, args, kwargs, called=called, example=example, hints=hints)
+            unbound = _unbound(function, args, kwargs, called=called, example=example, hints=hints)
             return unbound or _wrong_kind(kinds(), called, args, kwargs, example)
 
         if inspect.iscoroutinefunction(function):
 
             @wraps(function)
             async def awaited(*args: P.args, **kwargs: P.kwargs) -> Any:
-                if (found := mistake(args, kwargs, binds=False)) is not None:
+                if (found := mistake(args, kwargs)) is not None:
                     raise ConfigError(found)
                 return await function(*args, **kwargs)
 
@@ -73,17 +71,17 @@ def explains_options(
 
         @wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:
-            if has_effects and (found := mistake(args, kwargs, binds=True)) is not None:
-                raise ConfigError(found)
+            if has_effects and not _all_fit(kinds(), args, kwargs):
+                raise ConfigError(mistake(args, kwargs))
             try:
                 result = function(*args, **kwargs)
             except (TypeError, AttributeError, ValueError):
-                found = mistake(args, kwargs, binds=False)
+                found = mistake(args, kwargs)
                 if found is None:  # the error comes from inside
                     raise
                 raise ConfigError(found) from None
-            if not has_effects and (found := mistake(args, kwargs, binds=True)) is not None:
-                raise ConfigError(found)
+            if not has_effects and not _all_fit(kinds(), args, kwargs):
+                raise ConfigError(mistake(args, kwargs))
             return result
 
         return checked

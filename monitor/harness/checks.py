@@ -57,9 +57,9 @@ def checked_judges(given: Judge | Sequence[Judge] | None, stop_when: Condition |
     Raises `ConfigError` for what is no judge, and for a `TaskDone` that no judge makes true.
     """
     judges = as_judges(given)
-    waits = stop_when is not None and any(isinstance(part, TaskDone) for part in leaves(stop_when))
-    if waits and not any(judge.fact == "done" for judge in judges):
-        raise ConfigError("TaskDone needs a judge that says when: write judge=monitor.DoneJudge(model)")
+    for part in leaves(stop_when) if stop_when is not None else ():
+        if isinstance(part, TaskDone) and not any(judge.fact == "done" for judge in judges):
+            raise ConfigError("TaskDone needs a judge that says when: write judge=monitor.DoneJudge(model)")
     return judges
 
 

@@ -10,7 +10,6 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from monitor._util.explained_options import explains_options
 from monitor.prices.priced_names import MAKERS, ModelName, read_name
 from monitor.usage import Price, price_of
 
@@ -48,7 +47,6 @@ def table_facts() -> TableFacts:
     return TableFacts(table["source"], dt.date.fromisoformat(table["date"]))
 
 
-@explains_options(example="monitor.prices.list_price('gpt-5')")
 def list_price(model: str, *, seller: str | None = None, at_s: float | None = None) -> Price | None:
     """The price of `model`, per million tokens; `None`: the table does not have the model.
 

@@ -137,10 +137,10 @@ def _difference(call: StepCall, earlier: Sequence[tuple[str, list[str]]]) -> Cal
         if old == words:
             continue
         changed.append(place)
-        pairs = [(was, word) for was, word in zip(old, words, strict=False) if was != word]
-        gone += [was for was, _ in pairs]
-        new += [word for _, word in pairs]
-        few = len(set(pairs)) <= max(1, min(3, len(words) // 2))
+        differing = [word for was, word in zip(old, words, strict=False) if was != word]
+        new += differing
+        gone += [was for was, word in zip(old, words, strict=False) if was != word]
+        few = len(set(differing)) <= max(1, min(3, len(words) // 2))
         is_next = is_next and len(old) == len(words) and (few or (len(words) <= SHORT and not set(old) & set(words)))
     where = changed[0] if len(changed) == 1 else ""
     if not changed:
