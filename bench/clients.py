@@ -297,7 +297,7 @@ async def run(packages: Path | None) -> int:
 
 def main() -> int:
     """Compare, and print what differs."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m bench.clients", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--node", type=Path, metavar="FOLDER", help="where the packages of Node are installed")
     return asyncio.run(run(parser.parse_args().node))
 

@@ -388,7 +388,7 @@ async def not_entered() -> None:
 @in_loop
 async def read_without_async() -> None:
     async with monitor.watch(ScriptedStream(["a"])) as watched:
-        list(watched)
+        list(watched)  # type: ignore[call-overload]
 
 
 @in_loop

@@ -89,7 +89,7 @@ def test_an_estimate_that_was_too_high_is_taken_back():
 def test_an_agent_that_ended_on_estimated_tokens_makes_an_estimate_of_the_whole():
     spending = Spending(PRICE)
     spending.take_over(TURN, 0.5, estimated=False)
-    assert not spending.estimated
+    known = not spending.estimated
     spending.take_over(TURN, 0.5, estimated=True)
-    assert spending.estimated
+    assert (known, spending.estimated) == (True, True)
     assert spending.total() == (TURN + TURN, 1.0)

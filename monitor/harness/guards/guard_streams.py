@@ -220,12 +220,15 @@ class Watched(_WatchedReply[T], SourceStream[T]):
         """Whether it is read in the event loop that runs in this thread."""
         return self._loop is current_loop()
 
-    def __iter__(self) -> Never:
-        if self._entered and self._sync is None:
-            raise ConfigError("this stream was entered with 'async with': write async for chunk in watched: ...")
-        raise ConfigError(
-            "enter the stream before reading it: write with monitor.watch(stream) as watched: for chunk in watched: ..."
-        )
+    if not TYPE_CHECKING:  # type checkers refuse `for` by themselves, if they know of no such method
+
+        def __iter__(self) -> Never:
+            if self._entered and self._sync is None:
+                raise ConfigError("this stream was entered with 'async with': write async for chunk in watched: ...")
+            raise ConfigError(
+                "enter the stream before reading it: "
+                "write with monitor.watch(stream) as watched: for chunk in watched: ..."
+            )
 
     def __enter__(self) -> WatchedSync[T]:
         self._entered = True
