@@ -1,4 +1,4 @@
-"""Which call of a turn a caller means, however the caller names it."""
+"""The calls of a turn as callers name them: by the call, by an object of the SDK, or by its id."""
 
 from __future__ import annotations
 

@@ -33,6 +33,6 @@ class WindowCount:
             self._full = full or (self._full if self._fullness.full else None)
 
     def news(self) -> Full | None:
-        """That the window has become full: once, until the count has come down."""
+        """The full window, where it has become full since the last question."""
         full, self._full = self._full, None
         return full

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import Final
@@ -23,8 +23,8 @@ class StoredSession:
     """A session in a database: facts that are known without opening it."""
 
     name: str
-    place: str
-    """Its address, `postgresql://user@host/db#name`."""
+    place: str = field(repr=False)
+    """The address of the session, `postgresql://user@host/db#name`. It may hold a password."""
     size: int
     """The number of bytes of all that it holds, without indexes."""
     changed_s: float

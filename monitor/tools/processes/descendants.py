@@ -41,7 +41,7 @@ class MarkedDescendants:
         self._known: set[tuple[int, int]] = set()
 
     def members(self) -> list[ProcessInfo]:
-        """Those that live, as far as the process table shows them. They are remembered."""
+        """The living processes, as far as the process table shows them. They are remembered."""
         # The first process is a zombie until it is reaped, so until then nobody else gets its id.
         session = self._process.pid if self._process.returncode is None else None
         found = members(self._token, session, self._known, self._recent)
@@ -127,7 +127,7 @@ class NamespaceDescendants:
             return False
 
     def members(self) -> list[ProcessInfo]:
-        """Those that live, without the first process of the namespace: that is bubblewrap's own."""
+        """The living processes, without the first of the namespace: that one is bubblewrap's."""
         self._learned()
         return below(self._first) if self._descriptor >= 0 else []
 

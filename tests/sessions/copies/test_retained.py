@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from monitor.errors import ConfigError
-from monitor.sessions import PostgresSession, SQLiteSession, retain, sessions_in
+from monitor.sessions import PostgresSession, SQLiteSession, StoredSession, retain, sessions_in
 from tests import databases
 from tests.sessions.making import says
 
@@ -73,3 +73,8 @@ async def test_sessions_in_a_database_are_removed_by_age_and_size_and_none_in_us
             done = retain(address, max_age_s=6 * 86_400, max_bytes=dry.size // 3)
         assert [one.name for one in done.busy] == names[1:2]
         assert [one.place for one in done.removed] == [f"{address}#{name}" for name in (names[0], names[2], names[3])]
+
+
+def test_the_password_of_an_address_does_not_stand_in_what_is_printed_of_a_session():
+    one = StoredSession("work", "postgresql://ada:s3cret@host/db#work", 10, 1e9)
+    assert "s3cret" not in repr(one)

@@ -29,7 +29,7 @@ class Message:
     """One message of a stream."""
 
     headers: Mapping[str, str]
-    """Those that are texts."""
+    """The headers whose values are texts."""
     payload: bytes
 
 
