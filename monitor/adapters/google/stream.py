@@ -42,18 +42,7 @@ from monitor.chunks import (
 from monitor.errors import AdapterError
 from monitor.models import ModelError
 from monitor.reasons import FinishReason
-
-_FINISH_CLASSES: Final = {
-    "STOP": FinishReason.DONE,
-    "MAX_TOKENS": FinishReason.LENGTH,
-    "CONTINUATION": FinishReason.LENGTH,  # the answer goes on, but only in another request
-    "MALFORMED_FUNCTION_CALL": FinishReason.MALFORMED,
-    "MALFORMED_RESPONSE": FinishReason.MALFORMED,
-    "MISSING_THOUGHT_SIGNATURE": FinishReason.MALFORMED,
-    "TOO_MANY_TOOL_CALLS": FinishReason.MALFORMED,
-    "UNEXPECTED_TOOL_CALL": FinishReason.MALFORMED,
-}
-"""Every other finish reason, also an unknown one, comes from a filter: blocked."""
+from monitor.wires.finish_words import finish_reason_of
 
 _NOT_FINISHED: Final = "FINISH_REASON_UNSPECIFIED"
 """The default value of the wire format: the field was not set."""
@@ -374,7 +363,7 @@ class GoogleAdapter(SdkAdapter):
             finish_reason = FinishReason.BLOCKED
         else:
             word, said = _word(getattr(candidate, "finish_reason", None)), getattr(candidate, "finish_message", None)
-            finish_reason = _FINISH_CLASSES.get(word or "", FinishReason.BLOCKED)
+            finish_reason = finish_reason_of(word or "")
         if word in {None, _NOT_FINISHED, self._finished}:
             return None
         self._finished, self._plain_id = word, _NOBODY
