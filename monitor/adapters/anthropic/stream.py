@@ -185,7 +185,7 @@ class AnthropicAdapter(SdkAdapter):
                 yield from self._end_message()
             case "error":
                 raise ReportedFailure(reported(getattr(item, "error", None)))
-            case None:
+            case None | "message":
                 raise AdapterError(f"expected an event of an Anthropic message stream, not {name_of(item)}")
 
     # --- the message
