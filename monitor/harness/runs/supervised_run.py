@@ -32,7 +32,7 @@ import anyio.lowlevel
 from monitor._util.argument_checks import check_kind, is_whole
 from monitor._util.hashing import canonical_json, fingerprint
 from monitor.compaction.records import CompactionResult
-from monitor.errors import ConfigError, StoreError, describe
+from monitor.errors import ConfigError, SessionUnavailable, StoreError, describe
 from monitor.events import Envelope, Event
 from monitor.harness.checks import ending_by
 from monitor.harness.context.run_context import interrupted
@@ -442,7 +442,7 @@ class Run(Generic[OutputT]):
             with anyio.move_on_after(grace_s, shield=True) as scope:
                 await self._loop.steering.stored(partial(session.end, self.outcome))
             if scope.cancelled_caught:
-                fault = StoreError(f"the session did not take the end of the run within {grace_s:g} s")
+                fault = SessionUnavailable(f"the session did not take the end of the run within {grace_s:g} s")
         except StoreError as error:
             fault = error
         if fault is not None and self.outcome.reason is not TerminateReason.ERROR:
