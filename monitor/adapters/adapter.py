@@ -98,6 +98,9 @@ class FullAdapter(StreamAdapter, Protocol):
     def turns(self) -> int: ...
     @property
     def results(self) -> Sequence[ToolResult]: ...
+
+    source: object
+
     @property
     def broke_off(self) -> bool: ...
     @property

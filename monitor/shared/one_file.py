@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from os import PathLike, fspath
 from pathlib import Path
@@ -55,9 +56,7 @@ class OneFile:
     def close(self) -> None:
         """Close the file. The next transaction opens it again."""
         with self._lock:
-            if self._db is not None:
-                self._db.close()
-                self._db = None
+            self._let_go()
 
     def _transaction(self, work: Callable[[sqlite3.Connection], T]) -> T:
         with self._lock:
@@ -71,9 +70,8 @@ class OneFile:
                     raise
                 db.execute("commit")
             except sqlite3.Error as error:
-                if self._db is not None and self.path != ":memory:":
-                    self._db.close()  # the next transaction opens the file anew
-                    self._db = None
+                if self.path != ":memory:":
+                    self._let_go()  # the next transaction opens the file anew
                 raise self._error(f"the {self._content} in {self.path} cannot be used: {error}") from error
         return done
 
@@ -85,4 +83,10 @@ class OneFile:
         except BaseException:
             db.close()
             raise
+        self._close = weakref.finalize(self, db.close)  # from 3.13 on Python warns of what is left open
         return db
+
+    def _let_go(self) -> None:
+        if self._db is not None:
+            self._close()
+            self._db = None

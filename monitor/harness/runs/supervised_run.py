@@ -40,7 +40,7 @@ from monitor.context.history import History
 from monitor.core.replay.recording import InputLog, RecordingCore, RecordingGoal
 from monitor.core.run import RunCore
 from monitor.detectors import default_detectors
-from monitor.errors import ConfigError, StoreError, describe
+from monitor.errors import ConfigError, SessionUnavailable, StoreError, describe
 from monitor.events import Envelope, Event, HistoryRepaired, RunIdentity
 from monitor.goal.goal import Goal
 from monitor.harness.checks import ending_by
@@ -628,7 +628,7 @@ class Run(Generic[OutputT]):
             with anyio.move_on_after(grace_s, shield=True) as scope:
                 await self._loop.steering.stored(partial(session.end, self.outcome))
             if scope.cancelled_caught:
-                fault = StoreError(f"the session did not take the end of the run within {grace_s:g} s")
+                fault = SessionUnavailable(f"the session did not take the end of the run within {grace_s:g} s")
         except StoreError as error:
             fault = error
         if fault is not None and self.outcome.reason is not TerminateReason.ERROR:
