@@ -179,7 +179,7 @@ def show(console: Console, report: Report, *, elapsed_s: float, settings: Path |
         console.print(f"Settings: {output.on_one_line(str(settings))}.")
     if report.bad:
         console.print(
-            Text(f"{count(report.bad, 'line or file', 'lines or files')} could not be read; see below.", style="red")
+            Text(f"{count(report.bad, 'line or file', 'lines or files')} could not be read.", style="red")
         )
 
 
