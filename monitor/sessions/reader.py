@@ -12,7 +12,14 @@ from typing import Any, Final, Self, TypeVar
 from urllib.parse import quote
 
 from monitor.calls import ApprovalAnswer
-from monitor.errors import SessionDamaged, SessionNotFound, SessionOwner, SessionUnavailable, StoreError
+from monitor.errors import (
+    ConfigError,
+    SessionDamaged,
+    SessionNotFound,
+    SessionOwner,
+    SessionUnavailable,
+    StoreError,
+)
 from monitor.messages import SteerMessage
 from monitor.sessions.beside.mailbox import AnswerLetter, Letter, mailbox_of
 from monitor.sessions.faults import READ_FAULTS, not_text, typed
@@ -29,7 +36,9 @@ T = TypeVar("T")
 
 
 def resolved(path: str | os.PathLike[str]) -> Path:
-    """The one path of a session, whatever links lead to it."""
+    """The one path of a session, whatever links lead to it. Raises `ConfigError` for a folder."""
+    if Path(path).is_dir():
+        raise ConfigError(f"{path} is a folder: write a file in it, such as {Path(path, 'work.session')}")
     return Path(os.path.realpath(path))
 
 

@@ -7,11 +7,12 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from os import PathLike, fspath
+from pathlib import Path
 from typing import Final, Literal, TypeVar
 
 from anyio import to_thread
 
-from monitor.errors import StoreError
+from monitor.errors import ConfigError, StoreError
 
 T = TypeVar("T")
 
@@ -40,6 +41,8 @@ class OneFile:
         `content`: what the file holds, for the message of that exception.
         """
         self.path = fspath(path)
+        if Path(path).is_dir():
+            raise ConfigError(f"{path} is a folder: write a file in it, such as {Path(path, f'{content}.db')}")
         self._opening = ("pragma journal_mode = wal", f"pragma synchronous = {synchronous}", *schema)
         self._error = error
         self._content = content

@@ -185,7 +185,7 @@ class Guard(Generic[OutputT]):
         self._sinks, awaited = fan_out(checked_sinks(sinks), grace_s, emit=self._emit)
         window = UNKNOWN if window is None else window_of(None, config=window)
         self._window = WindowCount(window)
-        judges = checked_judges(judge, stop_when)
+        judges = checked_judges(judge, stop_when, outputs=outputs is not None, plan=False)
         self._above: Guard[Any] | None = None
         self._call: str | None = None
         self._children: list[Guard[Any]] = []
