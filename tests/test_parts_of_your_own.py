@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,7 +62,7 @@ def test_a_part_names_its_parameters_as_it_likes_and_keeps_its_facts_as_it_likes
         if kind.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
     ]
     assert named == []
-    assert [name for name in vars(protocol).get("__annotations__", {}) if not name.startswith("_")] == []
+    assert [name for name in inspect.get_annotations(protocol) if not name.startswith("_")] == []
 
 
 def test_the_protocols_are_found():
@@ -210,6 +211,33 @@ def the_parts_of_the_library_and_those_of_others_are_parts(model: models.Model, 
     stops = [verdicts.Stop("timeout", "", ""), verdicts.LastTurn(after=["max_turns"])]
     lists = (all_detectors, policies, all_sinks, all_models, all_judges, all_tools, summarizers, stores)
     return [*lists, keeps, reducers, adapters, clocks, stops]
+
+
+def _watched(stream: Any) -> None:
+    with monitor.watch(stream) as watched:
+        assert [*watched] == []
+    assert watched.outcome.ok
+
+
+LATE = "" if sys.version_info >= (3, 14) else "from __future__ import annotations\n"
+"""Python 3.14 evaluates annotations when somebody reads them. Before, they were texts on demand."""
+
+
+@pytest.mark.parametrize(
+    ("function", "use"),
+    [
+        ("def mine(x: int) -> Money: ...", tools.tool),
+        ("def mine(text: Money) -> Money: ...", monitor.detector),
+        ("def mine(state: Money) -> Money: ...", monitor.Predicate),
+        ("def mine(given: Money, context: Money) -> Money: ...", lambda mine: tools.tool(guidance=mine)(_look)),
+        ("def mine() -> Money: return iter(())", _watched),
+    ],
+)
+def test_a_function_may_name_types_that_only_a_type_checker_knows(function: str, use: Callable[[Any], object]):
+    """Types that are imported under `TYPE_CHECKING` are no names when the program runs."""
+    names: dict[str, Any] = {}
+    exec(compile(LATE + function, "mine.py", "exec", dont_inherit=True), names)
+    use(names["mine"])
 
 
 def _look(at: str) -> str:

@@ -10,6 +10,9 @@ from typing import Any, TypeGuard
 
 from monitor.errors import ConfigError
 
+if sys.version_info >= (3, 14):
+    from annotationlib import Format
+
 ROUNDING_USD = 1e-9
 """Costs are sums of floats: a limit is passed by more than this, a tenth of what a token costs at a
 cent a million.
@@ -51,7 +54,7 @@ def check_parts(name: str, given: object, *methods: str) -> Sequence[Any]:
 def _needs_arguments(kind: type) -> bool:
     """Whether an object of `kind` cannot be made without arguments."""
     try:
-        parameters = inspect.signature(kind).parameters.values()
+        parameters = signature_of(kind).parameters.values()
     except (TypeError, ValueError):  # a class without a signature
         return False
     named = (parameter for parameter in parameters if parameter.kind not in _ANY_NUMBER)
@@ -93,6 +96,16 @@ _MODELS = {"anthropic": "anthropic:claude-sonnet-5", "google": "google:gemini-2.
 """For each SDK, a model as an example."""
 
 
+def signature_of(function: Callable[..., Any]) -> inspect.Signature:
+    """The signature of somebody's function. A type that only a type checker knows stays a name:
+    from 3.14 on Python evaluates annotations when they are read, and would raise `NameError`.
+    Raises `TypeError` and `ValueError` as `inspect.signature` does.
+    """
+    if sys.version_info >= (3, 14):
+        return inspect.signature(function, annotation_format=Format.FORWARDREF)
+    return inspect.signature(function)
+
+
 def with_context(name: str, function: Callable[..., Any], line: str) -> Callable[[Any, Any], Any]:
     """`function`, called with a value and its context, or with the value alone if it needs no more.
 
@@ -100,7 +113,7 @@ def with_context(name: str, function: Callable[..., Any], line: str) -> Callable
     `line` shows what may be written.
     """
     try:
-        signature = inspect.signature(function)
+        signature = signature_of(function)
     except (TypeError, ValueError):  # a function in C may not say
         return lambda value, _: function(value)
     for given, call in (((1,), lambda value, _: function(value)), ((1, 2), function)):

@@ -6,11 +6,11 @@ underscore before it. A part may say otherwise with a method `options`.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, cast, get_type_hints
 
+from monitor._util.argument_checks import signature_of
 from monitor._util.codec import to_plain
 from monitor._util.lazy import LazyModule
 
@@ -29,7 +29,7 @@ def options_of(part: object) -> dict[str, Any] | None:
     if callable(own):
         values = cast("dict[str, Any]", own())
     else:
-        names = inspect.signature(type(part)).parameters
+        names = signature_of(type(part)).parameters
         values = {name: getattr(part, f"_{name}", getattr(part, name, _NONE_SUCH)) for name in names}
     if any(value is _NONE_SUCH or _has_code(value) for value in values.values()):
         return None

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from monitor._util.argument_checks import signature_of
 from monitor.conditions.condition import Condition
 from monitor.errors import ConfigError
 from monitor.reasons import TerminateReason
@@ -50,7 +51,7 @@ class Predicate(Condition):
         if inspect.iscoroutinefunction(fn):
             raise ConfigError(f"Predicate takes a plain function, and {fn!r} is asynchronous")
         try:
-            inspect.signature(fn).bind(None)
+            signature_of(fn).bind(None)
         except TypeError:
             raise ConfigError(
                 f"Predicate takes a function of the run's state: write monitor.Predicate(lambda state: ...), not {fn!r}"

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, overload
 
+from monitor._util.argument_checks import signature_of
 from monitor._util.codec import text_of
 from monitor._util.hashing import identity
 from monitor.chunks import Chunk, StreamRetried, TextDelta, ToolCall, ToolResult, TurnFinished
@@ -215,7 +216,7 @@ def _reads_text(function: object) -> bool:
         raise ConfigError(f"detector takes a plain function, and {function!r} is asynchronous: {line}")
     wanted = [
         one
-        for one in inspect.signature(function).parameters.values()
+        for one in signature_of(function).parameters.values()
         if one.default is one.empty and one.kind in {one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD}
     ]
     if len(wanted) not in {1, 2}:

@@ -10,10 +10,10 @@ guard, and a termination condition that ends a team with the guard's reason.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
+from monitor._util.argument_checks import signature_of
 from monitor.adapters.decoding import SdkAdapter, name_of
 from monitor.adapters.parts import arguments_of
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, TurnFinished, UsageReport
@@ -74,7 +74,7 @@ class GuardedClient(StandIn, ChatCompletionClient, forwards=ChatCompletionClient
         self._guard = guard
         self._requests = _requests or GuardedRequests(guard, Stopped)
         self._in_team = False
-        self._asks_usage = "include_usage" in inspect.signature(wrapped.create_stream).parameters
+        self._asks_usage = "include_usage" in signature_of(wrapped.create_stream).parameters
         self.wrapped = wrapped
 
     def also(self, wrapped: ChatCompletionClient) -> GuardedClient:

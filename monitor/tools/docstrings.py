@@ -6,12 +6,13 @@ of parameters stays a part of the description. A docstring is read once, line by
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pydantic.fields import FieldInfo
+
+from monitor._util.argument_checks import signature_of
 
 HEADINGS: Final = frozenset(
     {"args", "arguments", "parameters", "params", "keyword args", "keyword arguments", "other parameters"}
@@ -43,7 +44,7 @@ class _ParameterEntry:
 def docstring_of(fn: Callable[..., Any], text: str | None) -> ReadDocstring:
     """`text`, the docstring of `fn`, taken apart."""
     try:
-        names: Collection[str] = inspect.signature(fn).parameters
+        names: Collection[str] = signature_of(fn).parameters
     except (TypeError, ValueError):  # the reader of its arguments says so
         names = ()
     return read_docstring(text or "", names)

@@ -35,7 +35,7 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from monitor._util.argument_checks import check_kind, is_finite, is_whole, with_context
+from monitor._util.argument_checks import check_kind, is_finite, is_whole, signature_of, with_context
 from monitor._util.hashing import canonical_json
 from monitor.errors import ConfigError, ToolError, describe, message_of
 from monitor.models import ToolSpec
@@ -209,7 +209,7 @@ class _FunctionArguments:
     ) -> None:
         """`said`: what the docstring says about each parameter."""
         try:
-            signature = inspect.signature(fn)
+            signature = signature_of(fn)
         except (TypeError, ValueError) as error:
             raise ConfigError(
                 f"{name}: its signature cannot be read ({error}); wrap it in a function of your own"
@@ -414,12 +414,13 @@ def _annotation(tool: str, parameter: inspect.Parameter, globals_: Mapping[str, 
         raise ConfigError(f"{what} has a Field() as its default; write Annotated[type, Field(...)] = default")
     if parameter.annotation is parameter.empty:
         return Any
+    written = getattr(parameter.annotation, "__forward_arg__", parameter.annotation)
     holder = SimpleNamespace(__annotations__={parameter.name: parameter.annotation})
     try:
         return typing.get_type_hints(holder, globalns=dict(globals_), include_extras=True)[parameter.name]
     except Exception as error:  # noqa: BLE001 - an annotation is code, and may raise anything
         raise ConfigError(
-            f"{what}: its annotation {parameter.annotation!r} cannot be read ({describe(error)}); "
+            f"{what}: its annotation {written!r} cannot be read ({describe(error)}); "
             "the types of a tool are imported or defined at the top of its module"
         ) from None
 

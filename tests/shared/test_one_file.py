@@ -12,17 +12,16 @@ from monitor.errors import StoreError
 from monitor.shared.one_file import OneFile
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("name", [":memory:", "counts.db"])
-async def test_a_file_that_nobody_has_closed_is_closed_when_it_is_forgotten(tmp_path: Path, name: str):
+def test_a_file_that_nobody_has_closed_is_closed_when_it_is_forgotten(tmp_path: Path, name: str):
     """From 3.13 on Python warns of a database that was not closed."""
     path = name if name == ":memory:" else tmp_path / name
     file = OneFile(path, (), synchronous="normal", error=StoreError, content="counts")
     opened: list[sqlite3.Connection] = []
     for _ in range(2):
-        await file.transaction(opened.append)
+        file._transaction(opened.append)  # here, for a worker thread may hold the file a while longer
         file.close()
-    await file.transaction(opened.append)
+    file._transaction(opened.append)
     del file
     gc.collect()
     for connection in opened:

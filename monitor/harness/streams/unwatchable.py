@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from typing import Any, Final
 
+from monitor._util.argument_checks import signature_of
 from monitor.adapters.adapter import must_be_a_stream
 from monitor.errors import ConfigError
 
@@ -33,7 +33,7 @@ def opened(given: Any, *, waits: bool) -> Any:
     if is_class:
         raise ConfigError(f"cannot watch {name}, which is a class: {line}")
     try:
-        inspect.signature(given).bind()
+        signature_of(given).bind()
     except TypeError:
         raise ConfigError(f"cannot watch {name}, a function that needs arguments: {line}") from None
     except ValueError:  # a function in C may not say
