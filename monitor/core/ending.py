@@ -17,7 +17,6 @@ from monitor.models import ModelError
 from monitor.outcome import Outcome, OutcomeDraft, Turn, is_success
 from monitor.policy import stop_for
 from monitor.reasons import FinishReason, TerminateReason
-from monitor.usage import AskCost
 from monitor.verdicts import Detection, LastTurn, Stop, Verdict
 
 _BAD_FINISH = {
@@ -247,8 +246,6 @@ def outcome_of(
     elapsed_s: float,
     goal: Goal | None,
     spending: Spending,
-    judge_cost: AskCost,
-    compaction_cost: AskCost,
     recovered_from: Stop | None,
     closing: StreamClosed | None,
     pending: tuple[ApprovalRequest, ...] = (),
@@ -277,9 +274,9 @@ def outcome_of(
         usage=usage,
         usage_estimated=spending.estimated,
         cost_usd=cost_usd,
-        judge_usage=judge_cost.usage,
-        judge_usage_estimated=judge_cost.estimated,
-        compaction_usage=compaction_cost.usage,
+        judge_usage=spending.judges.usage,
+        judge_usage_estimated=spending.judges.estimated,
+        compaction_usage=spending.compactions.usage,
         turns=turns,
         elapsed_s=elapsed_s,
         recovered_from=recovered_from.reason if recovered_from is not None and ok else None,

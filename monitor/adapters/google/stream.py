@@ -123,27 +123,37 @@ class GoogleAdapter(SdkAdapter):
         """
         try:
             fields = cast("Any", item).__dict__
-            if fields["usage_metadata"] is not None or fields["response_id"] != self._plain_id:
-                return None
             candidate = fields["candidates"][0].__dict__
-            (part,) = candidate["content"].__dict__["parts"]
-            values = part.__dict__
-            words = values["text"]
             if (
-                type(words) is str
-                and words
+                fields["usage_metadata"] is None
                 and candidate["finish_reason"] is None
-                and not values["thought"]
-                and values["thought_signature"] is None
-                and values["function_call"] is None
                 and candidate["continuation_token"] is None
                 and not candidate["index"]
-                and not self._signed_nothing
             ):
-                self._said = True
-                return words
+                return self.plain_content(candidate["content"], fields["response_id"])
         except Exception:  # noqa: BLE001, S110 - not the plain case; `decode` says what it is
             pass
+        return None
+
+    def plain_content(self, content: Any, response_id: object) -> str | None:
+        """The text of a content of the SDK that is one piece of visible text and nothing else.
+
+        Any exception means that it is not. `response_id`: of the response that has the content.
+        """
+        (part,) = content.__dict__["parts"]
+        values = part.__dict__
+        words: Any = values["text"]
+        if (
+            type(words) is str
+            and words
+            and response_id == self._plain_id
+            and not values["thought"]
+            and values["thought_signature"] is None
+            and values["function_call"] is None
+            and not self._signed_nothing
+        ):
+            self._said = True
+            return words
         return None
 
     def finish(self) -> Sequence[Chunk]:

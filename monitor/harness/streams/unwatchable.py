@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from typing import Any, Final
 
 from monitor.adapters.adapter import must_be_a_stream
@@ -48,6 +49,8 @@ def not_watched(given: object, *, waits: bool) -> str:
     call = _STREAMED.get(sdk, _STREAMED["openai"])
     call = call if waits else call.removeprefix("await ").replace(".aio", "")
     watch = f"{block} monitor.watch(stream) as watched"
+    if isinstance(given, str | bytes | Mapping):
+        return f"it is a whole answer; ask for a stream: write stream = {call}, then {watch}: ..."
     if given is None:
         return f"it is not {kind}: write stream = {call}, then {watch}: ..."
     if sdk in _STREAMED and _is_client(given):
