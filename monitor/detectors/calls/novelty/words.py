@@ -1,7 +1,7 @@
 """Splits texts into words, numbers and names, the same way for calls and for results.
 
 Failure answered: a pattern that tries each form of a number at each word takes most of the time of
-a scan. Most texts are ASCII, with a few other signs. They are split at their signs in one go, and only
+a scan. Most texts are ASCII, with a few other signs. They are split at their signs in one go. Only
 where a word begins with a digit are the forms of numbers tried. Any other text is read by the
 pattern alone, and both give the same.
 """
