@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from monitor.errors import SessionDamaged, SessionUnavailable, StoreError
+from monitor.errors import SessionDamaged, SessionNotFound, SessionUnavailable, StoreError
 from monitor.sessions.beside.mailbox import mailbox_of
 from monitor.sessions.faults import typed
 from monitor.sessions.lock import OwnerLock, lock_path
@@ -129,7 +129,7 @@ def copy_file(source: Path, into: Path) -> None:
 def _copied(source: Path, into: Path) -> Iterator[SqlConnection]:
     source = resolved(source)
     if check_file(source) is None:
-        raise StoreError(f"there is no session {source}")
+        raise SessionNotFound(f"there is no session {source}")
     with made(into, copy_of=source) as (connection, blobs):
         yield connection
         old = blobs_of(source)
@@ -183,7 +183,7 @@ def remove_file(path: Path) -> None:
     """
     given, path = path, resolved(path)
     if not path.exists():
-        raise StoreError(f"there is no session {given}")
+        raise SessionNotFound(f"there is no session {given}")
     with OwnerLock(lock_path(path), path.stem):
         if not is_session(path):
             raise SessionDamaged(f"{path} is no session of agent-monitor, or is damaged. It was not removed.")

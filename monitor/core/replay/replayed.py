@@ -113,7 +113,7 @@ class ReplayedCore(RunCore):
         self.step = ReplayStep(0.0, inputs.BeginInput(parts))
         self.piecewise = True
         self.companions = (self,)
-        self._panel = _SilentPanel(())
+        self._watchers.judges = _SilentPanel(())
         self._keys: Iterator[Any] = iter(())
         self._recorded_goal: RecordedGoal | None = others["goal"]
         self._members = members_of(others["budgets"])
