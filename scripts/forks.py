@@ -76,7 +76,7 @@ class Shared:
 
 
 def _number(text: str) -> int:
-    return (os.cpu_count() or 1) + 1 if text == "auto" else int(text)
+    return (os.cpu_count() or 1) + 1 if text == "auto" else max(1, int(text))
 
 
 def _pieces(items: Sequence[pytest.Item]) -> Iterator[range]:
@@ -239,7 +239,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     """Run the tests in children. A child goes on as a run of pytest that prints nothing."""
     config: Any = session.config
     option = config.option
-    if option.forks == 1 or option.collectonly or option.usepdb or session.testsfailed:
+    if option.forks == 1 or option.collectonly or option.usepdb or session.testsfailed or not session.items:
         return None
     if threads := [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()]:
         raise pytest.UsageError(f"--forks: collecting the tests has left threads, which no child would have: {threads}")

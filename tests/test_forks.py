@@ -119,3 +119,8 @@ def test_errors_of_the_collection_are_told_once(tmp_path: Path):
     done = run(tmp_path, "1 / 0")
     assert done.stdout.count("ERROR test_a.py") == 1
     assert done.returncode == 2
+
+
+def test_where_no_test_is_chosen_none_is_said_to_have_failed(tmp_path: Path):
+    done = run(tmp_path, "def test_it(): pass", "-k", "other")
+    assert (sums(done), done.returncode) == ("2 deselected", 5)
