@@ -273,14 +273,16 @@ class RunCore:
         if self._abort_why is not None:
             core.abort(self._abort_why)
 
-    def own_state(self, now: float, *, waiting: bool) -> RunState:
-        """The state of this agent alone. `waiting`: a read is pending since `waiting_since`."""
+    def own_state(self, now: float, *, waiting: bool, ended: bool = False) -> RunState:
+        """The state of this agent alone. `waiting`: a read is pending since `waiting_since`.
+        `ended`: its last turn counts, even if that failed.
+        """
         return self._counters.state(
             now,
             tally=self._running.tally,
             spending=self._limits.spending,
             goal=self._goal,
-            void=self.void,
+            void=self.void and not ended,
             waiting_since=self.waiting_since if waiting else None,
         )
 

@@ -37,13 +37,13 @@ from monitor.fleet.supervisors import Supervisors
 from monitor.harness.record.stored_runs import outcome_in
 from monitor.harness.runs.supervised_run import Run
 from monitor.harness.runs.supervisor import Supervisor
-from monitor.harness.streams.background import Background
 from monitor.outcome import Outcome
 from monitor.reasons import TerminateReason
 from monitor.sessions.nodes import Node
 from monitor.sessions.run_records import MAIN, RunRecord, RunStage
 from monitor.sessions.session_store import SessionStore
 from monitor.tools.approvals.approvers import PendingApprovals
+from monitor.tools.event_loop import Background
 from monitor.usage import NO_USAGE
 
 LOOK_S: Final = 1.0

@@ -13,7 +13,7 @@ from monitor.conditions import Condition, CostLimit, OutputsComplete, PlanComple
 from monitor.conditions.condition import leaves
 from monitor.errors import ConfigError, describe
 from monitor.harness.streams.clock import Clock, SystemClock
-from monitor.harness.streams.wait import cancelled_types
+from monitor.harness.streams.error_origin import cancelled_types
 from monitor.judges.judge import Judge, as_judges
 from monitor.reasons import TerminateReason
 from monitor.usage import Price

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 from monitor.adapters.decoding import SdkAdapter, name_of
 from monitor.adapters.google.stream import GoogleAdapter
@@ -172,6 +172,20 @@ class ADKAdapter(SdkAdapter):
     def gave(self) -> Sequence[str]:  # type: ignore[override] # it is never set
         """The kinds of parts other than text, thinking and calls."""
         return self._google.gave
+
+    def plain_text(self, item: object) -> str | None:
+        """The text of a piece that is visible text and nothing else, which most pieces are."""
+        try:
+            fields = cast("Any", item).__dict__
+            unset = fields["usage_metadata"] is fields["finish_reason"] is fields["error_code"] is None
+            if fields["partial"] and unset:
+                words = self._google.plain_content(fields["content"], None)
+                if words is not None:
+                    self._given.add("text")
+                return words
+        except Exception:  # noqa: BLE001, S110 - not the plain case; `decode` says what it is
+            pass
+        return None
 
     def finish(self) -> Sequence[Chunk]:
         """A streamed call that the end of the stream cut off."""

@@ -75,14 +75,11 @@ class LiteLLMAdapter(OpenAIAdapter):
         five times as long.
         """
         try:
-            fields = _fields(item)
-            choices = [_fields(choice) for choice in fields["choices"]]
-            for choice in choices:
-                choice["delta"] = _fields(choice["delta"])
-        except (AttributeError, KeyError, TypeError):
+            chunk = _fields(item)
+            (choice,) = map(_fields, chunk["choices"])
+            return self._plain_of(chunk, choice, _fields(choice["delta"]))
+        except (AttributeError, KeyError, TypeError, ValueError):
             return None  # not the plain case; `decode` says what it is
-        fields["choices"] = choices
-        return self._plain_in(fields)
 
     def responses(self, source: object) -> Sequence[Any]:
         """The open responses inside LiteLLM's stream. If none is found, the stream is drained."""
@@ -90,7 +87,8 @@ class LiteLLMAdapter(OpenAIAdapter):
 
 
 def _fields(model: Any) -> dict[str, Any]:
-    return {**model.__dict__, **model.__pydantic_extra__}
+    declared, extra = model.__dict__, model.__pydantic_extra__
+    return {**declared, **extra} if declared and extra else declared or extra
 
 
 def _open_in(stream: object) -> Iterator[Any]:

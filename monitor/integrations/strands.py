@@ -11,7 +11,7 @@ import json
 import threading
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from monitor.adapters.decoding import SdkAdapter, name_of
 from monitor.adapters.parts import PendingCall
@@ -23,7 +23,7 @@ from monitor.integrations._common.guarded_requests import Answered, GuardedEvent
 from monitor.integrations._common.stopped import check_exit_behavior, last_words, reason_of
 from monitor.models import ModelError
 from monitor.outcome import StoppedByGuard
-from monitor.reasons import REPETITION_WORDS, FinishReason
+from monitor.wires.finish_words import finish_reason_of
 
 try:
     from strands import Agent
@@ -118,9 +118,9 @@ class _GuardedStrandsModel(Model):
     def structured_output(self, *args: Any, **options: Any) -> Any:
         return self.wrapped.structured_output(*args, **options)
 
-    async def stream(
+    def stream(
         self, messages: Any, tool_specs: Any = None, system_prompt: str | None = None, **options: Any
-    ) -> AsyncGenerator[Any, None]:
+    ) -> AsyncIterator[Any]:
         """The response as a stream that the guard watches."""
         own = self._requests.next_request(_results(messages), key=self._agent, name=str(self._agent.name or ""))
         change = own.change
@@ -134,8 +134,7 @@ class _GuardedStrandsModel(Model):
             return aiter(self.wrapped.stream(messages, tool_specs, system_prompt, **options))
 
         self._events = own.watched(opened, StrandsAdapter)
-        async for event in self._events:
-            yield event
+        return self._events
 
     async def aclose(self) -> None:
         """Close the stream, if the framework has left it before its end."""
@@ -183,15 +182,6 @@ def _last_event(stopped: Stopped) -> ModelStopReason:
     )
 
 
-_FINISH = {
-    "max_tokens": FinishReason.LENGTH,
-    "content_filtered": FinishReason.BLOCKED,
-    "guardrail_intervened": FinishReason.BLOCKED,
-    **dict.fromkeys(REPETITION_WORDS, FinishReason.REPETITION),
-}
-"""Stop reasons of a model. Every other one means that the model was done."""
-
-
 class StrandsAdapter(SdkAdapter):
     """Reads the events of a model of Strands, which have the form of Bedrock's."""
 
@@ -211,11 +201,11 @@ class StrandsAdapter(SdkAdapter):
 
     def plain_text(self, item: object) -> str | None:
         """The text of an event that is one piece of visible text."""
-        match item:
-            case {"contentBlockDelta": {"delta": {"text": str(words)}}} if words:
-                return words
-            case _:
-                return None
+        try:
+            words = cast("Any", item)["contentBlockDelta"]["delta"]["text"]  # a pattern would take ten times as long
+        except (KeyError, TypeError):
+            return None
+        return words if type(words) is str and words else None
 
     def finish(self) -> Sequence[Chunk]:
         """A call that the end of the stream cut off."""
@@ -233,7 +223,7 @@ class StrandsAdapter(SdkAdapter):
             case {"contentBlockStop": _}:
                 yield from self._end_call(cut_off=False)
             case {"messageStop": {"stopReason": word}}:
-                yield TurnFinished(_FINISH.get(word, FinishReason.DONE), word)
+                yield TurnFinished(finish_reason_of(word), word)
             case {"metadata": {"usage": usage}}:
                 yield UsageReport(
                     input_tokens=usage.get("inputTokens"),

@@ -12,7 +12,14 @@ from typing import Any, Final, Self, TypeVar
 from urllib.parse import quote
 
 from monitor.calls import ApprovalAnswer
-from monitor.errors import ConfigError, SessionDamaged, SessionNotFound, SessionOwner, SessionUnavailable, StoreError
+from monitor.errors import (
+    ConfigError,
+    SessionDamaged,
+    SessionNotFound,
+    SessionOwner,
+    SessionUnavailable,
+    StoreError,
+)
 from monitor.messages import SteerMessage
 from monitor.sessions.beside.mailbox import AnswerLetter, Letter, mailbox_of
 from monitor.sessions.faults import READ_FAULTS, not_text, typed

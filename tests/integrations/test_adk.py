@@ -69,6 +69,28 @@ def test_what_pieces_have_given_is_not_read_again_from_the_whole_response():
     ]
 
 
+def test_a_piece_is_plain_text_only_if_it_says_nothing_else():
+    adapter = ADKAdapter()
+    first, words = said(types.Part(text="It is "), partial=True), types.Part(text="done.")
+    assert adapter.plain_text(first) is None  # no piece has shown the form of the stream
+    adapter.decode(first)
+    assert adapter.plain_text(said(words, partial=True)) == "done."
+    others = (
+        said(words),
+        said(words, words, partial=True),
+        said(types.Part(text="Hm.", thought=True), partial=True),
+        said(types.Part(text="So.", thought_signature=b"x"), partial=True),
+        said(types.Part(function_call=types.FunctionCall(name="look")), partial=True),
+        said(words, partial=True, usage_metadata=USAGE),
+        said(words, partial=True, finish_reason=types.FinishReason.STOP),
+        said(words, partial=True, error_code="SAFETY"),
+        LlmResponse(partial=True),
+        object(),
+    )
+    assert [adapter.plain_text(one) for one in others] == [None] * len(others)
+    assert adapter.decode(said(types.Part(text="It is done."))) == ()  # the whole response repeats the pieces
+
+
 def test_calls_that_come_only_in_the_whole_response_are_read_from_it():
     call = types.Part(function_call=types.FunctionCall(name="look", args={}))
     chunks = read(said(types.Part(text="Yes."), partial=True), said(types.Part(text="Yes.")), said(call))

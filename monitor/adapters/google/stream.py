@@ -42,18 +42,7 @@ from monitor.chunks import (
 from monitor.errors import AdapterError
 from monitor.models import ModelError
 from monitor.reasons import FinishReason
-
-_FINISH_CLASSES: Final = {
-    "STOP": FinishReason.DONE,
-    "MAX_TOKENS": FinishReason.LENGTH,
-    "CONTINUATION": FinishReason.LENGTH,  # the answer goes on, but only in another request
-    "MALFORMED_FUNCTION_CALL": FinishReason.MALFORMED,
-    "MALFORMED_RESPONSE": FinishReason.MALFORMED,
-    "MISSING_THOUGHT_SIGNATURE": FinishReason.MALFORMED,
-    "TOO_MANY_TOOL_CALLS": FinishReason.MALFORMED,
-    "UNEXPECTED_TOOL_CALL": FinishReason.MALFORMED,
-}
-"""Every other finish reason, also an unknown one, comes from a filter: blocked."""
+from monitor.wires.finish_words import finish_reason_of
 
 _NOT_FINISHED: Final = "FINISH_REASON_UNSPECIFIED"
 """The default value of the wire format: the field was not set."""
@@ -134,27 +123,37 @@ class GoogleAdapter(SdkAdapter):
         """
         try:
             fields = cast("Any", item).__dict__
-            if fields["usage_metadata"] is not None or fields["response_id"] != self._plain_id:
-                return None
             candidate = fields["candidates"][0].__dict__
-            (part,) = candidate["content"].__dict__["parts"]
-            values = part.__dict__
-            words = values["text"]
             if (
-                type(words) is str
-                and words
+                fields["usage_metadata"] is None
                 and candidate["finish_reason"] is None
-                and not values["thought"]
-                and values["thought_signature"] is None
-                and values["function_call"] is None
                 and candidate["continuation_token"] is None
                 and not candidate["index"]
-                and not self._signed_nothing
             ):
-                self._said = True
-                return words
+                return self.plain_content(candidate["content"], fields["response_id"])
         except Exception:  # noqa: BLE001, S110 - not the plain case; `decode` says what it is
             pass
+        return None
+
+    def plain_content(self, content: Any, response_id: object) -> str | None:
+        """The text of a content of the SDK that is one piece of visible text and nothing else.
+
+        Any exception means that it is not. `response_id`: of the response that has the content.
+        """
+        (part,) = content.__dict__["parts"]
+        values = part.__dict__
+        words: Any = values["text"]
+        if (
+            type(words) is str
+            and words
+            and response_id == self._plain_id
+            and not values["thought"]
+            and values["thought_signature"] is None
+            and values["function_call"] is None
+            and not self._signed_nothing
+        ):
+            self._said = True
+            return words
         return None
 
     def finish(self) -> Sequence[Chunk]:
@@ -364,7 +363,7 @@ class GoogleAdapter(SdkAdapter):
             finish_reason = FinishReason.BLOCKED
         else:
             word, said = _word(getattr(candidate, "finish_reason", None)), getattr(candidate, "finish_message", None)
-            finish_reason = _FINISH_CLASSES.get(word or "", FinishReason.BLOCKED)
+            finish_reason = finish_reason_of(word or "")
         if word in {None, _NOT_FINISHED, self._finished}:
             return None
         self._finished, self._plain_id = word, _NOBODY

@@ -68,23 +68,29 @@ class OpenAIAdapter(SdkAdapter):
     def _plain_in(self, chunk: dict[str, Any]) -> str | None:
         """The plain text of a chunk of a chat as it stands on the wire."""
         choices = chunk.get("choices")
-        if self._reader is not self._chat or type(choices) is not list or len(choices) != 1:
+        if type(choices) is not list or len(choices) != 1 or type(choices[0]) is not dict:
             return None
-        choice: Any = choices[0]
-        delta: Any = choice.get("delta") if type(choice) is dict else None
-        words = delta.get("content") if type(delta) is dict else None
+        delta = choices[0].get("delta")
+        return self._plain_of(chunk, choices[0], delta) if type(delta) is dict else None
+
+    def _plain_of(self, chunk: dict[str, Any], choice: dict[str, Any], delta: dict[str, Any]) -> str | None:
+        """The plain text of a chunk of a chat with one choice, by the fields of the three."""
+        words: Any = delta.get("content")
         if (
-            type(words) is str
-            and words
-            and not choice.get("index")
-            and choice.get("finish_reason") is None
-            and chunk.get("usage") is None
-            and "x_groq" not in chunk
-            and (len(delta) == 1 or not any(value for name, value in delta.items() if name not in _WORDS))
+            type(words) is not str
+            or not words
+            or self._reader is not self._chat
+            or choice.get("index")
+            or choice.get("finish_reason") is not None
+            or chunk.get("usage") is not None
+            or "x_groq" in chunk
         ):
-            self._chat.heard = self._chat.tokens.said = True
-            return words
-        return None
+            return None
+        for name, value in delta.items():  # a generator would take three times as long
+            if value and name not in _WORDS:
+                return None
+        self._chat.heard = self._chat.tokens.said = True
+        return words
 
     def plain_text(self, item: object) -> str | None:
         """The text of an object that is one piece of visible text and nothing else, which most

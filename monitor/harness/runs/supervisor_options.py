@@ -33,8 +33,8 @@ from monitor.harness.checks import (
 from monitor.harness.context.compaction import DEFAULT, Compaction
 from monitor.harness.context.requests import InitialHistory, form_of, take_in
 from monitor.harness.option_words import WORDS, line_for
-from monitor.harness.runs.call_options import CallOptions, Offer
-from monitor.harness.runs.result_summaries import ResultSummary
+from monitor.harness.runs.calls.call_options import CallOptions, Offer
+from monitor.harness.runs.calls.result_summaries import ResultSummary
 from monitor.harness.runs.supervisor_keywords import SupervisorKeywords, Unfinished
 from monitor.harness.streams.clock import Clock
 from monitor.judges.judge import Judge
