@@ -97,12 +97,12 @@ def explains_options(
     return decorate
 
 
-def explained(*, example: str, name: str = "") -> Callable[[type[R]], type[R]]:
+def explained(*, example: str, words: Mapping[str, str] | None = None, name: str = "") -> Callable[[type[R]], type[R]]:
     """`explains_options` for the arguments of a class that does not write its `__init__` itself."""
 
     def decorate(kind: type[R]) -> type[R]:
         made: Any = kind
-        made.__init__ = explains_options(example=example, name=name)(made.__init__)
+        made.__init__ = explains_options(example=example, words=words, name=name)(made.__init__)
         return kind
 
     return decorate
