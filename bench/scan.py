@@ -13,6 +13,7 @@ of Claude Code alone. All figures are of one run. Run it on a quiet machine.
 from __future__ import annotations
 
 import argparse
+import datetime as dt
 import gzip
 import json
 import os
@@ -38,6 +39,9 @@ HOOK_TIMES = 7
 TIMES = ("first", "second")
 _ID = re.compile(rb"[0-9a-f]{8}(?=-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})")
 """The beginning of an id."""
+_RECORD = re.compile(rb'(?:(?<="uuid":")|(?<="parentUuid":")|(?<=msg_01)|(?<=toolu_01))[0-9A-Za-z]{8}')
+"""The beginning of an id of a record or of a message, which a second part of a session has anew."""
+_DAY = re.compile(rb"20\d\d-[01]\d-[0-3]\d(?=T)")
 KINDS = ("claude-code", "codex", "copilot-cli", "pi", "gemini-cli", "opencode", "swe-agent", "openhands")
 
 
@@ -74,8 +78,17 @@ def samples(kinds: Sequence[str] = KINDS) -> list[tuple[str, bytes]]:
 
 
 def altered(data: bytes, number: int) -> bytes:
-    """`data` with the ids of session `number`."""
-    return _ID.sub(b"%08x" % number, data)
+    """`data` with the ids of session `number`, and on a day of its own."""
+    return later(_ID.sub(b"%08x" % number, data), number)
+
+
+def later(data: bytes, days: int) -> bytes:
+    """`data` as a part of the same session that was written `days` later."""
+
+    def moved(day: re.Match[bytes]) -> bytes:
+        return (dt.date.fromisoformat(day[0].decode()) + dt.timedelta(days)).isoformat().encode()
+
+    return _DAY.sub(moved, _RECORD.sub(b"%08x" % days, data))
 
 
 def fill(folder: Path, files: int, bytes_a_file: float, kinds: Sequence[str] = KINDS) -> float:
@@ -88,8 +101,8 @@ def fill(folder: Path, files: int, bytes_a_file: float, kinds: Sequence[str] = K
         own = altered(name.encode(), number).decode()  # the names say which session is whose
         place = folder / f"{number // 1000:03}" / f"{number:06}" / own
         place.parent.mkdir(parents=True)
-        place.write_bytes(altered(data, number) * times)
-        written += len(data) * times
+        session = altered(data, number)
+        written += place.write_bytes(b"".join(later(session, number + part) for part in range(times)))
     return written / 1e6
 
 
@@ -98,8 +111,8 @@ def large(folder: Path, megabytes: float) -> float:
     (data,) = (data for name, data in samples() if name.startswith("rollout-skills-6cfb81c05ca9"))
     times = max(1, int(megabytes * 1e6 / len(data)))
     with (folder / "rollout-large.jsonl").open("wb") as file:
-        for _ in range(times):
-            file.write(data)
+        for day in range(times):
+            file.write(later(data, day))
     return len(data) * times / 1e6
 
 

@@ -32,7 +32,7 @@ import monitor
 from bench import _report
 from monitor.chunks import TextDelta, ToolCall, TurnFinished
 from monitor.reasons import FinishReason
-from monitor.tools.calls.scheduler import carry_out_all
+from monitor.tools.calls.scheduler import carry_out
 from monitor.tools.registry import Registry
 
 Job: TypeAlias = Callable[[], Awaitable[None]]
@@ -161,7 +161,7 @@ async def _parts(plan: Plan) -> list[Cost]:
 
     async def tools_only() -> None:
         for number in range(plan.turns):
-            await carry_out_all([ToolCall(f"call_{number}", "add", {"a": number, "b": 1})], tools, None)
+            await carry_out(ToolCall(f"call_{number}", "add", {"a": number, "b": 1}), tools)
 
     jobs: dict[str, Job] = {
         OURS: partial(_supervised, plan.turns, stop_when=LIMITS),

@@ -32,11 +32,11 @@ class Budget:
 
     @explains_options(example="monitor.Budget(tokens=200_000)", words=WORDS)
     def __init__(self, *, tokens: int | None = None, usd: float | None = None) -> None:
-        if tokens is not None and not (is_whole(tokens) and tokens >= 1):
+        if tokens is not None and tokens < 1:
             raise ConfigError(
                 f"Budget.tokens must be a whole number of at least 1, not {tokens!r}; leave it out for no limit"
             )
-        if usd is not None and not (is_finite(usd) and usd > 0):
+        if usd is not None and (usd <= 0 or not is_finite(usd)):
             raise ConfigError(f"Budget.usd must be a finite number above 0, not {usd!r}; leave it out for no limit")
         self.tokens: int | None = tokens
         self.usd: float | None = usd

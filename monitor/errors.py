@@ -9,11 +9,12 @@
       RunFailed         raised on request only, by `Outcome.raise_for_reason()`
       StoppedByGuard    a guard has ended a run inside another framework's loop
       StoreError        stored data cannot be read or written
+        SessionNotFound     there is no session at this place
         SessionBusy         another owner has the session
         SessionLost         the session was taken from this owner, or its file was replaced
         SessionDamaged      the session's file is damaged, or is no session
         SessionTooNew       the session was written by a newer version
-        SessionUnavailable  the disk is full, or the file cannot be read or written now
+        SessionUnavailable  the disk is full, or the place of the session cannot be reached now
         BudgetUnreachable   the store of a shared budget does not answer
       ToolError         raised by a tool: its message is what the model reads
         ToolRetry           raised by a tool: the model is asked to make the call again
@@ -41,6 +42,7 @@ __all__ = [
     "SessionBusy",
     "SessionDamaged",
     "SessionLost",
+    "SessionNotFound",
     "SessionOwner",
     "SessionTooNew",
     "SessionUnavailable",
@@ -201,6 +203,10 @@ class StoreError(MonitorError):
     """Stored data cannot be read or written."""
 
 
+class SessionNotFound(StoreError):
+    """There is no session at this place: none was made under its name, or it was removed."""
+
+
 @dataclass(slots=True, frozen=True, kw_only=True)
 class SessionOwner:
     """The process that has a session open for writing."""
@@ -262,8 +268,9 @@ class SessionTooNew(StoreError):
 
 
 class SessionUnavailable(StoreError):
-    """The disk is full, the file is read only, or the disk has failed. Everything acknowledged
-    before is stored. The write that raised this error is not acknowledged.
+    """The disk is full, the file is read only, the disk has failed, or the database cannot be
+    reached. Everything acknowledged before is stored. The write that raised this error is not
+    acknowledged. It may succeed later.
     """
 
 

@@ -149,7 +149,7 @@ class Ladder:
         "_suspected",
     )
 
-    @explains_options(example="monitor.Ladder()")
+    @explains_options(example="monitor.Ladder(max_nudges=2)")
     def __init__(
         self,
         *,

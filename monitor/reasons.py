@@ -9,7 +9,7 @@ __dir__ = __all__.copy
 
 
 class FinishReason(StrEnum):
-    """Why the model stopped writing one turn, in four classes that hold for every provider.
+    """Why the model stopped writing one turn, in classes that hold for every provider.
 
     Adapters keep the provider's own word beside it (`TurnFinished.raw_finish_reason`).
     """
@@ -24,6 +24,12 @@ class FinishReason(StrEnum):
     """A safety, licence or policy filter ended the turn."""
     REPETITION = "repetition"
     """The provider's own repetition check ended the turn."""
+    INTERRUPTED = "interrupted"
+    """The turn ended before it was whole, and not at its output limit: it was cancelled at the
+    service, or it goes on in another request.
+    """
+    UNKNOWN = "unknown"
+    """The provider's word is not known, so the turn may be whole or not."""
 
 
 REPETITION_WORDS = frozenset({"repetition", "repetition_detected"})

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias
 
 from monitor._util.codec import Codec
 from monitor._util.explained_options import explained
+from monitor.errors import ConfigError
 from monitor.reasons import TerminateReason
 
 __all__ = [
@@ -208,7 +209,12 @@ class Stop:
 
 @dataclass(slots=True, frozen=True)
 class Continue:
-    """The run goes on."""
+    """The run goes on. It has no truth value: raises `ConfigError` in `if guard.check()`."""
+
+    def __bool__(self) -> NoReturn:
+        raise ConfigError(
+            "a verdict is neither true nor false: write if isinstance(guard.check(), monitor.Stop): break"
+        )
 
 
 @dataclass(slots=True, frozen=True)

@@ -70,7 +70,7 @@ ONLY_IN = {
     "smolagents": ("integrations.smolagents",),
     "strands": ("integrations.strands",),
     "temporalio": ("integrations.temporal",),
-    "mcp": ("tools.remote.mcp_connection",),
+    "mcp": ("tools.remote.mcp_sdk",),
 }
 
 

@@ -9,8 +9,11 @@ import datetime as dt
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -50,26 +53,34 @@ monitor.Guard(stop_when=[monitor.MaxTurns(3) & monitor.Timeout(5), monitor.IdleT
 monitor.Guard(stop_when=30) ## stop_when ... not 30 ## write stop_when=monitor.MaxTurns(30) or stop_when=monitor.Timeout(30)
 monitor.Guard(stop_when=monitor.MaxTurns) ## stop_when ... MaxTurns is a class ## write stop_when=monitor.MaxTurns(...)
 monitor.Guard(stop_when='30 turns') ## stop_when ... not '30 turns' ## write stop_when=monitor.Timeout(300)
-monitor.Guard(stop_when=lambda state: True) ## stop_when takes a condition ## write stop_when=monitor.Timeout(300)
+monitor.Guard(stop_when=lambda state: True) ## stop_when takes a condition ## write stop_when=monitor.Predicate(lambda state: ...)
+monitor.Guard(stop_when=enough) ## stop_when takes a condition ## write stop_when=monitor.Predicate(enough)
 monitor.Guard(stop_when=[]) ## stop_when ... not [] ## write stop_when=monitor.Timeout(300)
 monitor.MaxTurns(30) | 600 ## | joins two conditions ... 600 is none ## write monitor.MaxTurns(30) | monitor.Timeout(600)
 600 | monitor.MaxTurns(30) ## | joins two conditions ... 600 is none ## write monitor.MaxTurns(30) | monitor.Timeout(600)
 monitor.MaxTurns(30) & 'x' ## & joins two conditions ... 'x' is none ## write monitor.MaxTurns(30) & monitor.Timeout(600)
 monitor.MaxTurns(30) | monitor.Timeout ## Timeout is a class ## write monitor.MaxTurns(30) | monitor.Timeout(...)
 monitor.MaxTurns(-1) ## MaxTurns.turns ... not -1 ## whole number of at least 1
-monitor.MaxTurns('30') ## MaxTurns.turns ... not '30' ## whole number of at least 1
-monitor.MaxTurns(2.5) ## MaxTurns.turns ... not 2.5 ## whole number of at least 1
-monitor.MaxTurns(True) ## MaxTurns.turns ... not True ## whole number of at least 1
+monitor.MaxTurns('30') ## MaxTurns.turns takes a whole number, not '30' ## write turns=30
+monitor.MaxTurns(2.5) ## MaxTurns.turns takes a whole number, not 2.5 ## write turns=2
+monitor.MaxTurns(Decimal('2.5')) ## MaxTurns.turns takes a whole number ... Decimal('2.5') ## as in monitor.MaxTurns(30)
+monitor.MaxTurns(max_turns=3) ## MaxTurns has no option 'max_turns' ## write turns=3
+monitor.MaxTurns(True) ## MaxTurns.turns takes a whole number, not True ## as in monitor.MaxTurns(30)
 monitor.MaxModelCalls(0) ## MaxModelCalls ... not 0 ## leave the condition out for no limit
 monitor.MaxToolCalls(0) ## MaxToolCalls ... not 0 ## leave the condition out for no limit
 monitor.Timeout(-5) ## Timeout ... not -5 ## write monitor.Timeout(300)
-monitor.Timeout('5m') ## Timeout ... not '5m' ## write monitor.Timeout(300)
-monitor.Timeout(None) ## Timeout ... not None ## write monitor.Timeout(300)
-monitor.Timeout(datetime.timedelta(minutes=5)) ## Timeout ... timedelta ## write monitor.Timeout(300)
+monitor.Timeout('5m') ## Timeout.seconds takes a number, not '5m' ## as in monitor.Timeout(300)
+monitor.Timeout('30 s') ## Timeout.seconds takes a number, not '30 s' ## write seconds=30
+monitor.Timeout(timeout_s=30) ## Timeout has no option 'timeout_s' ## write seconds=30
+monitor.Timeout(30, exclude_retry_delays=1) ## Timeout.exclude_retry_delays takes True or False ## write exclude_retry_delays=True
+monitor.Timeout(None) ## Timeout.seconds ... not None ## as in monitor.Timeout(300)
+monitor.Timeout(datetime.timedelta(minutes=5)) ## Timeout.seconds ... timedelta ## write seconds=300
+monitor.Retries(first_delay_s=datetime.timedelta(seconds=2)) ## Retries.first_delay_s ... timedelta ## write first_delay_s=2
+monitor.Timeout('300_000') ## Timeout.seconds ... '300_000' ## write seconds=300000
 monitor.IdleTimeout(float('nan')) ## IdleTimeout ... not nan ## write monitor.IdleTimeout(300)
 monitor.Timeout(float('inf')) ## Timeout ... not inf ## leave the condition out for no limit
 monitor.TokenLimit(0) ## TokenLimit.total_tokens ... not 0 ## leave the condition out for no limit
-monitor.CostLimit('$2') ## CostLimit.usd ... not '$2' ## a finite number above 0
+monitor.CostLimit('$2') ## CostLimit.usd takes a number, not '$2' ## as in monitor.CostLimit(2.0)
 monitor.CostLimit(-2) ## CostLimit.usd ... not -2 ## a finite number above 0
 monitor.Guard(stop_when=monitor.CostLimit(2.0)) ## CostLimit(usd=2.0) ... costs ## prices=monitor.Price(...)
 monitor.Supervisor(model, stop_when=monitor.CostLimit(2.0)) ## CostLimit(usd=2.0) ... scripted:model ## prices={'scripted:model': monitor.Price(...)}
@@ -79,7 +90,12 @@ monitor.Budget(max_tokens=2) ## Budget has no option 'max_tokens' ## write token
 monitor.Budget(200_000) ## Budget: too many positional arguments ## write monitor.Budget(tokens=200_000)
 monitor.Budget(tokens=-3) ## Budget.tokens ... not -3 ## leave it out for no limit
 monitor.Supervisor(model, budget=200_000) ## budget ... not 200000 ## a monitor.Budget
-monitor.Predicate('x', reason=monitor.TerminateReason.CONDITION_MET, name='x') ## Predicate ... not 'x' ## takes a function of the run's state
+monitor.Predicate('x', reason=monitor.TerminateReason.CONDITION_MET, name='x') ## Predicate takes a function ## write monitor.Predicate(lambda state: ...), not 'x'
+monitor.ToolCalled(search) ## ToolCalled takes the name of a tool ## write monitor.ToolCalled('search')
+monitor.Guard(stop_when=monitor.OutputsComplete()) ## OutputsComplete needs declared outputs ## write outputs={'summary': str}
+monitor.Supervisor(model, stop_when=monitor.OutputsComplete() | monitor.MaxTurns(3)) ## OutputsComplete needs declared outputs ## write outputs={'summary': str}
+monitor.Guard(stop_when=monitor.PlanComplete()) ## PlanComplete needs the plan of a supervisor ## plan=monitor.Plan(['look', 'mend', 'test'])
+monitor.Supervisor(model, stop_when=monitor.PlanComplete()) ## PlanComplete needs the plan of a supervisor ## plan=monitor.Plan(['look', 'mend', 'test'])
 monitor.Predicate(lambda state: True, reason='enough', name='x') ## Predicate ... not 'enough' ## takes a TerminateReason
 monitor.Supervisor() ## Supervisor ... 'model' ## write monitor.Supervisor(monitor.model('google:gemini-2.5-flash'))
 monitor.Supervisor('google:gemini-2.5-flash') ## 'google:gemini-2.5-flash' is a name ## write model=monitor.model('google:gemini-2.5-flash')
@@ -116,9 +132,9 @@ monitor.Guard(detectors=False) ## detectors ... not bool ## write detectors=[...
 monitor.ToolCallRepetition(loop_at=0) ## ToolCallRepetition(loop_at=0) ## give 2 or more
 monitor.ToolCallRepetition(suspect_at=9, loop_at=5) ## suspect_at=9 ## give 2 to loop_at (5)
 monitor.ToolCallRepetition(threshold=5) ## ToolCallRepetition has no option 'threshold' ## give one of these: suspect_at, loop_at
-monitor.ToolCallRepetition(5) ## ToolCallRepetition: too many positional arguments ## write monitor.ToolCallRepetition()
+monitor.ToolCallRepetition(5) ## ToolCallRepetition: too many positional arguments ## write monitor.ToolCallRepetition(loop_at=5)
 monitor.NoProgress(stalled=5) ## NoProgress has no option 'stalled' ## write stalled_at=5
-monitor.Ladder(0) ## Ladder: too many positional arguments ## write monitor.Ladder()
+monitor.Ladder(0) ## Ladder: too many positional arguments ## write monitor.Ladder(max_nudges=2)
 monitor.Ladder(clean_turn=3) ## Ladder has no option 'clean_turn' ## write clean_turns=3
 monitor.Guard(policy='ladder') ## policy: 'ladder' has no decide() ## give a policy object
 monitor.Guard(policy=monitor.Ladder) ## policy ... Ladder is a class ## write Ladder()
@@ -134,7 +150,7 @@ monitor.Supervisor(model, session=Path('a.session')) ## session ... not the path
 monitor.Supervisor(model, session=monitor.sessions.SQLiteSession) ## session ... SQLiteSession is a class ## write SQLiteSession(...)
 monitor.Supervisor(model, history='hello') ## history ... not 'hello' ## write history=[monitor.UserMessage(
 monitor.Supervisor(model, history=[{'role': 'user', 'content': 'hi'}]) ## history ... 'role': 'user' ## write history=[monitor.UserMessage(
-monitor.Guard(window='128k') ## window ... not '128k' ## a number of tokens above 0
+monitor.Guard(window='128k') ## window ... not '128k' ## as in window=128_000
 monitor.Supervisor(model, last_turn=60) ## last_turn ... not 60 ## monitor.LastTurn(60)
 monitor.Supervisor(model, retries=3) ## retries ... not 3 ## takes a monitor.Retries
 monitor.Supervisor(model, prices=2.5) ## prices ... not 2.5 ## write prices=monitor.Price(2.5, 10.0)
@@ -168,12 +184,22 @@ monitor.tools.Rule ## no attribute 'Rule' ## did you mean 'Rules'?
 monitor.load_settings('/nowhere.toml') ## cannot read /nowhere.toml ## No such file
 monitor.Supervisor(model).as_tool(name='my agent', description='x') ## 'my agent' ## letters, digits, _ and -
 monitor.shared.SharedBudget('budgets.db', 'x') ## store: 'budgets.db' has no reserve() ## give a store object
+monitor.shared.SQLiteBudgets('/') ## / is a folder ## such as /budgets.db
+monitor.sessions.SQLiteSession('/') ## / is a folder ## such as /work.session
+monitor.sessions.SessionReader('/') ## / is a folder ## such as /work.session
+replayed('work.session') ## session takes an open session, not the path 'work.session' ## write async with monitor.sessions.SQLiteSession('work.session') as session:
+bool(checked()) ## a verdict is neither true nor false ## write if isinstance(guard.check(), monitor.Stop): break
+watched_sync('hello') ## cannot watch str: it is a whole answer ## write stream = client.chat.completions.create(..., stream=True)
+watched_sync({'role': 'assistant'}) ## cannot watch dict: it is a whole answer ## write stream = client.chat.completions.create(..., stream=True)
+with_key('OPENAI_API_KEY', 'sk-abc\n', 'openai:gpt-5') ## OPENAI_API_KEY has a line break ## write export OPENAI_API_KEY=...
+with_key('ANTHROPIC_API_KEY', ' sk-abc', 'anthropic:claude-sonnet-5') ## ANTHROPIC_API_KEY has ... a space ## write export ANTHROPIC_API_KEY=...
+with_key('GEMINI_API_KEY', 'sk-äbc', 'google:gemini-2.5-flash') ## GEMINI_API_KEY has ... not ASCII ## write export GEMINI_API_KEY=...
 monitor.shared.budgets_at('mysql://x') ## 'mysql://x' is no store of budgets ## redis://
 monitor.proxy.Proxy('api.openai.com') ## 'api.openai.com' is no address ## https://api.openai.com
 monitor.Guard().outcome ## the outcome is known when ## read guard.outcome
 watched(None) ## cannot watch NoneType ## write stream = await client
 watched([1, 2]) ## cannot watch list ## write async with monitor.watch(stream)
-watched('hello') ## cannot watch str ## write async with monitor.watch(stream)
+watched('hello') ## cannot watch str: it is a whole answer ## write stream = await client.chat.completions.create(..., stream=True)
 watched(answer()) ## cannot watch ChatCompletion ... a whole answer ## create(..., stream=True)
 watched(openai.AsyncOpenAI(api_key='x')) ## cannot watch AsyncOpenAI ... a client ## create(..., stream=True)
 watched(iter(['a', 'b'])) ## cannot watch list_iterator ## write with monitor.watch(stream) as watched: for chunk in watched
@@ -195,13 +221,13 @@ without_key('openai:gpt-5') ## no OpenAI client ## set OPENAI_API_KEY, or give c
 without_key('anthropic:claude-sonnet-5') ## no Anthropic client ## set ANTHROPIC_API_KEY, or give client=
 without_key('google:gemini-2.5-flash') ## no Gemini client ## set GEMINI_API_KEY
 without_extra('openai', lambda: monitor.model('openai:gpt-5')) ## 'openai' is not installed ## pip install 'agent-monitor[openai]'
-monitor.FirstChunkTimeout('10') ## FirstChunkTimeout ... not '10' ## write monitor.FirstChunkTimeout(300)
-monitor.MaxConsecutiveErrors('3') ## MaxConsecutiveErrors.errors ... not '3' ## leave the condition out for no limit
-monitor.MaxToolCalls(1.5) ## MaxToolCalls.calls ... not 1.5 ## leave the condition out for no limit
-monitor.TokenLimit('200k') ## TokenLimit.total_tokens ... not '200k' ## leave the condition out for no limit
+monitor.FirstChunkTimeout('10') ## FirstChunkTimeout.seconds ... not '10' ## write seconds=10
+monitor.MaxConsecutiveErrors('3') ## MaxConsecutiveErrors.errors ... not '3' ## write errors=3
+monitor.MaxToolCalls(1.5) ## MaxToolCalls.calls ... not 1.5 ## write calls=1
+monitor.TokenLimit('200k') ## TokenLimit.total_tokens ... not '200k' ## as in monitor.TokenLimit(200_000)
 monitor.CostLimit(float('nan')) ## CostLimit.usd ... not nan ## leave the condition out for no limit
 monitor.ToolCalled(['a', 'b']) ## ToolCalled ... not ['a', 'b'] ## takes the name of a tool
-monitor.Budget(tokens=True) ## Budget.tokens ... not True ## leave it out for no limit
+monitor.Budget(tokens=True) ## Budget.tokens ... not True ## as in monitor.Budget(tokens=200_000)
 monitor.Supervisor(model, budget={'tokens': 5}) ## budget ... not {'tokens': 5} ## such as monitor.Budget(tokens=200_000)
 monitor.Price('2.5', '10') ## Price.input ... not negative, not '2.5' ## write monitor.Price(2.5, 10.0)
 monitor.Supervisor(model, last_turn=monitor.LastTurn('60')) ## last_turn ... '60' ## write last_turn=monitor.LastTurn(60)
@@ -234,7 +260,7 @@ monitor.tools.Approval(expires_s='60') ## Approval.expires_s ... not '60' ## wri
 monitor.JsonlSink() ## JsonlSink: missing a required argument: 'path' ## write monitor.JsonlSink('events.jsonl')
 monitor.JsonlSink(5) ## JsonlSink.path ... not 5 ## as in monitor.JsonlSink('events.jsonl')
 monitor.ToolCallRepetition(suspect_at='3') ## ToolCallRepetition.suspect_at ... not '3' ## write suspect_at=3
-monitor.ToolCallRepetition(tools=['x']) ## ToolCallRepetition.tools ... not ['x'] ## as in monitor.ToolCallRepetition()
+monitor.ToolCallRepetition(tools=['x']) ## ToolCallRepetition.tools ... not ['x'] ## as in monitor.ToolCallRepetition(loop_at=5)
 monitor.ContentRepetition(tail=5) ## ContentRepetition.tail ... not 5 ## a TailRule, or None to switch it off
 monitor.ContentRepetition(channels='text') ## ContentRepetition(channels=...): unknown channel 'e', 't', 'x' ## known: text, reasoning, arguments
 monitor.default_detectors('a') ## default_detectors: too many positional arguments ## write monitor.default_detectors(tools={'wait': monitor.ToolPolicy(polling=True)})
@@ -252,7 +278,7 @@ monitor.tool(loop_key='a')(add) ## tool.loop_key ... not 'a' ## a function of th
 monitor.tool(command_argument='line')(add) ## add has no argument 'line' ## command_argument names one of them
 monitor.tools.ToolGroup([add], prefix=5) ## ToolGroup.prefix ... not 5 ## as in monitor.tools.ToolGroup([search], prefix='docs_')
 monitor.tools.ShellTools('.', env=['HOME']) ## ShellTools.env ... not ['HOME'] ## as in monitor.tools.ShellTools('.')
-monitor.tools.ShellTools('/nowhere') ## Workspace('/nowhere') ## No such file or directory
+monitor.tools.ShellTools('/nowhere') ## Workspace('/nowhere') ## there is no such folder
 monitor.tools.FileTools('.', patch='yes') ## FileTools.patch ... not 'yes' ## write patch=True
 monitor.tools.Workspace(5) ## Workspace.path ... not 5 ## as in monitor.tools.Workspace('.')
 monitor.tools.McpServer(5) ## McpServer.target ... not 5 ## as in monitor.tools.McpServer('npx -y server .')
@@ -311,6 +337,24 @@ def test_a_mistake_is_explained(mistake: Mistake, names: dict[str, Any]):
     assert "object at 0x" not in said or "judge" in said, "an address says nothing to a person"
     if isinstance(caught.value, AttributeError):
         assert mistake.code.startswith("monitor.")
+
+
+def test_numbers_of_other_packages_are_numbers():
+    """A type that has `__index__` or `__float__` and is registered as a number, as numpy's are."""
+
+    @Integral.register
+    class Int64:
+        def __index__(self) -> int:
+            return 30
+
+    given: Any = Int64()
+    assert monitor.MaxTurns(given) == monitor.MaxTurns(30)
+    assert type(monitor.MaxTurns(given).turns) is int
+    assert type(monitor.Budget(tokens=given).tokens) is int
+    exact: Any = Decimal("0.5")
+    assert monitor.CostLimit(exact) == monitor.CostLimit(0.5)
+    assert monitor.Price(exact, output=exact) == monitor.Price(0.5, 0.5)
+    assert type(monitor.Timeout(cast("Any", Fraction(5, 2))).seconds) is float
 
 
 @pytest.fixture
@@ -411,6 +455,29 @@ async def steered(text: Any) -> None:
 @in_loop
 async def without_key(name: str) -> None:
     await monitor.Supervisor(monitor.model(name)).run("x")
+
+
+def with_key(variable: str, key: str, name: str) -> None:
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv(variable, key)
+        without_key(name)
+
+
+@in_loop
+async def replayed(session: Any) -> None:
+    await monitor.replay(session)
+
+
+def enough(state: monitor.state.RunState) -> bool:
+    return state.turns > 1
+
+
+def checked() -> monitor.Verdict:
+    """The verdict behind a stream that has ended well."""
+    with monitor.Guard() as guard:
+        with guard.watch(iter(["Hello."])) as chunks:
+            list(chunks)
+        return guard.check()
 
 
 @in_loop

@@ -80,8 +80,9 @@ def test_there_are_no_other_reasons():
     assert [reason.value for reason in TerminateReason] == TERMINATE_REASONS
 
 
-def test_a_turn_ends_in_one_of_five_ways():
-    assert [reason.value for reason in FinishReason] == ["done", "length", "malformed", "blocked", "repetition"]
+def test_a_turn_ends_in_one_of_seven_ways():
+    ways = ["done", "length", "malformed", "blocked", "repetition", "interrupted", "unknown"]
+    assert [reason.value for reason in FinishReason] == ways
 
 
 @pytest.mark.parametrize("reason", TerminateReason)

@@ -96,7 +96,7 @@ def test_the_stand_in_keeps_first_sentences_only() -> None:
 
 
 def test_a_library_that_forgets_outputs_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("monitor.harness.runs.supervised_run.frontier", lambda _: PinnedFacts())
+    monkeypatch.setattr("monitor.harness.runs.run_parts.frontier", lambda _: PinnedFacts())
     monkeypatch.setattr("monitor.compaction.pinned.gather._handed_over", lambda _: ())
     row = measure("opencode", Script(200), every=200)
     assert row.outputs["gone"]

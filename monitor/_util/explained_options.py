@@ -5,17 +5,20 @@ for seconds. Python's own message says only that the name is wrong, or nothing a
 
 An annotation is read as text, because many types are imported for type checkers alone. A value is
 checked only where all types of its annotation are plain: numbers, texts, lists, dicts, functions.
+A number of another package (`numpy.int64`, `Decimal`) is passed on as Python's own.
 """
 
 from __future__ import annotations
 
 import inspect
 import math
+import operator
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache, wraps
+from numbers import Number
 from typing import Any, Final, ParamSpec, TypeAlias, TypeVar, cast
 
 from monitor.errors import ConfigError
@@ -71,20 +74,25 @@ def explains_options(
 
         @wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:
-            if has_effects and not _all_fit(kinds(), args, kwargs):
-                raise ConfigError(mistake(args, kwargs))
+            given: tuple[tuple[Any, ...], dict[str, Any]] = args, kwargs
+            fits = _all_fit(kinds(), args, kwargs)
+            if not fits:
+                given = _in_own_numbers(kinds(), args, kwargs)
+                fits = _all_fit(kinds(), *given)
+                if has_effects and not fits:
+                    raise ConfigError(mistake(args, kwargs))
             try:
-                result = function(*args, **kwargs)
+                result = function(*given[0], **given[1])
             except (TypeError, AttributeError, ValueError):
                 found = mistake(args, kwargs)
                 if found is None:  # the error comes from inside
                     raise
                 raise ConfigError(found) from None
-            if not has_effects and not _all_fit(kinds(), args, kwargs):
-                raise ConfigError(mistake(args, kwargs))
+            if not fits:
+                raise ConfigError(mistake(*given))
             return result
 
-        return checked
+        return cast("Callable[P, R]", checked)
 
     return decorate
 
@@ -145,6 +153,15 @@ def _all_fit(kinds: Mapping[str, _PlainKind], args: tuple[Any, ...], kwargs: Map
     return True
 
 
+def _in_own_numbers(
+    kinds: Mapping[str, _PlainKind], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments, with the numbers of other packages as Python's own."""
+    placed = tuple(kind.number(value) for kind, value in zip(kinds.values(), args, strict=False))
+    named = {name: kinds[name].number(value) if name in kinds else value for name, value in kwargs.items()}
+    return (*placed, *args[len(placed) :]), named
+
+
 def _wrong_kind(
     kinds: Mapping[str, _PlainKind], called: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], example: str
 ) -> str | None:
@@ -189,26 +206,38 @@ class _PlainKind:
             return True
         return any(_KINDS[name][0](value) for name in self.names)
 
+    def number(self, value: Any) -> Any:
+        """`value` as an `int` or a `float`, where it is a number of another package and fits."""
+        if not isinstance(value, Number) or isinstance(value, bool | complex) or self.fits(value):
+            return value
+        if "int" in self.names and hasattr(value, "__index__"):
+            return operator.index(value)
+        return float(value) if "float" in self.names and hasattr(value, "__float__") else value
+
     def right(self, value: object) -> Any:
         """The value that was probably meant. `None`: that is not known."""
         if "bool" in self.names:
             return bool(value)
         if self.names[0] in _LISTS and isinstance(value, str):
             return [value]
-        number = _NUMBER.match(value) if isinstance(value, str) else None
+        number = _NUMBER.fullmatch(value.strip().replace("_", "")) if isinstance(value, str) else None
         if number is not None and {"int", "float"} & {*self.names}:
-            return float(number[0]) if "." in number[0] else int(number[0])
+            return float(number[1]) if "." in number[1] else int(number[1])
+        if "float" in self.names and callable(seconds := getattr(value, "total_seconds", None)):
+            return seconds()
         if self.names == ("int",) and isinstance(value, float) and math.isfinite(value):
             return int(value)
         return None
 
 
-_NUMBER: Final = re.compile(r"\d{1,15}(?:\.\d{1,15})?")
+_NUMBER: Final = re.compile(r"(\d{1,15}(?:\.\d{1,15})?) ?s?")
 _LISTS: Final = ("Sequence", "Collection", "tuple")
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
+    if isinstance(value, float):
+        return not math.isnan(value)
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _is_list(value: object) -> bool:

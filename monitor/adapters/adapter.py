@@ -19,6 +19,7 @@ from monitor.adapters.decoding import AdapterBase
 from monitor.adapters.decoding import ReportedFailure as ReportedFailure  # noqa: PLC0414 - its public place
 from monitor.adapters.plain_streams import ChunkAdapter, TextAdapter
 from monitor.chunks import CHUNK_TYPES, Chunk, ToolResult
+from monitor.errors import ConfigError
 from monitor.models import ModelError
 
 
@@ -98,6 +99,9 @@ class FullAdapter(StreamAdapter, Protocol):
     def turns(self) -> int: ...
     @property
     def results(self) -> Sequence[ToolResult]: ...
+
+    source: object
+
     @property
     def broke_off(self) -> bool: ...
     @property
@@ -138,12 +142,44 @@ _BY_MODULE = {
 """The module prefix of an SDK's objects, and the adapter that reads them."""
 
 
+_NO_STREAMS: Final = {
+    "anthropic._decoders": "the results of a batch are whole answers",
+    "anthropic.lib.tools": (
+        "a tool runner gives whole answers: make it with stream=True, and watch each stream that it yields, inside"
+        " 'async for stream in runner'"
+    ),
+    "google.genai._gaos": "the Interactions API is not supported: use generate_content_stream",
+    "google.genai.live": "the Live API is not supported: use generate_content_stream",
+    "google.genai.types.Live": "the Live API is not supported: use generate_content_stream",
+    "openai.resources.realtime": "the Realtime API is not supported: use responses.create(..., stream=True)",
+    "openai.resources.responses.responses.AsyncResponsesConnection": "use responses.create(..., stream=True)",
+    "openai.resources.responses.responses.ResponsesConnection": "use responses.create(..., stream=True)",
+    "openai.types.realtime": "the Realtime API is not supported: use responses.create(..., stream=True)",
+}
+"""The beginning of the full names of classes whose objects can be iterated and are no stream of one
+answer.
+"""
+
+
+def must_be_a_stream(given: object) -> None:
+    """Raise `ConfigError` if `given` is such an object, or one that comes from it."""
+    kind = type(given)
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    if inspect.isasyncgen(given) and given.ag_frame is not None:
+        name = f"{given.ag_frame.f_globals.get('__name__', '')}.{given.__qualname__}"
+    for beginning, why in _NO_STREAMS.items():
+        if name.startswith(beginning):
+            raise ConfigError(f"cannot watch {name.removeprefix(kind.__module__ + '.')}: {why}")
+
+
 def find_adapter(item: object) -> AdapterFactory | None:
     """The factory for streams that yield `item`; `None`: no adapter knows its type."""
     if isinstance(item, str):
         return TextAdapter
     if isinstance(item, CHUNK_TYPES):
         return ChunkAdapter
+    if not isinstance(item, BaseException):  # an error shows the SDK too
+        must_be_a_stream(item)
     return _by_module(type(item).__module__)
 
 
@@ -151,6 +187,7 @@ def find_adapter_of_source(source: object) -> AdapterFactory | None:
     """The factory for a stream, found before the first read. `None`: only the first item shows the
     SDK.
     """
+    must_be_a_stream(source)
     if inspect.isasyncgen(source):
         frame = source.ag_frame
         return _by_module(str(frame.f_globals.get("__name__", ""))) if frame is not None else None

@@ -45,6 +45,8 @@ class AdapterBase:
     """
     results: Sequence[ToolResult] = ()
     """The results of the calls of the turn before, if the SDK shows them."""
+    source: object = None
+    """The open stream whose objects are decoded, for an adapter that looks behind it."""
     gave: Sequence[str] = ()
     """The kinds of parts other than text, thinking and the caller's calls, each once."""
 

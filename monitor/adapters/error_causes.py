@@ -106,6 +106,15 @@ def message_of(error: BaseException) -> str:
         return type(error).__name__
 
 
+def with_its_cause(error: BaseException) -> str:
+    """The text of `error`, and that of its last cause which has one: an SDK says no more of a lost
+    network, a wrong host or an unusable key than "Connection error."
+    """
+    said, cause = message_of(error), next((one for one in reversed(causes(error)) if attribute(one, "args")), error)
+    behind = message_of(cause)
+    return said if behind in said else f"{said.rstrip('.')}: {behind}"
+
+
 def said_or(said: object, error: BaseException) -> str:
     """The service's own words, or else the exception's; without keys."""
     return without_keys(said, error)[:_MAX_MESSAGE_CHARS] if isinstance(said, str) and said else message_of(error)

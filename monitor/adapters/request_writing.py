@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable
 from difflib import get_close_matches
 from typing import Any, Final
+
+from monitor.errors import ConfigError
 
 
 class Opening:
@@ -47,3 +50,16 @@ def valid_data(data: Any) -> Any:
         case list():
             return [valid_data(value) for value in data]
     return data
+
+
+def check_keys(*variables: str) -> None:
+    """Raise `ConfigError` for a key in the environment that no request can carry: the SDK's own
+    error comes from the transport, and does not name the variable.
+    """
+    for variable in variables:
+        key = os.environ.get(variable, "")
+        if not (key.isascii() and key.isprintable()) or key != key.strip():
+            raise ConfigError(
+                f"{variable} has a line break, a space at an end or a letter that is not ASCII: write"
+                f" export {variable}=... with nothing but the key"
+            )

@@ -9,6 +9,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from monitor._util.explained_options import explained
 from monitor.conditions.condition import AllOf, AnyOf, Condition
 from monitor.errors import ConfigError
 from monitor.reasons import TerminateReason
@@ -29,18 +30,12 @@ class _Timed(Condition):
 
     seconds: float
 
-    def _line(self) -> str:
-        """The line to type in place of a wrong one."""
-        total = getattr(self.seconds, "total_seconds", None)
-        return f"write monitor.{type(self).__name__}({total() if callable(total) else 300:g})"
-
     def __post_init__(self) -> None:
-        if isinstance(self.seconds, bool) or not isinstance(self.seconds, int | float):
-            raise ConfigError(f"{type(self).__name__} takes seconds as a number, not {self.seconds!r}: {self._line()}")
         if not 0 <= self.seconds <= sys.float_info.max:
+            name = type(self).__name__
             raise ConfigError(
-                f"{type(self).__name__} takes a finite number of seconds that is not negative, not {self.seconds!r}:"
-                f" {self._line()}, or leave the condition out for no limit"
+                f"{name} takes a finite number of seconds that is not negative, not {self.seconds!r}: write"
+                f" monitor.{name}(300), or leave the condition out for no limit"
             )
 
     @abstractmethod
@@ -60,6 +55,7 @@ class _Timed(Condition):
         return None if due is None or state.elapsed_s < due - ROUNDING_S else self._stop(state)
 
 
+@explained(example="monitor.Timeout(300)", words={"timeout": "seconds", "timeout_s": "seconds"})
 @dataclass(frozen=True)
 class Timeout(_Timed):
     """Limit on the whole run, in seconds: opening, streaming, tools and the caller's own time
@@ -71,11 +67,6 @@ class Timeout(_Timed):
 
     exclude_retry_delays: bool = field(default=False, kw_only=True)
     """Whether waits before another attempt do not count."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not isinstance(self.exclude_retry_delays, bool):
-            raise ConfigError(f"Timeout.exclude_retry_delays must be True or False, not {self.exclude_retry_delays!r}")
 
     def _excluded(self, state: RunState) -> float:
         return state.paused_s + state.retry_delay_s if self.exclude_retry_delays else state.paused_s
@@ -95,6 +86,7 @@ class Timeout(_Timed):
         return (Met(self.name, active_s >= self.seconds - ROUNDING_S, active_s, self.seconds),)
 
 
+@explained(example="monitor.IdleTimeout(300)", words={"timeout": "seconds", "timeout_s": "seconds"})
 @dataclass(frozen=True)
 class IdleTimeout(_Timed):
     """Ends the run when the provider is silent for `seconds`. The caller's own time between chunks
@@ -110,6 +102,7 @@ class IdleTimeout(_Timed):
         return Stop(TerminateReason.IDLE_TIMEOUT, detail, self.name, self.seconds, idle_s)
 
 
+@explained(example="monitor.FirstChunkTimeout(300)", words={"timeout": "seconds", "timeout_s": "seconds"})
 @dataclass(frozen=True)
 class FirstChunkTimeout(_Timed):
     """Ends the run when a stream has delivered no first chunk after `seconds`. They include opening

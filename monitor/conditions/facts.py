@@ -44,7 +44,9 @@ class Predicate(Condition):
         name: str | None = None,
     ) -> None:
         if not callable(fn):
-            raise ConfigError(f"Predicate takes a function of the run's state, not {fn!r}")
+            raise ConfigError(
+                f"Predicate takes a function of the run's state: write monitor.Predicate(lambda state: ...), not {fn!r}"
+            )
         if inspect.iscoroutinefunction(fn):
             raise ConfigError(f"Predicate takes a plain function, and {fn!r} is asynchronous")
         try:
@@ -85,7 +87,10 @@ class ToolCalled(Condition):
 
     def __post_init__(self) -> None:
         if not _is_name(self.tool):
-            raise ConfigError(f"ToolCalled takes the name of a tool, not {self.tool!r}")
+            name = getattr(self.tool, "__name__", None) or "search"
+            raise ConfigError(
+                f"ToolCalled takes the name of a tool, not {self.tool!r:.60}: write monitor.ToolCalled({name!r})"
+            )
         object.__setattr__(self, "reason", _checked(self.reason, "ToolCalled"))
 
     def evaluate(self, state: RunState) -> Stop | None:

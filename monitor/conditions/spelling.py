@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import MISSING, fields, is_dataclass
 
+from monitor._util.explained_options import SHOWN_CHARS
+
 
 def spelled(condition: object) -> str:
     """`condition` as a line of Python, such as `monitor.MaxTurns(30)`."""
@@ -41,7 +43,9 @@ def wanted(name: str, given: object, kind: type, example: str) -> str:
             f"{name} takes a condition such as {example}, not {given!r}, which may be turns or seconds: write"
             f" {name}=monitor.MaxTurns({given!r}) or {name}=monitor.Timeout({given!r})"
         )
-    return f"{name} takes a condition such as {example}, not {given!r}: write {name}={example}"
+    line = f"monitor.Predicate({getattr(given, '__name__', 'function')})" if callable(given) else example
+    line = line.replace("<lambda>", "lambda state: ...")
+    return f"{name} takes a condition such as {example}, not {given!r:.{SHOWN_CHARS}}: write {name}={line}"
 
 
 def _inside(condition: object) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from monitor._util.argument_checks import ROUNDING_USD, is_finite, is_whole
+from monitor._util.argument_checks import ROUNDING_USD, is_finite
+from monitor._util.explained_options import explained
 from monitor.conditions.condition import AnyOf, Condition
 from monitor.errors import ConfigError
 from monitor.reasons import TerminateReason
@@ -13,8 +14,8 @@ from monitor.state import RunState
 from monitor.verdicts import Met, Stop
 
 
-def _at_least_one(name: str, value: object) -> None:
-    if not (is_whole(value) and value >= 1):
+def _at_least_one(name: str, value: int) -> None:
+    if value < 1:
         raise ConfigError(
             f"{name} must be a whole number of at least 1, not {value!r}; leave the condition out for no limit"
         )
@@ -24,6 +25,7 @@ def _done(number: int, what: str) -> str:
     return f"1 {what} is done" if number == 1 else f"{number} {what}s are done"
 
 
+@explained(example="monitor.MaxTurns(30)", words={"max_turns": "turns"})
 @dataclass(frozen=True)
 class MaxTurns(Condition):
     """Ends the run before it begins more than `turns` turns.
@@ -47,6 +49,7 @@ class MaxTurns(Condition):
         return (Met(self.name, met=self.evaluate(state) is not None, value=state.turns, limit=self.turns),)
 
 
+@explained(example="monitor.MaxModelCalls(30)")
 @dataclass(frozen=True)
 class MaxModelCalls(Condition):
     """Ends the run before it makes more than `calls` model calls, retries included.
@@ -70,6 +73,7 @@ class MaxModelCalls(Condition):
         return (Met(self.name, met=self.evaluate(state) is not None, value=state.model_calls, limit=self.calls),)
 
 
+@explained(example="monitor.MaxToolCalls(100)")
 @dataclass(frozen=True)
 class MaxToolCalls(Condition):
     """Ends the run at the tool call that is more than `calls`. That call is seen in the stream,
@@ -94,6 +98,7 @@ class MaxToolCalls(Condition):
         return (Met(self.name, met=self.evaluate(state) is not None, value=state.tool_calls, limit=self.calls),)
 
 
+@explained(example="monitor.MaxConsecutiveErrors(3)")
 @dataclass(frozen=True)
 class MaxConsecutiveErrors(Condition):
     """Ends the run after more than `errors` errors in a row, of model calls or of tools. A success
@@ -117,6 +122,7 @@ class MaxConsecutiveErrors(Condition):
         return Stop(TerminateReason.CONSECUTIVE_ERRORS, detail, self.name, self.errors, state.consecutive_errors)
 
 
+@explained(example="monitor.TokenLimit(200_000)", words={"tokens": "total_tokens", "max_tokens": "total_tokens"})
 @dataclass(frozen=True)
 class TokenLimit(Condition):
     """Ends the run when it has used more tokens than it may: in total, of input, or of output.
@@ -170,6 +176,7 @@ class TokenLimit(Condition):
         ]
 
 
+@explained(example="monitor.CostLimit(2.0)")
 @dataclass(frozen=True)
 class CostLimit(Condition):
     """Ends the run when it has cost more than `usd` US dollars. The prices of the run count, else
@@ -183,7 +190,7 @@ class CostLimit(Condition):
     """US dollars."""
 
     def __post_init__(self) -> None:
-        if not is_finite(self.usd) or self.usd <= 0:
+        if self.usd <= 0 or not is_finite(self.usd):
             raise ConfigError(
                 f"CostLimit.usd must be a finite number above 0, not {self.usd!r}; leave the condition out for no limit"
             )

@@ -21,8 +21,8 @@ class AgentCore(Protocol):
 
     deadline: float
 
-    def own_state(self, now: float, *, waiting: bool) -> RunState:
-        """The state of this agent alone."""
+    def own_state(self, now: float, *, waiting: bool, ended: bool = False) -> RunState:
+        """The state of this agent alone. `ended`: its last turn counts, even if that failed."""
         ...
 
     def take_over(self, state: RunState, closing: StreamClosed | None) -> None:
@@ -74,7 +74,7 @@ class RunAgents:
         closed.
         """
         if self._cores.pop(core, None) is not None and core is not self._root:
-            self._root.take_over(core.own_state(now, waiting=False), closing)
+            self._root.take_over(core.own_state(now, waiting=False, ended=True), closing)
 
     def shared(self, of: AgentCore, state: RunState, now: float) -> RunState:
         """`state` of the agent `of`, with the counts of the whole run. The stream and the errors in

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 from monitor._util.drafts import frozen
 from monitor.core.limits import Spending
 from monitor.core.turn import TurnTally
@@ -108,6 +110,12 @@ class Counters:
         self.pauses = Pauses()
         self.retry_delay_s = 0.0
         self.task_done: bool | None = None
+
+    def copy(self) -> Counters:
+        """Other counters with the same values."""
+        copied = copy(self)
+        copied.errors, copied.pauses = copy(self.errors), copy(self.pauses)
+        return copied
 
     def at(self, now: float) -> float:
         """The number of seconds since the run began."""

@@ -17,14 +17,20 @@ from monitor.models import ModelError
 from monitor.outcome import Outcome, OutcomeDraft, Turn, is_success
 from monitor.policy import stop_for
 from monitor.reasons import FinishReason, TerminateReason
-from monitor.usage import AskCost
 from monitor.verdicts import Detection, LastTurn, Stop, Verdict
 
 _BAD_FINISH = {
     FinishReason.LENGTH: (TerminateReason.TRUNCATED, "the output limit cut the answer off"),
     FinishReason.MALFORMED: (TerminateReason.INVALID_STREAM, "the provider could not read what its model wrote"),
     FinishReason.BLOCKED: (TerminateReason.BLOCKED, "a filter of the provider refused the prompt or the answer"),
+    FinishReason.INTERRUPTED: (TerminateReason.TRUNCATED, "the answer was ended before it was whole"),
+    FinishReason.UNKNOWN: (
+        TerminateReason.TRUNCATED,
+        "the answer may not be whole: it ended with a finish reason that is not known",
+    ),
 }
+_MAY_GO_ON = {FinishReason.LENGTH, FinishReason.INTERRUPTED, FinishReason.UNKNOWN}
+"""The model may be asked to go on with such an answer."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -99,12 +105,13 @@ def ended(tally: TurnTally, *, must_finish: bool, blank: bool) -> StreamEnd:
     if finish is None and must_finish:
         detail = "the stream stopped without a finish reason: the answer is not complete"
         return StreamEnd(Stop(TerminateReason.TRUNCATED, detail, "provider"), void=True)
-    if finish is not None and finish.finish_reason in _BAD_FINISH:
+    says_why = finish is not None and (must_finish or finish.finish_reason is not FinishReason.UNKNOWN)
+    if finish is not None and says_why and finish.finish_reason in _BAD_FINISH:
         reason, detail = _BAD_FINISH[finish.finish_reason]
         return StreamEnd(
             Stop(reason, f"{detail} ({finish.raw_finish_reason or finish.finish_reason.value})", "provider"),
             void=finish.finish_reason is FinishReason.MALFORMED,
-            may_go_on=finish.finish_reason is FinishReason.LENGTH,
+            may_go_on=finish.finish_reason in _MAY_GO_ON,
         )
     if blank:
         what = "it thought, and said nothing" if tally.reasoning_chars else "it said nothing"
@@ -127,7 +134,7 @@ def end_of(turn: Turn) -> StreamEnd:
         return _SPOKEN_OVER
     if stop.source != "provider":  # the run was stopped in the middle of it
         return left(None)
-    may_go_on = turn.finish_reason is FinishReason.LENGTH
+    may_go_on = turn.finish_reason in _MAY_GO_ON
     void = stop.reason in {TerminateReason.TRUNCATED, TerminateReason.INVALID_STREAM} and not may_go_on
     return StreamEnd(stop, turn.error, void=void, may_go_on=may_go_on)
 
@@ -239,8 +246,6 @@ def outcome_of(
     elapsed_s: float,
     goal: Goal | None,
     spending: Spending,
-    judge_cost: AskCost,
-    compaction_cost: AskCost,
     recovered_from: Stop | None,
     closing: StreamClosed | None,
     pending: tuple[ApprovalRequest, ...] = (),
@@ -269,9 +274,9 @@ def outcome_of(
         usage=usage,
         usage_estimated=spending.estimated,
         cost_usd=cost_usd,
-        judge_usage=judge_cost.usage,
-        judge_usage_estimated=judge_cost.estimated,
-        compaction_usage=compaction_cost.usage,
+        judge_usage=spending.judges.usage,
+        judge_usage_estimated=spending.judges.estimated,
+        compaction_usage=spending.compactions.usage,
         turns=turns,
         elapsed_s=elapsed_s,
         recovered_from=recovered_from.reason if recovered_from is not None and ok else None,

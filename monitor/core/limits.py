@@ -14,7 +14,7 @@ from monitor.conditions.condition import Condition, limits_of
 from monitor.conditions.deadlines import Timeout, silence_limits
 from monitor.events import Limit, LimitWarning
 from monitor.state import RunState
-from monitor.usage import NO_USAGE, Price, Usage
+from monitor.usage import NO_COST, NO_USAGE, AskCost, Price, Usage
 from monitor.verdicts import Stop
 
 _NONE: tuple[Usage, float | None] = (NO_USAGE, 0.0)
@@ -28,12 +28,26 @@ class Spending:
     its usage is only added up.
     """
 
-    __slots__ = ("_account", "_closed", "_open", "_own", "_own_usd", "_price", "budgets", "estimated")
+    __slots__ = (
+        "_account",
+        "_closed",
+        "_open",
+        "_own",
+        "_own_usd",
+        "_price",
+        "budgets",
+        "compactions",
+        "estimated",
+        "judges",
+    )
 
     def __init__(self, price: Price | None = None, budgets: Sequence[Budget] = ()) -> None:
         self.budgets = tuple(budgets)
         self.estimated = False
         """Whether part of the usage is an estimate."""
+        self.judges: AskCost = NO_COST
+        """The cost of all judges, whether it counts for the run or not."""
+        self.compactions: AskCost = NO_COST
         self._price = price
         self._account = Account(budgets) if budgets else None
         self._own = NO_USAGE
@@ -46,6 +60,17 @@ class Spending:
         self._own += usage
         self._own_usd += self._cost(usage)
         self.estimated |= estimated
+
+    def charge_judge(self, cost: AskCost, *, counts: bool) -> None:
+        """A judge was asked. `counts`: its tokens count for the run."""
+        self.judges += cost
+        if counts:
+            self.settle(cost.usage, estimated=cost.estimated)
+
+    def charge_compaction(self, cost: AskCost) -> None:
+        """A model has summarised the history, or a result of a tool."""
+        self.compactions += cost
+        self.settle(cost.usage, estimated=cost.estimated)
 
     def take_up(
         self, run: str, requests: Iterable[Usage], nested: Sequence[tuple[Usage, float | None]], *, estimated: bool

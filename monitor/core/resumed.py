@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from monitor.core.counters import ErrorStreak, Pauses
+from monitor.core.counters import Counters
 from monitor.core.ending import end_of
 from monitor.core.steer_queue import SteerQueue
 from monitor.events import (
@@ -80,12 +80,7 @@ class ResumedRun:
 
     elapsed_s: float = 0.0
     """Up to the last event, without the time in which no process had the run."""
-    pauses: Pauses = field(default_factory=Pauses)
-    turns: int = 0
-    model_calls: int = 0
-    tool_calls: int = 0
-    tools_called: tuple[str, ...] = ()
-    errors: ErrorStreak = field(default_factory=ErrorStreak)
+    counters: Counters = field(default_factory=Counters)
     requests: tuple[Usage, ...] = ()
     """The tokens of each of the run's own model calls."""
     estimated: bool = False
@@ -127,43 +122,43 @@ def resumed_run(events: Sequence[Event]) -> ResumedRun:
         _hear(past.steers, event)
         _count(past, event)
         _follow(past, event)
-    if past.pauses.running:
-        past.pauses.end(past.elapsed_s)
+    if past.counters.pauses.running:
+        past.counters.pauses.end(past.elapsed_s)
     warned = {event.turn for event in events if isinstance(event, DetectionRaised)}
     past.nudges = sum(isinstance(event, Nudged) and event.turn not in warned for event in events)
-    past.seen = _newest([event for event in events if isinstance(event, SEEN_EVENTS)], past.turns)
+    past.seen = _newest([event for event in events if isinstance(event, SEEN_EVENTS)], past.counters.turns)
     return past
 
 
 def _count(past: ResumedRun, event: Event) -> None:
+    counters = past.counters
     match event:
         case TurnStarted():
-            past.turns, past.model_calls = event.turn, event.model_call
-            past.errors.turn_started()
+            counters.turns, counters.model_calls = event.turn, event.model_call
+            counters.errors.turn_started()
         case StreamContinued():
-            past.model_calls = event.model_call
+            counters.model_calls = event.model_call
         case TurnEnded(turn=turn):
             past.requests += (turn.usage,)
             past.estimated |= turn.usage_estimated
             if end_of(turn).void:
-                past.errors.add(is_error=True)
+                counters.errors.add(is_error=True)
             else:
-                past.tool_calls += len(turn.tool_calls)
+                counters.tool_calls += len(turn.tool_calls)
         case ToolFinished(result=result):
-            if result.name not in past.tools_called:
-                past.tools_called += (result.name,)
+            counters.tool_answered(result.name)
             if not result.vetoed:
-                past.errors.add(is_error=result.is_error)
+                counters.errors.add(is_error=result.is_error)
         case OutputEmitted():
-            past.errors.add(is_error=False)
+            counters.errors.add(is_error=False)
         case JudgeAnswered() | JudgeFailed():
             past.judge_costs += ((event.judge, event.cost),)
         case CompactionFinished() | CompactionFailed():
             past.compaction_cost += event.cost
         case Paused():
-            past.pauses.begin(event.at_s)
-        case Resumed() if past.pauses.running:
-            past.pauses.end(event.at_s)
+            counters.pauses.begin(event.at_s)
+        case Resumed() if counters.pauses.running:
+            counters.pauses.end(event.at_s)
         case ToolWithdrawn():
             past.withdrawn += (event.tool,)
         case _:
@@ -197,7 +192,7 @@ def _follow(past: ResumedRun, event: Event) -> None:
             past.stop = stop if stop.reason not in _LEAVES else None
         case LastTurnStarted():
             past.last_turn, past.last_turn_cause = event, past.stop
-            past.last_turn_due_s = event.at_s - past.pauses.total_s(event.at_s) + event.seconds
+            past.last_turn_due_s = event.at_s - past.counters.pauses.total_s(event.at_s) + event.seconds
             past.undecided, past.stop = False, None
         case RunTerminated(outcome=outcome):
             past.undecided &= outcome.reason is not TerminateReason.WORKER_STOPPING

@@ -26,7 +26,7 @@ import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from monitor import events
 from monitor.budget import Budget
@@ -61,26 +61,29 @@ from monitor.core.ending import (
     stream_end,
     undecided_end,
 )
-from monitor.core.findings import DetectorBank, PartCrash, VerdictQueue, abridged_arguments, abridged_text
+from monitor.core.findings import PartCrash, abridged_arguments
 from monitor.core.limits import Limits
 from monitor.core.reply_parts import LoopedText, Part
-from monitor.core.resumed import ResumedRun
 from monitor.core.steer_queue import SteerQueue
 from monitor.core.turn import WRITTEN, RunningTurn, TurnTally, is_written_loop, keep_limit
+from monitor.core.watchers import Watchers
 from monitor.detectors.detector import Detector, MadeLate
 from monitor.errors import AdapterError, describe
 from monitor.events import Event
 from monitor.goal.goal import Goal
 from monitor.judges.judge import Judge, JudgeInput
-from monitor.judges.panel import NO_JUDGES, Panel, detection_of
+from monitor.judges.panel import detection_of
 from monitor.messages import Message, SteerMessage, SteerState
 from monitor.models import ModelError
 from monitor.outcome import Outcome, Turn
 from monitor.policy import Policy
 from monitor.reasons import REPETITION_WORDS, RESUMABLE, FinishReason, TerminateReason
 from monitor.state import RunState
-from monitor.usage import NO_COST, NO_USAGE, AskCost, Price, Usage
-from monitor.verdicts import Channel, Continue, Detection, Fact, Judgement, LastTurn, Nudge, Stop, Verdict, WithdrawTool
+from monitor.usage import NO_USAGE, AskCost, Price, Usage
+from monitor.verdicts import Channel, Continue, Detection, Fact, Judgement, LastTurn, Stop, Verdict
+
+if TYPE_CHECKING:
+    from monitor.core.resumed import ResumedRun
 
 T = TypeVar("T")
 
@@ -95,15 +98,6 @@ SAME_MOMENT_S = 0.001
 
 _LOST = StreamEnd(Stop(TerminateReason.ERROR, "the process ended before the answer was stored", "session"), void=True)
 """The end of an attempt of which only the events are stored."""
-
-_ANSWERS = (
-    events.Nudged,
-    events.SteerDelivered,
-    events.ToolWithdrawn,
-    events.TurnStarted,
-    events.LastTurnStarted,
-)
-"""Events after which the verdicts before them were performed."""
 
 
 class Companion(Protocol):
@@ -132,9 +126,7 @@ class RunCore:
         "_abort_told",
         "_abort_why",
         "_agents",
-        "_bank",
         "_closing",
-        "_compaction_cost",
         "_counters",
         "_cuts",
         "_decided_at",
@@ -142,14 +134,11 @@ class RunCore:
         "_ended_inside",
         "_free_chars",
         "_goal",
-        "_judge_cost",
         "_keep_chars",
         "_last",
         "_limits",
         "_looked_at",
-        "_loop_key",
         "_outcome",
-        "_panel",
         "_parent",
         "_reached",
         "_recovery",
@@ -158,9 +147,8 @@ class RunCore:
         "_steers",
         "_stop_error",
         "_supervised",
-        "_task",
         "_unweighed",
-        "_verdicts",
+        "_watchers",
         "_window",
         "companions",
         "deadline",
@@ -233,14 +221,9 @@ class RunCore:
         self._counters = Counters()
         self._limits = Limits(stop_when, price=price, budgets=budgets, nested=parent is not None)
         self._window = window
-        self._loop_key = loop_key
-        self._bank = DetectorBank(detectors, of_calls)
-        self._verdicts = VerdictQueue(policy)
+        self._watchers = Watchers(detectors, of_calls, policy=policy, judges=judges, task=task, loop_key=loop_key)
         self._goal = goal
         self._recovery = LastChance(last_turn, goal)
-        self._task = task
-        self._panel = _panel(judges, task) if judges else NO_JUDGES
-        self._judge_cost = self._compaction_cost = NO_COST
         self._emit = emit
         self._parent = parent
         self._cuts, self._supervised = cuts, supervised
@@ -268,10 +251,9 @@ class RunCore:
         if self._agents is None:
             self._counters.began = now
         limits = self._limits.all() if self._limits else ()
-        self._emit(events.RunStarted(self.at(now), self._bank.names, self._limits.condition_name, limits))
-        self._tell(self._verdicts.reset, now)
-        self._tell(self._bank.reset, now)
-        self._tell_task(now)
+        self._emit(events.RunStarted(self.at(now), self._watchers.detectors.names, self._limits.condition_name, limits))
+        self._tell(self._watchers.reset, now)
+        self._tell(self._watchers.tell_task, now)
         self._measure(now)
 
     def add_agent(self, core: RunCore, wake: Callable[[], None], *, own_wake: Callable[[], None]) -> None:
@@ -291,14 +273,16 @@ class RunCore:
         if self._abort_why is not None:
             core.abort(self._abort_why)
 
-    def own_state(self, now: float, *, waiting: bool) -> RunState:
-        """The state of this agent alone. `waiting`: a read is pending since `waiting_since`."""
+    def own_state(self, now: float, *, waiting: bool, ended: bool = False) -> RunState:
+        """The state of this agent alone. `waiting`: a read is pending since `waiting_since`.
+        `ended`: its last turn counts, even if that failed.
+        """
         return self._counters.state(
             now,
             tally=self._running.tally,
             spending=self._limits.spending,
             goal=self._goal,
-            void=self.void,
+            void=self.void and not ended,
             waiting_since=self.waiting_since if waiting else None,
         )
 
@@ -316,23 +300,20 @@ class RunCore:
         calls that were left open have their results. `lost`: the answer of the last turn was
         not stored, so the turn is made again.
         """
-        counters = self._counters
-        counters.began = now - past.elapsed_s
-        counters.turns, counters.model_calls, counters.tool_calls = past.turns, past.model_calls, past.tool_calls
-        counters.tools_called, counters.errors, counters.pauses = past.tools_called, past.errors, past.pauses
-        self._judge_cost = sum((cost for _, cost in past.judge_costs), NO_COST)
-        self._compaction_cost = past.compaction_cost
-        counted = sum((cost for name, cost in past.judge_costs if self._panel.counts(name)), past.compaction_cost)
-        self._limits.spending.take_up(
-            run, (*past.requests, counted.usage), past.nested, estimated=past.estimated or counted.estimated
-        )
+        self._counters = past.counters.copy()
+        self._counters.began = now - past.elapsed_s
+        spending = self._limits.spending
+        for judge, cost in past.judge_costs:
+            spending.charge_judge(cost, counts=self._watchers.judges.counts(judge))
+        spending.charge_compaction(past.compaction_cost)
+        spending.take_up(run, past.requests, past.nested, estimated=past.estimated)
         if self._goal is not None:
             self._goal.take_up(past.nudges, past.turn if past.undecided else None)
         self._steers = past.steers.copy() if past.steers.states else None
-        self._tell_task(now)
-        self._tell(lambda: self._see_again(past.seen, now), now)
+        self._tell(self._watchers.tell_task, now)
+        self._tell(partial(self._see_again, past.seen, now), now)
         if past.last_turn is not None:
-            self._recovery.cause = past.last_turn_cause or self._verdicts.loop
+            self._recovery.cause = past.last_turn_cause or self._watchers.verdicts.loop
             self._limits.only(Timeout(past.last_turn_due_s))
         self.turn = past.turn
         if past.turn is not None and (decides or lost):
@@ -358,60 +339,17 @@ class RunCore:
 
     def request(self, text: str, now: float) -> None:
         """The user asks for something more."""
-        self._panel.request(text)
-        self._tell(lambda: self._bank.request(text), now)
-
-    def _tell_task(self, now: float) -> None:
-        task = self._task
-        if task:
-            self._tell(lambda: self._bank.request(task), now)
+        self._tell(partial(self._watchers.request, text), now)
 
     def _see_again(self, seen: Sequence[Event], now: float) -> None:
-        """Show the detectors and the policy what they have seen before. What they find again was
-        answered then, but for the last verdicts.
-        """
-        said, stop = 0, None
-        for event in seen:
-            match event:
-                case events.TurnStarted():
-                    self._verdicts.turn_started()
-                case events.TurnEnded(turn=turn):
-                    said += turn.text_chars
-                    self._panel.add_turn(turn)
-                    self._bank.text(turn.text)
-                    for call in turn.tool_calls:
-                        self._bank.fact(self._as_detectors_see(call, abridged_arguments(call.arguments)))
-                    self._bank.fact(TurnFinished(turn.finish_reason or FinishReason.DONE))
-                case events.ToolFinished(result=result):
-                    result = replace(result, text=abridged_text(result.text))
-                    self._panel.add_result(result)
-                    self._bank.fact(result)
-                case events.AttemptRetried(why=why):
-                    self._verdicts.take_back()
-                    self._bank.fact(StreamRetried(why))
-                case events.SteerDelivered(turn=turn_number, message=message):
-                    self._hear(message, turn_number, now)
-                case events.JudgeAsked() | events.JudgeAnswered() | events.JudgeFailed():
-                    self._panel.see_again(event)
-                case events.DetectionRaised(detection=detection):
-                    verdict = self._verdicts.verdict_on(detection)
-                    if isinstance(verdict, Stop):
-                        stop = verdict
-                    elif not isinstance(verdict, Continue):
-                        self._verdicts.add(verdict, detection)
-                case _:
-                    pass
-            if isinstance(event, _ANSWERS) or _handed_over(event):
-                self._verdicts.clear()
-                stop = None
-        self._panel.left_alone()
+        said, stop = self._watchers.see_again(seen, self._hear)
         if stop is not None:
             self._decide(stop, now)
         self._running = self._another_turn({"text": said, "reasoning": 0}, 0.0)
 
     def snapshots(self) -> dict[str, Any]:
         """The snapshots of the detectors, by their names."""
-        return self._bank.snapshots()
+        return self._watchers.detectors.snapshots()
 
     def part(self, run: str, *, goes_on: bool) -> None:
         """The run `run` has ended. `goes_on`: it may be taken up again."""
@@ -447,17 +385,15 @@ class RunCore:
         due = self._steers.due() if self._steers is not None and self.stop is None else ()
         for message in due:
             self._emit(events.SteerDelivered(self.at(now), self.turns, message))
-            self._tell(partial(self._hear, message, self.turns, now), now)
+            self._tell(partial(self._hear, message, self.turns), now)
         return due
 
-    def _hear(self, message: SteerMessage, turn: int, now: float) -> None:
-        """The judges and the detectors hear a message to the run. A person's word is progress."""
+    def _hear(self, message: SteerMessage, turn: int) -> None:
+        """Everyone hears a message to the run. A person's word is progress."""
         assert self._steers is not None  # noqa: S101 - the message was in it
-        self._panel.add_warning(turn, message.text)
-        if self._steers.is_progress(message):
-            self.request(message.text, now)
-            self._bank.forget_streaks()
-            self._verdicts.forgive()
+        is_progress = self._steers.is_progress(message)
+        self._watchers.hear(message, turn, is_progress=is_progress)
+        if is_progress:
             self._counters.errors.add(is_error=False)
 
     @property
@@ -485,14 +421,13 @@ class RunCore:
         self.ends_stream = False
         if before is not None and before.void and before.failure is not None:
             counters.tool_calls -= len(self._running.tally.calls)
-            self._tell(self._verdicts.take_back, now)
-            self._find(self._bank.fact, StreamRetried(before.failure.reason.value), now)
+            self._find(self._watchers.retried, before.failure.reason.value, now)
             self._emit(events.AttemptRetried(self.at(now), counters.turns, before.failure.detail))
             offsets = self._running.offsets
         else:
             counters.turns += 1
             offsets = self._running.next_offsets if before is not None else self._running.offsets
-            self._tell(self._verdicts.turn_started, now)
+            self._tell(self._watchers.verdicts.turn_started, now)
         # From here on the turn is running.
         counters.model_calls += 1
         counters.errors.turn_started()
@@ -518,14 +453,14 @@ class RunCore:
         """Begin one more turn of a run that is about to end. Only the last turn's own time and
         limits on silence count, and budgets and an abort.
         """
-        cause = self.stop or self._verdicts.loop
+        cause = self.stop or self._watchers.verdicts.loop
         assert cause is not None  # noqa: S101 - `check` has answered with a LastTurn
         self._recovery.cause = cause
         self.stop, self.ends_stream = None, False
         if self._last is not None:
             # The stream before may have failed: that must not end the last turn.
             self._last = replace(self._last, may_go_on=True)
-        self._verdicts.clear()
+        self._watchers.verdicts.clear()
         self._limits.only(Timeout(self.at(now) - self._counters.pauses.total_s(now) + last.seconds))
         self.deadline = math.inf
         self._emit(events.LastTurnStarted(self.at(now), cause.reason, last.seconds, last.tools))
@@ -631,11 +566,11 @@ class RunCore:
                 self._take_text(now)
             eighths = running.add_reasoning(delta)
             if self.stop is None:
-                self._find(self._bank.reasoning, delta, now)
+                self._find(self._watchers.detectors.reasoning, delta, now)
             self._spend(eighths, now)
         else:
             if self.stop is None:
-                self._find(self._bank.arguments, delta, now)
+                self._find(self._watchers.detectors.arguments, delta, now)
             self._spend(running.tally.count_arguments(delta), now)
 
     def broke_off(self) -> None:
@@ -666,14 +601,13 @@ class RunCore:
         known = self._running.take_call(call)
         if known is not None:
             self._counters.tool_answered(known.name)
-            result = ToolResult(known.id, known.name, abridged_text(text), is_error, vetoed=vetoed, progress=progress)
             if not vetoed:
                 self._counters.errors.add(is_error=is_error)
         else:
             self._emit(events.ResultUnmatched(self.at(now), call))
-            result = ToolResult(call or "", "", abridged_text(text), is_error, vetoed=vetoed, progress=progress)
-        self._panel.add_result(result)
-        self._find(self._bank.fact, result, now)
+        of, name = (known.id, known.name) if known is not None else (call or "", "")
+        result = ToolResult(of, name, text, is_error, vetoed=vetoed, progress=progress)
+        self._find(self._watchers.result, result, now)
         self._look(now, waiting=False)
 
     def end_turn(
@@ -725,11 +659,11 @@ class RunCore:
         self._counters.phase = "after_call"
         self._emit(events.TurnEnded(self.at(now), turn))
         if not last.void:
-            self._panel.add_turn(turn)
+            self._watchers.judges.add_turn(turn)
             self._unweighed = turn
             if tally.finish is None and self.stop is None:
                 # A turn that was cut is over for the detectors too.
-                self._find(self._bank.fact, TurnFinished(FinishReason.DONE), now)
+                self._find(self._watchers.detectors.fact, TurnFinished(FinishReason.DONE), now)
         return turn
 
     def source_closed(self, now: float, *, since: float, closed: bool, chunks_dropped: int, note: str | None) -> None:
@@ -860,9 +794,10 @@ class RunCore:
 
     def judges_due(self, now: float) -> list[tuple[Judge, JudgeInput]]:
         """The judges that the harness must ask now, beside the stream, each with its input."""
-        if not self._panel:
+        judges = self._watchers.judges
+        if not judges:
             return []
-        due = self._panel.due(self.turns) if self.stop is None and self._recovery.cause is None else []
+        due = judges.due(self.turns) if self.stop is None and self._recovery.cause is None else []
         for judge, told in due:
             self._emit(events.JudgeAsked(self.at(now), told.turn, judge.name))
         return due
@@ -873,7 +808,7 @@ class RunCore:
         """
         if self._outcome is not None:
             return
-        self._panel.answered(judge, judgement)
+        self._watchers.judges.answered(judge, judgement)
         fact: Fact = "done" if judge.fact == "done" else "loop"  # no judge is taken in that has another
         self._emit(
             events.JudgeAnswered(
@@ -889,22 +824,19 @@ class RunCore:
     def judge_failed(self, judge: Judge, told: JudgeInput, why: str, now: float, *, cost: AskCost) -> None:
         """A judge gave no answer. The run goes on."""
         if self._outcome is None:
-            self._panel.failed(judge)
+            self._watchers.judges.failed(judge)
             self._emit(events.JudgeFailed(at_s=self.at(now), turn=told.turn, judge=judge.name, why=why, cost=cost))
             self._charge(judge, cost, now)
 
     def _charge(self, judge: Judge, cost: AskCost, now: float) -> None:
-        self._judge_cost += cost
-        if judge.counts:
-            self._limits.spending.settle(cost.usage, estimated=cost.estimated)
+        self._limits.spending.charge_judge(cost, counts=judge.counts)
         self._look(now, waiting=False)
 
     def charge_compaction(self, cost: AskCost, now: float) -> None:
         """A model has summarised the history, or a result of a tool: its tokens count like all
         others of the run.
         """
-        self._compaction_cost += cost
-        self._limits.spending.settle(cost.usage, estimated=cost.estimated)
+        self._limits.spending.charge_compaction(cost)
         self._look(now, waiting=False)
 
     def charge_input(self, tokens: int) -> None:
@@ -930,12 +862,11 @@ class RunCore:
         last = self._last
         if last is not None and not last.left and last.failure is not None and not last.may_go_on:
             return last.failure
-        verdict = self._verdicts.pop()
-        if isinstance(verdict, Nudge | WithdrawTool):
-            self._panel.add_warning(self.turns, verdict.text)
-        elif isinstance(verdict, LastTurn) and self._supervised:
-            assert self._verdicts.loop is not None  # noqa: S101 - a detection is behind it
-            verdict = self._recovery.by_policy(verdict, self._verdicts.loop)
+        verdict = self._watchers.next_verdict(self.turns)
+        if isinstance(verdict, LastTurn) and self._supervised:
+            loop = self._watchers.verdicts.loop
+            assert loop is not None  # noqa: S101 - a detection is behind it
+            verdict = self._recovery.by_policy(verdict, loop)
             if isinstance(verdict, Stop):
                 self._decide(verdict, now)
         return verdict
@@ -1043,8 +974,6 @@ class RunCore:
             elapsed_s=self.at(now),
             goal=self._goal,
             spending=self._limits.spending,
-            judge_cost=self._judge_cost,
-            compaction_cost=self._compaction_cost,
             recovered_from=self._recovery.cause,
             closing=self._closing,
             pending=self.pending,
@@ -1199,44 +1128,47 @@ class RunCore:
 
     def _feed_fact(self, chunk: Chunk, now: float) -> None:
         self._take_text(now)
-        running, tally = self._running, self._running.tally
-        if isinstance(chunk, ToolCall):
-            self._counters.tool_calls += 1
-            abridged = abridged_arguments(chunk.arguments)
-            chunk, eighths = running.add_call(chunk, abridged[1] if abridged is not None else None)
-            self._spend(eighths, now)
-            chunk = self._as_detectors_see(chunk, abridged)
-        elif isinstance(chunk, UsageReport):
-            tally.report(chunk)
-        elif isinstance(chunk, TurnFinished):
-            tally.finish = chunk
-        elif isinstance(chunk, StreamRetried):
-            self._counters.tool_calls -= len(tally.calls)
-            running.restart()
-            self._tell(self._verdicts.take_back, now)
-            self._emit(events.AttemptRetried(self.at(now), self.turns, chunk.reason))
-        # A malformed end makes the attempt void: what came in it is taken back later.
-        if not isinstance(chunk, TurnFinished) or chunk.finish_reason is not FinishReason.MALFORMED:
-            self._find(self._bank.fact, chunk, now)
-        if not isinstance(chunk, TurnFinished):
-            self._look(now, waiting=False)
-        elif chunk.finish_reason is FinishReason.REPETITION or chunk.raw_finish_reason in REPETITION_WORDS:
-            detail = (
-                "the provider stopped its model for repetition"
-                f" ({chunk.raw_finish_reason or chunk.finish_reason.value})"
-            )
+        tally, fact = self._running.tally, self._watchers.detectors.fact
+        match chunk:
+            case ToolCall():
+                self._feed_call(chunk, now)
+            case TurnFinished():
+                tally.finish = chunk
+                # A malformed end makes the attempt void: what came in it is taken back later.
+                if chunk.finish_reason is not FinishReason.MALFORMED:
+                    self._find(fact, chunk, now)
+                self._feed_end(chunk, now)
+                return
+            case StreamRetried():
+                self._counters.tool_calls -= len(tally.calls)
+                self._running.restart()
+                self._emit(events.AttemptRetried(self.at(now), self.turns, chunk.reason))
+                self._find(self._watchers.retried, chunk.reason, now)
+            case UsageReport():
+                tally.report(chunk)
+                self._find(fact, chunk, now)
+            case _:
+                self._find(fact, chunk, now)
+        self._look(now, waiting=False)
+
+    def _feed_call(self, call: ToolCall, now: float) -> None:
+        self._counters.tool_calls += 1
+        abridged = abridged_arguments(call.arguments)
+        call, eighths = self._running.add_call(call, abridged[1] if abridged is not None else None)
+        self._spend(eighths, now)
+        self._find(partial(self._watchers.call, abridged=abridged), call, now)
+
+    def _feed_end(self, end: TurnFinished, now: float) -> None:
+        """The model's answer is finished, and perhaps the stream goes on."""
+        if end.finish_reason is FinishReason.REPETITION or end.raw_finish_reason in REPETITION_WORDS:
+            said = end.raw_finish_reason or end.finish_reason.value
+            detail = f"the provider stopped its model for repetition ({said})"
             self._decide(Stop(TerminateReason.LOOP_DETECTED, detail, "provider"), now)
-        elif self._sdk_calls and tally.calls:
+        elif self._sdk_calls and self._running.tally.calls:
             # The SDK makes the next model call with the next read: its limits are checked now.
             self._counters.phase = "before_call"
             self._look(now, waiting=False)
             self._counters.phase = "streaming"
-
-    def _as_detectors_see(self, call: ToolCall, abridged: tuple[Any, int] | None) -> ToolCall:
-        """A call with what its tool says identifies it, and with huge arguments abridged."""
-        if self._loop_key is not None and (key := self._loop_key(call.name, call.arguments)) is not None:
-            call = replace(call, loop_key=key)
-        return call if abridged is None else replace(call, arguments=abridged[0])
 
     def _find(self, ask: Callable[[T], Sequence[Detection]], what: T, now: float) -> None:
         """Call the detectors with `ask(what)`, and take their findings one by one, each with the
@@ -1257,7 +1189,7 @@ class RunCore:
         self._emit(events.DetectionRaised(self.at(now), self.turns, detection))
         if is_written_loop(detection):
             self._running.loop = detection
-        self._follow(self._verdicts.verdict_on(detection), now, detection)
+        self._follow(self._watchers.verdicts.verdict_on(detection), now, detection)
 
     def _tell(self, part: Callable[[], None], now: float) -> None:
         """Call `part`, a method of the detectors or the policy. If it fails, the run ends."""
@@ -1271,7 +1203,7 @@ class RunCore:
             if self._abort_why is None:  # the user's abort wins
                 self._decide(verdict, now)
         elif not isinstance(verdict, Continue):
-            self._verdicts.add(verdict, detection)
+            self._watchers.verdicts.add(verdict, detection)
             if (
                 detection is not None
                 and self._cuts
@@ -1290,7 +1222,7 @@ class RunCore:
         text = running.take_text()
         if text:
             for start in range(0, len(text), PIECE_CHARS):
-                self._find(self._bank.text, text[start : start + PIECE_CHARS], now)
+                self._find(self._watchers.detectors.text, text[start : start + PIECE_CHARS], now)
                 if self.stop is not None:
                     break  # the run is over: nobody reads the rest of a flood
             self._spend(running.tally.count(text), now)
@@ -1298,7 +1230,7 @@ class RunCore:
 
     def _hold_text(self) -> None:
         """Collect visible text until a detector, a limit or the memory needs it."""
-        self._free_chars = min(self._limits.free_chars, self._bank.need, HOLD_CHARS)
+        self._free_chars = min(self._limits.free_chars, self._watchers.detectors.need, HOLD_CHARS)
 
     def _spend(self, eighths: int, now: float) -> None:
         """Count output tokens, and check the limits if one may be exceeded."""
@@ -1308,22 +1240,9 @@ class RunCore:
             self._free_chars = 0
 
 
-def _handed_over(event: Event) -> bool:
-    """Whether a process has left the run between two turns, where every verdict was performed."""
-    return isinstance(event, events.RunTerminated) and event.outcome.reason is TerminateReason.WORKER_STOPPING
-
-
 def _nothing() -> None:
     """The default of `RunCore.replanned`: nothing waits for it."""
 
 
 def _nobody(event: Event) -> None:
     """The listener of a run that is over."""
-
-
-def _panel(judges: Sequence[Judge], task: str | None) -> Panel:
-    # only a run with a judge needs these
-    from monitor.detectors.calls.novelty.state_novelty import StateNovelty  # noqa: PLC0415
-    from monitor.judges.doubts import Doubts  # noqa: PLC0415
-
-    return Panel(judges, task, doubts=Doubts(StateNovelty(), task))

@@ -17,7 +17,7 @@ from typing import Final, Protocol
 
 from monitor._util.codec import to_plain
 from monitor.calls import ApprovalAnswer, answer_codec
-from monitor.errors import StoreError
+from monitor.errors import SessionUnavailable, StoreError
 from monitor.fleet.supervisors import check_name
 from monitor.sessions.nodes import canonical
 from monitor.sessions.tables.marked_folder import sync_folder
@@ -95,14 +95,16 @@ class FolderControl:
         except OSError as error:
             with contextlib.suppress(OSError):
                 beside.unlink()
-            raise StoreError(f"{path} cannot be written: {error.strerror}") from error
+            raise SessionUnavailable(f"{path} cannot be written: {error.strerror}") from error
 
 
 def _read(path: Path) -> dict[str, object]:
     try:
         data = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise StoreError(f"{path} cannot be read: {error}") from error
+    except OSError as error:
+        raise SessionUnavailable(f"{path} cannot be read: {error}") from error
+    except ValueError as error:
+        raise StoreError(f"{path} holds no JSON: {error}") from error
     if not isinstance(data, dict):
         raise StoreError(f"{path} holds no JSON object")
     return data

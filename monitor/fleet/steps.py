@@ -19,23 +19,31 @@ import anyio
 from anyio import to_thread
 
 from monitor.calls import ApprovalAnswer, ApprovalRequest
-from monitor.errors import ConfigError, SessionDamaged, StoreError
+from monitor.errors import (
+    BudgetUnreachable,
+    ConfigError,
+    SessionBusy,
+    SessionDamaged,
+    SessionLost,
+    SessionUnavailable,
+    StoreError,
+)
 from monitor.fleet.control import Control
 from monitor.fleet.decisions import MAX_LOSSES
 from monitor.fleet.jobs import FleetJob, Sessions, attempt, job_of, losses_of, receipts_of
 from monitor.fleet.receipts import STUCK_WORKER, UNKNOWN_HEAD, Receipt
-from monitor.fleet.step_store import StepStore
+from monitor.fleet.step_store import StepPostponed, StepStore
 from monitor.fleet.supervisors import Supervisors
 from monitor.harness.record.stored_runs import outcome_in
 from monitor.harness.runs.supervised_run import Run
 from monitor.harness.runs.supervisor import Supervisor
-from monitor.harness.streams.background import Background
 from monitor.outcome import Outcome
 from monitor.reasons import TerminateReason
 from monitor.sessions.nodes import Node
 from monitor.sessions.run_records import MAIN, RunRecord, RunStage
 from monitor.sessions.session_store import SessionStore
 from monitor.tools.approvals.approvers import PendingApprovals
+from monitor.tools.event_loop import Background
 from monitor.usage import NO_USAGE
 
 LOOK_S: Final = 1.0
@@ -44,9 +52,10 @@ LOOK_S: Final = 1.0
 
 def is_passing(error: Exception) -> bool:
     """Whether a step that has raised `error` is to be tried again, for as long as it takes: a store
-    is away, another worker has the session, or the shared budget could not be had.
+    is away, another worker has the session, or the shared budget could not be had. Every other
+    `StoreError` is a refusal, which stays the same however often the step is tried.
     """
-    return isinstance(error, StoreError) and not isinstance(error, SessionDamaged)
+    return isinstance(error, SessionBusy | SessionLost | SessionUnavailable | BudgetUnreachable | StepPostponed)
 
 
 async def take_turn(
@@ -128,7 +137,7 @@ class _TurnAttempt:
             return await storing.add(self._parked(losses))
         await self._carry_out(known, storing)
         if storing.stored is None:
-            raise StoreError(f"turn {self.turn} of the session {self.id} was not stored")
+            raise SessionUnavailable(f"turn {self.turn} of the session {self.id} was not stored")
         return storing.stored
 
     async def _known(self) -> RunRecord | None:

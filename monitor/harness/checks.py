@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from os import PathLike, fspath
+from typing import Any
 
 from monitor._util.argument_checks import check_part, is_finite, is_whole
 from monitor.budget import Budget
-from monitor.conditions import Condition, CostLimit, TaskDone
+from monitor.conditions import Condition, CostLimit, OutputsComplete, PlanComplete, TaskDone
 from monitor.conditions.condition import leaves
 from monitor.errors import ConfigError, describe
 from monitor.harness.streams.clock import Clock, SystemClock
-from monitor.harness.streams.wait import cancelled_types
+from monitor.harness.streams.error_origin import cancelled_types
 from monitor.judges.judge import Judge, as_judges
 from monitor.reasons import TerminateReason
 from monitor.usage import Price
@@ -51,21 +53,43 @@ def must_know_price(
         raise ConfigError(f"{in_usd[0]!r} needs to know what {model} costs: give {give}")
 
 
-def checked_judges(given: Judge | Sequence[Judge] | None, stop_when: Condition | None) -> tuple[Judge, ...]:
-    """The judges of a run.
+def checked_judges(
+    given: Judge | Sequence[Judge] | None, stop_when: Condition | None, *, outputs: bool, plan: bool
+) -> tuple[Judge, ...]:
+    """The judges of a run. `outputs`, `plan`: whether the run has outputs, and a plan.
 
-    Raises `ConfigError` for what is no judge, and for a `TaskDone` that no judge makes true.
+    Raises `ConfigError` for what is no judge, and for a condition that nothing can make true.
     """
     judges = as_judges(given)
+    says_done = any(judge.fact == "done" for judge in judges)
     for part in leaves(stop_when) if stop_when is not None else ():
-        if isinstance(part, TaskDone) and not any(judge.fact == "done" for judge in judges):
+        if isinstance(part, TaskDone) and not says_done:
             raise ConfigError("TaskDone needs a judge that says when: write judge=monitor.DoneJudge(model)")
+        if isinstance(part, OutputsComplete) and not outputs:
+            raise ConfigError("OutputsComplete needs declared outputs: write outputs={'summary': str}")
+        if isinstance(part, PlanComplete) and not plan:
+            raise ConfigError(
+                "PlanComplete needs the plan of a supervisor: write monitor.Supervisor(model,"
+                " plan=monitor.Plan(['look', 'mend', 'test']))"
+            )
     return judges
 
 
 @cache
 def _is_in_usd(kind: type) -> bool:
     return issubclass(kind, CostLimit)
+
+
+def check_session(session: object, method: str) -> Any:
+    """`session`. Raises `ConfigError` for a path, and for an object without `method`."""
+    if isinstance(session, str | PathLike):
+        path = fspath(session)
+        raise ConfigError(
+            f"session takes an open session, not the path {path!r}: write async with"
+            f" monitor.sessions.SQLiteSession({path!r}) as session: ... session=session"
+        )
+    check_part("session", session, method)
+    return session
 
 
 def check_bounds(keep_text_chars: int | None, close_grace_s: float | None, max_nudges: int | None) -> None:

@@ -10,11 +10,11 @@ import anyio
 from monitor.core.run import RunCore
 from monitor.errors import describe
 from monitor.harness.streams.ask import ask
-from monitor.harness.streams.background import Background
 from monitor.harness.streams.clock import Clock
-from monitor.harness.streams.wait import current_task
+from monitor.harness.streams.error_origin import current_task
 from monitor.judges.judge import Judge, JudgeInput, checked
 from monitor.models import Model, ModelRequest
+from monitor.tools.event_loop import Background
 from monitor.usage import AskCost
 from monitor.verdicts import Judgement
 

@@ -21,7 +21,7 @@ from monitor.integrations._common.failures import classify
 from monitor.integrations._common.guarded_requests import Answered, GuardedRequests
 from monitor.models import ModelError
 from monitor.outcome import StoppedByGuard
-from monitor.reasons import REPETITION_WORDS, FinishReason
+from monitor.wires.finish_words import finish_reason_of
 
 try:
     from agent_framework import (
@@ -89,14 +89,6 @@ class GuardMiddleware(ChatMiddleware):
         context.result = guarded if streams else await guarded.get_final_response()
 
 
-_FINISH = {
-    "length": FinishReason.LENGTH,
-    "content_filter": FinishReason.BLOCKED,
-    **dict.fromkeys(REPETITION_WORDS, FinishReason.REPETITION),
-}
-"""Finish reasons of the framework. Every other one means that the model was done."""
-
-
 class AgentFrameworkAdapter(SdkAdapter):
     """Reads the updates of a chat client. Calls are complete when the stream ends."""
 
@@ -119,7 +111,7 @@ class AgentFrameworkAdapter(SdkAdapter):
         """The calls, and the finish reason if there was one."""
         chunks: list[Chunk] = [call.ended(cut_off=False) for call in self._calls.values()]
         if self._word is not None:
-            chunks.append(TurnFinished(_FINISH.get(self._word, FinishReason.DONE), self._word))
+            chunks.append(TurnFinished(finish_reason_of(self._word), self._word))
         return chunks
 
     def classify(self, error: BaseException) -> ModelError:

@@ -25,8 +25,8 @@ from monitor.integrations._common.stand_in import StandIn
 from monitor.integrations._common.stopped import last_words
 from monitor.models import ModelError
 from monitor.outcome import StoppedByGuard
-from monitor.reasons import FinishReason
 from monitor.verdicts import Stop
+from monitor.wires.finish_words import finish_reason_of
 
 try:
     from autogen_agentchat.base import TerminatedException, TerminationCondition
@@ -257,9 +257,6 @@ class GuardTermination(TerminationCondition):
             raise Stopped(stop)
 
 
-_FINISH = {"length": FinishReason.LENGTH, "content_filter": FinishReason.BLOCKED}
-"""AutoGen's finish reasons. The others mean that the model was done, or nothing."""
-
 _THINK, _THOUGHT = "<think>", "</think>"
 
 
@@ -321,7 +318,7 @@ class AutoGenAdapter(SdkAdapter):
         usage = result.usage
         if usage.prompt_tokens or usage.completion_tokens:
             yield UsageReport(input_tokens=usage.prompt_tokens, output_tokens=usage.completion_tokens)
-        yield TurnFinished(_FINISH.get(result.finish_reason, FinishReason.DONE), result.finish_reason)
+        yield TurnFinished(finish_reason_of(result.finish_reason), result.finish_reason)
 
     def _call(self, call: FunctionCall, number: int) -> ToolCall:
         return ToolCall(call.id or f"call_{self._stream}_{number}", call.name, arguments_of(call.arguments), call)

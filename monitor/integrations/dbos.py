@@ -42,8 +42,8 @@ from monitor.fleet import (
     take_turn,
 )
 from monitor.fleet.fleet_client import RUN, TURN, FleetClient, FleetRun, RunState
-from monitor.harness.streams.background import Background
 from monitor.integrations._common.fleet_runs import runs_of
+from monitor.tools.event_loop import Background
 
 try:
     from dbos import DBOS, DBOSClient

@@ -25,7 +25,7 @@ from monitor.integrations._common.guarded_requests import Answered, GuardedReque
 from monitor.integrations._common.stopped import check_exit_behavior, last_words, reason_of
 from monitor.models import ModelError
 from monitor.outcome import StoppedByGuard
-from monitor.reasons import REPETITION_WORDS, FinishReason
+from monitor.wires.finish_words import finish_reason_of
 
 try:
     from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
@@ -236,18 +236,6 @@ def _last_message(stopped: Stopped) -> AIMessage:
     )
 
 
-_FINISH = {
-    "length": FinishReason.LENGTH,
-    "max_tokens": FinishReason.LENGTH,
-    "content_filter": FinishReason.BLOCKED,
-    "safety": FinishReason.BLOCKED,
-    "refusal": FinishReason.BLOCKED,
-    "malformed_function_call": FinishReason.MALFORMED,
-    **dict.fromkeys(REPETITION_WORDS, FinishReason.REPETITION),
-}
-"""Finish reasons in lower case. Every other one means that the model was done."""
-
-
 class LangChainAdapter(SdkAdapter):
     """Reads the chunks of a chat model. Calls are complete when the stream ends."""
 
@@ -283,7 +271,7 @@ class LangChainAdapter(SdkAdapter):
         word = self._word
         chunks: list[Chunk] = [call.ended(cut_off=False) for call in self._calls]
         if word is not None:
-            chunks.append(TurnFinished(_FINISH.get(word.lower(), FinishReason.DONE), word))
+            chunks.append(TurnFinished(finish_reason_of(word), word))
         return chunks
 
     def classify(self, error: BaseException) -> ModelError:

@@ -24,7 +24,7 @@ from monitor.integrations._common.guarded_requests import Answered, GuardedEvent
 from monitor.integrations._common.stand_in import StandIn
 from monitor.models import ModelError
 from monitor.outcome import StoppedByGuard
-from monitor.reasons import FinishReason
+from monitor.wires.finish_words import finish_reason_of
 
 try:
     from pydantic_ai import messages as said
@@ -45,15 +45,6 @@ except ImportError:  # of another version, and only a name depends on it
 
 
 __all__ = ["GuardedModel", "PydanticAIAdapter", "Stopped"]
-
-_FINISH = {
-    "length": FinishReason.LENGTH,
-    "content_filter": FinishReason.BLOCKED,
-    "error": FinishReason.MALFORMED,
-}
-"""Pydantic AI's finish reasons. The others, `stop` and `tool_call`, mean that the model was
-done.
-"""
 
 
 class Stopped(StoppedByGuard, AgentRunError):
@@ -203,7 +194,7 @@ class PydanticAIAdapter(SdkAdapter):
         chunks: list[Chunk] = list(self._usage())
         word = self._response.finish_reason if self._response is not None else None
         if word is not None:
-            chunks.append(TurnFinished(_FINISH.get(word, FinishReason.DONE), word))
+            chunks.append(TurnFinished(finish_reason_of(word), word))
         return chunks
 
     def responses(self, source: object) -> Sequence[Any]:

@@ -24,7 +24,7 @@ from monitor.integrations._common.stand_in import StandIn
 from monitor.integrations._common.stopped import check_exit_behavior, last_words, reason_of
 from monitor.models import ModelError
 from monitor.outcome import StoppedByGuard
-from monitor.reasons import REPETITION_WORDS, FinishReason
+from monitor.wires.finish_words import finish_reason_of
 
 try:
     from strands import Agent
@@ -176,15 +176,6 @@ def _last_event(stopped: Stopped) -> ModelStopReason:
     )
 
 
-_FINISH = {
-    "max_tokens": FinishReason.LENGTH,
-    "content_filtered": FinishReason.BLOCKED,
-    "guardrail_intervened": FinishReason.BLOCKED,
-    **dict.fromkeys(REPETITION_WORDS, FinishReason.REPETITION),
-}
-"""Stop reasons of a model. Every other one means that the model was done."""
-
-
 class StrandsAdapter(SdkAdapter):
     """Reads the events of a model of Strands, which have the form of Bedrock's."""
 
@@ -226,7 +217,7 @@ class StrandsAdapter(SdkAdapter):
             case {"contentBlockStop": _}:
                 yield from self._end_call(cut_off=False)
             case {"messageStop": {"stopReason": word}}:
-                yield TurnFinished(_FINISH.get(word, FinishReason.DONE), word)
+                yield TurnFinished(finish_reason_of(word), word)
             case {"metadata": {"usage": usage}}:
                 yield UsageReport(
                     input_tokens=usage.get("inputTokens"),

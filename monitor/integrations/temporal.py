@@ -41,7 +41,7 @@ from monitor.fleet import (
 )
 from monitor.fleet.fleet_client import RUN, TURN, FleetClient, FleetRun, RunState
 from monitor.harness.runs.supervised_run import Run
-from monitor.harness.streams.background import Background
+from monitor.tools.event_loop import Background
 
 try:
     from temporalio import activity, workflow

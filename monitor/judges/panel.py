@@ -9,9 +9,7 @@ from monitor._util.hashing import identity
 from monitor.chunks import ToolResult
 from monitor.errors import ConfigError
 from monitor.events import JudgeAnswered, JudgeAsked, JudgeFailed
-from monitor.judges.digest import Digest
 from monitor.judges.judge import Judge, JudgeInput, JudgeSchedule
-from monitor.judges.suspicion import Suspicion
 from monitor.outcome import Turn
 from monitor.verdicts import Detection, Evidence, Judgement
 
@@ -35,6 +33,10 @@ class Panel:
             names = [judge.name for judge in judges]
             if len(set(names)) < len(names):
                 raise ConfigError(f"two judges have the same name; give one of them another name=: {', '.join(names)}")
+            # only a run with a judge needs these
+            from monitor.judges.digest import Digest  # noqa: PLC0415
+            from monitor.judges.suspicion import Suspicion  # noqa: PLC0415
+
             self._judges = tuple((judge, judge.schedule()) for judge in judges)
             self._digest = Digest()
             self._doubts = doubts

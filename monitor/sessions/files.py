@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from monitor.errors import SessionDamaged, SessionUnavailable, StoreError
+from monitor.errors import SessionDamaged, SessionNotFound, SessionUnavailable, StoreError
 from monitor.sessions.beside.mailbox import mailbox_of
 from monitor.sessions.faults import typed
 from monitor.sessions.lock import OwnerLock, lock_path
 from monitor.sessions.nodes import ID_CHANCE_BYTES, new_id
 from monitor.sessions.reader import check_file, connect_reader, is_session, resolved, unfinished
 from monitor.sessions.tables import rows
-from monitor.sessions.tables.blobs import BlobFolder, Blobs, blobs_of, blobs_path, sync_file
+from monitor.sessions.tables.blobs import Blobs, blobs_of, blobs_path, sync_file
 from monitor.sessions.tables.marked_folder import sync_folder
 from monitor.sessions.tables.migrations import STEPS, migrate
 from monitor.sessions.tables.schema import SqlConnection, prepare_writer
@@ -53,7 +53,7 @@ def made(path: Path, *, copy_of: Path | None = None) -> Iterator[tuple[SqlConnec
         raise StoreError(f"{path} is there already; nothing was changed")
     beside = path.with_name(f"{path.name}.{secrets.token_hex(4)}.new")
     path = resolved(path)
-    blobs = BlobFolder(blobs_path(path))
+    blobs = blobs_of(path)
     had_folder = blobs.folder.exists()
     try:
         if copy_of is not None:
@@ -129,7 +129,7 @@ def copy_file(source: Path, into: Path) -> None:
 def _copied(source: Path, into: Path) -> Iterator[SqlConnection]:
     source = resolved(source)
     if check_file(source) is None:
-        raise StoreError(f"there is no session {source}")
+        raise SessionNotFound(f"there is no session {source}")
     with made(into, copy_of=source) as (connection, blobs):
         yield connection
         old = blobs_of(source)
@@ -183,7 +183,7 @@ def remove_file(path: Path) -> None:
     """
     given, path = path, resolved(path)
     if not path.exists():
-        raise StoreError(f"there is no session {given}")
+        raise SessionNotFound(f"there is no session {given}")
     with OwnerLock(lock_path(path), path.stem):
         if not is_session(path):
             raise SessionDamaged(f"{path} is no session of agent-monitor, or is damaged. It was not removed.")

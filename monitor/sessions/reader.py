@@ -12,7 +12,14 @@ from typing import Any, Final, Self, TypeVar
 from urllib.parse import quote
 
 from monitor.calls import ApprovalAnswer
-from monitor.errors import SessionDamaged, SessionOwner, SessionUnavailable, StoreError
+from monitor.errors import (
+    ConfigError,
+    SessionDamaged,
+    SessionNotFound,
+    SessionOwner,
+    SessionUnavailable,
+    StoreError,
+)
 from monitor.messages import SteerMessage
 from monitor.sessions.beside.mailbox import AnswerLetter, Letter, mailbox_of
 from monitor.sessions.faults import READ_FAULTS, not_text, typed
@@ -29,7 +36,9 @@ T = TypeVar("T")
 
 
 def resolved(path: str | os.PathLike[str]) -> Path:
-    """The one path of a session, whatever links lead to it."""
+    """The one path of a session, whatever links lead to it. Raises `ConfigError` for a folder."""
+    if Path(path).is_dir():
+        raise ConfigError(f"{path} is a folder: write a file in it, such as {Path(path, 'work.session')}")
     return Path(os.path.realpath(path))
 
 
@@ -179,7 +188,8 @@ class SessionReader(Reads):
 
     Each method reads at one moment. `snapshot` makes several of them read at the same one.
 
-    Raises `StoreError` where there is no session. The other errors are those of `SQLiteSession`.
+    Raises `SessionNotFound` where there is no session. The other errors are those of
+    `SQLiteSession`.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, blobs: Blobs | None = None, steps: Steps = STEPS) -> None:
@@ -188,7 +198,7 @@ class SessionReader(Reads):
         self._blobs: Blobs = blobs if blobs is not None else blobs_of(self.path)
         found = check_file(self.path, steps)
         if found is None:
-            raise StoreError(f"there is no session {self.path}")
+            raise SessionNotFound(f"there is no session {self.path}")
         self.format = found
         self._connection = self._typed(lambda: connect_reader(self.path))
         self.meta: dict[str, Any] = self._typed(lambda: rows.meta(self._connection))

@@ -18,7 +18,7 @@ from typing import Any, Final, Self
 import anyio
 
 from monitor._util.explained_options import explained
-from monitor.errors import SessionBusy, SessionLost, SessionUnavailable, StoreError
+from monitor.errors import SessionBusy, SessionLost, SessionNotFound, SessionUnavailable, StoreError
 from monitor.sessions import faults
 from monitor.sessions.beside.mailbox import mailbox_of
 from monitor.sessions.lock import OwnerLock, lock_path, owner_of
@@ -196,7 +196,7 @@ class _OwnerRules:
         found = check_file(self._path, self._steps)
         if found is None:
             if not self._create:
-                raise StoreError(f"there is no session {self._path}")
+                raise SessionNotFound(f"there is no session {self._path}")
             self._make()
         else:
             check_names(self._path)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from os import PathLike, fspath
+from pathlib import Path
 from typing import Final, Literal, TypeVar
 
 from anyio import to_thread
 
-from monitor.errors import StoreError
+from monitor.errors import ConfigError, StoreError
 
 T = TypeVar("T")
 
@@ -39,6 +41,8 @@ class OneFile:
         `content`: what the file holds, for the message of that exception.
         """
         self.path = fspath(path)
+        if Path(path).is_dir():
+            raise ConfigError(f"{path} is a folder: write a file in it, such as {Path(path, f'{content}.db')}")
         self._opening = ("pragma journal_mode = wal", f"pragma synchronous = {synchronous}", *schema)
         self._error = error
         self._content = content
@@ -52,9 +56,7 @@ class OneFile:
     def close(self) -> None:
         """Close the file. The next transaction opens it again."""
         with self._lock:
-            if self._db is not None:
-                self._db.close()
-                self._db = None
+            self._let_go()
 
     def _transaction(self, work: Callable[[sqlite3.Connection], T]) -> T:
         with self._lock:
@@ -68,9 +70,8 @@ class OneFile:
                     raise
                 db.execute("commit")
             except sqlite3.Error as error:
-                if self._db is not None and self.path != ":memory:":
-                    self._db.close()  # the next transaction opens the file anew
-                    self._db = None
+                if self.path != ":memory:":
+                    self._let_go()  # the next transaction opens the file anew
                 raise self._error(f"the {self._content} in {self.path} cannot be used: {error}") from error
         return done
 
@@ -82,4 +83,10 @@ class OneFile:
         except BaseException:
             db.close()
             raise
+        self._close = weakref.finalize(self, db.close)  # from 3.13 on Python warns of what is left open
         return db
+
+    def _let_go(self) -> None:
+        if self._db is not None:
+            self._close()
+            self._db = None

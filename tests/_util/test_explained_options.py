@@ -56,7 +56,7 @@ def test_a_value_fits_or_is_refused_by_the_name_of_its_option(option: str):
 @pytest.mark.parametrize(
     ("given", "line"),
     [
-        ({"number": "3 turns"}, "write number=3"),
+        ({"number": "3 s"}, "write number=3"),
         ({"number": 2.5}, "write number=2"),
         ({"seconds": "2.5"}, "write seconds=2.5"),
         ({"on": "yes"}, "write on=True"),

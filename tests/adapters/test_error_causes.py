@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from monitor.adapters.error_causes import delay_s, header_delay_s
+from monitor.adapters.error_causes import delay_s, header_delay_s, with_its_cause
 
 
 @pytest.mark.parametrize(
@@ -35,3 +35,13 @@ def test_a_delay_may_be_a_date():
     delay = delay_s(format_datetime(datetime.now(UTC) + timedelta(seconds=90), usegmt=True))
     assert delay is not None
     assert 80 < delay <= 90
+
+
+def test_a_lost_connection_says_why():
+    """The SDKs say no more than "Connection error." of a wrong host and of a broken key."""
+    cause = OSError(-2, "Name or service not known")
+    error = RuntimeError("Connection error.")
+    error.__cause__ = cause
+    assert with_its_cause(error) == "Connection error: [Errno -2] Name or service not known"
+    assert with_its_cause(cause) == "[Errno -2] Name or service not known"
+    assert with_its_cause(TimeoutError()) == "TimeoutError"

@@ -169,7 +169,7 @@ def test_the_option_is_a_truth_value(value: Any):
 
 
 def test_options_are_named():
-    with pytest.raises(TypeError):
+    with pytest.raises(ConfigError, match="too many positional arguments"):
         Timeout(5, True)  # type: ignore[call-arg]
 
 

@@ -87,3 +87,12 @@ def test_errors_in_a_row_are_turns_in_a_row_that_only_failed(turns: list[str], s
         for result in results:
             errors.add(is_error=result == "e")
     assert errors.count == streak
+
+
+def test_a_copy_counts_on_by_itself():
+    counters = begun()
+    copied = counters.copy()
+    copied.turns += 1
+    copied.errors.add(is_error=True)
+    copied.pauses.begin(105.0)
+    assert (counters.turns, counters.errors.count, counters.pauses.running) == (2, 0, False)

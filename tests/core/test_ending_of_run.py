@@ -10,7 +10,6 @@ from monitor.goal.goal import Goal
 from monitor.goal.outputs import Outputs
 from monitor.outcome import Outcome
 from monitor.reasons import TerminateReason
-from monitor.usage import AskCost
 from monitor.verdicts import Stop
 
 Reason = TerminateReason
@@ -55,8 +54,6 @@ def outcome(stop: Stop, *, error: BaseException | None = None, recovered_from: S
         elapsed_s=1.5,
         goal=None,
         spending=Spending(),
-        judge_cost=AskCost(),
-        compaction_cost=AskCost(),
         recovered_from=recovered_from,
         closing=None,
     )

@@ -62,12 +62,19 @@ def test_a_stream_without_an_end_is_a_failed_attempt_where_it_should_have_one():
         (FinishReason.LENGTH, TerminateReason.TRUNCATED, False, True),
         (FinishReason.MALFORMED, TerminateReason.INVALID_STREAM, True, False),
         (FinishReason.BLOCKED, TerminateReason.BLOCKED, False, False),
+        (FinishReason.INTERRUPTED, TerminateReason.TRUNCATED, False, True),
+        (FinishReason.UNKNOWN, TerminateReason.TRUNCATED, False, True),
     ],
 )
 def test_a_bad_finish_is_classed(finish: FinishReason, reason: TerminateReason, *, void: bool, may_go_on: bool):
     end = ended(tally("text", finish=finish), must_finish=True, blank=False)
     assert end.failure is not None
     assert (end.failure.reason, end.void, end.may_go_on) == (reason, void, may_go_on)
+
+
+def test_an_unknown_finish_is_as_good_as_none_where_there_need_not_be_one():
+    end = ended(tally("text", finish=FinishReason.UNKNOWN), must_finish=False, blank=False)
+    assert end == ended(tally("text", finish=None), must_finish=False, blank=False) == StreamEnd()
 
 
 def test_an_answer_that_cannot_be_seen_is_a_failed_attempt():
@@ -93,7 +100,7 @@ def test_thoughts_alone_are_no_answer_and_the_reason_says_so():
         (failed(None, TOO_MANY), Turn(number=1, stopped=failed(None, TOO_MANY).failure, model_error=TOO_MANY)),
         *(
             (end, Turn(number=1, stopped=end.failure, finish_reason=finish))
-            for finish in (FinishReason.LENGTH, FinishReason.MALFORMED, FinishReason.BLOCKED, None)
+            for finish in (*(one for one in FinishReason if one is not FinishReason.DONE), None)
             for end in [ended(tally("text", finish=finish), must_finish=True, blank=False)]
         ),
         *(

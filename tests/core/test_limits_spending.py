@@ -7,7 +7,7 @@ import pytest
 from monitor.budget import Budget
 from monitor.core.limits import Spending
 from monitor.reasons import TerminateReason
-from monitor.usage import NO_USAGE, Price, Usage
+from monitor.usage import NO_USAGE, AskCost, Price, Usage
 
 TURN = Usage(input_tokens=80, output_tokens=20, total_tokens=100)
 PRICE = Price(input=1.0, output=10.0)
@@ -93,3 +93,13 @@ def test_an_agent_that_ended_on_estimated_tokens_makes_an_estimate_of_the_whole(
     spending.take_over(TURN, 0.5, estimated=True)
     assert (known, spending.estimated) == (True, True)
     assert spending.total() == (TURN + TURN, 1.0)
+
+
+def test_a_judge_that_does_not_count_for_the_run_is_still_told_apart():
+    spending = Spending(PRICE)
+    spending.charge_judge(AskCost(TURN), counts=False)
+    spending.charge_judge(AskCost(TURN), counts=True)
+    spending.charge_compaction(AskCost(TURN, estimated=True))
+    assert spending.total() == (TURN + TURN, 560e-6)
+    assert (spending.judges.usage, spending.compactions.usage) == (TURN + TURN, TURN)
+    assert spending.estimated

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import monitor
 from monitor.calls import CallRecord
 from monitor.chunks import ToolCall
-from monitor.errors import BudgetUnreachable, StoreError
+from monitor.errors import BudgetUnreachable, SessionNotFound
 from monitor.fleet import FleetJob, NextTurn, Receipt, Supervisors, decide, enter, take_turn
 from monitor.messages import AssistantMessage
 from monitor.models import ModelRequest
@@ -70,7 +70,7 @@ class MemorySessions:
     async def open(self, id: str, *, create: bool = False) -> AsyncIterator[SessionStore]:
         if id not in self.stores:
             if not create:
-                raise StoreError(f"there is no session {id}")
+                raise SessionNotFound(f"there is no session {id}")
             self.stores[id] = InMemorySession()
         if self.dies is None:
             yield self.stores[id]

@@ -14,7 +14,15 @@ import pytest_asyncio
 
 from monitor.calls import ApprovalAnswer
 from monitor.chunks import ToolCall
-from monitor.errors import ConfigError, SessionBusy, SessionDamaged, SessionLost, SessionUnavailable, StoreError
+from monitor.errors import (
+    ConfigError,
+    SessionBusy,
+    SessionDamaged,
+    SessionLost,
+    SessionNotFound,
+    SessionUnavailable,
+    StoreError,
+)
 from monitor.fleet import (
     FolderControl,
     FolderSessions,
@@ -192,7 +200,7 @@ async def test_a_store_that_is_away_for_long_ends_no_run(fleet: Fleet, monkeypat
     monkeypatch.setattr(integration, "POSTPONED_S", 0.001)
     away: list[StoreError] = [
         *[SessionBusy("a", None), SessionLost("taken over")] * 10,
-        *[SessionUnavailable("the server is away"), StepPostponed("no budget"), StoreError("control is away")] * 10,
+        *[SessionUnavailable("the server is away"), StepPostponed("no budget")] * 15,
     ]
 
     async def taken(*args: Any, **options: Any) -> Receipt:
@@ -208,14 +216,19 @@ async def test_a_store_that_is_away_for_long_ends_no_run(fleet: Fleet, monkeypat
     assert (away, len(effects.made)) == ([], 1)
 
 
-async def test_a_damaged_session_fails_its_run_at_once(fleet: Fleet, monkeypatch: pytest.MonkeyPatch):
-    async def damaged(*_: Any, **__: Any) -> Receipt:
-        raise SessionDamaged("the file is damaged")
+@pytest.mark.parametrize(
+    "refusal", [SessionDamaged("it is damaged"), SessionNotFound("it is gone"), StoreError("no such value")], ids=repr
+)
+async def test_a_refusal_of_the_store_fails_its_run_at_once(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, refusal: StoreError
+):
+    async def refused(*_: Any, **__: Any) -> Receipt:
+        raise refusal
 
-    monkeypatch.setattr("monitor.integrations.dbos.take_turn", damaged)
+    monkeypatch.setattr("monitor.integrations.dbos.take_turn", refused)
     id = await fleet.submit("writer", "Write.")
     async with fleet.work(brief(Effects()), worker="w"):
-        with pytest.raises(SessionDamaged, match="damaged"):
+        with pytest.raises(type(refusal), match=str(refusal)):
             await fleet.result(id)
     assert [one.state for one in await fleet.list()] == ["failed"]
 

@@ -12,7 +12,7 @@ from monitor.detectors import UnknownTool
 from monitor.errors import ToolError
 from monitor.messages import CUT_OFF
 from monitor.tools import ToolContext, carry_out, tool
-from monitor.tools.calls.scheduler import carry_out_all
+from monitor.tools.calls.scheduler import Scheduler
 from monitor.tools.registry import Registry
 
 pytestmark = pytest.mark.anyio
@@ -244,7 +244,7 @@ async def test_what_ends_programs_goes_through_bare_and_stops_the_other_calls(
 
     tools = Registry([other, tool(name="it")(made(kind("now")))])
     with pytest.raises(kind, match="now"):
-        await carry_out_all([call("other"), call("it")], tools)
+        await Scheduler(tools).carry_out([call("other"), call("it")])
     assert stopped == [True]
 
 
@@ -293,7 +293,7 @@ async def test_a_leaked_cancellation_does_not_touch_the_other_calls():
         await started.wait()
         await leak()
 
-    results = await carry_out_all([call("other"), call("leak_later")], Registry([other, leak_later]))
+    results = await Scheduler(Registry([other, leak_later])).carry_out([call("other"), call("leak_later")])
     assert [result.text for result in results] == ["ready", f"Error: {CANCELLED}"]
 
 
@@ -470,7 +470,9 @@ async def test_calls_run_side_by_side_and_answer_in_the_order_of_the_calls():
         finished.append(result.id)
 
     tools = Registry([first, second])
-    results = await carry_out_all([call("first", "a"), call("second", "b"), call("none", "c")], tools, finished=note)
+    results = await Scheduler(tools).carry_out(
+        [call("first", "a"), call("second", "b"), call("none", "c")], finished=note
+    )
     assert [result.id for result in results] == ["a", "b", "c"]
     assert [result.is_error for result in results] == [False, False, True]
     assert sorted(finished) == ["a", "b", "c"]
@@ -483,7 +485,7 @@ async def test_threads_run_side_by_side_too():
     def meet() -> int:
         return int(barrier.wait(20) >= 0)
 
-    results = await carry_out_all([call("meet")] * 3, Registry([meet]))
+    results = await Scheduler(Registry([meet])).carry_out([call("meet")] * 3)
     assert [result.text for result in results] == ["1"] * 3
 
 
@@ -500,7 +502,7 @@ async def test_a_tool_that_wants_to_be_alone_waits_for_those_before_it_and_those
 
     tools = Registry([tool(name="beside")(work), tool(name="by_itself", alone=True)(work)])
     names = ["beside", "beside", "by_itself", "by_itself", "beside"]
-    results = await carry_out_all([ToolCall(str(n), name, {"id": str(n)}) for n, name in enumerate(names)], tools)
+    results = await Scheduler(tools).carry_out([ToolCall(str(n), name, {"id": str(n)}) for n, name in enumerate(names)])
     assert [result.id for result in results] == list("01234")
     assert dict(seen)["2"] == {"2"}
     assert dict(seen)["3"] == {"3"}
@@ -510,7 +512,7 @@ async def test_a_tool_that_wants_to_be_alone_waits_for_those_before_it_and_those
 
 
 async def test_no_calls_are_no_answers():
-    assert await carry_out_all([], {}) == []
+    assert await Scheduler({}).carry_out([]) == []
 
 
 async def test_what_was_ready_before_a_cancellation_has_been_told_and_the_others_have_their_results():
@@ -525,10 +527,8 @@ async def test_what_was_ready_before_a_cancellation_has_been_told_and_the_others
             finished.append(result)
             scope.cancel()
 
-        await carry_out_all(
-            [call("slow", "a"), ToolCall("b", "quick", {})],
-            Registry([slow, tool(name="quick")(lambda: 1)]),
-            finished=note,
+        await Scheduler(Registry([slow, tool(name="quick")(lambda: 1)])).carry_out(
+            [call("slow", "a"), ToolCall("b", "quick", {})], finished=note
         )
     assert scope.cancelled_caught
     assert [result.id for result in finished] == ["b", "a"]
@@ -541,8 +541,8 @@ async def test_an_exception_of_the_callers_own_callback_comes_out_bare():
         raise LookupError("mine")
 
     with pytest.raises(LookupError, match="mine"):
-        await carry_out_all(
-            [call("x"), call("forever")], Registry([tool(name="forever")(anyio.sleep_forever)]), finished=note
+        await Scheduler(Registry([tool(name="forever")(anyio.sleep_forever)])).carry_out(
+            [call("x"), call("forever")], finished=note
         )
 
 

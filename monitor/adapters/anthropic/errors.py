@@ -10,7 +10,15 @@ from __future__ import annotations
 from typing import Final
 
 from monitor.adapters.adapter import ReportedFailure
-from monitor.adapters.error_causes import attribute, causes, header_delay_s, kind_by_type, message_of, said_or
+from monitor.adapters.error_causes import (
+    attribute,
+    causes,
+    header_delay_s,
+    kind_by_type,
+    message_of,
+    said_or,
+    with_its_cause,
+)
 from monitor.context.measure.overflow import says_overflow
 from monitor.errors import AdapterError
 from monitor.models import ErrorKind, ModelError
@@ -59,7 +67,7 @@ def classify(error: BaseException) -> ModelError:
     for cause in chain:
         kind = _kind_by_type(cause)
         if kind is not None:
-            return ModelError(kind, message_of(error))
+            return ModelError(kind, with_its_cause(error))
     return ModelError(ErrorKind.UNKNOWN, message_of(error))
 
 

@@ -20,7 +20,7 @@ from monitor._util.hashing import identity
 from monitor._util.signatures import REDACTED, goes_to, read_mark
 from monitor.adapters.adapter import AdapterFactory
 from monitor.adapters.anthropic.stream import AnthropicAdapter
-from monitor.adapters.request_writing import Opening, suggested, valid, valid_data
+from monitor.adapters.request_writing import Opening, check_keys, suggested, valid, valid_data
 from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import ConfigError, MissingExtra, describe
 from monitor.messages import CUT_OFF, NOT_CARRIED_OUT, AssistantMessage, Media, Message, Reasoning, Text, UserMessage
@@ -147,6 +147,7 @@ def _client_from_environment() -> AsyncAnthropic:
     """A client without the SDK's own retries: the supervisor decides about each further attempt."""
     from anthropic import AsyncAnthropic  # noqa: PLC0415 - as above
 
+    check_keys("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
     try:
         client = AsyncAnthropic(max_retries=0)
     except Exception as error:

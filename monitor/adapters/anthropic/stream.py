@@ -36,23 +36,7 @@ from monitor.chunks import (
 from monitor.errors import AdapterError
 from monitor.models import ModelError
 from monitor.reasons import FinishReason
-
-_FINISH_CLASSES: Final = {
-    "end_turn": FinishReason.DONE,
-    "stop_sequence": FinishReason.DONE,
-    "tool_use": FinishReason.DONE,
-    "refusal": FinishReason.BLOCKED,
-}
-"""With every other stop reason the answer is not whole:
-
-- `max_tokens`: the output limit;
-- `model_context_window_exceeded`: the prompt did fit, and the answer filled the window;
-- `pause_turn` and `compaction`: the answer goes on in another request;
-- unknown stop reasons.
-"""
-"""Prefix of the data of a redacted thinking block in `ReasoningDelta.signature`. The data is
-unreadable, and the service needs it back unchanged. A real signature is base64, which has no colon.
-"""
+from monitor.wires.finish_words import finish_reason_of
 
 _RETRIED: Final = (
     "another message began before the first had ended: whoever is between here and the service asked again"
@@ -201,7 +185,7 @@ class AnthropicAdapter(SdkAdapter):
                 yield from self._end_message()
             case "error":
                 raise ReportedFailure(reported(getattr(item, "error", None)))
-            case None:
+            case None | "message":
                 raise AdapterError(f"expected an event of an Anthropic message stream, not {name_of(item)}")
 
     # --- the message
@@ -250,7 +234,7 @@ class AnthropicAdapter(SdkAdapter):
             return
         self._stop = (word, _word(getattr(holder, "stop_details", None), "explanation"))
         yield from self._end_thinking()
-        yield from self._end_calls(cut_off=_FINISH_CLASSES.get(word) is not FinishReason.DONE)
+        yield from self._end_calls(cut_off=finish_reason_of(word) is not FinishReason.DONE)
 
     def _end_message(self) -> Iterator[Chunk]:
         """Process the end of a message. Some services give no stop reason."""
@@ -259,7 +243,7 @@ class AnthropicAdapter(SdkAdapter):
         self._in_message, self._calls, self._hosted = False, {}, {}
         before, (word, said) = self._finished, self._stop or (None, None)
         self._stop = None
-        self._finished = FinishReason.DONE if word is None else _FINISH_CLASSES.get(word, FinishReason.LENGTH)
+        self._finished = FinishReason.DONE if word is None else finish_reason_of(word)
         if self._finished is not before:
             yield TurnFinished(self._finished, f"{word}: {said}" if said else word)
 

@@ -19,7 +19,7 @@ from monitor._util.codec import to_plain
 from monitor._util.signatures import goes_to, read_mark
 from monitor.adapters.adapter import AdapterFactory
 from monitor.adapters.google.stream import GoogleAdapter
-from monitor.adapters.request_writing import Opening, suggested, valid, valid_data
+from monitor.adapters.request_writing import Opening, check_keys, suggested, valid, valid_data
 from monitor.chunks import ToolCall
 from monitor.errors import ConfigError, MissingExtra, describe
 from monitor.messages import CUT_OFF, NOT_CARRIED_OUT, AssistantMessage, Media, Message, Reasoning, Text, UserMessage
@@ -137,6 +137,7 @@ def _client_from_environment() -> Any:
     from google import genai  # noqa: PLC0415 - as above
     from google.genai import types  # noqa: PLC0415
 
+    check_keys("GEMINI_API_KEY", "GOOGLE_API_KEY")
     try:
         return genai.Client(http_options=types.HttpOptions(retry_options=types.HttpRetryOptions(attempts=1))).aio
     except Exception as error:

@@ -5,10 +5,10 @@ Two things that the SDK does by itself inside one stream matter here:
 
 - **Automatic function calling** runs the caller's tools and sends further requests (on by default
   if `tools` holds a Python function). So a stream may hold several turns. Another turn is
-  recognised by the call history that the SDK attaches, which has the results. Without a history, it
-  is recognised by another response id after a turn that ended with calls. In a chat the SDK shows
-  no results. The tools of a turn have run before its calls come. So a verdict on a call prevents
-  only the next request.
+  recognised by the results that the SDK has sent: they stand in the call history that it attaches,
+  or, in a chat, in its generators (`called_inside.py`). Where neither can be read, it is recognised
+  by another response id after a turn that ended with calls. The tools of a turn have run before its
+  calls come. So a verdict on a call prevents only the next request.
 - **Automatic continuation** resumes a cut or checkpointed answer with a further request (on by
   default). It is one answer: its text goes on, and the SDK adds up the usage. So it is accepted,
   and counted in `GoogleAdapter.requests`.
@@ -21,11 +21,11 @@ from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
-from monitor._util.codec import text_of
 from monitor._util.signatures import mark, origin
 from monitor.adapters.behind import closable, held_behind
 from monitor.adapters.decoding import SdkAdapter, name_of
 from monitor.adapters.error_causes import attribute
+from monitor.adapters.google.called_inside import answer_behind, results_in
 from monitor.adapters.google.errors import classify
 from monitor.adapters.google.streamed_call import StreamedCall
 from monitor.adapters.parts import list_at
@@ -42,18 +42,7 @@ from monitor.chunks import (
 from monitor.errors import AdapterError
 from monitor.models import ModelError
 from monitor.reasons import FinishReason
-
-_FINISH_CLASSES: Final = {
-    "STOP": FinishReason.DONE,
-    "MAX_TOKENS": FinishReason.LENGTH,
-    "CONTINUATION": FinishReason.LENGTH,  # the answer goes on, but only in another request
-    "MALFORMED_FUNCTION_CALL": FinishReason.MALFORMED,
-    "MALFORMED_RESPONSE": FinishReason.MALFORMED,
-    "MISSING_THOUGHT_SIGNATURE": FinishReason.MALFORMED,
-    "TOO_MANY_TOOL_CALLS": FinishReason.MALFORMED,
-    "UNEXPECTED_TOOL_CALL": FinishReason.MALFORMED,
-}
-"""Every other finish reason, also an unknown one, comes from a filter: blocked."""
+from monitor.wires.finish_words import finish_reason_of
 
 _NOT_FINISHED: Final = "FINISH_REASON_UNSPECIFIED"
 """The default value of the wire format: the field was not set."""
@@ -94,10 +83,12 @@ class GoogleAdapter(SdkAdapter):
         """The turns that have begun: another one after calls that the SDK has carried out."""
         self.results: Sequence[ToolResult] = ()
         """The results of the turn before, as the call history shows them."""
-        self._calls_before = 0
-        """Calls of the turns before."""
+        self._called: set[str] = set()
+        """The functions that the running turn has called."""
         self._history = 0
         """The length of the call history so far."""
+        self._answer: object = None
+        """The SDK's newest message with results, if it shows no history."""
         self.gave: Sequence[str] = ()
         """Parts that came besides text, thinking and calls: media by their type, all else by the
         name of its field.
@@ -217,9 +208,8 @@ class GoogleAdapter(SdkAdapter):
         response_id = getattr(item, "response_id", None)
         another = response_id is not None and self._response_id is not None and response_id != self._response_id
         history = list_at(item, "automatic_function_calling_history")
-        speaks_again = another and self._finished is not None and any(map(_says_something, parts))
-        if self._calls > self._calls_before and (speaks_again or len(history) > self._history):
-            self._begin_turn(history)
+        if self._called and (results := self._results_before(history, parts, another=another)) is not None:
+            self._begin_turn(results)
         self._history = max(self._history, len(history))
         if another and self._checkpointed:
             self.requests += 1
@@ -229,11 +219,25 @@ class GoogleAdapter(SdkAdapter):
         self._response_id = response_id
         self._plain_id = response_id if self._finished is None else _NOBODY
 
-    def _begin_turn(self, history: Sequence[Any]) -> None:
+    def _results_before(
+        self, history: Sequence[Any], parts: Sequence[object], *, another: bool
+    ) -> Sequence[ToolResult] | None:
+        """The results of the running turn, if these parts begin the next one; else `None`."""
+        if len(history) > self._history:
+            return results_in(history)
+        if self._finished is None or not any(map(_says_something, parts)):
+            return None
+        answer = answer_behind(self.source, self._called)
+        if answer is None or answer is self._answer:
+            return () if another else None
+        self._answer = answer
+        return results_in([answer])
+
+    def _begin_turn(self, results: Sequence[ToolResult]) -> None:
         """The SDK has carried out the calls, and the model answers again."""
         self.turns += 1
-        self.results = _results_at_the_end(history)
-        self._calls_before, self._whole, self._pending = self._calls, {}, None
+        self.results = results
+        self._called, self._whole, self._pending = set(), {}, None
         self._counts = [None] * len(_COUNTS)
         self._finished = self._response_id = None
         self._signed_nothing = self._checkpointed = self._said = False
@@ -293,6 +297,7 @@ class GoogleAdapter(SdkAdapter):
                     return  # the service gives each call an id: this one came twice
             call_id = id_ or f"call_{self._stream}_{self._calls}"
             self._calls += 1
+            self._called.add(name)
             if not more and not pieces:
                 yield ToolCall(call_id, name, dict(arguments or {}), function)
                 return
@@ -358,7 +363,7 @@ class GoogleAdapter(SdkAdapter):
             finish_reason = FinishReason.BLOCKED
         else:
             word, said = _word(getattr(candidate, "finish_reason", None)), getattr(candidate, "finish_message", None)
-            finish_reason = _FINISH_CLASSES.get(word or "", FinishReason.BLOCKED)
+            finish_reason = finish_reason_of(word or "")
         if word in {None, _NOT_FINISHED, self._finished}:
             return None
         self._finished, self._plain_id = word, _NOBODY
@@ -390,34 +395,13 @@ def _kept(part: object, signature: str | None) -> dict[str, Any] | None:
     return cast("dict[str, Any]", dump(mode="json", exclude_none=True)) if callable(dump) else None
 
 
-def _results_at_the_end(history: Sequence[Any]) -> list[ToolResult]:
-    """The results of the newest calls in a call history, in their order."""
-    found: list[ToolResult] = []
-    for content in reversed(history):
-        answers = [getattr(part, "function_response", None) for part in list_at(content, "parts")]
-        if not any(answers):
-            break
-        found = [*(_result(one) for one in answers if one is not None), *found]
-    return found
-
-
-def _result(answer: object) -> ToolResult:
-    given = getattr(answer, "response", None)
-    is_error = isinstance(given, Mapping) and "error" in given
-    if isinstance(given, Mapping) and len(given) == 1:
-        given = next(iter(given.values()))
-    return ToolResult(
-        getattr(answer, "id", None) or "", getattr(answer, "name", None) or "", text_of(given), is_error=is_error
-    )
-
-
 def _arguments_of(call: object) -> str | None:
     given = getattr(call, "args", None)
     return json.dumps(dict(given), ensure_ascii=False, default=str) if isinstance(given, Mapping) and given else None
 
 
 def _says_something(part: object) -> bool:
-    return bool(getattr(part, "text", None) or getattr(part, "function_call", None))
+    return bool(getattr(part, "text", None) or getattr(part, "function_call", None) or any(_kinds(part)))
 
 
 _BESIDES: Final = ("inline_data", "file_data", "executable_code", "code_execution_result", "tool_call", "tool_response")

@@ -14,26 +14,7 @@ from monitor.adapters.parts import PendingCall, Tokens, get, index_at, list_at, 
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, TurnFinished
 from monitor.errors import AdapterError
 from monitor.reasons import FinishReason
-
-_FINISH_CLASSES: Final = {
-    "length": FinishReason.LENGTH,
-    "max_tokens": FinishReason.LENGTH,
-    "model_length": FinishReason.LENGTH,  # Mistral
-    "model_context_window_exceeded": FinishReason.LENGTH,  # z.ai
-    "content_filter": FinishReason.BLOCKED,
-    "safety": FinishReason.BLOCKED,
-    "recitation": FinishReason.BLOCKED,
-    "prohibited_content": FinishReason.BLOCKED,
-    "sensitive": FinishReason.BLOCKED,  # z.ai
-    "refusal": FinishReason.BLOCKED,
-    "repetition": FinishReason.REPETITION,  # vLLM
-    "repetition_detected": FinishReason.REPETITION,
-    "repetition_truncation": FinishReason.REPETITION,
-    "malformed_function_call": FinishReason.MALFORMED,
-}
-"""Finish reasons in lower case. Every other one (`stop`, `tool_calls`, `eos`, ...) means that the
-model was done.
-"""
+from monitor.wires.finish_words import finish_reason_of
 
 _FAILURES: Final = {
     "error": "server_error",
@@ -210,7 +191,7 @@ class ChatReader:
     # --- the end
 
     def _finish(self, word: str) -> Iterator[Chunk]:
-        finish_reason = _FINISH_CLASSES.get(word.lower(), FinishReason.DONE)
+        finish_reason = finish_reason_of(word)
         if word.lower() in _FAILURES:
             raise ReportedFailure(
                 reported(_FAILURES[word.lower()], f"the service ended the answer with finish reason {word!r}")

@@ -11,7 +11,15 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from monitor.adapters.adapter import ReportedFailure
-from monitor.adapters.error_causes import attribute, causes, header_delay_s, kind_by_type, message_of, said_or
+from monitor.adapters.error_causes import (
+    attribute,
+    causes,
+    header_delay_s,
+    kind_by_type,
+    message_of,
+    said_or,
+    with_its_cause,
+)
 from monitor.context.measure.overflow import OverflowKind, read_failure, says_overflow
 from monitor.errors import AdapterError
 from monitor.models import ErrorKind, ModelError
@@ -100,7 +108,7 @@ def _of_the_sdk(error: BaseException) -> ModelError | None:
     names = {kind.__name__ for kind in type(error).__mro__ if kind.__module__.partition(".")[0] == "openai"}
     for name, kind in _CLASSES.items():
         if name in names:
-            return ModelError(kind, message_of(error))
+            return ModelError(kind, with_its_cause(error))
     status = attribute(error, "status_code")
     if type(status) is int and status in _HTTP:
         return _api_error(error, status)

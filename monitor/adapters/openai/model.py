@@ -20,7 +20,7 @@ from monitor._util.codec import to_plain
 from monitor.adapters.adapter import AdapterFactory
 from monitor.adapters.openai.request_messages import joined, to_input, to_messages
 from monitor.adapters.openai.stream import OpenAIAdapter
-from monitor.adapters.request_writing import Opening, suggested, valid
+from monitor.adapters.request_writing import Opening, check_keys, suggested, valid
 from monitor.errors import ConfigError, MissingExtra, describe
 from monitor.models import ModelRequest, ToolSpec
 from monitor.wires.forms import Form
@@ -258,6 +258,7 @@ def _check(parameters: Mapping[str, Any], known: frozenset[str]) -> None:
 def _client_from_environment() -> Any:
     """Without the SDK's hidden retries, which sleep up to two minutes each."""
     sdk = _sdk()
+    check_keys("OPENAI_API_KEY")
     try:
         return sdk.AsyncOpenAI(max_retries=0)
     except sdk.OpenAIError as error:

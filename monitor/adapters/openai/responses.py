@@ -7,17 +7,18 @@ classes.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from monitor._util.signatures import CUSTOM, mark, origin
 from monitor.adapters.adapter import ReportedFailure
 from monitor.adapters.decoding import name_of
 from monitor.adapters.openai.errors import reported
-from monitor.adapters.parts import PendingCall, Tokens, get, index_at, text_at
+from monitor.adapters.parts import PendingCall, Tokens, get, index_at, list_at, text_at
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, TurnFinished
 from monitor.errors import AdapterError
 from monitor.reasons import FinishReason
+from monitor.wires.finish_words import finish_reason_of
 
 _CALLS: Final = {"function_call": "arguments", "custom_tool_call": "input"}
 """Items that are calls of the caller's tools, and the field with the model's text."""
@@ -39,8 +40,8 @@ _WHOLE: Final = ("code", "arguments", "command")
 _BESIDE: Final = ("caller", "namespace")
 """Fields of a call that the service needs back, in addition to its name and arguments."""
 
-_INCOMPLETE: Final = {"content_filter": FinishReason.BLOCKED}
-"""Every other reason means that the answer was cut off."""
+_NOT_OVER: Final = frozenset({"queued", "in_progress", None})
+"""Statuses of a response that goes on. In the event of its end they say nothing."""
 
 _NOT_SENT_BACK: Final = frozenset({"image_generation_call", "message", "reasoning", *_CALLS, *_BUILT_IN})
 """Items whose content comes in other chunks, or that are too large for a history."""
@@ -99,6 +100,10 @@ class ResponsesReader:
         """Items and parts whose text, refusal or thinking came in deltas."""
         self._tokens = Tokens()
         self._origin = origin("openai", None)
+        self._resumed = True
+        """The stream does not begin with its response, so it has only the rest of it."""
+        self._whole = False
+        """Whether text came in one piece, behind no deltas."""
         self._refused = False
         self._thought = False
         self._finished = False
@@ -113,7 +118,7 @@ class ResponsesReader:
         return self._end_calls(cut_off=True)
 
     def _created(self, event: object) -> Iterator[Chunk]:
-        self._origin = origin("openai", get(get(event, "response"), "model"))
+        self._origin, self._resumed = origin("openai", get(get(event, "response"), "model")), False
         return iter(())
 
     def _marked(self, fields: Mapping[str, Any]) -> ReasoningDelta:
@@ -130,6 +135,7 @@ class ResponsesReader:
     def _whole_text(self, event: object) -> Iterator[Chunk]:
         words = text_at(event, "text")
         if words is not None and not self.heard:
+            self._whole = True
             yield TextDelta(words)
 
     def _refusal(self, event: object) -> Iterator[Chunk]:
@@ -297,25 +303,39 @@ class ResponsesReader:
 
     # --- the end
 
-    def _completed(self, event: object) -> Iterator[Chunk]:
-        if self._refused:
-            return self._over(event, FinishReason.BLOCKED, "completed: refusal")
-        return self._over(event, FinishReason.DONE, "completed")
-
-    def _incomplete(self, event: object) -> Iterator[Chunk]:
-        reason = text_at(get(get(event, "response"), "incomplete_details"), "reason")
-        return self._over(
-            event,
-            _INCOMPLETE.get(reason or "", FinishReason.LENGTH),
-            f"incomplete: {reason}" if reason else "incomplete",
-        )
-
-    def _over(self, event: object, finish_reason: FinishReason, word: str) -> Iterator[Chunk]:
-        yield from self._end_calls(cut_off=get(event, "type") != "response.completed")
+    def _ended(self, event: object) -> Iterator[Chunk]:
+        """The end as the response's status says it. A response in the background may also have been
+        cancelled.
+        """
+        response = get(event, "response")
+        status = get(response, "status")
+        word = str(get(event, "type")).rpartition(".")[2] if status in _NOT_OVER else str(status)
+        if word == "failed":
+            yield from self._failed(event)
+        if self._resumed:
+            yield from self._missed(list_at(response, "output"))
+        yield from self._end_calls(cut_off=word != "completed")
         yield from self._usage(event)
         if not self._finished:
             self._finished = True
-            yield TurnFinished(finish_reason, word)
+            yield self._finish(word, text_at(get(response, "incomplete_details"), "reason"))
+
+    def _missed(self, items: Sequence[object]) -> Iterator[Chunk]:
+        """The items that had come before the stream was resumed, which stand in the response at its
+        end. Text stands there a second time, and is read if no piece of it has come.
+        """
+        for index, item in enumerate(items):
+            if get(item, "type") != "message":
+                yield from self._done({"output_index": index, "item": item})
+            elif not (self.heard or self._whole):
+                yield from (TextDelta(words) for part in list_at(item, "content") if (words := text_at(part, "text")))
+
+    def _finish(self, word: str, reason: str | None) -> TurnFinished:
+        if word == "completed" and self._refused:
+            return TurnFinished(FinishReason.BLOCKED, "completed: refusal")
+        known = finish_reason_of(reason) if reason is not None else FinishReason.UNKNOWN
+        finish_reason = known if word == "incomplete" and known is not FinishReason.UNKNOWN else finish_reason_of(word)
+        return TurnFinished(finish_reason, f"{word}: {reason}" if reason is not None else word)
 
     def _usage(self, event: object) -> Iterator[Chunk]:
         usage = get(get(event, "response"), "usage")
@@ -367,8 +387,9 @@ class ResponsesReader:
         "response.shell_call_command.done": _hosted_text,
         "response.function_call_arguments.delta": _arguments,
         "response.custom_tool_call_input.delta": _arguments,
-        "response.completed": _completed,
-        "response.incomplete": _incomplete,
+        "response.completed": _ended,
+        "response.incomplete": _ended,
+        "response.cancelled": _ended,
         "response.failed": _failed,
         "error": _error,
     }

@@ -14,8 +14,8 @@ import anyio
 
 import monitor
 from monitor.errors import MonitorError
-from monitor.harness.streams.background import Background
 from monitor.messages import SteerKind
+from monitor.tools.event_loop import Background
 from monitor.view.input_line import InputLine
 
 _PERSON: Final = "the person at the terminal"

@@ -37,6 +37,7 @@ from monitor.cli.render.scan_report import Report
 from monitor.errors import ConfigError, MissingExtra
 from monitor.outcome import RunFailed
 from monitor.transcripts import RecordedRun
+from monitor.transcripts.analysis.copied_runs import Copies
 from monitor.transcripts.analysis.scan import ModelOutput, ScanResult
 from monitor.transcripts.analysis.survey import SurveyedFile, SurveyedRun, surveyed, why_unread
 from monitor.transcripts.entries import ReadReport, collected
@@ -225,8 +226,7 @@ class InputReader:
         self._unwanted = 0
         """The number of runs that do not fit `--format`, `--project` or `--since`."""
         self._copied = self._repeated = self._repeated_runs = 0
-        self._seen: set[int] = set()
-        """The runs that were seen, as hashes of what tells them apart."""
+        self._copies = Copies()
         self._silent: list[tuple[str, str]] = []
         self._silent_runs = 0
         """The number of runs in which a model says and does nothing. Many sessions on a disk have
@@ -264,7 +264,9 @@ class InputReader:
         report.bad += self._unread.take(replace(found, file=name), named=path in self._inputs.named)
         self._copied += found.report.copied
         self._repeated += found.report.repeated
-        watched = [run for run in found.runs if not run.failed and not self._is_repeated(run)]
+        new = [self._copies.without(run) for run in found.runs if not run.failed]
+        watched = [run for run in new if run is not None]
+        self._repeated_runs += len(new) - len(watched)
         looked_at = [run for run in watched if self._wanted.wants(run)]
         self._unwanted += len(watched) - len(looked_at)
         self._silent_runs += sum(run.silent for run in looked_at)
@@ -272,17 +274,6 @@ class InputReader:
             self._silent += [(name, run.id) for run in looked_at]
         for run in looked_at:
             yield replace(run, file=name)
-
-    def _is_repeated(self, run: SurveyedRun) -> bool:
-        """Whether the run was seen under another name: the same id, times, amounts and tokens."""
-        if run.first_at is None:
-            return False  # without times, two runs may be equal by chance
-        told = hash((run.format, run.id, run.first_at, run.last_at, run.total, run.usage))
-        if told in self._seen:
-            self._repeated_runs += 1
-            return True
-        self._seen.add(told)
-        return False
 
     def read_all(
         self,
@@ -360,7 +351,7 @@ class InputReader:
                 (self._silent_runs, "run without an answer", "runs without an answer"),
                 (self._copied, "record copied from another session", "records copied from other sessions"),
                 (self._repeated, "record that stood twice", "records that stood twice"),
-                (self._repeated_runs, "run of a file that stands twice", "runs of files that stand twice"),
+                (self._repeated_runs, "run that stands in two files", "runs that stand in two files"),
                 (self._unread.torn, "torn line", "torn lines"),
             )
             if number

@@ -111,7 +111,7 @@ class Report:
 
     def add(self, result: SurveyedRun, *, listed: bool) -> None:
         """One more run. `listed`: it gets a line."""
-        self.runs += 1
+        self.runs += not result.goes_on
         self.card.add(result)
         self.savings.add(result)
         if result.format in OWN_FORMATS:
@@ -178,9 +178,7 @@ def show(console: Console, report: Report, *, elapsed_s: float, settings: Path |
     if settings is not None:
         console.print(f"Settings: {output.on_one_line(str(settings))}.")
     if report.bad:
-        console.print(
-            Text(f"{count(report.bad, 'line or file', 'lines or files')} could not be read; see below.", style="red")
-        )
+        console.print(Text(f"{count(report.bad, 'line or file', 'lines or files')} could not be read.", style="red"))
 
 
 def _show_runs(console: Console, report: Report) -> None:
@@ -277,6 +275,7 @@ def run_as_json(result: SurveyedRun, *, explain: bool) -> dict[str, Any]:
         "usd_partial": result.cost_partial,
         "usd_by": _priced_by(result),
         "errors": result.errors,
+        "copied_turns": result.copied_turns,
         "compactions": result.compactions,
         "loop": result.loops,
         "ended": result.ended_by is not None,

@@ -49,7 +49,7 @@ class _ProjectCounts:
         """Count one more run."""
         stopped = run.ended_by is not None
         self += _ProjectCounts(
-            1,
+            int(not run.goes_on),
             int(run.loops),
             run.usage.total_tokens if run.usage else None,
             run.cost_usd,

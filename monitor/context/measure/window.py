@@ -28,7 +28,9 @@ SMALL_TOKENS: Final = 32_000
 
 def _check(name: str, tokens: object) -> None:
     if tokens is not None and not (is_whole(tokens) and tokens > 0):
-        raise ConfigError(f"{name} is a number of tokens above 0, or None where it is not known, not {tokens!r}")
+        raise ConfigError(
+            f"{name} is a number of tokens above 0, or None where it is not known, not {tokens!r}: as in window=128_000"
+        )
 
 
 class WindowSource(StrEnum):

@@ -113,7 +113,7 @@ class ReplayedCore(RunCore):
         self.step = ReplayStep(0.0, inputs.BeginInput(parts))
         self.piecewise = True
         self.companions = (self,)
-        self._panel = _SilentPanel(())
+        self._watchers.judges = _SilentPanel(())
         self._keys: Iterator[Any] = iter(())
         self._recorded_goal: RecordedGoal | None = others["goal"]
         self._members = members_of(others["budgets"])
@@ -164,7 +164,7 @@ class ReplayedCore(RunCore):
                 past = resumed_run(self.before)
                 past.nested = taken.nested
                 past.compaction_cost = taken.compaction_cost or past.compaction_cost
-                self.take_up(past, taken.run, now, decides=taken.decides or taken.in_calls, lost=taken.lost)
+                self.take_up(past, taken.run, now, decides=taken.decides, lost=taken.lost)
                 for counted in self.step.noted(inputs.CountedNote):
                     self._set_spent(counted.spent)
             case inputs.BeginLastTurnInput():

@@ -48,7 +48,7 @@ class NoProgress(CallDetector):
     _open: dict[int, str]
     """The hash of each call without a result, by its index."""
 
-    @explains_options(example="monitor.NoProgress()")
+    @explains_options(example="monitor.NoProgress(stalled_at=12)")
     def __init__(
         self,
         *,

@@ -135,7 +135,7 @@ class ToolCallCycle(CallDetector):
     """
     _reported: _Reported | None
 
-    @explains_options(example="monitor.ToolCallCycle()")
+    @explains_options(example="monitor.ToolCallCycle(rounds=3)")
     def __init__(
         self,
         *,

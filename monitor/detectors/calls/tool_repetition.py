@@ -116,7 +116,7 @@ class ToolCallRepetition(CallDetector):
     _idle: _CallStreak
     """The streak of calls of tools that only think or wait."""
 
-    @explains_options(example="monitor.ToolCallRepetition()")
+    @explains_options(example="monitor.ToolCallRepetition(loop_at=5)")
     def __init__(
         self,
         *,

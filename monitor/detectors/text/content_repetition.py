@@ -63,7 +63,7 @@ class ContentRepetition:
         "name",
     )
 
-    @explains_options(example="monitor.ContentRepetition()")
+    @explains_options(example="monitor.ContentRepetition(chant=None)")
     def __init__(
         self,
         *,

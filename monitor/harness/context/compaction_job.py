@@ -20,10 +20,10 @@ from monitor.compaction.records import CompactionError, CompactionResult
 from monitor.compaction.summaries.summarizer import CompactionProgress
 from monitor.events import Event
 from monitor.harness.record.compaction_runs import CompactionNumbers
-from monitor.harness.streams.background import Background
 from monitor.harness.streams.clock import Alarm, Clock
 from monitor.models import Model
 from monitor.reasons import CompactionFailure
+from monitor.tools.event_loop import Background
 from monitor.usage import AskCost
 
 LATE_S: Final = 5.0

@@ -42,13 +42,13 @@ from monitor.harness.context.compaction_job import OVER, CompactionJob, RunServi
 from monitor.harness.context.compaction_trigger import CompactionTrigger
 from monitor.harness.context.pruning import Pruning
 from monitor.harness.streams.ask import ask_turn
-from monitor.harness.streams.background import Background
-from monitor.harness.streams.wait import is_leaked
+from monitor.harness.streams.error_origin import is_leaked
 from monitor.messages import UserMessage
 from monitor.models import Model, ModelRequest
 from monitor.outcome import Turn
 from monitor.reasons import PRESSING, SKIPPED, CompactionFailure, CompactionReason
 from monitor.sessions.nodes import Node
+from monitor.tools.event_loop import Background
 from monitor.usage import AskCost
 from monitor.verdicts import Detection
 from monitor.wires.forms import Form

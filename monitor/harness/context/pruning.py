@@ -15,7 +15,7 @@ from monitor.context.reduce.reduction import Reducer, Reduction, propose_for
 from monitor.context.reduce.unread import Sparing
 from monitor.context.turns import unread_from
 from monitor.errors import describe
-from monitor.harness.streams.background import Background
+from monitor.tools.event_loop import Background
 
 WORTH_A_LOOK_TOKENS: Final = 5_000
 """Tokens by which the context must grow before it is pruned after a turn again."""

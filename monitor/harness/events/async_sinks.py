@@ -15,9 +15,9 @@ from typing import Any, Final
 import anyio
 
 from monitor.events import Envelope, Event
-from monitor.harness.streams.background import Background
-from monitor.harness.streams.wait import current_task, loop_runs
+from monitor.harness.streams.error_origin import current_task, loop_runs
 from monitor.sinks.base import FanOut, is_async, method_of
+from monitor.tools.event_loop import Background
 
 MOST_WAITING: Final = 256
 """Events that wait for a sink before the run waits as well."""

@@ -46,7 +46,6 @@ from monitor.harness.guards.guard_streams import GuardStreams, Watched
 from monitor.harness.guards.named_calls import identify, names
 from monitor.harness.guards.sync_stream import SyncSource
 from monitor.harness.guards.window_count import WindowCount
-from monitor.harness.judge_tasks import JudgeTasks
 from monitor.harness.option_words import WORDS, line_for
 from monitor.harness.streams.clock import Clock
 from monitor.harness.streams.source_stream import Source
@@ -65,6 +64,7 @@ if TYPE_CHECKING:
 
     from monitor.goal.declared import Declaration
     from monitor.harness.guards.guard_options import GuardOptions
+    from monitor.harness.judge_tasks import JudgeTasks
 
 T = TypeVar("T")
 
@@ -185,7 +185,7 @@ class Guard(Generic[OutputT]):
         self._sinks, awaited = fan_out(checked_sinks(sinks), grace_s, emit=self._emit)
         window = UNKNOWN if window is None else window_of(None, config=window)
         self._window = WindowCount(window)
-        judges = checked_judges(judge, stop_when)
+        judges = checked_judges(judge, stop_when, outputs=outputs is not None, plan=False)
         self._above: Guard[Any] | None = None
         self._call: str | None = None
         self._children: list[Guard[Any]] = []
@@ -214,6 +214,8 @@ class Guard(Generic[OutputT]):
         )
         self._judges: JudgeTasks | None = None
         if judges:
+            from monitor.harness.judge_tasks import JudgeTasks  # noqa: PLC0415 - for guards that have judges only
+
             self._judges = JudgeTasks(self._core, clock=self._clock, close_grace_s=grace_s, wake=self._wake)
         self._seen = RunCounts()
         self._limited = stop_when is not None or budget is not None

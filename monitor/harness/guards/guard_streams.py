@@ -15,9 +15,9 @@ from monitor.harness.events.async_sinks import AsyncSinks
 from monitor.harness.guards.coverage import RunCounts
 from monitor.harness.guards.sync_stream import SyncSource, SyncStream
 from monitor.harness.streams.clock import Clock
+from monitor.harness.streams.error_origin import current_loop
 from monitor.harness.streams.one import OneStream
 from monitor.harness.streams.source_stream import Source, SourceStream
-from monitor.harness.streams.wait import current_loop
 from monitor.outcome import Outcome
 from monitor.wires.forms import Form
 

@@ -7,7 +7,7 @@ So give the client a timeout of its own.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from inspect import isgenerator
 from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar, cast
@@ -107,7 +107,11 @@ class SyncStream(OneStream[T]):
                 " monitor.watch(stream) as watched: async for chunk in watched: ..."
             )
         # A pydantic model, such as a whole answer, is an iterable of its fields.
-        if not hasattr(given, "__iter__") or hasattr(type(given), "model_fields"):
+        if (
+            not hasattr(given, "__iter__")
+            or hasattr(type(given), "model_fields")
+            or isinstance(given, str | bytes | Mapping)
+        ):
             raise ConfigError(f"cannot watch {type(given).__name__}: {not_watched(given, waits=False)}")
         source: Iterator[T] = iter(cast("Iterable[T]", given))
         if self._factory is None:

@@ -23,6 +23,7 @@ from monitor.core.replay.replayed import ReplayedRun
 from monitor.detectors.detector import Detector
 from monitor.errors import ConfigError, SessionDamaged
 from monitor.events import ChunkReceived, Event, RunStarted, RunTerminated, event_codec
+from monitor.harness.checks import check_session
 from monitor.harness.record.inputs_of_events import inputs_of_events, with_pieces
 from monitor.messages import AssistantMessage
 from monitor.outcome import Outcome
@@ -94,6 +95,7 @@ async def replay(
     if isinstance(session, SQLiteSession):  # its runs may be writing
         with session.reader() as reader:
             return replay_of(reader, run, pieces=pieces, **given)
+    check_session(session, "runs")
     runs = await session.runs(hidden=True)
     record = chosen(runs, run)
     events = [one.event for one in await session.events(record.id)]

@@ -17,11 +17,11 @@ import anyio
 from monitor.budget import Grant
 from monitor.errors import BudgetUnreachable, ConfigError
 from monitor.events import BudgetAwaited, BudgetLost, Event
-from monitor.harness.streams.background import Background
 from monitor.harness.streams.clock import Clock
 from monitor.reasons import PASSING_REASONS, TerminateReason
 from monitor.shared.budgets.base import Amount, Refused, Reservation
 from monitor.shared.budgets.shared_budget import SharedBudget
+from monitor.tools.event_loop import Background
 from monitor.usage import Price, Usage
 from monitor.verdicts import Stop
 

@@ -21,7 +21,7 @@ from monitor.harness.context.requests import InitialHistory, ValidHistory
 from monitor.harness.record.mailed_answers import store_answers
 from monitor.harness.record.recorder import Recorder, known_in
 from monitor.harness.record.stored_runs import past_in
-from monitor.harness.runs.run_calls import Calls, last_reply
+from monitor.harness.runs.calls.run_calls import Calls, last_reply
 from monitor.messages import AssistantMessage, Message, Text, UserMessage
 from monitor.outcome import Outcome
 from monitor.sessions.closed_runs import close_run, closed_call
@@ -107,9 +107,9 @@ class RunSession:
             self._leave()
             raise
         for name in past.withdrawn if past is not None else ():
-            calls.withdraw(name)
+            calls.offered.withdraw(name)
         if past is not None and past.last_turn is not None:
-            calls.allow_only(past.last_turn.tools)
+            calls.offered.allow_only(past.last_turn.tools)
         return taken
 
     async def _begin(self, goal: Goal, calls: Calls, past: ResumedRun | None) -> TakenUp | None:
@@ -194,7 +194,7 @@ class RunSession:
         for call in before:
             if call.id in results and not results[call.id].is_error:
                 goal.answer(call)
-        calls.scheduler.resumes = True
+        calls.scheduler.records.resumes = True
         calls.scheduler.remember(before)
         await calls.scheduler.recover(calls.left_open)
         left = [one for one in await store.open_calls(run) if one.call_id not in last]

@@ -16,9 +16,7 @@ provides the block, the iteration, the abort and the pause. The rules of `Run` a
 
 from __future__ import annotations
 
-import copy
 import threading
-import time
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
@@ -33,54 +31,28 @@ import anyio.lowlevel
 
 from monitor._util.argument_checks import check_kind, is_whole
 from monitor._util.hashing import canonical_json, fingerprint
-from monitor._util.quoting import foreign
-from monitor.budget import Budget
 from monitor.compaction.records import CompactionResult
-from monitor.context.history import History
-from monitor.core.replay.recording import InputLog, RecordingCore, RecordingGoal
-from monitor.core.run import RunCore
-from monitor.detectors import default_detectors
-from monitor.errors import ConfigError, StoreError, describe
-from monitor.events import Envelope, Event, HistoryRepaired, RunIdentity
-from monitor.goal.goal import Goal
+from monitor.errors import ConfigError, SessionUnavailable, StoreError, describe
+from monitor.events import Envelope, Event
 from monitor.harness.checks import ending_by
-from monitor.harness.context.compaction_job import RunServices
-from monitor.harness.context.requests import ValidHistory
-from monitor.harness.context.run_context import RunContext, frontier, interrupted
-from monitor.harness.events.delivery import Delivery
-from monitor.harness.judge_tasks import JudgeTasks
-from monitor.harness.record.compaction_runs import CompactionNumbers
-from monitor.harness.record.recorder import TASK
-from monitor.harness.runs.budget_hold import BudgetHold
-from monitor.harness.runs.caller import Caller, budgets_of, limits_of, price_known_to, record_of, store_of
-from monitor.harness.runs.outage_gate import OutageGate
-from monitor.harness.runs.result_summaries import summarise_with
-from monitor.harness.runs.run_calls import Calls
+from monitor.harness.context.run_context import interrupted
+from monitor.harness.runs.caller import Caller
+from monitor.harness.runs.run_parts import RunParts
 from monitor.harness.runs.run_session import RunSession
-from monitor.harness.runs.steering import Steering, message_of
+from monitor.harness.runs.steering import message_of
 from monitor.harness.runs.supervisor_options import RunOptions
-from monitor.harness.runs.turn_loop import TurnLoop
-from monitor.harness.streams.interrupt import Interruptible
-from monitor.harness.streams.wait import current_task
-from monitor.messages import AssistantMessage, Message, Repair, SteerMessage, SteerReceipt, Text, UserMessage
+from monitor.harness.streams.error_origin import current_task
+from monitor.messages import Message, SteerMessage, SteerReceipt, UserMessage
 from monitor.outcome import Outcome, OutputT
 from monitor.reasons import RESUMABLE, TerminateReason
 from monitor.sessions.postgres.session_address import in_use
 from monitor.sessions.run_records import RunRecord
 from monitor.sessions.session_store import SessionStore
-from monitor.shared.budgets.shared_budget import SharedBudget
-from monitor.tools.files.file_memory import with_notes
-from monitor.tools.registry import Registry
-from monitor.usage import AskCost, Price, Usage
+from monitor.usage import Usage
 from monitor.verdicts import Stop
 from monitor.wires.raw import RawMessage
 
 RunPhase: TypeAlias = Literal["idle", "running", "finished", "error"]
-
-
-def _first_of(*given: object) -> object:
-    """The first of them that is not `None`."""
-    return next((one for one in given if one is not None), None)
 
 
 class Run(Generic[OutputT]):
@@ -114,203 +86,45 @@ class Run(Generic[OutputT]):
             raise ConfigError(
                 f"the task is a text or a UserMessage, not {task!r}: write supervisor.run('What to do', history=[...])"
             )
-        said = str(resumed.data.get(TASK, "")) if resumed is not None else _words(task)
         self.id: Final = resumed.id if resumed is not None else run_id or uuid.uuid4().hex
         """Names the run in its ledger and its events of calls."""
         self._supervisor = supervisor
         self._caller = caller
-        self._clock = caller.clock if caller is not None else supervisor.clock
-        self._now = self._clock.now
-        self._delivery = Delivery(
-            supervisor.sinks,
-            streams=streams,
-            grace_s=supervisor.close_grace_s,
-            caller=caller.delivery if caller is not None else None,
-        )
-        self._agent, self._as_call = supervisor.agent or as_tool, as_call
-        self._emit = self._delivery.emit
-        store = store_of(session, supervisor, caller)
-        log = InputLog() if store is not None and store.keeps_chunks else None
-        tools = supervisor.tools.copy()
-        supervisors = (supervisor, *(caller.supervisors if caller is not None else ()))
-        price = supervisor.price if caller is None else price_known_to(supervisors)
-        self._budget_hold = self._held(supervisor.shared_budget, price)
-        budgets = budgets_of(supervisor, self._budget_hold, caller)
-        self._goal: Goal = self._new_goal(log)
-        self._core: RunCore = self._new_core(said, as_tool=as_tool, price=price, budgets=budgets, tools=tools, log=log)
-        self._work = Interruptible(self._core, self._clock)
-        self.as_caller: Caller = Caller(
-            self._core,
-            self._clock,
-            budgets,
-            supervisors,
-            self._wake,
-            self._delivery,
+        parts = RunParts(
+            supervisor,
+            task,
+            run=self,
             run_id=self.id,
-            session=store,
-            deps=_first_of(deps, supervisor.calls.deps, caller.deps if caller is not None else None),
+            streams=streams,
+            history=history,
+            session=session,
+            caller=caller,
+            as_tool=as_tool,
+            call=call,
+            as_call=as_call,
+            resumed=resumed,
+            deps=deps,
         )
-        self.as_caller.resumed = resumed is not None
-
-        # The history: in a session it is read from there when the run begins.
-        first = [] if task is None else [_said_by_others(task)]
-        first += self._first_step() if supervisor.plan is not None and resumed is None else []
-        given = supervisor.given if history is None else supervisor.taken_in(history)
-        given = replace(given, instructions=with_notes(given.instructions, supervisor.notes))
-        self._history = History(() if store is not None else (*given.messages, *first))
-        valid_history = ValidHistory(self._history, supervisor.form, given.repairs, self._repaired)
-        self._session: RunSession | None = None
-        if store is not None:
-            self._session = RunSession(
-                store,
-                resumed or record_of(self.id, said, caller, self._agent, call),
-                self._history,
-                valid_history,
-                reply=self._reply,
-                turn=lambda: self._core.turns,
-                given=given,
-                take_in=supervisor.taken_in,
-                first=first,
-                may_go_on=history is None,
-                refuses=supervisor.unfinished == "refuse",
-                resumed=resumed is not None,
-                log=log,
-            )
-            self._delivery.write_to(self._session.recorder)
-
-        # What goes on in a turn.
-        self._context = self._new_context(given.instructions)
-        self._core.companions += (self._context,)
-        self._calls = self._new_calls(tools)
-        self._loop = self._new_loop(given.instructions, valid_history, store, supervisors)
+        self.as_caller: Caller = parts.as_caller
+        self._now = parts.clock.now
+        self._core = parts.core
+        self._delivery = parts.delivery
+        self._history = parts.history
+        self._session = parts.session
+        self._context = parts.context
+        self._calls = parts.calls
+        self._loop = parts.loop
+        self._work = parts.work
+        self._goal = parts.goal
+        self._budget_hold = parts.budget_hold
+        self._wake = parts.wake
+        self._identity = parts.identity
         self._phase: RunPhase = "idle"
         self._thread = threading.get_ident()
         self._driver: AsyncGenerator[None, None] | None = None
         self._at_work = False  # a task is inside `_driver`
         self._seen_out: anyio.Event | None = None
         self._outcome: Outcome[OutputT] | None = None
-
-    def _new_goal(self, log: InputLog | None) -> Goal:
-        """The outputs and the plan of this run. `log`: records what the goal is asked."""
-        supervisor = self._supervisor
-        plan = supervisor.plan.fresh() if supervisor.plan is not None else None
-        outputs = supervisor.outputs.fresh() if supervisor.outputs is not None else None
-        made = Goal if log is None else partial(RecordingGoal, log)
-        return made(outputs, plan, max_nudges=supervisor.max_nudges)
-
-    def _new_core(
-        self,
-        task: str,
-        *,
-        as_tool: str,
-        price: Price | None,
-        budgets: Sequence[Budget],
-        tools: Registry,
-        log: InputLog | None,
-    ) -> RunCore:
-        """The core that decides this run. Detectors and policy are copies: a supervisor has many
-        runs. `log`: records what the core takes in.
-        """
-        supervisor, caller = self._supervisor, self._caller
-        return (RunCore if log is None else partial(RecordingCore, log))(
-            stop_when=limits_of(supervisor, as_tool=bool(as_tool)),
-            detectors=default_detectors() if supervisor.detectors is None else copy.deepcopy(supervisor.detectors),
-            policy=copy.deepcopy(supervisor.policy),
-            emit=self._emit,
-            keep_text_chars=supervisor.keep_text_chars,
-            price=price,
-            budgets=budgets,
-            goal=self._goal,
-            last_turn=supervisor.last_turn,
-            cuts=True,
-            supervised=True,
-            parent=caller.core if caller is not None else None,
-            judges=supervisor.judges,
-            task=task,
-            window=supervisor.window,
-            loop_key=tools.loop_key,
-        )
-
-    def _new_context(self, instructions: str | None) -> RunContext:
-        """What keeps the history inside the window."""
-        supervisor = self._supervisor
-        return RunContext(
-            supervisor.compaction,
-            self._history,
-            model=supervisor.model,
-            window=supervisor.window,
-            run=RunServices(
-                clock=self._clock,
-                emit=self._emit,
-                close_grace_s=supervisor.close_grace_s,
-                at=self._core.at,
-                turns=lambda: self._core.turns,
-                facts=lambda: frontier(self._goal),
-                charge=self._charge_compaction,
-                record=self._session.recorder.compactions if self._session is not None else CompactionNumbers(),
-            ),
-            fixed=lambda: (instructions, tuple(self._calls.offered())),
-            form=supervisor.form,
-        )
-
-    def _new_calls(self, tools: Registry) -> Calls:
-        """What carries out the calls of this run."""
-        options = replace(self._supervisor.calls, deps=self.as_caller.deps)
-        if self._session is not None:
-            options = replace(options, ledger=self._session.recorder)
-        return Calls(
-            options,
-            tools,
-            core=self._core,
-            goal=self._goal,
-            context=self._context,
-            work=self._work,
-            delivery=self._delivery,
-            clock=self._clock,
-            run=self,
-            run_id=self.id,
-            summary=summarise_with(
-                options.summary,
-                clock=self._clock,
-                close_grace_s=self._supervisor.close_grace_s,
-                charge=self._charge_compaction,
-            ),
-            variables=self._supervisor.variables,
-            agent=self._agent,
-        )
-
-    def _new_loop(
-        self,
-        instructions: str | None,
-        valid_history: ValidHistory,
-        store: SessionStore | None,
-        supervisors: Sequence[RunOptions],
-    ) -> TurnLoop:
-        """The loop of turns, with the judges and the messages of people beside it."""
-        supervisor = self._supervisor
-        return TurnLoop(
-            supervisor,
-            self._core,
-            clock=self._clock,
-            history=self._history,
-            instructions=instructions,
-            valid_history=valid_history,
-            context=self._context,
-            judges=JudgeTasks(self._core, clock=self._clock, close_grace_s=supervisor.close_grace_s, wake=self._wake),
-            calls=self._calls,
-            work=self._work,
-            delivery=self._delivery,
-            steering=Steering(
-                self._core,
-                run=self.id,
-                clock=self._clock,
-                history=valid_history,
-                recorder=self._session.recorder if self._session is not None else None,
-                mailbox=store.mailbox if store is not None else None,
-            ),
-            budget_hold=self._budget_hold,
-            gate=self._gate_of(supervisors),
-        )
 
     @property
     def phase(self) -> RunPhase:
@@ -628,7 +442,7 @@ class Run(Generic[OutputT]):
             with anyio.move_on_after(grace_s, shield=True) as scope:
                 await self._loop.steering.stored(partial(session.end, self.outcome))
             if scope.cancelled_caught:
-                fault = StoreError(f"the session did not take the end of the run within {grace_s:g} s")
+                fault = SessionUnavailable(f"the session did not take the end of the run within {grace_s:g} s")
         except StoreError as error:
             fault = error
         if fault is not None and self.outcome.reason is not TerminateReason.ERROR:
@@ -644,70 +458,6 @@ class Run(Generic[OutputT]):
         self._core.part(self.id, goes_on=fault is not None or self.outcome.reason in RESUMABLE)
         self._delivery.hand_out_end(self.outcome)
 
-    def _held(self, shared: SharedBudget | None, price: Price | None) -> BudgetHold | None:
-        if shared is None:
-            return None
-        at = lambda: self._core.at(self._now())  # noqa: E731 - the core is made later
-        return BudgetHold(shared, run_id=self.id, price=price, clock=self._clock, emit=self._emit, at=at)
-
-    def _gate_of(self, supervisors: Sequence[RunOptions]) -> OutageGate | None:
-        """Where the run waits for outages: by its own supervisor's, else by those of a run above.
-        A nested run counts as a part of the outermost run.
-        """
-        outages = next((one.outages for one in supervisors if one.outages is not None), None)
-        if outages is None:
-            return None
-        return OutageGate(
-            outages,
-            run=lambda: self._delivery.identity.root,
-            model=self._supervisor.model.name,
-            clock=self._clock,
-            emit=self._emit,
-            at=lambda: self._core.at(self._now()),
-            turn=lambda: self._core.turns,
-        )
-
-    def _first_step(self) -> list[UserMessage]:
-        """The first step of the plan, for the model."""
-        step = self._goal.first_step()
-        return [UserMessage((Text(step),), synthetic=True)] if step is not None else []
-
-    def _identity(self) -> RunIdentity:
-        """Set the identity that this run has from now on."""
-        caller, began_s = self._caller, time.time()
-        above = caller.delivery.identity if caller is not None else None
-        return RunIdentity(
-            run=self.id,
-            root=above.root if above is not None else self.id,
-            parent=above.run if above is not None else None,
-            call=self._as_call,
-            agent=self._agent,
-            model=self._supervisor.model.name,
-            began_s=began_s,
-        )
-
-    def _reply(self) -> AssistantMessage | None:
-        """The message that the model has just made, without results."""
-        content, turn = self._core.reply(self._supervisor.looped_text), self._core.turn
-        return AssistantMessage(content, (), turn.finish_reason) if content and turn is not None else None
-
-    def _wake(self) -> None:
-        """Make each pending wait check the deadline. May be called from any thread or signal
-        handler.
-        """
-        self._loop.wake()
-        self._work.wake()
-
-    def _charge_compaction(self, cost: AskCost) -> None:
-        """Charge the run for a summary of its history or of a result. A pending read sees the new
-        cost at once.
-        """
-        self._core.charge_compaction(cost, self._now())
-        self._wake()
-
-    def _repaired(self, repairs: tuple[Repair, ...], problems: tuple[str, ...]) -> None:
-        self._emit(HistoryRepaired(self._core.at(self._now()), self._core.turns, repairs, problems))
-
 
 class _Envelopes:
     """The events of a run and of its nested runs, as an iterator."""
@@ -720,19 +470,3 @@ class _Envelopes:
 
     async def __anext__(self) -> Envelope:
         return await self._run._enveloped()  # noqa: SLF001 - of the same file
-
-
-def _words(task: str | UserMessage | None) -> str:
-    if task is None or isinstance(task, str):
-        return task or ""
-    return " ".join(part.text for part in task.content if isinstance(part, Text))
-
-
-def _said_by_others(task: str | UserMessage) -> UserMessage:
-    """The task as the model reads it: text that imitates the monitor's messages is escaped, because
-    another model may have written it.
-    """
-    if isinstance(task, str):
-        return UserMessage((Text(foreign(task)),))
-    content = tuple(Text(foreign(part.text)) if isinstance(part, Text) else part for part in task.content)
-    return task if content == task.content else replace(task, content=content)

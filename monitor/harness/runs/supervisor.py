@@ -25,8 +25,8 @@ from monitor.harness.record.stored_runs import nested_in, outcome_in
 from monitor.harness.runs.caller import Caller
 from monitor.harness.runs.supervised_run import Run
 from monitor.harness.runs.supervisor_options import RunOptions, checked_session
+from monitor.harness.streams.error_origin import current_task
 from monitor.harness.streams.own_loop import run_in_own_loop
-from monitor.harness.streams.wait import current_task
 from monitor.messages import Message, UserMessage
 from monitor.models import ToolSpec
 from monitor.outcome import Outcome, OutputT

@@ -15,8 +15,8 @@ from monitor.core.reply_parts import LoopedText
 from monitor.detectors.detector import Detector
 from monitor.goal.plan import Plan
 from monitor.harness.context.compaction import Compaction
-from monitor.harness.runs.call_options import Offer
-from monitor.harness.runs.result_summaries import ResultSummary
+from monitor.harness.runs.calls.call_options import Offer
+from monitor.harness.runs.calls.result_summaries import ResultSummary
 from monitor.harness.streams.clock import Clock
 from monitor.judges.judge import Judge
 from monitor.messages import Message

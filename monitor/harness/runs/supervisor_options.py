@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Final, Generic, Unpack, get_args, overload
 
 from monitor._util.argument_checks import check_kind, check_model, check_part, check_parts, is_finite
@@ -26,6 +25,7 @@ from monitor.harness.checks import (
     CLOSE_GRACE_S,
     KEEP_TEXT_CHARS,
     check_bounds,
+    check_session,
     checked_judges,
     clock_of,
     must_know_price,
@@ -33,8 +33,8 @@ from monitor.harness.checks import (
 from monitor.harness.context.compaction import DEFAULT, Compaction
 from monitor.harness.context.requests import InitialHistory, form_of, take_in
 from monitor.harness.option_words import WORDS, line_for
-from monitor.harness.runs.call_options import CallOptions, Offer
-from monitor.harness.runs.result_summaries import ResultSummary
+from monitor.harness.runs.calls.call_options import CallOptions, Offer
+from monitor.harness.runs.calls.result_summaries import ResultSummary
 from monitor.harness.runs.supervisor_keywords import SupervisorKeywords, Unfinished
 from monitor.harness.streams.clock import Clock
 from monitor.judges.judge import Judge
@@ -187,7 +187,9 @@ class RunOptions(Generic[OutputT]):
             if detectors is _DEFAULT
             else check_parts("detectors", () if detectors is None else detectors, "observe")
         )
-        self.judges: tuple[Judge, ...] = checked_judges(judge, stop_when)
+        self.judges: tuple[Judge, ...] = checked_judges(
+            judge, stop_when, outputs=outputs is not None, plan=plan is not None
+        )
         self.policy: Policy = policy or Ladder()
         self.last_turn: LastTurn | None = _checked_last_turn(last_turn)
         self.max_nudges = max_nudges
@@ -220,16 +222,10 @@ def checked_session(session: SessionStore | str | None, ledger: CallLedger | Non
         return None
     if isinstance(session, str) and is_database(session):
         session = session_at(session)
-    if isinstance(session, str | PathLike):
-        path = fspath(session)
-        raise ConfigError(
-            f"session takes an open session, not the path {path!r}: write async with"
-            f" monitor.sessions.SQLiteSession({path!r}) as session: ... session=session"
-        )
-    check_part("session", session, "commit")
+    store: SessionStore = check_session(session, "commit")
     if ledger is not None:
         raise ConfigError("a session is the ledger of its runs: give session= or ledger=, not both")
-    return session
+    return store
 
 
 def _readable(tools: Registry, store: ArtifactStore | None) -> Registry:

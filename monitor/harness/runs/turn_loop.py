@@ -20,8 +20,8 @@ from monitor.harness.context.run_context import RunContext
 from monitor.harness.events.delivery import Delivery
 from monitor.harness.judge_tasks import JudgeTasks
 from monitor.harness.runs.budget_hold import BudgetHold
+from monitor.harness.runs.calls.run_calls import Calls
 from monitor.harness.runs.outage_gate import LOOK_AGAIN_S, OutageGate
-from monitor.harness.runs.run_calls import Calls
 from monitor.harness.runs.steering import Steering
 from monitor.harness.runs.supervisor_options import RunOptions
 from monitor.harness.streams.clock import Clock
@@ -105,7 +105,7 @@ class TurnLoop:
                 await self._judges.close()
             finally:
                 try:
-                    await self._calls.close(self._supervisor.close_grace_s)
+                    await self._calls.close()
                 finally:
                     await self._context.close()
 
@@ -121,7 +121,7 @@ class TurnLoop:
 
     async def _answered(self) -> AsyncGenerator[None, None]:
         """Carry out calls that a run before this one has left open."""
-        async with aclosing(self._calls.carry_out_answered(self._history, self._supervisor.close_grace_s)) as running:
+        async with aclosing(self._calls.carry_out_answered(self._history)) as running:
             async for _ in running:
                 yield
         await self._delivery.stored()
@@ -218,21 +218,21 @@ class TurnLoop:
                 case Nudge(text):
                     self._emit(Nudged(self._at(), self._core.turns, text))
                     said.append(text)
-                case WithdrawTool(name, _, otherwise) if otherwise and self._calls.is_only(name):
+                case WithdrawTool(name, _, otherwise) if otherwise and self._calls.offered.is_only(name):
                     self._emit(Nudged(self._at(), self._core.turns, otherwise))
                     said.append(otherwise)
                 case WithdrawTool(name, text):
-                    self._calls.withdraw(name)
+                    self._calls.offered.withdraw(name)
                     self._emit(ToolWithdrawn(self._at(), self._core.turns, name, text))
                     said.append(text)
                 case Hold(detection):
-                    async with aclosing(self._calls.hold(detection, said, self._supervisor.close_grace_s)) as asking:
+                    async with aclosing(self._calls.hold(detection, said)) as asking:
                         async for _ in asking:
                             yield
                 case LastTurn(text, tools):
                     self._core.begin_last_turn(verdict, self._now())
                     self._context.last_turn()
-                    self._calls.allow_only(tools)
+                    self._calls.offered.allow_only(tools)
                     said = [text]
                 case Compact():
                     self._context.press(CompactionReason.MANUAL)
@@ -246,12 +246,12 @@ class TurnLoop:
     def _open(self) -> SourceStream[Any]:
         """The next model call, as a stream that is opened by its first read."""
         supervisor = self._supervisor
-        self._calls.choose(self._core.turns + (not self._core.void))
+        self._calls.offered.choose(self._core.turns + (not self._core.void))
         self._valid_history.before_call()
         request = ModelRequest(
             messages=self._history.messages,
             instructions=self._instructions,
-            tools=tuple(self._calls.offered()),
+            tools=tuple(self._calls.offered.specs()),
             tool_choice=supervisor.tool_choice,
             settings=supervisor.model_settings,
         )
@@ -376,7 +376,7 @@ class TurnLoop:
         """Carry out the calls of a turn, after the outages of their tools."""
         for steps in (
             self._passed(calls),
-            self._calls.carry_out(calls, results, self._supervisor.close_grace_s),
+            self._calls.carry_out(calls, results),
         ):
             async with aclosing(steps) as running:
                 async for _ in running:

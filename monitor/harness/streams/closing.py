@@ -19,17 +19,11 @@ import anyio.lowlevel
 
 from monitor.adapters.adapter import FullAdapter, responses_behind
 from monitor.errors import describe
-from monitor.harness.streams.background import Background
-from monitor.harness.streams.wait import (
-    AGAIN_S,
-    AbandonedError,
-    ErrorOrigin,
-    PendingCancel,
-    cancelled_types,
-    current_task,
-    within,
-)
+from monitor.harness.streams.abandoning import AbandonedError, within
+from monitor.harness.streams.error_origin import ErrorOrigin, PendingCancel, cancelled_types, current_task
+from monitor.harness.streams.wait import AGAIN_S
 from monitor.outcome import StoppedByGuard
+from monitor.tools.event_loop import Background
 
 DRAIN_CHUNKS = 256
 """How many already buffered chunks are read and dropped while a stream is drained. Only a flooding

@@ -8,7 +8,8 @@ import anyio
 
 from monitor.core.run import RunCore
 from monitor.harness.streams.clock import Clock
-from monitor.harness.streams.wait import ErrorOrigin, ReadWait, make_wait
+from monitor.harness.streams.error_origin import ErrorOrigin
+from monitor.harness.streams.wait import ReadWait, make_wait
 
 
 class Interruptible:

@@ -91,6 +91,7 @@ class OneStream(Generic[T]):
                 "pass adapter=, or a stream of str or of monitor chunks"
             )
         self._adapter = complete(self._factory(self._index))
+        self._adapter.source = self._iterator
         return self._adapter
 
     def _known_adapter(self) -> FullAdapter | None:

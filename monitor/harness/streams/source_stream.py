@@ -36,9 +36,10 @@ from monitor.core.run import RunCore
 from monitor.errors import ConfigError, SourceFailed
 from monitor.harness.streams.clock import Clock
 from monitor.harness.streams.closing import Closing, Isolated, close_all, close_source
+from monitor.harness.streams.error_origin import ErrorOrigin, PendingCancel, cancelled_types, current_task
 from monitor.harness.streams.one import OneStream
 from monitor.harness.streams.unwatchable import not_watched, opened
-from monitor.harness.streams.wait import ErrorOrigin, PendingCancel, ReadWait, cancelled_types, current_task, make_wait
+from monitor.harness.streams.wait import ReadWait, make_wait
 
 T = TypeVar("T")
 

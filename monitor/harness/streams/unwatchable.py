@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from typing import Any, Final
 
+from monitor.adapters.adapter import must_be_a_stream
 from monitor.errors import ConfigError
 
 _STREAMED: Final = {
@@ -18,11 +20,13 @@ _STREAMED: Final = {
 def opened(given: Any, *, waits: bool) -> Any:
     """`given`, or what it returns where it is a function that opens a stream.
 
-    Raises `ConfigError` for a class, and for a function that needs arguments.
+    Raises `ConfigError` for a class, for a function that needs arguments, and for an object of an
+    SDK that is no stream of one answer.
     """
+    must_be_a_stream(given)
     is_class = isinstance(given, type)
-    reads = ("__anext__", "__aiter__") if waits else ("__next__", "__iter__")
-    if not is_class and (not callable(given) or any(hasattr(given, read) for read in reads)):
+    others = ("__anext__", "__aiter__", "__aenter__") if waits else ("__next__", "__iter__", "__enter__")
+    if not is_class and (not callable(given) or any(hasattr(given, name) for name in others)):
         return given
     name = getattr(given, "__name__", type(given).__name__)
     line = f"write {'async with' if waits else 'with'} monitor.watch({name}(...)) as watched: ..."
@@ -45,6 +49,8 @@ def not_watched(given: object, *, waits: bool) -> str:
     call = _STREAMED.get(sdk, _STREAMED["openai"])
     call = call if waits else call.removeprefix("await ").replace(".aio", "")
     watch = f"{block} monitor.watch(stream) as watched"
+    if isinstance(given, str | bytes | Mapping):
+        return f"it is a whole answer; ask for a stream: write stream = {call}, then {watch}: ..."
     if given is None:
         return f"it is not {kind}: write stream = {call}, then {watch}: ..."
     if sdk in _STREAMED and _is_client(given):

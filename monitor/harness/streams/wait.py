@@ -1,4 +1,4 @@
-"""Waiting for the next chunk: the one place that knows asyncio from trio.
+"""Waiting for the next chunk, on asyncio and on trio.
 
 A wait is entered before every read and left after it. In between, only the run's deadline or an
 abort interrupts the read. So the caller's code is never cancelled, and a cancellation from outside
@@ -18,18 +18,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-import sys
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
-from enum import Enum
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
 from anyio.lowlevel import current_token
 
-from monitor.harness.streams.background import Background
 from monitor.harness.streams.clock import Alarm, Clock
+from monitor.harness.streams.error_origin import ErrorOrigin, current_task, delivered, whose
 
 if TYPE_CHECKING:
     import trio
@@ -40,298 +38,6 @@ AGAIN_S = 0.25
 
 _current_task = asyncio.current_task
 """Called with the loop, it need not look the loop up, which is half of its cost."""
-
-
-class ErrorOrigin(Enum):
-    """The cause of an exception that foreign code raised while it was awaited."""
-
-    OURS = "we have interrupted it"
-    OUTSIDE = "it is meant for the caller: a cancellation of the task, the end of the program"
-    SOURCE = "it is a failure of what was awaited"
-
-
-def cancelled_types() -> tuple[type[BaseException], ...]:
-    """The exception types of a cancellation, of all event loops of this program."""
-    trio = sys.modules.get("trio")
-    return (asyncio.CancelledError,) if trio is None else (asyncio.CancelledError, trio.Cancelled)
-
-
-def current_task() -> object:
-    """The running task. `None`: no task runs, so nothing can be awaited, as in a coroutine that is
-    destroyed with its event loop.
-    """
-    try:
-        return asyncio.current_task()
-    except RuntimeError:
-        trio = sys.modules.get("trio")
-        return trio.lowlevel.current_task() if trio is not None and trio.lowlevel.in_trio_task() else None
-
-
-def current_loop() -> object:
-    """The event loop that runs in this thread. `None`: none runs."""
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return current_token().native_token if loop_runs() else None
-
-
-def loop_runs() -> bool:
-    """Whether an event loop runs in this thread, in which a task can be started."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        trio = sys.modules.get("trio")
-        return trio is not None and trio.lowlevel.in_trio_run()
-    return True
-
-
-class PendingCancel:
-    """The cancellations of the current task before it awaits foreign code. They show afterwards who
-    cancelled the task.
-    """
-
-    __slots__ = ("_delivered", "_task")
-
-    def __init__(self) -> None:
-        self._task = current_task()
-        self._delivered = _delivered(self._task) if isinstance(self._task, asyncio.Task) else 0
-
-    @property
-    def cancelled(self) -> bool:
-        """Whether the task's cancellation was requested since then, or is still to come."""
-        if isinstance(self._task, asyncio.Task):
-            return self._task.cancelling() > self._delivered
-        return current_task() is not None and anyio.current_effective_deadline() == -math.inf
-
-    @property
-    def swallowed(self) -> BaseException | None:
-        """A requested cancellation that the awaited code has swallowed. (On trio it comes again by
-        itself.)
-        """
-        return asyncio.CancelledError() if isinstance(self._task, asyncio.Task) and self.cancelled else None
-
-    def whose(self, error: BaseException) -> ErrorOrigin:
-        """The cause of `error`, if it is not the monitor."""
-        return whose(error, cancelled=self.cancelled, destroyed=current_task() is not self._task)
-
-
-def _delivered(task: asyncio.Task[Any]) -> int:
-    """The number of cancellations that the task has received. A requested one that it has not
-    received yet is not counted.
-    """
-    asked = task.cancelling()
-    return asked - 1 if asked and getattr(task, "_must_cancel", False) else asked
-
-
-def whose(error: BaseException, *, cancelled: bool, destroyed: bool) -> ErrorOrigin:
-    """The cause of `error`. `cancelled`: the task's cancellation was requested. `destroyed`: the
-    task does not run any more.
-    """
-    return (
-        ErrorOrigin.OUTSIDE
-        if any(_is_outside(leaf, cancelled, destroyed) for leaf in _leaves(error))
-        else ErrorOrigin.SOURCE
-    )
-
-
-def _is_outside(error: BaseException, cancelled: bool, destroyed: bool) -> bool:  # noqa: FBT001 - a helper of the one above
-    if isinstance(error, Exception):
-        return False
-    if isinstance(error, GeneratorExit):
-        return destroyed
-    return cancelled or destroyed or not isinstance(error, cancelled_types())
-
-
-def _leaves(error: BaseException) -> Iterator[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        for inner in error.exceptions:
-            yield from _leaves(inner)
-    else:
-        yield error
-
-
-STRIKES = 3
-"""The number of times that work is cancelled, in consecutive passes of the event loop, before it is
-abandoned.
-"""
-
-
-class AbandonedError(Exception):
-    """The work did not end in time, nor after its cancellation. It goes on, abandoned."""
-
-
-async def within(limit_s: float, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
-    """Await `work` for at most `limit_s` seconds, even if it ignores its cancellation. Raises
-    `AbandonedError` after that.
-
-    On asyncio `work` runs in the caller's own task, to which a generator's scopes and context
-    variables belong; that costs no pass of the event loop. On trio `work` runs in its own task,
-    with the caller's context variables.
-    """
-    try:
-        loop = asyncio.get_running_loop()
-    except RuntimeError:
-        await _beside(limit_s, work, name)
-    else:
-        await _Leavable(work(), limit_s, loop, name)
-
-
-async def _beside(limit_s: float, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
-    import trio  # noqa: PLC0415 - only a program that runs on trio needs it
-
-    raised: list[BaseException] = []
-    over = False
-
-    async def keep() -> None:
-        nonlocal over
-        try:
-            await work()
-            over = True
-        except trio.Cancelled:
-            raise
-        except BaseException as error:  # noqa: BLE001 - raised again below, in the task that waits
-            raised.append(error)
-
-    task = Background(keep, name, context=trio.lowlevel.current_task().context)
-    with trio.CancelScope(shield=True, deadline=trio.current_time() + limit_s):
-        await task.wait()
-    if not task.ended:
-        task.cancel()
-        with trio.CancelScope(shield=True):
-            for _ in range(STRIKES):
-                await trio.lowlevel.checkpoint()
-    if raised:
-        raise raised[0]
-    if not over:
-        task.forget()
-        raise AbandonedError
-
-
-class _Leavable:
-    """Awaits a coroutine step by step, as a task does, and can leave it at a step where it waits.
-
-    The task waits for a future of ours, which ends together with the future of the coroutine. So a
-    cancellation always wakes the task, even if the coroutine ignores the cancellation and goes on.
-    """
-
-    __slots__ = ("_limit_s", "_loop", "_name", "_step", "_strikes", "_task", "_timer", "_waits_for", "_work")
-
-    def __init__(
-        self, work: Coroutine[Any, Any, None], limit_s: float, loop: asyncio.AbstractEventLoop, name: str
-    ) -> None:
-        self._work = work
-        self._step: Callable[[], Any] = partial(work.send, None)
-        self._waits_for: Any = None
-        self._limit_s = limit_s
-        self._loop = loop
-        self._name = name
-        self._task: asyncio.Task[Any] | None = None
-        self._timer: asyncio.Handle | None = None
-        self._strikes = 0
-
-    def __await__(self) -> Generator[Any, None, None]:
-        self._task = task = asyncio.current_task(self._loop)
-        assert task is not None  # noqa: S101 - a coroutine of asyncio always runs in a task
-        try:
-            while self._goes_on():
-                yield from self._wait()
-        except asyncio.CancelledError:
-            if self._strikes:
-                raise AbandonedError from None
-            raise
-        finally:
-            if self._timer is not None:
-                self._timer.cancel()
-            for _ in range(self._strikes):
-                task.uncancel()
-
-    def _goes_on(self) -> bool:
-        """Run the coroutine to its next wait. False: it has ended."""
-        step, self._step = self._step, partial(self._work.send, None)
-        try:
-            self._waits_for = step()
-        except StopIteration:
-            return False
-        if self._waits_for is not None:
-            self._waits_for._asyncio_future_blocking = False  # a task resets this flag of a future that it waits for  # noqa: SLF001
-        if self._timer is None and self._task is not None and self._limit_s < math.inf:
-            self._timer = self._loop.call_later(self._limit_s, self._strike)
-        return True
-
-    def _strike(self) -> None:
-        self._strikes += 1
-        if self._task is not None:
-            self._task.cancel()
-        self._timer = self._loop.call_soon(self._strike)
-
-    def _wait(self) -> Generator[Any, None, None]:
-        """Wait for the future of the coroutine. A cancellation has the same effect on it as in a
-        task.
-        """
-        waits_for = self._waits_for
-        if waits_for is None:  # only for the next pass of the loop
-            try:
-                yield
-            except asyncio.CancelledError as error:
-                self._struck(error)
-            return
-        while not waits_for.done():
-            proxy: asyncio.Future[None] = self._loop.create_future()
-            waits_for.add_done_callback(partial(_release, proxy))
-            try:
-                yield from proxy
-            except asyncio.CancelledError as error:
-                if not waits_for.cancel(*error.args):
-                    self._struck(error)
-                    return
-                self._left_behind()
-
-    def _struck(self, error: BaseException) -> None:
-        self._step = partial(self._work.throw, error)
-        self._left_behind()
-
-    def _left_behind(self) -> None:
-        """Abandon the coroutine after enough cancellations: its rest runs in its own task."""
-        if self._strikes >= STRIKES:
-            self._task = None
-            Background(self._rest, self._name).forget()
-            raise AbandonedError
-
-    async def _rest(self) -> None:
-        with contextlib.suppress(asyncio.CancelledError, Exception):  # the result is not needed any more
-            await _Rest(self)
-
-    def rest(self) -> Generator[Any, None, None]:
-        """Continue the coroutine from the step at which it was left."""
-        yield from self._wait()
-        while self._goes_on():
-            yield from self._wait()
-
-
-class _Rest:
-    def __init__(self, left: _Leavable) -> None:
-        self._left = left
-
-    def __await__(self) -> Generator[Any, None, None]:
-        return self._left.rest()
-
-
-def _release(proxy: asyncio.Future[None], _: object) -> None:
-    if not proxy.done():
-        proxy.set_result(None)
-
-
-def is_leaked(error: BaseException) -> bool:
-    """Whether `error` is a cancellation that nobody requested: code that this task called has
-    raised it. Call this where `error` was caught.
-    """
-    if not isinstance(error, asyncio.CancelledError):
-        return False
-    try:
-        task = asyncio.current_task()
-    except RuntimeError:  # not on asyncio, where such an error means nothing
-        return True
-    return task is not None and not task.cancelling()
 
 
 class Deadlined(Protocol):
@@ -478,7 +184,7 @@ class AsyncioWait(_Alarmed):
         self.pending = task = _current_task(self._loop)
         self._base = task.cancelling()  # type: ignore[union-attr]  # a coroutine of asyncio always runs in a task
         if self._base:
-            self._base = _delivered(task)  # type: ignore[arg-type]
+            self._base = delivered(task)  # type: ignore[arg-type]
 
     def leave(self, error: BaseException | None) -> ErrorOrigin:
         task, self.pending = self.pending, None

@@ -17,7 +17,7 @@ import sqlalchemy
 from sqlalchemy import event
 from sqlalchemy.exc import DBAPIError
 
-from monitor.errors import ConfigError, StoreError
+from monitor.errors import ConfigError, SessionUnavailable
 
 T = TypeVar("T")
 
@@ -66,8 +66,8 @@ def engine_at(database: str) -> sqlalchemy.Engine:
 
 
 def reached(work: Callable[[], T]) -> T:
-    """Do `work`, and do it again while the database is away. Raises `StoreError` if it stays away
-    for 20 seconds.
+    """Do `work`, and do it again while the database is away. Raises `SessionUnavailable` if it
+    stays away for 20 seconds.
     """
     until = time.monotonic() + PATIENCE_S
     while True:
@@ -75,5 +75,5 @@ def reached(work: Callable[[], T]) -> T:
             return work()
         except DBAPIError as error:
             if time.monotonic() >= until:
-                raise StoreError(f"the database of the fleet cannot be reached: {error.orig}") from error
+                raise SessionUnavailable(f"the database of the fleet cannot be reached: {error.orig}") from error
         time.sleep(_PAUSE_S)

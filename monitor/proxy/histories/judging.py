@@ -152,7 +152,6 @@ class RequestJudge:
         self._first = 0
         """The number of the first turn that the detectors have seen."""
         self._past = ResumedRun()
-        self._errors = self._past.errors
         self._found: list[Detection] = []
         """The findings in the last turn."""
         self._state_is_whole = True
@@ -182,8 +181,7 @@ class RequestJudge:
                     self._see(turn)
         except PartCrash as raised:
             crash = raised
-        past.turns = past.model_calls = place.turns
-        self._errors = copy(past.errors)  # the answer counts on in `past`
+        past.counters.turns = past.counters.model_calls = place.turns
         self.core.take_up(past, "", now)
         if crash is not None:
             self._state_is_whole = False
@@ -208,6 +206,7 @@ class RequestJudge:
         """
         if not self._state_is_whole or not all(hasattr(one, "snapshot") for one in self._detectors):
             return None
+        counters = self._past.counters
         try:
             detectors = json.dumps(self._bank.snapshots(), separators=(",", ":")).encode()
         except (TypeError, ValueError):
@@ -215,9 +214,9 @@ class RequestJudge:
         return TaskState(
             place=self._place,
             seen_from=self._first,
-            tool_calls=self._past.tool_calls,
-            tools_called=self._past.tools_called,
-            errors=self._errors,
+            tool_calls=counters.tool_calls,
+            tools_called=counters.tools_called,
+            errors=counters.errors,
             calls_seen=self._policy.calls_before,
             found=tuple(self._found),
             detectors=detectors,
@@ -230,8 +229,9 @@ class RequestJudge:
             if task:
                 self._bank.request(task)
             return
-        past = self._past
-        past.tool_calls, past.tools_called, past.errors = known.tool_calls, known.tools_called, copy(known.errors)
+        counters = self._past.counters
+        counters.tool_calls, counters.tools_called = known.tool_calls, known.tools_called
+        counters.errors = copy(known.errors)
         self._policy.calls_before = known.calls_seen
         self._found += known.found
         states = json.loads(known.detectors)
@@ -242,14 +242,13 @@ class RequestJudge:
                 raise PartCrash(detector.name, error) from error
 
     def _count(self, turn: AssistantMessage) -> None:
-        past = self._past
-        past.errors.turn_started()
-        past.tool_calls += len(calls_of(turn))
+        counters = self._past.counters
+        counters.errors.turn_started()
+        counters.tool_calls += len(calls_of(turn))
         for result in turn.results:
-            if result.name not in past.tools_called:
-                past.tools_called += (result.name,)
+            counters.tool_answered(result.name)
             if not result.vetoed:
-                past.errors.add(is_error=result.is_error)
+                counters.errors.add(is_error=result.is_error)
 
     def _see(self, turn: AssistantMessage) -> None:
         bank, found = self._bank, self._found

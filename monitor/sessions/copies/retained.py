@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Final
 
-from monitor.errors import ConfigError, SessionBusy, SessionDamaged
+from monitor.errors import ConfigError, SessionBusy, SessionDamaged, SessionNotFound
 from monitor.sessions.copies.copied import remove
 from monitor.sessions.files import SessionFile, sessions_in
 from monitor.sessions.postgres.postgres_reader import SessionsReader
@@ -76,6 +77,9 @@ def retain(
         except (SessionBusy, SessionDamaged):
             busy.append(one)
             continue
+        except SessionNotFound:  # somebody else has removed it meanwhile
+            size -= one.size
+            continue
         removed.append(one)
         size -= one.size
     return Retained(tuple(removed), tuple(busy), size)
@@ -86,7 +90,8 @@ def _stored_in(address: str) -> tuple[Sequence[StoredSession], float]:
     database = address.partition("#")[0]
     with SessionsReader(database) as there:
         (now_s,) = there.asked(lambda one: one.execute(_NOW).fetchone()) or (time.time(),)
-        return [
-            StoredSession(name, f"{database}#{name}", there.opened(name).size(), changed_s)
-            for name, changed_s in there.changed().items()
-        ], now_s
+        found: list[StoredSession] = []
+        for name, changed_s in there.changed().items():
+            with contextlib.suppress(SessionNotFound):  # somebody has removed it since its name was read
+                found.append(StoredSession(name, f"{database}#{name}", there.opened(name).size(), changed_s))
+        return found, now_s

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from monitor.calls import answer_codec, request_codec
-from monitor.errors import MonitorError, SessionDamaged, StoreError
+from monitor.errors import MonitorError, SessionDamaged, SessionNotFound
 from monitor.sessions.faults import READ_FAULTS, typed
 from monitor.sessions.files import made
 from monitor.sessions.nodes import ID_CHANCE_BYTES, Draft, Node, check_readable, digest_of, new_id, node_of
@@ -67,7 +67,7 @@ def salvage(source: Path, into: Path, *, clock_s: float | None = None) -> Salvag
     if `into` exists already, or if `source` is no session, and `SessionTooNew`.
     """
     if not source.exists():
-        raise StoreError(f"there is no session {source}")
+        raise SessionNotFound(f"there is no session {source}")
     at_ms = round((time.time() if clock_s is None else clock_s) * 1000)
     id = new_id(at_ms, secrets.token_bytes(ID_CHANCE_BYTES))
     try:

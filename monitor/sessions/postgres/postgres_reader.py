@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
 
 from monitor.calls import ApprovalAnswer
-from monitor.errors import SessionBusy, SessionOwner, StoreError
+from monitor.errors import SessionBusy, SessionNotFound, SessionOwner
 from monitor.messages import SteerMessage
 from monitor.sessions.beside.mailbox import AnswerLetter, Letter, made, new_file
 from monitor.sessions.postgres import letters
@@ -50,7 +50,7 @@ class PostgresReader(Reads):
     """The session `name` in the database at `address`, as it is at the moment. It has the methods
     of a `SessionReader`.
 
-    Raises `StoreError` where there is no such session.
+    Raises `SessionNotFound` where there is no such session.
     """
 
     format = FORMAT
@@ -61,7 +61,8 @@ class PostgresReader(Reads):
         try:
             self._found = self._sessions.find(name)
         except BaseException:
-            self._sessions.close()
+            if self._sessions is not address:
+                self._sessions.close()
             raise
         self._connection = self._sessions.connection
         self._rows = Rows(self._connection, self._found.number)
@@ -206,10 +207,10 @@ class SessionsReader:
         return self.asked(lambda one: one.execute(_FIND, (kept(name),)).fetchone())
 
     def find(self, name: str) -> _Found:
-        """The facts about a session. Raises `StoreError` if there is none of this name."""
+        """The facts about a session. Raises `SessionNotFound` if there is none of this name."""
         row = self._row(name)
         if row is None:
-            raise StoreError(f"there is no session {name} in {self.shown}")
+            raise SessionNotFound(f"there is no session {name} in {self.shown}")
         number, id, created_ms, token, changed_s, holder = row
         return _Found(number, id, created_ms, token, changed_s, owner_in(holder))
 

@@ -17,7 +17,7 @@ import anyio
 from anyio import to_thread
 
 from monitor.calls import CallRecord
-from monitor.errors import SessionBusy, SessionLost, StoreError
+from monitor.errors import SessionBusy, SessionLost, SessionNotFound, StoreError
 from monitor.sessions.closed_runs import close_run
 from monitor.sessions.faults import not_text
 from monitor.sessions.lock import this_process
@@ -186,7 +186,7 @@ class PostgresSession(OwnerReads):
                 return found
             lease = connection.execute(_LEASE, (values["name"],)).fetchone()
             if lease is None:
-                raise StoreError(f"there is no session {self.name} in the database")
+                raise SessionNotFound(f"there is no session {self.name} in the database")
             if has_died(lease[0]):
                 values["dead"] = lease[0]
                 if (found := connection.execute(_TAKE, values).fetchone()) is not None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from monitor.calls import ApprovalAnswer, ApprovalRequest, CallRecord
-from monitor.errors import SessionBusy, StoreError
+from monitor.errors import SessionBusy, SessionNotFound, StoreError
 from monitor.events import Event
 from monitor.sessions.nodes import Node
 from monitor.sessions.postgres.database import LEASE_S, Database
@@ -142,7 +142,7 @@ def new_session(address: str, name: str) -> Iterator[SessionTarget]:
 @contextmanager
 def rewriting(address: str, name: str) -> Iterator[tuple[PostgresReader, SessionTarget]]:
     """A session as it is, and the target that takes its place when the block ends. Raises
-    `SessionBusy` while it has an owner, and `StoreError` if there is no such session.
+    `SessionBusy` while it has an owner, and `SessionNotFound` if there is no such session.
     """
     Database(address).prepared().close()  # tables of an older version are brought forward
     there = SessionsReader(address)
@@ -151,7 +151,7 @@ def rewriting(address: str, name: str) -> Iterator[tuple[PostgresReader, Session
             there.connection.execute(_PATIENCE)
             found = there.connection.execute(_LOCK, (kept(name),)).fetchone()
             if found is None:
-                raise StoreError(f"there is no session {name} in {without_password(address)}")
+                raise SessionNotFound(f"there is no session {name} in {without_password(address)}")
             number, holder, is_leased = found
             if is_leased:
                 raise SessionBusy(name, owner_in(holder))

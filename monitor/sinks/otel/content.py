@@ -30,6 +30,8 @@ _FINISHES: Final[Mapping[FinishReason | None, str]] = {
     FinishReason.BLOCKED: "content_filter",
     FinishReason.MALFORMED: "error",
     FinishReason.REPETITION: "repetition",
+    FinishReason.INTERRUPTED: "interrupted",
+    FinishReason.UNKNOWN: "unknown",
     None: "error",
 }
 

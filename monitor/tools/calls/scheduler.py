@@ -6,7 +6,7 @@
   the reads, edits and executions before it, and those after it wait for it.
 - **Results.** Each call gets exactly one result, in the order of the calls, whatever happens. It is
   set in one place (`_settle`). A later answer of a tool is dropped, and `dropped` is called.
-- **Records.** Each step of a call is stored in the ledger before it happens.
+- **Records.** Each step of a call is stored before it happens, see `CallRecords`.
 - **Some exceptions** are no results, and go on to the caller: a cancellation from outside, an
   exception that ends programs (`KeyboardInterrupt`, `SystemExit`), an exception of the ledger or of
   the caller's own `finished`. The calls get their results before that.
@@ -32,14 +32,15 @@ import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from monitor._util.hashing import canonical_json
-from monitor.calls import OPEN, UNENTERED, ApprovalRequest, CallLedger, CallRecord, CallState, key_of, stepped
+from monitor.calls import ApprovalRequest, CallLedger, CallRecord, CallState, key_of, stepped
 from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import ConfigError, ToolError, describe
 from monitor.reasons import ToolErrorKind
 from monitor.tools.base import NO_RUN, CallingRun, Tool, ToolContext
 from monitor.tools.calls.asked_tries import AskedTries
-from monitor.tools.calls.call_endings import awaited, cut_off, ended, lost, made_before, taken, unkept
+from monitor.tools.calls.call_endings import cut_off, taken
 from monitor.tools.calls.call_job import CallBatch, CallJob, set_order
+from monitor.tools.calls.call_records import CallRecords
 from monitor.tools.calls.call_timeout import run_tool
 from monitor.tools.event_loop import Clock
 from monitor.tools.protocols import NO_LISTENER, AdmissionControl, CallListener
@@ -49,11 +50,11 @@ from monitor.tools.results.result_store import ResultStore
 
 MAX_PARALLEL: Final = 16
 """The most calls that run at once. Plain functions need worker threads, of which anyio has 40."""
-LEDGER_GRACE_S: Final = 5.0
-"""The most seconds that the ledger gets to store the ends of calls that were cancelled."""
 CALL_GRACE_S: Final = 5.0
-"""The seconds that a tool gets to end after its deadline: as long as the ledger gets."""
+"""The seconds that a tool gets to end after its deadline: as long as the ledger gets for that."""
 _INTERRUPTED: Final = "it was interrupted"
+RETRIES: Final = 1
+"""How often a failed call of an idempotent tool is made again."""
 RETRIED: Final = frozenset({ToolErrorKind.UNHANDLED, ToolErrorKind.TIMEOUT})
 """Failures after which a call of an idempotent tool is made again."""
 
@@ -73,7 +74,6 @@ class Scheduler:
         clock: Clock | None = None,
         at: Callable[[float], float] = lambda now: now,
         limit: int = MAX_PARALLEL,
-        retries: int = 1,
         keeper: ResultStore | None = None,
         others: Collection[str] = (),
         why: Callable[[], str | None] = lambda: None,
@@ -83,10 +83,10 @@ class Scheduler:
     ) -> None:
         """`ledger`: `None` keeps no records. `keeper`: bounds the results, and keeps their full
         texts. Without a keeper, results are as long as the tools give them. `at`: turns a time of
-        the clock into seconds since the run began. `retries`: how often a failed call of an
-        idempotent tool is made again. `others`: names of tools that are carried out elsewhere. The
-        answer to a call of an unknown tool names them too. `why`: asked why calls were interrupted
-        from outside, for the results of these calls. `deps`: what the tools get as `context.deps`.
+        the clock into seconds since the run began. `others`: names of tools that are carried out
+        elsewhere. The answer to a call of an unknown tool names them too. `why`: asked why calls
+        were interrupted from outside, for the results of these calls. `deps`: what the tools get as
+        `context.deps`.
         `defers`: the ledger keeps a call whose result comes later, until it is there.
         `grace_s`: the seconds after its deadline until a tool that has not ended is abandoned.
         """
@@ -94,32 +94,23 @@ class Scheduler:
             raise ConfigError(f"max_parallel_tools={limit!r}: give 1 or more")
         self.tools = tools if isinstance(tools, Registry) else Registry(tools)
         self.listener = listener
-        self.resumes = False
-        """The run goes on in its session, and so do its calls of tools that resume."""
         self.late: deque[CallJob] = deque()
         """Calls whose abandoned threads have ended since `say_late` was called."""
         self._run = run if run is not None else NO_RUN
         self._run_id = run_id
-        self._ledger = ledger
+        self.records: CallRecords = CallRecords(ledger, listener, run_id=run_id, at=at, defers=defers)
         self._gate = gate
         self._clock = clock
         self.now: Callable[[], float] = clock.now if clock is not None else anyio.current_time
-        self._at = at
         self._limit = limit
-        self._retries = retries
         self._keeper = keeper
         self._artifacts = keeper.store if keeper is not None else None
         self._others = others
         self._why = why
         self._deps = deps
-        self._defers = defers
         self._grace_s = grace_s
         self._tries = AskedTries()
-        self.awaited: dict[str, str] = {}
-        """The calls whose results come later: what each waits for, by its key."""
         self._made: Counter[tuple[str, str]] = Counter()
-        self._cut_off: frozenset[str] = frozenset()
-        """The keys of the calls that were running when the process of the run ended."""
         self._lock = anyio.Lock(fast_acquire=True)
         self._batches: list[CallBatch] = []
         self._thread = 0
@@ -166,7 +157,7 @@ class Scheduler:
             self._batches.remove(batch)
             self._settle_rest(batch)
             if not destroyed:
-                await self._store_rest(batch)
+                await self.records.store_rest(batch.jobs if batch.begun else (), self.now())
             if batch.fatal:
                 raise batch.fatal[0]
         return [job.result for job in batch.jobs if job.result is not None]
@@ -222,16 +213,7 @@ class Scheduler:
         `comes`: ids of calls that are carried out next. They get their state then, with their
         results.
         """
-        ledger = self._ledger
-        if ledger is None:
-            return []
-        running = [one for one in await ledger.open_calls(self._run_id) if one.state is CallState.RUNNING]
-        self._cut_off = frozenset(one.key for one in running)
-        unknown = [stepped(record, state=CallState.UNKNOWN) for record in running if record.call_id not in comes]
-        for record in unknown:
-            await ledger.advance(record)
-            self.listener.changed(record)
-        return unknown
+        return await self.records.recover(comes)
 
     def say_late(self) -> None:
         """Report the calls whose abandoned threads have ended meanwhile."""
@@ -272,13 +254,7 @@ class Scheduler:
             self._thread = threading.get_ident()
             self._token = anyio.lowlevel.current_token()
         self._slots = anyio.Semaphore(self._limit, fast_acquire=True) if len(jobs) > self._limit else None
-        if self._ledger is None:
-            for job in jobs:
-                self._intended(job)
-        else:
-            known = await self._ledger.intend([job.record for job in jobs])
-            for job, record in zip(jobs, known, strict=True):
-                self._meet(job, record)
+        await self.records.intended(jobs)
         for job in jobs:
             if job.outcome is None:
                 self._check(job)
@@ -290,35 +266,6 @@ class Scheduler:
             self._group, batch.scope = group, group.cancel_scope
             for job in jobs:
                 group.start_soon(self._go, job, batch, name=f"tool {job.call.name}")
-
-    def _meet(self, job: CallJob, known: CallRecord) -> None:
-        """Compare a call with `known`, its record in the ledger. It may be there already, from a
-        run that was interrupted or from another process.
-        """
-        job.stored = known.state
-        job.owned = False
-        traits = job.entry.traits
-        again = traits.idempotent or (traits.resumes and self.resumes)
-        unknown = known.state is CallState.UNKNOWN or known.key in self._cut_off
-        if known.state in UNENTERED or (unknown and again):
-            job.owned = True
-            if known is not job.record:
-                state = known.state if known.state in UNENTERED else CallState.INTENDED
-                job.record = stepped(known, state=state)
-            if self.listener.listens:
-                self.listener.changed(job.record)
-        elif known.key in self._cut_off:
-            job.owned, job.record = True, known
-            job.outcome = lost(job)
-        else:
-            if known.state is CallState.AWAITING_RESULT:
-                self.awaited[known.key] = known.tool
-            job.outcome = made_before(job, known)
-
-    def _intended(self, job: CallJob) -> None:
-        job.stored = CallState.INTENDED
-        if self.listener.listens:
-            self.listener.changed(job.record)
 
     def _check(self, job: CallJob) -> None:
         """Check the arguments. If they do not fit, the call is answered without its tool."""
@@ -342,10 +289,10 @@ class Scheduler:
                     job.outcome = self._with_reason(job, batch, await self._answer(job))
                 if job.outcome is not None:
                     await self._bound(job)
-                    await self._store(job)
+                    await self.records.store(job, self.now())
             if job.outcome is None:
                 job.outcome = cut_off(job, self._reason(job, batch))
-                await self._store(job)
+                await self.records.store(job, self.now())
             self._settle(job, batch)
             if len(batch.jobs) > 1:
                 if job.ended is not None:
@@ -398,7 +345,7 @@ class Scheduler:
         """The end of the call, if it may not be made. `None`: it may be made."""
         admission = gate.admit(job.entry, job.arguments, context)
         if isinstance(admission, ApprovalRequest):
-            if not await self._awaits_approval(job, admission):
+            if not await self.records.awaits_approval(job, admission):
                 return taken(job)
             admission = await gate.ask(admission, job.entry, job.arguments)
         if admission.approval is not None:
@@ -415,55 +362,19 @@ class Scheduler:
                 return CallState.FAILED, failed_by(job.call, error, anyio.get_cancelled_exc_class())
         return None
 
-    async def _awaits_approval(self, job: CallJob, request: ApprovalRequest) -> bool:
-        """Store that a person is asked about the call. False: another process carries it out.
-
-        A call that is made again after an unknown outcome keeps its state until it is running.
-        """
-        if job.stored not in UNENTERED or (self._ledger is None and not self.listener.listens):
-            return True
-        waiting = stepped(job.record, state=CallState.AWAITING_APPROVAL, approval=request.id)
-        if waiting == job.record:
-            return True
-        if self._ledger is not None and not await self._ledger.advance(waiting):
-            job.owned = False
-            return False
-        job.record, job.stored = waiting, CallState.AWAITING_APPROVAL
-        self.listener.changed(waiting)
-        return True
-
     async def _attempts(self, job: CallJob, context: ToolContext) -> tuple[CallState, ToolResult]:
-        tries = 1 + (self._retries if job.entry.traits.idempotent else 0)
+        tries = 1 + (RETRIES if job.entry.traits.idempotent else 0)
         while True:
             tries -= 1
             now = self.now()
-            if self._ledger is not None or self.listener.listens:
-                attempt = job.record.attempt + 1
-                running = stepped(job.record, state=CallState.RUNNING, attempt=attempt, started_at_s=self._at(now))
-                if self._ledger is not None and not await self._ledger.advance(running):
-                    job.owned = False
-                    return taken(job)
-                job.record = running
-                self.listener.changed(running)
+            if not await self.records.running(job, now):
+                return taken(job)
             job.stored, job.begun_at, job.entered = CallState.RUNNING, now, True
             state, result = await run_tool(job, context, self._clock, self._group, self._grace_s)
             if job.deferred is not None and not result.is_error:
-                return await self._await_result(job)
+                return await self.records.awaits_result(job)
             if not tries or result.error_kind not in RETRIED or job.why is not None:
                 return state, result
-
-    async def _await_result(self, job: CallJob) -> tuple[CallState, ToolResult]:
-        """Store that the result of a call comes later."""
-        if self._ledger is None or not self._defers:
-            return unkept(job)
-        waiting = stepped(job.record, state=CallState.AWAITING_RESULT)
-        if not await self._ledger.advance(waiting):
-            job.owned = False
-            return taken(job)
-        job.record, job.stored = waiting, CallState.AWAITING_RESULT
-        self.awaited[job.key] = job.deferred or job.call.name
-        self.listener.changed(waiting)
-        return awaited(job)
 
     # ------------------------------------------------------------------ the ends of calls
 
@@ -486,15 +397,11 @@ class Scheduler:
     def _settle(self, job: CallJob, batch: CallBatch) -> None:
         """The one place where a call gets its result."""
         assert job.outcome is not None  # noqa: S101 - the callers see to it
-        state, result = job.outcome
-        now = self.now()
+        result, now = job.outcome[1], self.now()
         seconds = now - job.begun_at if job.entered else 0.0
         job.result = result
         object.__setattr__(result, "duration_s", seconds)  # this object was made here, and nobody has seen it yet
-        if job.owned and self.listener.listens and state not in OPEN:
-            if job.record.state is not state:
-                job.record = ended(job.record, state, result, self._at(now))
-            self.listener.changed(job.record)
+        self.records.settled(job, now)
         if batch.finished is not None:
             batch.finished(result, seconds)
 
@@ -509,41 +416,8 @@ class Scheduler:
                 except BaseException as error:  # noqa: BLE001 - raised when all calls have their results
                     batch.fatal.append(error)
 
-    async def _store(self, job: CallJob) -> None:
-        """Put the end of a call into the ledger."""
-        assert job.outcome is not None  # noqa: S101 - the callers see to it
-        state, result = job.outcome
-        if self._ledger is None:
-            job.stored = state
-        elif job.owned and state is not job.stored and state not in OPEN:
-            job.record = ended(job.record, state, result, self._at(self.now()))
-            await self._ledger.advance(job.record)
-            job.stored = state
-
-    async def _store_rest(self, batch: CallBatch) -> None:
-        if all(job.outcome is None or not job.owned or job.stored is job.outcome[0] for job in batch.jobs):
-            return
-        with anyio.move_on_after(LEDGER_GRACE_S, shield=True):
-            for job in batch.jobs:
-                if batch.begun:
-                    await self._store(job)
-
 
 async def carry_out(call: ToolCall, tools: Mapping[str, Tool], run: CallingRun | None = None) -> ToolResult:
     """The result of one call. Errors of the tool are results, too."""
-    (result,) = await carry_out_all([call], tools, run)
+    (result,) = await Scheduler(tools, run=run).carry_out([call])
     return result
-
-
-async def carry_out_all(
-    calls: Sequence[ToolCall],
-    tools: Mapping[str, Tool],
-    run: CallingRun | None = None,
-    finished: Callable[[ToolResult, float], object] | None = None,
-    *,
-    others: Collection[str] = (),
-) -> list[ToolResult]:
-    """The results of the calls of one model response, in the order of the calls; see
-    `Scheduler.carry_out`.
-    """
-    return await Scheduler(tools, run=run, others=others).carry_out(calls, finished)

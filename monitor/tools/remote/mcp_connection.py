@@ -7,32 +7,23 @@ cancel and close.
 
 from __future__ import annotations
 
-import importlib.metadata
-import logging
 import math
-import re
-import secrets
-import shutil
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 import anyio
 
 from monitor._util.quoting import printable
-from monitor.errors import ConfigError, MissingExtra, ToolError, describe, without_keys
+from monitor.errors import ConfigError, ToolError, describe
 from monitor.reasons import ToolErrorKind
 from monitor.tools.event_loop import Background
-from monitor.tools.processes.process_table import MARKER, marked, members, owner_token, sweep
 from monitor.tools.remote.mcp_messages import CheckedMessages, WatchedStream, said
-from monitor.tools.remote.stderr_tail import KEPT_BYTES, StderrTail
-from monitor.tools.sandbox.confinement import Confinement
+from monitor.tools.remote.mcp_sdk import sdk
+from monitor.tools.remote.mcp_transport import Endpoint, McpTransport
 
-FLOOR: Final = (2, 3)
-"""The oldest `mcp` whose client closes its server within bounds."""
 MAX_PAGES: Final = 300
 """The most pages of a list of tools that are read: a server may never end its list."""
 CLOSE_S: Final = 10.0
@@ -44,34 +35,10 @@ LONGEST_DELAY_S: Final = 30.0
 """Seconds between a failed connection and the next attempt: 0.5 at first, then twice as long each
 time, at most 30.
 """
+ERROR_CHARS: Final = 600
+"""The most characters of an error that are shown."""
 QUESTION_CHARS: Final = 2_000
 """The most characters of a server's question to a person."""
-GONE: Final = 404
-SESSION_HEADER: Final = "mcp-session-id"
-"""How a server says that a session is gone. Source: the protocol, Streamable HTTP, session
-management.
-"""
-STDERR_CHARS: Final = 600
-"""If a server cannot be reached, this many last characters of its stderr are shown."""
-
-_VERSION: Final = re.compile(r"(\d+)\.(\d+)")
-
-Transport: TypeAlias = Literal["stdio", "http", "sse"]
-
-
-@dataclass(slots=True, frozen=True, kw_only=True)
-class Endpoint:
-    """The place of a server: a command to start, or an address."""
-
-    transport: Transport
-    command: tuple[str, ...] = ()
-    url: str = ""
-    environment: Mapping[str, str] = field(default_factory=dict)
-    directory: str | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
-    start_timeout_s: float = 30.0
-    confinement: Confinement | None = None
-    """The sandbox of a command."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -141,15 +108,12 @@ class McpConnection:
         self._listed = listed
         self._elicit = elicit
         self._sdk = sdk()
-        self._token = owner_token(secrets.token_hex(8))
-        self._stderr: StderrTail | None = None
+        self._transport = McpTransport(endpoint, self._sdk)
         self._queue: deque[McpCall] = deque()
         self._open: set[McpCall] = set()
         self._news = anyio.Event()
         self._lost = anyio.Event()
         self._stale = anyio.Event()
-        self._gone = False
-        """The server does not know the session any more: it has answered with HTTP 404."""
         self._version = "2025-11-25"
         """The version of the protocol that was agreed upon."""
         self._legacy = False
@@ -213,9 +177,7 @@ class McpConnection:
             if not self._owner.ended:
                 self._owner.give_up()
         self._settle_all()
-        self._sweep()
-        if self._stderr is not None:
-            self._stderr.close()
+        self._transport.close()
 
     # ------------------------------------------------------------------ the owner's task
 
@@ -234,7 +196,8 @@ class McpConnection:
 
     async def _connect(self, calls: list[McpCall]) -> None:
         """Connect, and serve calls until the connection ends or is closed."""
-        self._lost, self._stale, self._gone = anyio.Event(), anyio.Event(), False
+        self._lost, self._stale = anyio.Event(), anyio.Event()
+        self._transport.session_gone = False
         had = self.connects
         try:
             limit = anyio.current_time() + self._endpoint.start_timeout_s
@@ -258,7 +221,7 @@ class McpConnection:
         finally:
             self._attempt = None
             self._lost.set()
-            self._sweep()
+            self._transport.sweep()
         if self.connects == had:
             self._not_before = anyio.current_time() + min(FIRST_DELAY_S * 2**self._failures, LONGEST_DELAY_S)
             self._failures += 1
@@ -291,7 +254,7 @@ class McpConnection:
                 call.settle(await _asked_of(client, call))
         except self._sdk.MCPError as error:
             # Servers use the number of an ended connection, -32000, for errors of their own.
-            if self._gone:
+            if self._transport.session_gone:
                 self._lose_session(call)
             elif self._lost.is_set() or (error.code, error.message) == self._sdk.CLOSED:
                 self._why = "its connection ended"
@@ -420,51 +383,12 @@ class McpConnection:
     def _client(self) -> Any:
         mode = "legacy" if self._legacy else "auto"
         return self._sdk.Client(
-            self._watched(self._transport()),
+            self._watched(self._transport.open()),
             message_handler=self._heard,
             cache=None,
             mode=mode,
             elicitation_callback=None if self._elicit is None else self._elicited,
         )
-
-    def _transport(self) -> Any:
-        endpoint, headers = self._endpoint, dict(self._endpoint.headers)
-        if endpoint.transport == "sse":
-            return self._sdk.sse_client(endpoint.url, headers)
-        if endpoint.transport == "http":
-            return self._over_http(endpoint.url, headers)
-        if self._stderr is None:
-            self._stderr = StderrTail()
-        words, given = endpoint.command, {**endpoint.environment, MARKER: marked(self._token)}
-        if (confinement := endpoint.confinement) is not None:
-            place = Path(endpoint.directory or ".").resolve()
-            if shutil.which(words[0]) is None and not (place / words[0]).exists():
-                raise FileNotFoundError(f"there is no program {words[0]}")
-            words = tuple(confinement.argv(words, place, started_elsewhere=True))
-            given = confinement.environment(given)
-        command, *arguments = words
-        parameters = self._sdk.StdioServerParameters(
-            command=command,
-            args=arguments,
-            env=given,
-            cwd=endpoint.directory,
-            encoding_error_handler="replace",
-        )
-        return self._sdk.stdio_client(parameters, self._stderr.file)
-
-    @asynccontextmanager
-    async def _over_http(self, url: str, headers: dict[str, str]) -> AsyncIterator[Any]:
-        async with (
-            self._sdk.create_mcp_http_client(headers) as http,
-            self._sdk.streamable_http_client(url, http_client=http) as streams,
-        ):
-            http.event_hooks = {"response": [self._answered]}
-            yield streams
-
-    async def _answered(self, response: Any) -> None:
-        """A session is gone where the server answers a request of it with 404."""
-        if response.status_code == GONE and SESSION_HEADER in response.request.headers:
-            self._gone = True
 
     @asynccontextmanager
     async def _watched(self, transport: Any) -> AsyncIterator[Any]:
@@ -472,21 +396,13 @@ class McpConnection:
             messages = CheckedMessages(self._sdk, lambda: self._version, self.malformed)
             yield WatchedStream(reading, self._lost, messages.checked), writing
 
-    def _sweep(self) -> None:
-        """End processes that have left the process group of the server. None leaves a namespace."""
-        confinement = self._endpoint.confinement
-        if self._endpoint.transport == "stdio" and (confinement is None or not confinement.namespaced):
-            sweep(lambda: members(self._token, None))
-
     def _told(self, error: BaseException) -> str:
         """The error in one line, with the end of the server's stderr."""
         while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
             error = error.exceptions[0]
-        text = said(error) if isinstance(error, TimeoutError) else printable(describe(error)[:STDERR_CHARS])
-        if self._stderr is not None and not self.connects:
-            wrote = without_keys(self._stderr.text(KEPT_BYTES))[-STDERR_CHARS:].strip()
-            text += f"; it wrote: {printable(wrote)}" if wrote else ""
-        return text
+        text = said(error) if isinstance(error, TimeoutError) else printable(describe(error)[:ERROR_CHARS])
+        wrote = "" if self.connects else self._transport.wrote()
+        return f"{text}; it wrote: {wrote}" if wrote else text
 
     def _no_answer(self, why: str) -> ToolError:
         return ToolError(f"the MCP server {self._name!r} gave no answer: {why}", kind=ToolErrorKind.EXECUTION_FAILED)
@@ -505,64 +421,3 @@ async def _asked_of(client: Any, call: McpCall) -> Any:
 def _is_bad_answer(error: Exception) -> bool:
     """Whether the server has answered, but wrongly. Then the connection can still be used."""
     return isinstance(error, ValueError | RuntimeError)
-
-
-@dataclass(slots=True, frozen=True)
-class Sdk:
-    """The names of the SDK that are used here."""
-
-    Client: Any
-    MCPError: Any
-    SessionMessage: Any
-    StdioServerParameters: Any
-    stdio_client: Any
-    streamable_http_client: Any
-    sse_client: Any
-    create_mcp_http_client: Any
-    types: Any
-    validate: Any
-    MODERN: Any
-    CLOSED: tuple[int, str]
-    """The error of a call whose connection ended."""
-
-
-def sdk() -> Sdk:
-    """The SDK. Raises `MissingExtra` if it is missing, and `ConfigError` if it is too old."""
-    try:
-        version = importlib.metadata.version("mcp")
-    except importlib.metadata.PackageNotFoundError:
-        raise MissingExtra("mcp", "mcp") from None
-    check_version(version)
-    import mcp_types  # noqa: PLC0415 - the SDK is optional, and takes a second to import
-    from mcp import Client, MCPError, StdioServerParameters, stdio_client  # noqa: PLC0415 - the same
-    from mcp.client.sse import sse_client  # noqa: PLC0415 - the same
-    from mcp.client.streamable_http import streamable_http_client  # noqa: PLC0415 - the same
-    from mcp.shared._httpx_utils import create_mcp_http_client  # noqa: PLC0415 - the same
-    from mcp.shared.message import SessionMessage  # noqa: PLC0415 - the same
-    from mcp_types.methods import validate_server_result  # noqa: PLC0415 - the same
-    from mcp_types.version import MODERN_PROTOCOL_VERSIONS  # noqa: PLC0415 - the same
-
-    for name in ("mcp", "client"):  # the SDK logs each line that is no message: nobody needs that
-        logging.getLogger(name).addHandler(logging.NullHandler())
-    return Sdk(
-        Client,
-        MCPError,
-        SessionMessage,
-        StdioServerParameters,
-        stdio_client,
-        streamable_http_client,
-        sse_client,
-        create_mcp_http_client,
-        mcp_types,
-        validate_server_result,
-        MODERN_PROTOCOL_VERSIONS,
-        (mcp_types.CONNECTION_CLOSED, "Connection closed"),
-    )
-
-
-def check_version(version: str) -> None:
-    """Raise `ConfigError` for a version of the SDK below `FLOOR`."""
-    found = _VERSION.match(version)
-    if found is None or (int(found[1]), int(found[2])) < FLOOR:
-        wanted = ".".join(map(str, FLOOR))
-        raise ConfigError(f"mcp {version} is installed, and {wanted} is needed; run: pip install 'agent-monitor[mcp]'")

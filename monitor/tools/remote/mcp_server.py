@@ -36,8 +36,9 @@ from monitor.tools.argument_schemas import ArgumentSchema
 from monitor.tools.artifacts.artifact_store import Reference
 from monitor.tools.base import NeedsApproval, Tool, ToolContext, ToolTraits
 from monitor.tools.remote.mcp_answers import answer_of, readable, sendable
-from monitor.tools.remote.mcp_connection import MAX_PAGES, NOTHING, Elicit, Endpoint, McpCall, McpConnection, McpOffers
+from monitor.tools.remote.mcp_connection import MAX_PAGES, NOTHING, Elicit, McpCall, McpConnection, McpOffers
 from monitor.tools.remote.mcp_readers import JOINT, McpReader, readers_of
+from monitor.tools.remote.mcp_transport import Endpoint
 from monitor.tools.results.tool_answer import ToolAnswer
 from monitor.tools.sandbox.confinement import SandboxFound, confine
 from monitor.tools.sandbox.sandbox import SandboxOption, sandbox_of

@@ -73,7 +73,7 @@ class Card:
 
     def add(self, run: SurveyedRun) -> None:
         """Count one more run."""
-        self.runs += 1
+        self.runs += not run.goes_on
         self.partial |= run.cost_partial or (run.cost_usd is None and not run.silent)
         self.usd = known_sum(self.usd, run.cost_usd)
         times = [at for at in (self.first_at, self.last_at, run.first_at, run.last_at) if at is not None]

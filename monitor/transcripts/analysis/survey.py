@@ -5,14 +5,16 @@ of a stop. Only the numbers and the findings of a run are kept, however large it
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from monitor._util.hashing import fingerprint
 from monitor.detectors.detector import Detector
 from monitor.errors import MissingExtra
 from monitor.outcome import RunFailed
 from monitor.policy import Policy
 from monitor.transcripts.analysis.cost import UNKNOWN_COST, RunCost
+from monitor.transcripts.analysis.recorded_steps import NO_STEPS, RecordedSteps, StepLog
 from monitor.transcripts.analysis.scan import Finding, ModelOutput, RunScanner, ScanResult
 from monitor.transcripts.base import Chunker, RecordedMessage
 from monitor.transcripts.entries import Began, CompactionSeen, Ended, EndState, ReadReport, Said, TranscriptEntry
@@ -72,6 +74,14 @@ class SurveyedRun:
     failed: str = ""
     """The error, if a detector or the policy crashed. Such a run does not count as without a loop.
     """
+    steps: RecordedSteps = field(default=NO_STEPS, compare=False, repr=False)
+    """The steps of the run, to find copies of them in other runs."""
+    copied_turns: int = 0
+    """The number of the run's responses that were counted as those of another run, of which this
+    one has a copy. The numbers above leave them out.
+    """
+    goes_on: bool = False
+    """The other run was the beginning of this one, under the same id. Both count as one run."""
 
     @property
     def id(self) -> str:
@@ -313,9 +323,21 @@ def _surveyed(
     reader: TranscriptReader, source: Source, report: ReadReport, watched: WatchSettings
 ) -> Iterator[SurveyedRun]:
     open_runs = Survey(source.name, reader.format, watched)
+    logs: dict[str, StepLog] = {}
+    content = fingerprint(source.head)
     for entry in reader.read(source, report):
+        match entry:
+            case Began():
+                within = entry.run.removeprefix(source.stem)
+                own_id = within.partition("~")[0] if within == entry.run else ""
+                logs[entry.run] = StepLog(entry, own_id, content + within)
+            case Said() if not logs[entry.run].take(entry.message):
+                report.repeated += 1
+                continue
+            case _:
+                pass
         if (run := open_runs.take(entry)) is not None:
-            yield run
+            yield replace(run, steps=logs.pop(run.id).end())
 
 
 def survey_file(source: Source, *, watched: WatchSettings | None = None) -> SurveyedFile:

@@ -34,7 +34,7 @@ class GooseReader(TranscriptReader):
         if len(records) < 2 or "role" in records[0]:  # noqa: PLR2004 - a session and a message
             return False
         header = {"working_dir", "message_count", "tools", "description"} & records[0].keys()
-        return bool(header) and all(is_message(one) and "created" in one for one in records[1:])
+        return bool(header) and is_message(records[1]) and "created" in records[1]
 
     def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
         if source.head.startswith(SQLITE_MAGIC):

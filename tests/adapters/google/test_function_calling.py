@@ -82,10 +82,12 @@ async def test_each_answer_is_a_turn_with_its_own_calls_and_usage(way: str):
     assert guard.outcome.usage.total_tokens == sum(one.usage.total_tokens for one in ended)
 
 
-async def test_results_are_seen_where_the_sdk_shows_them():
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("automatic", [{}, {"ignore_call_history": True}], ids=["history", "no_history"])
+async def test_results_are_seen_whether_the_sdk_shows_them_or_not(way: str, automatic: dict[str, Any]):
     with LocalGemini([looks(1), looks(2), says(3, "It rains")]) as server:
         async with monitor.Guard(stop_when=monitor.MaxTurns(9)) as guard:
-            await watched(server, "models", Tool(lambda n: f"seen {n}"), guard)
+            await watched(server, way, Tool(lambda n: f"seen {n}"), guard, **automatic)
     covered = {one.what: one for one in guard.coverage()}
     assert covered["results"].detail == "2 of 2 calls have their result"
 
@@ -99,13 +101,38 @@ async def test_the_same_call_with_the_same_result_is_a_loop(way: str):
     assert guard.outcome.reason is monitor.TerminateReason.LOOP_DETECTED
 
 
-async def test_the_same_call_with_changing_results_is_none():
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("isolate", [False, True])
+async def test_the_same_call_with_changing_results_is_none(way: str, isolate: bool):
     turns = [*[looks(number) for number in range(1, 8)], says(8, "It rains")]
+    config = Tool(lambda n: f"{n} of 7 files").config(maximum_remote_calls=30)
     with LocalGemini(turns) as server:
-        async with monitor.Guard() as guard:
-            await watched(server, "models", Tool(lambda n: f"{n} of 7 files"), guard, maximum_remote_calls=30)
+        async with (
+            sdk(server) as client,
+            monitor.Guard() as guard,
+            guard.watch(lambda: opened(client, way, config), isolate=isolate) as stream,
+        ):
+            async for _ in stream:
+                pass
     assert guard.outcome.ok
     assert guard.outcome.turns == 8
+
+
+async def test_turns_of_a_chat_are_told_apart_without_ids_of_their_responses_and_behind_a_generator():
+    async def relayed(stream: Any) -> Any:
+        async for one in stream:
+            yield one
+
+    answers = [[text("I look. "), call("look", {"q": "a"}), finish()], [text("It rains"), finish()]]
+    with LocalGemini(answers) as server:
+        async with sdk(server) as client, monitor.Guard() as guard:
+            chat = await opened(client, "chat", Tool(lambda n: f"seen {n}").config())
+            async with guard.watch(relayed(chat)) as stream:
+                async for _ in stream:
+                    pass
+    assert stream.turn.text == "It rains"
+    assert guard.outcome.turns == 2
+    assert {one.what: one.detail for one in guard.coverage()}["results"] == "1 of 1 calls have their result"
 
 
 @pytest.mark.parametrize("way", WAYS)

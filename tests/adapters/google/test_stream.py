@@ -213,7 +213,7 @@ def test_usage_never_decreases(counts: list[dict[str, int]]):
     [
         ("STOP", FinishReason.DONE),
         ("MAX_TOKENS", FinishReason.LENGTH),
-        ("CONTINUATION", FinishReason.LENGTH),
+        ("CONTINUATION", FinishReason.INTERRUPTED),
         ("MALFORMED_FUNCTION_CALL", FinishReason.MALFORMED),
         ("UNEXPECTED_TOOL_CALL", FinishReason.MALFORMED),
         ("MALFORMED_RESPONSE", FinishReason.MALFORMED),
@@ -231,8 +231,8 @@ def test_finish_reasons_have_a_class_and_keep_their_word(word: str, finish_reaso
 
 # the SDK's own, for the word that is the test
 @pytest.mark.filterwarnings("ignore:BRAND_NEW is not a valid FinishReason:UserWarning")
-def test_an_unknown_finish_reason_is_a_filters():
-    assert read(finish("BRAND_NEW", usage=None)) == [TurnFinished(FinishReason.BLOCKED, "BRAND_NEW")]
+def test_an_unknown_finish_reason_is_unknown():
+    assert read(finish("BRAND_NEW", usage=None)) == [TurnFinished(FinishReason.UNKNOWN, "BRAND_NEW")]
 
 
 def test_a_blocked_prompt_ends_the_turn():
@@ -602,7 +602,7 @@ async def test_without_automatic_continuation_the_answer_is_cut_off():
         async with sdk(server) as client:
             chunks = await decoded(client, config, adapter)
         assert adapter.requests == len(server.requests) == 1
-    assert chunks[-1] == TurnFinished(FinishReason.LENGTH, "CONTINUATION")
+    assert chunks[-1] == TurnFinished(FinishReason.INTERRUPTED, "CONTINUATION")
 
 
 # --- failures

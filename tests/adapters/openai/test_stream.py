@@ -146,7 +146,8 @@ def test_an_empty_delta_says_nothing(delta: Any):
         ("tool_calls", FinishReason.DONE),
         ("function_call", FinishReason.DONE),
         ("eos", FinishReason.DONE),
-        ("a_new_word", FinishReason.DONE),
+        ("a_new_word", FinishReason.UNKNOWN),
+        ("function_call_filter: MALFORMED_FUNCTION_CALL", FinishReason.MALFORMED),
         ("length", FinishReason.LENGTH),
         ("model_length", FinishReason.LENGTH),
         ("MAX_TOKENS", FinishReason.LENGTH),
@@ -516,11 +517,69 @@ def test_an_item_that_is_done_and_says_nothing_is_whole_where_its_response_is(en
 
 @pytest.mark.parametrize(
     ("reason", "finish_reason"),
-    [("content_filter", FinishReason.BLOCKED), ("steered", FinishReason.LENGTH), (None, FinishReason.LENGTH)],
+    [
+        ("max_output_tokens", FinishReason.LENGTH),
+        ("content_filter", FinishReason.BLOCKED),
+        ("steered", FinishReason.INTERRUPTED),
+        ("a_new_word", FinishReason.INTERRUPTED),
+        (None, FinishReason.INTERRUPTED),
+    ],
 )
 def test_why_a_response_is_incomplete(reason: str | None, finish_reason: FinishReason):
     (finished,) = of_type(TurnFinished, read(response_finish("incomplete", reason=reason)))
     assert finished.finish_reason is finish_reason
+
+
+@pytest.mark.parametrize(
+    ("status", "finish_reason"),
+    [
+        ("completed", FinishReason.DONE),
+        ("cancelled", FinishReason.INTERRUPTED),
+        ("incomplete", FinishReason.INTERRUPTED),
+        ("expired", FinishReason.UNKNOWN),
+        ("in_progress", FinishReason.DONE),  # the event is the end, whatever the copy of its response says
+        (None, FinishReason.DONE),
+    ],
+)
+def test_the_status_of_a_response_says_how_it_ended(status: str | None, finish_reason: FinishReason):
+    ended = response_finish() | {"response": {"status": status}}
+    assert read(ended)[-1] == TurnFinished(
+        finish_reason, status if status not in {None, "in_progress"} else "completed"
+    )
+
+
+def test_a_failed_status_is_a_failure_and_a_cancelled_response_is_not_whole():
+    failed = response_finish() | {"response": {"status": "failed", "error": {"code": "server_error", "message": "no"}}}
+    with pytest.raises(ReportedFailure, match="no"):
+        read(failed)
+    cancelled = {"type": "response.cancelled", "response": {"status": "cancelled"}}
+    chunks = read(*response_call("rm", {"all": True}, id="c", whole=False), cancelled)
+    assert calls(chunks) == [("c", "rm", '{"all": true}')]
+    assert chunks[-1] == TurnFinished(FinishReason.INTERRUPTED, "cancelled")
+
+
+def resumable() -> list[dict[str, Any]]:
+    """A response with a text and two calls, whose last event has all of it."""
+    events = response_events_of("one two three", [("look", {"q": 1}), ("rm", {"q": 2})], cut=4)
+    events[-1]["response"]["output"] = [
+        one["item"] | ({"content": [{"type": "output_text", "text": "one two three"}]} if not number else {})
+        for number, one in enumerate(one for one in events if one["type"] == "response.output_item.done")
+    ]
+    return events
+
+
+@pytest.mark.parametrize("after", range(1, len(resumable())))
+def test_a_response_that_is_resumed_has_all_its_calls_and_the_rest_of_its_text(after: int):
+    chunks = read(*resumable()[after:])
+    assert {name: (id, arguments) for id, name, arguments in calls(chunks)} == {
+        "look": ("call_local_0", {"q": 1}),
+        "rm": ("call_local_1", {"q": 2}),
+    }
+    assert len(calls(chunks)) == 2
+    words = "".join(one.text for one in chunks if isinstance(one, TextDelta))
+    assert words
+    assert "one two three".endswith(words)
+    assert chunks[-1] == TurnFinished(FinishReason.DONE, "completed")
 
 
 def test_a_refusal_in_a_response_blocks_it():

@@ -135,7 +135,7 @@ def test_the_limit_counts_over_all_files(tmp_path: Path):
 
 
 def test_several_files_are_told_apart(tmp_path: Path):
-    done = scan(write(tmp_path / "one", looping()), write(tmp_path / "two", looping()))
+    done = scan(write(tmp_path / "one", looping("stuck1")), write(tmp_path / "two", looping("stuck2")))
     assert [line.split()[0][-3:] for line in done.stdout.splitlines() if "stuck" in line] == ["one", "two"]
 
 

@@ -175,12 +175,13 @@ def test_a_file_that_is_being_written_is_no_bad_input(tmp_path: Path):
 def test_several_processes_find_what_one_finds_in_the_same_order(tmp_path: Path):
     data = gzip.decompress(STUCK.read_bytes())
     for number in range(17):
-        (tmp_path / f"{number:02}.jsonl").write_bytes(data.replace(b"554b9fa6-", b"%08d-" % number))
+        own = data.replace(b"554b9fa6-", b"%08d-" % number).replace(b'"2026-01-17T', b'"2026-01-%02dT' % (number + 1))
+        (tmp_path / f"{number:02}.jsonl").write_bytes(own)
     many = [json.loads(line) for line in scan("--json", str(tmp_path)).stdout.splitlines()]
     one = json.loads(scan("--json", str(tmp_path / "00.jsonl")).stdout.splitlines()[0])
     assert [Path(run["file"]).name for run in many[:-1]] == [f"{number:02}.jsonl" for number in range(17)]
     for run in many[:-1]:
-        assert {**run, "file": one["file"], "id": one["id"]} == one
+        assert {**run, **{name: one[name] for name in ("file", "id", "first_at", "last_at")}} == one
 
 
 def test_ctrl_c_keeps_what_was_read(tmp_path: Path):

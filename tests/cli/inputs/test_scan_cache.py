@@ -26,7 +26,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def written(name: str, calls: int, at_s: int = OLD_S) -> Path:
-    messages: list[dict[str, Any]] = [{"role": "user", "content": "Tidy up."}]
+    messages: list[dict[str, Any]] = [{"role": "user", "content": f"Tidy up {name}."}]
     for at in range(calls):
         call = {"id": f"c{at}", "type": "function", "function": {"name": "ls", "arguments": "{}"}}
         messages.append({"role": "assistant", "content": None, "tool_calls": [call]})

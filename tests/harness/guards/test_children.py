@@ -271,6 +271,14 @@ async def test_a_detector_with_a_lock_is_copied_but_for_its_lock() -> None:
     assert own.seen == ["ToolCall", "TurnFinished"]
 
 
+async def test_a_failed_last_call_of_a_child_is_a_turn_of_the_run_as_it_is_one_of_the_child() -> None:
+    async with monitor.Guard() as guard:
+        await read(guard, asks(1))
+        async with guard.child() as child:
+            await read(child, ConnectionResetError("gone"))
+    assert (child.outcome.turns, guard.outcome.turns) == (1, 2)
+
+
 async def test_a_child_after_the_block_is_refused() -> None:
     guard: monitor.Guard[Any] = monitor.Guard()
     with pytest.raises(monitor.ConfigError, match="async with guard"):

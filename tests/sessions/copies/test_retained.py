@@ -11,6 +11,9 @@ import pytest
 
 from monitor.errors import ConfigError
 from monitor.sessions import PostgresSession, SQLiteSession, StoredSession, retain, sessions_in
+from monitor.sessions.copies import retained
+from monitor.sessions.copies.copied import remove
+from monitor.sessions.postgres.postgres_reader import PostgresReader, SessionsReader
 from tests import databases
 from tests.sessions.making import says
 
@@ -73,6 +76,36 @@ async def test_sessions_in_a_database_are_removed_by_age_and_size_and_none_in_us
             done = retain(address, max_age_s=6 * 86_400, max_bytes=dry.size // 3)
         assert [one.name for one in done.busy] == names[1:2]
         assert [one.place for one in done.removed] == [f"{address}#{name}" for name in (names[0], names[2], names[3])]
+
+
+async def test_sessions_that_somebody_else_removes_meanwhile_do_not_end_a_clean_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    folder = await folder_of(tmp_path, [100, 50, 10])
+
+    def overtaken(place: Path) -> None:
+        if place.name == "0.session":
+            remove(place)
+        remove(place)
+
+    monkeypatch.setattr(retained, "remove", overtaken)
+    done = retain(folder, max_age_s=0, now_s=1e9)
+    assert ([one.name for one in done.removed], done.busy, done.size) == (["1", "2"], (), 0)
+    with databases.postgres() as address:
+        names = [uuid4().hex for _ in range(2)]
+        for name in names:
+            async with PostgresSession(address, name) as session:
+                await session.append(says("x"))
+        opened = SessionsReader.opened
+
+        def removed_before(there: SessionsReader, name: str) -> PostgresReader:
+            if name == names[0]:
+                remove(f"{address}#{name}")
+            return opened(there, name)
+
+        monkeypatch.setattr(SessionsReader, "opened", removed_before)
+        listed = [one.name for one in retain(address, max_age_s=0, dry=True).removed]
+        assert (names[0] in listed, names[1] in listed) == (False, True)
 
 
 def test_the_password_of_an_address_does_not_stand_in_what_is_printed_of_a_session():

@@ -191,15 +191,18 @@ async def test_nothing_of_a_process_that_is_killed_while_it_writes_is_lost(opene
 
 
 async def test_a_waiting_owner_takes_the_session_when_its_lease_ends(opened: Any):
+    found: list[str] = []
     async with opened() as old, anyio.create_task_group() as group:
 
         async def wait() -> None:
             async with opened(wait_s=30) as new:
                 await new.append(says("taken"))
+                found.extend(await texts(new))
 
         group.start_soon(wait)
         await anyio.lowlevel.checkpoint()
         end_lease(old)
+    assert found == ["taken"]
 
 
 # ------------------------------------------------------------------ connections that break

@@ -13,7 +13,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from monitor.sessions import SQLiteSession
+from monitor.sessions import SessionReader, SQLiteSession
 from monitor.sessions.tables import pacing
 from monitor.sessions.tables.blobs import BlobFolder
 from tests.sessions.making import says
@@ -48,6 +48,8 @@ async def write(path: Path) -> None:
 def test_a_session_goes_on_beside_one_whose_disk_hangs(path: Path):
     with a_session_whose_disk_hangs():
         anyio.run(write, path)
+    with SessionReader(path) as reader:
+        assert [node.data["content"][0]["text"] for node in reader.active_path()] == ["hello"]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")

@@ -267,7 +267,7 @@ async def crash(ledger: InMemoryLedger, idempotent: bool, effects: list[str]) ->
         return "paid"
 
     dead = Scheduler(registry(pay), run_id="r", ledger=ledger)
-    dead._store_rest = nothing  # type: ignore[method-assign]  # a dead process stores nothing more
+    dead.records.store_rest = nothing  # type: ignore[method-assign]  # a dead process stores nothing more
     with pytest.raises(Died):
         await dead.carry_out([call("pay", "a")])
     ledger.dead = False  # type: ignore[attr-defined]
@@ -276,7 +276,7 @@ async def crash(ledger: InMemoryLedger, idempotent: bool, effects: list[str]) ->
     return alive
 
 
-async def nothing(batch: Any) -> None:
+async def nothing(jobs: Any, now: float) -> None:
     pass
 
 

@@ -27,7 +27,7 @@ from monitor.tools import ToolContext, carry_out
 from monitor.tools.artifacts.artifact_store import InMemoryArtifacts, Reference
 from monitor.tools.base import traits_of
 from monitor.tools.remote.mcp_answers import readable
-from monitor.tools.remote.mcp_connection import check_version
+from monitor.tools.remote.mcp_sdk import check_version
 from monitor.tools.remote.mcp_server import McpServer, endpoint_of, legal_name
 from tests.harness.driving import drive
 from tests.processes import commands_left, no_command_is_left

@@ -1,70 +1,56 @@
-"""The calls of a run's turns: which tools the model may call, and who carries out each call."""
+"""The calls of a run's turns: who carries out each call, and what its result changes."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 import anyio
 import anyio.lowlevel
 
 from monitor._util.quoting import foreign
-from monitor.calls import ApprovalAnswer, ApprovalRequest, CallRecord, CallState
+from monitor.calls import ApprovalAnswer
 from monitor.chunks import ToolCall, ToolResult
 from monitor.context.history import History, HistoryEdit
 from monitor.core.run import RunCore
-from monitor.errors import ConfigError
 from monitor.events import (
-    ApprovalAnswered,
-    ApprovalRequested,
     Event,
     Nudged,
     SandboxWarning,
-    ToolCallChanged,
     ToolFinished,
-    ToolOutput,
-    ToolProgressed,
-    ToolResultDropped,
     ToolStarted,
 )
 from monitor.goal.goal import Goal, preflight
 from monitor.goal.outputs import TERMINATE
 from monitor.harness.context.run_context import RunContext
 from monitor.harness.events.delivery import Delivery
-from monitor.harness.record.mailed_answers import or_by_mail, remove_answers
+from monitor.harness.record.mailed_answers import or_by_mail
 from monitor.harness.record.recorder import Recorder
-from monitor.harness.runs.call_options import CallOptions
-from monitor.harness.streams.background import Background
+from monitor.harness.runs.calls.beside import beside
+from monitor.harness.runs.calls.call_news import CallNews
+from monitor.harness.runs.calls.call_options import CallOptions
+from monitor.harness.runs.calls.offered_tools import OfferedTools
 from monitor.harness.streams.clock import Clock
 from monitor.harness.streams.interrupt import Interruptible
-from monitor.harness.streams.wait import current_task
 from monitor.messages import AssistantMessage, Message
-from monitor.models import ToolSpec
 from monitor.outcome import Turn
 from monitor.policy import stop_for
 from monitor.reasons import TerminateReason, ToolErrorKind
 from monitor.tools.approvals.approval import Approvals, approver_of
 from monitor.tools.base import CallingRun, GuidanceContext
 from monitor.tools.calls.scheduler import Scheduler
-from monitor.tools.calls.special_tools import SPECIAL
-from monitor.tools.protocols import CallListener
 from monitor.tools.registry import Registry, Toolset
 from monitor.tools.results.guidance import GuidanceBook
 from monitor.tools.results.result_store import Summarise
 from monitor.tools.sandbox.confinement import SandboxFound
 from monitor.verdicts import VETO, Detection, Stop
 
-TOOLS_GRACE: Final = 3
-"""How many times `close_grace_s` the end of a run waits for its tools. A command has 2 seconds
-between TERM and KILL (`ShellTools`), and what it wrote is its result.
-"""
 
-
-class Calls(CallListener):
+class Calls:
     """Carries out the calls of one run. The core answers calls of the run's own tools, the
-    scheduler the others; its news become events.
+    scheduler the others.
     """
 
     def __init__(
@@ -78,6 +64,7 @@ class Calls(CallListener):
         work: Interruptible,
         delivery: Delivery,
         clock: Clock,
+        close_grace_s: float,
         run: CallingRun,
         run_id: str,
         summary: Summarise | None = None,
@@ -95,8 +82,8 @@ class Calls(CallListener):
         self._delivery = delivery
         self._emit: Callable[[Event], None] = delivery.emit
         self._now = clock.now
-        self._withdrawn: set[str] = set()
-        self._only: tuple[str, ...] | None = None
+        self._close_grace_s = close_grace_s
+        self.offered: OfferedTools = OfferedTools(tools, goal, options.offer)
         self._keeper = options.keeper(run_id, context.shows, summary)
         self._guidance = GuidanceBook(
             lambda name: tools.entry(name).traits.guidance,
@@ -111,26 +98,20 @@ class Calls(CallListener):
         """Ids of the newest calls of a run which goes on, if not all of them have their results."""
         self.settled: frozenset[str] = frozenset()
         """Ids of those among them that have."""
-        self._written: dict[str, str] = {}
-        """The name that the model wrote for a special tool, where it wrote it in another way."""
         self._shown: dict[str, ToolResult] = {}
         """The results of the turn's calls, as the model reads them."""
         self._recorder = options.ledger if isinstance(options.ledger, Recorder) else None
-        if self._recorder is not None:
-            self._recorder.journal.enters = self._changed
-        self.listens = delivery.listened
+        news = CallNews(core, clock, delivery, self._recorder)
         self._opened: list[Toolset] = []
-        self._turn_only: Collection[str] | None = None
-        self._offer = options.offer
         self._approver = options.approver
         ask = approver_of(options.approver)
-        self._mailbox = self._recorder.store.mailbox if self._recorder is not None else None
+        mailbox = self._recorder.store.mailbox if self._recorder is not None else None
         self.approvals = Approvals(
             options.approval,
-            ask if ask is None or self._mailbox is None else or_by_mail(ask, self._mailbox, clock),
+            ask if ask is None or mailbox is None else or_by_mail(ask, mailbox, clock),
             run=run,
             run_id=run_id,
-            listener=self,
+            listener=news,
             clock=clock,
         )
         self.scheduler = Scheduler(
@@ -139,7 +120,7 @@ class Calls(CallListener):
             run_id=run_id,
             ledger=options.ledger,
             gate=self.approvals,
-            listener=self,
+            listener=news,
             clock=clock,
             at=core.at,
             limit=options.max_parallel,
@@ -158,9 +139,9 @@ class Calls(CallListener):
         if (known := self._shown.pop(call.id, None)) is not None:
             return known
         text = result.text if result.vetoed else foreign(result.text)
-        if (guidance := self._guidance.beside(self._meant(call), result)) is not None:
+        if (guidance := self._guidance.beside(self.offered.meant(call), result)) is not None:
             text = f"{text}\n\n{guidance}"
-        name = self._written.get(call.id, call.name)  # a provider pairs calls and results by it
+        name = self.offered.written(call)
         return result if (name, text) == (result.name, result.text) else replace(result, name=name, text=text)
 
     def _keep(self, call: ToolCall, result: ToolResult) -> None:
@@ -173,37 +154,6 @@ class Calls(CallListener):
     def history_was_edited(self) -> None:
         """Earlier results may have left the history, with the guidance beside them."""
         self._guidance.forget()
-
-    def withdraw(self, name: str) -> None:
-        """The model may not call the tool `name` any more."""
-        self._withdrawn.add(name)
-
-    def is_only(self, name: str) -> bool:
-        """Whether the model may call no other of the caller's tools than `name`."""
-        return all(other == name or other in self._withdrawn for other in self._tools)
-
-    def allow_only(self, names: tuple[str, ...]) -> None:
-        """The model may call only the tools `names`. `()`: only the tools with which it reaches its
-        goal.
-        """
-        self._only = names or tuple(spec.name for spec in self._goal.last_tools)
-
-    def offered(self) -> Iterator[ToolSpec]:
-        """The tools of the next model call: the run's own and the caller's, without those that the
-        model may not call.
-        """
-        specs = [*self._goal.tools, *(entry.spec for entry in self._tools.entries().values())]
-        return (spec for spec in specs if self._may_call(spec.name))
-
-    def choose(self, turn: int) -> None:
-        """Choose what the model is offered in `turn`. A `ToolWarning` where that is too much."""
-        names = list(self._tools)
-        if self._offer is not None:
-            chosen = self._offer(turn, names)
-            if isinstance(chosen, str) or not set(chosen) <= set(names):
-                raise ConfigError(f"offer answered {chosen!r}: give a list of names out of {', '.join(names)}")
-            self._turn_only = frozenset(chosen)
-        self._tools.warn_of_number(len(names if self._turn_only is None else self._turn_only))
 
     # ------------------------------------------------------------------ the toolsets
 
@@ -219,8 +169,8 @@ class Calls(CallListener):
                 self._emit(SandboxWarning(self._core.at(self._now()), found.kind, found.detail))
         preflight(None, None, tuple(self._tools))
 
-    async def close(self, grace_s: float) -> None:
-        """Close them, the last one first, each within `grace_s` seconds. Say what came too late.
+    async def close(self) -> None:
+        """Close them, the last one first, each within `close_grace_s`. Say what came too late.
 
         Each is closed, whatever the others raise. The first error is raised then.
         """
@@ -228,7 +178,7 @@ class Calls(CallListener):
         while self._opened:
             toolset = self._opened.pop()
             try:
-                with anyio.move_on_after(grace_s, shield=True):
+                with anyio.move_on_after(self._close_grace_s, shield=True):
                     await toolset.__aexit__(None, None, None)
             except Exception as error:  # noqa: BLE001 - raised below
                 errors.append(error)
@@ -248,7 +198,7 @@ class Calls(CallListener):
         if turn.number == 0 or core.void or not core.takes_own_calls:
             return ()
         # Outputs emitted in the same response count before `terminate` ends the run.
-        made = [self._meant(call) for call in turn.tool_calls]
+        made = [self.offered.meant(call) for call in turn.tool_calls]
         for call in sorted(made, key=lambda call: call.name == TERMINATE):
             result = self._answer(call)
             if result is not None:
@@ -260,9 +210,7 @@ class Calls(CallListener):
             self._emit(ToolStarted(core.at(self._now()), core.turns, call))
         return calls
 
-    async def carry_out(
-        self, calls: Sequence[ToolCall], results: dict[str, ToolResult], grace_s: float
-    ) -> AsyncGenerator[None, None]:
+    async def carry_out(self, calls: Sequence[ToolCall], results: dict[str, ToolResult]) -> AsyncGenerator[None, None]:
         """Carry out `calls` with the caller's tools. The end of the run interrupts them. Yields
         whenever there are events for the reader.
         """
@@ -276,54 +224,13 @@ class Calls(CallListener):
         async def work() -> None:
             await self.scheduler.carry_out(calls, finished, turn=number)
 
-        async with aclosing(self._beside(work, grace_s)) as beside:
-            async for _ in beside:
+        async with aclosing(self._beside(work)) as working:
+            async for _ in working:
                 yield
         self._end_if_asked()
 
-    async def _beside(
-        self, work: Callable[[], Coroutine[Any, Any, None]], grace_s: float
-    ) -> AsyncGenerator[None, None]:
-        """Do `work` in a task of its own; the end of the run interrupts it. Yields whenever there
-        are events for a reader of the run. Left early, the task is cancelled and waited for,
-        `TOOLS_GRACE` times `grace_s` seconds.
-        """
-        errors: list[BaseException] = []
-        cancelled = anyio.get_cancelled_exc_class()
-
-        async def keep() -> None:
-            try:
-                await work()
-            except cancelled:
-                raise
-            except BaseException as error:  # noqa: BLE001 - raised again below, in the task that drives the run
-                errors.append(error)
-
-        delivery = self._delivery
-        delivery.waits = True
-        task = Background(keep, "agent-monitor tools", then=delivery.wake)
-        try:
-            while not task.ended:
-                if delivery.queue:
-                    yield
-                    continue
-                with delivery.news() as news:
-                    if not await self._work.under_deadlines(news.wait):
-                        break
-        finally:
-            delivery.waits = False
-            delivery.wake()
-            if not task.ended and current_task() is not None:
-                task.cancel()
-                with anyio.move_on_after(TOOLS_GRACE * grace_s, shield=True):
-                    await task.wait()
-                if not task.ended:
-                    task.give_up()
-        if errors:
-            raise errors[0]
-        self._work.is_over()
-        if delivery.queue:
-            yield
+    def _beside(self, work: Callable[[], Coroutine[Any, Any, None]]) -> AsyncGenerator[None, None]:
+        return beside(work, limits=self._work, delivery=self._delivery, grace_s=self._close_grace_s)
 
     def _finisher(
         self, calls: Sequence[ToolCall], results: dict[str, ToolResult]
@@ -358,7 +265,7 @@ class Calls(CallListener):
 
         return finished
 
-    async def carry_out_answered(self, history: History, grace_s: float) -> AsyncGenerator[None, None]:
+    async def carry_out_answered(self, history: History) -> AsyncGenerator[None, None]:
         """A run before this one was paused for approvals that are there now: carry out those calls,
         and put their results into the history, in the place of the ones that said so. The same for
         the calls in `left_open`. Yields whenever there are events for the reader.
@@ -371,7 +278,9 @@ class Calls(CallListener):
         at, message = last_reply(history.messages)
         if message is None:
             return
-        made = [self._meant(part) for part in message.content if isinstance(part, ToolCall) and part.id in answered]
+        made = [
+            self.offered.meant(part) for part in message.content if isinstance(part, ToolCall) and part.id in answered
+        ]
         if not made:
             return
         waiting = {call.id for call in self._core.open_calls} - self.settled
@@ -399,8 +308,8 @@ class Calls(CallListener):
         async def work() -> None:
             await self.scheduler.carry_out(calls, finished, turn=self._core.turns)
 
-        async with aclosing(self._beside(work, grace_s)) as beside:
-            async for _ in beside:
+        async with aclosing(self._beside(work)) as working:
+            async for _ in working:
                 yield
         news = {id: self.shown(by_id[id], one) if id in by_id else one for id, one in results.items()}
         self._put_in(history, at, message, news)
@@ -435,8 +344,8 @@ class Calls(CallListener):
         """
         results: dict[str, ToolResult] = {}
         for call in calls:
-            if not self._may_call(call.name):
-                results[call.id] = self._refused(call)
+            if not self.offered.may_call(call.name):
+                results[call.id] = self.offered.refused(call)
             elif (answer := self._goal.answer(call)) is not None:
                 results[call.id] = ToolResult(call.id, call.name, answer.text, answer.is_error)
             else:
@@ -453,13 +362,13 @@ class Calls(CallListener):
             what = "call waits" if len(pending) == 1 else "calls wait"
             detail = f"{len(pending)} {what} for an approval" if pending[0].call_id else f"held: {pending[0].why}"
             self._core.leave(Stop(TerminateReason.PAUSED, detail, "approval"), None, self._now())
-        elif awaited := [*self.scheduler.awaited.values()]:
+        elif awaited := [*self.scheduler.records.awaited.values()]:
             count = len(awaited)
             what = "a call waits for its result" if count == 1 else f"{count} calls wait for their results"
             stop = Stop(TerminateReason.PAUSED, f"{what}: {', '.join(awaited)}", "deferred")
             self._core.leave(stop, None, self._now())
 
-    async def hold(self, detection: Detection, said: list[str], grace_s: float) -> AsyncGenerator[None, None]:
+    async def hold(self, detection: Detection, said: list[str]) -> AsyncGenerator[None, None]:
         """The run is frozen until a person says how it goes on. What they say to the model is added
         to `said`. Yields whenever there are events for the reader.
         """
@@ -469,8 +378,8 @@ class Calls(CallListener):
             nonlocal answer
             answer = await self.approvals.hold(detection)
 
-        async with aclosing(self._beside(ask, grace_s)) as beside:
-            async for _ in beside:
+        async with aclosing(self._beside(ask)) as asking:
+            async for _ in asking:
                 yield
         if answer is not None and answer.approved:
             if answer.reason:
@@ -491,75 +400,16 @@ class Calls(CallListener):
             why += f": {answer.reason}"
         self._core.leave(replace(stop, detail=f"{stop.detail}; {why}"), None, self._now())
 
-    # ------------------------------------------------------------------ what the scheduler tells
-
-    def changed(self, record: CallRecord) -> None:
-        if self._recorder is None or record.state is not CallState.RUNNING:
-            self._changed(record)
-
-    def _changed(self, record: CallRecord) -> None:
-        if self.listens:
-            self._emit(ToolCallChanged(self._at(), record.turn, record))
-
-    async def output(self, call: ToolCall, stream: str, text: str) -> None:
-        self._emit(ToolOutput(self._at(), self._core.turns, call.id, stream, text))
-        await self._delivery.room()
-
-    def progressed(self, call: ToolCall, done: float | None, total: float | None, note: str) -> None:
-        self._emit(
-            ToolProgressed(at_s=self._at(), turn=self._core.turns, call_id=call.id, done=done, total=total, note=note)
-        )
-
-    def process_started(self, call: ToolCall, pid: int) -> None:
-        self._emit(ToolProgressed(at_s=self._at(), turn=self._core.turns, call_id=call.id, pid=pid))
-
-    def dropped(self, call: ToolCall, why: str) -> None:
-        self._emit(ToolResultDropped(self._at(), self._core.turns, call.id, call.name, why))
-
-    async def requested(self, request: ApprovalRequest) -> None:
-        """A person will be asked about a call."""
-        self._emit(ApprovalRequested(self._at(), self._core.turns, request))
-        await self._delivery.announced()
-
-    async def answered(self, answer: ApprovalAnswer) -> None:
-        """The question to a person has its answer."""
-        self._emit(ApprovalAnswered(self._at(), self._core.turns, answer))
-        await self._delivery.announced()
-        if self._mailbox is not None:
-            remove_answers(self._mailbox, answer.id)
-
-    async def ended(self) -> None:
-        await self._delivery.announced(beside_open_calls=True)
-
-    # ------------------------------------------------------------------ helpers
-
     def _answer(self, call: ToolCall) -> ToolResult | None:
         """The result of a call that needs no tool of the caller's."""
-        if self._may_call(call.name):
+        if self.offered.may_call(call.name):
             result = self._core.answer_call(call, self._now())
         else:
-            result = self._refused(call)
+            result = self.offered.refused(call)
             self._core.tool_result(call.id, result.text, self._now(), is_error=True, vetoed=True)
         if result is not None and result.is_error:  # an accepted call has an event of its own
             self._emit(ToolFinished(self._at(), self._core.turns, result, 0.0))
         return result
-
-    def _refused(self, call: ToolCall) -> ToolResult:
-        text = f"{VETO} This call was not made: {call.name} is not available {self._since(call.name)}."
-        return ToolResult(call.id, call.name, text, is_error=True, vetoed=True, error_kind=ToolErrorKind.UNKNOWN_TOOL)
-
-    def _may_call(self, name: str) -> bool:
-        if name in self._withdrawn or (self._only is not None and name not in self._only):
-            return False
-        return self._turn_only is None or name in self._turn_only or name not in self._tools
-
-    def _meant(self, call: ToolCall) -> ToolCall:
-        """`call` under the name of the special tool that it means: `Terminate` is `terminate`."""
-        name = call.name.lower()
-        if name == call.name or name not in SPECIAL or call.name in self._tools:
-            return call
-        self._written[call.id] = call.name
-        return replace(call, name=name)
 
     def why_cut(self, call: ToolCall) -> ToolResult:
         """The result of a call that the end of the run cut off before it had one."""
@@ -574,10 +424,6 @@ class Calls(CallListener):
         """Why the run ends, for the model. `None`: it goes on, or the program was interrupted."""
         detail = self._core.why_over(self._now())
         return None if detail is None else f"the run ends: {detail}"
-
-    def _since(self, name: str) -> str:
-        gone = name in self._withdrawn or (self._only is not None and name not in self._only)
-        return "any more" if gone else "in this turn"
 
     def _at(self) -> float:
         return self._core.at(self._now())

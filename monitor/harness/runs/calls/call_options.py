@@ -9,7 +9,7 @@ from typing import TypeAlias
 from monitor._util.argument_checks import check_model, check_part, is_whole
 from monitor.calls import CallLedger
 from monitor.errors import ConfigError
-from monitor.harness.runs.result_summaries import ResultSummary
+from monitor.harness.runs.calls.result_summaries import ResultSummary
 from monitor.tools.approvals.approval import Approval, Approver, AskFunction, approver_of
 from monitor.tools.artifacts.artifact_store import ArtifactStore
 from monitor.tools.results.guidance import GuidanceFlag, check_flag

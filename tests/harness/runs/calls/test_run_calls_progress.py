@@ -13,7 +13,7 @@ from monitor.chunks import TextDelta, ToolCall, TurnFinished
 from monitor.detectors import NoProgress
 from monitor.events import Event, ToolFinished, ToolOutput
 from monitor.harness.checks import CLOSE_GRACE_S
-from monitor.harness.runs.run_calls import TOOLS_GRACE
+from monitor.harness.runs.calls.beside import TOOLS_GRACE
 from monitor.testing import ScriptedModel, call, capture_events
 from monitor.tools import ShellTools, ToolAnswer, Workspace
 from monitor.tools.artifacts.artifact_store import InMemoryArtifacts

@@ -1,0 +1,164 @@
+"""The parts that watch a run: its detectors, its policy and its judges. What one of them is shown,
+the others are shown too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from monitor import events
+from monitor.chunks import StreamRetried, ToolCall, ToolResult, TurnFinished
+from monitor.core.findings import DetectorBank, VerdictQueue, abridged_arguments, abridged_text
+from monitor.detectors.detector import Detector, MadeLate
+from monitor.events import Event
+from monitor.judges.judge import Judge
+from monitor.judges.panel import NO_JUDGES, Panel
+from monitor.messages import SteerMessage
+from monitor.outcome import Turn
+from monitor.policy import Policy
+from monitor.reasons import FinishReason, TerminateReason
+from monitor.verdicts import Continue, Detection, Nudge, Stop, Verdict, WithdrawTool
+
+_ANSWERS = (
+    events.Nudged,
+    events.SteerDelivered,
+    events.ToolWithdrawn,
+    events.TurnStarted,
+    events.LastTurnStarted,
+)
+"""Events after which the verdicts before them were performed."""
+
+
+class Watchers:
+    """The detectors, the policy and the judges of one run. All methods raise `PartCrash` if a part
+    fails.
+    """
+
+    __slots__ = ("_loop_key", "_task", "detectors", "judges", "verdicts")
+
+    def __init__(
+        self,
+        detectors: Sequence[Detector],
+        of_calls: MadeLate | None,
+        *,
+        policy: Policy,
+        judges: Sequence[Judge],
+        task: str | None,
+        loop_key: Callable[[str, Any], Any] | None,
+    ) -> None:
+        """See `RunCore`."""
+        self.detectors = DetectorBank(detectors, of_calls)
+        self.verdicts = VerdictQueue(policy)
+        self.judges = _panel(judges, task) if judges else NO_JUDGES
+        self._task = task
+        self._loop_key = loop_key
+
+    def reset(self) -> None:
+        """A new run begins, of which nothing is known."""
+        self.verdicts.reset()
+        self.detectors.reset()
+
+    def tell_task(self) -> None:
+        """Show the detectors the user's request, if there is one. The judges have it."""
+        if self._task:
+            self.detectors.request(self._task)
+
+    def request(self, text: str) -> None:
+        """The user asks for something more."""
+        self.judges.request(text)
+        self.detectors.request(text)
+
+    def hear(self, message: SteerMessage, turn: int, *, is_progress: bool) -> None:
+        """A message to the run. `is_progress`: a person has said something new."""
+        self.judges.add_warning(turn, message.text)
+        if is_progress:
+            self.request(message.text)
+            self.detectors.forget_streaks()
+            self.verdicts.forgive()
+
+    def call(self, call: ToolCall, abridged: tuple[Any, int] | None) -> Sequence[Detection]:
+        """The model calls a tool. `abridged`: see `abridged_arguments`."""
+        if self._loop_key is not None and (key := self._loop_key(call.name, call.arguments)) is not None:
+            call = replace(call, loop_key=key)
+        return self.detectors.fact(call if abridged is None else replace(call, arguments=abridged[0]))
+
+    def result(self, result: ToolResult) -> Sequence[Detection]:
+        """A tool has answered."""
+        result = replace(result, text=abridged_text(result.text))
+        self.judges.add_result(result)
+        return self.detectors.fact(result)
+
+    def retried(self, why: str) -> Sequence[Detection]:
+        """The attempt is void, and the model tries again."""
+        self.verdicts.take_back()
+        return self.detectors.fact(StreamRetried(why))
+
+    def next_verdict(self, turn: int) -> Verdict:
+        """Remove and return the next verdict to perform. The judges see its text for the model."""
+        verdict = self.verdicts.pop()
+        if isinstance(verdict, Nudge | WithdrawTool):
+            self.judges.add_warning(turn, verdict.text)
+        return verdict
+
+    def see_again(self, seen: Iterable[Event], hear: Callable[[SteerMessage, int], None]) -> tuple[int, Stop | None]:
+        """Show all parts what they have seen before. What they find again was answered then, but
+        for the last verdicts. `hear` takes a message and its turn.
+
+        Answers the code points of the text, and the end that the policy decides last.
+        """
+        said, stop = 0, None
+        for event in seen:
+            match event:
+                case events.DetectionRaised(detection=detection):
+                    verdict = self.verdicts.verdict_on(detection)
+                    if isinstance(verdict, Stop):
+                        stop = verdict
+                    elif not isinstance(verdict, Continue):
+                        self.verdicts.add(verdict, detection)
+                case events.SteerDelivered(turn=turn, message=message):
+                    hear(message, turn)
+                case events.TurnEnded(turn=turn):
+                    said += turn.text_chars
+                    self._see_turn_again(turn)
+                case _:
+                    self._see_event_again(event)
+            if isinstance(event, _ANSWERS) or _handed_over(event):
+                self.verdicts.clear()
+                stop = None
+        self.judges.left_alone()
+        return said, stop
+
+    def _see_turn_again(self, turn: Turn) -> None:
+        self.judges.add_turn(turn)
+        self.detectors.text(turn.text)
+        for call in turn.tool_calls:
+            self.call(call, abridged_arguments(call.arguments))
+        self.detectors.fact(TurnFinished(turn.finish_reason or FinishReason.DONE))
+
+    def _see_event_again(self, event: Event) -> None:
+        match event:
+            case events.TurnStarted():
+                self.verdicts.turn_started()
+            case events.ToolFinished(result=result):
+                self.result(result)
+            case events.AttemptRetried(why=why):
+                self.retried(why)
+            case events.JudgeAsked() | events.JudgeAnswered() | events.JudgeFailed():
+                self.judges.see_again(event)
+            case _:
+                pass
+
+
+def _handed_over(event: Event) -> bool:
+    """Whether a process has left the run between two turns, where every verdict was performed."""
+    return isinstance(event, events.RunTerminated) and event.outcome.reason is TerminateReason.WORKER_STOPPING
+
+
+def _panel(judges: Sequence[Judge], task: str | None) -> Panel:
+    # only a run with a judge needs these
+    from monitor.detectors.calls.novelty.state_novelty import StateNovelty  # noqa: PLC0415
+    from monitor.judges.doubts import Doubts  # noqa: PLC0415
+
+    return Panel(judges, task, doubts=Doubts(StateNovelty(), task))

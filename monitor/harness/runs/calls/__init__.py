@@ -1,0 +1,1 @@
+"""The calls that the model of a run makes: offered, carried out, and told about."""
