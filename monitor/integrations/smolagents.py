@@ -130,7 +130,8 @@ def _guarded_class(base: Any) -> Any:
             return stream
 
         for delta in own.read(opened, SmolagentsAdapter):
-            calls += [call.id for call in delta.tool_calls or () if call.id and call.id not in calls]
+            asked = getattr(delta, "tool_calls", None) or ()  # a model may yield what is no delta
+            calls += [call.id for call in asked if call.id and call.id not in calls]
             agents.called(key, calls)
             yield delta
 
