@@ -9,6 +9,7 @@ python scripts/floors.py --newest mcp    try the newest versions in the place of
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import subprocess
 import sys
@@ -21,6 +22,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PLACE = ROOT / ".venvs" / "floors"
 TOOLS = ("hypothesis", "pytest", "pytest-asyncio", "pytest-timeout", "rich", "trio", "typer")
 """What the tests themselves need."""
+SDKS = ("anthropic", "google-genai", "mcp", "openai")
+"""Frameworks disagree about the versions of these, so each extra has an environment of its own."""
 _REQUIREMENT = re.compile(r"([\w.-]+)(\[[\w,-]+\])?>=([\w.]+)")
 
 TESTS: dict[str, tuple[str, ...]] = {
@@ -84,8 +87,19 @@ def wanted(extra: str, *, newest: bool = False) -> list[str]:
     return [*(given if newest else map(floor, given)), *project["dependencies"], *TOOLS]
 
 
-def tried(extra: str, *, newest: bool) -> str | None:
-    """Install the extra and run its tests. Returns what is wrong, or `None`."""
+def versions(extra: str, listed: str) -> str:
+    """The versions of an extra and of the SDKs beside it: `litellm 1.84.0, openai 2.24.0`. A newest
+    one may be older than it could be, for all of its requirements must be there. `listed`: what
+    `pip list --format=json` prints.
+    """
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    named = [re.split(r"[\[<>=]", one)[0] for one in project["optional-dependencies"][extra]]
+    found = {one["name"]: one["version"] for one in json.loads(listed)}
+    return ", ".join(f"{name} {found[name]}" for name in dict.fromkeys((*named, *SDKS)) if name in found)
+
+
+def tried(extra: str, *, newest: bool) -> tuple[bool, str]:
+    """Install the extra and run its tests. Returns whether all is well, and what to say."""
     place = PLACE / f"{extra}{'-newest' if newest else ''}"
     python = str(place / "bin" / "python")
     if not Path(python).exists():
@@ -93,13 +107,18 @@ def tried(extra: str, *, newest: bool) -> str | None:
     pip = [python, "-m", "pip", "--disable-pip-version-check", "install", "-qq", *wanted(extra, newest=newest)]
     done = subprocess.run(pip, capture_output=True, text=True, check=False)
     if done.returncode:
-        return f"it cannot be installed: {_last(done.stderr)}"
+        return False, f"it cannot be installed: {_last(done.stderr)}"
+    listing = [python, "-m", "pip", "--disable-pip-version-check", "list", "--format=json"]
+    used = versions(extra, subprocess.run(listing, capture_output=True, text=True, check=True).stdout)
     # Old versions warn beside new ones of what they need themselves. A warning is no wrong floor.
     options = ["-q", "-p", "no:cacheprovider", "-o", "addopts=--import-mode=importlib", "-o", "filterwarnings=default"]
     done = subprocess.run(
         [python, "-m", "pytest", *options, *TESTS[extra]], cwd=ROOT, capture_output=True, text=True, check=False
     )
-    return f"its tests fail: {_last(done.stdout)}" if done.returncode else None
+    return (
+        done.returncode == 0,
+        f"its tests fail: {_last(done.stdout)} ({used})" if done.returncode else f"good ({used})",
+    )
 
 
 def _last(text: str) -> str:
@@ -116,9 +135,9 @@ def main(arguments: Sequence[str]) -> int:
     chosen = parser.parse_args(arguments)
     wrong = 0
     for extra in chosen.extras or TESTS:
-        what = tried(extra, newest=chosen.newest)
-        wrong += what is not None
-        print(f"{extra}: {what or 'good'}", flush=True)
+        good, what = tried(extra, newest=chosen.newest)
+        wrong += not good
+        print(f"{extra}: {what}", flush=True)
     return min(wrong, 1)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from scripts import floors
@@ -19,3 +21,12 @@ def test_an_extra_has_lower_bounds_and_tests_that_are_there(extra: str):
     paths = [one for one in floors.TESTS[extra] if one.startswith("tests/")]
     assert paths
     assert all((floors.ROOT / path).exists() for path in paths)
+
+
+def test_it_says_which_versions_were_tried():
+    listed = [
+        {"name": "openai", "version": "2.54.0"},
+        {"name": "litellm", "version": "1.106.2"},
+        {"name": "pip", "version": "1"},
+    ]
+    assert floors.versions("litellm", json.dumps(listed)) == "litellm 1.106.2, openai 2.54.0"
