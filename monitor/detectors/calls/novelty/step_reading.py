@@ -63,6 +63,7 @@ FORMS = (CLOCK, DURATION, ID)
 _IS_EPOCH = re.compile(r"1[5-9]\d{8}(?:\d{3}|\.\d{1,9})")
 """Milliseconds since 1970, or seconds with a fraction. Whole seconds may be a number of bytes."""
 EPOCH_DIGITS = 10
+"""A whole number with fewer digits is no time."""
 _EMPTY = re.compile(
     r"[\s\W]{0,600}"
     r"|\s{0,9}[\[{]?\s{0,9}(?:[\"'\w -]{1,40}[:=]\s{0,3})?[\[{(]\s{0,9}[\])}][\s\S]{0,600}"
@@ -90,9 +91,8 @@ _MARKS = WordMarks()
 
 
 def _lines(text: str) -> list[int]:
-    lines = dict.fromkeys(
-        line for line in map(str.strip, text[:HEAD_CHARS].splitlines()) if len(line) >= CHARS_OF_A_LINE
-    )
+    read = map(str.strip, text[:HEAD_CHARS].splitlines())
+    lines = dict.fromkeys(line for line in read if len(line) >= CHARS_OF_A_LINE)
     return [mark(line, LINE) for line in lines] if len(lines) >= LEAST_LINES else []
 
 
