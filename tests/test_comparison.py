@@ -66,6 +66,12 @@ FACTS: list[tuple[str, str, str, Callable[[Any], bool]]] = [
         lambda module: hasattr(module, "MaxTurnsExceeded") and not re.search(r"(?i)loop|repeat", " ".join(dir(module))),
     ),
     (
+        "openai-agents",
+        "Docker, local",
+        "agents.sandbox",
+        lambda module: hasattr(module, "SandboxAgent"),
+    ),
+    (
         "LangGraph, LangChain",
         "recursion, model and tool calls",
         "langchain.agents.middleware",

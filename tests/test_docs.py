@@ -8,6 +8,7 @@ import re
 import runpy
 import shlex
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,9 @@ from scripts.snippets import PAGES, Snippet, snippets
 from tests.adapters.google.sdk import sdk_warnings
 
 ROOT = Path(__file__).parent.parent
-HERE = "https://github.com/agent-monitor/agent-monitor/"
+URLS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]
+"""The addresses of the project. They stand in this one place, and every link begins with one."""
+HERE = f"{URLS['Source']}/"
 SNIPPETS = [one for page in PAGES for one in snippets(page)]
 RUN_HERE = [one for one in SNIPPETS if not one.needs_key and one.module is None]
 
@@ -114,17 +117,34 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
 
 
-def test_links_between_pages_lead_somewhere() -> None:
+LINKED = [*PAGES, *(ROOT / name for name in ("CHANGELOG.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "SECURITY.md"))]
+
+
+@pytest.mark.parametrize("page", LINKED, ids=lambda page: page.name)
+def test_a_link_of_a_page_leads_somewhere(page: Path) -> None:
     """A page links to files outside of `docs` by their address: the site does not have them."""
-    for page in PAGES:
-        for target, _, anchor in re.findall(r"\]\(([^)#]*)(#([^)]+))?\)", page.read_text()):
-            if target.startswith((f"{HERE}blob/", f"{HERE}raw/")):
-                assert (ROOT / re.sub(r"^(?:blob|raw)/main/", "", target.removeprefix(HERE))).exists(), target
-            elif not target.startswith("http"):
-                other = page.parent / target if target else page
-                assert other.exists(), f"{page.name} -> {target}"
-                assert not target.startswith(".."), f"{page.name} -> {target}"
-                assert not anchor or anchor in anchors(other), f"{page.name} -> {target}#{anchor}"
+    for target, _, anchor in re.findall(r"\]\(([^)#]*)(#([^)]+))?\)", page.read_text(encoding="utf-8")):
+        if target.startswith((f"{HERE}blob/main/", f"{HERE}raw/main/")):
+            other = ROOT / target.removeprefix(HERE).partition("/main/")[2]
+        elif target.startswith(URLS["Documentation"]):
+            other = ROOT / "docs" / target.removeprefix(URLS["Documentation"]).replace(".html", ".md")
+        elif target.startswith(("http", "mailto:")):
+            assert "agent-monitor" not in target or target.startswith(tuple(URLS.values())), target
+            continue
+        else:
+            other = page.parent / target if target else page
+            assert page.parent.name != "docs" or not target.startswith(".."), target
+        assert other.exists(), target
+        assert not anchor or anchor in anchors(other), f"{target}#{anchor}"
+
+
+def test_every_address_of_the_project_is_one_of_pyproject() -> None:
+    files = [ROOT / "mkdocs.yml", *(ROOT / ".github").rglob("*.yml"), *(ROOT / "monitor").rglob("*.py")]
+    found = [
+        url for file in files for url in re.findall(r"https://[\w./-]*agent-monitor[\w./-]*", file.read_text("utf-8"))
+    ]
+    assert [url for url in found if not url.startswith(tuple(URLS.values()))] == []
+    assert all(url.startswith((URLS["Source"], URLS["Documentation"])) for url in URLS.values())
 
 
 def test_a_link_of_the_readme_leads_somewhere_from_a_package_page_too() -> None:

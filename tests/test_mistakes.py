@@ -278,7 +278,7 @@ monitor.tool(loop_key='a')(add) ## tool.loop_key ... not 'a' ## a function of th
 monitor.tool(command_argument='line')(add) ## add has no argument 'line' ## command_argument names one of them
 monitor.tools.ToolGroup([add], prefix=5) ## ToolGroup.prefix ... not 5 ## as in monitor.tools.ToolGroup([search], prefix='docs_')
 monitor.tools.ShellTools('.', env=['HOME']) ## ShellTools.env ... not ['HOME'] ## as in monitor.tools.ShellTools('.')
-monitor.tools.ShellTools('/nowhere') ## Workspace('/nowhere') ## No such file or directory
+monitor.tools.ShellTools('/nowhere') ## Workspace('/nowhere') ## there is no such folder
 monitor.tools.FileTools('.', patch='yes') ## FileTools.patch ... not 'yes' ## write patch=True
 monitor.tools.Workspace(5) ## Workspace.path ... not 5 ## as in monitor.tools.Workspace('.')
 monitor.tools.McpServer(5) ## McpServer.target ... not 5 ## as in monitor.tools.McpServer('npx -y server .')

@@ -109,65 +109,16 @@ def agent_monitor(
     """Watch streaming LLM agents: see loops while they are being written, stop for real, say why.
 
     \b
-    See it work, without a key and without a network:
-      agent-monitor demo
+    These need no key and no network:
+      agent-monitor demo          three recorded runs: two loop, one ends well
+      agent-monitor run --demo    a whole run, driven to its outputs
+      agent-monitor scan          loops in the sessions of your coding agents
+      agent-monitor doctor        the loops that your settings see, and how soon
 
     \b
-    Drive a whole run to its outputs; then with a Gemini key and a task of yours:
-      agent-monitor run --demo
-      agent-monitor run "Why is the sky blue?" --model google:gemini-2.5-flash
-
-    \b
-    Store a run, go on with it after a crash, and look at it again:
-      agent-monitor run "Tidy up" --model google:gemini-2.5-flash --workspace . --session tidy
+    With a Gemini key and a task of yours; a session can be resumed after a crash:
+      agent-monitor run "Tidy up" --model google:gemini-2.5-flash --session tidy
       agent-monitor resume tidy
-      agent-monitor tell tidy "Leave the tests as they are."
-      agent-monitor replay tidy
-
-    \b
-    Runs that wait for an answer, and the answer:
-      agent-monitor inbox
-
-    \b
-    Look for loops in the sessions that coding agents keep here, or in a file:
-      agent-monitor scan
-      agent-monitor scan runs.jsonl.gz
-
-    \b
-    The same as one page, to look around in and to share:
-      agent-monitor report -o page.html
-
-    \b
-    Follow the sessions that are being written, and ring when a loop begins:
-      agent-monitor watch --bell
-
-    \b
-    Which loops would your settings see, how soon, and what would follow:
-      agent-monitor doctor
-
-    \b
-    A conversation that was kept: does it fit, is it in order, what could go:
-      agent-monitor context request.json --model google:gemini-2.5-flash
-
-    \b
-    The same conversation, compacted; without a model, or by one:
-      agent-monitor compact request.json --preset pi --out shorter.json
-
-    \b
-    Conversations that were stored: what is in them, and is all of it as it was written:
-      agent-monitor sessions list
-
-    \b
-    The same guard in front of clients in any language:
-      agent-monitor proxy --upstream https://api.openai.com
-
-    \b
-    Budgets that many processes share: what is spent, held and left:
-      agent-monitor budget show --store budgets.db
-
-    \b
-    Watch what a real model writes, with a Gemini key:
-      GEMINI_API_KEY=... agent-monitor demo --model gemini-2.5-flash
 
     \b
     In a program it is two lines around the stream that you already have:
@@ -185,4 +136,6 @@ def _loaded(name: str) -> Any:
         alone.command(name)(flattened(command))
         command = alone
     command.pretty_exceptions_enable = False
-    return typer.main.get_command(command)
+    made = typer.main.get_command(command)
+    made.short_help = " ".join((made.help or "").partition("\n\n")[0].split())  # its lines are those of the source
+    return made

@@ -77,8 +77,6 @@ class TakeUpInput(CoreInput):
 
     run: str
     nested: tuple[tuple[Usage, Number | None], ...]
-    in_calls: bool = False
-    """Older records say only whether the process ended while calls of the last turn were made."""
     decides: bool = False
     """See `RunCore.take_up`."""
     lost: bool = False

@@ -96,7 +96,7 @@ class Watchers:
         return self.detectors.fact(StreamRetried(why))
 
     def next_verdict(self, turn: int) -> Verdict:
-        """Remove and return the next verdict to perform. The judges are shown its text."""
+        """Remove and return the next verdict to perform. The judges see its text for the model."""
         verdict = self.verdicts.pop()
         if isinstance(verdict, Nudge | WithdrawTool):
             self.judges.add_warning(turn, verdict.text)

@@ -92,16 +92,6 @@ class RequestReader(Detector, Protocol):
         ...
 
 
-class StreakDetector(Detector, Protocol):
-    """A detector that counts over several turns."""
-
-    def forget_streaks(self) -> None:
-        """A person has said something new to the model, which is progress: count anew. What the run
-        has seen stays known. Called between two turns.
-        """
-        ...
-
-
 class MadeLate:
     """Detectors of calls that are made with the first call of a run: most streams have none. Before
     a call they have no state, so they find the same.

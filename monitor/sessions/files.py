@@ -20,7 +20,7 @@ from monitor.sessions.lock import OwnerLock, lock_path
 from monitor.sessions.nodes import ID_CHANCE_BYTES, new_id
 from monitor.sessions.reader import check_file, connect_reader, is_session, resolved, unfinished
 from monitor.sessions.tables import rows
-from monitor.sessions.tables.blobs import BlobFolder, Blobs, blobs_of, blobs_path, sync_file
+from monitor.sessions.tables.blobs import Blobs, blobs_of, blobs_path, sync_file
 from monitor.sessions.tables.marked_folder import sync_folder
 from monitor.sessions.tables.migrations import STEPS, migrate
 from monitor.sessions.tables.schema import SqlConnection, prepare_writer
@@ -53,7 +53,7 @@ def made(path: Path, *, copy_of: Path | None = None) -> Iterator[tuple[SqlConnec
         raise StoreError(f"{path} is there already; nothing was changed")
     beside = path.with_name(f"{path.name}.{secrets.token_hex(4)}.new")
     path = resolved(path)
-    blobs = BlobFolder(blobs_path(path))
+    blobs = blobs_of(path)
     had_folder = blobs.folder.exists()
     try:
         if copy_of is not None:

@@ -70,7 +70,10 @@ def _in_no_form(each: Sequence[frozenset[Kept]], records: Sequence[Record]) -> s
 
 def _fields(record: Record) -> str:
     names = list(map(str, record))
-    return ", ".join(names[:MOST_FIELDS]) + (", ..." if len(names) > MOST_FIELDS else "") or "no fields"
+    if not names:
+        return "no fields"
+    listed = ", ".join(names[:MOST_FIELDS]) + (", ..." if len(names) > MOST_FIELDS else "")
+    return f"the field {listed}" if len(names) == 1 else f"the fields {listed}"
 
 
 def not_understood(form: Kept, records: Sequence[Record]) -> int:

@@ -29,7 +29,7 @@ DETECTION = Detection(
 )  # fmt: skip
 EXAMPLES = [
     inputs.BeginInput({"window": None}),
-    inputs.TakeUpInput("r", ((Usage(input_tokens=1), 0.5),), in_calls=True),
+    inputs.TakeUpInput("r", ((Usage(input_tokens=1), 0.5),), decides=True),
     inputs.ToolResultInput("c1", "\ud83d", is_error=False, vetoed=True, progress=3),
     inputs.EndTurnInput(
         finished=False, must_finish=True, gave=("image",), error=RecordedError("builtins.OSError", "gone"),
@@ -55,7 +55,7 @@ EXAMPLES = [
 ]  # fmt: skip
 BESIDE = {"recall", "spent"}
 """The kinds that no method takes."""
-FOLLOWING = {"child", "compaction_cost", "in_calls", "judge", "nested", "parts", "pending", "turn", "waiting_since"}
+FOLLOWING = {"child", "compaction_cost", "judge", "nested", "parts", "pending", "turn", "waiting_since"}
 """The fields that follow from the arguments of a call, or from the core."""
 
 

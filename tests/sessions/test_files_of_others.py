@@ -141,20 +141,6 @@ async def test_what_others_have_put_into_our_folder_stays(tmp_path: Path):
     assert sorted(one.name for one in blobs_path(path).iterdir()) == [MARK, "notes.txt"]
 
 
-async def test_long_texts_of_an_older_version_are_read_and_left_where_they_are(tmp_path: Path):
-    path, older = tmp_path / "a.session", tmp_path / "a.blobs"
-    await write(path)
-    blobs_path(path).rename(older)
-    (older / MARK).unlink()
-    assert texts(path) == [LONG]
-    await write(path, LONG.replace("x", "y"))
-    assert texts(path) == [LONG, LONG.replace("x", "y")]
-    fork(path, tmp_path / "b.session")
-    assert texts(tmp_path / "b.session") == texts(path)
-    remove(path)
-    assert len([*older.iterdir()]) == 1
-
-
 async def test_a_file_that_is_no_session_is_not_removed(tmp_path: Path):
     foreign = tmp_path / "a.session"
     connection = sqlite3.connect(foreign)

@@ -69,6 +69,8 @@ def found_file(given: str, folder: Path | None) -> Path:
         matching = [one.path for one in there if _has_id(one.path, given)]
     if len(matching) == 1:
         return matching[0]
+    if not matching and Path(given).is_file():
+        raise ConfigError(f"{given} is no session: the name of a session's file ends with {ENDING}")
     if not matching:
         raise ConfigError(f"there is no session {given!r} in {folder or default_folder()}")
     names = ", ".join(one.stem for one in matching[:5])

@@ -178,9 +178,7 @@ def show(console: Console, report: Report, *, elapsed_s: float, settings: Path |
     if settings is not None:
         console.print(f"Settings: {output.on_one_line(str(settings))}.")
     if report.bad:
-        console.print(
-            Text(f"{count(report.bad, 'line or file', 'lines or files')} could not be read; see below.", style="red")
-        )
+        console.print(Text(f"{count(report.bad, 'line or file', 'lines or files')} could not be read.", style="red"))
 
 
 def _show_runs(console: Console, report: Report) -> None:

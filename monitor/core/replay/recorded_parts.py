@@ -131,7 +131,7 @@ def others_from_json(data: Mapping[str, Any]) -> dict[str, Any]:
         "goal": data["goal"] and RecordedGoal(data["goal"]),
         "cuts": data["cuts"],
         "supervised": data["supervised"],
-        "task": data.get("task"),  # older records do not have it, and their detectors did not ask
+        "task": data["task"],
     }
 
 

@@ -217,8 +217,6 @@ class RecordingCore(RunCore):
                 return getattr(self, name)
             case "compaction_cost":
                 return told["past"].compaction_cost
-            case "in_calls":
-                return False
         return told[name]
 
 

@@ -164,7 +164,7 @@ class ReplayedCore(RunCore):
                 past = resumed_run(self.before)
                 past.nested = taken.nested
                 past.compaction_cost = taken.compaction_cost or past.compaction_cost
-                self.take_up(past, taken.run, now, decides=taken.decides or taken.in_calls, lost=taken.lost)
+                self.take_up(past, taken.run, now, decides=taken.decides, lost=taken.lost)
                 for counted in self.step.noted(inputs.CountedNote):
                     self._set_spent(counted.spent)
             case inputs.BeginLastTurnInput():

@@ -188,7 +188,7 @@ class CallDetector:
         self._allowed.add(text)
 
     def forget_streaks(self) -> None:
-        """Count anew: see `StreakDetector`."""
+        """A person has said something new to the model, which is progress: count anew."""
         if self._begun:
             self._load(None)
 

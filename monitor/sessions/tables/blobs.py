@@ -40,32 +40,16 @@ def blobs_path(path: Path) -> Path:
 
 
 def blobs_of(path: Path) -> BlobFolder:
-    """The long bodies of the session at `path`. Older versions have named the folder after the name
-    without its ending, and perhaps shared it: it is only read.
-    """
-    return BlobFolder(blobs_path(path), path.with_name(f"{path.stem}.blobs"))
+    """The long bodies of the session at `path`."""
+    return BlobFolder(blobs_path(path))
 
 
 class BlobFolder:
     """Files in a folder, each named by the SHA-256 of its content."""
 
-    def __init__(self, folder: Path, older: Path | None = None) -> None:
-        """`older`: another folder that may have the file as well."""
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._older = older
         self._marked = MarkedFolder(folder, _OURS)
-
-    def _holds_bodies(self) -> bool:
-        """Whether the folder is one of older versions, which have left no mark: everything in it is
-        a body under its digest.
-        """
-        if self.folder != self._older or not self.folder.is_dir() or self.folder.is_symlink():
-            return False
-        there = [*self.folder.iterdir()]
-        return bool(there) and all(
-            _OURS.fullmatch(one.name) and one.is_file() and ("." in one.name or _digest(one.read_bytes()) == one.name)
-            for one in there
-        )
 
     def remove(self) -> None:
         """Remove the bodies and the folder, if it has our mark. What else is in it stays."""
@@ -84,7 +68,7 @@ class BlobFolder:
         """
         digest = _digest(data)
         if not (self._marked.is_marked and (self.folder / digest).exists()):
-            self._marked.write(digest, data, self._holds_bodies)
+            self._marked.write(digest, data)
         return digest
 
     def get(self, digest: str, /) -> bytes:
@@ -92,19 +76,12 @@ class BlobFolder:
         if not isinstance(digest, str):  # of a damaged row
             raise SessionDamaged(f"a long text has no digest, but {digest!r}")
         try:
-            data = self._found(digest).read_bytes()
+            data = (self.folder / digest).read_bytes()
         except OSError as error:
             raise SessionDamaged(f"the long text {digest} cannot be read: {error.strerror}") from error
         if _digest(data) != digest:
             raise SessionDamaged(f"the long text {digest} is not as it was written")
         return data
-
-    def _found(self, digest: str) -> Path:
-        here = self.folder / digest
-        if self._older is None or here.exists():
-            return here
-        older = self._older / digest
-        return older if older.exists() else here
 
 
 def _digest(data: bytes) -> str:

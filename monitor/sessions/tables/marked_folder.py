@@ -8,7 +8,6 @@ import contextlib
 import os
 import re
 import secrets
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -31,20 +30,17 @@ class MarkedFolder:
         """Whether the folder is there, and is ours."""
         return (self.folder / MARK).is_file() and not self.folder.is_symlink()
 
-    def make(self, may_mark: Callable[[], bool] = lambda: False) -> None:
-        """Make the folder, with its mark from the beginning. `may_mark`: whether a folder that is
-        there without a mark is ours all the same. Raises `SessionUnavailable` if it is not.
+    def make(self) -> None:
+        """Make the folder, with its mark from the beginning. Raises `SessionUnavailable` for a
+        folder that is there without the mark.
         """
         if self.is_marked:
             return
         if self.folder.exists() or self.folder.is_symlink():
-            if not may_mark():
-                raise SessionUnavailable(
-                    f"{self.folder} was not made by agent-monitor, and was not changed. Rename it, or give the session"
-                    " another name"
-                )
-            (self.folder / MARK).touch(mode=0o600)
-            return
+            raise SessionUnavailable(
+                f"{self.folder} was not made by agent-monitor, and was not changed. Rename it, or give the session"
+                " another name"
+            )
         beside = self.folder.with_name(f"{self.folder.name}.{secrets.token_hex(4)}")
         beside.mkdir(mode=0o700)
         (beside / MARK).touch(mode=0o600)
@@ -56,14 +52,14 @@ class MarkedFolder:
             if not self.is_marked:  # no other thread was quicker
                 raise
 
-    def write(self, name: str, data: bytes, may_mark: Callable[[], bool] = lambda: False) -> None:
+    def write(self, name: str, data: bytes) -> None:
         """Write the file `name`. It has that name only when it is whole and on the disk. Raises
         `SessionUnavailable`.
         """
         path = self.folder / name
         beside = self.folder / f"{name}.{secrets.token_hex(4)}"
         try:
-            self.make(may_mark)
+            self.make()
             with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
                 file.write(data)
                 file.flush()

@@ -71,6 +71,8 @@ class Workspace:
             raise ConfigError("Workspace needs a system that opens files relative to a directory: Linux or macOS")
         try:
             self.root = Path(path).resolve(strict=True)
+        except FileNotFoundError:
+            raise ConfigError(f"Workspace({str(path)!r}): there is no such folder") from None
         except (OSError, RuntimeError, ValueError) as error:
             raise ConfigError(f"Workspace({str(path)!r}): {error}") from None
         if not self.root.is_dir():

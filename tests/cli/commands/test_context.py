@@ -230,7 +230,7 @@ def test_of_many_repairs_it_shows_a_few():
         ('{"id": 1, "messages": [{"role": "user", "text": "a"}]}\n' * 2, "a recording for agent-monitor scan"),
         (
             '[{"who": "me"}]',
-            "no known form has messages like these, with who; --form says which they are: gemini, openai-chat",
+            "no known form has messages like these, with the field who; --form says which they are: gemini",
         ),
         (
             '[{"role": "user", "content": "a"}, {"role": "x", "type": "message", "content": "b"}]',
