@@ -20,7 +20,7 @@ READY_LITELLM := $(LITELLM)/.ready
 SNIPPETS := build/snippets
 CORPUS := fixtures/transcripts/dev.jsonl.gz
 BENCH_TESTS := $(BIN)/python -m pytest -q -c bench/pyproject.toml bench/tests
-PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq
+PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --no-compile # half of it is never imported
 
 # Compiled code is kept, whatever the caller's environment says: the tests start some hundred processes, and each
 # would compile the whole package anew.
@@ -40,10 +40,10 @@ run: $(READY) ## show it: a guarded stream that loops, a whole run, then a scan 
 	@$(BIN)/agent-monitor scan $(CORPUS) || test $$? -eq 1 # 1: loops were found, as they should
 
 test: $(READY) ## run the tests; a row of docs/features.md without a passing one fails them
-	@$(BIN)/python -m pytest -q -n auto --dist worksteal
+	@$(BIN)/python -m pytest -q --forks auto
 
 frameworks: $(READY_APART) ## run the tests of the frameworks that need older SDKs, in an environment of their own
-	@$(APART)/bin/python -m pytest -q -n auto tests/integrations
+	@$(APART)/bin/python -m pytest -q --forks auto tests/integrations
 
 engines: $(READY_ENGINES) ## run the tests of the engines that are large, in an environment of their own
 	@$(ENGINES)/bin/python -m pytest -q --timeout 180 tests/integrations/test_ray.py tests/integrations/test_pages.py
@@ -67,9 +67,11 @@ check-types: $(READY)
 	@$(BIN)/python scripts/snippets.py $(SNIPPETS)
 	@$(MAKE) --keep-going check-mypy check-pyright
 
+# One after the other, because each takes what the one before has read from their common cache.
 check-mypy: $(READY)
 	@$(BIN)/mypy
 	@$(BIN)/mypy $(SNIPPETS)
+	@$(BIN)/mypy --config-file bench/pyproject.toml
 
 check-pyright: $(READY)
 	@$(BIN)/basedpyright
@@ -81,7 +83,6 @@ check-words: $(READY)
 	@$(BIN)/python scripts/prose.py
 
 check-bench: $(READY)
-	@$(BIN)/mypy --config-file bench/pyproject.toml
 	@$(BENCH_TESTS)/test_imports.py bench/tests/test_quality.py
 
 format: $(READY) ## format the code and mend what can be mended
@@ -89,7 +90,7 @@ format: $(READY) ## format the code and mend what can be mended
 	@$(BIN)/ruff format .
 
 features: $(READY) ## run the tests of the rows of docs/features.md, and print the table
-	@$(BIN)/python -m pytest -q -n auto --dist worksteal -m feature --features
+	@$(BIN)/python -m pytest -q --forks auto -m feature --features
 
 bench: $(READY_BENCH) ## measure, and test the benches; tables here, numbers in bench/results
 	@$(BIN)/python -m bench.quality
@@ -108,7 +109,7 @@ bench: $(READY_BENCH) ## measure, and test the benches; tables here, numbers in 
 	@$(BIN)/python -m bench.scan
 	@$(BIN)/python -m bench.telemetry
 	@$(BIN)/python -m bench.proxy
-	@$(BENCH_TESTS) -n auto
+	@$(BENCH_TESTS) --forks auto
 	@MONITOR_EXAMPLES=20000 $(BIN)/python -m pytest -q -k equivalence --timeout=0
 	@MONITOR_EXAMPLES=5000 $(BIN)/python -m pytest -q tests/context -k "dirty or by_hand or any_sequence" --timeout=0
 	@MONITOR_EXAMPLES=1000 $(BIN)/python -m pytest -q tests/_util/test_codec.py tests/context/test_crossing.py --timeout=0

@@ -2,12 +2,13 @@
 whether the memory grows, and what a second scan costs. And `agent-monitor hook` on a session that
 grew by one record.
 
-    python -m bench.scan                                  10,000 files, 2 GB
-    python -m bench.scan --files 500 --gigabytes 0.1      a twentieth of it
+    python -m bench.scan                                  10,000 files, 3 GB
+    python -m bench.scan --files 500 --gigabytes 0.15     a twentieth of it
 
 The files are the samples of `fixtures/readers`, repeated, each with ids of its own: a session that
 stands in two files counts once. One large file is made of one sample. A row of its own has sessions
-of Claude Code alone. All figures are of one run. Run it on a quiet machine.
+of Claude Code alone; beside it stand unwedge, jq and ripgrep where they are installed, and the time
+of each part of the scan. All figures are of one run. Run it on a quiet machine.
 """
 
 from __future__ import annotations
@@ -30,12 +31,14 @@ from pathlib import Path
 from typing import Any
 
 from bench._report import write
+from bench._scan_peers import SESSIONS, looped, parts, peers
 
 SAMPLES = Path(__file__).parents[1] / "fixtures" / "readers"
 FILES = 10_000
-GIGABYTES = 2.0
+GIGABYTES = 3.0
 HOOK_MEGABYTES = 100
 HOOK_TIMES = 7
+LOOP_TURNS = 25
 TIMES = ("first", "second")
 _ID = re.compile(rb"[0-9a-f]{8}(?=-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})")
 """The beginning of an id."""
@@ -99,7 +102,7 @@ def fill(folder: Path, files: int, bytes_a_file: float, kinds: Sequence[str] = K
         name, data = given[number % len(given)]
         times = max(1, round(bytes_a_file / len(data))) if name.endswith(".jsonl") else 1
         own = altered(name.encode(), number).decode()  # the names say which session is whose
-        place = folder / f"{number // 1000:03}" / f"{number:06}" / own
+        place = folder / f"{number:06}" / own
         place.parent.mkdir(parents=True)
         session = altered(data, number)
         written += place.write_bytes(b"".join(later(session, number + part) for part in range(times)))
@@ -205,19 +208,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--files", type=int, default=FILES, help="how many files")
     parser.add_argument("--gigabytes", type=float, default=GIGABYTES, help="of how many bytes in all")
+    parser.add_argument("--turns", type=int, default=LOOP_TURNS, help="how often a hook is asked about a loop")
     options = parser.parse_args()
     files, each = options.files, options.gigabytes * 1e9 / options.files
     rows: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="agent-monitor-bench-") as place:
-        small, one, many, claude = (Path(place, name) for name in ("small", "one", "many", "claude"))
-        for folder in (small, one, many, claude):
-            folder.mkdir()
+        small, one, many, home, asked = (Path(place, name) for name in ("small", "one", "many", "home", "asked"))
+        claude = home / SESSIONS
+        for folder in (small, one, many, claude, asked):
+            folder.mkdir(parents=True)
         for what, folder, share in (("a tenth of one large file", small, 0.1), ("one large file", one, 1.0)):
             size = large(folder, share * options.gigabytes * 1e3 / 4)
             rows.append(scan(what, folder, 1, size, 1))
         hooked = hook(Path(place), min(HOOK_MEGABYTES, options.gigabytes * 1e3 / 4))
         size = fill(claude, files // 4, 0.0, ("claude-code",))
         rows.append(scan("sessions of Claude Code", claude, files // 4, size, 1))
+        beside, shares, loop = peers(home), parts(home), looped(asked, options.turns)
         size = fill(many, files, each)
         cores = len(os.sched_getaffinity(0))
         rows += [scan("many files", many, files, size, number) for number in sorted({1, cores})]
@@ -235,7 +241,16 @@ def main() -> None:
         f"hook on a session of {hooked.megabytes:.0f} MB: {hooked.first_s:.2f} s at first, {hooked.seconds:.2f} s after"
         f" one more record ({hooked.cpu_s:.2f} s of a core); a process without a session {hooked.bare_s:.2f} s"
     )
-    write("scan", {"rows": [asdict(row) for row in (*rows, *again)], "hook": asdict(hooked)})
+    for other in beside:
+        print(
+            f"{other.what:32} over the sessions of Claude Code: {other.seconds:7.1f} s, {other.cpu_s:7.1f} s of a core"
+        )
+    for what, spent in shares.items():
+        print(f"{what:40} {spent:6.1f} ms a megabyte")
+    for what, (median, most) in loop.items():
+        print(f"hook, {what:34} {median:6.0f} ms of a core, 99th percentile {most:.0f}")
+    results = {"rows": [asdict(row) for row in (*rows, *again)], "hook": asdict(hooked), "loop": loop}
+    write("scan", {**results, "beside": [asdict(other) for other in beside], "parts_ms_a_megabyte": shares})
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # Typer makes its commands anew for each call of its runner, which takes longer than most calls.
 typer.testing._get_command = cache(typer.testing._get_command)  # type: ignore[attr-defined]
 
-pytest_plugins = ["scripts.features"]  # the run of the whole suite proves the table of features
+pytest_plugins = ["scripts.features", "scripts.forks"]  # the run of the whole suite proves the table of features
 
 # MONITOR_EXAMPLES: how many random cases a law is tried with. The same ones each time, unless
 # somebody asks for another number outside of CI: then new ones, to look for what the usual ones
@@ -41,13 +41,6 @@ settings.register_profile(
 settings.load_profile("monitor")
 
 
-@pytest.hookimpl(wrapper=True, optionalhook=True)  # pytest-xdist is not in every environment
-def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
-    """One worker more than there are processors: tests wait for processes, servers and clocks."""
-    processors = yield
-    return processors if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ else processors + 1
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Many thousand tests, and all that they import, are objects that stay. The garbage collector
@@ -59,6 +52,7 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.enable()
         gc.freeze()
+        gc.set_threshold(10_000)  # with 700 the collector takes a fourteenth of the time of all tests
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -145,13 +139,3 @@ def _no_network() -> Iterator[None]:
         patch.setattr(socket.socket, "connect_ex", guarded_connect_ex)
         patch.setattr(socket, "getaddrinfo", guarded_getaddrinfo)
         yield
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Some tests log what models write, lone surrogates too; the workers of pytest-xdist can send
-    no such report.
-    """
-    report = yield
-    report.sections = [(title, text.encode("utf-8", "backslashreplace").decode()) for title, text in report.sections]
-    return report

@@ -20,6 +20,7 @@ from monitor.errors import (
     SessionBusy,
     SessionDamaged,
     SessionLost,
+    SessionNotFound,
     SessionOwner,
     SessionTooNew,
     SessionUnavailable,
@@ -199,6 +200,7 @@ ERRORS: list[MonitorError] = [
     RunFailed(failed(RecordedError("builtins.OSError", "gone"))),
     StoppedByGuard(Stop(TerminateReason.TIMEOUT, "the run took 9 s", "timeout"), Turn(number=1, text="half")),
     StoreError("m"),
+    SessionNotFound("m"),
     SessionBusy("s", SessionOwner(pid=1, started_at_s=2.0, host="h", program="p"), "w"),
     SessionLost("m"),
     SessionDamaged("m"),
@@ -220,7 +222,7 @@ def test_the_list_above_has_every_error_of_the_library():
 
 
 def test_the_tree_that_is_drawn_is_the_tree():
-    ends = "Error|Retry|Extra|Failed|ByGuard|Busy|Lost|Damaged|TooNew|Unavailable|Unreachable"
+    ends = "Error|Retry|Extra|Failed|ByGuard|Busy|NotFound|Lost|Damaged|TooNew|Unavailable|Unreachable"
     drawn = re.findall(rf"^ +(\w+(?:{ends}))\b", errors.__doc__ or "", re.MULTILINE)
     assert drawn == [type(error).__name__ for error in ERRORS]
     lines = [line for line in (errors.__doc__ or "").splitlines() if line.strip().split(" ")[0] in drawn]

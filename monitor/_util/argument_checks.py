@@ -75,7 +75,10 @@ def check_part(name: str, part: object, *methods: str) -> None:
         raise ConfigError(f"{name} takes objects, and {part.__name__} is a class: write {part.__name__}({inside})")
     if not any(callable(getattr(part, method, None)) for method in methods):
         a = "an" if name[0] in "aeio" else "a"
-        raise ConfigError(f"{name}: {part!r} has no {methods[-1]}(): give {a} {name.removesuffix('s')} object")
+        way_out = f"give {a} {name.removesuffix('s')} object"
+        if name == "detectors" and inspect.isroutine(part):
+            way_out = f"write @monitor.detector above def {part.__name__}"
+        raise ConfigError(f"{name}: {part!r} has no {methods[-1]}(): {way_out}")
 
 
 def check_model(name: str, model: object) -> None:

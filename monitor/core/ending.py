@@ -4,7 +4,7 @@ and its outcome.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from monitor._util.drafts import frozen
 from monitor.calls import ApprovalRequest
@@ -17,7 +17,7 @@ from monitor.models import ModelError
 from monitor.outcome import Outcome, OutcomeDraft, Turn, is_success
 from monitor.policy import stop_for
 from monitor.reasons import FinishReason, TerminateReason
-from monitor.verdicts import Detection, LastTurn, Stop, Verdict
+from monitor.verdicts import Detection, Stop
 
 _BAD_FINISH = {
     FinishReason.LENGTH: (TerminateReason.TRUNCATED, "the output limit cut the answer off"),
@@ -137,104 +137,6 @@ def end_of(turn: Turn) -> StreamEnd:
     may_go_on = turn.finish_reason in _MAY_GO_ON
     void = stop.reason in {TerminateReason.TRUNCATED, TerminateReason.INVALID_STREAM} and not may_go_on
     return StreamEnd(stop, turn.error, void=void, may_go_on=may_go_on)
-
-
-_OWN_WORD = frozenset(
-    {
-        TerminateReason.GOAL,
-        TerminateReason.ABORTED,
-        TerminateReason.CANCELLED,
-        TerminateReason.CLOSED_BY_CALLER,
-        TerminateReason.ERROR,
-    }
-)
-"""Reasons of a last turn that become the reason of the run. After any other, and after a failed
-model call, the run ends for the reason it had before its last turn.
-"""
-
-
-class LastChance:
-    """The last turn of one run. `rule`: which endings get one. `None`: no ending does."""
-
-    __slots__ = ("_goal", "_rule", "cause")
-
-    def __init__(self, rule: LastTurn | None, goal: Goal | None) -> None:
-        self._rule = rule
-        self._goal = goal
-        self.cause: Stop | None = None
-        """The reason of the run if its last turn does not reach the goal. `None`: it is not in its
-        last turn.
-        """
-
-    def instead_of(self, stop: Stop) -> LastTurn | None:
-        """The last turn that the run gets before it ends by `stop`. `None`: none, because it had
-        one or the rule gives none for this reason.
-        """
-        rule, goal = self._rule, self._goal
-        if rule is None or goal is None or self.cause is not None or stop.reason not in rule.after:
-            return None
-        return replace(rule, text=goal.last_words(stop))
-
-    def by_policy(self, verdict: LastTurn, loop: Stop) -> LastTurn | Stop:
-        """A policy's last turn, with the time that the run's own rule gives. Without a rule the run
-        gets no last turn: `loop`.
-        """
-        if self._rule is None:
-            return loop
-        ways_out = [self._goal.how_to_end()] if self._goal is not None and not verdict.tools else []
-        return replace(verdict, text=" ".join([verdict.text, *ways_out]), seconds=self._rule.seconds)
-
-    def judged(self, verdict: Verdict, cause: Stop) -> Stop:
-        """How the run ends after its last turn: by the goal if `verdict` says that it was reached,
-        else by `cause`, the end that the last turn delayed.
-        """
-        if isinstance(verdict, Stop):
-            if verdict.reason is TerminateReason.TERMINATED and verdict.value == "success":
-                return replace(verdict, reason=TerminateReason.GOAL)
-            if verdict.reason is TerminateReason.GOAL:
-                return verdict
-        return cause
-
-    def ending(self, stop: Stop, failure: Stop | None) -> Stop:
-        """The end of a run that `stop` would end. `failure`: the failure of its last stream."""
-        hidden = stop.reason not in _OWN_WORD or stop is failure
-        return self.cause if self.cause is not None and hidden else stop
-
-
-LIMITS = frozenset(
-    {
-        TerminateReason.MAX_TURNS,
-        TerminateReason.TIMEOUT,
-        TerminateReason.IDLE_TIMEOUT,
-        TerminateReason.MODEL_CALL_LIMIT,
-        TerminateReason.TOOL_CALL_LIMIT,
-        TerminateReason.TOKEN_LIMIT,
-        TerminateReason.COST_LIMIT,
-        TerminateReason.BUDGET_UNREACHABLE,
-        TerminateReason.BUDGET_BUSY,
-    }
-)
-"""Limits. Outputs that the model has emitted in the turn that exceeds one still count."""
-
-
-def undecided_end(last: StreamEnd | None, reached: str | None, *, goal: Goal | None) -> Stop:
-    """The reason of a run that nothing has ended: it follows from its last stream, or from the
-    caller who left.
-
-    `reached`: the caller says that this was reached. It does not turn a failed last stream, or
-    missing outputs, into a success.
-    """
-    if last is not None and not last.left and last.failure is not None:
-        return last.failure
-    missing = ", ".join(goal.result().get("missing", ())) if goal is not None else ""
-    if missing and (reached is not None or (last is not None and not last.left)):
-        return Stop(TerminateReason.MISSING_OUTPUTS, f"the run ended without {missing}", "outputs", value=missing)
-    if reached is not None:
-        return Stop(TerminateReason.GOAL, reached, "caller")
-    if last is None or last.left:
-        where = "before any stream was read" if last is None else "before the stream had ended"
-        return Stop(TerminateReason.CLOSED_BY_CALLER, f"the caller left {where}", "caller")
-    return Stop(TerminateReason.STREAM_ENDED, "the stream came to its end", "provider")
 
 
 def outcome_of(

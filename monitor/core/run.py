@@ -51,19 +51,11 @@ from monitor.conditions.deadlines import Timeout
 from monitor.context.measure.window import TOO_SMALL_TOKENS, Window
 from monitor.core.agents import RunAgents
 from monitor.core.counters import Counters
-from monitor.core.ending import (
-    LIMITS,
-    SPOKEN_OVER,
-    LastChance,
-    StreamEnd,
-    end_of,
-    outcome_of,
-    stream_end,
-    undecided_end,
-)
+from monitor.core.ending import SPOKEN_OVER, StreamEnd, end_of, outcome_of, stream_end
 from monitor.core.findings import PartCrash, abridged_arguments
 from monitor.core.limits import Limits
 from monitor.core.reply_parts import LoopedText, Part
+from monitor.core.run_goal import LIMITS, RunGoal
 from monitor.core.steer_queue import SteerQueue
 from monitor.core.turn import WRITTEN, RunningTurn, TurnTally, is_written_loop, keep_limit
 from monitor.core.watchers import Watchers
@@ -133,15 +125,13 @@ class RunCore:
         "_emit",
         "_ended_inside",
         "_free_chars",
-        "_goal",
         "_keep_chars",
         "_last",
         "_limits",
         "_looked_at",
         "_outcome",
         "_parent",
-        "_reached",
-        "_recovery",
+        "_run_goal",
         "_running",
         "_sdk_calls",
         "_steers",
@@ -222,8 +212,7 @@ class RunCore:
         self._limits = Limits(stop_when, price=price, budgets=budgets, nested=parent is not None)
         self._window = window
         self._watchers = Watchers(detectors, of_calls, policy=policy, judges=judges, task=task, loop_key=loop_key)
-        self._goal = goal
-        self._recovery = LastChance(last_turn, goal)
+        self._run_goal = RunGoal(last_turn, goal)
         self._emit = emit
         self._parent = parent
         self._cuts, self._supervised = cuts, supervised
@@ -233,7 +222,6 @@ class RunCore:
         self._last: StreamEnd | None = None
         self._unweighed: Turn | None = None  # a turn that the goal has not examined yet
         self._looked_at = -math.inf
-        self._reached: str | None = None
         self._abort_why: str | None = None
         self._abort_told = self._sdk_calls = False
         self._ended_inside = False  # between two turns of one stream
@@ -244,8 +232,6 @@ class RunCore:
         self._steers: SteerQueue | None = None  # most runs get no message
         self._outcome: Outcome | None = None
 
-    # ------------------------------------------------------------------ the run
-
     def begin(self, now: float) -> None:
         """The run starts. All times in events and reasons count from `now`."""
         if self._agents is None:
@@ -255,6 +241,19 @@ class RunCore:
         self._tell(self._watchers.reset, now)
         self._tell(self._watchers.tell_task, now)
         self._measure(now)
+
+    def _measure(self, now: float) -> None:
+        """End the run before its first model call if its window is too small for any agent; warn if
+        it is small.
+        """
+        window = self._window
+        if window is None or window.tokens is None or self.stop is not None:
+            return
+        if window.problem is not None:
+            reason = TerminateReason.WINDOW_TOO_SMALL
+            self._decide(Stop(reason, window.problem, "window", limit=TOO_SMALL_TOKENS, value=window.tokens), now)
+        elif window.warning is not None:
+            self._emit(events.WindowWarning(self.at(now), window.tokens, window.warning))
 
     def add_agent(self, core: RunCore, wake: Callable[[], None], *, own_wake: Callable[[], None]) -> None:
         """`core`, which has not begun, is another agent of this run: it shares the limits, what is
@@ -281,7 +280,7 @@ class RunCore:
             now,
             tally=self._running.tally,
             spending=self._limits.spending,
-            goal=self._goal,
+            goal=self._run_goal.goal,
             void=self.void and not ended,
             waiting_since=self.waiting_since if waiting else None,
         )
@@ -307,13 +306,13 @@ class RunCore:
             spending.charge_judge(cost, counts=self._watchers.judges.counts(judge))
         spending.charge_compaction(past.compaction_cost)
         spending.take_up(run, past.requests, past.nested, estimated=past.estimated)
-        if self._goal is not None:
-            self._goal.take_up(past.nudges, past.turn if past.undecided else None)
+        if self._run_goal.goal is not None:
+            self._run_goal.goal.take_up(past.nudges, past.turn if past.undecided else None)
         self._steers = past.steers.copy() if past.steers.states else None
         self._tell(self._watchers.tell_task, now)
         self._tell(partial(self._see_again, past.seen, now), now)
         if past.last_turn is not None:
-            self._recovery.cause = past.last_turn_cause or self._watchers.verdicts.loop
+            self._run_goal.cause = past.last_turn_cause or self._watchers.verdicts.loop
             self._limits.only(Timeout(past.last_turn_due_s))
         self.turn = past.turn
         if past.turn is not None and (decides or lost):
@@ -337,10 +336,6 @@ class RunCore:
             self._running.cut = last.failure.evidence
         self._running.spoken_over = last.failure == SPOKEN_OVER
 
-    def request(self, text: str, now: float) -> None:
-        """The user asks for something more."""
-        self._tell(partial(self._watchers.request, text), now)
-
     def _see_again(self, seen: Sequence[Event], now: float) -> None:
         said, stop = self._watchers.see_again(seen, self._hear)
         if stop is not None:
@@ -355,51 +350,7 @@ class RunCore:
         """The run `run` has ended. `goes_on`: it may be taken up again."""
         self._limits.spending.part(run, goes_on=goes_on)
 
-    def _measure(self, now: float) -> None:
-        """End the run before its first model call if its window is too small for any agent; warn if
-        it is small.
-        """
-        window = self._window
-        if window is None or window.tokens is None or self.stop is not None:
-            return
-        if window.problem is not None:
-            reason = TerminateReason.WINDOW_TOO_SMALL
-            self._decide(Stop(reason, window.problem, "window", limit=TOO_SMALL_TOKENS, value=window.tokens), now)
-        elif window.warning is not None:
-            self._emit(events.WindowWarning(self.at(now), window.tokens, window.warning))
-
-    def steer(self, message: SteerMessage, now: float) -> SteerState:
-        """Accept the word of a person or a program to the run, and say what has become of it. A
-        message whose id is known stays what it is. After the end of the run it is returned.
-        """
-        if self._steers is None:
-            self._steers = SteerQueue()
-        if self._outcome is None and self._steers.accept(message):
-            self._emit(events.SteerAccepted(self.at(now), self.turns, message))
-            if message.now and self._counters.phase == "streaming" and self.stop is None:
-                self._running.spoken_over = self.ends_stream = True
-        return self._steers.states.get(message.id, "returned")
-
-    def deliver(self, now: float) -> Sequence[SteerMessage]:
-        """The messages that enter the history now, before the next model call."""
-        due = self._steers.due() if self._steers is not None and self.stop is None else ()
-        for message in due:
-            self._emit(events.SteerDelivered(self.at(now), self.turns, message))
-            self._tell(partial(self._hear, message, self.turns), now)
-        return due
-
-    def _hear(self, message: SteerMessage, turn: int) -> None:
-        """Everyone hears a message to the run. A person's word is progress."""
-        assert self._steers is not None  # noqa: S101 - the message was in it
-        is_progress = self._steers.is_progress(message)
-        self._watchers.hear(message, turn, is_progress=is_progress)
-        if is_progress:
-            self._counters.errors.add(is_error=False)
-
-    @property
-    def spoken_over(self) -> bool:
-        """Whether the last stream was ended for a message to the run."""
-        return self._running.spoken_over
+    # ------------------------------------------------------------------ its turns
 
     def begin_turn(self, now: float) -> bool:
         """A stream is about to be opened. False: the run is over, do not open the stream."""
@@ -455,7 +406,7 @@ class RunCore:
         """
         cause = self.stop or self._watchers.verdicts.loop
         assert cause is not None  # noqa: S101 - `check` has answered with a LastTurn
-        self._recovery.cause = cause
+        self._run_goal.cause = cause
         self.stop, self.ends_stream = None, False
         if self._last is not None:
             # The stream before may have failed: that must not end the last turn.
@@ -497,6 +448,168 @@ class RunCore:
         self._sdk_calls = True
         if not self.begin_turn(now):
             self._ended_inside = True
+
+    def broke_off(self) -> None:
+        """The running stream is over, but broke off inside an answer that began after the last
+        finished one.
+        """
+        self._running.tally.finish = None
+
+    def end_turn(
+        self,
+        now: float,
+        *,
+        finished: bool,
+        must_finish: bool = False,
+        error: BaseException | None = None,
+        model_error: ModelError | None = None,
+        gave: tuple[str, ...] = (),
+    ) -> Turn:
+        """The stream is over.
+
+        `finished`: it ended by itself; else it was left, or it failed with `error`, classified as
+        `model_error`. `must_finish`: such a stream closes with a finish reason, so without one it
+        was truncated. `gave`: the kinds of parts that came beside text, thinking and calls.
+        """
+        if self._ended_inside and self.turn is not None:
+            self.turn = replace(self.turn, stopped=self.stop)
+            return self.turn
+        self._catch_up_wholly(now)
+        self._take_text(now)
+        if self._must_look:
+            self._look(now, waiting=False)
+        if model_error is not None:
+            self._emit(events.StreamFailed(self.at(now), self._counters.turns, model_error))
+        # Was it a turn, or only a failed attempt at one?
+        running, tally = self._running, self._running.tally
+        running.spoken_over &= not finished
+        tally.gave = gave
+        blank = running.is_blank(must_finish=must_finish)
+        last = stream_end(
+            tally,
+            finished=finished,
+            error=error,
+            model_error=model_error,
+            cut=running.cut,
+            spoken_over=running.spoken_over,
+            must_finish=must_finish,
+            blank=blank,
+        )
+        self._last = last
+        if last.void:
+            self._counters.errors.add(is_error=True)
+        # What it cost counts in either case.
+        self.turn = turn = running.ended(stopped=self.stop or last.failure, error=error, model_error=model_error)
+        self._limits.spending.settle(turn.usage, estimated=turn.usage_estimated)
+        self._counters.phase = "after_call"
+        self._emit(events.TurnEnded(self.at(now), turn))
+        if not last.void:
+            self._watchers.judges.add_turn(turn)
+            self._unweighed = turn
+            if tally.finish is None and self.stop is None:
+                # A turn that was cut is over for the detectors too.
+                self._find(self._watchers.detectors.fact, TurnFinished(FinishReason.DONE), now)
+        return turn
+
+    def source_closed(self, now: float, *, since: float, closed: bool, chunks_dropped: int, note: str | None) -> None:
+        """The harness tried to close the source; `closed` says whether it is closed. `since`: when
+        closing began.
+        """
+        since = self._decided_at if self.stop is not None else since
+        self._closing = events.StreamClosed(
+            at_s=self.at(now),
+            turn=self._counters.turns,
+            closed=closed,
+            after_s=now - since,
+            chunks_dropped=chunks_dropped,
+            note=note,
+        )
+        self._emit(self._closing)
+
+    def retract(self) -> None:
+        """The last stream was cut off for lack of room. The same turn will be made again with more
+        room, and nothing of this stream counts.
+        """
+        if self._last is not None and self._last.failure is not None and self.stop is None:
+            self._last = replace(self._last, void=True)
+            self._unweighed = None
+
+    def will_retry(self, delay_s: float) -> None:
+        """The next attempt at the failed turn begins in `delay_s` seconds."""
+        self._counters.retry_delay_s += delay_s
+
+    # ------------------------------------------------------------------ how it stands
+
+    def at(self, now: float) -> float:
+        """The number of seconds since the run began."""
+        return self._counters.at(now)
+
+    @property
+    def turns(self) -> int:
+        """The number of turns that have started."""
+        return self._counters.turns
+
+    @property
+    def results_inside(self) -> int:
+        """Results that came from the SDK, which has carried out the calls by itself."""
+        return self._counters.results_inside
+
+    @property
+    def open_calls(self) -> Sequence[ToolCall]:
+        """Calls of the present turn that have no result yet, oldest first."""
+        return self._running.open_calls
+
+    @property
+    def decided(self) -> Stop | None:
+        """Why the run ends, if this agent of it or another one has decided that."""
+        return self.stop or (self._agents.stop if self._agents is not None else None)
+
+    @property
+    def failed_attempt(self) -> Stop | None:
+        """Why the last stream was a failed attempt at its turn. `None`: it was not, or the run ends
+        anyway.
+        """
+        return self._last.failure if self._last is not None and self._last.void and self.stop is None else None
+
+    @property
+    def void(self) -> bool:
+        """Whether the last stream was a failed attempt, of which nothing counts."""
+        return self._last is not None and self._last.void
+
+    @property
+    def spoken_over(self) -> bool:
+        """Whether the last stream was ended for a message to the run."""
+        return self._running.spoken_over
+
+    @property
+    def in_last_turn(self) -> bool:
+        """A limit has been reached, and the run has one more turn instead of its end."""
+        return self._run_goal.cause is not None
+
+    @property
+    def takes_own_calls(self) -> bool:
+        """Whether the last turn's calls of the run's own tools count. They do unless the turn was
+        cut for a loop, or the run ends for more than a limit.
+        """
+        return (
+            self._running.cut is None
+            and not self._running.spoken_over
+            and self._abort_why is None
+            and (self.stop is None or self.stop.reason in LIMITS)
+        )
+
+    def reply(self, looped: LoopedText = "trim") -> tuple[Part, ...]:
+        """The parts of the last turn's message, as `take_reply` will return them."""
+        return () if self._last is None or self.void else self._running.message(looped)
+
+    def take_reply(self, looped: LoopedText = "trim") -> tuple[Part, ...]:
+        """Return the parts of the last turn's message, fit for the history, and clear them. Only
+        for a supervised run. A failed attempt has none.
+        """
+        parts = self._running.take_message(looped)
+        return () if self._last is None or self.void else parts
+
+    # ------------------------------------------------------------------ chunks
 
     def feed(self, chunk: Chunk, now: float) -> None:
         """Take in the next chunk of the running stream. Raises `AdapterError` for anything that is
@@ -573,11 +686,77 @@ class RunCore:
                 self._find(self._watchers.detectors.arguments, delta, now)
             self._spend(running.tally.count_arguments(delta), now)
 
-    def broke_off(self) -> None:
-        """The running stream is over, but broke off inside an answer that began after the last
-        finished one.
+    def _feed_fact(self, chunk: Chunk, now: float) -> None:
+        self._take_text(now)
+        tally, fact = self._running.tally, self._watchers.detectors.fact
+        match chunk:
+            case ToolCall():
+                self._feed_call(chunk, now)
+            case TurnFinished():
+                tally.finish = chunk
+                # A malformed end makes the attempt void: what came in it is taken back later.
+                if chunk.finish_reason is not FinishReason.MALFORMED:
+                    self._find(fact, chunk, now)
+                self._feed_end(chunk, now)
+                return
+            case StreamRetried():
+                self._counters.tool_calls -= len(tally.calls)
+                self._running.restart()
+                self._emit(events.AttemptRetried(self.at(now), self.turns, chunk.reason))
+                self._find(self._watchers.retried, chunk.reason, now)
+            case UsageReport():
+                tally.report(chunk)
+                self._find(fact, chunk, now)
+            case _:
+                self._find(fact, chunk, now)
+        self._look(now, waiting=False)
+
+    def _feed_call(self, call: ToolCall, now: float) -> None:
+        self._counters.tool_calls += 1
+        abridged = abridged_arguments(call.arguments)
+        call, eighths = self._running.add_call(call, abridged[1] if abridged is not None else None)
+        self._spend(eighths, now)
+        self._find(partial(self._watchers.call, abridged=abridged), call, now)
+
+    def _feed_end(self, end: TurnFinished, now: float) -> None:
+        """The model's answer is finished, and perhaps the stream goes on."""
+        if end.finish_reason is FinishReason.REPETITION or end.raw_finish_reason in REPETITION_WORDS:
+            said = end.raw_finish_reason or end.finish_reason.value
+            detail = f"the provider stopped its model for repetition ({said})"
+            self._decide(Stop(TerminateReason.LOOP_DETECTED, detail, "provider"), now)
+        elif self._sdk_calls and self._running.tally.calls:
+            # The SDK makes the next model call with the next read: its limits are checked now.
+            self._counters.phase = "before_call"
+            self._look(now, waiting=False)
+            self._counters.phase = "streaming"
+
+    def _take_text(self, now: float) -> None:
+        """Give the collected visible text to the detectors, and count it.
+
+        Called when a detector, a token limit or the next fact needs the text.
         """
-        self._running.tally.finish = None
+        running = self._running
+        text = running.take_text()
+        if text:
+            for start in range(0, len(text), PIECE_CHARS):
+                self._find(self._watchers.detectors.text, text[start : start + PIECE_CHARS], now)
+                if self.stop is not None:
+                    break  # the run is over: nobody reads the rest of a flood
+            self._spend(running.tally.count(text), now)
+        self._hold_text()
+
+    def _hold_text(self) -> None:
+        """Collect visible text until a detector, a limit or the memory needs it."""
+        self._free_chars = min(self._limits.free_chars, self._watchers.detectors.need, HOLD_CHARS)
+
+    def _spend(self, eighths: int, now: float) -> None:
+        """Count output tokens, and check the limits if one may be exceeded."""
+        if self._limits.spend(eighths):
+            self._look(now, waiting=False, warn=True)
+        elif self._limits.free_chars < self._free_chars:
+            self._free_chars = 0
+
+    # ------------------------------------------------------------------ calls
 
     def tool_result(
         self,
@@ -610,82 +789,11 @@ class RunCore:
         self._find(self._watchers.result, result, now)
         self._look(now, waiting=False)
 
-    def end_turn(
-        self,
-        now: float,
-        *,
-        finished: bool,
-        must_finish: bool = False,
-        error: BaseException | None = None,
-        model_error: ModelError | None = None,
-        gave: tuple[str, ...] = (),
-    ) -> Turn:
-        """The stream is over.
-
-        `finished`: it ended by itself; else it was left, or it failed with `error`, classified as
-        `model_error`. `must_finish`: such a stream closes with a finish reason, so without one it
-        was truncated. `gave`: the kinds of parts that came beside text, thinking and calls.
-        """
-        if self._ended_inside and self.turn is not None:
-            self.turn = replace(self.turn, stopped=self.stop)
-            return self.turn
-        self._catch_up_wholly(now)
-        self._take_text(now)
-        if self._must_look:
-            self._look(now, waiting=False)
-        if model_error is not None:
-            self._emit(events.StreamFailed(self.at(now), self._counters.turns, model_error))
-        # Was it a turn, or only a failed attempt at one?
-        running, tally = self._running, self._running.tally
-        running.spoken_over &= not finished
-        tally.gave = gave
-        blank = running.is_blank(must_finish=must_finish)
-        last = stream_end(
-            tally,
-            finished=finished,
-            error=error,
-            model_error=model_error,
-            cut=running.cut,
-            spoken_over=running.spoken_over,
-            must_finish=must_finish,
-            blank=blank,
-        )
-        self._last = last
-        if last.void:
-            self._counters.errors.add(is_error=True)
-        # What it cost counts in either case.
-        self.turn = turn = running.ended(stopped=self.stop or last.failure, error=error, model_error=model_error)
-        self._limits.spending.settle(turn.usage, estimated=turn.usage_estimated)
-        self._counters.phase = "after_call"
-        self._emit(events.TurnEnded(self.at(now), turn))
-        if not last.void:
-            self._watchers.judges.add_turn(turn)
-            self._unweighed = turn
-            if tally.finish is None and self.stop is None:
-                # A turn that was cut is over for the detectors too.
-                self._find(self._watchers.detectors.fact, TurnFinished(FinishReason.DONE), now)
-        return turn
-
-    def source_closed(self, now: float, *, since: float, closed: bool, chunks_dropped: int, note: str | None) -> None:
-        """The harness tried to close the source; `closed` says whether it is closed. `since`: when
-        closing began.
-        """
-        since = self._decided_at if self.stop is not None else since
-        self._closing = events.StreamClosed(
-            at_s=self.at(now),
-            turn=self._counters.turns,
-            closed=closed,
-            after_s=now - since,
-            chunks_dropped=chunks_dropped,
-            note=note,
-        )
-        self._emit(self._closing)
-
     def answer_call(self, call: ToolCall, now: float) -> ToolResult | None:
         """Carry out a call of one of the run's own tools, and take in its result. `None`: the tool
         is not one of them.
         """
-        goal = self._goal
+        goal = self._run_goal.goal
         answer = goal.answer(call) if goal is not None else None
         if goal is None or answer is None:
             return None
@@ -695,109 +803,48 @@ class RunCore:
         self.tool_result(call.id, answer.text, now, is_error=answer.is_error)
         return ToolResult(call.id, call.name, answer.text, answer.is_error)
 
-    @property
-    def decided(self) -> Stop | None:
-        """Why the run ends, if this agent of it or another one has decided that."""
-        return self.stop or (self._agents.stop if self._agents is not None else None)
+    # ------------------------------------------------------------------ messages
 
-    @property
-    def results_inside(self) -> int:
-        """Results that came from the SDK, which has carried out the calls by itself."""
-        return self._counters.results_inside
+    def request(self, text: str, now: float) -> None:
+        """The user asks for something more."""
+        self._tell(partial(self._watchers.request, text), now)
 
-    @property
-    def turns(self) -> int:
-        """The number of turns that have started."""
-        return self._counters.turns
-
-    @property
-    def open_calls(self) -> Sequence[ToolCall]:
-        """Calls of the present turn that have no result yet, oldest first."""
-        return self._running.open_calls
-
-    @property
-    def failed_attempt(self) -> Stop | None:
-        """Why the last stream was a failed attempt at its turn. `None`: it was not, or the run ends
-        anyway.
+    def steer(self, message: SteerMessage, now: float) -> SteerState:
+        """Accept the word of a person or a program to the run, and say what has become of it. A
+        message whose id is known stays what it is. After the end of the run it is returned.
         """
-        return self._last.failure if self._last is not None and self._last.void and self.stop is None else None
+        if self._steers is None:
+            self._steers = SteerQueue()
+        if self._outcome is None and self._steers.accept(message):
+            self._emit(events.SteerAccepted(self.at(now), self.turns, message))
+            if message.now and self._counters.phase == "streaming" and self.stop is None:
+                self._running.spoken_over = self.ends_stream = True
+        return self._steers.states.get(message.id, "returned")
 
-    @property
-    def void(self) -> bool:
-        """Whether the last stream was a failed attempt, of which nothing counts."""
-        return self._last is not None and self._last.void
+    def deliver(self, now: float) -> Sequence[SteerMessage]:
+        """The messages that enter the history now, before the next model call."""
+        due = self._steers.due() if self._steers is not None and self.stop is None else ()
+        for message in due:
+            self._emit(events.SteerDelivered(self.at(now), self.turns, message))
+            self._tell(partial(self._hear, message, self.turns), now)
+        return due
 
-    @property
-    def in_last_turn(self) -> bool:
-        """A limit has been reached, and the run has one more turn instead of its end."""
-        return self._recovery.cause is not None
+    def _hear(self, message: SteerMessage, turn: int) -> None:
+        """Everyone hears a message to the run. A person's word is progress."""
+        assert self._steers is not None  # noqa: S101 - the message was in it
+        is_progress = self._steers.is_progress(message)
+        self._watchers.hear(message, turn, is_progress=is_progress)
+        if is_progress:
+            self._counters.errors.add(is_error=False)
 
-    @property
-    def takes_own_calls(self) -> bool:
-        """Whether the last turn's calls of the run's own tools count. They do unless the turn was
-        cut for a loop, or the run ends for more than a limit.
-        """
-        return (
-            self._running.cut is None
-            and not self._running.spoken_over
-            and self._abort_why is None
-            and (self.stop is None or self.stop.reason in LIMITS)
-        )
-
-    def at(self, now: float) -> float:
-        """The number of seconds since the run began."""
-        return self._counters.at(now)
-
-    def reply(self, looped: LoopedText = "trim") -> tuple[Part, ...]:
-        """The parts of the last turn's message, as `take_reply` will return them."""
-        return () if self._last is None or self.void else self._running.message(looped)
-
-    def take_reply(self, looped: LoopedText = "trim") -> tuple[Part, ...]:
-        """Return the parts of the last turn's message, fit for the history, and clear them. Only
-        for a supervised run. A failed attempt has none.
-        """
-        parts = self._running.take_message(looped)
-        return () if self._last is None or self.void else parts
-
-    def pause(self, now: float) -> None:
-        """A person is being asked: deadlines stand still until `resume`, in the runs above as well.
-        Pauses nest.
-        """
-        if self._parent is not None:
-            self._parent.pause(now)
-        if self._counters.pauses.begin(now):
-            self._emit(events.Paused(self.at(now)))
-            self._look(now, waiting=False)
-
-    def resume(self, now: float) -> None:
-        """The person has answered: deadlines go on."""
-        if self._parent is not None:
-            self._parent.resume(now)
-        paused_s = self._counters.pauses.end(now)
-        if paused_s is not None:
-            self._running.tally.started_at += paused_s
-            self.waiting_since += paused_s
-            self._emit(events.Resumed(self.at(now)))
-            self._look(now, waiting=False)
-
-    def retract(self) -> None:
-        """The last stream was cut off for lack of room. The same turn will be made again with more
-        room, and nothing of this stream counts.
-        """
-        if self._last is not None and self._last.failure is not None and self.stop is None:
-            self._last = replace(self._last, void=True)
-            self._unweighed = None
-
-    def will_retry(self, delay_s: float) -> None:
-        """The next attempt at the failed turn begins in `delay_s` seconds."""
-        self._counters.retry_delay_s += delay_s
+    # ------------------------------------------------------------------ judges and summaries
 
     def judges_due(self, now: float) -> list[tuple[Judge, JudgeInput]]:
         """The judges that the harness must ask now, beside the stream, each with its input."""
         judges = self._watchers.judges
         if not judges:
             return []
-        due = judges.due(self.turns) if self.stop is None and self._recovery.cause is None else []
+        due = judges.due(self.turns) if self.stop is None and self._run_goal.cause is None else []
         for judge, told in due:
             self._emit(events.JudgeAsked(self.at(now), told.turn, judge.name))
         return due
@@ -817,7 +864,7 @@ class RunCore:
         )
         if fact == "done":
             self._counters.task_done = judgement.found
-        elif judgement.found and self._recovery.cause is None:
+        elif judgement.found and self._run_goal.cause is None:
             self.found(detection_of(judge, told, judgement, self.turns), now)
         self._charge(judge, cost, now)
 
@@ -843,6 +890,8 @@ class RunCore:
         """Count the request of the last turn by an estimate: its service reports no usage."""
         self._limits.spending.settle(Usage(input_tokens=tokens, total_tokens=tokens), estimated=True)
 
+    # ------------------------------------------------------------------ findings and verdicts
+
     def found(self, detection: Detection, now: float) -> None:
         """Take in a detection of the harness itself."""
         self._tell(lambda: self._take(detection, now), now)
@@ -858,7 +907,7 @@ class RunCore:
             self._weigh(now)
         self._look(now, waiting=False)
         if self.stop is not None:
-            return self._recovery.instead_of(self.stop) or self.stop
+            return self._run_goal.instead_of(self.stop) or self.stop
         last = self._last
         if last is not None and not last.left and last.failure is not None and not last.may_go_on:
             return last.failure
@@ -866,7 +915,7 @@ class RunCore:
         if isinstance(verdict, LastTurn) and self._supervised:
             loop = self._watchers.verdicts.loop
             assert loop is not None  # noqa: S101 - a detection is behind it
-            verdict = self._recovery.by_policy(verdict, loop)
+            verdict = self._run_goal.by_policy(verdict, loop)
             if isinstance(verdict, Stop):
                 self._decide(verdict, now)
         return verdict
@@ -876,122 +925,70 @@ class RunCore:
         """Whether the last turn is a complete answer in the caller's own loop, which may end with
         it. Limits on turns are then checked when the next turn begins.
         """
-        if self._supervised or self._goal is not None or self.turn is None or self.turn.tool_calls:
+        if self._supervised or self._run_goal.goal is not None or self.turn is None or self.turn.tool_calls:
             return False
         return self._last is not None and not self._last.left and self._last.failure is None
-
-    def abort(self, why: str) -> None:
-        """Request the end of the run. May be called from any thread: the request is only noted, and
-        the next look decides.
-        """
-        if self._abort_why is None:
-            self._abort_why = why
-            if self._agents is not None:
-                self._agents.abort(why)
-        self.deadline = -math.inf
-
-    def finish(self, detail: str) -> None:
-        """The caller says that the goal is reached. That changes no decided end, and no failure
-        into a success.
-        """
-        self._reached = detail
-
-    def fail(self, error: BaseException, source: str, now: float) -> None:
-        """A part of the monitor or of the caller crashed: the run can no longer be watched, so it
-        ends.
-        """
-        reason = TerminateReason.INVALID_STREAM if isinstance(error, AdapterError) else TerminateReason.ERROR
-        self.leave(Stop(reason, f"{source} raised {describe(error)}", source), error, now)
-
-    def leave(self, ending: Stop, error: BaseException | None, now: float) -> None:
-        """The caller leaves the run, perhaps by `error`, while another task of theirs still works
-        in it.
-        """
-        if self.stop is None:
-            self._stop_error = error
-        self._decide(ending, now)
 
     def _weigh(self, now: float) -> None:
         """Ask the goal about the turn that just ended. A goal that is reached wins over a limit
         that is exceeded in the same turn.
         """
         turn, self._unweighed = self._unweighed, None
-        goal, last = self._goal, self._last
-        if turn is None or last is None or goal is None or self._abort_why is not None:
+        last, running = self._last, self._running
+        if turn is None or last is None or self._abort_why is not None:
             return
-        if self._running.spoken_over and self.stop is None:
-            return  # the answer is not whole, and the model reads a message next
-        reached = goal.reached()
         if self.stop is not None:
-            if reached is not None and self.stop.reason in LIMITS:
-                cause = self._recovery.cause = self._recovery.cause or self.stop
+            end = self._run_goal.instead_of_limit(self.stop)
+            if end is not None:
                 self.stop = None
-                self._decide(self._recovery.judged(reached, cause), now)
-            return
-        verdict: Verdict = reached or Continue()
-        stopped_well = self._running.cut is None and (last.failure is None or last.may_go_on)
-        if isinstance(verdict, Continue) and not turn.tool_calls and stopped_well:
-            verdict = goal.stopped_calling(cut_off=last.failure)
-        if self._recovery.cause is not None:
-            verdict = self._recovery.judged(verdict, self._recovery.cause)
-        elif isinstance(verdict, Stop) and self._steers is not None and self._steers.waiting:
-            self._steers.run_would_end = True
-            goal.go_on()
-            verdict = Continue()
-        self._follow(verdict, now)
+                self._decide(end, now)
+        elif not running.spoken_over:  # else the answer is not whole, and the model reads a message next
+            self._follow(self._run_goal.verdict_on(turn, last, running.cut, self._steers), now)
 
-    def terminate(
-        self,
-        now: float,
-        fallback: Stop | None = None,
-        error: BaseException | None = None,
-        *,
-        history: tuple[Message, ...] = (),
-    ) -> Outcome:
-        """End the run and return its one outcome. `fallback`, with `error`: the reason if nothing
-        was decided before. `history`: see `Outcome.history`.
+    def _find(self, ask: Callable[[T], Sequence[Detection]], what: T, now: float) -> None:
+        """Call the detectors with `ask(what)`, and take their findings one by one, each with the
+        policy's verdict.
         """
-        if self._outcome is not None:
-            return self._outcome
-        if self._must_look or self._parent is not None:
-            self._look(now, waiting=False)
-        stop = self._ending(fallback)
-        returned = self._steers.give_back() if self._steers is not None and stop.reason not in RESUMABLE else ()
-        for message in returned:
-            self._emit(events.SteerReturned(self.at(now), self.turns, message, stop.detail))
-        if stop is self.stop:
-            error = self._stop_error
-        elif stop is not fallback:
-            error = self._last.error if self._last is not None else None
-        self._limits.spending.post()
-        if self._parent is not None:
-            self._parent.nested_ended(self, *self._limits.spending.total(), now)
-        self._outcome = outcome_of(
-            stop,
-            error=error,
-            turn=self.turn,
-            turns=self.turns + self._counters.others_turns,
-            elapsed_s=self.at(now),
-            goal=self._goal,
-            spending=self._limits.spending,
-            recovered_from=self._recovery.cause,
-            closing=self._closing,
-            pending=self.pending,
-            returned=returned,
-            history=history,
-        )
-        if self._agents is not None:
-            self._agents.ended(self, self._closing, now)
-        self._emit(events.RunTerminated(self.at(now), self._outcome))
-        self._emit = _nobody  # nothing happens in a run that is over, and the listener may be freed
-        return self._outcome
+        try:
+            for detection in ask(what):
+                if self.ends_stream and detection.channel in WRITTEN:
+                    break  # the stream is being left: later findings in the same piece are dropped
+                self._take(detection, now)
+        except PartCrash as crash:
+            self.fail(crash.error, crash.name, now)
 
-    def _ending(self, fallback: Stop | None) -> Stop:
-        last = self._last
-        stop = self.stop or fallback or undecided_end(last, self._reached, goal=self._goal)
-        return self._recovery.ending(stop, last.failure if last is not None else None)
+    def _take(self, detection: Detection, now: float) -> None:
+        """Take one finding, and follow the policy's verdict on it. Raises `PartCrash` if the policy
+        fails.
+        """
+        self._emit(events.DetectionRaised(self.at(now), self.turns, detection))
+        if is_written_loop(detection):
+            self._running.loop = detection
+        self._follow(self._watchers.verdicts.verdict_on(detection), now, detection)
 
-    # ------------------------------------------------------------------ time
+    def _tell(self, part: Callable[[], None], now: float) -> None:
+        """Call `part`, a method of the detectors or the policy. If it fails, the run ends."""
+        try:
+            part()
+        except PartCrash as crash:
+            self.fail(crash.error, crash.name, now)
+
+    def _follow(self, verdict: Verdict, now: float, detection: Detection | None = None) -> None:
+        if isinstance(verdict, Stop):
+            if self._abort_why is None:  # the user's abort wins
+                self._decide(verdict, now)
+        elif not isinstance(verdict, Continue):
+            self._watchers.verdicts.add(verdict, detection)
+            if (
+                detection is not None
+                and self._cuts
+                and self._counters.phase == "streaming"
+                and is_written_loop(detection)
+            ):
+                self._running.cut = detection
+                self.ends_stream = True
+
+    # ------------------------------------------------------------------ time and limits
 
     def must_stop(self, now: float) -> bool:
         """`deadline` has passed while a read begins or ends: evaluate all limits, and move
@@ -1106,6 +1103,60 @@ class RunCore:
         """Somebody else has ended the run: the user, or another of its agents."""
         return self._abort_why is not None or (self._agents is not None and self._agents.stop is not None)
 
+    def pause(self, now: float) -> None:
+        """A person is being asked: deadlines stand still until `resume`, in the runs above as well.
+        Pauses nest.
+        """
+        if self._parent is not None:
+            self._parent.pause(now)
+        if self._counters.pauses.begin(now):
+            self._emit(events.Paused(self.at(now)))
+            self._look(now, waiting=False)
+
+    def resume(self, now: float) -> None:
+        """The person has answered: deadlines go on."""
+        if self._parent is not None:
+            self._parent.resume(now)
+        paused_s = self._counters.pauses.end(now)
+        if paused_s is not None:
+            self._running.tally.started_at += paused_s
+            self.waiting_since += paused_s
+            self._emit(events.Resumed(self.at(now)))
+            self._look(now, waiting=False)
+
+    # ------------------------------------------------------------------ the end
+
+    def abort(self, why: str) -> None:
+        """Request the end of the run. May be called from any thread: the request is only noted, and
+        the next look decides.
+        """
+        if self._abort_why is None:
+            self._abort_why = why
+            if self._agents is not None:
+                self._agents.abort(why)
+        self.deadline = -math.inf
+
+    def finish(self, detail: str) -> None:
+        """The caller says that the goal is reached. That changes no decided end, and no failure
+        into a success.
+        """
+        self._run_goal.reached = detail
+
+    def fail(self, error: BaseException, source: str, now: float) -> None:
+        """A part of the monitor or of the caller crashed: the run can no longer be watched, so it
+        ends.
+        """
+        reason = TerminateReason.INVALID_STREAM if isinstance(error, AdapterError) else TerminateReason.ERROR
+        self.leave(Stop(reason, f"{source} raised {describe(error)}", source), error, now)
+
+    def leave(self, ending: Stop, error: BaseException | None, now: float) -> None:
+        """The caller leaves the run, perhaps by `error`, while another task of theirs still works
+        in it.
+        """
+        if self.stop is None:
+            self._stop_error = error
+        self._decide(ending, now)
+
     def _decide(self, stop: Stop, now: float) -> None:
         if self.stop is None:
             if stop.reason is TerminateReason.TIMEOUT:
@@ -1124,120 +1175,54 @@ class RunCore:
         """The work that the companions are busy with."""
         return [work for companion in self.companions if (work := companion.busy_with()) is not None]
 
-    # ------------------------------------------------------------------ chunks
-
-    def _feed_fact(self, chunk: Chunk, now: float) -> None:
-        self._take_text(now)
-        tally, fact = self._running.tally, self._watchers.detectors.fact
-        match chunk:
-            case ToolCall():
-                self._feed_call(chunk, now)
-            case TurnFinished():
-                tally.finish = chunk
-                # A malformed end makes the attempt void: what came in it is taken back later.
-                if chunk.finish_reason is not FinishReason.MALFORMED:
-                    self._find(fact, chunk, now)
-                self._feed_end(chunk, now)
-                return
-            case StreamRetried():
-                self._counters.tool_calls -= len(tally.calls)
-                self._running.restart()
-                self._emit(events.AttemptRetried(self.at(now), self.turns, chunk.reason))
-                self._find(self._watchers.retried, chunk.reason, now)
-            case UsageReport():
-                tally.report(chunk)
-                self._find(fact, chunk, now)
-            case _:
-                self._find(fact, chunk, now)
-        self._look(now, waiting=False)
-
-    def _feed_call(self, call: ToolCall, now: float) -> None:
-        self._counters.tool_calls += 1
-        abridged = abridged_arguments(call.arguments)
-        call, eighths = self._running.add_call(call, abridged[1] if abridged is not None else None)
-        self._spend(eighths, now)
-        self._find(partial(self._watchers.call, abridged=abridged), call, now)
-
-    def _feed_end(self, end: TurnFinished, now: float) -> None:
-        """The model's answer is finished, and perhaps the stream goes on."""
-        if end.finish_reason is FinishReason.REPETITION or end.raw_finish_reason in REPETITION_WORDS:
-            said = end.raw_finish_reason or end.finish_reason.value
-            detail = f"the provider stopped its model for repetition ({said})"
-            self._decide(Stop(TerminateReason.LOOP_DETECTED, detail, "provider"), now)
-        elif self._sdk_calls and self._running.tally.calls:
-            # The SDK makes the next model call with the next read: its limits are checked now.
-            self._counters.phase = "before_call"
+    def terminate(
+        self,
+        now: float,
+        fallback: Stop | None = None,
+        error: BaseException | None = None,
+        *,
+        history: tuple[Message, ...] = (),
+    ) -> Outcome:
+        """End the run and return its one outcome. `fallback`, with `error`: the reason if nothing
+        was decided before. `history`: see `Outcome.history`.
+        """
+        if self._outcome is not None:
+            return self._outcome
+        if self._must_look or self._parent is not None:
             self._look(now, waiting=False)
-            self._counters.phase = "streaming"
+        stop = self._ending(fallback)
+        returned = self._steers.give_back() if self._steers is not None and stop.reason not in RESUMABLE else ()
+        for message in returned:
+            self._emit(events.SteerReturned(self.at(now), self.turns, message, stop.detail))
+        if stop is self.stop:
+            error = self._stop_error
+        elif stop is not fallback:
+            error = self._last.error if self._last is not None else None
+        self._limits.spending.post()
+        if self._parent is not None:
+            self._parent.nested_ended(self, *self._limits.spending.total(), now)
+        self._outcome = outcome_of(
+            stop,
+            error=error,
+            turn=self.turn,
+            turns=self.turns + self._counters.others_turns,
+            elapsed_s=self.at(now),
+            goal=self._run_goal.goal,
+            spending=self._limits.spending,
+            recovered_from=self._run_goal.cause,
+            closing=self._closing,
+            pending=self.pending,
+            returned=returned,
+            history=history,
+        )
+        if self._agents is not None:
+            self._agents.ended(self, self._closing, now)
+        self._emit(events.RunTerminated(self.at(now), self._outcome))
+        self._emit = _nobody  # nothing happens in a run that is over, and the listener may be freed
+        return self._outcome
 
-    def _find(self, ask: Callable[[T], Sequence[Detection]], what: T, now: float) -> None:
-        """Call the detectors with `ask(what)`, and take their findings one by one, each with the
-        policy's verdict.
-        """
-        try:
-            for detection in ask(what):
-                if self.ends_stream and detection.channel in WRITTEN:
-                    break  # the stream is being left: later findings in the same piece are dropped
-                self._take(detection, now)
-        except PartCrash as crash:
-            self.fail(crash.error, crash.name, now)
-
-    def _take(self, detection: Detection, now: float) -> None:
-        """Take one finding, and follow the policy's verdict on it. Raises `PartCrash` if the policy
-        fails.
-        """
-        self._emit(events.DetectionRaised(self.at(now), self.turns, detection))
-        if is_written_loop(detection):
-            self._running.loop = detection
-        self._follow(self._watchers.verdicts.verdict_on(detection), now, detection)
-
-    def _tell(self, part: Callable[[], None], now: float) -> None:
-        """Call `part`, a method of the detectors or the policy. If it fails, the run ends."""
-        try:
-            part()
-        except PartCrash as crash:
-            self.fail(crash.error, crash.name, now)
-
-    def _follow(self, verdict: Verdict, now: float, detection: Detection | None = None) -> None:
-        if isinstance(verdict, Stop):
-            if self._abort_why is None:  # the user's abort wins
-                self._decide(verdict, now)
-        elif not isinstance(verdict, Continue):
-            self._watchers.verdicts.add(verdict, detection)
-            if (
-                detection is not None
-                and self._cuts
-                and self._counters.phase == "streaming"
-                and is_written_loop(detection)
-            ):
-                self._running.cut = detection
-                self.ends_stream = True
-
-    def _take_text(self, now: float) -> None:
-        """Give the collected visible text to the detectors, and count it.
-
-        Called when a detector, a token limit or the next fact needs the text.
-        """
-        running = self._running
-        text = running.take_text()
-        if text:
-            for start in range(0, len(text), PIECE_CHARS):
-                self._find(self._watchers.detectors.text, text[start : start + PIECE_CHARS], now)
-                if self.stop is not None:
-                    break  # the run is over: nobody reads the rest of a flood
-            self._spend(running.tally.count(text), now)
-        self._hold_text()
-
-    def _hold_text(self) -> None:
-        """Collect visible text until a detector, a limit or the memory needs it."""
-        self._free_chars = min(self._limits.free_chars, self._watchers.detectors.need, HOLD_CHARS)
-
-    def _spend(self, eighths: int, now: float) -> None:
-        """Count output tokens, and check the limits if one may be exceeded."""
-        if self._limits.spend(eighths):
-            self._look(now, waiting=False, warn=True)
-        elif self._limits.free_chars < self._free_chars:
-            self._free_chars = 0
+    def _ending(self, fallback: Stop | None) -> Stop:
+        return self._run_goal.ending(self.stop or fallback, self._last)
 
 
 def _nothing() -> None:

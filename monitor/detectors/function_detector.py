@@ -124,7 +124,7 @@ class FunctionDetector:
         self._count = (self._count[0] + 1, self._count[1])
         if self._count[0] < self._times:
             return NOTHING
-        message = says if isinstance(says, str) else f"{self.name} was found {self._count[0]} times"
+        message = says if isinstance(says, str) else self._message()
         evidence = Evidence(shown.strip()[:EXCERPT_CHARS], identity(shown), len(shown), (start,))
         return (
             Detection(
@@ -140,6 +140,17 @@ class FunctionDetector:
                 message=message,
             ),
         )
+
+    def _message(self) -> str:
+        """A sentence for people: the first line of the function's docstring, and how often."""
+        often = f"{self._count[0]} times" if self._count[0] > 1 else "once"
+        doc = inspect.getdoc(self._function) if inspect.isroutine(self._function) else None
+        says = (doc or "").partition("\n")[0].removesuffix(".")
+        return f"{self.name} was found {often}" + (f": {says}" if says else "")
+
+    def __call__(self, *given: Any) -> Says:
+        """What the function itself says of a text, or of a call and its result: for its tests."""
+        return self._function(*given)
 
     def snapshot(self) -> dict[str, Any]:
         """The state as JSON data. What the function itself keeps is not in it."""
@@ -186,7 +197,7 @@ def detector(
 
     A function of one parameter gets the visible text, a sentence or a line at a time. A function of
     two gets each call with its result. It answers `True`, or a sentence for people, if it has found
-    something, else `False` or `None`.
+    something, else `False` or `None`. With `True`, the first line of its docstring is the sentence.
 
     `times`: a finding comes when the function has found something so often, and at each further
     time. `level`: how sure a finding is; the default policy ends the run at a `loop`. `name`: by
@@ -215,10 +226,10 @@ def _reads_text(function: object) -> bool:
     if inspect.iscoroutinefunction(function):
         raise ConfigError(f"detector takes a plain function, and {function!r} is asynchronous: {line}")
     wanted = [
-        one
+        one.kind
         for one in signature_of(function).parameters.values()
-        if one.default is one.empty and one.kind in {one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD}
+        if one.default is one.empty and one.kind not in {one.VAR_POSITIONAL, one.VAR_KEYWORD}
     ]
-    if len(wanted) not in {1, 2}:
+    if len(wanted) not in {1, 2} or inspect.Parameter.KEYWORD_ONLY in wanted:
         raise ConfigError(f"detector: the function takes one text, or a call and its result: {line}")
     return len(wanted) == 1

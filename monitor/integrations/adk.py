@@ -8,10 +8,11 @@ async for event in runner.run_async(...): ...
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from monitor.adapters.decoding import SdkAdapter, name_of
 from monitor.adapters.google.stream import GoogleAdapter
@@ -19,6 +20,7 @@ from monitor.chunks import Chunk
 from monitor.errors import AdapterError, MissingExtra
 from monitor.harness.guards.guarding import GuardSource
 from monitor.integrations._common.failures import classify
+from monitor.integrations._common.guarded_classes import class_as, is_behind, place_above, under_class
 from monitor.integrations._common.guarded_requests import Answered, GuardedRequests, RequestChange
 from monitor.models import ModelError
 from monitor.outcome import StoppedByGuard
@@ -27,7 +29,6 @@ try:
     from google.adk.models import BaseLlm, LlmRequest, LlmResponse
     from google.adk.plugins import BasePlugin
     from google.genai import types
-    from pydantic import PrivateAttr
 except ImportError:
     raise MissingExtra("google-adk", "adk") from None
 
@@ -38,61 +39,63 @@ class Stopped(StoppedByGuard):
     """The guard has ended the run. It leaves `run_async` as it is, without a wrapper."""
 
 
-class GuardedModel(BaseLlm):
-    """A model of ADK whose responses a guard watches, for one run of one agent.
+ModelT = TypeVar("ModelT", bound=BaseLlm)
+
+
+def GuardedModel(wrapped: ModelT, guard: GuardSource) -> ModelT:  # noqa: N802 - it makes a model, as a class would
+    """A copy of a model of ADK whose responses a guard watches, for one run of one agent.
 
     Every request streams, also without `StreamingMode.SSE`, where ADK otherwise waits for whole
     responses: so a loop is cut while it is written. Raises `Stopped` when the guard ends the run,
-    and the provider's own exception when the call failed.
+    and the provider's own exception when the call failed. The copy is a model of the same class. A
+    live connection is not watched.
     """
+    return _guarded(wrapped, _OfOneAgent(GuardedRequests(guard, Stopped)))
 
-    _wrapped: BaseLlm = PrivateAttr()
-    _requests: GuardedRequests = PrivateAttr()
-    _called: Callable[[], None] | None = PrivateAttr()
-    _run: Hashable | None = PrivateAttr()
-    _agent: str = PrivateAttr()
 
-    def __init__(
-        self,
-        wrapped: BaseLlm,
-        guard: GuardSource,
-        *,
-        _requests: GuardedRequests | None = None,
-        _called: Callable[[], None] | None = None,
-        _run: Hashable | None = None,
-        _agent: str = "",
-    ) -> None:
-        super().__init__(model=wrapped.model)
-        self._wrapped = wrapped
-        self._requests = _requests or GuardedRequests(guard, Stopped)
-        self._called = _called
-        self._run, self._agent = _run, _agent
+@dataclass(frozen=True, slots=True)
+class _OfOneAgent:
+    """The guard of a model, and whose calls it watches."""
+
+    requests: GuardedRequests
+    run: Hashable | None = None
+    agent: str = ""
+    begin: Callable[[], None] | None = None
+    """Called before each request."""
 
     @property
-    def capabilities(self) -> Any:
-        return self._wrapped.capabilities
+    def guard(self) -> GuardSource:
+        return self.requests.guard
+
+
+def _guarded(model: ModelT, calls: _OfOneAgent) -> ModelT:
+    if is_behind(model.__pydantic_private__, calls.guard):
+        return model
+    base: Any = type(model)
+    return under_class(model, _guarded_class(base), calls)
+
+
+@cache
+def _guarded_class(base: Any) -> Any:
+    """`base`, with the method by which it calls its service behind a guard."""
+    place = place_above(base)
 
     async def generate_content_async(
-        self,
+        self: Any,
         llm_request: LlmRequest,
         stream: bool = False,  # noqa: FBT001, FBT002 - as ADK calls it
     ) -> AsyncGenerator[LlmResponse, None]:
-        """The response. `stream`: whether its pieces are wanted too."""
-        if self._called is not None:
-            self._called()
-        own = self._requests.next_request(
+        calls: _OfOneAgent = self.__pydantic_private__[place]
+        if calls.begin is not None:
+            calls.begin()
+        own = calls.requests.next_request(
             _results(llm_request.contents),
-            key=self._run,
+            key=calls.run,
             continues=any(content.role == "model" for content in llm_request.contents),
-            name=self._agent,
+            name=calls.agent,
         )
-        change = own.change
-        request = _changed(llm_request, change)
-
-        def opened() -> AsyncIterator[LlmResponse]:
-            return self._wrapped.generate_content_async(request, stream=True)
-
-        events = own.watched(opened, ADKAdapter)
+        request = _changed(llm_request, own.change)
+        events = own.watched(lambda: base.generate_content_async(self, request, stream=True), ADKAdapter)
         try:
             async for response in events:
                 if stream:
@@ -102,9 +105,7 @@ class GuardedModel(BaseLlm):
         finally:
             await events.aclose()
 
-    def connect(self, llm_request: LlmRequest) -> AbstractAsyncContextManager[Any]:
-        """A live connection. The guard does not watch it."""
-        return self._wrapped.connect(llm_request)
+    return class_as(base, base, {"generate_content_async": generate_content_async})
 
 
 class GuardPlugin(BasePlugin):
@@ -125,21 +126,14 @@ class GuardPlugin(BasePlugin):
         context = callback_context._invocation_context  # noqa: SLF001 - a plugin has no public way to the agent
         agent = context.agent
         model = agent.canonical_model
-        if isinstance(model, GuardedModel) and model._requests.guard is self._guard:  # noqa: SLF001 - a class of this module
+        if is_behind(model.__pydantic_private__, self._guard):
             return
 
         def put_back() -> None:
             context.agent = agent
 
-        guarded = GuardedModel(
-            model,
-            self._guard,
-            _requests=self._requests,
-            _called=put_back,
-            _run=_run_of(context),
-            _agent=agent.name,
-        )
-        context.agent = agent.model_copy(update={"model": guarded})
+        calls = _OfOneAgent(self._requests, _run_of(context), agent.name, put_back)
+        context.agent = agent.model_copy(update={"model": _guarded(model, calls)})
 
     async def after_tool_callback(
         self, *, tool: Any, tool_args: dict[str, Any], tool_context: Any, result: Any

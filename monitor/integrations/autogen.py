@@ -70,11 +70,12 @@ class GuardedClient(StandIn, ChatCompletionClient, forwards=ChatCompletionClient
     def __init__(
         self, wrapped: ChatCompletionClient, guard: GuardSource, *, _requests: GuardedRequests | None = None
     ) -> None:
-        self.wrapped = wrapped = self._without(wrapped, guard)
+        wrapped = self._without(wrapped, guard)
         self._guard = guard
         self._requests = _requests or GuardedRequests(guard, Stopped)
         self._in_team = False
         self._asks_usage = "include_usage" in signature_of(wrapped.create_stream).parameters
+        self.wrapped = wrapped
 
     def also(self, wrapped: ChatCompletionClient) -> GuardedClient:
         """Another model in the same run, for another agent of the team."""

@@ -19,7 +19,7 @@ from typing import Any, Self
 from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.errors import ConfigError, MissingExtra
 from monitor.harness.guards.guarding import GuardSource
-from monitor.integrations._common.guarded_classes import is_behind, place_above
+from monitor.integrations._common.guarded_classes import class_as, is_behind, place_above
 from monitor.integrations._common.guarded_requests import Answered, GuardedRequest, GuardedRequests
 from monitor.outcome import StoppedByGuard
 
@@ -110,8 +110,7 @@ def _guarded_class(base: Any) -> Any:
         return _client(create, None)
 
     made = {"call": call, "acall": acall, "_get_sync_client": _get_sync_client, "_get_async_client": _get_async_client}
-    named = {"__module__": base.__module__, "__qualname__": base.__qualname__}
-    return type(base.__name__, (base,), {**made, **named})
+    return class_as(base, base, made)
 
 
 def _client(create: Any, stream: Any) -> Any:

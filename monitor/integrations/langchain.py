@@ -20,7 +20,7 @@ from monitor.chunks import Chunk, ReasoningDelta, TextDelta, TurnFinished, Usage
 from monitor.errors import AdapterError, ConfigError, MissingExtra
 from monitor.harness.guards.guarding import GuardSource
 from monitor.integrations._common.failures import classify
-from monitor.integrations._common.guarded_classes import is_behind, place_above
+from monitor.integrations._common.guarded_classes import class_as, is_behind, place_above, under_class
 from monitor.integrations._common.guarded_requests import Answered, GuardedRequests
 from monitor.integrations._common.stopped import check_exit_behavior, last_words, reason_of
 from monitor.models import ModelError
@@ -64,19 +64,9 @@ def GuardedChatModel(wrapped: ModelT, guard: GuardSource) -> ModelT:  # noqa: N8
 
 
 def _guarded(model: ModelT, requests: GuardedRequests) -> ModelT:
-    """The model under a guarded class. Both have the same fields: what one of them changes, such as
-    a counter, is changed in the other.
-    """
     if is_behind(model.__pydantic_private__, requests.guard):
         return model
-    kind = _guarded_class(type(model))
-    other = kind.__new__(kind)
-    for slot in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__"):
-        object.__setattr__(other, slot, getattr(model, slot))
-    private = {**(model.__pydantic_private__ or {}), place_above(type(model)): requests}
-    object.__setattr__(other, "__pydantic_private__", private)
-    made: ModelT = other
-    return made
+    return under_class(model, _guarded_class(type(model)), requests)
 
 
 _CONVERT = "_convert_chunk_to_generation_chunk"
@@ -166,8 +156,7 @@ def _guarded_class(base: Any) -> Any:
     }
     if hasattr(base, _CONVERT):
         made[_CONVERT] = _convert_chunk_to_generation_chunk
-    named = {"__module__": base.__module__, "__qualname__": base.__qualname__}
-    return type(base.__name__, (base,), {**made, **named})
+    return class_as(base, base, made)
 
 
 async def _whole(

@@ -55,8 +55,8 @@ class GuardedModel(StandIn, Model, forwards=Model):
     wrapped: Model
 
     def __init__(self, wrapped: Model, guard: GuardSource) -> None:
-        self.wrapped = self._without(wrapped, guard)
         self._requests = GuardedRequests(guard, Stopped)
+        self.wrapped = self._without(wrapped, guard)
 
     async def get_response(self, *args: Any, **options: Any) -> ModelResponse:
         """The whole response, read as a stream."""

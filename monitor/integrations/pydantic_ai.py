@@ -66,8 +66,8 @@ class GuardedModel(StandIn, WrapperModel, forwards=Model):
     """
 
     def __init__(self, wrapped: Model | KnownModelName | str, guard: GuardSource) -> None:
-        super().__init__(self._without(wrapped, guard))
         self._requests = GuardedRequests(guard, Stopped)
+        super().__init__(self._without(wrapped, guard))
 
     async def request(
         self,

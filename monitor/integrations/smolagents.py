@@ -21,7 +21,7 @@ from monitor.chunks import Chunk, TextDelta, UsageReport
 from monitor.errors import AdapterError, ConfigError, MissingExtra
 from monitor.harness.guards.guarding import GuardSource
 from monitor.integrations._common.failures import classify
-from monitor.integrations._common.guarded_classes import is_behind, place_above
+from monitor.integrations._common.guarded_classes import class_as, is_behind, place_above
 from monitor.integrations._common.guarded_requests import Answered, GuardedRequest, GuardedRequests
 from monitor.models import ModelError
 from monitor.outcome import StoppedByGuard
@@ -130,7 +130,8 @@ def _guarded_class(base: Any) -> Any:
             return stream
 
         for delta in own.read(opened, SmolagentsAdapter):
-            calls += [call.id for call in delta.tool_calls or () if call.id and call.id not in calls]
+            asked = getattr(delta, "tool_calls", None) or ()  # a model may yield what is no delta
+            calls += [call.id for call in asked if call.id and call.id not in calls]
             agents.called(key, calls)
             yield delta
 
@@ -148,8 +149,7 @@ def _guarded_class(base: Any) -> Any:
         answer.content, answer.tool_calls = answer.content or None, answer.tool_calls or None
         return answer
 
-    named = {"__module__": base.__module__, "__qualname__": base.__qualname__}
-    return type(base.__name__, (base,), {"generate": generate, "generate_stream": generate_stream, **named})
+    return class_as(base, base, {"generate": generate, "generate_stream": generate_stream})
 
 
 class SmolagentsAdapter(SdkAdapter):

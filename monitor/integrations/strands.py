@@ -20,6 +20,7 @@ from monitor.errors import AdapterError, MissingExtra
 from monitor.harness.guards.guarding import GuardSource
 from monitor.integrations._common.failures import classify
 from monitor.integrations._common.guarded_requests import Answered, GuardedEvents, GuardedRequests
+from monitor.integrations._common.stand_in import StandIn
 from monitor.integrations._common.stopped import check_exit_behavior, last_words, reason_of
 from monitor.models import ModelError
 from monitor.outcome import StoppedByGuard
@@ -88,26 +89,19 @@ class GuardPlugin(Plugin):
             await model.aclose()
 
 
-class _GuardedStrandsModel(Model):
+class _GuardedStrandsModel(StandIn, Model, forwards=Model):
     """The model of one call. It opens its stream through the guard."""
 
     def __init__(self, wrapped: Model, requests: GuardedRequests, agent: Any) -> None:
-        self.wrapped = wrapped
         self._requests = requests
         self._agent = agent
         self._events: GuardedEvents[Any] | None = None
         self._signal: _Signal | None = None
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.wrapped, name)  # e.g. `config`, which the framework's traces read
+        self.wrapped = wrapped
 
     @property
     def _supports_structured_output(self) -> bool:  # type: ignore[override] # a constant of each class
         return bool(getattr(self.wrapped, "_supports_structured_output", False))
-
-    @property
-    def stateful(self) -> bool:
-        return self.wrapped.stateful
 
     def update_config(self, **model_config: Any) -> None:
         self.wrapped.update_config(**model_config)

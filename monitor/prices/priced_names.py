@@ -72,12 +72,16 @@ class ModelName(NamedTuple):
 
     @property
     def spellings(self) -> tuple[str, ...]:
-        """The name, and the name without each of its dates and versions, the longest first."""
+        """The name, and the name without each of its dates and versions, the longest first. Some
+        models of Bedrock stand in the table with their scope.
+        """
         found, name = [self.name], self.name
         for tail in _TAILS:
             shorter = tail.sub("", name)
             if shorter != name:
                 found.append(name := shorter)
+        if self.seller == "aws":
+            found += [f"regional-{one}" for one in found]
         return tuple(found)
 
 
@@ -100,6 +104,7 @@ def read_name(name: str) -> ModelName:
 
 
 def _bedrock(name: str) -> str:
-    """A name of Bedrock without its region."""
+    """A name of Bedrock without its region. Calls all over the world have a price of their own."""
     match = _REGION.match(name)
-    return (name[match.start(1) :] if match else name).replace(".", "-")
+    scope = "global-" if name.startswith("global.") else ""
+    return scope + (name[match.start(1) :] if match else name).replace(".", "-")

@@ -13,8 +13,9 @@ from monitor.proxy.exchange.exchange import Exchange
 from monitor.proxy.exchange.unjudged import UnjudgedRelay, UnjudgedRequest
 from monitor.proxy.exchange.upstream_request import ProxiedRequest
 from monitor.proxy.formats import wire_of
-from monitor.proxy.formats.base import RETRY_LATER, Unjudged, Wire
+from monitor.proxy.formats.base import RETRY_LATER, Unjudged
 from monitor.proxy.formats.refusals import refusal_of
+from monitor.proxy.formats.wire import Wire
 from monitor.proxy.gate import AllowedKey, Denied
 from monitor.proxy.histories.request_reading import RequestReading
 from monitor.proxy.proxy_spans import begin_span, end_span

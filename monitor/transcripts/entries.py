@@ -102,6 +102,8 @@ class ReadReport:
     """Lines that were read, empty ones too."""
     bad: int = 0
     """Lines, records or members that could not be read."""
+    lost: int = 0
+    """The part of `bad` whose size is unknown, such as the rest of a damaged file."""
     first_bad: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
     """The first of them: the number of the line, and what is wrong with it."""
     unknown: dict[str, int] = field(default_factory=dict[str, int])
@@ -118,9 +120,10 @@ class ReadReport:
         """The number of records of unknown types."""
         return sum(self.unknown.values())
 
-    def cannot_read(self, line: int, why: str) -> None:
-        """Note a line that could not be read."""
+    def cannot_read(self, line: int, why: str, *, lost: bool = False) -> None:
+        """Note a line that could not be read. `lost`: it may have held a large part of the file."""
         self.bad += 1
+        self.lost += lost
         if len(self.first_bad) < MOST_NAMED:
             self.first_bad.append((line, why))
 

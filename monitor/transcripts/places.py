@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import fnmatch
 import glob
 import io
+import os
+import stat
 import tarfile
 import zipfile
 from collections.abc import Iterable, Iterator
@@ -19,23 +22,24 @@ ENDINGS: Final = (".jsonl", ".json", ".traj", ".eval", ".md", ".db", ".log", ".n
 that is named itself is always looked at.
 """
 ARCHIVES: Final = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2")
+NESTED: Final = "it is an archive within an archive; unpack it first"
 SKIPPED: Final = frozenset({"node_modules", ".git", ".venv", "__pycache__", "site-packages"})
 """Folders that hold very many files, and no transcripts."""
 
 
 def known_places(home: Path | None = None) -> Iterator[tuple[str, Path]]:
-    """The transcripts of this user, each with the format of its place."""
+    """The transcripts of this user, each with the format of its place. A folder that cannot be read
+    stands for its files.
+    """
     base = Path.home() if home is None else home
     for reader in READERS:
         for pattern in reader.places:
-            for path in sorted(base.glob(pattern)):
-                if path.is_file():
-                    yield reader.format, path
+            yield from ((reader.format, path) for path in _matching(base, pattern) if _may_be_transcript(path))
 
 
 def files(paths: Iterable[str], *, missing: list[str] | None = None) -> Iterator[Path]:
     """The files that `paths` name: files, folders, patterns. A path where nothing is found is added
-    to `missing`.
+    to `missing`. A folder below them that cannot be read stands for its files.
     """
     for given in paths:
         found = False
@@ -54,27 +58,91 @@ def sources(paths: Iterable[str]) -> Iterator[Source]:
 
 def _of(given: str) -> Iterator[Path]:
     path = Path(given).expanduser()
-    if path.is_dir():
+    if is_folder(path):
         yield from _folder(path)
-    elif path.exists():
+    elif os.path.lexists(path):
         yield path
     elif glob.has_magic(given):
-        for name in sorted(glob.iglob(str(path), recursive=True)):  # noqa: PTH207 - patterns may be absolute
-            inner = Path(name)
-            yield from _folder(inner) if inner.is_dir() else (inner,)
+        for inner in _matching(Path(path.anchor), str(path.relative_to(path.anchor))):
+            if is_folder(inner) and _is_readable(inner):
+                yield from _folder(inner)
+            elif _may_be_transcript(inner):
+                yield inner
 
 
 def _folder(folder: Path) -> Iterator[Path]:
-    for path in sorted(folder.rglob("*")):
-        looked_at = path.name.endswith((*ENDINGS, *ARCHIVES)) and SKIPPED.isdisjoint(path.relative_to(folder).parts)
-        if looked_at and path.is_file():
+    for path in _matching(folder, "**/*"):
+        named = path.name.endswith((*ENDINGS, *ARCHIVES))
+        if _may_be_transcript(path) and (named or is_folder(path)):
             yield path
+
+
+def _matching(folder: Path, pattern: str) -> list[Path]:
+    """The paths below `folder` that fit `pattern`, also behind links to folders. With them come the
+    folders to look into that cannot be read.
+    """
+    return sorted(set(_expanded(folder, tuple(Path(pattern).parts), frozenset())))
+
+
+def _expanded(folder: Path, parts: tuple[str, ...], above: frozenset[tuple[int, int]]) -> Iterator[Path]:
+    """`above`: the folders around `folder` that `**` has found, because links may make a circle."""
+    if not parts:
+        yield folder
+    elif not glob.has_magic(parts[0]):
+        yield from _expanded(folder / parts[0], parts[1:], above) if os.path.lexists(folder / parts[0]) else ()
+    else:
+        try:
+            inside = list(os.scandir(folder))
+            status = folder.stat()
+        except PermissionError:
+            yield folder
+            return
+        except OSError:  # no folder, or it has just gone
+            return
+        here = status.st_dev, status.st_ino
+        if parts[0] != "**":
+            for entry in inside:
+                if fnmatch.fnmatch(entry.name, parts[0]):
+                    yield from _expanded(folder / entry.name, parts[1:], above)
+        elif here not in above:
+            yield from _expanded(folder, parts[1:], above)
+            for entry in inside:
+                if entry.name not in SKIPPED and is_folder(entry):
+                    yield from _expanded(folder / entry.name, parts, above | {here})
+
+
+def _may_be_transcript(path: Path) -> bool:
+    """Whether `path` is a file, or cannot be looked at. A pipe or a device has no transcript, and
+    reading it may never end.
+    """
+    try:
+        mode = path.stat().st_mode
+    except PermissionError:
+        return True
+    except OSError:  # a link to nothing, or a file that has just gone
+        return False
+    return stat.S_ISREG(mode) or (stat.S_ISDIR(mode) and not _is_readable(path))
+
+
+def is_folder(path: Path | os.DirEntry[str]) -> bool:
+    """Whether `path` is a folder. A path that cannot be looked at is none."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
+
+
+def _is_readable(folder: Path) -> bool:
+    return os.access(folder, os.R_OK | os.X_OK)
 
 
 def sources_of(path: Path) -> Iterator[Source]:
     """The transcript in the file, or those in the files of an archive. An evaluation of Inspect is
     an archive, and one transcript.
     """
+    if is_folder(path):
+        yield _unreadable(str(path), "the folder cannot be read")
+        return
     found = False
     for member in _members(path) if path.name.endswith(ARCHIVES) else ():
         found = True
@@ -100,17 +168,21 @@ def _members(path: Path) -> Iterator[Source]:
 def _of_zip(path: Path) -> Iterator[Source]:
     with zipfile.ZipFile(path) as archive:
         for info in archive.infolist():
-            if not info.is_dir() and info.filename.endswith(ENDINGS):
+            if info.filename.endswith(ARCHIVES):
+                yield _unreadable(f"{path}!{info.filename}", NESTED)
+            elif not info.is_dir() and info.filename.endswith(ENDINGS):
                 yield Source(f"{path}!{info.filename}", partial(_in_zip, path, info.filename))
 
 
 def _of_tar(path: Path) -> Iterator[Source]:
     with tarfile.open(path) as tar:
         for member in tar:
-            if not member.isfile() or not member.name.endswith(ENDINGS):
+            if not member.isfile() or not member.name.endswith((*ENDINGS, *ARCHIVES)):
                 continue
             name = f"{path}!{member.name}"
-            if member.size > MAX_DOCUMENT_BYTES:
+            if member.name.endswith(ARCHIVES):
+                yield _unreadable(name, NESTED)
+            elif member.size > MAX_DOCUMENT_BYTES:
                 yield _unreadable(name, f"it is longer than {MAX_DOCUMENT_BYTES} bytes")
             elif (extracted := tar.extractfile(member)) is not None:
                 yield Source.of_bytes(name, extracted.read())

@@ -13,7 +13,7 @@ import sys
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -23,6 +23,8 @@ from monitor.errors import AdapterError, MissingExtra
 from monitor.transcripts.entries import ReadReport
 
 if TYPE_CHECKING:
+    import sqlite3
+
     import pydantic_core
     from typing_extensions import Buffer
 else:
@@ -189,6 +191,28 @@ class Source:
         except (ValueError, *DAMAGED):
             return None
 
+    @cached_property
+    def tables(self) -> frozenset[str]:
+        """The tables of an SQLite database; none where it cannot be read."""
+        import sqlite3  # noqa: PLC0415 - few transcripts are databases
+
+        try:
+            with closing(self.database()) as database:
+                return frozenset(name for (name,) in database.execute("SELECT name FROM sqlite_master"))
+        except (sqlite3.Error, OSError) as error:
+            self.fault = f"the database cannot be read: {error}"
+            return frozenset()
+
+    def database(self) -> sqlite3.Connection:
+        """The SQLite database, to be read while its owner writes to it. Raises `OSError` if it has
+        no file of its own.
+        """
+        import sqlite3  # noqa: PLC0415
+
+        if self.path is None or self.is_packed:
+            raise OSError("it is packed; unpack it first")
+        return sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True)
+
     def lines(self, report: ReadReport) -> Iterator[tuple[int, bytes]]:
         """The lines that are not empty, until the end or until the file turns out to be damaged.
         They are numbered on from the lines that `report` has counted.
@@ -203,7 +227,7 @@ class Source:
                         tell(untold)
                         untold = 0
                     if len(line) > MAX_LINE_BYTES and not line.endswith(b"\n"):
-                        report.cannot_read(number, f"longer than {MAX_LINE_BYTES} bytes")
+                        report.cannot_read(number, f"longer than {MAX_LINE_BYTES} bytes", lost=True)
                         while (rest := file.readline(MAX_LINE_BYTES)) and not rest.endswith(b"\n"):
                             pass
                         continue
@@ -212,7 +236,7 @@ class Source:
                     if line.strip():
                         yield number, line
         except DAMAGED as error:
-            report.cannot_read(number + 1, f"the file is damaged or cut from here on: {error}")
+            report.cannot_read(number + 1, f"the file is damaged or cut from here on: {error}", lost=True)
 
     def records(self, report: ReadReport, *, grows: bool = True) -> Iterator[Mapping[str, Any]]:
         """The JSON objects of a file of JSON lines. Other lines are reported and skipped. `grows`:

@@ -48,5 +48,5 @@ def finish_reason_of(word: str) -> FinishReason:
     """The class of a word. Gemini's compatible endpoint puts a word of its own before Gemini's:
     `function_call_filter: MALFORMED_FUNCTION_CALL`.
     """
-    word = word.lower()
+    word = word.lower().replace("-", "_")  # gateways write `tool-calls`
     return _CLASSES.get(word) or _CLASSES.get(word.rpartition(":")[2].strip(), FinishReason.UNKNOWN)

@@ -111,13 +111,18 @@ async def test_a_deadline_holds_on_a_busy_stream_and_while_the_sdk_waits_to_try_
 
 @pytest.mark.anyio
 @each_provider
-async def test_deadlines_hold_on_every_event_loop(provider: Provider):
+@pytest.mark.parametrize(
+    ("limit", "reason"),
+    [(monitor.Timeout(0.1), Reason.TIMEOUT), (monitor.IdleTimeout(0.2), Reason.IDLE_TIMEOUT)],
+    ids=["total", "idle"],
+)
+async def test_deadlines_hold_on_every_event_loop(provider: Provider, limit: monitor.Condition, reason: Reason):
     stalled = [*provider.begin, provider.text("a"), Stall()]
-    async with provider.served(stalled, stalled, provider.turn("fine")) as (client, server):
-        for limit, reason in ((monitor.Timeout(0.1), Reason.TIMEOUT), (monitor.IdleTimeout(0.2), Reason.IDLE_TIMEOUT)):
-            assert (await watched(provider.stream(client), stop_when=limit)).outcome.reason is reason
+    async with provider.served(stalled, provider.turn("fine")) as (client, server):
+        assert (await watched(provider.stream(client), stop_when=limit)).outcome.reason is reason
+        if server.requests:  # on a busy machine the time may be over before the request has come
             await server.wait_closed_async()
-        assert (await watched(provider.stream(client))).turn.text == "fine"
+            assert (await watched(provider.stream(client))).turn.text == "fine"
 
 
 @sdk_test

@@ -55,7 +55,26 @@ def test_the_finding_names_the_function_the_text_and_the_place():
     assert (one.detector, one.kind, one.channel, one.level) == ("apologies", "apologies", "text", "loop")
     assert (one.start_offset, one.offset) == (6, 18)
     assert one.evidence.excerpt == "I am sorry."
-    assert one.message == "apologies was found 1 times"
+    assert one.message == "apologies was found once"
+
+
+def test_the_first_line_of_the_docstring_is_the_sentence():
+    @monitor.detector(times=2)
+    def captcha(text: str) -> bool:
+        """The site shows a captcha.
+
+        Nobody can solve it.
+        """
+        return "captcha" in text
+
+    (one,) = found(captcha, TextDelta("A captcha. A captcha."), DONE)
+    assert one.message == "captcha was found 2 times: The site shows a captcha"
+
+
+def test_the_function_can_be_called_for_its_own_tests():
+    assert sorry()("I am sorry") is True
+    call = ToolCall("a", "look", {})
+    assert fails()(call, ToolResult("a", "look", "no", is_error=True)) == "look failed"
 
 
 def test_a_sentence_of_the_function_is_the_message():
@@ -131,6 +150,10 @@ async def test_a_function_that_raises_or_answers_nonsense_ends_the_run_with_its_
     assert "broken" in watched.outcome.detail
 
 
+def needs_more(text: str, *, more: str) -> bool:
+    return more in text
+
+
 async def waits(text: str) -> bool:
     return True
 
@@ -141,6 +164,8 @@ async def waits(text: str) -> bool:
         (lambda: monitor.detector(waits), "asynchronous"),  # type: ignore[arg-type]
         (lambda: monitor.detector(lambda: None), "one text, or a call"),  # type: ignore[arg-type]
         (lambda: monitor.detector(5), "takes a function"),  # type: ignore[call-overload]
+        (lambda: monitor.detector(needs_more), "one text, or a call"),  # type: ignore[arg-type]
+        (lambda: monitor.Guard(detectors=[waits]), "write @monitor.detector above def waits"),  # type: ignore[list-item]
         (lambda: sorry(times=0), "times=3"),
         (lambda: sorry(level="sure"), "'suspect' or 'loop'"),
     ],

@@ -10,9 +10,10 @@ import pytest
 pytest.importorskip("smolagents", reason="the framework is not installed: smolagents")
 
 from smolagents import OpenAIModel
+from smolagents.models import ChatMessageStreamDelta, Model
 
 import monitor
-from monitor.integrations.smolagents import GuardedModel
+from monitor.integrations.smolagents import GuardedModel, Stopped
 from monitor.testing import LocalOpenAI
 from tests.integrations.programs.smolagents import agent_of, model_of, run_sync
 from tests.integrations.teams.service import Service, answered
@@ -143,3 +144,14 @@ def test_a_loop_of_one_managed_agent_ends_all_of_them_and_no_request_follows():
         model.client.close()
     assert guard.outcome.reason is monitor.TerminateReason.LOOP_DETECTED
     assert not answered(server.requests[-1].body)
+
+
+def test_an_item_that_is_no_delta_is_given_on_and_the_run_says_what_it_was():
+    class Odd(Model):
+        def generate_stream(self, *_: Any, **__: Any) -> Any:
+            yield from (ChatMessageStreamDelta(content="It is "), None, ChatMessageStreamDelta(content="done."))
+
+    given: list[Any] = []
+    with monitor.Guard() as guard, pytest.raises(Stopped, match="NoneType"):
+        given += (None if one is None else one.content for one in GuardedModel(Odd(), guard).generate_stream([]))
+    assert guard.outcome.reason is monitor.TerminateReason.INVALID_STREAM

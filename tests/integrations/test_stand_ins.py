@@ -83,6 +83,18 @@ def _smolagents() -> Any:
     return OpenAIModel("local", api_base=CLOSED, api_key="x")
 
 
+def _adk() -> Any:
+    from google.adk.models import Gemini
+
+    return Gemini(model="gemini-2.5-flash")
+
+
+def _langchain_fake() -> Any:
+    from langchain_core.language_models import FakeListChatModel
+
+    return FakeListChatModel(responses=["done"])
+
+
 MODELS: dict[str, tuple[str, str, Callable[[], Any]]] = {
     "pydantic-ai chat": ("pydantic_ai", "pydantic_ai:GuardedModel", _pydantic_chat),
     "pydantic-ai fallback": ("pydantic_ai", "pydantic_ai:GuardedModel", _pydantic_fallback),
@@ -92,7 +104,9 @@ MODELS: dict[str, tuple[str, str, Callable[[], Any]]] = {
     "openai-agents responses": ("agents", "openai_agents:GuardedModel", lambda: _agents("OpenAIResponsesModel")),
     "autogen": ("autogen_ext.models.openai", "autogen:GuardedClient", _autogen),
     "langchain": ("langchain_openai", "langchain:GuardedChatModel", _langchain),
+    "langchain fake": ("langchain_core", "langchain:GuardedChatModel", _langchain_fake),
     "crewai": ("crewai", "crewai:guarded_llm", _crewai),
+    "adk": ("google.adk", "adk:GuardedModel", _adk),
     "smolagents": ("smolagents", "smolagents:GuardedModel", _smolagents),
 }
 STAND_INS = [name for name in MODELS if name.startswith(("pydantic-ai", "openai-agents", "autogen"))]
@@ -130,7 +144,15 @@ def test_it_has_each_public_attribute_of_its_model_with_the_same_value(pair: tup
                 assert its == mine or repr(its) == repr(mine), name
             else:
                 assert callable(its), name
-    assert type(guarded).__name__ == type(bare).__name__ or guarded.__class__ is type(bare)
+
+
+def test_its_type_has_the_name_that_logs_and_traces_show_of_its_model(pair: tuple[Any, Any]):
+    bare, guarded = pair
+    assert repr(type(guarded)) == repr(type(bare))
+    assert type(guarded).__qualname__ == type(bare).__qualname__
+    with monitor.Guard() as guard:
+        twice = type(copy.copy(guarded))(bare, guard) if hasattr(guarded, "wrapped") else guarded
+    assert type(twice).__name__ == type(bare).__name__
 
 
 def _value(model: Any, name: str) -> Any:
@@ -153,13 +175,22 @@ def test_a_copy_is_a_guarded_model_of_the_same_class(pair: tuple[Any, Any]):
     assert isinstance(other, type(bare))
 
 
-@pytest.mark.parametrize("pair", ["pydantic-ai test"], indirect=True)  # the clients of services have locks
+COPYABLE = ["pydantic-ai test", "autogen", "langchain fake", "adk"]  # the clients of other services have locks
+
+
+@pytest.mark.parametrize("pair", COPYABLE, indirect=True)
 def test_a_deep_copy_has_a_model_of_its_own_and_the_same_guard(pair: tuple[Any, Any]):
     bare, guarded = pair
     other = copy.deepcopy(guarded)
     assert type(other) is type(guarded)
-    assert other.wrapped is not bare
-    assert other._requests is guarded._requests
+    assert getattr(other, "wrapped", other) is not bare
+    assert _guard_of(other) is _guard_of(guarded)
+
+
+def _guard_of(model: Any) -> Any:
+    held = {**vars(model), **(getattr(model, "__pydantic_private__", None) or {})}
+    (requests,) = [one for name, one in held.items() if name == "_requests" or name.startswith("agent_monitor_guard")]
+    return requests.guard
 
 
 @pytest.mark.parametrize("pair", STAND_INS, indirect=True)

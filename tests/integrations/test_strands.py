@@ -16,7 +16,10 @@ import pytest
 pytest.importorskip("strands", reason="`make frameworks` runs this: strands needs an older mcp than the other tests")
 
 import strands
+from strands.middleware import InvokeModelStage
 from strands.models import BedrockModel
+from strands.models.openai import OpenAIModel
+from strands.plugins import Plugin
 
 import monitor
 from monitor.chunks import ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, TurnFinished, UsageReport
@@ -203,3 +206,33 @@ async def test_the_thread_that_reads_from_bedrock_leaves_when_the_guard_does(mon
         assert left.wait(5)
     assert result.state["agent_monitor"]["reason"] == "loop_detected"
     assert result.message["content"][0]["text"].startswith(CHANT)
+
+
+class Looks(Plugin):
+    """Other middleware, which notes the class of the model."""
+
+    name = "looks"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kinds: list[Any] = []
+
+    def init_agent(self, agent: Any) -> None:
+        agent.add_middleware(InvokeModelStage, self.middleware)
+
+    async def middleware(self, context: Any, next_fn: Any) -> Any:
+        self.kinds.append((isinstance(context.model, OpenAIModel), repr(type(context.model))))
+        async for event in next_fn(context):
+            yield event
+
+
+@pytest.mark.asyncio
+async def test_other_middleware_sees_a_model_of_the_same_class_and_name():
+    looks = Looks()
+    with LocalOpenAI([OPENAI.says("It is done.")]) as server:
+        async with monitor.Guard() as guard:
+            for plugins in ([looks], [GuardPlugin(guard), looks]):
+                agent = strands.Agent(openai_model(server.base_url), plugins=plugins, callback_handler=None)
+                await agent.invoke_async("go")
+    assert guard.outcome.turns == 1
+    assert looks.kinds == [(True, repr(OpenAIModel))] * 2

@@ -21,6 +21,8 @@ KNOWN = {
     "us.anthropic.claude-sonnet-4-5-20250929-v1:0": (3.3, 16.5),
     "bedrock/us.anthropic.claude-sonnet-4-5-20250929-v1:0": (3.3, 16.5),
     "arn:aws:bedrock:us-east-1:1:inference-profile/us.anthropic.claude-sonnet-4-5-20250929-v1:0": (3.3, 16.5),
+    "global.anthropic.claude-sonnet-4-5-20250929-v1:0": (3.0, 15.0),
+    "anthropic.claude-3-haiku-20240307-v1:0": (0.25, 1.25),
     "google:gemini-2.5-flash": (0.3, 2.5),
     "models/gemini-2.5-flash": (0.3, 2.5),
     "gemini/gemini-2.5-flash": (0.3, 2.5),

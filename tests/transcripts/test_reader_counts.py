@@ -237,7 +237,14 @@ def test_the_counts_are_those_of_a_few_lines_of_their_own(kind: str, path: Path)
 
 
 BY_HAND = {
+    "antigravity/transcript.jsonl": Counts(8, 8, 8, 1, 0),
     "claude-code/claude-stream-json.jsonl": Counts(2, 2, 2, 0, 118),
+    "claude-code/web-export.json": Counts(2, 1, 1, 1, 52),
+    "factory-droid/factory-droid-session.jsonl": Counts(4, 1, 1, 0, 0),
+    "factory-droid/factory-droid-stream.jsonl": Counts(2, 1, 1, 0, 0),
+    "gemini-cli/stream-json.jsonl": Counts(3, 2, 2, 1, 0),
+    "openhands/resolver-output.jsonl": Counts(3, 2, 2, 2, 0),
+    "tau-bench/MockAirlineDomainEnv-few_shot.jsonl.gz": Counts(222, 98, 105, 0, 0),
     "codex/codex-exec-json.jsonl": Counts(2, 7, 7, 3, 732),
     "pi/pi-v3.jsonl": Counts(2, 0, 0, 0, 14),
     "pi/openclaw.jsonl": Counts(3, 2, 2, 0, 0),

@@ -62,3 +62,7 @@ def test_another_word_is_unknown(word: str):
 def test_geminis_word_counts_in_the_words_of_its_compatible_endpoint():
     assert finish_reason_of("function_call_filter: MALFORMED_FUNCTION_CALL") is FinishReason.MALFORMED
     assert finish_reason_of("content_filter: PROHIBITED_CONTENT") is FinishReason.BLOCKED
+
+
+def test_a_word_counts_with_hyphens_too():
+    assert finish_reason_of("tool-calls") is FinishReason.DONE

@@ -297,6 +297,8 @@ class GoogleAdapter(SdkAdapter):
                     return  # the service gives each call an id: this one came twice
             call_id = id_ or f"call_{self._stream}_{self._calls}"
             self._calls += 1
+            if not self._called:  # what the caller has sent is no answer of the SDK's
+                self._answer = answer_behind(self.source, {name}) or self._answer
             self._called.add(name)
             if not more and not pieces:
                 yield ToolCall(call_id, name, dict(arguments or {}), function)

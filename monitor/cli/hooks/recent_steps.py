@@ -4,7 +4,8 @@ The detectors answer that question for sure, but importing them takes longer tha
 wait. This module imports little and keeps little. It errs on one side: wherever the detectors of
 calls see a loop, `may_loop` is true. Where it is true, the detectors are asked.
 
-A loop of calls has one of two signs: a call is made for the third time, or results add nothing.
+A loop of calls has one of three signs: a call is made for the fifth time, it comes in turn with
+another call for the third time, or results add nothing.
 `tests/cli/hooks/test_recent_steps.py` compares both with the detectors on the recorded runs.
 """
 
@@ -16,8 +17,10 @@ from monitor.detectors.calls.novelty.marks import SeenMarks, mark
 
 CALLS = 24
 """The calls that are compared: three rounds of a ring of eight calls."""
-EQUAL_CALLS = 3
-"""The detectors need five equal calls, or three rounds of a ring."""
+EQUAL_CALLS, ROUNDS, OTHER_ROUNDS = 5, 3, 2
+"""The detectors need five equal calls, or three rounds of a ring: then another call came again too,
+for which one time less is enough.
+"""
 RESULTS = 6
 """The results that are compared."""
 STALE_RESULTS = 4
@@ -116,12 +119,14 @@ class RecentSteps:
         """
         if self._signs == self._calm or self._free > 0:
             return False
-        identities = [one[1] for one in self._calls]
+        made = [one[1] for one in self._calls]
         if name:
-            equal = identities.count(mark(_text_of(name, arguments))) + 1
-        else:
-            equal = max(map(identities.count, identities), default=0)
-        return equal >= EQUAL_CALLS or sum(self._stale) >= STALE_RESULTS
+            made.append(mark(_text_of(name, arguments)))
+        times = {identity: made.count(identity) for identity in made}
+        equal = times.pop(made[-1]) if name else max(times.values(), default=0)
+        others = sorted(times.values())[: None if name else -1]
+        in_turn = equal >= ROUNDS and max(others, default=0) >= OTHER_ROUNDS
+        return equal >= EQUAL_CALLS or in_turn or sum(self._stale) >= STALE_RESULTS
 
     def is_calm(self, free_calls: int = 0) -> None:
         """The detectors see no loop with the call that is asked about. They need not be asked

@@ -20,7 +20,7 @@ from monitor.transcripts.analysis.scan import RunScanner
 from monitor.transcripts.analysis.survey import SurveyedFile, Watcher, WatchSettings, survey_file
 from monitor.transcripts.entries import Began
 from monitor.transcripts.kinds import HEAD_BYTES, kind_of
-from monitor.transcripts.places import sources_of
+from monitor.transcripts.places import is_folder, sources_of
 from monitor.transcripts.source import Source
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ def size_of(path: Path) -> int:
 
 def why_missing(path: str) -> str:
     """Why no transcript was found at `path`."""
-    return "there is no transcript in it" if Path(path).is_dir() else "No such file or directory"
+    return "there is no transcript in it" if is_folder(Path(path)) else "No such file or directory"
 
 
 def strange(source: Source) -> str:

@@ -136,7 +136,7 @@ def inputs_of(given: Sequence[str] | None, complaints: Console, wanted: RunSelec
             if not inputs.paths:
                 output.complain(complaints, f"agent-monitor: {_places(wanted)}")
         for one in given or ():
-            if one == STDIN or Path(one).is_fifo():
+            if one == STDIN or _is_fifo(Path(one)):
                 path = stack.enter_context(_copied(one))
                 inputs.paths.append(path)
                 inputs.named.add(path)
@@ -171,6 +171,13 @@ def _changed(path: Path) -> float:
         return path.stat().st_mtime
     except OSError:
         return float("inf")
+
+
+def _is_fifo(path: Path) -> bool:
+    try:
+        return path.is_fifo()
+    except OSError:
+        return False
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from rich.console import Console
 from monitor.cli.render import output
 from monitor.transcripts.analysis.survey import SurveyedFile
 from monitor.transcripts.entries import ReadReport
+from monitor.transcripts.kinds import MAGIC_BYTES, kind_of
 from monitor.transcripts.source import HEAD_BYTES, Source
 from monitor.view.run_ending import count
 
@@ -22,6 +23,8 @@ FEW: Final = 0.1
 """The share of the lines of a file that may be torn or unknown. Of 17 shared sessions of Claude
 Code one had 8 % of torn lines, and two fewer.
 """
+LINES: Final = (".jsonl", ".ndjson")
+"""The endings of files that must be text."""
 SHOWN_FILES: Final = 5
 SHOWN_LINES: Final = 3
 """How many lines of a file are named. If a file is not understood, mostly all lines have the same
@@ -67,7 +70,7 @@ class UnreadableParts:
         if said.lines:
             self.files.append(said)
         unread = found.report.bad + found.report.left_out
-        if not named and found.runs and unread <= FEW * found.report.lines:
+        if not named and found.runs and not found.report.lost and unread <= FEW * found.report.lines:
             self.torn += unread
             unread = 0
         return unread + bool(found.error) + len(crashed)
@@ -101,6 +104,10 @@ def complaints_of(name: str, report: ReadReport) -> Complaints:
 
 def hides_a_transcript(source: Source) -> str:
     """Why a file whose format is unknown may be a transcript all the same; empty: it is none."""
+    if source.name.removesuffix(".gz").removesuffix(".zst").endswith(LINES) and (
+        kind := kind_of(source.head[:MAGIC_BYTES])
+    ):
+        return f"it is {kind}"
     begins = source.head.lstrip()[:1] in {b"{", b"["}
     if begins and len(source.head) >= HEAD_BYTES and b"\n" not in source.head:
         return f"its first line is longer than {HEAD_BYTES // 2**20} MB, so its format is not recognised"

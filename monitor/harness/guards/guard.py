@@ -352,8 +352,9 @@ class Guard(Generic[OutputT]):
         """End this agent without an event loop. A stream that another thread reads is woken."""
         for child in [*self._children]:
             child._leave(ending, error)
-        if self.streams.watched is not None and self._core.stop is None:
-            self._core.abort("the block of the guard was left")
+        if self.streams.watched is not None:
+            if self.stop is None:
+                self._core.abort("the block of the guard was left")
             self._wake()
         self._end(ending, error if isinstance(error, Exception) else None)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextvars import ContextVar, Token
 from types import TracebackType
-from typing import Any, Self, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, Never, Self, TypeAlias, Unpack
 
 from monitor._util.explained_options import explains_options
 from monitor.errors import ConfigError
@@ -40,6 +40,13 @@ class Guarding:
         sinks and prices are shared by all runs.
         """
         return RunGuard(self, **fresh_parts(self._pattern.options))
+
+    if not TYPE_CHECKING:  # type checkers refuse `with` by themselves, if they know of no such methods
+
+        def __enter__(self) -> Never:
+            raise ConfigError("call it: write 'async with guarded() as guard:' or 'with guarded() as guard:'")
+
+        __exit__ = __aexit__ = __aenter__ = __enter__
 
     @property
     def current(self) -> Guard[Any]:

@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from types import CoroutineType
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, Self, TypeVar
 
 from monitor.harness.guards.agent_guards import GuardedAgent, agents_of
 from monitor.harness.guards.guard_streams import GuardStreams, Watched
@@ -58,6 +58,10 @@ class GuardedRequests:
         """`stopped`: the exception that leaves the framework's loop when the guard ends the run."""
         self.stopped = stopped
         self.guard = guard
+
+    def __deepcopy__(self, memo: object) -> Self:
+        """Itself: a deep copy of a guarded model, agent or plugin is watched by the same guard."""
+        return self
 
     def next_request(
         self,

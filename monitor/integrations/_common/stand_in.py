@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import copy
 import inspect
+from functools import cache
 from typing import Any, NoReturn, Self
 
-_OWN = frozenset({"wrapped", "_requests", "_guard", "_in_team", "_asks_usage"})
-"""Attributes of the wrappers themselves. What else is set, is set on the wrapped thing."""
+from monitor.integrations._common.guarded_classes import class_as
 
 
 class StandIn:
     """The base of a wrapper of `wrapped`. It comes before the framework's class among the bases.
 
     - `isinstance` is true for the classes of the wrapped thing, and for those of the wrapper.
+    - Its type has the name and the module of the wrapped thing's: logs and traces show them.
     - `repr`, and attributes that the wrapper does not define, are those of the wrapped thing. An
-      attribute that is set is set there.
+      attribute that is set is set there, unless the wrapper has set it before `wrapped`.
     - `forwards`, an argument of the class: a base whose public attributes are those of the wrapped
       thing, unless a class below it has its own. So are those that later versions add.
     - `copy.copy` and `copy.deepcopy` copy the wrapped thing. The copy has the same guard.
@@ -45,7 +46,10 @@ class StandIn:
         return getattr(self.wrapped, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in _OWN or name in self.__dict__ or "wrapped" not in self.__dict__:
+        if name == "wrapped":
+            kinds: tuple[Any, Any] = type(self), type(value)
+            vars(object)["__class__"].__set__(self, _named(*kinds))
+        if name in self.__dict__ or "wrapped" not in self.__dict__:
             object.__setattr__(self, name, value)
         else:
             setattr(self.wrapped, name, value)
@@ -77,6 +81,13 @@ class StandIn:
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__, wrapped=wrapped)
         return other
+
+
+@cache
+def _named(wrapper: Any, of: Any) -> Any:
+    """The class of a wrapper under the name of the class that it stands for."""
+    base = wrapper.__bases__[0] if "_stands_for" in vars(wrapper) else wrapper
+    return class_as(of, base, {"_stands_for": of})
 
 
 class _Forwarded:

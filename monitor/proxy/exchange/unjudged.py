@@ -14,8 +14,8 @@ from monitor.harness.runs.budget_hold import BudgetHold
 from monitor.prices import known_price
 from monitor.proxy.exchange.byte_meter import BYTES_A_TOKEN, BudgetSpent, ByteMeter
 from monitor.proxy.exchange.context import GRACE_S, LATER, REFUSED, ProxyContext, reason_of
-from monitor.proxy.formats.base import Wire
 from monitor.proxy.formats.refusals import refusal_of
+from monitor.proxy.formats.wire import Wire
 from monitor.proxy.transport.asgi import Scope
 from monitor.proxy.transport.client import Client
 from monitor.proxy.transport.headers import Headers, first, is_bare, to_client, to_upstream

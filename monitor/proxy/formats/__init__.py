@@ -1,5 +1,5 @@
-"""The wire formats of the proxy: pure, without I/O and without a clock. `base.py` shows how a relay
-uses them.
+"""The wire formats that the proxy reads and writes, without I/O and without a clock. `base.py` says
+how a relay uses them.
 
 | wire | legal end | error form | refusal |
 | --- | --- | --- | --- |
@@ -27,11 +27,11 @@ import re
 from typing import Final
 
 from monitor.proxy.formats.anthropic import AnthropicWire
-from monitor.proxy.formats.base import Wire
 from monitor.proxy.formats.bedrock import BedrockWire, ConverseWire
 from monitor.proxy.formats.chat import ChatWire
 from monitor.proxy.formats.gemini import GeminiWire
 from monitor.proxy.formats.responses import ResponsesWire
+from monitor.proxy.formats.wire import Wire
 
 _VERTEX: Final = re.compile(r"/publishers/anthropic/models/[^/:]+:(?:rawPredict|streamRawPredict)\Z", re.IGNORECASE)
 _GEMINI: Final = re.compile(r"/models/[^/:]+:(?:generateContent|streamGenerateContent)\Z", re.IGNORECASE)

@@ -9,14 +9,12 @@ from typing import Any, Final
 from monitor.adapters.anthropic.stream import AnthropicAdapter
 from monitor.adapters.json_view import JsonView
 from monitor.proxy.formats.base import (
-    Beginning,
     Frame,
     FrameContent,
     Framing,
     HalfCalls,
     JudgedRequest,
     Refusal,
-    Unjudged,
     WireAnswer,
     decoded,
     joined,
@@ -32,16 +30,15 @@ from monitor.proxy.formats.requests import (
     count_at,
     history,
     is_structured,
-    judged,
     model_at,
     records_at,
     tools_at,
     truth_at,
     whole_at,
 )
+from monitor.proxy.formats.wire import Wire
 from monitor.usage import Usage
 from monitor.wires.fields import object_at, objects_at
-from monitor.wires.forms import Form
 from monitor.wires.request import instructions_of
 
 _STREAMS: Final = re.compile(r":streamRawPredict(?:\?|\Z)", re.IGNORECASE)
@@ -52,13 +49,10 @@ _CALLS: Final = "tool_use"
 """The last word of the types of all blocks that are calls, the service's own calls too."""
 
 
-class AnthropicWire:
+class AnthropicWire(Wire):
     """The format of `POST .../v1/messages`."""
 
-    form: Form = "anthropic"
-
-    def asked(self, path: str, body: bytes, known: Beginning | None = None) -> JudgedRequest | Unjudged:
-        return judged(self.form, path, body, known, self._asked)
+    form = "anthropic"
 
     def _asked(self, path: str, fields: RequestFields) -> JudgedRequest:
         request = fields.value
@@ -74,9 +68,6 @@ class AnthropicWire:
             max_output_tokens=count_at(request, "max_tokens"),
             structured=is_structured(_format_in(request), request.get("tool_choice")),
         )
-
-    def answer(self, asked: JudgedRequest, beginning: bytes) -> AnthropicAnswer | None:
-        return AnthropicAnswer(asked) if sse.is_event_stream(beginning) else None
 
     def stream(self, asked: JudgedRequest) -> AnthropicAnswer:
         return AnthropicAnswer(asked)

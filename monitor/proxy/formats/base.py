@@ -51,7 +51,6 @@ __all__ = [
     "Refusal",
     "Span",
     "Unjudged",
-    "Wire",
     "WireAnswer",
     "decoded",
     "joined",
@@ -359,41 +358,6 @@ class WireAnswer(ABC):
 
     @abstractmethod
     def _error(self, reason: str, status: int) -> bytes: ...
-
-
-class Wire(Protocol):
-    """Reads the requests and answers of one wire format."""
-
-    @property
-    def form(self) -> Form:
-        """The form of its histories, which is also its name."""
-        ...
-
-    def asked(self, path: str, body: bytes, known: Beginning | None = None) -> JudgedRequest | Unjudged:
-        """Read a request. `path`: with its query. `known`: the beginning of its history, whose
-        records the body has in this place. Never raises.
-        """
-        ...
-
-    def answer(self, asked: JudgedRequest, beginning: bytes) -> WireAnswer | None:
-        """A reader for the answer, whose status is 200, by its first bytes. `None`: it is not a
-        stream; use `whole`.
-        """
-        ...
-
-    def stream(self, asked: JudgedRequest) -> WireAnswer:
-        """A streamed answer in the form that was asked for."""
-        ...
-
-    def whole(self, asked: JudgedRequest, body: bytes) -> FrameContent:
-        """Read an answer that came in one piece. Never raises."""
-        ...
-
-    def refusal(self, reason: str, *, status: int = 429, code: str = "agent_monitor") -> Refusal:
-        """The answer of the service's own form that makes its SDK raise, with `reason` as the
-        message. `code`: one word for programs. A header asks the SDK not to try again.
-        """
-        ...
 
 
 # --- shared by the formats

@@ -18,13 +18,14 @@ from monitor.proxy.formats.base import (
     JudgedRequest,
     Refusal,
     Unjudged,
+    WireAnswer,
     parsed,
     parsed_object,
     to_bytes,
 )
 from monitor.proxy.formats.framing.event_stream import MEDIA_TYPE, EventStreamReader, Message, encoded
 from monitor.proxy.formats.refusals import CODE, refused, type_of
-from monitor.proxy.formats.requests import RequestFields, count_at, history, judged, records_at, whole_at
+from monitor.proxy.formats.requests import RequestFields, count_at, history, records_at, whole_at
 from monitor.usage import NO_USAGE
 from monitor.wires.fields import object_at, objects_at
 
@@ -47,7 +48,7 @@ class BedrockWire(AnthropicWire):
         asked = super().asked(path, body, known)
         return asked if isinstance(asked, Unjudged) else _of_path(asked, path)
 
-    def answer(self, asked: JudgedRequest, beginning: bytes) -> AnthropicAnswer | None:
+    def answer(self, asked: JudgedRequest, beginning: bytes) -> WireAnswer | None:
         return self.stream(asked) if _is_binary(beginning) else super().answer(asked, beginning)
 
     def stream(self, asked: JudgedRequest) -> AnthropicAnswer:
@@ -64,10 +65,6 @@ _OTHERS: Final = ("InternalServerException", "ValidationException")
 
 class ConverseWire(BedrockWire):
     """`POST .../model/{model}/converse` and `/converse-stream`."""
-
-    def asked(self, path: str, body: bytes, known: Beginning | None = None) -> JudgedRequest | Unjudged:
-        asked = judged(self.form, path, body, known, self._asked)
-        return asked if isinstance(asked, Unjudged) else _of_path(asked, path)
 
     def _asked(self, path: str, fields: RequestFields) -> JudgedRequest:
         request = fields.value

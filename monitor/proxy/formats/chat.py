@@ -10,13 +10,11 @@ from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.chunks import Chunk
 from monitor.proxy.formats.base import (
     DONE,
-    Beginning,
     Frame,
     FrameContent,
     HalfCalls,
     JudgedRequest,
     Refusal,
-    Unjudged,
     WireAnswer,
     decoded,
     parsed,
@@ -34,25 +32,21 @@ from monitor.proxy.formats.requests import (
     further_choices,
     history,
     is_structured,
-    judged,
     model_at,
     records_at,
     tools_at,
     truth_at,
     whole_at,
 )
+from monitor.proxy.formats.wire import Wire
 from monitor.usage import NO_USAGE, Usage
 from monitor.wires.fields import object_at, objects_at
-from monitor.wires.forms import Form
 
 
-class ChatWire:
+class ChatWire(Wire):
     """The format of `POST .../chat/completions`."""
 
-    form: Form = "openai-chat"
-
-    def asked(self, path: str, body: bytes, known: Beginning | None = None) -> JudgedRequest | Unjudged:
-        return judged(self.form, path, body, known, self._asked)
+    form = "openai-chat"
 
     def _asked(self, path: str, fields: RequestFields) -> JudgedRequest:
         request = fields.value
@@ -70,9 +64,6 @@ class ChatWire:
             structured=is_structured(object_at(request, "response_format").get("type"), request.get("tool_choice")),
             wants_usage=object_at(request, "stream_options").get("include_usage") is True,
         )
-
-    def answer(self, asked: JudgedRequest, beginning: bytes) -> ChatAnswer | None:
-        return ChatAnswer(asked) if sse.is_event_stream(beginning) else None
 
     def stream(self, asked: JudgedRequest) -> ChatAnswer:
         return ChatAnswer(asked)

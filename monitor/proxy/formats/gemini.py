@@ -13,13 +13,11 @@ from monitor.adapters.google.stream import GoogleAdapter
 from monitor.adapters.json_view import CamelView
 from monitor.chunks import Chunk
 from monitor.proxy.formats.base import (
-    Beginning,
     Frame,
     FrameContent,
     HalfCalls,
     JudgedRequest,
     Refusal,
-    Unjudged,
     WireAnswer,
     decoded,
     parsed_object,
@@ -38,26 +36,22 @@ from monitor.proxy.formats.requests import (
     first_choice,
     further_choices,
     history,
-    judged,
     records_at,
     tools_at,
     whole_at,
 )
+from monitor.proxy.formats.wire import Wire
 from monitor.usage import NO_USAGE, Usage
 from monitor.wires.fields import object_at, objects_at, snake
-from monitor.wires.forms import Form
 from monitor.wires.request import instructions_of
 
 _CALLED: Final = re.compile(r"/models/([^/:]+):(generateContent|streamGenerateContent)\Z", re.IGNORECASE)
 
 
-class GeminiWire:
+class GeminiWire(Wire):
     """`POST .../models/{model}:generateContent` and `:streamGenerateContent`."""
 
-    form: Form = "gemini"
-
-    def asked(self, path: str, body: bytes, known: Beginning | None = None) -> JudgedRequest | Unjudged:
-        return judged(self.form, path, body, known, self._asked)
+    form = "gemini"
 
     def _asked(self, path: str, fields: RequestFields) -> JudgedRequest:
         request = fields.value

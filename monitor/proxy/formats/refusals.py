@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from monitor.proxy.formats.base import RETRY_LATER, RETRY_NEVER, Refusal, Wire, to_bytes
+from monitor.proxy.formats.base import RETRY_LATER, RETRY_NEVER, Refusal, to_bytes
+from monitor.proxy.formats.wire import Wire
 
 CODE: Final = "agent_monitor"
 """The code of an error that no other code fits."""

@@ -7,13 +7,11 @@ from typing import Any, Final
 
 from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.proxy.formats.base import (
-    Beginning,
     Frame,
     FrameContent,
     HalfCalls,
     JudgedRequest,
     Refusal,
-    Unjudged,
     WireAnswer,
     decoded,
     joined,
@@ -29,16 +27,15 @@ from monitor.proxy.formats.requests import (
     count_at,
     history,
     is_structured,
-    judged,
     model_at,
     records_at,
     tools_at,
     truth_at,
     whole_at,
 )
+from monitor.proxy.formats.wire import Wire
 from monitor.usage import NO_USAGE, Usage
 from monitor.wires.fields import object_at, objects_at
-from monitor.wires.forms import Form
 from monitor.wires.request import instructions_of
 
 _ENDS: Final = frozenset(
@@ -49,13 +46,10 @@ _METADATA_CHARS: Final = 500
 _ECHOES: Final = frozenset({"response.created", "response.queued", "response.in_progress"})
 
 
-class ResponsesWire:
+class ResponsesWire(Wire):
     """The format of `POST .../v1/responses`."""
 
-    form: Form = "openai-responses"
-
-    def asked(self, path: str, body: bytes, known: Beginning | None = None) -> JudgedRequest | Unjudged:
-        return judged(self.form, path, body, known, self._asked)
+    form = "openai-responses"
 
     def _asked(self, path: str, fields: RequestFields) -> JudgedRequest:
         request = fields.value
@@ -79,9 +73,6 @@ class ResponsesWire:
                 object_at(object_at(request, "text"), "format").get("type"), request.get("tool_choice")
             ),
         )
-
-    def answer(self, asked: JudgedRequest, beginning: bytes) -> ResponsesAnswer | None:
-        return ResponsesAnswer(asked) if sse.is_event_stream(beginning) else None
 
     def stream(self, asked: JudgedRequest) -> ResponsesAnswer:
         return ResponsesAnswer(asked)

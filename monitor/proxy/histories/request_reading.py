@@ -10,7 +10,8 @@ from anyio import to_thread
 from monitor.chunks import ToolCall
 from monitor.context.measure.tokens import message_tokens, size_of_text
 from monitor.messages import AssistantMessage, UserMessage
-from monitor.proxy.formats.base import Beginning, JudgedRequest, Span, Unjudged, Wire
+from monitor.proxy.formats.base import Beginning, JudgedRequest, Span, Unjudged
+from monitor.proxy.formats.wire import Wire
 from monitor.proxy.histories.judging import HistoryMissing, RequestJudge
 from monitor.proxy.histories.known_histories import WORTH_BYTES, KnownHistories, KnownHistory, Lookup
 from monitor.proxy.histories.request_history import opening_of, run_of

@@ -12,6 +12,7 @@ from typing import Any, Final
 from monitor.transcripts.base import RecordedCall, RecordedMessage, RecordedResult, Role
 from monitor.transcripts.readers.values import (
     call_of,
+    in_tier,
     is_count,
     parsed,
     result_of,
@@ -72,14 +73,15 @@ def message_of(message: Mapping[str, Any]) -> Iterator[RecordedMessage]:
         yield RecordedMessage("tool", tool_results=tuple(results), at=at)
     said = words([block for block in rows(content) if not _has_own_place(table(block))] if blocks else content)
     if role == "assistant":
+        told = table(message.get("usage", message.get("usage_metadata")))
         yield RecordedMessage(
             "assistant",
             said,
             tuple(_calls(message, blocks)),
             reasoning=_reasoning(message, blocks),
             at=at,
-            usage=usage_of(table(message.get("usage", message.get("usage_metadata")))),
-            model=text(message.get("model")),
+            usage=usage_of(told),
+            model=in_tier(text(message.get("model")), told),
         )
     elif role != "tool" and (said or not results):
         yield RecordedMessage(role, said, at=at)

@@ -21,7 +21,7 @@ from monitor.transcripts.entries import Began, CompactionSeen, ReadReport, Trans
 from monitor.transcripts.readers.base import OpenRun, RecentIds
 from monitor.transcripts.readers.chat import usage_of
 from monitor.transcripts.readers.lines import HeldResponse, LineReader, LineReading
-from monitor.transcripts.readers.values import call_of, result_of, rows, seconds, table, text, words
+from monitor.transcripts.readers.values import call_of, dollars, in_tier, result_of, rows, seconds, table, text, words
 from monitor.transcripts.source import Source
 
 _QUIET: Final = frozenset(
@@ -253,8 +253,11 @@ class AgentRun(OpenRun):
             yield from self.flush()
             if not self._done.is_new(id):
                 return  # copies of a message that is complete
-            self._held, self._held_id = HeldResponse(at, text(message.get("model"))), id
-        self._held.usage = usage_of(table(message.get("usage"))) or self._held.usage
+            self._held, self._held_id = HeldResponse(at), id
+        told = table(message.get("usage"))
+        self._held.model = in_tier(text(message.get("model")), told)
+        self._held.usage = usage_of(told) or self._held.usage
+        self._held.cost_usd = dollars(record.get("costUSD"))
         _add(self._held, self._fresh(message.get("content")))
 
     def _user(self, record: Mapping[str, Any], at: float | None) -> Iterator[TranscriptEntry]:

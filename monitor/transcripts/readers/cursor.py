@@ -13,7 +13,6 @@ from typing import Any, ClassVar, Final
 from monitor.transcripts.base import RecordedMessage
 from monitor.transcripts.entries import Began, EndState, ReadReport, TranscriptEntry
 from monitor.transcripts.readers.base import OpenRun, TranscriptReader
-from monitor.transcripts.readers.opencode import read_only, tables_of
 from monitor.transcripts.readers.values import call_of, parsed, result_of, rows, seconds, table, text, tokens_of, words
 from monitor.transcripts.source import SQLITE_MAGIC, Source
 
@@ -35,11 +34,11 @@ class CursorReader(TranscriptReader):
 
     def fits(self, source: Source) -> bool:
         """A database with the table of conversations."""
-        return source.head.startswith(SQLITE_MAGIC) and "cursorDiskKV" in tables_of(source)
+        return source.head.startswith(SQLITE_MAGIC) and "cursorDiskKV" in source.tables
 
     def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
         try:
-            with closing(read_only(source)) as database:
+            with closing(source.database()) as database:
                 for (value,) in database.execute(_CONVERSATIONS).fetchall():
                     conversation = _json(value, report)
                     if rows(conversation.get("fullConversationHeadersOnly")):

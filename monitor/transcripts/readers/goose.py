@@ -11,7 +11,6 @@ from typing import Any
 from monitor.transcripts.entries import Began, ReadReport, TranscriptEntry
 from monitor.transcripts.readers.base import OpenRun, TranscriptReader
 from monitor.transcripts.readers.chat import is_message, message_of
-from monitor.transcripts.readers.opencode import read_only, tables_of
 from monitor.transcripts.readers.values import rows, table, text
 from monitor.transcripts.source import SQLITE_MAGIC, Source
 
@@ -29,7 +28,7 @@ class GooseReader(TranscriptReader):
     def fits(self, source: Source) -> bool:
         """Messages with requests for tools, after a line without a role; or the two tables."""
         if source.head.startswith(SQLITE_MAGIC):
-            return {"sessions", "messages"} <= tables_of(source)
+            return {"sessions", "messages"} <= source.tables
         records = source.first_records
         if len(records) < 2 or "role" in records[0]:  # noqa: PLR2004 - a session and a message
             return False
@@ -58,7 +57,7 @@ class GooseReader(TranscriptReader):
 
 def _database(source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
     try:
-        with closing(read_only(source)) as database:
+        with closing(source.database()) as database:
             database.row_factory = sqlite3.Row
             for session in database.execute("SELECT * FROM sessions").fetchall():
                 columns: Mapping[str, Any] = dict(session)

@@ -70,6 +70,7 @@ class HeldResponse:
     at: float | None = None
     model: str = ""
     usage: Usage | None = None
+    cost_usd: float | None = None
     text: list[str] = field(default_factory=list[str])
     reasoning: list[str] = field(default_factory=list[str])
     calls: list[RecordedCall] = field(default_factory=list[RecordedCall])
@@ -87,6 +88,7 @@ class HeldResponse:
             reasoning=between.join(filter(None, self.reasoning)),
             at=self.at,
             usage=self.usage,
+            cost_usd=self.cost_usd,
             model=self.model,
         )
 

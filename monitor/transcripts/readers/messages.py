@@ -18,7 +18,7 @@ from monitor.transcripts.readers.chat import (
     with_model,
 )
 from monitor.transcripts.readers.lines import HeldResponse, LineReader, LineReading
-from monitor.transcripts.readers.values import call_of, result_of, rows, table, text, words
+from monitor.transcripts.readers.values import call_of, in_tier, result_of, rows, table, text, words
 from monitor.transcripts.source import Source
 
 
@@ -90,7 +90,7 @@ def _is_line(record: Mapping[str, Any]) -> bool:
 def _request(stem: str, request: Mapping[str, Any]) -> Iterator[TranscriptEntry]:
     """A request, and the answer that its log has."""
     response = table(request.get("response"))
-    model = text(request.get("model")) or text(response.get("model"))
+    model = in_tier(text(request.get("model")) or text(response.get("model")), response)
     answers = [table(table(choice).get("message")) for choice in rows(response.get("choices"))][:1]
     usage = response.get("usage")
     everything = [*rows(request.get("messages")), *({**answer, "usage": usage} for answer in answers if answer)]

@@ -34,7 +34,7 @@ class OpenCodeReader(TranscriptReader):
     def fits(self, source: Source) -> bool:
         """An object with `info` and messages of parts, or a database with the three tables."""
         if source.head.startswith(SQLITE_MAGIC):
-            return {"session", "message", "part"} <= tables_of(source)
+            return {"session", "message", "part"} <= source.tables
         if _is_printed(source):
             return True
         document = source.document
@@ -86,27 +86,9 @@ def _printed(source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
         yield state.end()
 
 
-def tables_of(source: Source) -> set[str]:
-    """The tables of a database; none where it cannot be opened."""
-    if source.path is None:
-        return set()
-    try:
-        with closing(read_only(source)) as database:
-            return {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    except sqlite3.Error:
-        return set()
-
-
-def read_only(source: Source) -> sqlite3.Connection:
-    """The database of `source`. Its owner may write to it meanwhile."""
-    return (
-        sqlite3.connect(f"{source.path.absolute().as_uri()}?mode=ro", uri=True) if source.path else sqlite3.connect("")
-    )
-
-
 def _database(source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
     try:
-        with closing(read_only(source)) as database:
+        with closing(source.database()) as database:
             sessions = database.execute("SELECT * FROM session ORDER BY rowid").fetchall()
             names = [column[1] for column in database.execute("PRAGMA table_info(session)")]
             for row in sessions:

@@ -145,6 +145,17 @@ MOST_USD: Final = 1e6
 """No run has cost more: a larger number is no cost."""
 
 
+_USUAL_TIERS: Final = frozenset({"", "standard", "default", "auto"})
+
+
+def in_tier(model: str, told: Mapping[str, Any]) -> str:
+    """`model` with the tier in which a call was served, such as `gpt-5:batch`. `told`: the record
+    of the call. In the usual tier it is `model`. Other tiers have other prices.
+    """
+    tiers = [text(told.get(name)) for name in ("service_tier", "speed")]
+    return ":".join([model, *(tier for tier in tiers if tier not in _USUAL_TIERS)]) if model else ""
+
+
 def seconds(value: object) -> float | None:
     """A time as seconds since 1970: ISO text, or a number of seconds, milliseconds, microseconds or
     nanoseconds. `None`: it is no time.

@@ -217,3 +217,23 @@ async def test_a_synchronous_stream_has_turns_too() -> None:
                 assert len(list(stream)) >= 4
     assert guard.outcome.turns == 2
     assert guard.outcome.text == "It rains"
+
+
+async def test_results_that_the_caller_sends_in_a_chat_begin_no_turn_of_the_sdks() -> None:
+    declared = types.Tool(function_declarations=[types.FunctionDeclaration(name="look")])
+    config = types.GenerateContentConfig(tools=[declared])
+    answer = types.Part.from_function_response(name="look", response={"result": "seen"})
+    says_more = [call("look", {"q": "b"}), finish(), text("And more.")]
+    with LocalGemini([[call("look", {"q": "a"}), finish()], says_more]) as server:
+        async with sdk(server) as client, monitor.Guard() as guard:
+            chat = client.chats.create(model=MODEL, config=config)
+            turns = []
+            for message in ("go", answer):
+                async with guard.watch(await chat.send_message_stream(message)) as stream:
+                    async for _ in stream:
+                        pass
+                turns.append(stream.turn)
+                guard.tool_result(None, "seen")
+    assert guard.outcome.turns == 2
+    assert [turn.text for turn in turns] == ["", "And more."]
+    assert [one.arguments for turn in turns for one in turn.tool_calls] == [{"q": "a"}, {"q": "b"}]

@@ -295,6 +295,19 @@ def test_in_a_loop_the_core_is_imported_once(agent: str, tmp_path: Path):
     assert [(one.stdout, one.stderr.split()) for one in later] == [(first.stdout, [])] * 2
 
 
+def test_up_to_the_fourth_equal_call_the_core_is_not_imported(tmp_path: Path):
+    file, (name, given) = tmp_path / "session.jsonl", ASKED["claude-code"]
+    for at in range(4):
+        about = event("claude-code", str(file), name, given)
+        done = in_a_process("claude-code", "--on-loop", "deny", about=about)
+        assert (done.stdout, done.stderr.split()) == ("{}\n", [])
+        call = {"type": "tool_use", "id": f"c{at}", "name": name, "input": given}
+        result = {"type": "tool_result", "tool_use_id": f"c{at}", "content": "No such file or directory"}
+        with file.open("a") as out:
+            for role, block in (("assistant", call), ("user", result)):
+                out.write(f"{json.dumps({'type': role, 'message': {'content': [block]}})}\n")
+
+
 @pytest.mark.parametrize("what", NEWS)
 def test_an_answer_holds_only_as_long_as_the_loop_goes_on(what: str, tmp_path: Path):
     file = stuck_session(tmp_path, "claude-code")

@@ -123,3 +123,20 @@ def test_a_session_under_two_names_counts_once(home: Path, tmp_path: Path):
         (folder / CLAUDE.name).write_bytes(CLAUDE.read_bytes())
     done = scan()
     assert (summary(done)["runs"], summary(done)["repeated_runs"]) == (1, 1)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32"])
+def test_a_session_in_utf_16_in_a_folder_is_no_all_clear(tmp_path: Path, encoding: str):
+    """A shell of Windows writes what a program prints in UTF-16."""
+    (tmp_path / CLAUDE.name).write_bytes(CLAUDE.read_bytes())
+    (tmp_path / "printed.jsonl").write_bytes(CLAUDE.read_text("utf-8").encode(encoding))
+    done = scan(str(tmp_path))
+    assert (done.exit_code, summary(done)["unreadable"]) == (2, 1)
+    assert "printed.jsonl: it is " in done.stderr
+
+
+def test_a_packed_session_that_was_cut_is_no_all_clear_though_one_line_is_missing(tmp_path: Path):
+    whole = gzip.compress(CLAUDE.read_bytes() * 40)
+    (tmp_path / "cut.jsonl.gz").write_bytes(whole[: len(whole) * 4 // 5])
+    done = scan(str(tmp_path))
+    assert (done.exit_code, summary(done)["unreadable"]) == (2, 1)

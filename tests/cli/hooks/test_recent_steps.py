@@ -77,13 +77,23 @@ def test_in_a_quiet_session_the_detectors_are_seldom_asked():
 
 def test_the_state_goes_through_json():
     steps = RecentSteps()
-    for at in range(3):
+    for at in range(4):
         steps.called(str(at), "read", {"path": "a.py"})
         steps.answered(str(at), "some words of a file that is read")
         steps = RecentSteps(json.loads(json.dumps(steps.save())))
     assert steps.may_loop("read", {"path": "a.py"})
     steps.is_calm()
     assert not RecentSteps(json.loads(json.dumps(steps.save()))).may_loop("read", {"path": "a.py"})
+
+
+@pytest.mark.parametrize(("made", "awake"), [("aaa", False), ("aaaa", True), ("aab", False), ("abab", True)])
+def test_the_fifth_equal_call_wakes_the_detectors_and_the_third_round_of_calls_in_turn(made: str, *, awake: bool):
+    steps = RecentSteps()
+    for at, path in enumerate(made):
+        steps.called(str(at), "read", {"path": path})
+        steps.answered(str(at), f"{' '.join(f'new{chr(97 + at)}{chr(97 + word)}' for word in range(20))}")
+    assert steps.may_loop("read", {"path": "a"}) is awake
+    assert not steps.may_loop("read", {"path": "c"})
 
 
 def test_a_call_that_comes_again_under_its_id_is_one_call():

@@ -114,6 +114,14 @@ async def test_a_loop_in_one_agent_ends_the_others_while_they_write() -> None:
     assert guard.outcome.evidence == a.outcome.evidence is not None
 
 
+def test_the_loop_of_an_agent_is_the_end_of_the_run_while_another_thread_still_reads() -> None:
+    with monitor.Guard() as guard:
+        guard.watch(TextDelta(f"{number} ") for number in range(9)).__enter__()  # nobody leaves it
+        with guard.child("one") as one, one.watch(TextDelta("Look at it again. ") for _ in range(99)) as watched:
+            assert len([*watched]) < 99
+    assert guard.outcome.reason is one.outcome.reason is Reason.LOOP_DETECTED
+
+
 async def test_no_stream_of_any_agent_is_opened_after_the_stop() -> None:
     opened: list[str] = []
 

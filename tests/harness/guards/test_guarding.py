@@ -111,3 +111,12 @@ async def test_declared_outputs_are_those_of_each_run() -> None:
     assert one.outputs is not two.outputs
     assert one.outputs is not None
     assert one.outputs.missing == ["summary"]
+
+
+async def test_guarding_itself_is_no_guard_and_says_what_to_write() -> None:
+    guarded: Any = monitor.guarding()
+    with pytest.raises(monitor.ConfigError, match=r"async with guarded\(\) as guard"):
+        async with guarded:
+            pass
+    with pytest.raises(monitor.ConfigError, match=r"with guarded\(\) as guard"), guarded:
+        pass

@@ -112,11 +112,18 @@ def is_new_text(words: Sequence[str], untried: Collection[str]) -> bool:
     return new >= WORDS_OF_WORK or (new >= LEAST_NEW and 3 * new > 2 * len(set(words)))
 
 
-def difference_of(call: StepCall, earlier: Sequence[Sequence[tuple[str, list[str]]]]) -> CallDifference:
-    """Compares `call` with the words of earlier calls of its tool, the oldest first."""
+def difference_of(
+    call: StepCall, earlier: Sequence[Sequence[tuple[str, list[str]]]], *, near: bool = True
+) -> CallDifference:
+    """Compares `call` with the words of earlier calls of its tool, the oldest first. `near`: tell a
+    near call from any other one, which takes long.
+    """
     best = CallDifference(Difference.OTHER, call.all_words)
     for words in reversed(earlier):
-        one = _difference(call, words)
+        one = _close_difference(call, words)
+        if one.kind is Difference.OTHER and near and best.kind is Difference.OTHER:
+            overlap = _overlap(call, words)
+            overlap.place, one = one.place, overlap
         if one.kind > best.kind:
             best = one
         if best.kind is Difference.SPELLED:
@@ -124,10 +131,11 @@ def difference_of(call: StepCall, earlier: Sequence[Sequence[tuple[str, list[str
     return best
 
 
-def _difference(call: StepCall, earlier: Sequence[tuple[str, list[str]]]) -> CallDifference:
+def _close_difference(call: StepCall, earlier: Sequence[tuple[str, list[str]]]) -> CallDifference:
+    """How `call` differs from one earlier call; `OTHER` if it is only near, or is not."""
     before = dict(earlier)
     if list(before) != [place for place, _ in call.words]:
-        return _overlap(call, earlier)
+        return CallDifference(Difference.OTHER)
     new: list[str] = []
     gone: list[str] = []
     changed: list[str] = []
@@ -153,9 +161,7 @@ def _difference(call: StepCall, earlier: Sequence[tuple[str, list[str]]]) -> Cal
     if call.sentences.issuperset(changed):
         shares = any(not set(before[place]).isdisjoint(call.word_of[place]) for place in changed)
         return CallDifference(Difference.REWORDED, new, gone, where, shares)
-    overlap = _overlap(call, earlier)
-    overlap.place = where
-    return overlap
+    return CallDifference(Difference.OTHER, place=where)
 
 
 def _says_again(before: Sequence[str], now: Sequence[str]) -> bool:

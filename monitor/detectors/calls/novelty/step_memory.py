@@ -9,6 +9,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -34,6 +35,8 @@ TURNS = 2
 """A row turns back less often than that: at the end of a line of a grid."""
 DEPTH_OF_A_PATH = 8
 """The number of names of a path that are read."""
+PARTS_KEPT = 512
+"""The paths whose parts are kept, by all runs together: most paths come again."""
 BAND = 0.1
 """Numbers of calls within this share of their level are one place."""
 
@@ -169,12 +172,15 @@ class StepMemory:
         """Whether `state` was seen."""
         return self._states.find(state) is not None
 
-    def keep_state(self, state: int, result: StepResult) -> None:
-        """`state` was seen, with the numbers of `result`."""
-        if not self.knows(state):
-            self._states.add(state)
-        self.seen.add((self._of_state(state, result.answer), self._in_order(state, result.order)))
-        self.seen.add(self._values(state, result.values))
+    def keep_states(self, states: Iterable[int], result: StepResult) -> None:
+        """Each of `states` was seen, with the numbers of `result`."""
+        marks: list[int] = []
+        for state in states:
+            if not self.knows(state):
+                self._states.add(state)
+            marks += (self._of_state(state, result.answer), self._in_order(state, result.order))
+            marks += self._values(state, result.values)
+        self.seen.add(marks)
 
     def knows_answer(self, state: int, answer: int) -> bool:
         """Whether `state` was seen with these numbers."""
@@ -184,7 +190,7 @@ class StepMemory:
         """Whether `state` was seen with its words in this order."""
         return self._in_order(state, order) in self.seen
 
-    def has_new(self, state: int, numbers: Iterable[str]) -> bool:
+    def has_new(self, state: int, numbers: Sequence[str]) -> bool:
         """Whether one of `numbers` was not seen with `state`."""
         return any(one not in self.seen for one in self._values(state, numbers))
 
@@ -240,12 +246,16 @@ class StepMemory:
 
     def learn(self, call: StepCall, result: StepResult) -> None:
         """Mark the words of both."""
-        self.seen.add(result.marks)
-        self.seen.add(mark(number.lstrip("@:~")) for number in result.numbers)
-        self.seen.add(result.items)
-        self.seen.add(result.lines)
-        self.seen.add(_CALLED_MARKS.of(call.all_words))
-        self.seen.add(mark(part, CALLED) for item in call.items for part in _parts(item))
+        self.seen.add(
+            [
+                *result.marks,
+                *(mark(number.lstrip("@:~")) for number in result.numbers),
+                *result.items,
+                *result.lines,
+                *_CALLED_MARKS.of(call.all_words),
+                *(mark(part, CALLED) for item in call.items for part in _parts(item)),
+            ]
+        )
 
     def save(self) -> dict[str, Any]:
         """The state as JSON data."""
@@ -272,16 +282,19 @@ class StepMemory:
         return mark(f"{state} order {order}")
 
     @staticmethod
-    def _values(state: int, numbers: Iterable[str]) -> list[int]:
+    def _values(state: int, numbers: Sequence[str]) -> list[int]:
+        if not numbers:
+            return []
         before = mark(f"{state}:")
         return [mark(number, before) for number in numbers]
 
 
-def _parts(item: str) -> set[str]:
+@lru_cache(maxsize=PARTS_KEPT)
+def _parts(item: str) -> tuple[str, ...]:
     """A path, and each part of it that is a name of several words."""
     names = item.split("/")[:DEPTH_OF_A_PATH]
-    parts = {"/".join(names[first:last]) for first in range(len(names)) for last in range(first + 1, len(names) + 1)}
-    return {part for part in {item, *parts} if not part.isalnum() and not part[:1].isdecimal()}
+    parts = ("/".join(names[first:last]) for first in range(len(names)) for last in range(first + 1, len(names) + 1))
+    return tuple(part for part in dict.fromkeys((item, *parts)) if not part.isalnum() and not part[:1].isdecimal())
 
 
 def _moves(column: Sequence[float]) -> list[float]:

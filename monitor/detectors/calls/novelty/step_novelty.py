@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from monitor.detectors.calls.novelty.call_difference import (
@@ -50,8 +51,8 @@ from monitor.detectors.calls.novelty.step_reading import (
     StepCall,
     StepResult,
     is_sentence,
-    tokens,
 )
+from monitor.detectors.calls.novelty.words import tokens
 
 SHORT_CALL = 24
 """The most characters of arguments of a step that may be made again, such as a pressed key."""
@@ -155,7 +156,7 @@ class StepNovelty:
     def request(self, text: str) -> None:
         """The user's request names items."""
         self._requested = True
-        self._memory.seen.add(map(mark, tokens(text)))
+        self._memory.seen.add(map(mark, chain(*tokens(text))))
 
     def key_of(self, call: StepCall) -> int:
         """The identity of a call, without its cosmetic arguments."""
@@ -197,7 +198,7 @@ class StepNovelty:
             news = kind is StepKind.NEW_WORDS
             share = share_of_news(unseen, len(result.marks)) if news else share_of_answer(result.content)
         else:
-            difference = difference_of(call.reading, memory.near(call.reading.name))
+            difference = difference_of(call.reading, memory.near(call.reading.name), near=known)
             if difference.kind is Difference.NEXT:
                 memory.keep_row(call.reading)
             kind = self._first_time(step, difference)
@@ -418,9 +419,7 @@ class StepNovelty:
     def _learn(self, step: _ReadStep, kind: StepKind) -> None:
         memory, call, result = self._memory, step.call, step.result
         memory.keep_call(call.key, result, self._step, step.state, checked=kind is StepKind.DONE_BETWEEN)
-        if not step.known:
-            memory.keep_state(result.state_as_told, result)
-        memory.keep_state(step.state, result)
+        memory.keep_states((step.state,) if step.known else (result.state_as_told, step.state), result)
         memory.learn(call.reading, result)
         if call.waits:
             self._waited = self._step

@@ -19,9 +19,19 @@ from monitor._util.hashing import identity
 from monitor.chunks import ToolResult
 from monitor.detectors.calls.answers import found_nothing, is_error
 from monitor.detectors.calls.novelty.marks import WordMarks, mark
+from monitor.detectors.calls.novelty.words import (
+    CJK,
+    DECIMAL,
+    HEAD_CHARS,
+    IS_CLOCK,
+    IS_DURATION,
+    IS_NUMBER,
+    LETTERS,
+    first_words,
+    items_of,
+    tokens,
+)
 
-HEAD_CHARS, TAIL_CHARS = 4_000, 1_000
-"""How much of a long result is read word by word. The part between them counts as one word."""
 ARGUMENT_CHARS = 2_000
 """How much of an argument is kept; the part behind counts as one word."""
 CALL_CHARS = 8_000
@@ -50,29 +60,10 @@ CLOCK, DURATION, ID = ":", "~", "@"
 """What stands before a clock, a duration and an id among the numbers."""
 FORMS = (CLOCK, DURATION, ID)
 
-_UNIT = r"(?:msec|ms|milliseconds?|seconds?|secs?|s|minutes?|mins?|us|ns|µs)"
-_CLOCK = (
-    r"\d{4}-\d\d-\d\d(?:[t ]\d\d:\d\d(?::\d\d)?(?:\.\d{1,9})?z?)?"
-    r"|\d\d?[/.]\d\d?[/.]\d{4}(?!\d)"  # 5/12/2026
-    r"|\d\d? [^\W\d_]{3,9} \d{4} \d\d:\d\d(?::\d\d)?|\d\d? \d\d:\d\d:\d\d"  # 12 May 2026 10:11, May 12 10:11:12
-    r"|\d\d?:\d\d(?::\d\d)?(?:\.\d{1,9})?|\d{1,4}[dhm]\d{1,2}[hms](?![^\W_])"  # 10:11:12.5, 5m12s
-)
-_UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
-_NUMBER = r"\d{1,40}(?:[.,]\d{1,40}){0,6}"
-_TOKEN = re.compile(
-    rf"[g-z][^\W_]{{0,199}}|(?=[\da-f])(?:{_UUID}|{_CLOCK}|{_NUMBER}(?:\s?{_UNIT}\b|(?![^\W_])))|[^\W_]{{1,200}}"
-)
-"""Matches the tokens of a text in lower case: matching with `re.IGNORECASE` takes longer. No other
-form begins with a letter behind `f`, so a word that begins with one is taken first.
-"""
-_IS_CLOCK = re.compile(_CLOCK)
 _IS_EPOCH = re.compile(r"1[5-9]\d{8}(?:\d{3}|\.\d{1,9})")
 """Milliseconds since 1970, or seconds with a fraction. Whole seconds may be a number of bytes."""
-_IS_NUMBER = re.compile(_NUMBER)
-_IS_DURATION = re.compile(rf"({_NUMBER})\s?{_UNIT}")
-_UNSPACED = "\u2e80-\U0003ffff"
-"""Scripts without spaces between words: a character is read as a word."""
-_WORD = re.compile(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]{{1,200}}")
+EPOCH_DIGITS = 10
+"""A whole number with fewer digits is no time."""
 _EMPTY = re.compile(
     r"[\s\W]{0,600}"
     r"|\s{0,9}[\[{]?\s{0,9}(?:[\"'\w -]{1,40}[:=]\s{0,3})?[\[{(]\s{0,9}[\])}][\s\S]{0,600}"
@@ -86,15 +77,12 @@ _PAIR = re.compile(
 )
 """`3/9`, `3 of 9`, `42 %`."""
 _COUNTED = re.compile(r"[^\W\d_]{1,40}(\d{1,9})")
-_ITEM = re.compile(r"(?<!\w)\w{1,80}(?:[-./:@]\w{1,80}){1,20}")
-"""A path, a host, an address, a version: words that are one name together."""
 _SIGNS = re.compile(r"[^\w\s]|(?<=\W)[^\W\d](?=\W)")
 """A sign, or a letter among signs."""
+_NO_SIGNS = bytes(at for at in range(128) if chr(at).isalnum() or chr(at).isspace() or at == ord("_"))
 LEAST_SIGNS = 8
 """A text with fewer signs is no drawing."""
 _DIGIT = re.compile(r"\d")
-_DECIMAL = re.compile(r"\d{1,15}(?:\.\d{1,9})?")
-_CJK = re.compile(f"[{_UNSPACED}]")
 _CODE = re.compile(r"[\n/\\_={}<>|$;]|(?<!\w)-\w|\w\.\w")
 _PROSE = re.compile(r"[^\W\d_]|[ .,!?']")
 
@@ -102,31 +90,26 @@ _PROSE = re.compile(r"[^\W\d_]|[ .,!?']")
 _MARKS = WordMarks()
 
 
-def tokens(text: str) -> list[str]:
-    """The words, numbers, clocks and ids of a text, in lower case."""
-    if len(text) <= HEAD_CHARS + TAIL_CHARS:
-        return _TOKEN.findall(text.casefold())
-    middle = identity(text[HEAD_CHARS:-TAIL_CHARS]).translate(_LETTERS)
-    read = f"{text[:HEAD_CHARS]} {middle} {text[-TAIL_CHARS:]}"
-    return _TOKEN.findall(read.casefold())
-
-
 def _lines(text: str) -> list[int]:
-    lines = {line for line in map(str.strip, text[:HEAD_CHARS].splitlines()) if len(line) >= CHARS_OF_A_LINE}
+    read = map(str.strip, text[:HEAD_CHARS].splitlines())
+    lines = dict.fromkeys(line for line in read if len(line) >= CHARS_OF_A_LINE)
     return [mark(line, LINE) for line in lines] if len(lines) >= LEAST_LINES else []
 
 
-def _drawing(text: str) -> str:
-    """A word for the signs of a text that has more signs than letters: a map, a board, a bar."""
+def _drawing(text: str, words: Sequence[str]) -> str:
+    """A word for the signs of a text that has more signs than letters: a map, a board, a bar.
+    `words`: the words of the text.
+    """
     read = text[:HEAD_CHARS]
+    visible = len("".join(read.split()))
+    if read.isascii():  # quicker than the pattern, which finds at most as many
+        alone = read.count("_") + sum(len(word) == 1 for word in words)
+        if 2 * (alone + len(read.encode().translate(None, _NO_SIGNS))) < visible:
+            return ""
     signs = _SIGNS.findall(read)
-    if len(signs) < LEAST_SIGNS or 2 * len(signs) < len(read) - sum(map(str.isspace, read)):
+    if len(signs) < LEAST_SIGNS or 2 * len(signs) < visible:
         return ""
-    return identity("".join(signs)).translate(_LETTERS)
-
-
-_LETTERS = str.maketrans("0123456789", "ghijklmnop")
-"""A hash as a word: its digits would make it an id, which moves by itself."""
+    return identity("".join(signs)).translate(LETTERS)
 
 
 def number_of(slot: str) -> float | None:
@@ -147,13 +130,15 @@ def number_of(slot: str) -> float | None:
 def _slot(token: str, said: Collection[str]) -> str:
     if token in said:
         return SAID
+    if token.isdecimal() and len(token) < EPOCH_DIGITS:
+        return token
     if _IS_EPOCH.fullmatch(token):
         return f"{CLOCK}{token}"
-    if _IS_NUMBER.fullmatch(token):
+    if IS_NUMBER.fullmatch(token):
         return f"{ID}{token}" if token.count(".") > 1 else token  # an address, or a version
-    if _IS_CLOCK.fullmatch(token):
+    if IS_CLOCK.fullmatch(token):
         return f"{CLOCK}{token}"
-    duration = _IS_DURATION.fullmatch(token)
+    duration = IS_DURATION.fullmatch(token)
     if duration is None:
         return f"{ID}{token}"
     return SAID if duration[1] in said else f"{DURATION}{duration[1]}"
@@ -161,7 +146,7 @@ def _slot(token: str, said: Collection[str]) -> str:
 
 def is_sentence(text: str) -> bool:
     """Whether these are words of a language, and nothing that a program would read."""
-    if len(_CJK.findall(text[:400])) >= 6:  # noqa: PLR2004 - a phrase of a script without spaces
+    if len(CJK.findall(text[:400])) >= 6:  # noqa: PLR2004 - a phrase of a script without spaces
         return True
     if len(text) > 400 or len(text.split()) < 2 or _CODE.search(text) is not None:  # noqa: PLR2004
         return False
@@ -182,14 +167,6 @@ def leaves_of(arguments: Any) -> list[tuple[str, str]]:
         if len(kept) >= 2 * ITEMS:
             break
     return kept
-
-
-def items_of(text: str) -> set[str]:
-    """The names in a text that have several words: paths, hosts, addresses. A plain number is
-    none.
-    """
-    found = set(_ITEM.findall(text.casefold()))
-    return {item for item in found if not _DECIMAL.fullmatch(item) and not _IS_CLOCK.fullmatch(item)}
 
 
 def _leaves(value: Any, place: str, depth: int) -> Iterator[tuple[str, str]]:
@@ -219,7 +196,7 @@ class StepCall:
         self.name = name
         self.leaves = list(leaves)
         self.words: list[tuple[str, list[str]]] = [
-            (place, _WORD.findall(value.casefold())[:CALL_WORDS]) for place, value in self.leaves
+            (place, first_words(value, CALL_WORDS)) for place, value in self.leaves
         ]
         """The words of each argument, with its place."""
 
@@ -237,20 +214,21 @@ class StepCall:
     def said(self) -> set[str]:
         """All that the call said, also the size of what it sent."""
         said = {word for _, words in self.words for word in words}
-        said.update(_WORD.findall(self.name.casefold()))
+        said.update(first_words(self.name))
         for place, value in self.leaves:
-            said.update(_WORD.findall(place.casefold()))
+            said.update(first_words(place))
             if not value.isascii() or len(self.word_of[place]) >= CALL_WORDS or _DIGIT.search(value) is not None:
-                said.update(tokens(value))  # else its words are all that it says
+                said.update(*tokens(value))  # else its words are all that it says
             if len(value) > 8:  # noqa: PLR2004 - a receipt counts the characters, bytes and lines of a text
                 lines = value.count("\n")
-                said.update(map(str, (len(value), len(value.encode("utf-8", "surrogatepass")), lines, lines + 1)))
+                size = len(value) if value.isascii() else len(value.encode("utf-8", "surrogatepass"))
+                said.update(map(str, (len(value), size, lines, lines + 1)))
         return said
 
     @cached_property
-    def items(self) -> set[str]:
-        """The names of several words that the call said."""
-        return set().union(*(items_of(value) for _, value in self.leaves))
+    def items(self) -> list[str]:
+        """The names of several words that the call said, each once."""
+        return [*dict.fromkeys(item for _, value in self.leaves for item in items_of(value))]
 
     @cached_property
     def whole_key(self) -> int:
@@ -265,7 +243,7 @@ class StepCall:
     @property
     def numbers(self) -> list[float]:
         """The numbers of all arguments, in their order."""
-        return [float(found) for _, value in self.leaves for found in _DECIMAL.findall(value)]
+        return [float(found) for _, value in self.leaves for found in DECIMAL.findall(value)]
 
     @property
     def all_words(self) -> list[str]:
@@ -312,14 +290,10 @@ class StepResult:
     def of(cls, call: StepCall, result: ToolResult, text: str) -> StepResult:
         """Read `result`. `text`: the result without what a policy calls volatile."""
         said = call.said
-        told = tokens(text)
-        drawn = _drawing(text) if 2 * sum(map(len, told)) <= len(text) else ""
+        told, slots = tokens(text)
+        drawn = _drawing(text, told) if 2 * (sum(map(len, told)) + sum(map(len, slots))) <= len(text) else ""
         if drawn:
             told.append(drawn)
-        slots = [token for token in told if not token.isalpha() and _DIGIT.search(token)]
-        if slots:
-            are_slots = set(slots)
-            told = [token for token in told if token not in are_slots]
         numbers = [_slot(token, said) for token in slots[:SLOTS]]
         words = [token for token in told if token not in said]
         marks = _MARKS.of(words)
@@ -333,7 +307,7 @@ class StepResult:
             marks=marks,
             size=len(words)
             if text.isascii()
-            else sum(1 if word.isascii() else max(1, len(_CJK.findall(word)) // 2) for word in words),
+            else sum(1 if word.isascii() else max(1, len(CJK.findall(word)) // 2) for word in words),
             numbers=numbers,
             pairs=text[:HEAD_CHARS],
             order=mark(" ".join(words)),

@@ -1,15 +1,15 @@
 from __future__ import annotations
 
 import json
-import re
 from random import Random
 
 import pytest
 
 from monitor.chunks import ToolResult
-from monitor.detectors.calls.novelty import step_reading
+from monitor.detectors.calls.novelty import step_memory, step_reading
 from monitor.detectors.calls.novelty.marks import mark
-from monitor.detectors.calls.novelty.step_reading import StepCall, StepResult, is_sentence, leaves_of, tokens
+from monitor.detectors.calls.novelty.step_reading import StepCall, StepResult, is_sentence, leaves_of
+from monitor.detectors.calls.novelty.words import tokens
 
 
 def read(arguments: object, text: str, *, is_error: bool = False) -> StepResult:
@@ -47,9 +47,19 @@ def test_a_short_answer_is_no_silence(text: str):
     assert not read({}, text).is_empty
 
 
-def test_a_change_in_the_middle_of_a_long_result_is_seen():
-    text = "word " * 4_000
-    assert tokens(text) != tokens(text[:9_000] + "other" + text[9_005:])
+def test_signs_without_words_are_a_drawing_and_prose_is_none():
+    board, other = "+-+-+\n|X|O|\n+-+-+\n|O| |\n", "+-+-+\n|O|X|\n+-+-+\n|O| |\n"
+    assert read({}, board).state != read({}, other).state
+    assert read({}, f"{'    ' * 40}x = call(a, b)\n").marks == [mark(word) for word in ("x", "call", "a", "b")]
+
+
+def test_no_drawing_is_left_out_by_the_quick_count():
+    chosen = Random(5)
+    for _ in range(3_000):
+        text = "".join(chosen.choices("ab_X9 \n\t+-|.#\x1c", k=chosen.randint(0, 60)))
+        signs, visible = step_reading._SIGNS.findall(text), len("".join(text.split()))
+        is_drawing = len(signs) >= step_reading.LEAST_SIGNS and 2 * len(signs) >= visible
+        assert bool(step_reading._drawing(text, tokens(text)[0])) is is_drawing, text
 
 
 def test_huge_and_odd_arguments_are_cut():
@@ -69,38 +79,16 @@ def test_a_sentence_is_nothing_that_a_program_reads(text: str, sentence: bool):
     assert is_sentence(text) is sentence
 
 
-PIECES = (
-    *(
-        "grep",
-        "feed",
-        "a1b2",
-        "zeta9",
-        "x" * 201,
-        "12",
-        "3.5",
-        "1,000",
-        "5 ms",
-        "12 sec",
-        "٣٤",
-        "é",
-        "naïve",
-        "漢字",
-        "½",
-    ),
-    *("10:11:12.5", "2026-05-12t10:11:12z", "12 may 2026 10:11", "5m12s", "abcdef12-1234-1234-1234-0123456789ab"),
-    *("-", "_", "/", " ", "  ", "\n", ".", ":", "%"),
-)
-
-
-def test_a_word_is_read_as_if_each_form_was_tried_in_turn():
-    plain = re.compile(
-        rf"{step_reading._UUID}|{step_reading._CLOCK}"
-        rf"|{step_reading._NUMBER}(?:\s?{step_reading._UNIT}\b|(?![^\W_]))|[^\W_]{{1,200}}"
-    )
-    chosen = Random(7)
-    for _ in range(2_000):
-        text = "".join(chosen.choices(PIECES, k=9))
-        assert tokens(text) == plain.findall(text.casefold()), text
+def test_names_and_lines_are_kept_in_the_order_of_the_text_whatever_the_seed_of_hashes():
+    """A full field of marks forgets its oldest ones, so the order of marks is part of the state."""
+    names = [f"src/part_{number}.py" for number in range(30)]
+    assert StepCall("tool", leaves_of({"paths": " ".join(names)})).items == names
+    shown = read({}, "\n".join(names))
+    assert shown.items == [mark(name) for name in names]
+    assert shown.lines == [mark(name, step_reading.LINE) for name in names]
+    assert [part for part in step_memory._parts("/".join("abcdef")) if len(part) == 3] == [
+        *("a/b", "b/c", "c/d", "d/e", "e/f")
+    ]
 
 
 def test_a_saved_result_is_the_same():

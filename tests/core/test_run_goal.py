@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from monitor.core.ending import LastChance
+from monitor.chunks import ToolCall
+from monitor.core.ending import StreamEnd
+from monitor.core.run_goal import RunGoal
+from monitor.core.steer_queue import SteerQueue
 from monitor.goal.goal import Goal
 from monitor.goal.outputs import Outputs
+from monitor.messages import SteerMessage
+from monitor.outcome import Turn
 from monitor.reasons import TerminateReason
 from monitor.verdicts import Continue, LastTurn, Nudge, Stop, Verdict
 
@@ -23,14 +28,14 @@ def goal() -> Goal:
     return Goal(Outputs({"summary": str}).fresh())
 
 
-def in_its_last_turn() -> LastChance:
-    recovery = LastChance(LastTurn(60), goal())
+def in_its_last_turn() -> RunGoal:
+    recovery = RunGoal(LastTurn(60), goal())
     recovery.cause = TURNS
     return recovery
 
 
 def test_an_end_that_is_worth_it_is_put_off_once_and_says_what_is_missing():
-    recovery = LastChance(LastTurn(60), goal())
+    recovery = RunGoal(LastTurn(60), goal())
     last = recovery.instead_of(TURNS)
     assert last is not None
     assert "summary" in last.text
@@ -42,18 +47,18 @@ def test_an_end_that_is_worth_it_is_put_off_once_and_says_what_is_missing():
 @pytest.mark.parametrize(
     "recovery",
     [
-        LastChance(None, goal()),
-        LastChance(LastTurn(60), None),
-        LastChance(LastTurn(60, after=[Reason.TIMEOUT]), goal()),
+        RunGoal(None, goal()),
+        RunGoal(LastTurn(60), None),
+        RunGoal(LastTurn(60, after=[Reason.TIMEOUT]), goal()),
     ],
 )
-def test_an_end_without_a_rule_for_it_stands(recovery: LastChance):
+def test_an_end_without_a_rule_for_it_stands(recovery: RunGoal):
     assert recovery.instead_of(TURNS) is None
 
 
 def test_a_policy_gets_a_last_turn_only_where_the_run_gives_one():
-    assert LastChance(None, goal()).by_policy(LastTurn("Finish."), LOOP) is LOOP
-    last = LastChance(LastTurn(7), goal()).by_policy(LastTurn("Finish."), LOOP)
+    assert RunGoal(None, goal()).by_policy(LastTurn("Finish."), LOOP) is LOOP
+    last = RunGoal(LastTurn(7), goal()).by_policy(LastTurn("Finish."), LOOP)
     assert isinstance(last, LastTurn)
     assert last.seconds == 7
     assert last.text.startswith("Finish. ")
@@ -72,11 +77,34 @@ def test_a_last_turn_reaches_the_goal_or_the_old_end_stands(verdict: Verdict, en
 def test_a_last_turn_never_hides_why_the_run_was_ending():
     recovery = in_its_last_turn()
     assert recovery.ending(LOOP, None) is TURNS
-    assert recovery.ending(BUSY, BUSY) is TURNS
+    assert recovery.ending(BUSY, StreamEnd(BUSY)) is TURNS
     crashed = Stop(Reason.ERROR, "the model crashed", "provider")
-    assert recovery.ending(crashed, crashed) is TURNS
+    assert recovery.ending(crashed, StreamEnd(crashed)) is TURNS
     assert recovery.ending(crashed, None) is crashed
 
 
 def test_without_a_last_turn_an_end_is_what_it_is():
-    assert LastChance(LastTurn(60), goal()).ending(LOOP, LOOP) is LOOP
+    assert RunGoal(LastTurn(60), goal()).ending(LOOP, StreamEnd(LOOP)) is LOOP
+
+
+def reached() -> RunGoal:
+    made = goal()
+    made.answer(ToolCall("1", "emit_value", {"name": "summary", "value": "done"}))
+    return RunGoal(None, made)
+
+
+def test_a_goal_that_is_reached_in_the_turn_of_a_limit_wins_over_it_and_over_no_other_end():
+    end = reached().instead_of_limit(TURNS)
+    assert end is not None
+    assert end.reason is Reason.GOAL
+    assert reached().instead_of_limit(LOOP) is None
+    assert RunGoal(None, goal()).instead_of_limit(TURNS) is None
+
+
+def test_a_run_whose_goal_is_reached_goes_on_while_messages_wait():
+    turn, well = Turn(number=1), StreamEnd()
+    assert isinstance(reached().verdict_on(turn, well, None, None), Stop)
+    steers = SteerQueue()
+    steers.accept(SteerMessage(id="1", text="and the other one", kind="follow_up"))
+    assert isinstance(reached().verdict_on(turn, well, None, steers), Continue)
+    assert [one.id for one in steers.due()] == ["1"]
