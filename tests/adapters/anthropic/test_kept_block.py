@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,9 +17,11 @@ from monitor.adapters.anthropic.model import to_messages
 from monitor.adapters.anthropic.stream import AnthropicAdapter
 from monitor.adapters.json_view import JsonView
 from monitor.chunks import ReasoningDelta, TextDelta, ToolCall, TurnFinished
+from monitor.context import repair
 from monitor.core.reply_parts import MessageBuilder
 from monitor.messages import Message, message_codec
 from monitor.reasons import FinishReason
+from monitor.sessions import SQLiteSession
 from monitor.testing.anthropic_steps import arguments, block_delta, finish, say, start, text, whole
 from monitor.testing.servers.anthropic_server import LocalAnthropic
 from tests.adapters.anthropic.sdk import sdk
@@ -205,3 +208,23 @@ async def test_a_paused_turn_goes_on_with_its_own_content_and_no_word_of_the_use
     assert again[1:] == [{"role": "assistant", "content": [*before, SEARCH]}]
     assert last[1]["content"] == [*before, SEARCH, FOUND, {"type": "text", "text": "It is one."}]
     assert last[2] == {"role": "user", "content": [{"type": "text", "text": "more"}]}
+
+
+def test_a_repair_that_drops_a_call_leaves_the_work_of_the_service_before_it():
+    call = {"type": "tool_use", "id": "toolu_0", "name": "gone", "input": {}}
+    blocks = [SEARCH, FOUND, call]
+    said = heard([event for index, block in enumerate(blocks) for event in written(block, index)])
+    repaired, _ = repair([GO, said], form="anthropic", tools=["another"])
+    assert sent(*repaired[1:]) == [SEARCH, FOUND]
+
+
+@pytest.mark.asyncio
+async def test_a_session_that_is_opened_again_still_has_the_blocks(tmp_path: Path):
+    first = [start(), *written(SEARCH, 0), *written(FOUND, 1), *say("It is one.", index=2), *finish()]
+    with LocalAnthropic([first, [start(), *say("done"), *finish()]]) as server:
+        for words in ("go", "more"):
+            async with sdk(server) as client, SQLiteSession(tmp_path / "s.session") as session:
+                model = monitor.model("anthropic:claude-test", client=client)
+                supervisor = monitor.Supervisor(model, stop_when=monitor.MaxTurns(2))
+                await supervisor.run(words, session=session)
+        assert server.requests[-1].body["messages"][1]["content"][:2] == [SEARCH, FOUND]
