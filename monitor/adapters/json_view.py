@@ -27,6 +27,10 @@ class JsonView:
         value = self._fields.get(self._key(name))
         return value if name in _PLAIN else self._viewed(value)
 
+    def to_dict(self, **_options: object) -> dict[str, Any]:
+        """The JSON object. The objects of the SDKs have a method of this name too."""
+        return dict(self._fields)
+
     def _key(self, name: str) -> str:
         return name
 

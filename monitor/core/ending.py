@@ -18,6 +18,7 @@ from monitor.outcome import Outcome, OutcomeDraft, Turn, is_success
 from monitor.policy import stop_for
 from monitor.reasons import FinishReason, TerminateReason
 from monitor.verdicts import Detection, Stop
+from monitor.wires.finish_words import PAUSED
 
 _BAD_FINISH = {
     FinishReason.LENGTH: (TerminateReason.TRUNCATED, "the output limit cut the answer off"),
@@ -49,6 +50,10 @@ class StreamEnd:
     may_go_on: bool = False
     """The run cannot end here, but the model may be asked to go on: its output limit, or its loop,
     cut the answer off.
+    """
+    paused: bool = False
+    """The service goes on with the answer once it gets it back: the model is not to be asked for
+    it.
     """
 
 
@@ -112,6 +117,7 @@ def ended(tally: TurnTally, *, must_finish: bool, blank: bool) -> StreamEnd:
             Stop(reason, f"{detail} ({finish.raw_finish_reason or finish.finish_reason.value})", "provider"),
             void=finish.finish_reason is FinishReason.MALFORMED,
             may_go_on=finish.finish_reason in _MAY_GO_ON,
+            paused=finish.raw_finish_reason in PAUSED and not blank,
         )
     if blank:
         what = "it thought, and said nothing" if tally.reasoning_chars else "it said nothing"
@@ -136,7 +142,9 @@ def end_of(turn: Turn) -> StreamEnd:
         return left(None)
     may_go_on = turn.finish_reason in _MAY_GO_ON
     void = stop.reason in {TerminateReason.TRUNCATED, TerminateReason.INVALID_STREAM} and not may_go_on
-    return StreamEnd(stop, turn.error, void=void, may_go_on=may_go_on)
+    return StreamEnd(
+        stop, turn.error, void=void, may_go_on=may_go_on, paused=may_go_on and turn.raw_finish_reason in PAUSED
+    )
 
 
 def outcome_of(

@@ -87,7 +87,7 @@ class RunGoal:
         if goal is None:
             return Continue()
         verdict: Verdict = goal.reached() or Continue()
-        stopped_well = cut is None and (last.failure is None or last.may_go_on)
+        stopped_well = cut is None and (last.failure is None or last.may_go_on) and not last.paused
         if isinstance(verdict, Continue) and not turn.tool_calls and stopped_well:
             verdict = goal.stopped_calling(cut_off=last.failure)
         if self.cause is not None:

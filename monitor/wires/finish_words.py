@@ -41,6 +41,9 @@ _WORDS: Final = {
 }
 """The words in lower case. A test compares them with the types of the SDKs."""
 
+PAUSED: Final = frozenset({"pause_turn", "compaction"})
+"""Anthropic's words for an answer that its service goes on with once it gets the answer back."""
+
 _CLASSES: Final = {word: finish_reason for finish_reason, words in _WORDS.items() for word in words}
 
 

@@ -207,6 +207,22 @@ def test_a_block_of_anthropic(block: dict[str, Any], expected: tuple[Any, ...]) 
     assert parts("anthropic", {"role": "user", "content": [block]}) == expected
 
 
+def test_the_work_of_anthropics_service_survives_reading_and_writing() -> None:
+    cited = {"type": "char_location", "cited_text": "one", "start_char_index": 0, "end_char_index": 3}
+    said = [
+        {"type": "text", "text": "I look."},
+        {"type": "server_tool_use", "id": "srvtoolu_0", "name": "web_search", "input": {"query": "z", "a": 1}},
+        {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_0", "content": []},
+        {"type": "text", "text": "It is one.", "citations": [cited]},
+        {"type": "text", "text": "So"},
+        {"type": "tool_use", "id": "t", "name": "f", "input": {}, "caller": {"type": "a", "tool_id": "srvtoolu_0"}},
+    ]
+    result = {"type": "tool_result", "tool_use_id": "t", "content": "ok"}
+    history = [{"role": "assistant", "content": said}, {"role": "user", "content": [result]}]
+    messages, _ = repair(read_history("anthropic", history), form="anthropic")
+    assert to_form("anthropic", messages)[-2:] == history
+
+
 # --- what is no history
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 from base64 import b64decode
-from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Collection, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -25,6 +25,7 @@ from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import ConfigError, MissingExtra, describe
 from monitor.messages import CUT_OFF, NOT_CARRIED_OUT, AssistantMessage, Media, Message, Reasoning, Text, UserMessage
 from monitor.models import ModelRequest, ToolChoice, ToolSpec
+from monitor.wires.anthropic.kept import call_of, kept_block, kept_citations, kept_use, paired
 from monitor.wires.forms import Form
 
 if TYPE_CHECKING:
@@ -247,16 +248,22 @@ def to_messages(
     refuses is left out: without a signature, with nothing after it, or signed by another provider
     or by another Claude than `model`. All thinking is left out where `thinking` is off.
 
+    The service's own work goes back as it came: whole blocks, citations, the caller of a call. A
+    call of the service's own without its result is left out, and so is such a result without its
+    call (`paired`).
+
     Raises `ConfigError` for media that are no image, PDF or text, or have neither data nor address.
     """
     said: list[dict[str, Any]] = []
     ids: set[str] = set()
+    messages = tuple(messages)
+    served = paired(messages)
     for message in messages:
         match message:
             case UserMessage(content=content):
                 _add(said, "user", [block for one in content if (block := _shown(one)) is not None])
             case AssistantMessage():
-                blocks, results = _turn(message, ids, thinking=thinking, model=model)
+                blocks, results = _turn(message, ids, served, thinking=thinking, model=model)
                 _add(said, "assistant", blocks)
                 _add(said, "user", results)
     return said
@@ -327,9 +334,12 @@ def _bytes(media: Media) -> bytes:
 
 
 def _turn(
-    message: AssistantMessage, ids: set[str], *, thinking: bool, model: str | None
+    message: AssistantMessage, ids: set[str], served: Collection[str], *, thinking: bool, model: str | None
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The blocks of the model's turn, and the blocks of its results."""
+    """The blocks of the model's turn, and the blocks of its results. `served`: the ids of the
+    service's own calls that are sent.
+    """
+    use: dict[str, Any] = {}
     blocks: list[dict[str, Any]] = []
     answers: list[dict[str, Any]] = []
     results = list(message.results)
@@ -337,17 +347,39 @@ def _turn(
         match piece:
             case Text(text=words):
                 blocks += [block] if (block := _text(words)) is not None else []
-            case Reasoning() if thinking and goes_to(piece.origin, "anthropic", model):
+            case Reasoning() if not goes_to(piece.origin, "anthropic", model):
+                pass
+            case Reasoning() if (block := kept_block(piece)) is not None:
+                call = call_of(block)
+                blocks += [valid_data(block)] if call is None or call in served else []
+            case Reasoning() if (cited := kept_citations(piece)) is not None:
+                _cite(blocks, *cited)
+            case Reasoning() if (fields := kept_use(piece)) is not None:
+                use = valid_data(fields)
+            case Reasoning() if thinking:
                 blocks += [block] if (block := _thinking(piece)) is not None else []
             case ToolCall():
                 call_id = _fresh_id(piece.id, ids)
                 arguments = valid_data(to_plain(piece.arguments)) if isinstance(piece.arguments, Mapping) else {}
-                blocks.append({"type": "tool_use", "id": call_id, "name": valid(piece.name), "input": arguments})
+                blocks.append({"type": "tool_use", "id": call_id, "name": valid(piece.name), "input": arguments, **use})
+                use = {}
                 at = next((at for at, result in enumerate(results) if result.id == piece.id), None)
                 answers.append(_answer(call_id, piece, None if at is None else results.pop(at)))
     while blocks and blocks[-1]["type"] in _THINKING:
         blocks.pop()
     return blocks, answers
+
+
+def _cite(blocks: list[dict[str, Any]], citations: list[Any], chars: int) -> None:
+    """Give the citations to the end of the text before them, as a block of its own. A text that has
+    become shorter gets none.
+    """
+    if not blocks or blocks[-1]["type"] != "text" or "citations" in blocks[-1] or len(blocks[-1]["text"]) < chars:
+        return
+    words = blocks.pop()["text"]
+    blocks += [block for part in (words[:-chars], words[-chars:]) if (block := _text(part)) is not None]
+    if words[-chars:].strip():
+        blocks[-1]["citations"] = valid_data(citations)
 
 
 _THINKING: Final = frozenset({"thinking", "redacted_thinking"})

@@ -7,7 +7,9 @@ helper's `text_stream`, which yields plain text, can be watched as well.
 
 What the model writes for the service's own work comes as `ToolCallDelta` pieces without a
 `ToolCall`: calls of server-side tools and MCP servers, a compaction, the words of an advisor. The
-caller need not carry out these calls. Results of such tools, fallbacks and citations are ignored.
+caller need not carry out these calls. The service needs these blocks back. Each of them comes whole
+when it is closed, as the signature of a `ReasoningDelta` without text. The citations of a text come
+in the same way (`monitor.wires.anthropic.kept`).
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from typing import Any, Final, cast
 
 from monitor._util.signatures import REDACTED, origin
 from monitor.adapters.anthropic.errors import classify, reported
+from monitor.adapters.anthropic.kept_block import KeptBlock, plain
 from monitor.adapters.anthropic.usage import COUNTS, StreamUsage
 from monitor.adapters.behind import held_behind, stream_of
 from monitor.adapters.decoding import ReportedFailure, SdkAdapter, name_of
@@ -36,6 +39,7 @@ from monitor.chunks import (
 from monitor.errors import AdapterError
 from monitor.models import ModelError
 from monitor.reasons import FinishReason
+from monitor.wires.anthropic import kept
 from monitor.wires.finish_words import finish_reason_of
 
 _RETRIED: Final = (
@@ -110,6 +114,10 @@ class AnthropicAdapter(SdkAdapter):
         complete."""
         self._hosted: dict[int, tuple[str, str]] = {}
         """The id and the name of each block of the service's own work that has written nothing."""
+        self._kept: dict[int, KeptBlock] = {}
+        """The open blocks that the service needs back, by index."""
+        self._text_chars = 0
+        """The length of the running block of text."""
         self._thinking: str | None = None
         """The piece of thinking that is held back."""
         self._signature: str | None = None
@@ -130,6 +138,7 @@ class AnthropicAdapter(SdkAdapter):
                 words = delta["text"]
                 if type(words) is str and words and delta["type"] == "text_delta":
                     self._usage.said = True
+                    self._text_chars += len(words)
                     return words
         except Exception:  # noqa: BLE001, S110 - not the plain case; `decode` says what it is
             pass
@@ -216,7 +225,7 @@ class AnthropicAdapter(SdkAdapter):
     def _forget(self) -> None:
         """Drop the content so far."""
         self._calls, self._thinking, self._signature = {}, None, None
-        self._hosted = {}
+        self._hosted, self._kept = {}, {}
         self._stop = self._finished = None
         self.gave = ()
 
@@ -240,7 +249,7 @@ class AnthropicAdapter(SdkAdapter):
         """Process the end of a message. Some services give no stop reason."""
         yield from self._end_thinking()
         yield from self._end_calls(cut_off=False)
-        self._in_message, self._calls, self._hosted = False, {}, {}
+        self._in_message, self._calls, self._hosted, self._kept = False, {}, {}, {}
         before, (word, said) = self._finished, self._stop or (None, None)
         self._stop = None
         self._finished = FinishReason.DONE if word is None else finish_reason_of(word)
@@ -256,6 +265,8 @@ class AnthropicAdapter(SdkAdapter):
         match _word(block, "type"):
             case "text":
                 words = _text(block, "text")
+                self._text_chars = len(words)
+                self._kept[index] = KeptBlock({"type": "text", "citations": plain(block).get("citations")})
                 yield from [TextDelta(words)] if words else []
             case "thinking":
                 self._thinking = _text(block, "thinking") or None
@@ -269,6 +280,8 @@ class AnthropicAdapter(SdkAdapter):
 
     def _begin_hosted(self, index: int, block: object, kind: str) -> Iterator[Chunk]:
         """A block of the service's own work, with what it holds from the start."""
+        if fields := plain(block):
+            self._kept[index] = KeptBlock(fields)
         self._hosted[index] = _word(block, "id") or f"{kind}_{self._stream}_{index}", _word(block, "name") or kind
         given = getattr(block, "input", None) if kind in _HOSTED else None
         words = json.dumps(dict(given), ensure_ascii=False) if isinstance(given, Mapping) and given else ""
@@ -300,9 +313,13 @@ class AnthropicAdapter(SdkAdapter):
             yield ToolCallDelta(call_id, name, "")
 
     def _delta(self, index: int, delta: object) -> Iterator[Chunk]:
-        match _word(delta, "type"):
+        kind = _word(delta, "type")
+        if index in self._kept and kind != "text_delta":
+            self._kept[index].add(delta)
+        match kind:
             case "text_delta":
                 words = _text(delta, "text")
+                self._text_chars += len(words)
                 yield from self._end_thinking()
                 yield from [TextDelta(words)] if words else []
             case "thinking_delta":
@@ -337,6 +354,10 @@ class AnthropicAdapter(SdkAdapter):
         elif call is not None:
             self._calls[index] = None
             yield from _complete(call, cut_off=False)
+        whole = self._kept.pop(index).whole() if index in self._kept else None
+        if whole is not None:
+            cited = whole["type"] == "text"
+            yield from _kept(kept.of_text(whole["citations"], self._text_chars) if cited else kept.of_block(whole))
 
     def _end_thinking(self) -> Iterator[Chunk]:
         words, signature = self._thinking, self._signature
@@ -356,6 +377,7 @@ def _complete(call: _OpenToolUse, *, cut_off: bool) -> Iterator[Chunk]:
     off: then its JSON is incomplete or missing.
     """
     text = "".join(call.pieces)
+    yield from _kept(kept.of_call(plain(call.raw)))
     if cut_off:
         yield ToolCall(
             call.id,
@@ -370,6 +392,11 @@ def _complete(call: _OpenToolUse, *, cut_off: bool) -> Iterator[Chunk]:
     else:
         yield ToolCallDelta(call.id, None, "{}")
         yield ToolCall(call.id, call.name, {}, call.raw)
+
+
+def _kept(signature: str | None) -> Iterator[Chunk]:
+    if signature is not None:
+        yield ReasoningDelta("", signature, kept.ORIGIN)
 
 
 # --- reading the SDK's objects

@@ -18,6 +18,7 @@ from operator import is_
 from typing import Any, Final, cast, get_args
 
 from monitor._util.hashing import canonical_json, identity
+from monitor._util.signatures import read_mark
 from monitor.chunks import ToolCall, ToolResult, check
 from monitor.context.repairs.pairing import PairedCall, PairedTurn, UserRecord, WaitingCalls
 from monitor.errors import AdapterError, ConfigError
@@ -338,7 +339,7 @@ class _HistoryRepair:
                     content.append(pair[0])
                     results.append(pair[1])
                 else:
-                    while content and isinstance(content[-1], Reasoning) and not content[-1].text:
+                    while content and isinstance(content[-1], Reasoning) and _signs_a_call(content[-1]):
                         content.pop()  # the signature of the call
             else:
                 content.append(part)
@@ -444,6 +445,11 @@ def _says_something(part: Text | Reasoning | ToolCall) -> bool:
     if isinstance(part, Reasoning):
         return part.signature is not None
     return isinstance(part, ToolCall) or bool(part.text.strip())
+
+
+def _signs_a_call(part: Reasoning) -> bool:
+    """Whether the signature may belong to the call behind it. A part of its own does not."""
+    return not part.text and not (read_mark(part.signature) or {}).keys() & {"part", "block", "citations"}
 
 
 def _all_are(some: Sequence[object], others: Sequence[object]) -> bool:

@@ -18,6 +18,7 @@ from monitor.adapters.anthropic.stream import AnthropicAdapter
 from monitor.chunks import ReasoningDelta, StreamRetried, TextDelta, ToolCall, ToolCallDelta, TurnFinished, UsageReport
 from monitor.chunks import check as check_chunk
 from monitor.errors import AdapterError
+from monitor.messages import Reasoning
 from monitor.models import ErrorKind, ModelError
 from monitor.reasons import FinishReason
 from monitor.testing.anthropic_steps import (
@@ -42,6 +43,7 @@ from monitor.testing.anthropic_steps import (
     whole,
 )
 from monitor.testing.servers.anthropic_server import LocalAnthropic
+from monitor.wires.anthropic.kept import kept_block
 from tests.adapters.anthropic.sdk import ASKED, WAYS, Way, chunks_of, decoded, of_type, sdk, stream
 
 DONE = TurnFinished(FinishReason.DONE, "end_turn")
@@ -274,7 +276,12 @@ async def test_what_the_model_writes_for_the_service_is_read_and_is_no_call_of_t
     written = {"server_tool_use": '{"q": "ha', "mcp_tool_use": '{"q": "ha', "compaction": "the summary"}
     deltas = [chunk for chunk in chunks if isinstance(chunk, ToolCallDelta)]
     assert "".join(one.arguments_text for one in deltas) == written.get(block["type"], "")
-    assert [chunk for chunk in chunks if chunk not in deltas] == [TextDelta("So."), DONE]
+    kept = [chunk for chunk in chunks if isinstance(chunk, ReasoningDelta)]
+    assert [chunk for chunk in chunks if chunk not in deltas + kept] == [TextDelta("So."), DONE]
+    blocks = [kept_block(Reasoning("", chunk.signature)) for chunk in kept]
+    whole_block = block | ({"content": "the summary"} if block["type"] == "compaction" else {})
+    cut_off = "input" in block  # half of an input is no input
+    assert [one for one in blocks if one is not None] == ([] if cut_off else [whole_block])
 
 
 @pytest.mark.asyncio
