@@ -224,7 +224,10 @@ class RunScanner:
             self._core.request(text, 0.0)
 
     def request(self, text: str) -> None:
-        """The user asks for something, at first or later."""
+        """The user asks for something, at first or later. A judge gets the first one as its task."""
+        if self._judge is not None and not self._requests and self._turn is None:
+            self._task = text
+            self._begin()
         self._requests = (*self._requests, text)[-REQUESTS_KEPT:]
         if not self.over:
             self._core.request(text, 0.0)
