@@ -224,7 +224,7 @@ class RunScanner:
             self._core.request(text, 0.0)
 
     def request(self, text: str) -> None:
-        """The user asks for something, at first or later. A judge gets the first one as its task."""
+        """The user asks for something. The first request is the judge's task."""
         if self._judge is not None and not self._requests and self._turn is None:
             self._task = text
             self._begin()
