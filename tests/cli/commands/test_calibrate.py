@@ -24,12 +24,12 @@ from monitor.detectors import StateNovelty, default_detectors
 from monitor.reasons import FinishReason
 from monitor.report import StoryWatcher
 from monitor.settings import Settings, load_settings
-from monitor.transcripts.analysis.scan import scan_run
 from monitor.transcripts.analysis.survey import survey
 from monitor.transcripts.analysis.traces import ALL, UNREACHED, TracedRun
 from monitor.transcripts.corpus import Corpus
 from monitor.transcripts.source import Source
 from tests.transcripts.analysis.test_copied_runs import session
+from tests.transcripts.scanned import scan_run
 
 CORPUS = Path(__file__).parents[3] / "fixtures" / "transcripts" / "dev.jsonl.gz"
 
