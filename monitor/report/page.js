@@ -39,7 +39,9 @@
   const saved = (run) => run.saved || [0, 0, 0, 0];
   const nameOf = (run) => run.title || run.id || run.key;
   const link = (run, step) => `#run=${run.key}${step === undefined ? "" : `&step=${step}`}`;
-  const tally = (list, key) => { const found = new Map(); for (const one of list) found.set(key(one), (found.get(key(one)) || 0) + 1); return [...found].sort((a, b) => b[1] - a[1]); };
+  // A run that goes on in another file has two rows, and counts once: `of` is the key of the first.
+  const runsIn = (rows) => new Set(rows.map((run) => run.of || run.key)).size;
+  const tally = (list, key) => { const found = new Map(); for (const one of list) { const name = key(one); if (!found.has(name)) found.set(name, []); found.get(name).push(one); } return [...found].map(([name, rows]) => [name, runsIn(rows)]).sort((a, b) => b[1] - a[1]); };
 
   function table(caption, columns, rows) {
     if (!rows.length) return null;
@@ -95,7 +97,7 @@
     shown.sort(ORDERS[$("order").value]);
     current = kept ? shown.indexOf(kept) : -1;
     const loops = shown.filter((run) => run.loop).length;
-    $("sum").textContent = `${shown.length === runs.length ? "" : `${number(shown.length)} of `}${count(runs.length, "run")}, ${number(loops)} with a loop`;
+    $("sum").textContent = `${shown.length === runs.length ? "" : `${number(runsIn(shown))} of `}${count(runsIn(runs), "run")}, ${number(loops)} with a loop`;
     $("room").style.height = `${shown.length * ROW}px`;
     list();
     if (!location.hash.startsWith("#run=")) overview();
@@ -114,7 +116,7 @@
 
   function row(at) {
     const run = shown[at];
-    const facts = [run.format, run.project, when(run.from).slice(0, 10), count(run.turns || 0, "turn")].filter(Boolean).join(" · ");
+    const facts = [run.format, run.project, when(run.from).slice(0, 10), count(run.turns || 0, "turn"), run.of && "goes on"].filter(Boolean).join(" · ");
     const made = node("div", { class: "row", role: "option", id: `row-${at}`, "aria-selected": String(at === current), "aria-setsize": shown.length, "aria-posinset": at + 1, on: { click: () => go(link(run)) } },
       node("b", null, nameOf(run)),
       node("span", null, run.loop ? node("b", { class: "loop" }, `loop: ${run.loop.said}${saved(run)[2] ? `, ${short(saved(run)[2])} tokens` : ""}`) : null, facts));
@@ -157,14 +159,14 @@
     const total = (of) => shown.reduce((sum, run) => sum + (of(run) || 0), 0);
     const priced = shown.some((run) => run.usd !== undefined);
     const facts = [
-      [number(shown.length), "runs"], [number(loops.length), "with a loop"], [short(total((run) => run.turns)), "turns"], [short(total((run) => run.calls)), "calls"],
+      [number(runsIn(shown)), "runs"], [number(loops.length), "with a loop"], [short(total((run) => run.turns)), "turns"], [short(total((run) => run.calls)), "calls"],
       [short(total((run) => run.usage && run.usage.total)), "tokens"], [loops.length && !loops.some((run) => saved(run)[2] !== null && saved(run)[2] !== undefined) ? "unknown" : short(total((run) => saved(run)[2])), "tokens a stop would have saved"],
       priced && total((run) => saved(run)[3]) ? [money(total((run) => saved(run)[3])), "a stop would have saved"] : null,
     ].filter(Boolean);
     const groups = new Map();
     for (const run of shown) {
       const key = `${run.format}\n${run.project || "-"}`, one = groups.get(key) || [run.format, run.project || "-", 0, 0, 0, 0];
-      one[2] += 1; one[3] += run.loop ? 1 : 0; one[4] += (run.usage && run.usage.total) || 0; one[5] += saved(run)[2] || 0;
+      one[2] += run.of ? 0 : 1; one[3] += run.loop ? 1 : 0; one[4] += (run.usage && run.usage.total) || 0; one[5] += saved(run)[2] || 0;
       groups.set(key, one);
     }
     const ordered = [...groups.values()].sort((a, b) => b[5] - a[5] || b[3] - a[3] || b[2] - a[2]);
@@ -198,7 +200,7 @@
     const found = new Map();
     for (const run of shown) {
       const one = found.get(key(run)) || [key(run), 0, 0, null, null];
-      one[1] += 1; one[2] += run.loop ? 1 : 0;
+      one[1] += run.of ? 0 : 1; one[2] += run.loop ? 1 : 0;
       if (run.usage) one[3] = (one[3] || 0) + run.usage.total;
       if (run.usd !== undefined) one[4] = (one[4] || 0) + run.usd;
       found.set(key(run), one);
@@ -221,14 +223,14 @@
     const unit = [DAY, 7 * DAY, 30 * DAY, 91 * DAY, 365 * DAY].find((one) => (high - low) / one <= 60) || 3650 * DAY;
     const start = Math.floor(low / unit) * unit, size = Math.min(400, Math.floor((high - start) / unit) + 1);
     const all = new Array(size).fill(0), bad = new Array(size).fill(0), gain = new Array(size).fill(0);
-    for (const run of dated) { const at = Math.min(size - 1, Math.floor((run.from - start) / unit)); all[at] += 1; bad[at] += run.loop ? 1 : 0; gain[at] += saved(run)[2] || 0; }
+    for (const run of dated) { const at = Math.min(size - 1, Math.floor((run.from - start) / unit)); all[at] += run.of ? 0 : 1; bad[at] += run.loop ? 1 : 0; gain[at] += saved(run)[2] || 0; }
     const W = 760, H = 150, step = (W - 50) / size, most = Math.max(1, ...all), top = Math.max(1, gain.reduce((a, b) => a + b, 0));
     let sum = 0;
     const path = gain.map((value, at) => { sum += value; return `${at ? "L" : "M"}${(50 + (at + 0.5) * step).toFixed(1)} ${(10 + (H - 40) * (1 - sum / top)).toFixed(1)}`; }).join("");
     const label = { [DAY]: "day", [7 * DAY]: "week", [30 * DAY]: "30 days", [91 * DAY]: "91 days", [365 * DAY]: "year" }[unit] || "10 years";
     const said = `Runs per ${label}, from ${when(low).slice(0, 10)} to ${when(high).slice(0, 10)}`;
     return node("figure", null, node("figcaption", null, said),
-      draw("svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": `${said}: ${number(dated.length)} runs, ${bad.reduce((a, b) => a + b, 0)} with a loop, ${number(sum)} saved tokens in all.` },
+      draw("svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": `${said}: ${number(runsIn(dated))} runs, ${bad.reduce((a, b) => a + b, 0)} with a loop, ${number(sum)} saved tokens in all.` },
         all.map((value, at) => { const tall = ((H - 40) * value) / most; return value ? draw("rect", { class: "f-call", x: 50 + at * step, y: H - 30 - tall, width: Math.max(1, step - 1), height: tall }, draw("title", null, `${when(start + at * unit).slice(0, 10)}: ${count(value, "run")}, ${bad[at]} with a loop`)) : null; }),
         bad.map((value, at) => { const tall = ((H - 40) * value) / most; return value ? draw("rect", { class: "f-loop", x: 50 + at * step, y: H - 30 - tall, width: Math.max(1, step - 1), height: Math.max(2, tall) }) : null; }),
         sum ? draw("path", { class: "s-loop", d: path, "stroke-dasharray": "5 3" }) : null,

@@ -40,20 +40,22 @@ class ReportPage:
         self._texts = texts
         self._runs: list[tuple[bool, float, str, str]] = []
         self._keys: dict[str, int] = {}
+        self._begun: dict[tuple[str, str], str] = {}
+        """The key of each run that goes on in no other file before, by its format and id."""
         self._quiet = 0
         self._card = Card()
-
-    @property
-    def runs(self) -> int:
-        """The number of runs on the page."""
-        return len(self._runs)
 
     def add(self, run: SurveyedRun) -> None:
         """Add a run to the page."""
         self._card.add(run)
         key = key_of(run)
         count = self._keys[key] = self._keys.get(key, 0) + 1
-        data = as_data(run, key=key if count == 1 else f"{key}-{count}", texts=self._texts)
+        key = key if count == 1 else f"{key}-{count}"
+        data = as_data(run, key=key, texts=self._texts)
+        if run.goes_on:
+            data["of"] = self._begun[run.format, run.id]
+        else:
+            self._begun[run.format, run.id] = key
         if not run.loops and isinstance(run, StoryRun):
             self._quiet += 1
             if self._quiet > QUIET_WITH_STEPS:

@@ -158,7 +158,26 @@ def test_a_file_that_is_cut_anywhere_is_read_as_far_as_it_goes(path: Path):
         assert sum(isinstance(entry, Said) for entry in found) <= sum(isinstance(entry, Said) for entry in whole) + 2
 
 
-VALUES: list[Any] = [None, True, -1, 0, 1.5, 10**400, "", "x", "\ud800", "\x1b[2J", [], {}, [None], {"a": []}, [[[]]]]
+DEEP = '{"a":' * 20_000
+"""JSON in a text, which is too deep for every parser."""
+VALUES: list[Any] = [
+    None,
+    True,
+    -1,
+    0,
+    1.5,
+    10**400,
+    "",
+    "x",
+    "\ud800",
+    "\x1b[2J",
+    DEEP,
+    [],
+    {},
+    [None],
+    {"a": []},
+    [[[]]],
+]
 
 
 def mutated(value: Any, chance: random.Random, rate: float) -> Any:
@@ -335,3 +354,26 @@ def test_a_file_that_is_packed_with_zstd_is_read():
     cut, report = entries(Source.of_bytes("x.jsonl.zst", zstandard.ZstdCompressor().compress(content(path) * 50)[:-9]))
     follow_the_rules(cut)
     assert report.bad <= 1
+
+
+TOLD = frozenset({"output", "arguments", "content", "text", "result"})
+"""Fields in which recordings have the words of models and tools."""
+
+
+def deepened(value: Any) -> Any:
+    """`value` with JSON that is too deep for a parser in place of what models and tools say."""
+    if isinstance(value, dict):
+        return {key: DEEP if isinstance(item, str) and key in TOLD else deepened(item) for key, item in value.items()}
+    return [deepened(item) for item in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("path", [path for path in KNOWN if b'"output":' in content(path)], ids=name_of)
+def test_json_that_is_too_deep_for_a_parser_is_a_text(path: Path):
+    reader, data = next(reader for reader in READERS if reader.format == folder(path)), content(path)
+    try:
+        documents = [json.loads(data)]
+    except ValueError:
+        documents = [json.loads(line) for line in data.split(b"\n")[:60] if line.endswith(b"}")]
+    deep = b"\n".join(json.dumps(deepened(one)).encode() for one in documents)
+    assert DEEP.replace('"', '\\"').encode() in deep
+    follow_the_rules(entries(Source.of_bytes(path.name, deep), reader)[0])

@@ -58,3 +58,13 @@ def test_a_message_that_is_no_json_is_counted_as_not_read(tmp_path: Path):
         file.execute("UPDATE part SET data = '{' WHERE id = 'p01'")
         file.commit()
     assert survey_file(Source.of_path(path)).report.bad == 1
+
+
+def test_a_part_that_is_too_deep_for_a_parser_is_said_and_the_others_are_read(tmp_path: Path):
+    path = database(tmp_path, calls=6)
+    with closing(sqlite3.connect(path)) as file:
+        file.execute("UPDATE part SET data = ? WHERE id = 'p03'", ('{"a":' * 20_000,))
+        file.commit()
+    found = survey_file(Source.of_path(path))
+    assert found.report.bad == 1
+    assert found.runs[0].total.tool_calls == 5

@@ -96,6 +96,9 @@ class _GoodRuns:
         if run.silent or label == NOT_COUNTED or (finished and label is None and run.ended.state != "finished"):
             self.left_out += 1
             return
+        if run.goes_on:
+            self.equal += 1
+            return
         if run.content in self.known:
             self.equal += 1
             before = self.known[run.content]
@@ -115,6 +118,13 @@ class _GoodRuns:
     def suspects(self) -> list[_GoodRun]:
         """The runs that look like loops."""
         return [run for run in self.good if run.why]
+
+    @property
+    def not_counted(self) -> str:
+        """How many other runs there are, for a message."""
+        why = ((self.equal, "equal to another, or its rest"), (self.left_out, "left out"))
+        said = ", ".join(f"{count(number, 'run')} {what}" for number, what in why if number)
+        return f" ({said})" if said else ""
 
     def show_suspects(self, console: Console, *, most: int | None = SHOWN) -> None:
         """The runs that look like loops. `most`: how many are listed; `None`: all of them."""
@@ -151,7 +161,7 @@ class _GoodRuns:
         if len(self.good) < (least := needed(share)):
             raise ConfigError(
                 f"{count(len(self.good), 'good run')} cannot promise that at most {percent(share)} are stopped:"
-                f" {least:,} are needed"
+                f" {least:,} are needed{self.not_counted}"
             )
         at = line([run.evidence for run in self.good], share)
         lost = [run for run in self.suspects if run.evidence <= at]
@@ -191,12 +201,12 @@ class CalibrateOptions:
         """The share of good runs that may be stopped. Raises `ConfigError` if it is none."""
         number = self.at_most.removesuffix("%")
         try:
-            share = float(number) / 100 if self.at_most.endswith("%") else float(number)
+            share = round(float(number) / 100 if self.at_most.endswith("%") else float(number), 9)
         except ValueError:
             share = 0.0
         if not 0 < share < 1:
             raise ConfigError(f"--at-most takes 5% or 0.05, not {self.at_most!r}")
-        return round(share, 9)
+        return share
 
 
 def calibrate(
@@ -355,7 +365,7 @@ class _Calibration:
         if self.tried:
             self._show_tried(console)
         if self.equal:
-            console.print(f"{count(self.equal, 'run')} counted once: equal to another one.")
+            console.print(f"{count(self.equal, 'run')} counted once: equal to another one, or its rest.")
         if self.left_out:
             console.print(f"Left out: {count(self.left_out, 'run')}, silent, borderline, dropped or not finished.")
         if self.estimated:

@@ -77,7 +77,7 @@ def report(
             found.bad += inputs.missing
             reading = InputReader(given, complaints, inputs, wanted)
             reading.read_all(found, add, limit=limit)
-        if not page.runs:
+        if not found.runs:
             reading.complain()
             raise typer.Exit(BAD_INPUT)
         pieces = page.pieces(facts={"made": time.time(), "bad": found.bad})
@@ -85,5 +85,5 @@ def report(
         write_card(card, found.card, task=card_task)
         loops = f"{found.loops:,} with a loop"
         size = out.stat().st_size / 1_000_000
-        console.print(f"{out}: {count(page.runs, 'run')}, {loops}, {size:,.1f} MB", soft_wrap=True)
+        console.print(f"{out}: {count(found.runs, 'run')}, {loops}, {size:,.1f} MB", soft_wrap=True)
         reading.leave(BAD_INPUT if found.incomplete else 0)

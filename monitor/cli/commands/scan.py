@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -33,10 +32,7 @@ from monitor.cli.render.explain import explain as explain_run
 from monitor.cli.render.output import STDIN
 from monitor.cli.render.scan_report import Report, run_as_json, show, summary_as_json
 from monitor.policy import StopAtFirstLoop
-from monitor.settings import Settings
-from monitor.transcripts.analysis.scan import ScanResult, scan_run
 from monitor.transcripts.analysis.survey import SurveyedRun
-from monitor.transcripts.base import RecordedRun
 
 if TYPE_CHECKING:
     from monitor.cli.inputs.offline_judge import OfflineJudge
@@ -106,10 +102,10 @@ def scan(
         chosen = settings.read()
         wanted = RunSelection.of(selection)
         inputs = stack.enter_context(inputs_of(paths, complaints, wanted))
-        given, examine = SurveySettings.of(chosen), None if asker is None else _judged(chosen, asker)
+        given = SurveySettings.of(chosen, asker=asker)
         place = cache_folder("scans") / "results.db" if cache and asker is None else None
         known = stack.enter_context(ScanCache(place, given.settings))
-        reading = InputReader(given, complaints, inputs, wanted, examine=examine, cache=known)
+        reading = InputReader(given, complaints, inputs, wanted, cache=known)
         printer = _RunPrinter(console, shown, stack.enter_context(rows_to(shown.csv)))
         report = Report(warns=not isinstance(chosen.policy() or StopAtFirstLoop(), StopAtFirstLoop), bad=inputs.missing)
         began = time.perf_counter()
@@ -155,9 +151,3 @@ class _RunPrinter:
             reading.show(self.console)
             if asker is not None:
                 self.console.print(asker.said(), soft_wrap=True)
-
-
-def _judged(chosen: Settings, asker: OfflineJudge) -> Callable[[RecordedRun], ScanResult]:
-    """Scans a whole run, and asks the judge."""
-    policy = chosen.policy() or StopAtFirstLoop()
-    return partial(scan_run, detectors=chosen.detectors(), policy=policy, judge=asker.judge, ask_judge=asker)

@@ -26,6 +26,8 @@ from monitor.transcripts.source import Source
 if TYPE_CHECKING:
     from multiprocessing.sharedctypes import Synchronized
 
+    from monitor.cli.inputs.offline_judge import OfflineJudge
+
     SharedNumber: TypeAlias = Synchronized[int]
 
 PAYS_BYTES: Final = 8 * 1024 * 1024
@@ -44,18 +46,26 @@ class SurveySettings:
     """The settings as a JSON object."""
     watcher: Callable[[Began, RunScanner], Watcher] | None = None
     """The class that watches a run in place of the usual one."""
+    asker: OfflineJudge | None = None
+    """Who asks the judge about each run, from this process."""
 
     @classmethod
-    def of(cls, settings: Settings, watcher: Callable[[Began, RunScanner], Watcher] | None = None) -> SurveySettings:
+    def of(
+        cls,
+        settings: Settings,
+        watcher: Callable[[Began, RunScanner], Watcher] | None = None,
+        asker: OfflineJudge | None = None,
+    ) -> SurveySettings:
         """`settings`, as they were read from the file and the command line."""
-        return cls(json.dumps(settings.settings), watcher)
+        return cls(json.dumps(settings.settings), watcher, asker)
 
     def examine(self, path: Path, read: Callable[[int], None]) -> list[SurveyedFile]:
         """The transcripts in one file, read and watched. `read` is called now and then,
         with the number of bytes that were read since its last call.
         """
         chosen = _settings(self.settings)
-        watched = WatchSettings(chosen.detectors, chosen.policy, self.watcher or Watcher)
+        judge = None if self.asker is None else self.asker.judge
+        watched = WatchSettings(chosen.detectors, chosen.policy, self.watcher or Watcher, judge, self.asker)
         told = 0
 
         def tell(number: int) -> None:
@@ -119,7 +129,7 @@ def _read(paths: Sequence[Path], chosen: SurveySettings, read: BytesRead) -> Gen
     """The transcripts of each path, read from their files."""
     _collect_seldom()
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if cores > 1 and len(paths) > 1 and sum(map(size_of, paths)) >= PAYS_BYTES:
+    if chosen.asker is None and cores > 1 and len(paths) > 1 and sum(map(size_of, paths)) >= PAYS_BYTES:
         with _workers(min(cores, len(paths)), read) as examine_all:
             yield from examine_all(partial(_examine, chosen), paths)
     else:

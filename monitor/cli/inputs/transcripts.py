@@ -34,15 +34,11 @@ from monitor.cli.render import output
 from monitor.cli.render.output import STDIN
 from monitor.cli.render.progress import progress
 from monitor.cli.render.scan_report import Report
-from monitor.errors import ConfigError, MissingExtra
-from monitor.outcome import RunFailed
-from monitor.transcripts import RecordedRun
+from monitor.errors import ConfigError
 from monitor.transcripts.analysis.copied_runs import Copies
-from monitor.transcripts.analysis.scan import ModelOutput, ScanResult
-from monitor.transcripts.analysis.survey import SurveyedFile, SurveyedRun, surveyed, why_unread
-from monitor.transcripts.entries import ReadReport, collected
-from monitor.transcripts.places import files, known_places, sources_of
-from monitor.transcripts.readers.registry import READERS, reader_of
+from monitor.transcripts.analysis.survey import SurveyedFile, SurveyedRun
+from monitor.transcripts.places import files, known_places
+from monitor.transcripts.readers.registry import READERS
 from monitor.transcripts.source import Source
 from monitor.view.run_ending import count
 
@@ -211,12 +207,9 @@ class InputReader:
         inputs: Inputs,
         wanted: RunSelection,
         *,
-        examine: Callable[[RecordedRun], ScanResult] | None = None,
         cache: ScanCache | None = None,
     ) -> None:
-        """`examine`: reads each run whole, as a judge needs it. `None`: files are surveyed.
-        `cache`: the results of earlier scans.
-        """
+        """`cache`: the results of earlier scans."""
         self.read = 0
         """The number of files that were read."""
         self._bytes = BytesRead()
@@ -224,7 +217,6 @@ class InputReader:
         self.interrupted = False
         """Whether Ctrl-C has ended the reading."""
         self._given = given
-        self._examine = examine
         self._complaints = complaints
         self._unread = UnreadableParts()
         self._inputs = inputs
@@ -244,17 +236,11 @@ class InputReader:
         """The runs that were asked for. Unreadable files and lines are reported, and counted in
         `report`.
         """
-        paths, examine = self._inputs.paths, self._examine
-        found = (
-            surveyed_files(paths, self._given, self._bytes, self._cache)
-            if examine is None
-            else ([_examined(source, examine) for source in sources_of(path)] for path in paths)
-        )
+        paths = self._inputs.paths
+        found = surveyed_files(paths, self._given, self._bytes, self._cache)
         for path, transcripts in zip(paths, found, strict=True):
             runs = [run for transcript in transcripts for run in self._runs(path, transcript, report)]
             self.read += 1
-            if examine is not None:
-                self._bytes.add(size_of(path))
             yield from runs
 
     def _runs(self, path: Path, found: SurveyedFile, report: Report) -> Iterator[SurveyedRun]:
@@ -271,11 +257,11 @@ class InputReader:
         report.bad += self._unread.take(replace(found, file=name), named=path in self._inputs.named)
         self._copied += found.report.copied
         self._repeated += found.report.repeated
-        new = [self._copies.without(run) for run in found.runs if not run.failed]
-        watched = [run for run in new if run is not None]
-        self._repeated_runs += len(new) - len(watched)
-        looked_at = [run for run in watched if self._wanted.wants(run)]
-        self._unwanted += len(watched) - len(looked_at)
+        watched = [run for run in found.runs if not run.failed]
+        wanted = [run for run in watched if self._wanted.wants(run)]
+        self._unwanted += len(watched) - len(wanted)
+        looked_at = [new for run in wanted if (new := self._copies.without(run)) is not None]
+        self._repeated_runs += len(wanted) - len(looked_at)
         self._silent_runs += sum(run.silent for run in looked_at)
         if path in self._inputs.named and looked_at and all(run.silent for run in looked_at):
             self._silent += [(name, run.id) for run in looked_at]
@@ -380,21 +366,3 @@ class InputReader:
             "repeated_runs": self._repeated_runs,
             "torn_lines": self._unread.torn,
         }
-
-
-def _examined(source: Source, examine: Callable[[RecordedRun], ScanResult]) -> SurveyedFile:
-    """A transcript whose runs were read whole."""
-    report, runs = ReadReport(), list[SurveyedRun]()
-    try:
-        reader = reader_of(source)
-        for run, ended in collected(reader.read(source, report)) if reader is not None else ():
-            try:
-                seen = surveyed(source.name, examine(run))
-            except RunFailed as error:
-                seen = replace(surveyed(source.name, ScanResult(run=run, total=ModelOutput())), failed=str(error))
-            runs.append(replace(seen, format=reader.format if reader is not None else "", ended=ended))
-    except (OSError, MissingExtra) as error:
-        return SurveyedFile(file=source.name, format=None, report=report, error=why_unread(error))
-    fault = source.fault if reader is None else ""
-    kind = reader.format if reader is not None else None
-    return SurveyedFile(file=source.name, format=kind, runs=tuple(runs), report=report, error=fault)

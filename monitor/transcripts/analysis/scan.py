@@ -26,7 +26,6 @@ from monitor.events import Event
 from monitor.judges.judge import Judge, JudgeInput
 from monitor.policy import Policy, StopAtFirstLoop, TurnPolicy
 from monitor.reasons import TerminateReason
-from monitor.transcripts.base import RecordedRun
 from monitor.usage import AskCost
 from monitor.verdicts import Compact, Continue, Detection, Hold, Judgement, LastTurn, Nudge, Stop, Verdict, WithdrawTool
 
@@ -95,73 +94,6 @@ class Finding:
         return self.verdict.text if isinstance(self.verdict, Nudge | WithdrawTool | LastTurn) else None
 
 
-@dataclass(slots=True, frozen=True, kw_only=True)
-class ScanResult:
-    """The findings of the core in one recorded run, and the policy's answers."""
-
-    run: RecordedRun
-    findings: tuple[Finding, ...] = ()
-    """Everything that was seen, in the order of the run, up to its end."""
-    ended_by: Finding | None = None
-    """The finding that would have ended the run. `None`: no finding would."""
-    total: ModelOutput
-    """The amount that the recording has of the run."""
-    saved: ModelOutput = ModelOutput()
-    """The amount that would not have been produced: everything after the end."""
-
-    @property
-    def finding(self) -> Finding | None:
-        """The decisive finding: the one that ended the run, else the first sure loop."""
-        return self.ended_by or next((finding for finding in self.findings if finding.detection.level == "loop"), None)
-
-    @property
-    def loops(self) -> bool:
-        """Whether a sure loop was seen, or a suspicion ended the run."""
-        return self.finding is not None
-
-    @property
-    def detection(self) -> Detection | None:
-        """The detection of the decisive finding."""
-        return self.finding.detection if self.finding else None
-
-    @property
-    def message(self) -> int | None:
-        """The index of the message in which it was seen."""
-        return self.finding.message if self.finding else None
-
-    @property
-    def char(self) -> int | None:
-        """For text: how many code points of that message were needed to see it."""
-        return self.finding.char if self.finding else None
-
-
-def scan_run(
-    run: RecordedRun,
-    *,
-    detectors: Sequence[Detector] | None = None,
-    policy: Policy | None = None,
-    judge: Judge | None = None,
-    ask_judge: AskJudge | None = None,
-) -> ScanResult:
-    """Feed `run` to the core until the policy ends it. `detectors`, `policy`: the guard's default
-    ones if `None`; they are reset first. `ask_judge`: who asks the judge, where there is one.
-
-    Raises `RunFailed` if a detector or the policy crashed: such a run must not pass for one without
-    a loop.
-    """
-    watched = watch_chunks(
-        run.chunks(), detectors=detectors, policy=policy, judge=judge, ask_judge=ask_judge, task=run.task
-    )
-    total = _total(run)
-    return ScanResult(
-        run=run,
-        findings=tuple(watched.findings),
-        ended_by=watched.ended_by,
-        total=total,
-        saved=total - watched.produced,
-    )
-
-
 REQUESTS_KEPT = 8
 """How many of the newest requests a new core gets, after a compaction."""
 
@@ -224,7 +156,10 @@ class RunScanner:
             self._core.request(text, 0.0)
 
     def request(self, text: str) -> None:
-        """The user asks for something, at first or later."""
+        """The user asks for something. The first request is the judge's task."""
+        if self._judge is not None and not self._requests and self._turn is None:
+            self._task = text
+            self._begin()
         self._requests = (*self._requests, text)[-REQUESTS_KEPT:]
         if not self.over:
             self._core.request(text, 0.0)
@@ -294,8 +229,6 @@ def watch_chunks(
     *,
     detectors: Sequence[Detector] | None = None,
     policy: Policy | None = None,
-    judge: Judge | None = None,
-    ask_judge: AskJudge | None = None,
     task: str | None = None,
 ) -> RunScanner:
     """Feed the chunks of a run, each with the index of its message, to a scanner until the policy
@@ -303,7 +236,7 @@ def watch_chunks(
 
     Raises `RunFailed` if a detector or the policy crashed.
     """
-    scanner = RunScanner(detectors=detectors, policy=policy, judge=judge, ask_judge=ask_judge, task=task)
+    scanner = RunScanner(detectors=detectors, policy=policy, task=task)
     for index, chunk in chunks:
         scanner.take(index, chunk)
         if scanner.over:
@@ -396,13 +329,6 @@ def _feed(core: RunCore, chunk: Chunk) -> None:
     core.feed(chunk, 0.0)
     if isinstance(chunk, TurnFinished):
         core.end_turn(0.0, finished=True)
-
-
-def _total(run: RecordedRun) -> ModelOutput:
-    own = [message for message in run.messages if message.role == "assistant"]
-    return ModelOutput(
-        sum(len(message.text) for message in own), sum(len(message.tool_calls) for message in own), len(own)
-    )
 
 
 def _ignore(event: Event) -> None:

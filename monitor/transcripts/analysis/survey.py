@@ -11,11 +11,12 @@ from typing import Any
 from monitor._util.hashing import fingerprint
 from monitor.detectors.detector import Detector
 from monitor.errors import MissingExtra
+from monitor.judges.judge import Judge
 from monitor.outcome import RunFailed
 from monitor.policy import Policy
 from monitor.transcripts.analysis.cost import UNKNOWN_COST, RunCost
 from monitor.transcripts.analysis.recorded_steps import NO_STEPS, RecordedSteps, StepLog
-from monitor.transcripts.analysis.scan import Finding, ModelOutput, RunScanner, ScanResult
+from monitor.transcripts.analysis.scan import AskJudge, Finding, ModelOutput, RunScanner
 from monitor.transcripts.base import Chunker, RecordedMessage
 from monitor.transcripts.entries import Began, CompactionSeen, Ended, EndState, ReadReport, Said, TranscriptEntry
 from monitor.transcripts.readers.base import TranscriptReader
@@ -231,37 +232,26 @@ class Watcher:
         )
 
 
-def surveyed(file: str, result: ScanResult) -> SurveyedRun:
-    """A run that was scanned in memory."""
-    run = result.run
-    return SurveyedRun(
-        file=file,
-        format="runs",
-        began=Began(run=run.id, source=run.source, label=run.label, loop=run.loop, model=run.model),
-        ended=Ended(run=run.id),
-        task=(run.task or "")[:EXCERPT_CHARS],
-        total=result.total,
-        findings=result.findings,
-        ended_by=result.ended_by,
-        saved=result.saved,
-    )
-
-
 @dataclass(slots=True, frozen=True)
 class WatchSettings:
     """The parts that watch runs. `detectors`, `policy`: functions that make new ones for each run;
-    `None`: the guard's default ones. `watcher`: what is kept of a run.
+    `None`: the guard's default ones. `watcher`: what is kept of a run. `ask_judge`: who asks
+    `judge`, where there is one.
     """
 
     detectors: Callable[[], Sequence[Detector]] | None = None
     policy: Callable[[], Policy | None] | None = None
     watcher: Callable[[Began, RunScanner], Watcher] = Watcher
+    judge: Judge | None = None
+    ask_judge: AskJudge | None = None
 
     def begin(self, began: Began) -> Watcher:
         """Begin to watch one more run."""
         scanner = RunScanner(
             detectors=self.detectors() if self.detectors is not None else None,
             policy=self.policy() if self.policy is not None else None,
+            judge=self.judge,
+            ask_judge=self.ask_judge,
             task=began.title or None,
         )
         return self.watcher(began, scanner)

@@ -19,7 +19,18 @@ from monitor.transcripts.base import RecordedCall, RecordedMessage, RecordedResu
 from monitor.transcripts.entries import Began, CompactionSeen, EndState, ReadReport, TranscriptEntry
 from monitor.transcripts.readers.base import OpenRun, RecentIds
 from monitor.transcripts.readers.lines import HeldResponse, LineReader, LineReading
-from monitor.transcripts.readers.values import call_of, result_of, rows, seconds, table, text, tokens_of, whole, words
+from monitor.transcripts.readers.values import (
+    call_of,
+    parsed,
+    result_of,
+    rows,
+    seconds,
+    table,
+    text,
+    tokens_of,
+    whole,
+    words,
+)
 from monitor.transcripts.source import Source
 from monitor.usage import NO_USAGE, Usage
 
@@ -276,10 +287,8 @@ def _identity(item: Mapping[str, Any]) -> str | None:
 def _call(item: Mapping[str, Any], kind: str) -> RecordedCall:
     given = item.get(_CALLS[kind])
     if kind == "function_call" and isinstance(given, str):
-        try:
-            given = json.loads(given)
-        except ValueError:
-            given = {"arguments": given}
+        read = parsed(given)
+        given = {"arguments": given} if read == given else read
     return call_of(item.get("name") or kind.removesuffix("_call"), given, item.get("call_id") or item.get("id"))
 
 
@@ -293,10 +302,7 @@ def _result(item: Mapping[str, Any]) -> RecordedResult:
 def _failed(output: str) -> bool:
     """The exit code stands in the text, or in JSON in older versions. There is no field for it."""
     if output.startswith("{"):
-        try:
-            code = table(table(json.loads(output)).get("metadata")).get("exit_code")
-        except ValueError:
-            return False
+        code = table(table(parsed(output)).get("metadata")).get("exit_code")
         return isinstance(code, int) and code != 0
     found = _EXIT_CODE.search(output, 0, _HEAD_CHARS)
     return found is not None and int(found[1]) != 0

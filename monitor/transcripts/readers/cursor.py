@@ -4,7 +4,6 @@ and values. Another table of the file holds sign-in tokens. It is never read.
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing
@@ -13,7 +12,18 @@ from typing import Any, ClassVar, Final
 from monitor.transcripts.base import RecordedMessage
 from monitor.transcripts.entries import Began, EndState, ReadReport, TranscriptEntry
 from monitor.transcripts.readers.base import OpenRun, TranscriptReader
-from monitor.transcripts.readers.values import call_of, parsed, result_of, rows, seconds, table, text, tokens_of, words
+from monitor.transcripts.readers.values import (
+    call_of,
+    parsed,
+    result_of,
+    rows,
+    seconds,
+    table,
+    text,
+    tokens_of,
+    unpacked,
+    words,
+)
 from monitor.transcripts.source import SQLITE_MAGIC, Source
 
 _CONVERSATIONS: Final = "SELECT value FROM cursorDiskKV WHERE key GLOB 'composerData:*' ORDER BY rowid"
@@ -40,7 +50,7 @@ class CursorReader(TranscriptReader):
         try:
             with closing(source.database()) as database:
                 for (value,) in database.execute(_CONVERSATIONS).fetchall():
-                    conversation = _json(value, report)
+                    conversation = unpacked(value, report)
                     if rows(conversation.get("fullConversationHeadersOnly")):
                         yield from _conversation(database, conversation, report)
         except sqlite3.Error as error:
@@ -60,7 +70,7 @@ def _conversation(
         if row is None:
             report.cannot_read(1, f"{key} is missing")
             continue
-        for message in _messages(_json(row[0], report), model):
+        for message in _messages(unpacked(row[0], report), model):
             yield run.said(message)
     state = text(conversation.get("status"))
     run.ended = (_ENDS[state], state) if state in _ENDS else None
@@ -89,13 +99,3 @@ def _messages(bubble: Mapping[str, Any], model: str) -> Iterator[RecordedMessage
         failed = tool["status"] != "completed"
         answer = result_of(text(tool.get("name")), words(tool.get("result")), is_error=failed, call_id=id)
         yield RecordedMessage("tool", tool_results=(answer,), at=at)
-
-
-def _json(value: object, report: ReadReport) -> Mapping[str, Any]:
-    if not isinstance(value, str | bytes):
-        return {}
-    try:
-        return table(json.loads(value))
-    except (ValueError, RecursionError) as error:
-        report.cannot_read(1, f"not JSON: {error}")
-        return {}

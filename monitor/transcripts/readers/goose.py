@@ -77,7 +77,7 @@ def _database(source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
 def _row(state: OpenRun, row: Mapping[str, Any], report: ReadReport) -> Iterator[TranscriptEntry]:
     try:
         content = json.loads(row["content_json"])
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
         report.cannot_read(1, f"a message: {error}")
         return
     record = {"role": row.get("role"), "created": row.get("created_timestamp"), "content": rows(content)}

@@ -4,7 +4,6 @@ in both. A compaction's own messages are no turns of the task.
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing
@@ -13,7 +12,18 @@ from typing import Any, Final
 from monitor.transcripts.base import RecordedCall, RecordedMessage, RecordedResult
 from monitor.transcripts.entries import Began, CompactionSeen, EndState, ReadReport, TranscriptEntry
 from monitor.transcripts.readers.base import OpenRun, TranscriptReader
-from monitor.transcripts.readers.values import call_of, dollars, result_of, rows, seconds, table, text, tokens_of, words
+from monitor.transcripts.readers.values import (
+    call_of,
+    dollars,
+    result_of,
+    rows,
+    seconds,
+    table,
+    text,
+    tokens_of,
+    unpacked,
+    words,
+)
 from monitor.transcripts.source import SQLITE_MAGIC, Source
 from monitor.usage import Usage
 
@@ -93,10 +103,10 @@ def _database(source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
             names = [column[1] for column in database.execute("PRAGMA table_info(session)")]
             for row in sessions:
                 columns = dict(zip(names, row, strict=True))
-                info = {**columns, **_json(columns.get("data"), report)}
+                info = {**columns, **unpacked(columns.get("data"), report)}
                 info["parentID"] = columns.get("parent_id") or info.get("parentID")
                 messages = (
-                    (_json(data, report), [_json(part, report) for (part,) in _parts(database, id)])
+                    (unpacked(data, report), [unpacked(part, report) for (part,) in _parts(database, id)])
                     for id, data in database.execute(
                         "SELECT id, data FROM message WHERE session_id = ? ORDER BY id", (info["id"],)
                     )
@@ -108,16 +118,6 @@ def _database(source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
 
 def _parts(database: sqlite3.Connection, message: str) -> Iterator[tuple[Any]]:
     yield from database.execute("SELECT data FROM part WHERE message_id = ? ORDER BY id", (message,))
-
-
-def _json(data: object, report: ReadReport) -> Mapping[str, Any]:
-    if not isinstance(data, str | bytes):
-        return {}
-    try:
-        return table(json.loads(data))
-    except ValueError as error:
-        report.cannot_read(1, f"not JSON: {error}")
-        return {}
 
 
 def _session(

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from monitor._util.hashing import identity
 from monitor.transcripts.base import RecordedCall, RecordedResult
+from monitor.transcripts.entries import ReadReport
 from monitor.usage import Usage
 
 KEPT_CHARS: Final = 65_536
@@ -216,6 +217,15 @@ MOST_TOKENS: Final = 10**12
 def is_count(value: object) -> bool:
     """Whether `value` can be a number of tokens."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_TOKENS
+
+
+def unpacked(value: object, report: ReadReport) -> Mapping[str, Any]:
+    """The JSON object in a column of a database. One that cannot be read is noted, and is empty."""
+    try:
+        return table(json.loads(value)) if isinstance(value, str | bytes) else {}
+    except (ValueError, RecursionError) as error:
+        report.cannot_read(1, f"not JSON: {error}")
+        return {}
 
 
 def parsed(arguments: object) -> object:

@@ -24,11 +24,12 @@ from monitor.detectors import StateNovelty, default_detectors
 from monitor.reasons import FinishReason
 from monitor.report import StoryWatcher
 from monitor.settings import Settings, load_settings
-from monitor.transcripts.analysis.scan import scan_run
 from monitor.transcripts.analysis.survey import survey
 from monitor.transcripts.analysis.traces import ALL, UNREACHED, TracedRun
 from monitor.transcripts.corpus import Corpus
 from monitor.transcripts.source import Source
+from tests.transcripts.analysis.test_copied_runs import session
+from tests.transcripts.scanned import scan_run
 
 CORPUS = Path(__file__).parents[3] / "fixtures" / "transcripts" / "dev.jsonl.gz"
 
@@ -310,3 +311,28 @@ TABLES = st.recursive(st.dictionaries(NAMES, VALUES, max_size=3), partial(st.dic
 @given(TABLES)
 def test_toml_comes_back_as_it_was(table: dict[str, Any]):
     assert tomllib.loads(as_toml(table)) == table
+
+
+def test_too_few_runs_are_said_with_the_number_of_those_that_are_equal():
+    done = calibrate(*({**run(1), "id": f"run {at}"} for at in range(30)))
+    assert done.exit_code == 2
+    assert (
+        "1 good run cannot promise that at most 5% are stopped: 19 are needed (29 runs equal to another" in done.stderr
+    )
+
+
+def test_a_session_and_its_longer_copy_are_one_good_run():
+    for at in range(19):
+        Path(f"{at:02}.jsonl").write_bytes(session(f"s{at}", [f"{at}-{turn}" for turn in range(4)]))
+    Path("copy of 00.jsonl").write_bytes(session("s0", [f"0-{turn}" for turn in range(6)]))
+    done = CliRunner().invoke(app, ["calibrate", "--json", *map(str, sorted(Path().glob("*.jsonl")))])
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert (found["good"], found["equal"]) == (19, 1)
+
+
+@pytest.mark.parametrize("share", ["1e-300", "99.99999999999%", "nan", "0"])
+def test_a_share_that_is_none_is_refused_in_the_words_of_its_option(share: str):
+    done = calibrate(*map(run, range(20)), options=("--at-most", share))
+    assert done.exit_code == 2
+    assert f"--at-most takes 5% or 0.05, not {share!r}" in done.stderr

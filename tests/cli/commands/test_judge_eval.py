@@ -22,9 +22,9 @@ from monitor.testing.gemini_steps import Script, error_reply, finish, text, usag
 from monitor.testing.servers.gemini_server import ReceivedRequest
 from monitor.transcripts import Corpus
 from monitor.transcripts.analysis.judged import is_stuck, question_on
-from monitor.transcripts.analysis.scan import scan_run
 from monitor.verdicts import Judgement
 from tests.adapters.google.sdk import sdk_warnings
+from tests.transcripts.scanned import scan_run
 
 CORPUS = Path(__file__).parents[3] / "fixtures" / "transcripts" / "dev.jsonl.gz"
 PAGE = "Nothing was found for what you asked. Try other words, or ask an administrator. " * 3

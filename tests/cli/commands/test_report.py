@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 from pathlib import Path
@@ -65,6 +66,19 @@ def test_without_texts_no_result_is_on_the_page(tmp_path: Path):
     assert "granted it yet" not in page
     assert "cosmic-apple-tile" not in page
     assert "identical_calls" in page
+
+
+@pytest.mark.parametrize("order", [1, -1], ids=["the beginning first", "the whole first"])
+def test_a_session_and_its_longer_copy_are_one_run_as_in_a_scan(tmp_path: Path, order: int):
+    lines = gzip.decompress(STUCK.read_bytes()).splitlines(keepends=True)
+    Path("a.jsonl").write_bytes(b"".join(lines[: len(lines) * 2 // 3]))
+    Path("b.jsonl").write_bytes(b"".join(lines))
+    files = ["a.jsonl", "b.jsonl"][::order]
+    scanned = json.loads(CliRunner().invoke(app, ["scan", "--json", *files]).stdout.splitlines()[-1])
+    assert (scanned["runs"], scanned["loops"]) == (1, 1)
+    assert ": 1 run, 1 with a loop, " in report(*files, "-o", "page.html").stdout
+    begun, *rest = sorted(data(tmp_path / "page.html")["runs"], key=lambda run: run.get("of", ""))
+    assert [run["of"] for run in rest] == [begun["key"]] * len(rest)
 
 
 def test_nothing_to_show_is_2_and_writes_nothing(tmp_path: Path):

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -220,6 +221,42 @@ def test_the_judge_sees_runs_of_any_format(tmp_path: Path):
     )
     assert "Judge: " in done.stdout, done.output
     assert "question" in done.stdout
+
+
+def a_session_and_its_beginning(folder: Path, *options: str) -> tuple[str, ...]:
+    """`options`, and two files: a session, and a copy of its first two thirds."""
+    lines = gzip.decompress(STUCK.read_bytes()).splitlines(keepends=True)
+    names = [str(folder / "a.jsonl"), str(folder / "b.jsonl")]
+    for name, some in zip(names, (lines[: len(lines) * 2 // 3], lines), strict=True):
+        Path(name).write_bytes(b"".join(some))
+    return ("--json", "--all", *options, *names)
+
+
+def counts(done: Any) -> dict[str, Any]:
+    """What a scan has counted, without the costs of its judge."""
+    runs = [json.loads(line) for line in done.stdout.splitlines()[:-1]]
+    sums = {name: sum(run[name] or 0 for run in runs) for name in ("tokens", "errors", "compactions")}
+    return {**sums, "runs": summary(done)["runs"], "turns": sum(run["total"]["turns"] for run in runs)}
+
+
+def test_with_a_judge_the_copy_of_a_session_counts_once_too(tmp_path: Path):
+    replies = tmp_path / "replies.jsonl"
+    answer = {"type": "text_delta", "text": json.dumps({"analysis": "x", "confidence": 0.1})}
+    replies.write_text(f"{json.dumps(answer)}\n{json.dumps({'type': 'turn_finished', 'finish_reason': 'done'})}\n" * 99)
+    asked = scan(*a_session_and_its_beginning(tmp_path, "--judge", f"replay:{replies}", "--judge-from", "3"))
+    assert summary(asked)["judge"]["questions"] > 0
+    alone = scan("--json", "--all", str(tmp_path / "b.jsonl"))
+    assert counts(asked) == counts(alone)
+    assert counts(asked)["runs"] == 1
+
+
+def test_a_session_goes_on_from_a_run_only_if_that_run_was_asked_for(tmp_path: Path):
+    """The beginning ended before `--since`, so it is left out, and the whole session is one run."""
+    last = max(run["last_at"] for run in map(json.loads, scan("--json", "--all", str(STUCK)).stdout.splitlines()[:-1]))
+    since = datetime.fromtimestamp(last - 1, UTC).isoformat()
+    done = scan(*a_session_and_its_beginning(tmp_path, "--since", since))
+    assert counts(done) == counts(scan("--json", "--all", str(tmp_path / "b.jsonl")))
+    assert counts(done)["runs"] == 1
 
 
 def test_a_terminal_is_never_steered_by_a_transcript(tmp_path: Path):

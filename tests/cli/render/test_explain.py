@@ -245,16 +245,17 @@ def test_of_a_run_only_its_line_is_kept():
     import tracemalloc
 
     from monitor.cli.render.scan_report import Report
-    from monitor.transcripts import RecordedMessage, RecordedRun
-    from monitor.transcripts.analysis.scan import scan_run
-    from monitor.transcripts.analysis.survey import surveyed
+    from monitor.transcripts import RecordedMessage
+    from monitor.transcripts.analysis.survey import WatchSettings
+    from monitor.transcripts.entries import Began, Ended
 
     report = Report()
     tracemalloc.start()
     for n in range(20):
         text = f"{n} " + "I will try that again now. " * 40_000
-        result = scan_run(RecordedRun(f"run {n}", (RecordedMessage("assistant", text),)))
-        report.add(surveyed("f", result), listed=True)
+        watcher = WatchSettings().begin(Began(run=f"run {n}"))
+        watcher.take(RecordedMessage("assistant", text))
+        report.add(watcher.run("f", "runs", Ended(run=f"run {n}")), listed=True)
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert len(report.rows) == 20

@@ -9,11 +9,11 @@ import pytest
 
 from monitor.chunks import Chunk
 from monitor.detectors import ToolCallRepetition
-from monitor.outcome import RunFailed
 from monitor.policy import Ladder, ObserveOnly
 from monitor.transcripts import RecordedCall, RecordedMessage, RecordedResult, RecordedRun
-from monitor.transcripts.analysis.scan import SLICE_CHARS, ModelOutput, scan_run
+from monitor.transcripts.analysis.scan import SLICE_CHARS, ModelOutput
 from monitor.verdicts import Detection, Verdict
+from tests.transcripts.scanned import scan_run
 
 CHANT = "I am sorry, but I will try that again now. "
 
@@ -37,14 +37,15 @@ def run(*messages: RecordedMessage) -> RecordedRun:
 def test_a_run_without_a_loop_saves_nothing():
     found = scan_run(run(call(1), result(), call(2), result(), answer("done")))
     assert not found.loops
-    assert (found.detection, found.message, found.saved) == (None, None, ModelOutput())
+    assert (found.finding, found.saved) == (None, ModelOutput())
     assert found.total == ModelOutput(chars=4, tool_calls=2, turns=3)
 
 
 def test_the_fifth_identical_call_is_the_stop_and_what_follows_is_saved():
     found = scan_run(run(*[call(text="hm"), result()] * 8))
     assert found.detection is not None
-    assert (found.detection.kind, found.detection.offset, found.message) == ("identical_calls", 4, 9)
+    assert found.finding is not None
+    assert (found.detection.kind, found.detection.offset, found.finding.message) == ("identical_calls", 4, 9)
     assert found.saved == ModelOutput(chars=6, tool_calls=3, turns=3)
 
 
@@ -56,10 +57,11 @@ def test_a_chant_is_found_at_its_offset_in_the_message():
     start = "First I look at the file. "
     found = scan_run(run(answer("Hello."), answer(start + CHANT * 40)))
     assert found.detection is not None
-    assert found.message == 2
-    assert found.char is not None
-    assert found.char == found.detection.offset - len("Hello.")
-    assert found.saved == ModelOutput(chars=len(start) + 40 * len(CHANT) - found.char)
+    assert found.finding is not None
+    assert found.finding.message == 2
+    assert found.finding.char is not None
+    assert found.finding.char == found.detection.offset - len("Hello.")
+    assert found.saved == ModelOutput(chars=len(start) + 40 * len(CHANT) - found.finding.char)
 
 
 def test_the_length_of_the_slices_makes_no_difference(monkeypatch: pytest.MonkeyPatch):
@@ -142,8 +144,7 @@ class _Rash(ObserveOnly):
 
 
 def test_a_policy_that_crashes_is_named():
-    with pytest.raises(RunFailed, match="_Rash raised ValueError: oh"):
-        scan_run(run(*[call(), result()] * 8), policy=_Rash())
+    assert "_Rash raised ValueError: oh" in scan_run(run(*[call(), result()] * 8), policy=_Rash()).failed
 
 
 class _Broken:
@@ -161,5 +162,4 @@ class _Broken:
 
 
 def test_a_run_that_could_not_be_watched_does_not_pass_for_a_good_one():
-    with pytest.raises(RunFailed, match="broken raised ValueError: oh"):
-        scan_run(run(answer("hi")), detectors=[_Broken()])
+    assert "broken raised ValueError: oh" in scan_run(run(answer("hi")), detectors=[_Broken()]).failed
