@@ -206,10 +206,10 @@ def pieces_of(delta: Delta) -> Iterator[Delta]:
     match delta:
         case TextDelta(text):
             yield from map(TextDelta, _cut(text))
-        case ReasoningDelta(text, signature):
+        case ReasoningDelta(text, signature, origin):
             *first, last = _cut(text) or [""]
             yield from map(ReasoningDelta, first)
-            yield ReasoningDelta(last, signature)
+            yield ReasoningDelta(last, signature, origin)
         case ToolCallDelta(id, name, text):
             for piece in _cut(text):
                 yield ToolCallDelta(id, name, piece)

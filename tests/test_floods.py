@@ -379,3 +379,9 @@ async def test_a_cancellation_reaches_a_reader_whose_source_never_waits() -> Non
                     scope.cancel()
     assert 100 <= read < 100 + 2 * 64
     assert watched.outcome.reason is Reason.CANCELLED
+
+
+def test_a_long_thought_that_is_cut_into_pieces_keeps_its_signature_and_its_signer():
+    *_, last = pieces_of(ReasoningDelta("x" * (PIECE_CHARS + 1), "c2lnbmVk", "anthropic:claude-test"))
+    assert isinstance(last, ReasoningDelta)
+    assert (last.signature, last.origin) == ("c2lnbmVk", "anthropic:claude-test")

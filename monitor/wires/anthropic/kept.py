@@ -77,29 +77,25 @@ def paired(messages: Iterable[Message]) -> frozenset[str]:
     """The ids of the service's own calls that may be sent in `messages`.
 
     The service refuses a call of its own without its result, and a result without its call. A call
-    may wait for its result only in the last turn: one that the service has paused, or one that also
-    calls tools of the caller's.
+    may wait for its result behind a turn that also calls tools of the caller's. It may also wait
+    behind a turn that the service has paused, until the user speaks.
     """
     waiting: set[str] = set()
     complete: set[str] = set()
-    last: AssistantMessage | None = None
-    asked = False
+    calls = False
     for message in messages:
-        asked = not isinstance(message, AssistantMessage)
         if not isinstance(message, AssistantMessage):
+            if not calls:
+                waiting.clear()
             continue
-        last, before = message, waiting
-        waiting = set()
         for block in filter(None, map(kept_block, message.content)):
             call = call_of(block)
-            if call is None:
-                continue
-            if "tool_use_id" not in block:
+            if call is not None and "tool_use_id" not in block:
                 waiting.add(call)
-            elif call in waiting or call in before:
+            elif call in waiting:
+                waiting.remove(call)
                 complete.add(call)
-    if last is None:
-        return frozenset(complete)
-    calls = any(isinstance(part, ToolCall) for part in last.content)
-    may_wait = (FinishReason.DONE, None) if calls else () if asked else (FinishReason.INTERRUPTED, None)
-    return frozenset(complete | waiting if last.finish_reason in may_wait else complete)
+        calls = any(isinstance(part, ToolCall) for part in message.content)
+        if message.finish_reason not in ((FinishReason.DONE, None) if calls else (FinishReason.INTERRUPTED, None)):
+            waiting.clear()
+    return frozenset(complete | waiting)

@@ -184,6 +184,13 @@ def test_a_call_of_the_service_waits_for_its_result_only_where_the_service_goes_
     assert sent(heard(written(SEARCH, 0), finish_reason), *behind) == expected
 
 
+def test_a_call_of_the_service_waits_behind_each_turn_that_calls_tools_for_it():
+    calls = [{"type": "tool_use", "id": f"toolu_{number}", "name": "f", "input": {}} for number in range(2)]
+    turns = [heard([*written(SEARCH, 0), *written(calls[0], 1)]), heard(written(calls[1], 0))]
+    assert sent(*turns) == [SEARCH, *calls]
+    assert sent(*turns, heard(written(FOUND, 0))) == [SEARCH, *calls, FOUND]
+
+
 def test_a_result_of_the_service_whose_call_is_gone_is_left_out():
     assert sent(heard([*written(FOUND, 0), *written({"type": "text", "text": "So."}, 1)])) == [
         {"type": "text", "text": "So."}
