@@ -91,10 +91,9 @@ def programs() -> str:
     pairs = {(one, cell): FRAMEWORKS[one] + ", " + cell for one in FRAMEWORKS for cell in CELLS}
     untested = [pair for pair in pairs if pair not in tested()]
     lines = [f"- {pairs[pair]}: {NONE.get(pair, 'not tested')}." for pair in untested]
-    programs = f"The programs are: {', '.join(CELLS)}."
-    return (
-        "\n".join([programs, "", f"Each is tested with {', '.join(FRAMEWORKS.values())}, except:", "", *lines]) + "\n"
-    )
+    first = f"The programs are: {'; '.join(CELLS)}."
+    second = f"Each is tested with {', '.join(FRAMEWORKS.values())}, except:"
+    return "\n".join([first, "", second, "", *lines]) + "\n"
 
 
 def _named(path: Path, name: str) -> dict[str, list[str]]:
