@@ -190,7 +190,7 @@ def _programs() -> list[Program]:
     programs = []
     for name, code in found:
         sdk = re.search(r"^from (google|openai|anthropic) import", code, re.MULTILINE)
-        if sdk and "watch(" in code and re.search(r"asyncio\.run\(|^with ", code, re.MULTILINE):
+        if sdk and "watch(" in code and ("asyncio.run(" in code or "\nwith " in code):
             wire = {"openai": "responses" if "responses.create" in code else "chat"}.get(sdk[1], sdk[1])
             programs.append(Program(name, code, WIRES[wire], "guard.check()" in code))
     return programs

@@ -189,8 +189,8 @@ monitor.sessions.SQLiteSession('/') ## / is a folder ## such as /work.session
 monitor.sessions.SessionReader('/') ## / is a folder ## such as /work.session
 replayed('work.session') ## session takes an open session, not the path 'work.session' ## write async with monitor.sessions.SQLiteSession('work.session') as session:
 bool(checked()) ## a verdict is neither true nor false ## write if isinstance(guard.check(), monitor.Stop): break
-watched_sync('hello') ## cannot watch str: it is a whole answer ## write stream = client.chat.completions.create(..., stream=True)
-watched_sync({'role': 'assistant'}) ## cannot watch dict: it is a whole answer ## write stream = client.chat.completions.create(..., stream=True)
+watched_sync('hello') ## cannot watch str ... a whole answer ## write stream = client.chat.completions.create(..., stream=True)
+watched_sync({'role': 'assistant'}) ## cannot watch dict ... a whole answer ## write stream = client.chat.completions.create(..., stream=True)
 with_key('OPENAI_API_KEY', 'sk-abc\n', 'openai:gpt-5') ## OPENAI_API_KEY has a line break ## write export OPENAI_API_KEY=...
 with_key('ANTHROPIC_API_KEY', ' sk-abc', 'anthropic:claude-sonnet-5') ## ANTHROPIC_API_KEY has ... a space ## write export ANTHROPIC_API_KEY=...
 with_key('GEMINI_API_KEY', 'sk-äbc', 'google:gemini-2.5-flash') ## GEMINI_API_KEY has ... not ASCII ## write export GEMINI_API_KEY=...
@@ -199,7 +199,7 @@ monitor.proxy.Proxy('api.openai.com') ## 'api.openai.com' is no address ## https
 monitor.Guard().outcome ## the outcome is known when ## read guard.outcome
 watched(None) ## cannot watch NoneType ## write stream = await client
 watched([1, 2]) ## cannot watch list ## write async with monitor.watch(stream)
-watched('hello') ## cannot watch str: it is a whole answer ## write stream = await client.chat.completions.create(..., stream=True)
+watched('hello') ## cannot watch str ... a whole answer ## write stream = await client.chat.completions.create(..., stream=True)
 watched(answer()) ## cannot watch ChatCompletion ... a whole answer ## create(..., stream=True)
 watched(openai.AsyncOpenAI(api_key='x')) ## cannot watch AsyncOpenAI ... a client ## create(..., stream=True)
 watched(iter(['a', 'b'])) ## cannot watch list_iterator ## write with monitor.watch(stream) as watched: for chunk in watched

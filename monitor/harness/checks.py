@@ -61,9 +61,8 @@ def checked_judges(
     Raises `ConfigError` for what is no judge, and for a condition that nothing can make true.
     """
     judges = as_judges(given)
-    says_done = any(judge.fact == "done" for judge in judges)
     for part in leaves(stop_when) if stop_when is not None else ():
-        if isinstance(part, TaskDone) and not says_done:
+        if isinstance(part, TaskDone) and not any(judge.fact == "done" for judge in judges):
             raise ConfigError("TaskDone needs a judge that says when: write judge=monitor.DoneJudge(model)")
         if isinstance(part, OutputsComplete) and not outputs:
             raise ConfigError("OutputsComplete needs declared outputs: write outputs={'summary': str}")

@@ -200,7 +200,7 @@ class Source:
             with closing(self.database()) as database:
                 return frozenset(name for (name,) in database.execute("SELECT name FROM sqlite_master"))
         except (sqlite3.Error, OSError) as error:
-            self.fault = f"the database cannot be read: {error}"
+            self.fault = f"it is an SQLite database that cannot be read: {error}"
             return frozenset()
 
     def database(self) -> sqlite3.Connection:

@@ -26,8 +26,8 @@ PACKAGE = str(Path(monitor.__file__).parent)
 STREAMS = 50
 MOST_CALLS = 360
 """Measured: 339 on asyncio, 356 on trio."""
-MOST_OBJECTS = 54
-"""Measured: 48 and 53."""
+MOST_OBJECTS = 59 if sys.version_info >= (3, 14) else 54
+"""Measured: 48 and 53. Python 3.14 counts a dict of plain values as well: 53 and 58."""
 MOST_BYTES = 8_000
 """Measured: 5,300 and 6,300."""
 

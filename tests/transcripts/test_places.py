@@ -104,11 +104,11 @@ def test_a_database_that_is_locked_or_damaged_or_packed_is_said_to_be_unread(
     assert (read(path).format, read(path).error) == ("opencode", "")
     packed = tmp_path / "packed.db.gz"
     packed.write_bytes(gzip.compress(path.read_bytes()))
-    assert read(packed).error == "the database cannot be read: it is packed; unpack it first"
+    assert read(packed).error == "it is an SQLite database that cannot be read: it is packed; unpack it first"
     with closing(sqlite3.connect(path)) as writer:
         writer.execute("BEGIN EXCLUSIVE")
         connect: Any = sqlite3.connect
         monkeypatch.setattr(sqlite3, "connect", lambda *at, **how: connect(*at, **how, timeout=0))
-        assert read(path).error == "the database cannot be read: database is locked"
+        assert read(path).error == "it is an SQLite database that cannot be read: database is locked"
     path.write_bytes(path.read_bytes()[:5_000])
-    assert read(path).error == "the database cannot be read: database disk image is malformed"
+    assert read(path).error == "it is an SQLite database that cannot be read: database disk image is malformed"

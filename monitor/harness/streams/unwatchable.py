@@ -49,13 +49,12 @@ def not_watched(given: object, *, waits: bool) -> str:
     call = _STREAMED.get(sdk, _STREAMED["openai"])
     call = call if waits else call.removeprefix("await ").replace(".aio", "")
     watch = f"{block} monitor.watch(stream) as watched"
-    if isinstance(given, str | bytes | Mapping):
-        return f"it is a whole answer; ask for a stream: write stream = {call}, then {watch}: ..."
     if given is None:
         return f"it is not {kind}: write stream = {call}, then {watch}: ..."
     if sdk in _STREAMED and _is_client(given):
         return f"it is not {kind}, but a client: write stream = {call}, then {watch}: ..."
-    if sdk in _STREAMED and not hasattr(given, "__aenter__") and not hasattr(given, "__enter__"):
+    of_sdk = sdk in _STREAMED and not hasattr(given, "__aenter__") and not hasattr(given, "__enter__")
+    if of_sdk or isinstance(given, str | bytes | Mapping):
         return f"it is not {kind}, but a whole answer; ask for a stream: write stream = {call}, then {watch}: ..."
     if waits and hasattr(given, "__next__"):
         return (

@@ -44,7 +44,7 @@ class CursorReader(TranscriptReader):
                     if rows(conversation.get("fullConversationHeadersOnly")):
                         yield from _conversation(database, conversation, report)
         except sqlite3.Error as error:
-            report.cannot_read(1, f"the database cannot be read: {error}")
+            report.cannot_read(1, f"it is an SQLite database that cannot be read: {error}")
 
 
 def _conversation(

@@ -71,7 +71,7 @@ def _database(source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
                     yield from _row(state, dict(row), report)
                 yield state.end()
     except (sqlite3.Error, KeyError) as error:
-        report.cannot_read(1, f"the database cannot be read: {error}")
+        report.cannot_read(1, f"it is an SQLite database that cannot be read: {error}")
 
 
 def _row(state: OpenRun, row: Mapping[str, Any], report: ReadReport) -> Iterator[TranscriptEntry]:

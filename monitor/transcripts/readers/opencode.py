@@ -103,7 +103,7 @@ def _database(source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
                 )
                 yield from _session(info, messages)
     except sqlite3.Error as error:
-        report.cannot_read(1, f"the database cannot be read: {error}")
+        report.cannot_read(1, f"it is an SQLite database that cannot be read: {error}")
 
 
 def _parts(database: sqlite3.Connection, message: str) -> Iterator[tuple[Any]]:

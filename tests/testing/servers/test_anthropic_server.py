@@ -50,7 +50,8 @@ def posted(server: LocalAnthropic, path: str, body: Any = None) -> tuple[int, An
         with urllib.request.urlopen(request, timeout=5) as response:
             return response.status, response.read()
     except urllib.error.HTTPError as error:
-        return error.code, error.read()
+        with error:
+            return error.code, error.read()
 
 
 @pytest.mark.asyncio
