@@ -40,10 +40,10 @@ run: $(READY) ## show it: a guarded stream that loops, a whole run, then a scan 
 	@$(BIN)/agent-monitor scan $(CORPUS) || test $$? -eq 1 # 1: loops were found, as they should
 
 test: $(READY) ## run the tests; a row of fixtures/features.tsv without a passing one fails them
-	@$(BIN)/python -m pytest -q --forks auto
+	@$(BIN)/python -m pytest -q -n auto --dist worksteal
 
 frameworks: $(READY_APART) ## run the tests of the frameworks that need older SDKs, in an environment of their own
-	@$(APART)/bin/python -m pytest -q --forks auto tests/integrations
+	@$(APART)/bin/python -m pytest -q -n auto tests/integrations
 
 engines: $(READY_ENGINES) ## run the tests of the engines that are large, in an environment of their own
 	@$(ENGINES)/bin/python -m pytest -q --timeout 180 tests/integrations/test_ray.py tests/integrations/test_pages.py
@@ -90,7 +90,7 @@ format: $(READY) ## format the code and mend what can be mended
 	@$(BIN)/ruff format .
 
 features: $(READY) ## run the tests of the rows of fixtures/features.tsv, and print the table
-	@$(BIN)/python -m pytest -q --forks auto -m feature --features
+	@$(BIN)/python -m pytest -q -n auto --dist worksteal -m feature --features
 
 bench: $(READY_BENCH) ## measure, and test the benches; tables here, numbers in bench/results
 	@$(BIN)/python -m bench.quality
@@ -109,7 +109,7 @@ bench: $(READY_BENCH) ## measure, and test the benches; tables here, numbers in 
 	@$(BIN)/python -m bench.scan
 	@$(BIN)/python -m bench.telemetry
 	@$(BIN)/python -m bench.proxy
-	@$(BENCH_TESTS) --forks auto
+	@$(BENCH_TESTS) -n auto
 	@MONITOR_EXAMPLES=20000 $(BIN)/python -m pytest -q -k equivalence --timeout=0
 	@MONITOR_EXAMPLES=5000 $(BIN)/python -m pytest -q tests/context -k "dirty or by_hand or any_sequence" --timeout=0
 	@MONITOR_EXAMPLES=1000 $(BIN)/python -m pytest -q tests/_util/test_codec.py tests/context/test_crossing.py --timeout=0

@@ -116,8 +116,8 @@ def in_words(lines: Sequence[Line], problems: Sequence[str], *, whole: bool) -> 
 
 
 class Judged:
-    """Judges the table at the end of a run. With `--forks` it judges in the parent, which
-    hears of all tests.
+    """Judges the table at the end of a run. With pytest-xdist in the process that hears of all
+    workers.
     """
 
     def __init__(self) -> None:
@@ -135,8 +135,7 @@ class Judged:
         ended = exitstatus in {pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED} and not (
             session.shouldfail or session.shouldstop
         )
-        is_worker = hasattr(config, "workerinput")  # it knows its own tests only
-        if is_worker or (not config.option.features and not (ended and runs_everything(config))):
+        if not config.option.features and not (ended and runs_everything(config)):
             return
         self.lines, self.problems = judge(read_table(config.rootpath / ROWS), self.proofs)
         if self.problems and session.exitstatus == pytest.ExitCode.OK:
@@ -169,8 +168,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Listen."""
-    config.pluginmanager.register(Judged(), "features")
+    """Listen, but not in a worker, which knows its own tests only."""
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Judged(), "features")
 
 
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:

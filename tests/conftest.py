@@ -25,7 +25,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # Typer makes its commands anew for each call of its runner, which takes longer than most calls.
 typer.testing._get_command = cache(typer.testing._get_command)  # type: ignore[attr-defined]
 
-pytest_plugins = ["scripts.features", "scripts.forks"]  # the run of the whole suite proves the table of features
+pytest_plugins = ["scripts.features"]  # the run of the whole suite proves the table of features
 
 # MONITOR_EXAMPLES: how many random cases a law is tried with. The same ones each time, unless
 # somebody asks for another number outside of CI: then new ones, to look for what the usual ones
@@ -39,6 +39,13 @@ settings.register_profile(
     print_blob=True,
 )
 settings.load_profile("monitor")
+
+
+@pytest.hookimpl(wrapper=True, optionalhook=True)  # pytest-xdist is not in every environment
+def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
+    """One worker more than there are processors: tests wait for processes, servers and clocks."""
+    processors = yield
+    return processors if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ else processors + 1
 
 
 @pytest.hookimpl(wrapper=True)
@@ -139,3 +146,13 @@ def _no_network() -> Iterator[None]:
         patch.setattr(socket.socket, "connect_ex", guarded_connect_ex)
         patch.setattr(socket, "getaddrinfo", guarded_getaddrinfo)
         yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Some tests log what models write, lone surrogates too; the workers of pytest-xdist can send
+    no such report.
+    """
+    report = yield
+    report.sections = [(title, text.encode("utf-8", "backslashreplace").decode()) for title, text in report.sections]
+    return report

@@ -74,7 +74,7 @@ def root(tmp_path: Path) -> Path:
     (tmp_path / "pyproject.toml").write_text(
         '[tool.pytest.ini_options]\ntestpaths = ["tests"]\naddopts = "-p no:asyncio"\nmarkers = ["feature(*ids)"]\n'
     )
-    (tmp_path / "tests" / "conftest.py").write_text('pytest_plugins = ["scripts.features", "scripts.forks"]\n')
+    (tmp_path / "tests" / "conftest.py").write_text('pytest_plugins = ["scripts.features"]\n')
     (tmp_path / "tests" / "inner").mkdir()
     # as the real tests have: pluggy looks at the plugins again there
     (tmp_path / "tests" / "inner" / "conftest.py").write_text("")
@@ -95,7 +95,7 @@ def run(root: Path, *options: str) -> subprocess.CompletedProcess[str]:
 
     Plugins of installed packages are left out, because importing them takes seconds.
     """
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "xdist", *options]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     (root / "tmp").mkdir(exist_ok=True)
     environment["PYTEST_DEBUG_TEMPROOT"] = str(root / "tmp")
@@ -121,7 +121,7 @@ def write_tests(root: Path, *, mark: str = PROVES, truth: bool = True) -> None:
     (root / "tests" / "inner" / "test_it.py").write_text(TESTS.format(mark=mark, truth=truth))
 
 
-@pytest.mark.parametrize("spread", [(), ("--forks", "2")], ids=["alone", "forked"])
+@pytest.mark.parametrize("spread", [(), ("-n", "1")], ids=["alone", "xdist"])
 def test_the_whole_run_fails_when_a_row_has_no_passing_test_although_every_test_passes(
     root: Path, spread: tuple[str, ...]
 ):
@@ -138,7 +138,7 @@ def test_the_whole_run_fails_when_a_row_has_no_passing_test_although_every_test_
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("spread", [(), ("--forks", "2")], ids=["alone", "forked"])
+@pytest.mark.parametrize("spread", [(), ("-n", "1")], ids=["alone", "xdist"])
 def test_the_table_names_the_row_whose_test_fails(root: Path, spread: tuple[str, ...]):
     write_tests(root, truth=False)
     done = run(root, *spread, "-m", "feature", "--features")
@@ -219,8 +219,8 @@ def test_every_target_that_runs_tests_is_judged_and_the_gate_runs_all_of_them():
     makefile = (ROOT / "Makefile").read_text("utf-8")
     commands = re.findall(r"^\t@\S+/python -m pytest (.*)$", makefile, re.MULTILINE)
     whole, frameworks, engines, rows = commands
-    assert (whole, rows) == ("-q --forks auto", "-q --forks auto -m feature --features")
+    assert (whole, rows) == ("-q -n auto --dist worksteal", "-q -n auto --dist worksteal -m feature --features")
     # What cannot be installed beside the rest proves no row.
-    assert frameworks == "-q --forks auto tests/integrations"
+    assert frameworks == "-q -n auto tests/integrations"
     assert engines == "-q --timeout 180 tests/integrations/test_ray.py tests/integrations/test_pages.py"
     assert "\nmake test\n" in (ROOT / ".ci" / "run").read_text("utf-8")

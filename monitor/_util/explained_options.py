@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache, wraps
 from numbers import Number
-from typing import Any, Final, ParamSpec, TypeAlias, TypeVar, cast
+from typing import Any, Final, ParamSpec, SupportsFloat, SupportsIndex, TypeAlias, TypeVar, cast
 
 from monitor.errors import ConfigError
 
@@ -210,9 +210,9 @@ class _PlainKind:
         """`value` as an `int` or a `float`, where it is a number of another package and fits."""
         if not isinstance(value, Number) or isinstance(value, bool | complex) or self.fits(value):
             return value
-        if "int" in self.names and hasattr(value, "__index__"):
+        if "int" in self.names and isinstance(value, SupportsIndex):
             return operator.index(value)
-        return float(value) if "float" in self.names and hasattr(value, "__float__") else value
+        return float(value) if "float" in self.names and isinstance(value, SupportsFloat) else value
 
     def right(self, value: object) -> Any:
         """The value that was probably meant. `None`: that is not known."""

@@ -9,7 +9,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def _no_width_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A shell may tell its children how wide its own terminal is."""
+    """pytest-xdist tells its workers how wide its own terminal is."""
     monkeypatch.delenv("COLUMNS", raising=False)
 
 
