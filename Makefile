@@ -39,7 +39,7 @@ run: $(READY) ## show it: a guarded stream that loops, a whole run, then a scan 
 	@echo
 	@$(BIN)/agent-monitor scan $(CORPUS) || test $$? -eq 1 # 1: loops were found, as they should
 
-test: $(READY) ## run the tests; a row of docs/features.md without a passing one fails them
+test: $(READY) ## run the tests; a row of fixtures/features.tsv without a passing one fails them
 	@$(BIN)/python -m pytest -q -n auto --dist worksteal
 
 frameworks: $(READY_APART) ## run the tests of the frameworks that need older SDKs, in an environment of their own
@@ -89,7 +89,7 @@ format: $(READY) ## format the code and mend what can be mended
 	@$(BIN)/ruff check --quiet --fix . || true
 	@$(BIN)/ruff format .
 
-features: $(READY) ## run the tests of the rows of docs/features.md, and print the table
+features: $(READY) ## run the tests of the rows of fixtures/features.tsv, and print the table
 	@$(BIN)/python -m pytest -q -n auto --dist worksteal -m feature --features
 
 bench: $(READY_BENCH) ## measure, and test the benches; tables here, numbers in bench/results

@@ -1,4 +1,4 @@
-"""Writes the plan of the house into docs/design.md: the floors, and every room with its job.
+"""Writes the plan of the house into docs/design.md: the floors, and each room of the root.
 
 python scripts/design.py            write the page
 python scripts/design.py --check    exit with 1 if the page is not up to date
@@ -72,17 +72,10 @@ def drawing() -> list[str]:
 
 
 def rooms() -> list[str]:
-    """Every folder of the package and its job, a row each, in the order of the floors."""
-    lines = ["| room | what it is for |", "| --- | --- |"]
-    for layers in floors().values():
-        for room in (room for layer in layers for room in layer):
-            folders = [PACKAGE / room, *sorted((PACKAGE / room).rglob("*"))] if (PACKAGE / room).is_dir() else []
-            lines += [
-                f"| `{folder.relative_to(PACKAGE)}/` | {said(folder)} |"
-                for folder in folders
-                if (folder / "__init__.py").is_file()
-            ]
-    return lines
+    """Every folder of the root and its job, a row each, in the order of the floors."""
+    folders = [room for layers in floors().values() for layer in layers for room in layer if (PACKAGE / room).is_dir()]
+    rows = [f"| `{room}/` | {said(PACKAGE / room)} |" for room in folders]
+    return ["| room | what it is for |", "| --- | --- |", *rows]
 
 
 def page() -> str:

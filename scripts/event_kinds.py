@@ -63,8 +63,11 @@ def page() -> str:
     """The page."""
     parts = [HEAD, *(f"| {word} | {meaning} |\n" for word, meaning in MEANINGS.items())]
     for (sdk, where), rows in groupby(event_kinds(), key=lambda row: (row.sdk, row.where)):
-        parts.append(f"\n## {sdk}: {where}\n\n| kind | what is done |\n| --- | --- |\n")
-        parts += [f"| `{row.kind}` | {row.done} |\n" for row in rows]
+        parts.append(f"\n## {sdk}: {where}\n\n| what is done | kinds |\n| --- | --- |\n")
+        by_done: dict[str, list[str]] = {}
+        for row in rows:
+            by_done.setdefault(row.done, []).append(f"`{row.kind}`")
+        parts += [f"| {done} | {', '.join(kinds)} |\n" for done, kinds in by_done.items()]
     return "".join(parts)
 
 

@@ -1,7 +1,7 @@
-"""Which rows of docs/features.md are proven, by which tests. A plugin of pytest: the run of the
-tests is the proof.
+"""Which rows of fixtures/features.tsv are proven, by which tests. A plugin of pytest: the run of
+the tests is the proof.
 
-pytest                the whole suite: it fails if a row that is not "later" has no passing test
+pytest                the whole suite: it fails if a row has no passing test
 pytest --features     the same of the tests that were chosen, and the table, a line a row
 """
 
@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-ROW = re.compile(r"^\| ([A-Z]{2}-\d\d) \| (.+) \|$", re.MULTILINE)
-LIKE_A_ROW = re.compile(r"^\|\s*\w+-\d.*$", re.MULTILINE)
-LATER = "**later:** "
-"""So begins the text of a row that is planned for a later release."""
+ROW = re.compile(r"([A-Z]{2}-\d\d)\t\S.*")
+ROWS = Path("fixtures", "features.tsv")
+"""The rows as they were written before anything was built."""
 MARK = "feature"
 NARROWING = ("keyword", "markexpr", "deselect", "ignore", "ignore_glob", "lf", "stepwise", "collectonly")
 """Options of pytest with which not every test is run."""
@@ -26,12 +25,10 @@ NARROWING = ("keyword", "markexpr", "deselect", "ignore", "ignore_glob", "lf", "
 
 @dataclass(slots=True)
 class Table:
-    """What the documents say."""
+    """The rows as they were asked for."""
 
-    rows: Mapping[str, str]
-    """The text of each row by its id, in the order of the page."""
-    todo: frozenset[str]
-    later: frozenset[str]
+    rows: Sequence[str]
+    """Their ids, in the order of the file."""
     problems: list[str] = field(default_factory=list)
 
 
@@ -69,43 +66,13 @@ class Line:
     result: str
 
 
-def read_list(path: Path) -> list[str]:
-    """The ids in a list: separated by white space, `#` starts a comment."""
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    return [word for line in lines for word in line.partition("#")[0].split()]
-
-
-def read_table(docs: Path) -> Table:
-    """Read the page and the two lists, and say where they contradict themselves or each other."""
-    page = (docs / "features.md").read_text(encoding="utf-8")
-    found = ROW.findall(page)
-    rows = dict(found)
-    problems = [
-        f"features.md has {id} {times} times" for id, times in Counter(id for id, _ in found).items() if times > 1
-    ]
-    problems += [
-        f"features.md has a row that cannot be read: {line}" for line in LIKE_A_ROW.findall(page) if not ROW.match(line)
-    ]
-    lists: dict[str, frozenset[str]] = {}
-    for name in ("features_todo.txt", "features_later.txt"):
-        ids = read_list(docs / name)
-        problems += [f"{name} has {id} {times} times" for id, times in Counter(ids).items() if times > 1]
-        problems += [
-            f"{name} names {id}, which is no row of features.md" for id in dict.fromkeys(ids) if id not in rows
-        ]
-        lists[name] = frozenset(ids)
-    todo, later = lists["features_todo.txt"], lists["features_later.txt"]
-    problems += [f"{id} is both in features_todo.txt and in features_later.txt" for id in sorted(todo & later)]
-    marked = {id for id, text in rows.items() if text.startswith(LATER)}
-    problems += [
-        f"{id} stands in features_later.txt, and features.md does not say so: {LATER.strip()}"
-        for id in sorted(later - marked)
-    ]
-    problems += [
-        f"{id} is marked as later in features.md, and does not stand in features_later.txt"
-        for id in sorted(marked - later)
-    ]
-    return Table(rows, todo, later, problems)
+def read_table(path: Path) -> Table:
+    """Read the rows: an id and its behaviour, with a tab between them, a row a line."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    found = [row[1] for line in lines if (row := ROW.fullmatch(line))]
+    problems = [f"{path.name} has {id} {times} times" for id, times in Counter(found).items() if times > 1]
+    problems += [f"{path.name} has a row that cannot be read: {line}" for line in lines if not ROW.fullmatch(line)]
+    return Table(list(dict.fromkeys(found)), problems)
 
 
 def judge(table: Table, proofs: Proofs) -> tuple[list[Line], list[str]]:
@@ -115,26 +82,21 @@ def judge(table: Table, proofs: Proofs) -> tuple[list[Line], list[str]]:
     for id in table.rows:
         tests = proofs.of(id)
         ran = [proofs.passed[test] for test in tests if test in proofs.passed]
-        listed = "todo" if id in table.todo else "later" if id in table.later else None
         if not all(ran):
             result = "FAILS"
             problems.append(
                 f"{id}: a test fails: {', '.join(test for test in tests if proofs.passed.get(test) is False)}"
             )
         elif ran:
-            result = f"passes (listed as {listed}: take it out if this is all of it)" if listed else "passes"
-        elif listed:
-            result = listed
+            result = "passes"
         else:
             result = "NOT PROVEN"
-            problems.append(f"{id}: no test of it {'was run' if tests else 'is marked'}, and it is in neither list")
+            problems.append(f"{id}: no test of it {'was run' if tests else 'is marked'}")
         lines.append(Line(id, len(tests), result))
     for test, ids in proofs.tests.items():
         if "" in ids:
             problems.append(f"{test}: the mark `feature` names no row")
-        problems += [
-            f"{test}: proves {id}, which is no row of features.md" for id in ids if id and id not in table.rows
-        ]
+        problems += [f"{test}: proves {id}, which is no row of {ROWS}" for id in ids if id and id not in table.rows]
     return lines, problems
 
 
@@ -144,7 +106,7 @@ def in_words(lines: Sequence[Line], problems: Sequence[str], *, whole: bool) -> 
         yield f"{'ID':<6}  {'tests':>5}  result"
         for line in lines:
             yield f"{line.id:<6}  {line.tests:>5}  {line.result}"
-    sums = Counter(line.result.split(" (")[0] for line in lines)
+    sums = Counter(line.result for line in lines)
     yield f"features: {len(lines)} rows, {', '.join(f'{number} {result}' for result, number in sums.most_common())}"
     for problem in problems:
         yield f"problem: {problem}"
@@ -175,7 +137,7 @@ class Judged:
         )
         if not config.option.features and not (ended and runs_everything(config)):
             return
-        self.lines, self.problems = judge(read_table(config.rootpath / "docs"), self.proofs)
+        self.lines, self.problems = judge(read_table(config.rootpath / ROWS), self.proofs)
         if self.problems and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -201,7 +163,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--features",
         action="store_true",
-        help="print which rows of docs/features.md are proven by the tests that were chosen",
+        help="print which rows of fixtures/features.tsv are proven by the tests that were chosen",
     )
 
 

@@ -1,7 +1,7 @@
-"""Writes the table of docs/integrations.md that says which programs of which framework are tested
+"""Writes the part of docs/integrations.md that says which programs of which framework are tested
 with the real package.
 
-python scripts/frameworks.py            write the table
+python scripts/frameworks.py            write the part
 python scripts/frameworks.py --check    exit with 1 if it is not up to date
 """
 
@@ -86,15 +86,14 @@ def tested() -> dict[tuple[str, str], str]:
     return found
 
 
-def table() -> str:
-    """The table in markdown."""
-    found = tested()
-    lines = [f"| program | {' | '.join(FRAMEWORKS.values())} |", f"| --- |{' --- |' * len(FRAMEWORKS)}"]
-    for cell in CELLS:
-        marks = ["tested" if (one, cell) in found else "none" if (one, cell) in NONE else "" for one in FRAMEWORKS]
-        lines.append(f"| {cell} | {' | '.join(marks)} |")
-    reasons = [f"- {FRAMEWORKS[framework]}, {cell}: {why}." for (framework, cell), why in NONE.items()]
-    return "\n".join([*lines, "", "`none`: the framework has no such program.", "", *reasons]) + "\n"
+def programs() -> str:
+    """The programs, the frameworks, and every pair of them that is not tested, in markdown."""
+    pairs = {(one, cell): FRAMEWORKS[one] + ", " + cell for one in FRAMEWORKS for cell in CELLS}
+    untested = [pair for pair in pairs if pair not in tested()]
+    lines = [f"- {pairs[pair]}: {NONE.get(pair, 'not tested')}." for pair in untested]
+    first = f"The programs are: {'; '.join(CELLS)}."
+    second = f"Each is tested with {', '.join(FRAMEWORKS.values())}, except:"
+    return "\n".join([first, "", second, "", *lines]) + "\n"
 
 
 def _named(path: Path, name: str) -> dict[str, list[str]]:
@@ -128,11 +127,11 @@ def _tests_of(framework: str) -> set[str]:
 
 
 def page() -> str:
-    """The whole page, with the table as it is now."""
+    """The whole page, with the part as it is now."""
     text = PAGE.read_text(encoding="utf-8")
     begin, rest = text.split(BEGIN)
     _, end = rest.split(END)
-    return f"{begin}{BEGIN}\n{table()}\n{END}{end}"
+    return f"{begin}{BEGIN}\n{programs()}\n{END}{end}"
 
 
 def main() -> int:

@@ -13,14 +13,10 @@ from pathlib import Path
 import pytest
 from _pytest.config import _prepareconfig
 
-from scripts.features import Line, Proofs, Table, judge, read_list, read_table, runs_everything
+from scripts.features import Line, Proofs, Table, judge, read_table, runs_everything
 
 ROOT = Path(__file__).resolve().parent.parent
-ROWS = {"ST-01": "maximum turns", "ST-02": "maximum time"}
-
-
-def table(*, todo: str = "", later: str = "") -> Table:
-    return Table(ROWS, frozenset(todo.split()), frozenset(later.split()))
+TABLE = Table(["ST-01", "ST-02"])
 
 
 def proofs(**tests: tuple[str, bool | None]) -> Proofs:
@@ -35,54 +31,46 @@ def proofs(**tests: tuple[str, bool | None]) -> Proofs:
     return out
 
 
-def results(table: Table, proofs: Proofs) -> dict[str, str]:
-    return {line.id: line.result for line in judge(table, proofs)[0]}
+def results(proofs: Proofs) -> dict[str, str]:
+    return {line.id: line.result for line in judge(TABLE, proofs)[0]}
 
 
 def test_a_row_with_passing_tests_passes():
-    lines, problems = judge(table(), proofs(a=("ST-01", True), b=("ST-01 ST-02", True)))
+    lines, problems = judge(TABLE, proofs(a=("ST-01", True), b=("ST-01 ST-02", True)))
     assert lines == [Line("ST-01", 2, "passes"), Line("ST-02", 1, "passes")]
     assert problems == []
 
 
-def test_a_row_without_a_test_is_a_problem_unless_it_is_listed():
-    assert results(table(), proofs(a=("ST-01", True))) == {"ST-01": "passes", "ST-02": "NOT PROVEN"}
-    assert judge(table(), proofs(a=("ST-01", True)))[1] == ["ST-02: no test of it is marked, and it is in neither list"]
-    assert judge(table(todo="ST-02"), proofs(a=("ST-01", True)))[1] == []
-    assert judge(table(later="ST-02"), proofs(a=("ST-01", True)))[1] == []
-    assert results(table(todo="ST-01", later="ST-02"), proofs()) == {"ST-01": "todo", "ST-02": "later"}
+def test_a_row_without_a_test_is_a_problem():
+    assert results(proofs(a=("ST-01", True))) == {"ST-01": "passes", "ST-02": "NOT PROVEN"}
+    assert judge(TABLE, proofs(a=("ST-01", True)))[1] == ["ST-02: no test of it is marked"]
 
 
-def test_a_failing_test_is_a_problem_even_where_others_pass_and_the_row_is_listed():
-    for listed in ("", "ST-01"):
-        lines, problems = judge(table(todo=f"{listed} ST-02"), proofs(a=("ST-01", True), b=("ST-01", False)))
-        assert lines[0] == Line("ST-01", 2, "FAILS")
-        assert problems == ["ST-01: a test fails: b"]
+def test_a_failing_test_is_a_problem_even_where_others_pass():
+    lines, problems = judge(TABLE, proofs(a=("ST-01", True), b=("ST-01", False), c=("ST-02", True)))
+    assert lines[0] == Line("ST-01", 2, "FAILS")
+    assert problems == ["ST-01: a test fails: b"]
 
 
 def test_a_skipped_test_proves_nothing():
-    lines, problems = judge(table(todo="ST-02"), proofs(a=("ST-01", None)))
+    lines, problems = judge(TABLE, proofs(a=("ST-01", None), b=("ST-02", True)))
     assert lines[0] == Line("ST-01", 1, "NOT PROVEN")
-    assert problems == ["ST-01: no test of it was run, and it is in neither list"]
-
-
-def test_a_listed_row_that_passes_is_pointed_out_but_no_problem():
-    lines, problems = judge(table(todo="ST-01 ST-02"), proofs(a=("ST-01", True)))
-    assert lines[0].result.startswith("passes (listed as todo")
-    assert problems == []
+    assert problems == ["ST-01: no test of it was run"]
 
 
 def test_ids_that_are_no_rows_are_problems():
-    _, problems = judge(table(todo="ST-01 ST-02"), proofs(a=("XX-99", True), b=("", True)))
-    assert problems == ["a: proves XX-99, which is no row of features.md", "b: the mark `feature` names no row"]
+    _, problems = judge(TABLE, proofs(a=("XX-99", True), b=("", True), c=("ST-01 ST-02", True)))
+    assert problems == [
+        "a: proves XX-99, which is no row of fixtures/features.tsv",
+        "b: the mark `feature` names no row",
+    ]
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    (tmp_path / "docs").mkdir()
+    (tmp_path / "fixtures").mkdir()
     (tmp_path / "tests").mkdir()
-    rows = "".join(f"| {id} | {text} |\n" for id, text in ROWS.items())
-    (tmp_path / "docs" / "features.md").write_text(f"# Features\n\n| id | behaviour |\n| --- | --- |\n{rows}")
+    (tmp_path / "fixtures" / "features.tsv").write_text("ST-01\tmaximum turns\nST-02\tmaximum time\n")
     (tmp_path / "pyproject.toml").write_text(
         '[tool.pytest.ini_options]\ntestpaths = ["tests"]\naddopts = "-p no:asyncio"\nmarkers = ["feature(*ids)"]\n'
     )
@@ -93,35 +81,13 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_lists_may_hold_several_ids_a_line_and_comments(tmp_path: Path):
-    (tmp_path / "list").write_text("# nothing\nST-01 ST-02 # why\n\nST-03\n")
-    assert read_list(tmp_path / "list") == ["ST-01", "ST-02", "ST-03"]
-    assert read_list(tmp_path / "absent") == []
-
-
-def test_contradictions_of_the_documents_are_problems(root: Path):
-    page = root / "docs" / "features.md"
-    page.write_text(page.read_text() + "| ST-01 | again |\n| ST-3 | a slip |\n")
-    (root / "docs" / "features_todo.txt").write_text("ST-01 ST-01 XX-99\n")
-    (root / "docs" / "features_later.txt").write_text("ST-01\n")
-    assert read_table(root / "docs").problems == [
-        "features.md has ST-01 2 times",
-        "features.md has a row that cannot be read: | ST-3 | a slip |",
-        "features_todo.txt has ST-01 2 times",
-        "features_todo.txt names XX-99, which is no row of features.md",
-        "ST-01 is both in features_todo.txt and in features_later.txt",
-        "ST-01 stands in features_later.txt, and features.md does not say so: **later:**",
+def test_a_slip_in_the_rows_is_a_problem(root: Path):
+    file = root / "fixtures" / "features.tsv"
+    file.write_text(file.read_text() + "ST-01\tagain\nST-3\ta slip\n")
+    assert read_table(file).problems == [
+        "features.tsv has ST-01 2 times",
+        "features.tsv has a row that cannot be read: ST-3\ta slip",
     ]
-
-
-def test_what_is_later_is_marked_in_the_table(root: Path):
-    page = root / "docs" / "features.md"
-    page.write_text(page.read_text().replace("| ST-02 | ", "| ST-02 | **later:** "))
-    assert read_table(root / "docs").problems == [
-        "ST-02 is marked as later in features.md, and does not stand in features_later.txt"
-    ]
-    (root / "docs" / "features_later.txt").write_text("ST-02\n")
-    assert read_table(root / "docs").problems == []
 
 
 def run(root: Path, *options: str) -> subprocess.CompletedProcess[str]:
@@ -163,7 +129,7 @@ def test_the_whole_run_fails_when_a_row_has_no_passing_test_although_every_test_
     done = run(root, *spread)
     assert "4 passed" in done.stdout
     assert "features: 2 rows, 1 passes, 1 NOT PROVEN" in done.stdout
-    assert "problem: ST-02: no test of it is marked, and it is in neither list" in done.stdout
+    assert "problem: ST-02: no test of it is marked" in done.stdout
     assert done.returncode == 1
     write_tests(root)
     done = run(root, *spread)
@@ -229,11 +195,12 @@ def test_a_part_is_judged_when_the_table_is_asked_for(root: Path):
     assert done.returncode == 1
 
 
-def test_a_slip_in_the_documents_fails_a_run_in_which_all_is_proven(root: Path):
+def test_a_slip_in_the_rows_fails_a_run_in_which_all_is_proven(root: Path):
     write_tests(root)
-    (root / "docs" / "features_todo.txt").write_text("XX-99")
+    with (root / "fixtures" / "features.tsv").open("a") as file:
+        file.write("ST-3\ta slip\n")
     done = run(root)
-    assert "problem: features_todo.txt names XX-99, which is no row of features.md" in done.stdout
+    assert "problem: features.tsv has a row that cannot be read: ST-3\ta slip" in done.stdout
     assert done.returncode == 1
 
 
@@ -257,18 +224,3 @@ def test_every_target_that_runs_tests_is_judged_and_the_gate_runs_all_of_them():
     assert frameworks == "-q -n auto tests/integrations"
     assert engines == "-q --timeout 180 tests/integrations/test_ray.py tests/integrations/test_pages.py"
     assert "\nmake test\n" in (ROOT / ".ci" / "run").read_text("utf-8")
-
-
-def test_the_page_has_the_rows_as_they_were_asked_for():
-    """`fixtures/features.tsv` has the rows as they were written before anything was built. The page
-    may mark a row as later, or say behind "**here**" what is different and why.
-    """
-    asked = dict(line.split("\t") for line in (ROOT / "fixtures" / "features.tsv").read_text("utf-8").splitlines())
-    page = (ROOT / "docs" / "features.md").read_text("utf-8")
-    shown = dict(re.findall(r"^\| ([A-Z]{2}-\d+) \| (.*) \|$", page, re.MULTILINE))
-    assert shown.keys() == asked.keys()
-    row = re.compile(r"(?:\*\*later:\*\* )?(.*?)(?: \*\*here\*\*: \S.*)?")
-    changed = {
-        id: text for id, text in shown.items() if (found := row.fullmatch(text)) is None or found[1] != asked[id]
-    }
-    assert changed == {}

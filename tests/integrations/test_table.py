@@ -1,11 +1,11 @@
-"""The table of tested programs is made of the tests."""
+"""The list of tested programs is made of the tests."""
 
 from __future__ import annotations
 
 from scripts import frameworks
 
 
-def test_the_table_of_tested_programs_is_up_to_date():
+def test_the_list_of_tested_programs_is_up_to_date():
     assert frameworks.PAGE.read_text(encoding="utf-8") == frameworks.page(), "run python scripts/frameworks.py"
 
 
