@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ import anyio
 import typer
 from rich.text import Text
 
+from monitor.cli.commands.session_copies import copy_it, fork_session, import_session, salvage_session
 from monitor.cli.options.session_file import (
     DatabaseOption,
     FolderOption,
@@ -25,31 +25,23 @@ from monitor.cli.options.session_file import (
     SessionsArgument,
     found_file,
     found_place,
-    new_file,
     opened_reader,
-    session_file,
     session_name,
 )
 from monitor.cli.render import output, session_view
-from monitor.cli.render.output import STDIN
 from monitor.cli.render.session_view import listed, listed_in, size
 from monitor.errors import ConfigError, MonitorError, StoreError
 from monitor.sessions import (
     ACTIVE,
-    ENDING,
-    copy_session,
     default_folder,
     exported,
-    fork,
     found_in,
-    imported,
     remove,
     retain,
-    salvage,
     sessions_in,
     trim,
 )
-from monitor.sessions.postgres.postgres_reader import AnyReader, SessionsReader, without_password
+from monitor.sessions.postgres.postgres_reader import AnyReader, without_password
 from monitor.sessions.postgres.session_address import is_database, parts_of, reader_at, sessions_at
 from monitor.sessions.tables.migrations import STEPS
 from monitor.sessions.tables.schema import SQLITE_FLOOR, check_sqlite, has_reset_bug
@@ -218,117 +210,13 @@ def export_session(
                     lines += 1
         except OSError as error:
             raise StoreError(f"{out} cannot be written: {error.strerror}") from None
-        _done(as_json, f"{count(lines, 'line')} written to {out}", {"lines": lines, "path": str(out)})
+        output.say(as_json, f"{count(lines, 'line')} written to {out}", {"lines": lines, "path": str(out)})
 
 
-@sessions.command("import")
-def import_session(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="Lines that export has written; - is stdin.")],
-    *,
-    name: Annotated[str | None, typer.Option("--name", help="Name of the new session, otherwise its id.")] = None,
-    database: DatabaseOption = None,
-    folder: FolderOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Make a session from exported lines. Lines that were changed are refused."""
-    with output.tidy_exit():
-        try:
-            text = sys.stdin.read() if file == STDIN else Path(file).read_text("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise StoreError(f"{file} cannot be read: {error}") from None
-        lines = text.split("\n")
-        place = f"{database}#{name or _id_of(lines)}" if database else new_file(name or _id_of(lines), folder)
-        imported(lines, place)
-        _made(as_json, "imported as", place)
-
-
-def _id_of(lines: Sequence[str]) -> str:
-    """The id in the first line. The other lines are checked when they are read."""
-    marker = '"id":"'
-    start = lines[0].find(marker) + len(marker)
-    id = lines[0][start : start + 32]
-    if len(id) != 32 or any(char not in "0123456789abcdef" for char in id):  # noqa: PLR2004 - digits of an id
-        raise StoreError("the first line is not that of an exported session; nothing was made")
-    return id
-
-
-@sessions.command("copy")
-def copy_it(
-    session: SessionArgument,
-    into: Annotated[str, typer.Argument(metavar="TO", help=f"A name, or a file that ends with {ENDING}.")],
-    *,
-    folder: FolderOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Copy a session with its id, also one that is being written: a backup.
-
-    cp is no way to copy a session: what its owner has not yet put into the file is
-    missing then, and long texts stand beside the file.
-    """
-    with output.tidy_exit():
-        source = found_place(session, folder)
-        into_file = into.endswith(ENDING) or ("/" in into and not is_database(into))
-        place = (
-            into if is_database(into) else session_file(into) if into_file else new_file(into, _beside(source, folder))
-        )
-        copy_session(source, place)
-        _made(as_json, "copied to", place)
-
-
-@sessions.command("fork")
-def fork_session(
-    session: SessionArgument,
-    *,
-    at: Annotated[str | None, typer.Option("--at", metavar="NODE", help="Go on from this node.")] = None,
-    name: Annotated[str | None, typer.Option("--name", help="Name of the copy, otherwise a number is added.")] = None,
-    folder: FolderOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Copy a session, also one that is being written. The copy gets its own id."""
-    with output.tidy_exit():
-        source = found_place(session, folder)
-        node = None
-        if at is not None:
-            with reader_at(source) as found:
-                nodes = [one.id for one in found.nodes() if one.id.endswith(at) or one.id.startswith(at)]
-            if len(nodes) != 1:
-                raise ConfigError(f"{at!r} means {count(len(nodes), 'node')}; `sessions tree` shows them")
-            node = nodes[0]
-        if is_database(source):
-            place: Path | str = f"{source.partition('#')[0]}#{name}" if name else _free_in(source)
-        else:
-            place = new_file(name, _beside(source, folder)) if name else _free(Path(source))
-        id = fork(source, place, at=node)
-        _made(as_json, "forked as", place, id=id)
-
-
-@sessions.command("salvage")
-def salvage_session(
-    session: SessionArgument,
-    *,
-    name: Annotated[
-        str | None, typer.Option("--name", help="Name of the new session, otherwise a number is added.")
-    ] = None,
-    folder: FolderOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Save what is readable of a damaged session into a new one, and say what is lost.
-
-    Exit code: 0 nothing is lost; 1 something is.
-    """
-    with output.tidy_exit():
-        source = found_file(session, folder)
-        path = new_file(name, folder or source.parent) if name else _free(source)
-        saved = salvage(source, path)
-        lost = [problem.what for problem in saved.lost]
-        said = f"{count(saved.nodes, 'node')} saved as {path.stem}, {len(lost):,} rows lost"
-        data = {"name": path.stem, "path": str(path), "id": saved.id, "nodes": saved.nodes, "lost": lost}
-        _done(as_json, said if lost else f"{count(saved.nodes, 'node')} saved as {path.stem}, nothing is lost", data)
-        if not as_json:
-            for problem in lost:
-                output.stdout().print(Text(f"  {output.on_one_line(problem)}", "red"), soft_wrap=True)
-        if lost:
-            raise typer.Exit(PROBLEMS)
+sessions.command("import")(import_session)
+sessions.command("copy")(copy_it)
+sessions.command("fork")(fork_session)
+sessions.command("salvage")(salvage_session)
 
 
 @sessions.command("trim")
@@ -359,37 +247,7 @@ def trim_session(
             f"{done.events:,} events and {done.pieces:,} rows with pieces of answers removed, a text erased in"
             f" {done.erased:,} rows, {size(done.bytes_after)} left"
         )
-        _done(as_json, said, asdict(done))
-
-
-def _beside(source: Path | str, folder: Path | None) -> Path | None:
-    """The folder of a new session that is made of `source`."""
-    return folder or (source.parent if isinstance(source, Path) else None)
-
-
-def _made(as_json: bool, how: str, place: Path | str, **data: Any) -> None:
-    """Say which session was made."""
-    shown = without_password(str(place))
-    name = place.stem if isinstance(place, Path) else parts_of(place)[1]
-    said = shown if how == "copied to" or not isinstance(place, Path) else name
-    _done(as_json, f"{how} {said}", {"name": name, "path": shown, **data})
-
-
-def _free_in(source: str) -> str:
-    """The address of a session that is not there, beside `source`."""
-    where, name = parts_of(source)
-    with SessionsReader(where) as there:
-        number = 2
-        while f"{name}-{number}" in there:
-            number += 1
-    return f"{where}#{name}-{number}"
-
-
-def _free(source: Path) -> Path:
-    number = 2
-    while (path := source.with_name(f"{source.stem}-{number}{ENDING}")).exists():
-        number += 1
-    return path
+        output.say(as_json, said, asdict(done))
 
 
 @sessions.command()
@@ -521,7 +379,7 @@ def rm(
         said = f"{count(len(removed), 'session')} {would}{': ' if removed else ''}{', '.join(removed)}"
         if busy:
             said += f"; in use, and left: {', '.join(busy)}"
-        _done(as_json, said, {"removed": removed, "busy": busy, "dry_run": dry_run})
+        output.say(as_json, said, {"removed": removed, "busy": busy, "dry_run": dry_run})
         raise typer.Exit(PROBLEMS if busy else 0)
 
 
@@ -534,10 +392,3 @@ def _by_name(given: Sequence[str], folder: Path | None, *, dry: bool) -> tuple[l
     for place in places if not dry else ():
         remove(place)
     return names, []
-
-
-def _done(as_json: bool, said: str, data: dict[str, Any]) -> None:
-    if as_json:
-        output.write_json(data)
-    else:
-        output.stdout().print(Text(output.on_one_line(said)), soft_wrap=True)

@@ -155,3 +155,11 @@ STDIN: Final = "-"
 """A file of this name is the standard input or the standard output."""
 _NO_PLACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG})
 """Errors of a file behind stdout that can take no more data."""
+
+
+def say(as_json: bool, said: str, data: dict[str, Any]) -> None:
+    """What a command has done: `data` for programs, or `said` for people."""
+    if as_json:
+        write_json(data)
+    else:
+        stdout().print(Text(on_one_line(said)), soft_wrap=True)

@@ -1,0 +1,167 @@
+"""Commands that make a session of another one: import, copy, fork and salvage."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from rich.text import Text
+
+from monitor.cli.options.session_file import (
+    DatabaseOption,
+    FolderOption,
+    JsonOption,
+    SessionArgument,
+    found_file,
+    found_place,
+    new_file,
+    session_file,
+)
+from monitor.cli.render import output
+from monitor.cli.render.output import STDIN
+from monitor.errors import ConfigError, StoreError
+from monitor.sessions import ENDING, copy_session, fork, imported, salvage
+from monitor.sessions.postgres.postgres_reader import SessionsReader, without_password
+from monitor.sessions.postgres.session_address import is_database, parts_of, reader_at
+from monitor.view.run_ending import count
+
+LOST: Final = 1
+
+
+def import_session(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Lines that export has written; - is stdin.")],
+    *,
+    name: Annotated[str | None, typer.Option("--name", help="Name of the new session, otherwise its id.")] = None,
+    database: DatabaseOption = None,
+    folder: FolderOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a session from exported lines. Lines that were changed are refused."""
+    with output.tidy_exit():
+        try:
+            text = sys.stdin.read() if file == STDIN else Path(file).read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise StoreError(f"{file} cannot be read: {error}") from None
+        lines = text.split("\n")
+        place = f"{database}#{name or _id_of(lines)}" if database else new_file(name or _id_of(lines), folder)
+        imported(lines, place)
+        _made(as_json, "imported as", place)
+
+
+def _id_of(lines: Sequence[str]) -> str:
+    """The id in the first line. The other lines are checked when they are read."""
+    marker = '"id":"'
+    start = lines[0].find(marker) + len(marker)
+    id = lines[0][start : start + 32]
+    if len(id) != 32 or any(char not in "0123456789abcdef" for char in id):  # noqa: PLR2004 - digits of an id
+        raise StoreError("the first line is not that of an exported session; nothing was made")
+    return id
+
+
+def copy_it(
+    session: SessionArgument,
+    into: Annotated[str, typer.Argument(metavar="TO", help=f"A name, or a file that ends with {ENDING}.")],
+    *,
+    folder: FolderOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Copy a session with its id, also one that is being written: a backup.
+
+    cp is no way to copy a session: what its owner has not yet put into the file is
+    missing then, and long texts stand beside the file.
+    """
+    with output.tidy_exit():
+        source = found_place(session, folder)
+        into_file = into.endswith(ENDING) or ("/" in into and not is_database(into))
+        place = (
+            into if is_database(into) else session_file(into) if into_file else new_file(into, _beside(source, folder))
+        )
+        copy_session(source, place)
+        _made(as_json, "copied to", place)
+
+
+def fork_session(
+    session: SessionArgument,
+    *,
+    at: Annotated[str | None, typer.Option("--at", metavar="NODE", help="Go on from this node.")] = None,
+    name: Annotated[str | None, typer.Option("--name", help="Name of the copy, otherwise a number is added.")] = None,
+    folder: FolderOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Copy a session, also one that is being written. The copy gets its own id."""
+    with output.tidy_exit():
+        source = found_place(session, folder)
+        node = None
+        if at is not None:
+            with reader_at(source) as found:
+                nodes = [one.id for one in found.nodes() if one.id.endswith(at) or one.id.startswith(at)]
+            if len(nodes) != 1:
+                raise ConfigError(f"{at!r} means {count(len(nodes), 'node')}; `sessions tree` shows them")
+            node = nodes[0]
+        if is_database(source):
+            place: Path | str = f"{source.partition('#')[0]}#{name}" if name else _free_in(source)
+        else:
+            place = new_file(name, _beside(source, folder)) if name else _free(Path(source))
+        id = fork(source, place, at=node)
+        _made(as_json, "forked as", place, id=id)
+
+
+def salvage_session(
+    session: SessionArgument,
+    *,
+    name: Annotated[
+        str | None, typer.Option("--name", help="Name of the new session, otherwise a number is added.")
+    ] = None,
+    folder: FolderOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Save what is readable of a damaged session into a new one, and say what is lost.
+
+    Exit code: 0 nothing is lost; 1 something is.
+    """
+    with output.tidy_exit():
+        source = found_file(session, folder)
+        path = new_file(name, folder or source.parent) if name else _free(source)
+        saved = salvage(source, path)
+        lost = [problem.what for problem in saved.lost]
+        gone = f"{len(lost):,} rows lost" if lost else "nothing is lost"
+        data = {"name": path.stem, "path": str(path), "id": saved.id, "nodes": saved.nodes, "lost": lost}
+        output.say(as_json, f"{count(saved.nodes, 'node')} saved as {path.stem}, {gone}", data)
+        if not as_json:
+            for problem in lost:
+                output.stdout().print(Text(f"  {output.on_one_line(problem)}", "red"), soft_wrap=True)
+        if lost:
+            raise typer.Exit(LOST)
+
+
+def _beside(source: Path | str, folder: Path | None) -> Path | None:
+    """The folder of a new session that is made of `source`."""
+    return folder or (source.parent if isinstance(source, Path) else None)
+
+
+def _made(as_json: bool, how: str, place: Path | str, **data: Any) -> None:
+    """Say which session was made."""
+    shown = without_password(str(place))
+    name = place.stem if isinstance(place, Path) else parts_of(place)[1]
+    said = shown if how == "copied to" or not isinstance(place, Path) else name
+    output.say(as_json, f"{how} {said}", {"name": name, "path": shown, **data})
+
+
+def _free_in(source: str) -> str:
+    """The address of a session that is not there, beside `source`."""
+    where, name = parts_of(source)
+    with SessionsReader(where) as there:
+        number = 2
+        while f"{name}-{number}" in there:
+            number += 1
+    return f"{where}#{name}-{number}"
+
+
+def _free(source: Path) -> Path:
+    number = 2
+    while (path := source.with_name(f"{source.stem}-{number}{ENDING}")).exists():
+        number += 1
+    return path
