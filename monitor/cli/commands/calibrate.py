@@ -129,9 +129,8 @@ class _GoodRuns:
     def show_suspects(self, console: Console, *, most: int | None = SHOWN) -> None:
         """The runs that look like loops. `most`: how many are listed; `None`: all of them."""
         suspects = self.suspects
-        console.print(
-            f"{len(suspects)} of {count(len(self.good), 'good run')} look like loops:", style="bold", highlight=False
-        )
+        alike = "looks like a loop" if len(suspects) == 1 else "look like loops"
+        console.print(f"{len(suspects)} of {count(len(self.good), 'good run')} {alike}:", style="bold", highlight=False)
         for run in suspects[:most]:
             console.print(Text(f"  {run.file}: {run.id}: {run.why}"), soft_wrap=True)
         if most is not None and len(suspects) > most:
