@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import anyio
 import pytest
 
 import monitor
 from monitor.messages import AssistantMessage, Text, UserMessage
 from monitor.models import ModelRequest
-from monitor.testing import ScriptedModel, Stall, call
+from monitor.testing import FakeClock, Pause, ScriptedModel, Stall, call
 
 pytestmark = pytest.mark.anyio
 
@@ -88,6 +89,18 @@ def look(at: str) -> str:
 
 
 async def test_a_stall_is_a_model_that_says_nothing_any_more():
-    sup = monitor.Supervisor(ScriptedModel(["so far", Stall()]), stop_when=monitor.IdleTimeout(0.01), last_turn=None)
-    outcome = await sup.run("x")
-    assert (outcome.reason, outcome.text) == (monitor.TerminateReason.IDLE_TIMEOUT, "so far")
+    clock, pause = FakeClock(), Pause()
+    model = ScriptedModel(["so far", pause, Stall()])
+    run = monitor.Supervisor(model, stop_when=monitor.IdleTimeout(10), last_turn=None, clock=clock).stream("x")
+
+    async def goes_on_and_waits() -> None:
+        await pause.reached()
+        pause.release()
+        await anyio.wait_all_tasks_blocked()
+        clock.advance(10)
+
+    async with anyio.create_task_group() as tasks, run:
+        tasks.start_soon(goes_on_and_waits)
+        async for _ in run:
+            pass
+    assert (run.outcome.reason, run.outcome.text) == (monitor.TerminateReason.IDLE_TIMEOUT, "so far")
