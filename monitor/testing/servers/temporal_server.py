@@ -18,7 +18,8 @@ from typing import Final, Self
 from monitor.errors import ConfigError, MonitorError
 
 _HOST: Final = "127.0.0.1"
-_STARTS_WITHIN_S: Final = 30.0
+_STARTS_WITHIN_S: Final = 60.0
+_TRIES: Final = 5
 _STEP_S: Final = 0.02
 
 
@@ -45,6 +46,19 @@ class LocalTemporal:
     def __enter__(self) -> Self:
         command = _command()
         home = self._folder.enter_context(tempfile.TemporaryDirectory(prefix="temporal-"))
+        try:
+            for _ in range(_TRIES):
+                if self._starts(command, home):
+                    return self
+            raise MonitorError(f"the Temporal server did not start: {_TRIES} times it ended by itself")
+        except BaseException:
+            self._end()
+            raise
+
+    def _starts(self, command: str, home: str) -> bool:
+        """Start the server on ports that are free now, and wait until it answers. `False`: it has
+        ended by itself, for example because another process has taken one of its ports meanwhile.
+        """
         port, http_port = _free_ports()
         self.address = f"{_HOST}:{port}"
         ports = ["--ip", _HOST, "--port", str(port), "--http-port", str(http_port)]
@@ -57,26 +71,19 @@ class LocalTemporal:
             env={**os.environ, "HOME": home, "XDG_CONFIG_HOME": home},  # it writes a note about its version there
             start_new_session=True,  # Ctrl-C is for the program, which ends the server itself
         )
-        try:
-            self._wait(http_port)
-        except BaseException:
-            self._end()
-            raise
-        return self
+        latest = time.monotonic() + _STARTS_WITHIN_S
+        while self._process.poll() is None:
+            if _answers(http_port):  # it listens before that, and refuses what it is asked
+                return True
+            if time.monotonic() >= latest:
+                raise MonitorError(f"the Temporal server on {self.address} does not answer for {_STARTS_WITHIN_S:g} s")
+            time.sleep(_STEP_S)
+        return False
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._end()
-
-    def _wait(self, http_port: int) -> None:
-        """Return when the server answers. It listens before that, and refuses what it is asked."""
-        latest = time.monotonic() + _STARTS_WITHIN_S
-        while self._process is not None and self._process.poll() is None and time.monotonic() < latest:
-            if _answers(http_port):
-                return
-            time.sleep(_STEP_S)
-        raise MonitorError(f"the Temporal server did not start on {self.address}")
 
     def _end(self) -> None:
         process, self._process = self._process, None
