@@ -23,12 +23,11 @@ def path(tmp_path: Path) -> Path:
 def test_letters_come_in_the_order_of_sending_and_go_when_they_are_removed(path: Path):
     mailbox = mailbox_of(path)
     assert mailbox.letters() == []
-    sent = [mailbox.put("r", SteerMessage(id=f"m{number}", text="hello")) for number in range(3)]
-    assert sorted(mailbox.letters(), key=lambda one: one.sent_at_s) == mailbox.letters()
-    assert {one.message.id for one in mailbox.letters()} == {"m0", "m1", "m2"}
-    mailbox.remove(sent[:2])
-    mailbox.remove(sent[:2])
-    assert mailbox.letters() == [sent[2]]
+    sent = [mailbox.put("r", SteerMessage(id=f"m{number}", text="hello")) for number in range(30)]
+    assert mailbox.letters() == sent
+    mailbox.remove(sent[:29])
+    mailbox.remove(sent[:29])
+    assert mailbox.letters() == [sent[29]]
     with pytest.raises(ConfigError):
         mailbox.put("r", SteerMessage(id="m", text="\n"))
 
