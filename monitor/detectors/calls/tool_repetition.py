@@ -14,7 +14,7 @@ Rules:
   the call that got it.
 - If no results were seen, the arguments alone decide, and the message says so. They also decide if
   a call repeats its effect (`ToolPolicy.side_effect`): eight equal meetings are a loop, though each
-  has its own id.
+  has its own id. Where only the name of the tool says so, an answer in other words is progress.
 - A call that fails, is repeated unchanged and fails again makes no progress, even if the errors
   differ (OpenHands counts alike). Polled tools are exempt.
 - The third call is a suspicion (most runs recover by themselves), the fifth a loop (they do not).
@@ -34,6 +34,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from monitor._util.explained_options import explains_options
+from monitor._util.hashing import identity
 from monitor.chunks import ToolResult
 from monitor.detectors.calls.call_detector import (
     CALLS_KEPT,
@@ -45,6 +46,7 @@ from monitor.detectors.calls.call_detector import (
     DetectorCall,
     plain,
 )
+from monitor.detectors.calls.novelty.words import tokens
 from monitor.detectors.calls.tool_policy import ToolPolicy
 from monitor.detectors.detector import NOTHING
 from monitor.errors import ConfigError
@@ -174,11 +176,12 @@ class ToolCallRepetition(CallDetector):
         streak = self._idle if policy.no_op else self._streak
         if asked.index < streak.start or asked.index not in streak.indices:
             return NOTHING
-        outcome = policy.outcome_of(result)
+        guessed = policy.side_effect and asked.name not in self._tools
+        outcome = _words(result) if guessed else policy.outcome_of(result)
         if streak.result and outcome != streak.result:
             failed_again = streak.failed and result.is_error and not policy.polling
             streak.differed = True
-            if not failed_again and not policy.side_effect:
+            if not failed_again and (guessed or not policy.side_effect):
                 streak.restart_at(asked.index)
         streak.result, streak.failed = outcome, result.is_error
         streak.answered += 1
@@ -207,6 +210,11 @@ class ToolCallRepetition(CallDetector):
     def _load(self, state: Mapping[str, Any] | None) -> None:
         self._streak = _streak(state["streak"]) if state else _CallStreak()
         self._idle = _streak(state["idle"]) if state else _CallStreak()
+
+
+def _words(result: ToolResult) -> str:
+    """The identity of the words of a result, without its numbers and ids."""
+    return identity(" ".join(tokens(result.text)[0]))
 
 
 def _continued(streak: _CallStreak, call: Called) -> _CallStreak:
