@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Any
 
 REQUEST_CHARS = 8_000
 """How much of a request is read: half of it from the beginning, half from the end."""
@@ -20,6 +21,8 @@ SET_STEPS = 16
 """Items of a set that the request only names: "the scripts"."""
 UNTIL_STEPS = 12
 """Looks at something for which the request says to wait, without a number."""
+PAIRS_KEPT = 64
+"""The repetitions that are counted."""
 LEAST = 3
 """A smaller number allows nothing that is not allowed anyway."""
 LEAST_ROW = 5
@@ -67,7 +70,7 @@ class Allowance:
     """The rest of the repetitions that the request allows."""
 
     times: int = 0
-    """Repetitions of one call: "20 times"."""
+    """Repetitions of one call after the same call before it: "20 times"."""
     items: int = 0
     """Items of a set whose number is named: "these 14 functions"."""
     looks: int = 0
@@ -78,6 +81,8 @@ class Allowance:
     """The looks that the newest request allows, if it asks to wait."""
     known: bool = False
     """There is a request."""
+    repeated: dict[int, int] = field(default_factory=dict[int, int])
+    """How often each repetition was made, as far as the request allows it."""
 
     def add(self, request: str) -> None:
         """Read a request. A new request renews what is allowed, and takes nothing away."""
@@ -85,6 +90,8 @@ class Allowance:
         half = REQUEST_CHARS // 2
         read = request if len(request) <= REQUEST_CHARS else f"{request[:half]}\n{request[-half:]}"
         times, items, looks, each = _allowed_by(read)
+        if times:
+            self.repeated.clear()
         self.times, self.items = max(self.times, times), max(self.items, items)
         self.looks, self.each = max(self.looks, looks), max(self.each, each)
         self.asked = looks
@@ -93,20 +100,31 @@ class Allowance:
         """A look brought news, so the request allows as many looks again."""
         self.looks = max(self.looks, self.asked)
 
+    def repeat(self, pair: int) -> bool:
+        """Whether the request allows one more repetition. `pair`: the call with the one before it:
+        "ten runs each" of two programs are ten times each pair.
+        """
+        made = self.repeated.pop(pair, 0)
+        self.repeated[pair] = made + (made < self.times)
+        if len(self.repeated) > PAIRS_KEPT:
+            del self.repeated[next(iter(self.repeated))]
+        return made < self.times
+
     def repetitions(self, *, without_arguments: bool) -> int:
         """The number of times that one call may be repeated. `without_arguments`: such a call may
         be an item.
         """
         return max(self.times, self.looks, self.items if without_arguments else 0)
 
-    def save(self) -> list[int]:
+    def save(self) -> list[Any]:
         """The state as JSON data."""
-        return [self.times, self.items, self.looks, self.each, self.asked, int(self.known)]
+        numbers = [self.times, self.items, self.looks, self.each, self.asked, int(self.known)]
+        return [*numbers, list(self.repeated.items())]
 
-    def load(self, saved: Sequence[int]) -> None:
+    def load(self, saved: Sequence[Any]) -> None:
         """Take over what `save` returned."""
         self.times, self.items, self.looks, self.each, self.asked = map(int, saved[:5])
-        self.known = bool(saved[5])
+        self.known, self.repeated = bool(saved[5]), {int(pair): int(made) for pair, made in saved[6]}
 
 
 @lru_cache(maxsize=4)

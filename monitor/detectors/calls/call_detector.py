@@ -135,7 +135,7 @@ class CallDetector:
     _waiting: dict[str, DetectorCall]
     """Calls without a result, by id."""
 
-    VERSION = 6
+    VERSION = 7
 
     def __init__(self, *, tools: Mapping[str, ToolPolicy] | None, name: str) -> None:
         self.name: str = name

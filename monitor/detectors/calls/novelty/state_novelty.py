@@ -40,7 +40,7 @@ from monitor.detectors.calls.call_detector import (
     DetectorCall,
 )
 from monitor.detectors.calls.novelty.open_call import OpenCall
-from monitor.detectors.calls.novelty.step_kind import MOST_WEIGHT, StepKind
+from monitor.detectors.calls.novelty.step_kind import MOST_WEIGHT, JudgedStep, StepKind
 from monitor.detectors.calls.novelty.step_memory import trim
 from monitor.detectors.calls.novelty.step_novelty import StepNovelty
 from monitor.detectors.calls.novelty.step_reading import StepCall, StepResult, leaves_of
@@ -248,8 +248,9 @@ class StateNovelty(CallDetector):
         del self._open[index]
         first, equal = not self._novelty.was_made(call.key), self._novelty.is_equal(call, reading)
         in_a_row = self._novelty.was_latest(call.key)
+        pair = self._novelty.pair_with(call.key)
         step = self._novelty.take(call, reading)
-        kind = self._spent(step.kind, call, reading, first=first, in_a_row=in_a_row)
+        kind = self._spent(step, call, reading, pair, first=first, in_a_row=in_a_row)
         if call.counted and not kind.is_news:
             kind = StepKind.ASKED_FOR
         if first:
@@ -260,18 +261,20 @@ class StateNovelty(CallDetector):
         share = step.share if kind is step.kind else 1.0
         return self._weighed(kind, call, index, excused, shown=not equal, share=share)
 
-    def _spent(self, kind: StepKind, call: OpenCall, result: StepResult, *, first: bool, in_a_row: bool) -> StepKind:
-        """The kind of the step, or `ASKED_FOR` if the request allows it. `first`: the call was not
-        made before. `in_a_row`: it is the call before it.
+    def _spent(
+        self, step: JudgedStep, call: OpenCall, result: StepResult, pair: int, *, first: bool, in_a_row: bool
+    ) -> StepKind:
+        """The kind of the step, or `ASKED_FOR` if the request allows it. `pair`: the call with the
+        one before it. `first`: the call was not made before. `in_a_row`: it is the call before it.
         """
-        allowed = self._allowed
+        allowed, kind = self._allowed, step.kind
         if first:
-            return self._spent_on_item(kind, result) if kind.is_walk else kind
+            return self._spent_on_item(kind, result) if kind.is_walk and step.is_item else kind
         if not kind.is_repetition:
             return kind
-        if not result.failed and allowed.times > 0:
-            allowed.times -= 1
-        elif not result.failed and allowed.items > 0 and not call.reading.leaves:
+        if not result.failed and allowed.repeat(pair):
+            return StepKind.ASKED_FOR
+        if not result.failed and allowed.items > 0 and not call.reading.leaves:
             allowed.items -= 1
         elif not result.failed and allowed.each > 0 and not call.reading.leaves and not in_a_row:
             allowed.each -= EACH_WITHOUT_ARGUMENTS

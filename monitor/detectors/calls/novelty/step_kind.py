@@ -119,6 +119,8 @@ class JudgedStep(NamedTuple):
     """The share of the weight of its kind."""
     excused: float
     """Evidence that was excused before, and that this step shows to be no excuse."""
+    is_item: bool = False
+    """The call may be about another item of a set: it is not the same in other words."""
 
 
 def share_of_news(unseen: int, words: int) -> float:

@@ -148,24 +148,21 @@ class StepMemory:
             self._of_call[place], self._answers[place], step, bool(bits & 1), bool(bits & 2), bool(bits & 4)
         )
 
-    def movement(self, key: int) -> SlotMovement | None:
-        """The numbers of the call `key`, if they are kept."""
-        return self._moving.get(key)
+    def movement(self, key: int, state: int) -> SlotMovement | None:
+        """The numbers of the call `key` whenever it showed `state`, if they are kept."""
+        return self._moving.get(key ^ state)
 
     def keep_call(self, key: int, result: StepResult, step: int, state: int, *, checked: bool) -> None:
         """The call `key` was made at `step` and showed `state`. `checked`: see `SeenCall`."""
         place = self._calls.find(key)
-        moved = place is not None and self._of_call[place] != state
         if place is None:
             place = self._calls.add(key)
         self._of_call[place] = state
         self._answers[place] = result.shown
         self._steps[place] = 8 * step + result.failed + 2 * result.is_refusal + 4 * checked
-        moving = self._moving.pop(key, None)
-        if moving is None or moved:
-            moving = SlotMovement(result.numbers)
+        moving = self._moving.pop(key ^ state, None) or SlotMovement(result.numbers)
         moving.numbers = result.numbers
-        self._moving[key] = moving
+        self._moving[key ^ state] = moving
         trim(self._moving, MOVING_KEPT)
 
     def knows(self, state: int) -> bool:
@@ -196,7 +193,7 @@ class StepMemory:
 
     def followed(self, before: int, key: int) -> bool:
         """Whether the call `key` was made right after the call `before`; from now on it was."""
-        pair = mark(f"{before} then {key}")
+        pair = pair_of(before, key)
         known = pair in self.seen
         self.seen.add((pair,))
         return known
@@ -287,6 +284,11 @@ class StepMemory:
             return []
         before = mark(f"{state}:")
         return [mark(number, before) for number in numbers]
+
+
+def pair_of(before: int, key: int) -> int:
+    """The identity of the call `key` after the call `before`."""
+    return mark(f"{before} then {key}")
 
 
 @lru_cache(maxsize=PARTS_KEPT)

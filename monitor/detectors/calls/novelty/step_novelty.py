@@ -41,6 +41,7 @@ from monitor.detectors.calls.novelty.step_memory import (
     TOOLS_KEPT,
     SeenCall,
     StepMemory,
+    pair_of,
     trim,
 )
 from monitor.detectors.calls.novelty.step_reading import (
@@ -174,6 +175,10 @@ class StepNovelty:
         """Whether the call `key` is the latest step."""
         return self._before == key
 
+    def pair_with(self, key: int) -> int:
+        """The identity of the call `key` after the latest call."""
+        return pair_of(self._before, key)
+
     def was_made(self, key: int) -> bool:
         """Whether the call `key` was made, and answered, before."""
         return self._memory.call(key) is not None
@@ -187,7 +192,7 @@ class StepNovelty:
         """Judge the next step, and learn from it."""
         self._step += 1
         memory = self._memory
-        seen = memory.call(call.key)
+        seen, is_item = memory.call(call.key), False
         state, known = result.state, memory.knows(result.state)
         if not known and memory.knows(result.state_as_told):
             state, known = result.state_as_told, True
@@ -202,6 +207,7 @@ class StepNovelty:
             if difference.kind is Difference.NEXT:
                 memory.keep_row(call.reading)
             kind = self._first_time(step, difference)
+            is_item = difference.kind not in _SAME_IN_OTHER_WORDS
             share = self._share(step, kind, difference)
             if kind is not StepKind.WORK:
                 self._learn_cosmetic(step, difference)
@@ -212,7 +218,7 @@ class StepNovelty:
         self._learn(step, kind)
         self._was_new = seen is None
         excused = self._no_excuse(call.key, kind, in_order=in_order)
-        return JudgedStep(kind, share if kind.is_graded else 1.0, excused)
+        return JudgedStep(kind, share if kind.is_graded else 1.0, excused, is_item)
 
     def _share(self, step: _ReadStep, kind: StepKind, difference: CallDifference) -> float:
         """The share of the weight of a call that is new."""
@@ -242,7 +248,7 @@ class StepNovelty:
         refused = result.is_refusal and not result.is_empty
         if refused or not (step_kind.is_news or step_kind.may_act):
             return
-        if result.content >= RICH:
+        if result.content >= RICH and step_kind is not StepKind.ASKED_FOR:
             self._looked = self._step
         else:
             self._acted = self._step
@@ -261,10 +267,19 @@ class StepNovelty:
         if seen.state != step.state and not step.known:
             return StepKind.NEW_WORDS if step.unseen else StepKind.NEW_STATE
         if seen.state != step.state or seen.shown == result.shown:
+            if seen.state != step.state and self._moved_since(step):
+                moved = self._moved(step, acted=acted)
+                if moved.is_news:
+                    return moved
             if self._before == step.call.key and seen.state != step.state:
                 return StepKind.SWUNG
             return StepKind.DONE_BETWEEN if acted else self._same(step, seen)
         return self._moved(step, acted=acted)
+
+    def _moved_since(self, step: _ReadStep) -> bool:
+        """Whether the call showed this state before, and it never had these numbers."""
+        memory, state = self._memory, step.state
+        return memory.movement(step.call.key, state) is not None and not memory.knows_answer(state, step.result.answer)
 
     def _same(self, step: _ReadStep, seen: SeenCall) -> StepKind:
         """A result that was seen, and nothing was done since."""
@@ -285,7 +300,7 @@ class StepNovelty:
 
     def _moved(self, step: _ReadStep, *, acted: bool) -> StepKind:
         """The state that was seen, with other numbers."""
-        result, moving = step.result, self._memory.movement(step.call.key)
+        result, moving = step.result, self._memory.movement(step.call.key, step.state)
         if moving is None:  # too many calls ago: what moved is not known
             return StepKind.ASKED_FOR
         movement = moving.moved(result.numbers, result.ends, words=len(result.marks))
@@ -439,6 +454,7 @@ class StepNovelty:
             trim(self._memory.cosmetic, TOOLS_KEPT)
 
 
+_SAME_IN_OTHER_WORDS = {Difference.REWORDED, Difference.SAID_AGAIN, Difference.SPELLED}
 _NEAR = {Difference.REWORDED, Difference.SAID_AGAIN, Difference.NEAR, Difference.SPELLED}
 _OF_MOVEMENT = {
     Movement.TO_AN_END: StepKind.TO_AN_END,
