@@ -73,6 +73,8 @@ GUESS_APART = 0.125
 """What a guess counts, if something else was done since the guess before it."""
 WINDOW = 0.35
 """What the same content counts in the next window of a whole, whose beginning and end move."""
+WORDS_OF_A_REWRITE = 3
+"""Words that no call has said, up to which a near call is rewritten and no other item."""
 WORDS_OF_AN_ERROR = 6
 """Words of an error that the call did not say, from which on its cause lies elsewhere."""
 WORDS_OF_THE_ERROR = 4
@@ -390,7 +392,10 @@ class StepNovelty:
         if step.state == self._state and step.result.plain not in self._latest[3:]:
             return StepKind.FEEDBACK
         guessed = self._requested and step.result.content > 0 and not self._is_row(reading, difference)
-        guessed = guessed and is_guess(difference, untried)
+        guessed = guessed and (
+            is_guess(difference, untried)
+            or (difference.kind is Difference.NEAR and len(set(untried)) <= WORDS_OF_A_REWRITE)
+        )
         return StepKind.GUESSED if guessed else StepKind.RECEIPT
 
     def _is_named(self, call: StepCall, untried: Sequence[str]) -> bool:
