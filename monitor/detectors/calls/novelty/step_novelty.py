@@ -67,6 +67,8 @@ SHARE_OF_ONE_PLACE = 0.2
 """The same, if the call asks the same in other words or at the same place."""
 CHARS_OF_AN_ID = 8
 """A longer number names a thing."""
+MOST_EXCUSED = 2.5
+"""The most evidence that comes back when a deed is done again: one second round is no loop."""
 RECEIPT_OF_NO_ROW = 0.4
 """What a receipt counts as work, if its item is not the next one of a row."""
 GUESS_APART = 0.125
@@ -239,7 +241,7 @@ class StepNovelty:
         """What was excused by a call that is now made again: what is done again was no deed."""
         if kind.is_excused:
             full = StepKind.SAME_ORDER if in_order else StepKind.SAME_AGAIN
-            self._excused += full.weight - kind.weight
+            self._excused = min(MOST_EXCUSED, self._excused + full.weight - kind.weight)
         elif key == self._deed and kind.is_repetition and kind is not StepKind.RECEIPT_AGAIN:
             excused, self._excused = self._excused, 0.0
             return excused
