@@ -27,7 +27,7 @@ LEAST = 3
 """A smaller number allows nothing that is not allowed anyway."""
 LEAST_ROW = 5
 """A shorter row of numbers allows nothing: "temp1 to folder3" are two names."""
-_NUMBERS = {
+NUMBERS = {
     word: number
     for number, word in enumerate(
         (
@@ -37,7 +37,7 @@ _NUMBERS = {
     )
 } | {"thirty": 30, "forty": 40, "fifty": 50, "sixty": 60, "hundred": 100}
 _COUNTED = re.compile(
-    rf"(?<![\w.:/-])(\d{{1,3}}|{'|'.join(_NUMBERS)})[ \n]"
+    rf"(?<![\w.:/-])(\d{{1,3}}|{'|'.join(NUMBERS)})[ \n]"
     r"(?!%|percent|seconds?\b|minutes?\b|hours?\b|days?\b|weeks?\b|months?\b|years?\b)([^\W\d_]{3,40})",
     re.IGNORECASE,
 )
@@ -135,7 +135,7 @@ def _allowed_by(read: str) -> tuple[int, int, int, int]:
     times = items = looks = each = 0
     for found in _COUNTED.finditer(read):
         said = found[1]
-        number = int(said) if said.isdecimal() else _NUMBERS[said.lower()]
+        number = int(said) if said.isdecimal() else NUMBERS[said.lower()]
         if number < LEAST:
             continue
         items = max(items, number)

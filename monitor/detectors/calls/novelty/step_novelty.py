@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
+from monitor.detectors.calls.allowance import NUMBERS
 from monitor.detectors.calls.novelty.call_difference import (
     WORDS_OF_WORK,
     CallDifference,
@@ -67,6 +68,10 @@ SHARE_OF_ONE_PLACE = 0.2
 """The same, if the call asks the same in other words or at the same place."""
 CHARS_OF_AN_ID = 8
 """A longer number names a thing."""
+DIGITS_OF_AN_END = 4
+"""A longer number in a request names a thing."""
+ENDS_KEPT = 16
+"""The numbers of a request that are kept."""
 MOST_EXCUSED = 2.5
 """The most evidence that comes back when a deed is done again: one second round is no loop."""
 RECEIPT_OF_NO_ROW = 0.4
@@ -109,6 +114,7 @@ class StepNovelty:
         "_looked",
         "_memory",
         "_moved_at",
+        "_named_ends",
         "_requested",
         "_state",
         "_step",
@@ -139,6 +145,8 @@ class StepNovelty:
         self._excused = float(given["excused"])
         """The evidence that the newest deed has excused."""
         self._requested = bool(requested)
+        self._named_ends: list[float] = list(map(float, given.get("named_ends", ())))
+        """The numbers that the request names, the smallest first."""
         self._was_new = bool(given.get("was_new", True))
         self._ids: set[str] = set(map(str, given["ids"]))
         """The ids of the latest result: a call that says them again does not name an item."""
@@ -153,6 +161,7 @@ class StepNovelty:
             "excused": self._excused,
             "waited": self._waited,
             "moved_at": self._moved_at,
+            "named_ends": self._named_ends[:],
             "was_new": self._was_new,
             "latest": self._latest[:],
             "ids": sorted(self._ids),
@@ -161,7 +170,11 @@ class StepNovelty:
     def request(self, text: str) -> None:
         """The user's request names items."""
         self._requested = True
-        self._memory.seen.add(map(mark, chain(*tokens(text))))
+        words, numbers = tokens(text)
+        self._memory.seen.add(map(mark, chain(words, numbers)))
+        named = {float(one) for one in numbers if one.isdecimal() and len(one) <= DIGITS_OF_AN_END}
+        named |= {float(NUMBERS[word]) for word in words if word in NUMBERS}
+        self._named_ends = sorted(named)[:ENDS_KEPT]
 
     def key_of(self, call: StepCall) -> int:
         """The identity of a call, without its cosmetic arguments."""
@@ -307,7 +320,8 @@ class StepNovelty:
         result, moving = step.result, self._memory.movement(step.call.key, step.state)
         if moving is None:  # too many calls ago: what moved is not known
             return StepKind.ASKED_FOR
-        movement = moving.moved(result.numbers, result.ends, words=len(result.marks))
+        ends = self._ends_in_request(result.numbers) | result.ends
+        movement = moving.moved(result.numbers, ends, words=len(result.marks))
         if movement not in {Movement.CLOCK, Movement.BY_ITSELF}:
             self._moved_at = self._step
         if movement is Movement.ANSWER:
@@ -318,6 +332,16 @@ class StepNovelty:
         if acted:
             return StepKind.DONE_BETWEEN if movement is Movement.BY_ITSELF else StepKind.OTHER_ANSWER
         return _OF_MOVEMENT[movement]
+
+    def _ends_in_request(self, numbers: Sequence[str]) -> dict[str, float]:
+        """For each number the next greater one that the request names, as in "order 14 boxes"."""
+        ends: dict[str, float] = {}
+        for number in numbers if self._named_ends else ():
+            if number.isdecimal():
+                end = next((one for one in self._named_ends if one >= float(number)), None)
+                if end is not None:
+                    ends[number] = end
+        return ends
 
     # ------------------------------------------------------------------ a call that is new
 
