@@ -255,6 +255,7 @@ class StateNovelty(CallDetector):
             kind = StepKind.ASKED_FOR
         if first:
             self._novelty.did(kind, call.key, reading)
+            self._allowed.items = max(self._allowed.items, reading.count)
         elif kind.is_news:
             self._allowed.earn()
         excused = 0.0 if kind is StepKind.ASKED_FOR else step.excused / call.siblings

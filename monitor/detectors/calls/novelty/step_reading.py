@@ -54,6 +54,8 @@ DEPTH = 40
 """Arguments that are nested deeper are one word."""
 ITEMS = 64
 """Further items of a list are one word."""
+DIGITS_OF_A_COUNT = 3
+"""A longer number is the number of no items that an agent walks through."""
 SAID = "§"
 """A number that the call itself said."""
 CLOCK, DURATION, ID = ":", "~", "@"
@@ -352,6 +354,12 @@ class StepResult:
     def is_content(self) -> bool:
         """Whether it says enough to be no receipt."""
         return self.content >= RICH and not self.is_refusal
+
+    @property
+    def count(self) -> int:
+        """The number that is the whole result: of the items that there are. 0: it is none."""
+        bare = not self.size and len(self.numbers) == 1 and self.numbers[0].isdecimal()
+        return int(self.numbers[0]) if bare and len(self.numbers[0]) <= DIGITS_OF_A_COUNT else 0
 
     @property
     def is_bare(self) -> bool:
