@@ -153,6 +153,8 @@ def _close_difference(call: StepCall, earlier: Sequence[tuple[str, list[str]]]) 
     where = changed[0] if len(changed) == 1 else ""
     if not changed:
         return CallDifference(Difference.SPELLED, new, gone, where)
+    if _is_numbered_on(new, gone) and call.sentences.issuperset(changed):
+        return CallDifference(Difference.NEXT, new, gone, where)
     texts = [place for place in changed if not all(map(str.isdecimal, call.word_of[place] or " "))]
     if texts and all(place in call.sentences and _says_again(before[place], call.word_of[place]) for place in texts):
         return CallDifference(Difference.SAID_AGAIN, new, gone, where)
@@ -162,6 +164,14 @@ def _close_difference(call: StepCall, earlier: Sequence[tuple[str, list[str]]]) 
         shares = any(not set(before[place]).isdisjoint(call.word_of[place]) for place in changed)
         return CallDifference(Difference.REWORDED, new, gone, where, shares)
     return CallDifference(Difference.OTHER, place=where)
+
+
+def _is_numbered_on(words: Sequence[str], before: Sequence[str]) -> bool:
+    """Whether a number went on by one: "question 3 of 22"."""
+    return any(
+        word.isdecimal() and was.isdecimal() and int(word[:15]) == int(was[:15]) + 1
+        for word, was in zip(words, before, strict=False)
+    )
 
 
 def _says_again(before: Sequence[str], now: Sequence[str]) -> bool:
