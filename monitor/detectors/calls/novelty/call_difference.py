@@ -63,6 +63,8 @@ class CallDifference:
     """The argument that differs, if only one does."""
     shares: bool = True
     """A sentence in other words has a word in common with the one before it."""
+    is_numbered: bool = False
+    """A number went on by one: the call says itself that it is about the next item."""
 
 
 def goes_on(difference: CallDifference) -> bool:
@@ -124,6 +126,7 @@ def difference_of(
         if one.kind is Difference.OTHER and near and best.kind is Difference.OTHER:
             overlap = _overlap(call, words)
             overlap.place, one = one.place, overlap
+            best.is_numbered |= overlap.is_numbered
         if one.kind > best.kind:
             best = one
         if best.kind is Difference.SPELLED:
@@ -187,4 +190,6 @@ def _overlap(call: StepCall, earlier: Sequence[tuple[str, list[str]]]) -> CallDi
     new = [word for word in own if word not in before]
     shared = len(before & now) / max(1, min(len(before), len(now)))
     near = shared >= SHARE and len(set(new)) <= max(2, len(now) // 3)
-    return CallDifference(Difference.NEAR if near else Difference.OTHER, new)
+    old = dict(earlier)
+    numbered = any(_is_numbered_on(words, old.get(place, ())) for place, words in call.words)
+    return CallDifference(Difference.NEAR if near else Difference.OTHER, new, is_numbered=numbered)

@@ -418,6 +418,7 @@ class StepNovelty:
         if step.state == self._state and step.result.plain not in self._latest[3:]:
             return StepKind.FEEDBACK
         guessed = self._requested and step.result.content > 0 and not self._is_row(reading, difference)
+        guessed = guessed and not difference.is_numbered
         guessed = guessed and (
             is_guess(difference, untried)
             or (difference.kind is Difference.NEAR and len(set(untried)) <= WORDS_OF_A_REWRITE)
