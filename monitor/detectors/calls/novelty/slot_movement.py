@@ -18,6 +18,8 @@ from monitor.detectors.calls.novelty.step_reading import CLOCK, DURATION, ID, SA
 
 HORIZON = 64
 """The looks within which a number must reach its end at its pace, to count as progress."""
+HORIZON_OF_A_STAY = 32
+"""The same, if its end is a number that stays, and that may be something else."""
 BAND = 0.2
 """Numbers that go to and fro within this share of their level are noise."""
 VALUE = 0.5
@@ -58,6 +60,11 @@ class _Slot:
         self.most = max(old, new) if self.most is None else max(self.most, old, new)
 
     @property
+    def pace(self) -> float:
+        """How far the number moves from one look to the next."""
+        return self.way / (self.ups + self.downs)
+
+    @property
     def is_narrow(self) -> bool:
         """Whether the number stayed near its level."""
         if self.least is None or self.most is None:
@@ -92,6 +99,10 @@ class SlotMovement:
                 one_way += new[0] != ID
                 if new[0] != CLOCK and _comes_to_an_end(slot, now, new, ends.get(new), rises=now > was):
                     return Movement.TO_AN_END
+                if now > was and new not in ends and new[0].isdecimal():
+                    still = _next_that_stays(now, before, numbers)
+                    if still is not None and (still - now) / slot.pace <= HORIZON_OF_A_STAY:
+                        return Movement.TO_AN_END
             elif slot.most is not None and slot.least is not None and new[0] not in {CLOCK, DURATION}:
                 jumps += slot.most - slot.least > JUMP * max(abs(slot.most), abs(slot.least))
         values = [new for _, new, _ in moves if new[0] not in {CLOCK, DURATION}]
@@ -118,12 +129,17 @@ class SlotMovement:
         return cls(saved[0], [_Slot(*slot) for slot in saved[1]])
 
 
+def _next_that_stays(now: float, before: Sequence[str], numbers: Sequence[str]) -> float | None:
+    """The next number above `now` that stays where it is, as in `{"layer": 57, "of": 189}`."""
+    stay = (number_of(new) for old, new in zip(before, numbers, strict=False) if old == new and new[0].isdecimal())
+    return min((value for value in stay if value is not None and value >= now), default=None)
+
+
 def _comes_to_an_end(slot: _Slot, now: float, shown: str, end: float | None, *, rises: bool) -> bool:
     """Whether it would reach its end at its pace. `end`: what stands beside it; down, it is 0."""
-    pace = slot.way / (slot.ups + slot.downs)
     if rises:
-        return end is not None and end >= now and (end - now) / pace <= HORIZON
-    return slot.downs > 1 and now / pace <= HORIZON and "." not in shown
+        return end is not None and end >= now and (end - now) / slot.pace <= HORIZON
+    return slot.downs > 1 and now / slot.pace <= HORIZON and "." not in shown
 
 
 def _is_counted(moves: Sequence[tuple[str, str, _Slot]]) -> bool:
