@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from monitor._util.hashing import identity
+
 REQUEST_CHARS = 8_000
 """How much of a request is read: half of it from the beginning, half from the end."""
 EACH_STEPS = 40
@@ -81,12 +83,19 @@ class Allowance:
     """The looks that the newest request allows, if it asks to wait."""
     known: bool = False
     """There is a request."""
+    latest: str = ""
+    """The identity of the newest request."""
     repeated: dict[int, int] = field(default_factory=dict[int, int])
     """How often each repetition was made, as far as the request allows it."""
 
     def add(self, request: str) -> None:
-        """Read a request. A new request renews what is allowed, and takes nothing away."""
-        self.known = True
+        """Read a request. A new request renews what is allowed, and takes nothing away. Another one
+        than the one before it allows one look more: who asks at each tick wants an answer.
+        """
+        again = identity(request)
+        if self.known and again != self.latest:
+            self.looks = max(self.looks, 1)
+        self.known, self.latest = True, again
         half = REQUEST_CHARS // 2
         read = request if len(request) <= REQUEST_CHARS else f"{request[:half]}\n{request[-half:]}"
         times, items, looks, each = _allowed_by(read)
@@ -119,12 +128,13 @@ class Allowance:
     def save(self) -> list[Any]:
         """The state as JSON data."""
         numbers = [self.times, self.items, self.looks, self.each, self.asked, int(self.known)]
-        return [*numbers, list(self.repeated.items())]
+        return [*numbers, list(self.repeated.items()), self.latest]
 
     def load(self, saved: Sequence[Any]) -> None:
         """Take over what `save` returned."""
         self.times, self.items, self.looks, self.each, self.asked = map(int, saved[:5])
         self.known, self.repeated = bool(saved[5]), {int(pair): int(made) for pair, made in saved[6]}
+        self.latest = str(saved[7])
 
 
 @lru_cache(maxsize=4)
