@@ -364,7 +364,8 @@ class StepNovelty:
         if difference.kind is Difference.SAID_AGAIN:
             return StepKind.SAID_AGAIN
         untried = [word for word in difference.words if not memory.was_tried(word)]
-        if difference.kind is Difference.REWORDED and (difference.shares or not result.is_refusal):
+        echo = not result.marks and not result.is_refusal and not memory.knows(result.state_as_told)
+        if difference.kind is Difference.REWORDED and (difference.shares or not result.is_refusal) and not echo:
             works = is_new_text(difference.words, untried) and not result.is_refusal and result.content < RICH
             return StepKind.WORK if works else StepKind.REWORDED
         named = difference.kind is Difference.NEXT and self._is_named(step.call.reading, untried)
