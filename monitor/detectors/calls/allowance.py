@@ -27,6 +27,8 @@ PAIRS_KEPT = 64
 """The repetitions that are counted."""
 LEAST = 3
 """A smaller number allows nothing that is not allowed anyway."""
+LEAST_DEEDS, MOST_DEEDS = 8, 40
+"""So many things may each be done by the same calls: "ten drills"."""
 LEAST_ROW = 5
 """A shorter row of numbers allows nothing: "temp1 to folder3" are two names."""
 NUMBERS = {
@@ -150,7 +152,11 @@ def _allowed_by(read: str) -> tuple[int, int, int, int]:
             continue
         items = max(items, number)
         before = read[max(0, found.start() - 7) : found.start()].split()
-        if _TIMES.fullmatch(found[2]) or (before and _TIMES.fullmatch(before[-1])):
+        if (
+            LEAST_DEEDS <= number <= MOST_DEEDS
+            or _TIMES.fullmatch(found[2])
+            or (before and _TIMES.fullmatch(before[-1]))
+        ):
             times = max(times, number)
     for first, last in _RANGE.findall(read):
         row = int(last) - int(first) + 1

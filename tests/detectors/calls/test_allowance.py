@@ -9,10 +9,12 @@ from monitor.detectors.calls.allowance import EACH_STEPS, SET_STEPS, UNTIL_STEPS
     ("request_text", "left"),
     [
         ("Run test_net 20 times and tell me how often it fails.", [20, 20, 0, 0]),
-        ("Undo the last twelve changes.", [0, 12, 0, SET_STEPS]),
+        ("Undo the last twelve changes.", [12, 12, 0, SET_STEPS]),
         ("Read src/f1.py to src/f60.py.", [0, 60, 0, 0]),
         ("Check page 3 to 9.", [0, 7, 0, 0]),
-        ("Rename these 14 functions.", [0, 14, 0, EACH_STEPS]),
+        ("Rename these 14 functions.", [14, 14, 0, EACH_STEPS]),
+        ("Rename these 7 functions.", [0, 7, 0, EACH_STEPS]),
+        ("Rename these 41 functions.", [0, 41, 0, EACH_STEPS]),
         ("Wait until it is done.", [0, 0, UNTIL_STEPS, 0]),
         ("Make the scripts executable.", [0, 0, 0, SET_STEPS]),
         ("Schau jede Datei an.", [0, 0, 0, EACH_STEPS]),
@@ -42,3 +44,26 @@ def test_of_a_huge_request_both_ends_are_read():
     allowance = Allowance()
     allowance.add("x" * 200_000 + " do it 7 times")
     assert allowance.times == 7
+
+
+def test_each_pair_of_calls_may_be_repeated_as_often_as_the_request_says():
+    allowance = Allowance()
+    allowance.add("Run each of them 3 times.")
+    assert [allowance.repeat(1) for _ in range(4)] == [True, True, True, False]
+    assert allowance.repeat(2)
+    again = Allowance()
+    again.load(allowance.save())
+    assert not again.repeat(1)
+    assert [again.repeat(2) for _ in range(3)] == [True, True, False]
+    again.add("And 3 times more.")
+    assert again.repeat(1)
+
+
+def test_another_request_allows_one_look_and_the_same_one_again_none():
+    allowance = Allowance()
+    allowance.add("tick 1")
+    assert allowance.looks == 0
+    allowance.add("tick 1")
+    assert allowance.looks == 0
+    allowance.add("tick 2")
+    assert allowance.looks == 1

@@ -382,6 +382,17 @@ def test_equal_calls_that_repeat_their_effect_are_a_loop_though_each_answer_is_n
         assert run.found[-1].message.endswith("; each call does it again, whatever it answers")
 
 
+def test_where_only_the_name_says_that_an_effect_repeats_other_words_are_progress():
+    run = Run()
+    for word in ("issue", "revoke", "refresh", "purge", "audit", "login", "rotate"):
+        run.call("terminal_send", {"text": "y"}, result=f"+ def {word}(self): (1/16) stage this hunk?")
+    assert run.found == []
+    run = Run(tools={"terminal_send": ToolPolicy(side_effect=True)})
+    for word in ("issue", "revoke", "refresh", "purge", "audit"):
+        run.call("terminal_send", {"text": "y"}, result=f"sent {word}")
+    assert run.levels == [("suspect", 3), ("loop", 5)]
+
+
 def test_the_guess_is_taken_back_where_the_caller_knows_better():
     run = Run(tools={"create_report": ToolPolicy(polling=True)})
     for number in range(9):

@@ -257,3 +257,145 @@ def test_a_long_run_has_a_snapshot_of_bounded_size():
 def test_a_threshold_that_means_nothing_is_refused(threshold: float):
     with pytest.raises(ConfigError, match="threshold"):
         StateNovelty(threshold=threshold)
+
+
+def alternating(rounds: int) -> list[Step]:
+    """Two builds in turn, and a measurement after each, which is noise."""
+    rng = random.Random(7)
+    return [
+        step
+        for _ in range(rounds)
+        for branch in ("main", "simd")
+        for step in (
+            ("bash", {"command": f"git checkout -q {branch}"}, ""),
+            ("bash", {"command": "./bench"}, f'{{"ns_per_op": {rng.uniform(40, 43):.2f}, "iters": 2000000}}'),
+        )
+    ]
+
+
+def test_a_number_of_times_holds_for_each_call_after_each_other_call():
+    request = "Compare main and simd in turn, ten runs each."
+    assert not stopped(alternating(10), request)
+    assert stopped(alternating(10), "Compare main and simd.")
+    assert stopped(alternating(18), request)
+
+
+def test_so_many_things_may_each_be_done_by_the_same_calls():
+    def drills(number: int) -> list[Step]:
+        return [
+            step
+            for _ in range(number)
+            for step in (
+                ("bash", {"command": "kubectl delete pod -l role=leader"}, "deleted"),
+                ("bash", {"command": "patronictl list"}, "there is a new leader and it runs"),
+            )
+        ]
+
+    assert not stopped(drills(10), "Do ten failover drills in a row.")
+    assert stopped(drills(10), "Do failover drills.")
+    assert stopped(drills(20), "Do ten failover drills in a row.")
+
+
+def test_an_item_that_the_request_allows_is_a_deed_though_its_receipt_is_long():
+    receipt = "changed 1 package and audited 502 packages in 2s, and found 0 vulnerabilities in all of them today"
+    steps: list[Step] = [
+        step
+        for word in WORDS[:14]
+        for step in (
+            ("bash", {"command": f"npm install {word}@latest"}, receipt),
+            ("bash", {"command": "npm test"}, "Tests: 288 passed, 288 total, and no snapshot is obsolete at all"),
+        )
+    ]
+    assert not stopped(steps, "Upgrade the packages one by one, and test after each of them.")
+
+
+def test_a_wording_that_only_spaces_tell_apart_is_no_item_of_a_number_in_the_request():
+    forms = ("10 * 1024", "10*1024", " 10 * 1024", "(10 * 1024)", "10  * 1024", "10 *1024", "\t10 * 1024", "10* 1024")
+    edits: list[Step] = [
+        (
+            "edit",
+            {"path": "a.py", "old": f"LIMIT = {form}"},
+            f"String to replace not found in file. LIMIT = {form}",
+            True,
+        )
+        for form in forms
+    ]
+    assert stopped(edits, "Raise the limit from 10 to 25 MB.")
+
+
+def test_a_number_on_its_way_to_one_of_the_request_is_progress_up_to_there():
+    def clicks(number: int) -> list[Step]:
+        return [
+            ("click", {"at": "+"}, f"Basket: green tea, {i} of them, {6.2 * i:.2f} in all") for i in range(1, number)
+        ]
+
+    assert not stopped(clicks(15), "Order 14 boxes of tea.")
+    assert not stopped(clicks(13), "Order twelve boxes of tea.")
+    assert stopped(clicks(15), "Order tea.")
+    assert stopped(clicks(60), "Order 14 boxes of tea.")
+
+
+def test_a_number_on_its_way_to_one_that_stays_beside_it_is_progress():
+    def looks(end: int) -> list[Step]:
+        return [("status", {}, f'{{"state": "printing", "layer": {9 + 6 * i}, "of": {end}}}') for i in range(30)]
+
+    assert not stopped(looks(189))
+    assert stopped(looks(8080))
+
+
+def test_numbers_that_move_on_are_followed_though_another_state_stands_between_them():
+    rows: list[Step] = []
+    for row in range(12):
+        side = 12 * (row % 2 == 0)
+        rows += [
+            ("drive", {"forward_m": 12}, f'{{"x": {side}, "y": {row * 0.5}, "battery": {96 - 3 * row}}}'),
+            ("turn", {"deg": 90}, '{"ok": true}'),
+        ]
+    assert not stopped(rows, "Scan the field in rows 50 cm apart.")
+
+
+def test_a_bare_number_says_how_many_items_there_are():
+    def convert(first: str) -> list[Step]:
+        return [
+            ("bash", {"command": "ls *.heic | wc -l"}, first),
+            *(("bash", {"command": f"heif-convert IMG_{3300 + i}.heic"}, "") for i in range(26)),
+        ]
+
+    assert not stopped(convert("26"), "Turn all photos into JPG.")
+    assert stopped(convert("some"), "Turn all photos into JPG.")
+
+
+def test_numbered_questions_with_one_answer_are_a_walk():
+    asked = ("any diabetes", "asthma", "high blood pressure", "allergies to a drug", "surgery before this year")
+    asked = (*asked, "fever in this week", "a cough", "pain in the chest", "dizziness at times", "tobacco")
+    steps: list[Step] = [
+        ("ask", {"question": f"Question {i} of 10: have you had {what}?"}, "no") for i, what in enumerate(asked, 1)
+    ]
+    assert not stopped(steps, "Ask me the form and store it.")
+
+
+def test_what_is_asked_anew_at_each_tick_is_answered():
+    detector, numbers = StateNovelty(), (16.8, 16.8, 17, 17, 18, 19, 21, 22, 24, 25, 26.5, 27, 26, 25, 24, 22, 20, 18)
+    levels: list[str] = []
+    for at, value in enumerate(numbers):
+        detector.request(f"tick {at}: read the sensors")
+        steps: list[Step] = [("read", {}, f'{{"temp": {value}, "rh": 61}}')]
+        for chunk in chunks_of(steps):
+            one = ToolCall(f"c{at}", chunk.name, chunk.arguments) if isinstance(chunk, ToolCall) else chunk
+            one = ToolResult(f"c{at}", one.name, one.text) if isinstance(one, ToolResult) else one
+            levels += [seen.level for seen in detector.observe(one)]
+    assert "loop" not in levels
+
+
+def test_a_second_round_alone_is_no_loop():
+    zones: list[Step] = [
+        step
+        for at, zone in enumerate((*range(1, 9), *range(1, 9)))
+        for step in (
+            ("valve", {"zone": zone, "state": "open"}, "OK"),
+            ("wait", {"minutes": 5}, "OK"),
+            ("valve", {"zone": zone, "state": "closed"}, f"OK, {49 + 46 * at} l today"),
+        )
+    ]
+    assert not stopped(zones, "")
+    assert not stopped(zones, "Water the eight zones, then all once more.")
