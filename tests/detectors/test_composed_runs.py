@@ -19,7 +19,7 @@ OWN, BY_OTHERS = "composed.jsonl.gz", "composed_by_others.jsonl.gz"
 
 
 def stopped(run: RecordedRun) -> bool:
-    """Whether the guard's default would have stopped the run, which hears each request in its turn."""
+    """Whether the default would have stopped the run, which hears each request in its turn."""
     scanner, chunker = RunScanner(), Chunker()
     for index, message in enumerate(run.messages):
         if message.role == "user" and message.text:
