@@ -216,6 +216,8 @@ sys.argv = ["agent-monitor", "hook", *sys.argv[1:]]
 main()
 long = {"typer", "rich", "pydantic", "pydantic_core", "anyio"}
 longer = {"typing", "dataclasses", "pathlib", "inspect", "asyncio", "tempfile", "sqlite3", "monitor.core.run"}
+longer |= {"zipfile", "hashlib", "difflib", "monitor.verdicts", "monitor.policy", "monitor.messages"}
+longer |= {"monitor.detectors.calls.tool_cycle", "monitor.detectors.calls.novelty.words"}
 packages = {name.partition(".")[0] for name in sys.modules}
 print(*sorted(packages & long), *sorted({*sys.modules} & longer), file=sys.stderr)
 """
@@ -295,6 +297,13 @@ def test_in_a_loop_the_core_is_imported_once(agent: str, tmp_path: Path):
     assert [(one.stdout, one.stderr.split()) for one in later] == [(first.stdout, [])] * 2
 
 
+def test_the_fifth_equal_call_imports_one_detector_and_what_it_needs(tmp_path: Path):
+    about = event("claude-code", str(stuck_session(tmp_path, "claude-code")), *ASKED["claude-code"])
+    refused = in_a_process("claude-code", "--on-loop", "deny", about=about)
+    assert json.loads(refused.stdout) != {}
+    assert refused.stderr.split() == ["dataclasses", "inspect", "typing"]
+
+
 def test_up_to_the_fourth_equal_call_the_core_is_not_imported(tmp_path: Path):
     file, (name, given) = tmp_path / "session.jsonl", ASKED["claude-code"]
     for at in range(4):
@@ -306,6 +315,35 @@ def test_up_to_the_fourth_equal_call_the_core_is_not_imported(tmp_path: Path):
         with file.open("a") as out:
             for role, block in (("assistant", call), ("user", result)):
                 out.write(f"{json.dumps({'type': role, 'message': {'content': [block]}})}\n")
+
+
+def written(file: Path, *messages: tuple[str, object]) -> None:
+    with file.open("a") as out:
+        for role, content in messages:
+            record = {"type": role, "sessionId": file.stem, "parentUuid": None, "message": {"content": content}}
+            out.write(f"{json.dumps(record)}\n")
+
+
+def called(file: Path, id: str, command: str, said: str) -> None:
+    written(
+        file,
+        ("assistant", [{"type": "tool_use", "id": id, "name": "Bash", "input": {"command": command}}]),
+        ("user", [{"type": "tool_result", "tool_use_id": id, "content": said}]),
+    )
+
+
+@pytest.mark.parametrize("wish", ["Tidy up.", "Now run make 20 times."])
+def test_of_a_long_session_all_requests_count_and_the_end_is_read(wish: str, tmp_path: Path):
+    file = tmp_path / "s.jsonl"
+    about = event("claude-code", str(file), "Bash", {"command": "make"})
+    for part in range(3):
+        for at in range(40):
+            called(file, f"c{part}-{at}", f"cat {part}-{at}.py", f"{part} {at} " + "word " * 4_000)
+        written(file, ("user", wish if part == 1 else "Go on."))
+        assert json.loads(ask("claude-code", about).stdout) == {}
+    for at in range(5):
+        called(file, f"m{at}", "make", "nothing to do")
+    assert (json.loads(ask("claude-code", about).stdout) == {}) == ("20 times" in wish)
 
 
 @pytest.mark.parametrize("what", NEWS)
@@ -321,6 +359,19 @@ def test_an_answer_holds_only_as_long_as_the_loop_goes_on(what: str, tmp_path: P
     assert session.steps.held(question) is not None
     session.read()
     assert session.steps.held(question) is None
+
+
+def test_a_question_about_another_call_does_not_let_the_loop_pass(tmp_path: Path):
+    file = tmp_path / "s.jsonl"
+    for at in range(6):
+        called(file, f"c{at}", "make", "No rule to make target")
+    asked = [("Bash", {"command": "make"}), OTHERS["claude-code"], ("Bash", {"command": "make"})]
+    refused, free, again = [
+        in_a_process("claude-code", "--on-loop", "deny", about=event("claude-code", str(file), *one)).stdout
+        for one in asked
+    ]
+    assert json.loads(free) == {}
+    assert again == refused != free
 
 
 def test_an_event_that_cannot_be_answered_does_not_hide_the_loop(tmp_path: Path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -39,23 +38,28 @@ def sessions() -> Iterator[RecordedRun]:
 
 def looked_at(run: RecordedRun) -> Iterator[tuple[bool, bool]]:
     """For each call of the run: whether the first look is awake, and whether a loop goes on."""
-    end, steps, chunker = WatchedEnd(NewestMessages(), OF_CALLS.make()), RecentSteps(), Chunker()
+    end, steps, chunker = WatchedEnd(NewestMessages()), RecentSteps(), Chunker()
+    for detector in OF_CALLS.make():
+        end.ask(detector)
+    last_loop = -1
     for message in run.messages:
         calls, asked = message.tool_calls, 0
         for chunk in chunker.chunks(message):
             if isinstance(chunk, ToolCall):
                 asked += 1
                 awake = steps.may_loop(chunk.name, chunk.arguments)
-                at_call = copy.deepcopy(end) if asked < len(calls) else end
-                at_call.take(replace(message, tool_calls=calls[:asked], tool_results=()))
-                goes_on = any(turn >= at_call.turns - STILL_TURNS for turn, _ in at_call.loops)
+                at_call = end.branch() if asked < len(calls) else end
+                if at_call.take(replace(message, tool_calls=calls[:asked], tool_results=())):
+                    last_loop = at_call.turns
+                goes_on = last_loop >= at_call.turns - STILL_TURNS
                 yield awake, goes_on
                 if awake and not goes_on:
-                    steps.is_calm(at_call.free_calls())  # the hook is asked before the call stands in the session
+                    steps.is_calm(at_call.branch().free_calls())  # before the call stands in the session
                 steps.called(chunk.id, chunk.name, chunk.arguments)
             elif isinstance(chunk, ToolResult) and not chunk.vetoed:
                 steps.answered(chunk.id, chunk.text)
-        end.take(replace(message, role="tool", tool_calls=()) if calls else message)
+        if end.take(replace(message, role="tool", tool_calls=()) if calls else message):
+            last_loop = end.turns
 
 
 @cache
