@@ -48,7 +48,7 @@ def answered(arguments: "list[str]") -> bool:
     _say(line)
     if session is not None and event is not None and judged is not None:
         if judged.loop is None:
-            session.is_calm(judged.free_calls)
+            session.is_calm(judged.free_calls, *_call(event, arguments[0]))
         elif question:
             session.hold(question, line, str(event.get("tool_name")), event.get("tool_input"))
         session.keep()
@@ -78,6 +78,14 @@ def _question(event: "dict[str, object]", given: "list[tuple[str, str]]") -> str
     return question if len(question) <= MOST_KEPT else ""
 
 
+def _call(event: "dict[str, object]", agent: str) -> "tuple[str, object]":
+    """The call that is asked about, by its name and arguments. No name: it is not known as it will
+    be recorded. Codex asks in other words.
+    """
+    given = event.get("tool_input")
+    return (str(event.get("tool_name")) if agent != "codex" and "tool_input" in event else ""), given
+
+
 def _first_look(event: "dict[str, object]", agent: str) -> "tuple[SessionLines | None, bool]":
     """The session, and whether the detectors have to look at it. `event`: the agent's question."""
     path = event.get("transcript_path")
@@ -86,9 +94,8 @@ def _first_look(event: "dict[str, object]", agent: str) -> "tuple[SessionLines |
     try:
         session = SessionLines(os.path.abspath(str(path)), cache_path("sessions"))
         session.read()
-        name = event.get("tool_name") if agent != "codex" and "tool_input" in event else ""  # it asks in other words
-        asks = not session.understood or session.steps.may_loop(str(name), event.get("tool_input"))
-    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
+        asks = not session.understood or session.steps.may_loop(*_call(event, agent))
+    except (OSError, ValueError, TypeError, AttributeError, LookupError, RecursionError):
         return None, True  # the second look says what is wrong
     session.keep()
     return session, asks

@@ -118,9 +118,9 @@ class SessionLines:
         self.steps.hold(question, line, name, arguments)
         self._is_kept = False
 
-    def is_calm(self, free_calls: int) -> None:
+    def is_calm(self, free_calls: int, name: str, arguments: object) -> None:
         """The detectors see no loop in the session: see `RecentSteps.is_calm`."""
-        self.steps.is_calm(free_calls)
+        self.steps.is_calm(free_calls, name, arguments)
         self._is_kept = False
 
     def keep(self) -> None:
