@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 RESULT_CHARS: Final = 200
-END_BYTES: Final = (256_000, 1_000_000, 4_000_000)
+END_BYTES: Final = (400_000, 1_000_000, 4_000_000)
 """The part of a session, from its end, that is read: the first one that has enough calls."""
 Ranges: TypeAlias = Sequence[Sequence[int]]
 

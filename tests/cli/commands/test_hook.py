@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from monitor.cli.app import app
 from monitor.cli.hooks.agents import HOOKS
 from monitor.cli.hooks.base import DEEDS
+from monitor.cli.hooks.found_settings import has_settings
 from monitor.cli.hooks.session_lines import SessionLines
 from monitor.policy import ObserveOnly
 from monitor.transcripts.analysis.survey import survey
@@ -258,6 +259,28 @@ def test_the_settings_of_the_folder_count(name: str, tmp_path: Path):
     assert json.loads(ask("gemini-cli", about).stdout) != {}
     (tmp_path / name).write_text(f"[{head}ToolCallRepetition]\nloop_at = 9\n")
     assert json.loads(ask("gemini-cli", about).stdout) == {}
+
+
+KEYS = (
+    "[tool.agent-monitor.X]",
+    "[tool.'agent-monitor'.X]",
+    '[tool]\n"agent-monitor" .X.y = 1',
+    "tool.agent-monitor = {}",
+)
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_settings_are_found_however_their_key_is_written(key: str, tmp_path: Path):
+    assert not has_settings()
+    (tmp_path / "pyproject.toml").write_text(f'{key}\n[project]\nname = "a"\n')
+    assert has_settings()
+
+
+def test_a_project_that_requires_the_package_needs_no_parser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "tomllib", None)
+    project = '[project]\nname = "agent-monitor"\ndependencies = ["agent-monitor[cli]>=1"]\n'
+    (tmp_path / "pyproject.toml").write_text(project)
+    assert not has_settings()
 
 
 def test_a_session_that_grows_is_read_on_and_the_answer_is_the_same(tmp_path: Path):
