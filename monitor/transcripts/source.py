@@ -42,7 +42,7 @@ READ_BYTES: Final = 65_536
 TELL_BYTES: Final = 1_000_000
 PACKED_BYTES: Final = 4_096
 """The number of bytes that are unpacked at once: a hostile file becomes 30,000 times as large."""
-QUICK_FROM_BYTES: Final = 1_000_000
+QUICK_FROM_BYTES: Final = 10_000_000
 """For less, the import of the quick parser of JSON would take longer than it saves."""
 HEAD_RECORDS: Final = 20
 """The most records at the beginning of a file that are looked at to recognise its format. Claude
