@@ -31,7 +31,13 @@ def answered(arguments: "list[str]") -> bool:
     known = {"--on-loop", "--config", "--detectors", "--set"}
     if any(option not in known or (option == "--on-loop" and value not in ANSWERS) for option, value in given):
         return False
-    data = sys.stdin.buffer.read(MOST_ASKED)
+    data = sys.stdin.buffer.read(MOST_ASKED + 1)
+    if len(data) > MOST_ASKED:
+        while sys.stdin.buffer.read(MOST_ASKED):
+            pass  # else the agent fails to write it
+        sys.stderr.write(f"agent-monitor: the call was not judged: the question has more than {MOST_ASKED} bytes\n")
+        _say("{}")
+        return True
     event = _event(data)
     if event is None or any(option != "--on-loop" for option, _ in given) or has_settings():
         session, asks = None, True  # with limits of the user's own, only the detectors know what a loop is

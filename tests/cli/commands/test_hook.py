@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from monitor.cli.app import app
 from monitor.cli.hooks.agents import HOOKS
 from monitor.cli.hooks.base import DEEDS
+from monitor.cli.hooks.first_look import MOST_ASKED
 from monitor.cli.hooks.found_settings import has_settings
 from monitor.cli.hooks.session_lines import SessionLines
 from monitor.policy import ObserveOnly
@@ -187,6 +188,13 @@ def test_an_event_that_is_none_of_ours_goes_on(agent: str, tmp_path: Path):
 def test_what_cannot_be_read_never_stops_an_agent(agent: str, given: str):
     done = ask(agent, given)
     assert (done.exit_code, json.loads(done.stdout)) == (0, {})
+
+
+def test_a_question_that_is_too_long_is_read_to_its_end_and_the_call_goes_on(tmp_path: Path):
+    about = event("claude-code", session(tmp_path, 5), "ls", {"text": "a" * (MOST_ASKED + 1_000_000)})
+    done = in_a_process("claude-code", about=about)
+    assert (done.returncode, done.stdout) == (0, "{}\n")
+    assert f"more than {MOST_ASKED} bytes" in done.stderr
 
 
 def test_a_session_that_is_cut_at_any_line_is_answered(tmp_path: Path):
