@@ -23,7 +23,7 @@ MOST_BYTES = 8_000_000
 """The most new bytes that are read at once. Of more, the last ones are read."""
 EDGE_BYTES = 4_096
 """The bytes before the place where a reading stopped that must be as they were."""
-BEGINNING_BYTES = 256_000
+BEGINNING_BYTES = 128_000
 """The part of a long session, from its beginning, in which requests of the user are looked for."""
 REQUESTS = 8
 """The places of requests that are kept, the newest ones."""
