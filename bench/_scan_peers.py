@@ -45,10 +45,18 @@ class Used:
     cpu_s: float
 
 
-def used(what: str, command: Sequence[str], *, given: bytes = b"", env: Mapping[str, str] | None = None) -> Used:
-    """Run `command` with `given` on its stdin."""
+def used(
+    what: str,
+    command: Sequence[str],
+    *,
+    given: bytes = b"",
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> Used:
+    """Run `command` in the folder `cwd`, with `given` on its stdin."""
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    subprocess.run(command, input=given, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False, env=env)
+    silent = subprocess.DEVNULL
+    subprocess.run(command, input=given, stdout=silent, stderr=silent, check=False, env=env, cwd=cwd)
     seconds, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
     return Used(what, seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
 
@@ -124,7 +132,7 @@ def looped(folder: Path, times: int) -> dict[str, list[float]]:
             hook = [sys.executable, "-m", "monitor.cli", "hook", "claude-code", "--on-loop", "deny"]
             now = {**commands, f"equal call {call}": hook} | ({"unwedge": [unwedge, "hook"]} if unwedge else {})
             for what, command in now.items():
-                spent.setdefault(what, []).append(1e3 * used(what, command, given=given, env=env).cpu_s)
+                spent.setdefault(what, []).append(1e3 * used(what, command, given=given, env=env, cwd=folder).cpu_s)
             with session.open("a") as out:
                 out.writelines(f"{json.dumps(record)}\n" for record in _step(call))
     return {what: [statistics.median(row), sorted(row)[math.ceil(0.99 * len(row)) - 1]] for what, row in spent.items()}

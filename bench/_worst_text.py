@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from monitor.core.findings import DetectorBank
+from monitor.core.detector_bank import DetectorBank
 from monitor.detectors import default_detectors
 from monitor.testing import cut
 

@@ -35,7 +35,7 @@ from rich.table import Table
 
 from bench import _report, _worst_text
 from monitor.chunks import TextDelta, TurnFinished
-from monitor.core.findings import DetectorBank
+from monitor.core.detector_bank import DetectorBank
 from monitor.detectors import ContentRepetition, default_detectors
 from monitor.reasons import FinishReason
 from monitor.testing import cut

@@ -30,7 +30,7 @@ from monitor.chunks import (
     TurnFinished,
     pieces_of,
 )
-from monitor.core.findings import RESULT_CHARS, abridged_arguments, abridged_text
+from monitor.core.detector_bank import RESULT_CHARS, abridged_arguments, abridged_text
 from monitor.core.run import RunCore
 from monitor.events import DetectionRaised
 from monitor.policy import ObserveOnly

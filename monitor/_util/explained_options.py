@@ -16,7 +16,6 @@ import operator
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cache, wraps
 from numbers import Number
 from typing import Any, Final, ParamSpec, SupportsFloat, SupportsIndex, TypeAlias, TypeVar, cast
@@ -136,6 +135,8 @@ def _unbound(
         return f"{says}: write {right}={_shown(value)}"
     if explain is not None and (line := explain(called, unknown, value)) is not None:
         return f"{says}: {line}"
+    from difflib import get_close_matches  # noqa: PLC0415 - only for a wrong name
+
     if closest := get_close_matches(unknown, known, 1):
         return f"{says}: write {closest[0]}={_shown(value)}"
     return f"{says}; give one of these: {', '.join(known)}"

@@ -4,6 +4,7 @@ everything else still works.
 
 from __future__ import annotations
 
+import gc
 import sys
 
 INTERRUPTED = 130
@@ -22,7 +23,9 @@ def _run() -> None:
     if sys.argv[1:2] == ["hook"]:  # a coding agent waits for the answer, so little is imported for it
         from monitor.cli.hooks.first_look import answered  # noqa: PLC0415 - only this command needs it
 
+        gc.disable()  # the process ends before there is garbage, and looking for it takes a sixth of the time
         if answered(sys.argv[2:]):
+            gc.freeze()  # nor is any looked for at the end
             return
     try:
         from monitor.cli import process  # noqa: PLC0415 - its libraries may not be there

@@ -51,8 +51,8 @@ from monitor.conditions.deadlines import Timeout
 from monitor.context.measure.window import TOO_SMALL_TOKENS, Window
 from monitor.core.agents import RunAgents
 from monitor.core.counters import Counters
+from monitor.core.detector_bank import PartCrash, abridged_arguments
 from monitor.core.ending import SPOKEN_OVER, StreamEnd, end_of, outcome_of, stream_end
-from monitor.core.findings import PartCrash, abridged_arguments
 from monitor.core.limits import Limits
 from monitor.core.reply_parts import LoopedText, Part
 from monitor.core.run_goal import LIMITS, RunGoal

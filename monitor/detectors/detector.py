@@ -6,11 +6,12 @@ no I/O, no logging. The same chunks give the same findings, however the provider
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 from monitor.chunks import Chunk
-from monitor.verdicts import Channel, Detection
+from monitor.detections import Channel, Detection
 
 NOTHING: tuple[Detection, ...] = ()
 """The usual answer of `observe`; shared, so that finding nothing allocates nothing."""
@@ -97,11 +98,13 @@ class MadeLate:
     a call they have no state, so they find the same.
     """
 
-    __slots__ = ("make", "names")
-
-    def __init__(self, make: Callable[[], Sequence[Detector]]) -> None:
+    def __init__(self, make: Callable[[], Iterable[Detector]]) -> None:
         self.make = make
-        self.names = tuple([detector.name for detector in make()])
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of the detectors."""
+        return tuple([detector.name for detector in self.make()])
 
 
 def wants_deltas(detector: Detector) -> bool:

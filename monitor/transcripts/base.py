@@ -6,7 +6,6 @@ full results were: where the text is not the whole result, its length and hash a
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
@@ -51,8 +50,7 @@ class RecordedResult:
     def whole(self) -> bool:
         """Whether `text` is the full result, as far as the recording says."""
         if self.sha1 is not None:
-            digest = hashlib.sha1(self.text.encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest()
-            return digest.startswith(self.sha1.lower())
+            return sha1_of(self.text).startswith(self.sha1.lower())
         return self.length is None or self.length == len(self.text)
 
     @property
@@ -171,6 +169,13 @@ class Chunker:
         self._open = [*(one for one in self._open if one[0] is not None), *made][-MOST_OPEN:]
         for _, call in made:
             yield call
+
+
+def sha1_of(text: str) -> str:
+    """The SHA-1 of a whole result, in hexadecimal digits."""
+    import hashlib  # noqa: PLC0415 - a hook is waited for, and few results are shortened
+
+    return hashlib.sha1(text.encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest()
 
 
 def _take(calls: list[tuple[str | None, ToolCall]], result: RecordedResult) -> ToolCall | None:

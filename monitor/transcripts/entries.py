@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from monitor.transcripts.base import LoopLabel, RecordedMessage, RecordedRun
 from monitor.usage import NO_USAGE, Usage
@@ -27,8 +27,7 @@ EndState: TypeAlias = Literal["finished", "unfinished", "failed", "aborted", "li
 """
 
 
-@dataclass(slots=True, frozen=True, kw_only=True)
-class Began:
+class Began(NamedTuple):
     """The entry with which a run begins."""
 
     run: str
@@ -45,24 +44,21 @@ class Began:
     loop: LoopLabel | None = None
 
 
-@dataclass(slots=True, frozen=True, kw_only=True)
-class Said:
+class Said(NamedTuple):
     """The entry of the next message of a run."""
 
     run: str
     message: RecordedMessage
 
 
-@dataclass(slots=True, frozen=True, kw_only=True)
-class CompactionSeen:
+class CompactionSeen(NamedTuple):
     """The history of a run was replaced by a summary. The same calls after it are a new start."""
 
     run: str
     at: float | None = None
 
 
-@dataclass(slots=True, frozen=True, kw_only=True)
-class RunTotals:
+class RunTotals(NamedTuple):
     """The sums of a whole run that its recording names. They count in place of the messages."""
 
     usage: tuple[tuple[str, Usage], ...] = ()
@@ -76,8 +72,7 @@ class RunTotals:
         return sum((usage for _, usage in self.usage), NO_USAGE) if self.usage else None
 
 
-@dataclass(slots=True, frozen=True, kw_only=True)
-class Ended:
+class Ended(NamedTuple):
     """The file has no more entries of a run."""
 
     run: str

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from monitor.transcripts.readers.registry import READERS
-from monitor.transcripts.source import DAMAGED, MAX_DOCUMENT_BYTES, ZIP_MAGIC, Source
+from monitor.transcripts.source import MAX_DOCUMENT_BYTES, ZIP_MAGIC, Source, damage
 
 ENDINGS: Final = (".jsonl", ".json", ".traj", ".eval", ".md", ".db", ".log", ".ndjson", ".gz", ".zst")
 """The endings of files in a folder that are looked at. Their content shows their format. A file
@@ -161,7 +161,7 @@ def _members(path: Path) -> Iterator[Source]:
         yield from _of_zip(path) if zipped else _of_tar(path)
     except OSError as error:
         yield _unreadable(str(path), error.strerror or str(error))
-    except (*DAMAGED, tarfile.TarError) as error:
+    except damage(tarfile.TarError) as error:
         yield _unreadable(str(path), f"the archive is damaged or cut: {error}")
 
 

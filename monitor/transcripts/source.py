@@ -6,16 +6,13 @@ that is one JSON document is read whole, up to `MAX_DOCUMENT_BYTES`.
 
 from __future__ import annotations
 
-import gzip
 import io
 import json
 import sys
-import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from monitor._util.lazy import LazyModule
@@ -23,14 +20,18 @@ from monitor.errors import AdapterError, MissingExtra
 from monitor.transcripts.entries import ReadReport
 
 if TYPE_CHECKING:
+    import gzip
     import sqlite3
+    import zipfile
+    from pathlib import Path
 
     import pydantic_core
     from typing_extensions import Buffer
 else:
+    gzip, zipfile = LazyModule("gzip"), LazyModule("zipfile")
     pydantic_core = LazyModule("pydantic_core")
 
-Bytes: TypeAlias = io.BufferedIOBase | io.RawIOBase | gzip.GzipFile
+Bytes: TypeAlias = io.BufferedIOBase | io.RawIOBase
 """A file of bytes that is open for reading."""
 MAX_LINE_BYTES: Final = 256 * 1024 * 1024
 """Codex writes records of many megabytes; a file without line ends must not fill the memory."""
@@ -41,7 +42,7 @@ READ_BYTES: Final = 65_536
 TELL_BYTES: Final = 1_000_000
 PACKED_BYTES: Final = 4_096
 """The number of bytes that are unpacked at once: a hostile file becomes 30,000 times as large."""
-QUICK_FROM_BYTES: Final = 1_000_000
+QUICK_FROM_BYTES: Final = 10_000_000
 """For less, the import of the quick parser of JSON would take longer than it saves."""
 HEAD_RECORDS: Final = 20
 """The most records at the beginning of a file that are looked at to recognise its format. Claude
@@ -53,8 +54,10 @@ ZIP_MAGIC: Final = b"PK\x03\x04"
 SQLITE_MAGIC: Final = b"SQLite format 3\x00"
 BOM: Final = b"\xef\xbb\xbf"
 
-DAMAGED = (EOFError, OSError, zlib.error, zipfile.BadZipFile)
-"""The errors that a damaged or cut file raises."""
+
+def damage(*others: type[Exception]) -> tuple[type[Exception], ...]:
+    """The errors that a damaged or cut file raises, and `others`."""
+    return EOFError, OSError, zlib.error, zipfile.BadZipFile, *others
 
 
 class Source:
@@ -85,6 +88,8 @@ class Source:
     @classmethod
     def of_path(cls, path: str | Path) -> Source:
         """The transcript in the file at `path`."""
+        from pathlib import Path  # noqa: PLC0415 - see `of_file`
+
         file = Path(path)
         try:
             size = file.stat().st_size
@@ -144,7 +149,7 @@ class Source:
                     found += more
         except OSError as error:
             self.fault = error.strerror or str(error)
-        except DAMAGED as error:  # the part that could be read may be enough to recognise it
+        except damage() as error:  # the part that could be read may be enough to recognise it
             self.fault = f"the file is damaged or cut: {error}"
         return bytes(found[:HEAD_BYTES]).removeprefix(BOM)
 
@@ -188,7 +193,7 @@ class Source:
             with self.open() as file:
                 data = file.read(MAX_DOCUMENT_BYTES + 1)
             return None if len(data) > MAX_DOCUMENT_BYTES else _json(data.removeprefix(BOM), _parser(len(data)))
-        except (ValueError, *DAMAGED):
+        except damage(ValueError):
             return None
 
     @cached_property
@@ -235,7 +240,9 @@ class Source:
                         line = line.removeprefix(BOM)
                     if line.strip():
                         yield number, line
-        except DAMAGED as error:
+        except Exception as error:  # not `damage()` here, which takes long and is asked when a reading ends early, too
+            if not isinstance(error, damage()):
+                raise
             report.cannot_read(number + 1, f"the file is damaged or cut from here on: {error}", lost=True)
 
     def records(self, report: ReadReport, *, grows: bool = True) -> Iterator[Mapping[str, Any]]:

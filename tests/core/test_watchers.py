@@ -7,7 +7,7 @@ from typing import Any
 
 from monitor import events
 from monitor.chunks import Chunk, ToolCall, ToolResult
-from monitor.core.findings import abridged_arguments
+from monitor.core.detector_bank import abridged_arguments
 from monitor.core.watchers import Watchers
 from monitor.detectors import ContentRepetition
 from monitor.messages import SteerMessage

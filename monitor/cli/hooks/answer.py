@@ -2,24 +2,25 @@
 
 The agent waits for it. So nothing is imported here that takes long and is not needed: no typer, no
 rich; and pydantic only where settings are given. Of a long session the end is read, and the
-requests at its beginning.
+requests before it.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from monitor._util.printable import on_one_line, printable_json
 from monitor.cli.hooks.agents import HOOKS
 from monitor.cli.hooks.base import DEEDS, Deed, Hook
 from monitor.cli.hooks.found_settings import has_settings
 from monitor.cli.hooks.pending_call import AskedCall, GoingLoop, Judged, SessionEnd
-from monitor.core.findings import PartCrash
+from monitor.cli.hooks.session_lines import BEGINNING_BYTES
+from monitor.core.detector_bank import PartCrash
 from monitor.detectors.calls.allowance import REQUEST_CHARS
 from monitor.detectors.calls.default_calls import OF_CALLS
 from monitor.detectors.detector import Detector
@@ -29,11 +30,13 @@ from monitor.transcripts.readers.base import TranscriptReader
 from monitor.transcripts.readers.lines import LineReader
 from monitor.transcripts.source import Source
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 RESULT_CHARS: Final = 200
-END_BYTES: Final = 4_000_000
-"""The part of a session, from its end, that is read: more than the calls of any loop."""
-BEGINNING_BYTES: Final = 256_000
-"""The part of a long session in which its first requests are looked for."""
+END_BYTES: Final = (400_000, 1_000_000, 4_000_000)
+"""The part of a session, from its end, that is read: the first one that has enough calls."""
+Ranges: TypeAlias = Sequence[Sequence[int]]
 
 
 @dataclass(slots=True)
@@ -52,18 +55,23 @@ class HookCall:
         given = list(zip(arguments[1::2], arguments[2::2], strict=True))
         last = dict(given)
         deed: Deed | None = next((one for one in DEEDS if one == last.get("--on-loop")), None)
-        config = Path(last["--config"]) if "--config" in last else None
+        config = None
+        if "--config" in last:
+            from pathlib import Path  # noqa: PLC0415 - takes long, and is seldom needed
+
+            config = Path(last["--config"])
         settings = [value for option, value in given if option == "--set"]
         return cls(HOOKS[arguments[0]], deed or "ask", config, last.get("--detectors"), settings)
 
-    def answer(self, question: bytes) -> tuple[str, Judged | None]:
+    def answer(self, question: bytes, requests: Ranges | None = None) -> tuple[str, Judged | None]:
         """The answer to `question`, in one line, and what it rests on. Reasons for no answer go to
-        stderr, and hold up nobody: then nothing is known, so it is `None`.
+        stderr, and hold up nobody: then nothing is known, so it is `None`. `requests`: the parts of
+        the session in which a person says something; `None`: not known.
         """
         found: Mapping[str, Any] = {}
         try:
             event = _event(question)
-            judged = self._judge(event)
+            judged = self._judge(event, requests)
             if judged.loop is not None:
                 found = self.hook.answer(_text(event, "hook_event_name"), _reason(judged.loop), self.deed)
         except (MonitorError, OSError, ValueError) as error:
@@ -72,18 +80,18 @@ class HookCall:
             return _unwatched(f"{crash.name} raised {type(crash.error).__name__}: {crash.error}")
         return printable_json(json.dumps(found)), judged
 
-    def _judge(self, event: Mapping[str, Any]) -> Judged:
+    def _judge(self, event: Mapping[str, Any], requests: Ranges | None) -> Judged:
         """What the detectors say of the call that is asked about."""
         path = _text(event, "transcript_path")
-        if not path or not Path(path).is_file():
+        if not os.path.isfile(path):
             return Judged()
         session = SessionEnd(self._detectors(), self.hook.is_tool)
-        _read_end(Path(path), session, self.hook.reader())
+        _read_end(path, session, self.hook.reader(), requests or [[0, BEGINNING_BYTES]])
         tool = _text(event, "tool_name")
         pending = AskedCall(tool, event.get("tool_input"), _text(event, "tool_use_id")) if tool else None
         return session.judge(pending)
 
-    def _detectors(self) -> Callable[[], Sequence[Detector]]:
+    def _detectors(self) -> Callable[[], Iterable[Detector]]:
         if not (self.config or self.detectors or self.settings or has_settings()):
             return OF_CALLS.make
         from monitor.cli.options.settings_options import settings_of  # noqa: PLC0415 - with pydantic and typer, only where needed
@@ -91,23 +99,35 @@ class HookCall:
         return settings_of(self.config, self.detectors, self.settings).detectors
 
 
-def _read_end(path: Path, session: SessionEnd, usual: TranscriptReader) -> None:
+def _read_end(path: str, session: SessionEnd, usual: TranscriptReader, requests: Ranges) -> None:
     """Give the end of the session in `path` to `session`, with the requests before it. `usual`: the
     reader of the agent's own sessions.
     """
-    whole = Source.of_path(path)
-    reader = usual if usual.fits(whole) else _reader_of(whole)
+    size = os.path.getsize(path)
+    whole = Source(path, lambda: open(path, "rb"), size=size)  # noqa: SIM115 - who reads it closes it
+    beginning = whole if whole.is_packed else whole.part(0, min(size, BEGINNING_BYTES))
+    reader = usual if usual.fits(beginning) else _reader_of(Source.of_path(path))
     if reader is None:
         return
-    size = path.stat().st_size
-    if size <= END_BYTES or whole.is_packed or not isinstance(reader, LineReader):
+    if size <= END_BYTES[0] or whole.is_packed or not isinstance(reader, LineReader):
         session.take(reader.read(whole, ReadReport()))
         return
-    with path.open("rb") as file:
-        file.seek(size - END_BYTES)
-        start = size - END_BYTES + len(file.readline())
-    beginning = whole.part(0, min(start, BEGINNING_BYTES))
-    session.take(reader.read(whole.part(start, size), ReadReport()), list(_requests(reader, beginning)))
+    for length in END_BYTES:
+        start = _line_start(path, size - length)
+        before = [whole.part(begin, min(end, start)) for begin, end in requests if begin < start]
+        said = [text for part in before for text in _requests(reader, part)]
+        session.take(reader.read(whole.part(start, size), ReadReport()), said)
+        if session.is_full or start == 0:
+            return
+
+
+def _line_start(path: str, at: int) -> int:
+    """Where the first line begins that begins behind `at`."""
+    if at <= 0:
+        return 0
+    with open(path, "rb") as file:
+        file.seek(at)
+        return at + len(file.readline())
 
 
 def _reader_of(source: Source) -> TranscriptReader | None:
@@ -116,9 +136,9 @@ def _reader_of(source: Source) -> TranscriptReader | None:
     return reader_of(source)
 
 
-def _requests(reader: TranscriptReader, beginning: Source) -> Iterator[str]:
-    """What the user asks for in the beginning of a session."""
-    for entry in reader.read(beginning, ReadReport()):
+def _requests(reader: TranscriptReader, part: Source) -> Iterator[str]:
+    """What the user asks for in a part of a session."""
+    for entry in reader.read(part, ReadReport()):
         if isinstance(entry, Said) and entry.message.role == "user" and not entry.message.synthetic:
             yield entry.message.text[:REQUEST_CHARS]
 

@@ -1,8 +1,11 @@
 """Whether the current folder has settings: a quick look, before they are read."""
 
 import os
+import re
 
 OWN_FILE, PROJECT_FILE, TABLE = "agent-monitor.toml", "pyproject.toml", "agent-monitor"
+_AS_KEY = re.compile(rb"agent-monitor[\"']?[ \t]*[].=]")
+"""Wherever the name is a key. A project that only requires the package names it in a text."""
 
 
 def has_settings() -> bool:
@@ -12,9 +15,9 @@ def has_settings() -> bool:
     try:
         with open(PROJECT_FILE, "rb") as file:
             data = file.read()
-        if TABLE.encode() not in data:
+        if _AS_KEY.search(data) is None:
             return False
-        import tomllib  # noqa: PLC0415 - few projects name it
+        import tomllib  # noqa: PLC0415 - takes long, and few projects have such a key
 
         return TABLE in tomllib.loads(data.decode()).get("tool", {})
     except FileNotFoundError:

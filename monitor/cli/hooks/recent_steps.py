@@ -52,6 +52,8 @@ class RecentSteps:
         """The signs at which the detectors last saw no loop; -1: they were not asked."""
         self._free = _number(known.get("free"))
         """The number of calls before the detectors need be asked."""
+        self._awaited = known.get("awaited")
+        """The identity of the call that they were asked about, until a call was made."""
         words = known.get("words")
         self._words = SeenMarks(words if isinstance(words, list) else None)
         self._held = HeldAnswers(known.get("held"))
@@ -65,6 +67,7 @@ class RecentSteps:
             "signs": self._signs,
             "calm": self._calm,
             "free": self._free,
+            "awaited": self._awaited,
             "words": self._words.save(),
             "held": self._held.save(),
         }
@@ -76,7 +79,8 @@ class RecentSteps:
         text = _text_of(name, arguments)
         identity = mark(text)
         self._held.called(identity)
-        self._free -= 1
+        self._free = self._free - 1 if self._awaited in (None, identity) else 0
+        self._awaited = None
         self._signs += any(one[1] == identity for one in self._calls)
         self._calls = [*self._calls, [id, identity]][-CALLS:]
         self._open = [*self._open, [id, text[:HEAD_CHARS]]][-CALLS:]
@@ -117,22 +121,35 @@ class RecentSteps:
         """Whether the detectors may see a loop that goes on with this call. Without a `name`: with
         any call.
         """
-        if self._signs == self._calm or self._free > 0:
+        asked = _identity_of(name, arguments)
+        if self._signs_with(asked) == self._calm or (self._free > 0 and self._awaited in (None, asked)):
             return False
         made = [one[1] for one in self._calls]
         if name:
-            made.append(mark(_text_of(name, arguments)))
+            made.append(asked)
         times = {identity: made.count(identity) for identity in made}
         equal = times.pop(made[-1]) if name else max(times.values(), default=0)
         others = sorted(times.values())[: None if name else -1]
         in_turn = equal >= ROUNDS and max(others, default=0) >= OTHER_ROUNDS
         return equal >= EQUAL_CALLS or in_turn or sum(self._stale) >= STALE_RESULTS
 
-    def is_calm(self, free_calls: int = 0) -> None:
-        """The detectors see no loop with the call that is asked about. They need not be asked
-        before `free_calls` more calls, nor until there is one more sign.
+    def is_calm(self, free_calls: int = 0, name: str = "", arguments: object = None) -> None:
+        """The detectors see no loop with the call that was asked about. Once it is made, they need
+        not be asked before `free_calls` more calls, nor until there is one more sign.
         """
-        self._calm, self._free = self._signs, free_calls + 1
+        self._awaited = _identity_of(name, arguments)
+        self._calm, self._free = self._signs_with(self._awaited), free_calls + 1
+
+    def _signs_with(self, asked: "int | None") -> int:
+        """The signs that there are once the call that is asked about stands in the session. It does
+        already, if the same call has no result.
+        """
+        equal = [one[0] for one in self._calls if one[1] == asked]
+        return self._signs + (bool(equal) and all(one[0] not in equal for one in self._open))
+
+
+def _identity_of(name: str, arguments: object) -> "int | None":
+    return mark(_text_of(name, arguments)) if name else None
 
 
 def _text_of(name: str, arguments: object) -> str:

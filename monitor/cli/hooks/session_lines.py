@@ -23,9 +23,13 @@ MOST_BYTES = 8_000_000
 """The most new bytes that are read at once. Of more, the last ones are read."""
 EDGE_BYTES = 4_096
 """The bytes before the place where a reading stopped that must be as they were."""
+BEGINNING_BYTES = 128_000
+"""The part of a long session, from its beginning, in which requests of the user are looked for."""
+REQUESTS = 8
+"""The places of requests that are kept, the newest ones."""
 KEPT_S = 7 * 24 * 3600.0
 """The state of a session that nobody has asked about for so long is removed."""
-VERSION = 3
+VERSION = 4
 SUM_BYTES = 8
 _KNOWN = ("type", "sessionId", "$set", "$rewindTo")
 """Each line of the three agents has one of these fields."""
@@ -41,6 +45,8 @@ class SessionLines:
         self._file = os.path.join(folder, f"{zlib.crc32(os.fsencode(path)):08x}.json")
         known = _loaded(self._file)
         self.steps = RecentSteps()
+        self.requests: list[list[int]] = []
+        """Where each part begins and ends in which a person says something, as far as is known."""
         self.understood = True
         """Whether the lines are those of a known agent."""
         self._at = 0
@@ -51,11 +57,11 @@ class SessionLines:
             self._take_over(known)
 
     def _take_over(self, known: "dict[str, object]") -> None:
-        at, inode, edge, steps = (known.get(name) for name in ("at", "inode", "edge", "steps"))
+        at, inode, edge, steps, requests = (known.get(name) for name in ("at", "inode", "edge", "steps", "requests"))
         if isinstance(at, int) and isinstance(inode, list) and isinstance(edge, int) and isinstance(steps, dict):
             self._at, self._inode, self._edge = at, inode, edge
             self.steps, self.understood = RecentSteps(steps), known.get("understood") is True
-
+            self.requests = requests if isinstance(requests, list) else []
             self._is_kept = True
 
     def read(self) -> None:
@@ -63,36 +69,43 @@ class SessionLines:
         with open(self._path, "rb") as file:
             status = os.fstat(file.fileno())
             inode = [status.st_dev, status.st_ino]
+            most = MOST_BYTES
             if self._inode != inode or status.st_size < self._at or self._edge_before(file) != self._edge:
-                self.steps, self.understood, self._at = RecentSteps(), True, 0
+                self.steps, self.requests, self.understood, self._at = RecentSteps(), [], True, 0
                 most = FIRST_BYTES
-            else:
-                most = MOST_BYTES
             start = max(self._at, status.st_size - most)
+            if start > self._at:
+                self.requests.append([self._at, min(start, self._at + BEGINNING_BYTES)])
             file.seek(start)
             data = file.read(status.st_size - start)
             begin = 0 if start == self._at else data.find(b"\n") + 1
             end = data.rfind(b"\n") + 1
-            for line in data[begin:end].splitlines():
-                self._take(line)
+            at = start + begin
+            for line in data[begin:end].splitlines(keepends=True):
+                if self._take(line):
+                    self.requests = [*self.requests, [at, at + len(line)]][-REQUESTS:]
+                at += len(line)
             if end:
                 self._is_kept = False
                 self._at, self._inode = start + end, inode
                 self._edge = self._edge_before(file)
 
-    def _take(self, line: bytes) -> None:
+    def _take(self, line: bytes) -> bool:
+        """Take in a line. Returns whether a person says something in it."""
         if not line.strip():
-            return
+            return False
         try:
             record = json.loads(line)
         except (ValueError, RecursionError):
-            return
+            return False
         if not isinstance(record, dict) or not any(name in record for name in _KNOWN):
             self.understood = False
-            return
-        if _interrupts(record):
+            return False
+        interrupts = _interrupts(record)
+        if interrupts:
             self.steps.interrupted()
         _take_steps(record, self.steps)
+        return interrupts
 
     def _edge_before(self, file: "BinaryIO") -> int:
         """The hash of the bytes before the place where the reading stopped."""
@@ -105,9 +118,9 @@ class SessionLines:
         self.steps.hold(question, line, name, arguments)
         self._is_kept = False
 
-    def is_calm(self, free_calls: int) -> None:
+    def is_calm(self, free_calls: int, name: str, arguments: object) -> None:
         """The detectors see no loop in the session: see `RecentSteps.is_calm`."""
-        self.steps.is_calm(free_calls)
+        self.steps.is_calm(free_calls, name, arguments)
         self._is_kept = False
 
     def keep(self) -> None:
@@ -123,6 +136,7 @@ class SessionLines:
             "inode": self._inode,
             "edge": self._edge,
             "understood": self.understood,
+            "requests": self.requests,
             "steps": self.steps.save(),
         }
         try:

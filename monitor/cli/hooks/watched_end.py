@@ -6,16 +6,15 @@ from __future__ import annotations
 
 import copy
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import replace
 
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolResult
-from monitor.core.findings import DetectorBank, abridged_arguments, abridged_text
+from monitor.core.detector_bank import DetectorBank, abridged_arguments, abridged_text
+from monitor.detections import Detection
 from monitor.detectors.calls.call_detector import read_call
-from monitor.detectors.calls.novelty.state_novelty import StateNovelty
 from monitor.detectors.detector import Detector
 from monitor.transcripts.base import Chunker, RecordedCall, RecordedMessage, RecordedResult
-from monitor.verdicts import Detection
 
 LAST_CALLS = 64
 """The newest calls that the detectors see: four times as many as the longest loop has steps."""
@@ -27,15 +26,18 @@ MOST_FREE = 8
 """The most calls that are tried as a continuation."""
 
 
-@dataclass(slots=True)
 class NewestMessages:
-    """The newest messages of a run, since its last compaction."""
+    """The newest messages of a run, since its last compaction. `requests`: what the user has asked
+    for before them.
+    """
 
-    messages: deque[RecordedMessage] = field(default_factory=deque[RecordedMessage])
-    requests: deque[str] = field(default_factory=lambda: deque[str](maxlen=LAST_REQUESTS))
-    """What the user has asked for before these messages."""
-    calls: int = 0
-    last_at: float = 0.0
+    def __init__(self, requests: Iterable[str] = ()) -> None:
+        self.messages = deque[RecordedMessage]()
+        self.requests = deque(requests, LAST_REQUESTS)
+        self.calls = 0
+        self.last_at = 0.0
+        self.is_full = False
+        """Messages before these would change nothing but the requests."""
 
     def take(self, message: RecordedMessage) -> None:
         self.messages.append(message)
@@ -45,10 +47,12 @@ class NewestMessages:
             self._drop(self.messages.popleft())
 
     def compacted(self) -> None:
+        self.is_full = True
         while self.messages:
             self._drop(self.messages.popleft())
 
     def _drop(self, message: RecordedMessage) -> None:
+        self.is_full = True
         self.calls -= len(message.tool_calls)
         if is_request(message):
             self.requests.append(message.text)
@@ -57,65 +61,87 @@ class NewestMessages:
 class WatchedEnd:
     """The end of a run, and what the detectors see in it."""
 
-    def __init__(self, end: NewestMessages, detectors: Sequence[Detector]) -> None:
-        self._detectors, self._bank = detectors, DetectorBank(detectors)
+    def __init__(self, end: NewestMessages) -> None:
         self._chunker = Chunker()
-        self.loops: list[tuple[int, Detection]] = []
-        """The loops of calls that were seen, each with the number of its turn."""
+        self._shown: list[tuple[int, str | Chunk]] = []
+        """The requests and chunks that each detector is shown, with the numbers of their turns."""
+        self._detectors: list[Detector] = []
+        """The detectors that were asked."""
+        self._banks: list[DetectorBank] = []
+        """For each of them, a bank of its own."""
         self.turns = 0
         self.calls: list[RecordedCall] = []
         """The calls, as the detectors count them."""
+        self._keys: list[str] = []
+        """The identity of each of them."""
         self.answered: set[str] = set()
         self.result = ""
         self._open: dict[str, str] = {}
         """The identity of each call without a result, by the id that the detectors see."""
         self._results: dict[str, ToolResult] = {}
         """The newest result of each call, by the identity of the call."""
-        self._bank.reset()
-        for text in end.requests:
-            self._bank.request(text)
+        self._shown += [(0, text) for text in end.requests]
         for message in end.messages:
             self.take(message)
 
-    def take(self, message: RecordedMessage) -> Sequence[Detection]:
-        """Watch one more message. Returns the loops of calls that are seen in it."""
-        known = len(self.loops)
-        if is_request(message):
-            self._bank.request(message.text)
+    def ask(self, detector: Detector) -> list[tuple[int, Detection]]:
+        """Show the run to one more detector. Returns the loops of calls that it sees, each with the
+        number of its turn.
+        """
+        bank = DetectorBank([detector])
+        bank.reset()
+        self._detectors.append(detector)
+        self._banks.append(bank)
+        return [(turn, one) for turn, shown in self._shown for one in _loops_of_calls(bank, shown)]
+
+    def take(self, message: RecordedMessage) -> list[Detection]:
+        """Take in one more message. Returns the loops of calls that are seen in it."""
+        known = len(self._shown)
         self.turns += message.role == "assistant"
         self.calls += message.tool_calls
-        for chunk in self._chunker.chunks(message):
-            self.loops += [(self.turns, one) for one in self._seen(chunk) if _is_loop_of_calls(one)]
+        if is_request(message):
+            self._shown.append((self.turns, message.text))
+        self._shown += [(self.turns, self._noted(chunk)) for chunk in self._chunker.chunks(message)]
         for result in message.tool_results:
             self.answered.add(result.call_id or "")
             self.result = self.result if result.vetoed else result.text
-        return [one for _, one in self.loops[known:]]
+        return [one for _, shown in self._shown[known:] for bank in self._banks for one in _loops_of_calls(bank, shown)]
 
-    def _seen(self, chunk: Chunk) -> Sequence[Detection]:
-        match chunk:
-            case TextDelta():
-                return self._bank.text(chunk.text)
-            case ReasoningDelta():
-                return self._bank.reasoning(chunk)
-            case ToolCall():
-                self._open[chunk.id] = read_call(chunk).xxhash
-                abridged = abridged_arguments(chunk.arguments)
-                return self._bank.fact(chunk if abridged is None else replace(chunk, arguments=abridged[0]))
-            case ToolResult():
-                if (key := self._open.pop(chunk.id, None)) is not None:
-                    self._results[key] = chunk
-                return self._bank.fact(replace(chunk, text=abridged_text(chunk.text)))
-            case _:
-                return self._bank.fact(chunk)
+    def _noted(self, chunk: Chunk) -> Chunk:
+        """Note a call or its result. Returns it as the detectors are shown it."""
+        if isinstance(chunk, ToolCall):
+            self._keys.append(read_call(chunk).xxhash)
+            self._open[chunk.id] = self._keys[-1]
+            abridged = abridged_arguments(chunk.arguments)
+            return chunk if abridged is None else replace(chunk, arguments=abridged[0])
+        if isinstance(chunk, ToolResult):
+            if (key := self._open.pop(chunk.id, None)) is not None:
+                self._results[key] = chunk
+            return replace(chunk, text=abridged_text(chunk.text))
+        return chunk
+
+    def branch(self) -> WatchedEnd:
+        """A copy that goes another way from here. It does not know what was shown before."""
+        other = copy.copy(self)
+        vars(other).update(
+            {name: value.copy() for name, value in vars(self).items() if isinstance(value, list | dict | set)},
+            _shown=[],
+            _banks=copy.deepcopy(self._banks),
+            _chunker=copy.deepcopy(self._chunker),
+        )
+        return other
 
     def free_calls(self) -> int:
         """The number of calls that may follow the last one before the detectors see a loop,
-        whatever they are. At most `MOST_FREE`.
+        whatever they are. At most `MOST_FREE`. Nothing else can be asked of the run after that.
         """
+        from monitor.detectors.calls.novelty.state_novelty import StateNovelty  # noqa: PLC0415 - not needed for a loop
+
         steps = [one.steps_left for one in self._detectors if isinstance(one, StateNovelty)]
         rings = [ring for ring in range(1, LONGEST_RING + 1) if self._may_be_ring(ring)]
-        free = [MOST_FREE, *(left - 1 for left in steps), *(copy.deepcopy(self).calls_to_loop(ring) for ring in rings)]
-        return max(0, min(free))
+        ways = [self, *(self.branch() for _ in rings[1:])]
+        tried = [way.calls_to_loop(ring) for way, ring in zip(ways, rings, strict=False)]
+        return max(0, min(MOST_FREE, *(left - 1 for left in steps), *tried))
 
     def _may_be_ring(self, length: int) -> bool:
         """Whether the last calls are a ring of `length`, most of them in most of two rounds. A
@@ -124,7 +150,7 @@ class WatchedEnd:
         if length == 1:
             return bool(self.calls)
         compared = max(1, 2 * length - 4)
-        keys = [key_of(call) for call in self.calls[-length - compared :]]
+        keys = self._keys[-length - compared :]
         equal = sum(one == before for one, before in zip(keys[length:], keys, strict=False))
         return len(keys) == length + compared and 2 * equal >= compared
 
@@ -164,6 +190,18 @@ def key_of(call: RecordedCall) -> str:
     return read_call(ToolCall("", call.name, call.arguments)).xxhash
 
 
-def _is_loop_of_calls(detection: Detection) -> bool:
-    """A loop of text is over when the model makes a call."""
-    return detection.level == "loop" and detection.channel == "tools"
+def _loops_of_calls(bank: DetectorBank, shown: str | Chunk) -> list[Detection]:
+    """The loops of calls that `bank` sees with a request or a chunk. A loop of text is over when
+    the model makes a call.
+    """
+    match shown:
+        case str():
+            bank.request(shown)
+            return []
+        case TextDelta():
+            seen = bank.text(shown.text)
+        case ReasoningDelta():
+            seen = bank.reasoning(shown)
+        case _:
+            seen = bank.fact(shown)
+    return [one for one in seen if one.level == "loop" and one.channel == "tools"]

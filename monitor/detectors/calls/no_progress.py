@@ -16,6 +16,7 @@ from typing import Any
 
 from monitor._util.explained_options import explains_options
 from monitor.chunks import ToolResult
+from monitor.detections import Detection, Evidence, Level
 from monitor.detectors.calls.call_detector import (
     EXCERPT_CHARS,
     OFFSETS_SHOWN,
@@ -27,7 +28,6 @@ from monitor.detectors.calls.progress_rule import ProgressRule, Standstill, repo
 from monitor.detectors.calls.tool_policy import ToolPolicy
 from monitor.detectors.detector import NOTHING
 from monitor.errors import ConfigError
-from monitor.verdicts import Detection, Evidence, Level
 
 RESULTS_COMPARED = 64
 """The greatest threshold."""

@@ -37,6 +37,7 @@ from typing import Any, TypeAlias
 from monitor._util.explained_options import explains_options
 from monitor._util.hashing import identity
 from monitor.chunks import ToolResult
+from monitor.detections import Detection, Evidence, Level
 from monitor.detectors.calls.answers import is_error
 from monitor.detectors.calls.call_detector import (
     EXCERPT_CHARS,
@@ -52,7 +53,6 @@ from monitor.detectors.calls.tool_policy import ToolPolicy
 from monitor.detectors.calls.tool_repetition import SAMPLING_TIMES
 from monitor.detectors.detector import NOTHING
 from monitor.errors import ConfigError
-from monitor.verdicts import Detection, Evidence, Level
 
 COMPARED_CHARS = EXCERPT_CHARS
 """How much of each call is kept beside hash and length: as much as the evidence shows."""

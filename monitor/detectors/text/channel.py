@@ -20,6 +20,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
+from monitor.detections import Channel, Detection
 from monitor.detectors.detector import NOTHING
 from monitor.detectors.text.chant import CHANT_KIND, WindowRule, WindowScanner
 from monitor.detectors.text.copies import CopyScanner
@@ -30,7 +31,6 @@ from monitor.detectors.text.markdown import Fences
 from monitor.detectors.text.recurrence import RecurrenceRule, RecurrenceScanner
 from monitor.detectors.text.tail import TailRule, TailScanner
 from monitor.detectors.text.vocabulary import WORDS_STEP, Vocabulary
-from monitor.verdicts import Channel, Detection
 
 SLICE_CHARS = 8_192
 """A delta is examined in slices of this size. So a delta of 100 MB needs no second copy, and no

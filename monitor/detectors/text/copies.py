@@ -23,9 +23,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from monitor._util.hashing import chained
+from monitor.detections import Level
 from monitor.detectors.text.hit import Hit
 from monitor.detectors.text.structure import is_numbers
-from monitor.verdicts import Level
 
 ANCHOR_CHARS = 64
 PIECE_CHARS = 1_024

@@ -47,6 +47,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from monitor.detections import Level
 from monitor.detectors.text.copies import PIECE_CHARS, ROOM_CHARS
 from monitor.detectors.text.hit import Hit
 from monitor.detectors.text.markdown import LEADERS, Fences, has_short_lines, is_unbroken, only_layout, speaks
@@ -64,7 +65,6 @@ from monitor.detectors.text.structure import (
     is_statement,
 )
 from monitor.errors import ConfigError
-from monitor.verdicts import Level
 
 OFFSETS_SHOWN = 12
 """Places listed in the evidence; a one-character unit has hundreds."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCallDelta
-from monitor.core.findings import DetectorBank, PartCrash
+from monitor.core.detector_bank import DetectorBank, PartCrash
 from monitor.detectors.detector import Detector
 from monitor.harness.runs.budget_hold import BudgetHold
 from monitor.policy import stop_for

@@ -23,7 +23,7 @@ from monitor.budget import Budget
 from monitor.chunks import ReasoningDelta, TurnFinished
 from monitor.conditions import Condition
 from monitor.core.counters import ErrorStreak
-from monitor.core.findings import DetectorBank, PartCrash, abridged_arguments, abridged_text
+from monitor.core.detector_bank import DetectorBank, PartCrash, abridged_arguments, abridged_text
 from monitor.core.resumed import ResumedRun
 from monitor.core.run import RunCore
 from monitor.detectors.detector import Detector

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-_MODULES: Final = ("monitor.transcripts", "monitor.verdicts", "monitor.usage", "monitor.reasons")
+_MODULES: Final = ("monitor.transcripts", "monitor.detections", "monitor.verdicts", "monitor.usage", "monitor.reasons")
 """Their classes hold data alone."""
 
 

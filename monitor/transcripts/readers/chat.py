@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from monitor._util.lazy import LazyModule
 from monitor.transcripts.base import RecordedCall, RecordedMessage, RecordedResult, Role
 from monitor.transcripts.readers.values import (
     call_of,
@@ -24,7 +25,11 @@ from monitor.transcripts.readers.values import (
     words,
 )
 from monitor.usage import Usage
-from monitor.wires.chat import signs
+
+if TYPE_CHECKING:
+    from monitor.wires.chat import signs
+else:
+    signs = LazyModule("monitor.wires.chat.signs")  # a hook is waited for, and reads no chat
 
 ROLES: Final[Mapping[str, Role]] = {
     "system": "system",

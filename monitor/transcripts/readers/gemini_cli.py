@@ -9,8 +9,9 @@ result.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from monitor._util.lazy import LazyModule
 from monitor.transcripts.base import RecordedCall, RecordedMessage, RecordedResult
 from monitor.transcripts.entries import Began, EndState, ReadReport, TranscriptEntry
 from monitor.transcripts.readers.base import OpenRun, RecentIds, whole_run
@@ -18,7 +19,11 @@ from monitor.transcripts.readers.gemini_stream import GeminiStreamLines, is_gemi
 from monitor.transcripts.readers.lines import LineReader, LineReading
 from monitor.transcripts.readers.values import call_of, result_of, rows, seconds, table, text, tokens_of, words
 from monitor.transcripts.source import Source
-from monitor.wires.gemini.signs import is_content
+
+if TYPE_CHECKING:
+    from monitor.wires.gemini import signs
+else:
+    signs = LazyModule("monitor.wires.gemini.signs")  # a hook is waited for, and reads no saved chat
 
 _CONTEXT = "<session_context>"
 """The first message of newer versions, which no person wrote."""
@@ -179,7 +184,7 @@ class GeminiCliReader(LineReader):
             messages = rows(document.get("messages"))[:20]
             return _is_header(document) and ("projectHash" in document or any(map(_is_own, map(table, messages))))
         found = rows(document)[:20]
-        return bool(found) and all(isinstance(one, dict) and is_content(one, strict=False) for one in found)
+        return bool(found) and all(isinstance(one, dict) and signs.is_content(one, strict=False) for one in found)
 
     def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
         if is_gemini_stream(source):

@@ -13,7 +13,7 @@ from monitor.transcripts.entries import Began, EndState, ReadReport, RunTotals, 
 from monitor.transcripts.readers.base import RunIds, TranscriptReader, whole_run
 from monitor.transcripts.readers.chat import messages_of, usage_of, with_model
 from monitor.transcripts.readers.values import id_of, rows, table, text
-from monitor.transcripts.source import DAMAGED, MAX_DOCUMENT_BYTES, ZIP_MAGIC, Source
+from monitor.transcripts.source import MAX_DOCUMENT_BYTES, ZIP_MAGIC, Source, damage
 from monitor.usage import Usage
 
 _ATTACHED = "attachment://"
@@ -50,7 +50,7 @@ def _names(source: Source) -> list[str]:
     try:
         with source.open() as file, zipfile.ZipFile(file) as archive:
             return archive.namelist()
-    except DAMAGED:
+    except damage():
         return []
 
 
@@ -66,7 +66,7 @@ def _archive(source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
             for name in names:
                 if name.startswith("samples/"):
                     yield from _sample(table(_member(archive, name, report)), head, source, ids)
-    except (*DAMAGED, NotImplementedError) as error:
+    except damage(NotImplementedError) as error:
         report.cannot_read(1, f"the archive cannot be read: {error}")
 
 
@@ -76,7 +76,7 @@ def _member(archive: zipfile.ZipFile, name: str, report: ReadReport) -> object:
         return None
     try:
         return json.loads(archive.read(name))
-    except (ValueError, RecursionError, NotImplementedError, *DAMAGED) as error:
+    except damage(ValueError, RecursionError, NotImplementedError) as error:
         report.cannot_read(1, f"{name}: {error}")
         return None
 

@@ -4,7 +4,6 @@ calls, results, tokens.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Mapping
@@ -12,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from monitor._util.hashing import identity
-from monitor.transcripts.base import RecordedCall, RecordedResult
+from monitor.transcripts.base import RecordedCall, RecordedResult, sha1_of
 from monitor.transcripts.entries import ReadReport
 from monitor.usage import Usage
 
@@ -35,8 +34,7 @@ def result_of(
         return RecordedResult(name, text[:KEPT_CHARS], is_error=True, call_id=call_id, vetoed=True)
     if len(text) <= KEPT_CHARS:
         return RecordedResult(name, text, is_error, call_id=call_id)
-    sha1 = hashlib.sha1(text.encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest()
-    return RecordedResult(name, text[:KEPT_CHARS], is_error, len(text), sha1[:16], call_id)
+    return RecordedResult(name, text[:KEPT_CHARS], is_error, len(text), sha1_of(text)[:16], call_id)
 
 
 def call_of(name: object, arguments: object, id: object) -> RecordedCall:

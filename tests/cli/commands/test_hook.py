@@ -16,6 +16,8 @@ from typer.testing import CliRunner
 from monitor.cli.app import app
 from monitor.cli.hooks.agents import HOOKS
 from monitor.cli.hooks.base import DEEDS
+from monitor.cli.hooks.first_look import MOST_ASKED
+from monitor.cli.hooks.found_settings import has_settings
 from monitor.cli.hooks.session_lines import SessionLines
 from monitor.policy import ObserveOnly
 from monitor.transcripts.analysis.survey import survey
@@ -188,6 +190,13 @@ def test_what_cannot_be_read_never_stops_an_agent(agent: str, given: str):
     assert (done.exit_code, json.loads(done.stdout)) == (0, {})
 
 
+def test_a_question_that_is_too_long_is_read_to_its_end_and_the_call_goes_on(tmp_path: Path):
+    about = event("claude-code", session(tmp_path, 5), "ls", {"text": "a" * (MOST_ASKED + 1_000_000)})
+    done = in_a_process("claude-code", about=about)
+    assert (done.returncode, done.stdout) == (0, "{}\n")
+    assert f"more than {MOST_ASKED} bytes" in done.stderr
+
+
 def test_a_session_that_is_cut_at_any_line_is_answered(tmp_path: Path):
     lines = gzip.decompress(STUCK.read_bytes()).splitlines(keepends=True)
     answers: list[bool] = []
@@ -216,6 +225,8 @@ sys.argv = ["agent-monitor", "hook", *sys.argv[1:]]
 main()
 long = {"typer", "rich", "pydantic", "pydantic_core", "anyio"}
 longer = {"typing", "dataclasses", "pathlib", "inspect", "asyncio", "tempfile", "sqlite3", "monitor.core.run"}
+longer |= {"zipfile", "hashlib", "difflib", "monitor.verdicts", "monitor.policy", "monitor.messages"}
+longer |= {"monitor.detectors.calls.tool_cycle", "monitor.detectors.calls.novelty.words"}
 packages = {name.partition(".")[0] for name in sys.modules}
 print(*sorted(packages & long), *sorted({*sys.modules} & longer), file=sys.stderr)
 """
@@ -258,6 +269,28 @@ def test_the_settings_of_the_folder_count(name: str, tmp_path: Path):
     assert json.loads(ask("gemini-cli", about).stdout) == {}
 
 
+KEYS = (
+    "[tool.agent-monitor.X]",
+    "[tool.'agent-monitor'.X]",
+    '[tool]\n"agent-monitor" .X.y = 1',
+    "tool.agent-monitor = {}",
+)
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_settings_are_found_however_their_key_is_written(key: str, tmp_path: Path):
+    assert not has_settings()
+    (tmp_path / "pyproject.toml").write_text(f'{key}\n[project]\nname = "a"\n')
+    assert has_settings()
+
+
+def test_a_project_that_requires_the_package_needs_no_parser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "tomllib", None)
+    project = '[project]\nname = "agent-monitor"\ndependencies = ["agent-monitor[cli]>=1"]\n'
+    (tmp_path / "pyproject.toml").write_text(project)
+    assert not has_settings()
+
+
 def test_a_session_that_grows_is_read_on_and_the_answer_is_the_same(tmp_path: Path):
     for calls in range(1, 8):
         about = event("claude-code", session(tmp_path, calls))
@@ -295,6 +328,13 @@ def test_in_a_loop_the_core_is_imported_once(agent: str, tmp_path: Path):
     assert [(one.stdout, one.stderr.split()) for one in later] == [(first.stdout, [])] * 2
 
 
+def test_the_fifth_equal_call_imports_one_detector_and_what_it_needs(tmp_path: Path):
+    about = event("claude-code", str(stuck_session(tmp_path, "claude-code")), *ASKED["claude-code"])
+    refused = in_a_process("claude-code", "--on-loop", "deny", about=about)
+    assert json.loads(refused.stdout) != {}
+    assert refused.stderr.split() == ["dataclasses", "inspect", "typing"]
+
+
 def test_up_to_the_fourth_equal_call_the_core_is_not_imported(tmp_path: Path):
     file, (name, given) = tmp_path / "session.jsonl", ASKED["claude-code"]
     for at in range(4):
@@ -306,6 +346,35 @@ def test_up_to_the_fourth_equal_call_the_core_is_not_imported(tmp_path: Path):
         with file.open("a") as out:
             for role, block in (("assistant", call), ("user", result)):
                 out.write(f"{json.dumps({'type': role, 'message': {'content': [block]}})}\n")
+
+
+def written(file: Path, *messages: tuple[str, object]) -> None:
+    with file.open("a") as out:
+        for role, content in messages:
+            record = {"type": role, "sessionId": file.stem, "parentUuid": None, "message": {"content": content}}
+            out.write(f"{json.dumps(record)}\n")
+
+
+def called(file: Path, id: str, command: str, said: str) -> None:
+    written(
+        file,
+        ("assistant", [{"type": "tool_use", "id": id, "name": "Bash", "input": {"command": command}}]),
+        ("user", [{"type": "tool_result", "tool_use_id": id, "content": said}]),
+    )
+
+
+@pytest.mark.parametrize("wish", ["Tidy up.", "Now run make 20 times."])
+def test_of_a_long_session_all_requests_count_and_the_end_is_read(wish: str, tmp_path: Path):
+    file = tmp_path / "s.jsonl"
+    about = event("claude-code", str(file), "Bash", {"command": "make"})
+    for part in range(3):
+        for at in range(40):
+            called(file, f"c{part}-{at}", f"cat {part}-{at}.py", f"{part} {at} " + "word " * 4_000)
+        written(file, ("user", wish if part == 1 else "Go on."))
+        assert json.loads(ask("claude-code", about).stdout) == {}
+    for at in range(5):
+        called(file, f"m{at}", "make", "nothing to do")
+    assert (json.loads(ask("claude-code", about).stdout) == {}) == ("20 times" in wish)
 
 
 @pytest.mark.parametrize("what", NEWS)
@@ -321,6 +390,19 @@ def test_an_answer_holds_only_as_long_as_the_loop_goes_on(what: str, tmp_path: P
     assert session.steps.held(question) is not None
     session.read()
     assert session.steps.held(question) is None
+
+
+def test_a_question_about_another_call_does_not_let_the_loop_pass(tmp_path: Path):
+    file = tmp_path / "s.jsonl"
+    for at in range(6):
+        called(file, f"c{at}", "make", "No rule to make target")
+    asked = [("Bash", {"command": "make"}), OTHERS["claude-code"], ("Bash", {"command": "make"})]
+    refused, free, again = [
+        in_a_process("claude-code", "--on-loop", "deny", about=event("claude-code", str(file), *one)).stdout
+        for one in asked
+    ]
+    assert json.loads(free) == {}
+    assert again == refused != free
 
 
 def test_an_event_that_cannot_be_answered_does_not_hide_the_loop(tmp_path: Path):

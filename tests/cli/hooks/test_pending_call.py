@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pytest
 
-from monitor.cli.hooks.pending_call import AskedCall, SessionEnd
-from monitor.cli.hooks.watched_end import LAST_CALLS
+from monitor.cli.hooks.pending_call import STILL_TURNS, AskedCall, SessionEnd
+from monitor.cli.hooks.watched_end import LAST_CALLS, is_request
+from monitor.core.detector_bank import DetectorBank
+from monitor.detections import Detection
 from monitor.detectors.calls.default_calls import OF_CALLS
-from monitor.transcripts.base import RecordedCall, RecordedMessage, RecordedResult
+from monitor.detectors.detector import Detector
+from monitor.transcripts.base import Chunker, RecordedCall, RecordedMessage, RecordedResult, RecordedRun
+from monitor.transcripts.corpus import Corpus
 from monitor.transcripts.entries import Began, CompactionSeen, Said, TranscriptEntry
+from tests.examples import every_second
 
+FIXTURES = Path(__file__).parents[3] / "fixtures"
 LS = RecordedCall("Bash", {"command": "ls /nope"})
 
 
@@ -78,6 +85,44 @@ def test_a_loop_before_a_compaction_is_over():
     end = SessionEnd(OF_CALLS.make, str.__eq__)
     end.take([*entries([LS] * 8), CompactionSeen(run="r")])
     assert end.judge(AskedCall("Bash", LS.arguments)).loop is None
+
+
+def test_the_first_detector_that_sees_the_loop_has_the_say_and_the_others_are_not_made():
+    made: list[str] = []
+
+    def detectors() -> Iterator[Detector]:
+        for one in OF_CALLS.make():
+            made.append(one.name)
+            yield one
+
+    end = SessionEnd(detectors, str.__eq__)
+    end.take(entries([LS] * 4))
+    assert end.judge(AskedCall("Bash", LS.arguments)).loop
+    assert made == ["tool_call_repetition"]
+    assert end.judge(AskedCall("Write", {})).loop is None
+    assert made[1:] == list(OF_CALLS.names)
+
+
+def loops_together(run: RecordedRun) -> list[Detection]:
+    """The loops of calls that all detectors see together in the last two turns of the run."""
+    bank, chunker, turns = DetectorBank([*OF_CALLS.make()]), Chunker(), 0
+    seen: list[tuple[int, Detection]] = []
+    for message in run.messages:
+        if is_request(message):
+            bank.request(message.text)
+        turns += message.role == "assistant"
+        seen += [(turns, one) for chunk in chunker.chunks(message) for one in bank.fact(chunk) if one.level == "loop"]
+    return [one for turn, one in seen if turn >= turns - STILL_TURNS]
+
+
+def test_asked_one_after_the_other_the_detectors_see_what_they_see_together():
+    composed = Corpus(FIXTURES / "transcripts" / "composed.jsonl.gz")
+    for run in every_second(run for run in composed if len(run.messages) < LAST_CALLS):
+        end = SessionEnd(OF_CALLS.make, str.__eq__)
+        end.take([Began(run="r"), *(Said(run="r", message=message) for message in run.messages)])
+        found, together = end.judge(None).loop, loops_together(run)
+        assert (found is None) == (not together), run.id
+        assert found is None or found.detection in together
 
 
 def test_of_a_long_session_only_the_newest_calls_are_watched(monkeypatch: pytest.MonkeyPatch):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -39,23 +38,29 @@ def sessions() -> Iterator[RecordedRun]:
 
 def looked_at(run: RecordedRun) -> Iterator[tuple[bool, bool]]:
     """For each call of the run: whether the first look is awake, and whether a loop goes on."""
-    end, steps, chunker = WatchedEnd(NewestMessages(), OF_CALLS.make()), RecentSteps(), Chunker()
+    end, steps, chunker = WatchedEnd(NewestMessages()), RecentSteps(), Chunker()
+    for detector in OF_CALLS.make():
+        end.ask(detector)
+    last_loop = -1
     for message in run.messages:
         calls, asked = message.tool_calls, 0
         for chunk in chunker.chunks(message):
             if isinstance(chunk, ToolCall):
                 asked += 1
                 awake = steps.may_loop(chunk.name, chunk.arguments)
-                at_call = copy.deepcopy(end) if asked < len(calls) else end
-                at_call.take(replace(message, tool_calls=calls[:asked], tool_results=()))
-                goes_on = any(turn >= at_call.turns - STILL_TURNS for turn, _ in at_call.loops)
+                at_call = end.branch() if asked < len(calls) else end
+                if at_call.take(replace(message, tool_calls=calls[:asked], tool_results=())):
+                    last_loop = at_call.turns
+                goes_on = last_loop >= at_call.turns - STILL_TURNS
                 yield awake, goes_on
                 if awake and not goes_on:
-                    steps.is_calm(at_call.free_calls())  # the hook is asked before the call stands in the session
+                    free = at_call.branch().free_calls()
+                    steps.is_calm(free, chunk.name, chunk.arguments)  # before the call stands in the session
                 steps.called(chunk.id, chunk.name, chunk.arguments)
             elif isinstance(chunk, ToolResult) and not chunk.vetoed:
                 steps.answered(chunk.id, chunk.text)
-        end.take(replace(message, role="tool", tool_calls=()) if calls else message)
+        if end.take(replace(message, role="tool", tool_calls=()) if calls else message):
+            last_loop = end.turns
 
 
 @cache
@@ -82,7 +87,7 @@ def test_the_state_goes_through_json():
         steps.answered(str(at), "some words of a file that is read")
         steps = RecentSteps(json.loads(json.dumps(steps.save())))
     assert steps.may_loop("read", {"path": "a.py"})
-    steps.is_calm()
+    steps.is_calm(0, "read", {"path": "a.py"})
     assert not RecentSteps(json.loads(json.dumps(steps.save()))).may_loop("read", {"path": "a.py"})
 
 
@@ -94,6 +99,48 @@ def test_the_fifth_equal_call_wakes_the_detectors_and_the_third_round_of_calls_i
         steps.answered(str(at), f"{' '.join(f'new{chr(97 + at)}{chr(97 + word)}' for word in range(20))}")
     assert steps.may_loop("read", {"path": "a"}) is awake
     assert not steps.may_loop("read", {"path": "c"})
+
+
+def stuck() -> RecentSteps:
+    """Six equal calls with equal results."""
+    steps = RecentSteps()
+    for at in range(6):
+        steps.called(str(at), "read", {"path": "a"})
+        steps.answered(str(at), "no such file")
+    return steps
+
+
+def test_that_another_call_is_free_says_nothing_of_the_call_of_the_loop():
+    steps = stuck()
+    assert steps.may_loop("write", {"path": "b"})
+    steps.is_calm(8, "write", {"path": "b"})
+    assert not steps.may_loop("write", {"path": "b"})
+    assert steps.may_loop("read", {"path": "a"})
+    steps.called("w", "read", {"path": "a"})
+    steps.answered("w", "no such file")
+    assert steps.may_loop("read", {"path": "a"})
+
+
+def test_once_the_free_call_was_made_nothing_is_asked_for_as_long_as_was_said():
+    steps = stuck()
+    steps.is_calm(1, "write", {"path": "b"})
+    steps.called("w", "write", {"path": "b"})
+    assert not steps.may_loop("read", {"path": "a"})
+    steps.called("x", "read", {"path": "a"})
+    assert steps.may_loop("read", {"path": "a"})
+
+
+@pytest.mark.parametrize("first", ["asked", "recorded"])
+def test_a_call_is_one_sign_whether_it_is_recorded_before_it_is_asked_or_after(first: str):
+    steps = stuck()
+    for event in (first, "recorded" if first == "asked" else "asked"):
+        if event == "asked":
+            steps.is_calm(0, "read", {"path": "a"})
+        else:
+            steps.called("w", "read", {"path": "a"})
+    assert not steps.may_loop("write", {"path": "b"})
+    steps.answered("w", "no such file")
+    assert steps.may_loop("write", {"path": "b"})
 
 
 def test_a_call_that_comes_again_under_its_id_is_one_call():

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from monitor.cli.hooks import session_lines
-from monitor.cli.hooks.session_lines import SUM_BYTES, SessionLines
+from monitor.cli.hooks.session_lines import REQUESTS, SUM_BYTES, SessionLines
 
 
 def line(at: int, command: str = "ls") -> bytes:
@@ -48,7 +48,28 @@ def test_only_new_lines_are_read(file: Path, monkeypatch: pytest.MonkeyPatch):
         out.write(line(9) + b'{"type": "assist')
     look(file)
     look(file)
-    assert b"\n".join(taken) + b"\n" == line(9)
+    assert b"".join(taken) == line(9)
+
+
+def said(file: Path, session: SessionLines) -> list[bytes]:
+    data = file.read_bytes()
+    return [data[begin:end] for begin, end in session.requests]
+
+
+def test_it_is_known_where_a_person_says_something(file: Path):
+    words = [json.dumps({"type": "user", "message": {"content": f"word {at}"}}).encode() + b"\n" for at in range(9)]
+    for at, one in enumerate(words):
+        with file.open("ab") as out:
+            out.write(one + line(at))
+        look(file)
+    assert said(file, look(file)) == words[-REQUESTS:]
+    file.write_bytes(words[0])
+    assert said(file, look(file)) == words[:1]
+
+
+def test_a_part_of_the_beginning_that_was_not_read_may_have_a_request(file: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(session_lines, "FIRST_BYTES", 500)
+    assert look(file).requests == [[0, file.stat().st_size - 500]]
 
 
 def test_a_reading_that_was_killed_costs_only_itself(file: Path):
@@ -111,7 +132,7 @@ def test_a_state_with_one_other_byte_is_none(at: int, file: Path, monkeypatch: p
     taken: list[bytes] = []
     monkeypatch.setattr(SessionLines, "_take", lambda self, one: taken.append(one))
     look(file)
-    assert taken == file.read_bytes().splitlines()
+    assert taken == file.read_bytes().splitlines(keepends=True)
 
 
 def test_a_state_that_others_may_write_is_not_used(file: Path, monkeypatch: pytest.MonkeyPatch):
@@ -123,7 +144,7 @@ def test_a_state_that_others_may_write_is_not_used(file: Path, monkeypatch: pyte
     taken: list[bytes] = []
     monkeypatch.setattr(SessionLines, "_take", lambda self, one: taken.append(one))
     look(file)
-    assert taken == file.read_bytes().splitlines()
+    assert taken == file.read_bytes().splitlines(keepends=True)
 
 
 def test_a_folder_that_cannot_be_written_holds_up_nobody(file: Path):
@@ -136,7 +157,7 @@ def test_of_a_long_session_the_end_is_read_at_first(file: Path, monkeypatch: pyt
     taken: list[bytes] = []
     monkeypatch.setattr(SessionLines, "_take", lambda self, one: taken.append(one))
     look(file)
-    lines = file.read_bytes().splitlines()
+    lines = file.read_bytes().splitlines(keepends=True)
     assert 0 < len(taken) < len(lines)
     assert taken == lines[-len(taken) :]
 

@@ -32,6 +32,7 @@ from typing import Any
 from monitor._util.explained_options import explains_options
 from monitor._util.hashing import identity
 from monitor.chunks import ToolResult
+from monitor.detections import Detection, Evidence, Level
 from monitor.detectors.calls.call_detector import (
     EXCERPT_CHARS,
     OFFSETS_SHOWN,
@@ -47,7 +48,6 @@ from monitor.detectors.calls.novelty.step_reading import StepCall, StepResult, l
 from monitor.detectors.calls.tool_policy import ToolPolicy, action_of, guess
 from monitor.detectors.detector import NOTHING
 from monitor.errors import ConfigError
-from monitor.verdicts import Detection, Evidence, Level
 
 THRESHOLD = 4.3
 """None of the 664 good recorded runs of the development corpus comes above 3.9. By the

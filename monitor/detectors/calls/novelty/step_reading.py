@@ -20,7 +20,6 @@ from monitor.chunks import ToolResult
 from monitor.detectors.calls.answers import found_nothing, is_error
 from monitor.detectors.calls.novelty.marks import WordMarks, mark
 from monitor.detectors.calls.novelty.words import (
-    CJK,
     DECIMAL,
     HEAD_CHARS,
     IS_CLOCK,
@@ -30,6 +29,7 @@ from monitor.detectors.calls.novelty.words import (
     first_words,
     items_of,
     tokens,
+    unspaced_in,
 )
 
 ARGUMENT_CHARS = 2_000
@@ -148,7 +148,7 @@ def _slot(token: str, said: Collection[str]) -> str:
 
 def is_sentence(text: str) -> bool:
     """Whether these are words of a language, and nothing that a program would read."""
-    if len(CJK.findall(text[:400])) >= 6:  # noqa: PLR2004 - a phrase of a script without spaces
+    if unspaced_in(text[:400]) >= 6:  # noqa: PLR2004 - a phrase of a script without spaces
         return True
     if len(text) > 400 or len(text.split()) < 2 or _CODE.search(text) is not None:  # noqa: PLR2004
         return False
@@ -309,7 +309,7 @@ class StepResult:
             marks=marks,
             size=len(words)
             if text.isascii()
-            else sum(1 if word.isascii() else max(1, len(CJK.findall(word)) // 2) for word in words),
+            else sum(1 if word.isascii() else max(1, unspaced_in(word) // 2) for word in words),
             numbers=numbers,
             pairs=text[:HEAD_CHARS],
             order=mark(" ".join(words)),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from monitor.chunks import Chunk, StreamRetried, TextDelta, ToolCall, ToolResult, TurnFinished
-from monitor.core.findings import DetectorBank
+from monitor.core.detector_bank import DetectorBank
 from monitor.detectors import ContentRepetition, default_detectors
 from monitor.detectors.calls.default_calls import OF_CALLS
 from monitor.detectors.defaults import of_text

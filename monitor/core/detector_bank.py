@@ -1,18 +1,17 @@
-"""The detectors of a run and its policy: which chunk goes to which detector, which verdict follows,
-and which part crashed.
-"""
+"""The detectors of a run: which chunk goes to which detector, and which of them crashed."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from monitor._util.codec import MOST_CHARS, MOST_PARTS, has_more
 from monitor._util.hashing import TAG, identity
 from monitor._util.token_estimate import eighths_of_tokens
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta
+from monitor.detections import Channel, Detection
 from monitor.detectors.detector import (
     NOTHING,
     Detector,
@@ -23,8 +22,6 @@ from monitor.detectors.detector import (
     wants_deltas,
 )
 from monitor.errors import ConfigError
-from monitor.policy import Policy, TurnPolicy, stop_for
-from monitor.verdicts import Channel, Compact, Continue, Detection, Hold, LastTurn, Nudge, Stop, Verdict, WithdrawTool
 
 RESULT_CHARS = 262_144
 """A longer result is abridged before it goes to the detectors, which need about 50 ms for a result
@@ -248,104 +245,3 @@ def _shortened(value: Any) -> tuple[Any, int]:
         values = [_shortened(item) for item in value]
         return [shown for shown, _ in values], sum(eighths for _, eighths in values)
     return value, 0
-
-
-class VerdictQueue:
-    """The policy of one run, and its verdicts that the harness has not performed yet, oldest first.
-
-    All methods that call the policy raise `PartCrash` if it fails.
-    """
-
-    __slots__ = ("_before", "_policy", "_turn_policy", "_waiting", "loop")
-
-    def __init__(self, policy: Policy) -> None:
-        self._policy = policy
-        # By the name of the method: checking a whole protocol takes 20 us.
-        self._turn_policy = cast("TurnPolicy", policy) if callable(getattr(policy, "turn_started", None)) else None
-        self._waiting: tuple[tuple[Verdict, Detection | None], ...] = ()
-        self._before: tuple[Mapping[str, Any] | None, int] | None = None
-        """The policy's snapshot, and how many verdicts were waiting, before the turn's first
-        finding.
-        """
-        self.loop: Stop | None = None
-        """The stop for the loop behind the latest verdict."""
-
-    def reset(self) -> None:
-        """A new run begins, of which nothing is known."""
-        try:
-            self._policy.reset()
-        except Exception as error:
-            raise PartCrash(type(self._policy).__name__, error) from error
-
-    def forgive(self) -> None:
-        """A person has said something new to the model: what it did before has no consequences."""
-        self.take_back()
-        self.reset()
-
-    def turn_started(self) -> None:
-        """The model answers again, and has received all verdicts so far."""
-        self._before = None
-        if self._turn_policy is not None:
-            try:
-                self._turn_policy.turn_started()
-            except Exception as error:
-                raise PartCrash(type(self._policy).__name__, error) from error
-
-    def verdict_on(self, detection: Detection) -> Verdict:
-        """The policy's verdict on a finding."""
-        try:
-            if self._before is None:
-                snapshot = getattr(self._policy, "snapshot", None)  # a small policy of the caller's may do without
-                self._before = snapshot() if snapshot is not None else None, len(self._waiting)
-            verdict = self._policy.decide(detection)
-            if not isinstance(verdict, Continue | Nudge | WithdrawTool | Hold | Compact | LastTurn | Stop):
-                raise TypeError(f"expected a verdict, got {verdict!r}")
-        except Exception as error:
-            raise PartCrash(type(self._policy).__name__, error) from error
-        return verdict
-
-    def add(self, verdict: Verdict, detection: Detection | None = None) -> None:
-        """Keep `verdict` to be performed between turns. `detection`: the finding it follows from,
-        if it is the policy's. A loop removes a waiting nudge about a mere suspicion in the same
-        text.
-        """
-        if detection is not None:
-            self.loop = stop_for(detection)
-            if detection.level == "loop":
-                self._waiting = tuple(waiting for waiting in self._waiting if not _suspects(*waiting, detection))
-        self._waiting += ((verdict, detection),)
-
-    def pop(self) -> Verdict:
-        """Remove and return the next verdict to perform. `Continue`: there is none."""
-        if not self._waiting:
-            return Continue()
-        (verdict, _), self._waiting = self._waiting[0], self._waiting[1:]
-        return verdict
-
-    def clear(self) -> None:
-        """Drop all verdicts that still wait."""
-        self._waiting = ()
-
-    def take_back(self) -> None:
-        """The attempt is void: drop the verdicts on its findings, and restore the policy's state.
-        The model never saw the text that they are about.
-        """
-        if self._before is not None:
-            state, waiting = self._before
-            self._before = None
-            self._waiting = self._waiting[:waiting]
-            try:
-                if state is not None:
-                    self._policy.restore(state)
-            except Exception as error:
-                raise PartCrash(type(self._policy).__name__, error) from error
-
-
-def _suspects(verdict: Verdict, suspicion: Detection | None, loop: Detection) -> bool:
-    """Whether `verdict` only warns of a suspicion in the text in which `loop` was found."""
-    return (
-        isinstance(verdict, Nudge)
-        and suspicion is not None
-        and suspicion.level == "suspect"
-        and suspicion.channel == loop.channel
-    )

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from monitor.core.findings import PartCrash, VerdictQueue
+from monitor.core.detector_bank import PartCrash
+from monitor.core.watchers import VerdictQueue
 from monitor.policy import Ladder, StopAtFirstLoop
 from monitor.reasons import TerminateReason
 from monitor.verdicts import Continue, Detection, Evidence, Nudge, Stop, Verdict
