@@ -102,6 +102,16 @@ class Card:
         told = [loop_in_words(run.finding.detection), self.costs_in_words(run), stop]
         return f"{self.headline}{': ' if self.loops == 1 else '. The costliest: '}{', '.join(told)}"
 
+    @property
+    def about(self) -> tuple[str, str, str] | None:
+        """The costliest run: its loop, its length and cost, and the place of a stop."""
+        run = self.costliest
+        if run is None or run.finding is None:
+            return None
+        loop = f"{'It was' if self.loops == 1 else 'The costliest:'} {loop_in_words(run.finding.detection)}"
+        stop = f"A stop would have come at step {run.finding.turn:,} of {run.total.turns:,}."
+        return loop, self.costs_in_words(run), stop
+
     @staticmethod
     def costs_in_words(run: SurveyedRun) -> str:
         """The length and the cost of a run."""
