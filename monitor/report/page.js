@@ -33,7 +33,7 @@
   const draw = (tag, attributes, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
   const number = (value) => (value || 0).toLocaleString("en-US");
   const short = (value) => (value >= 1e9 ? (value / 1e9).toFixed(1) + "B" : value >= 1e6 ? (value / 1e6).toFixed(1) + "M" : value >= 1e4 ? Math.round(value / 1e3) + "k" : number(Math.round(value)));
-  const money = (value) => "$" + value.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
+  const money = (value, part) => (!part && value > 0 && value < 0.01 ? "< $0.01" : "$" + value.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 }));
   const when = (at) => (at ? new Date(at * 1000).toISOString().slice(0, 16).replace("T", " ") : "");
   const count = (value, noun, many) => `${number(value)} ${value === 1 ? noun : many || `${noun}s`}`;
   const saved = (run) => run.saved || [0, 0, 0, 0];
@@ -50,7 +50,7 @@
   function sum(list, of, say) {
     const values = list.map(of).filter(known);
     const part = list.some((run) => !known(of(run)) && !silent(run)) || (say === money && list.some((run) => run.least));
-    return values.length ? (part ? "≥ " : "") + say(values.reduce((a, b) => a + b, 0)) : list.length ? "unknown" : say(0);
+    return values.length ? (part ? "≥ " : "") + say(values.reduce((a, b) => a + b, 0), part) : list.length ? "unknown" : say(0);
   }
 
   function table(caption, columns, rows) {
@@ -179,8 +179,7 @@
     card();
     const loops = shown.filter((run) => run.loop), ended = loops.filter((run) => run.stopped);
     const facts = [
-      [number(runsIn(shown)), runsIn(shown) === 1 ? "run" : "runs"], [number(loops.length), "with a loop"], [short(shown.reduce((all, run) => all + (run.turns || 0), 0)), "steps"],
-      [short(shown.reduce((all, run) => all + (run.calls || 0), 0)), "calls"], [sum(shown, tokensOf, short), "tokens"], [sum(shown, (run) => run.usd, money), "cost"],
+      [number(runsIn(shown)), runsIn(shown) === 1 ? "run" : "runs"], [number(loops.length), "with a loop"], [short(shown.reduce((all, run) => all + (run.turns || 0), 0)), "steps"], [sum(shown, tokensOf, short), "tokens"], [sum(shown, (run) => run.usd, money), "cost"],
       ...(ended.length ? [[sum(ended, (run) => saved(run)[3], money), "a stop would save"], [sum(ended, (run) => saved(run)[2], short), "tokens a stop would save"]] : []),
     ];
     const worst = [...loops].sort(ORDERS.saved).slice(0, 12);
