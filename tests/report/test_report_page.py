@@ -326,14 +326,17 @@ def test_five_thousand_runs_are_usable(tmp_path: Path):
         assert tab.complaints() == []
 
 
+COSTS_USD = {"look": None, "fine": 2.5, "cheap": 0.004}
+
+
 @pytest.fixture(scope="module")
 def small_tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Tab, Path]]:
-    """A page with one loop of two runs, with no tokens, and the cost of the other run only."""
+    """A page with one loop of three runs, with no tokens, and the costs of the other runs only."""
     folder = tmp_path_factory.mktemp("small")
-    lines = "".join(json.dumps(run) + "\n" for run in (run_of("look"), run_of("fine", loop=False)))
+    lines = "".join(json.dumps(run_of(name, loop=usd is None)) + "\n" for name, usd in COSTS_USD.items())
     page = ReportPage()
     for run in survey(Source.of_bytes("runs.jsonl", lines.encode()), watcher=StoryWatcher):
-        page.add(replace(run, cost_usd=None if run.loops else 2.5, saved_usd=None, saved_tokens=None))
+        page.add(replace(run, cost_usd=COSTS_USD[run.began.model], saved_usd=None, saved_tokens=None))
     (file := folder / "page.html").write_text("".join(page.pieces()), encoding="utf-8")
     with browser(folder) as tab:
         yield tab, file
@@ -343,7 +346,7 @@ def small_tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Tab, P
 def test_the_card_stands_first_and_leads_to_the_run_that_it_is_about(small_tab: tuple[Tab, Path]):
     tab, file = small_tab
     tab.open(file)
-    assert tab.run("document.querySelector('#card h2').textContent") == "1 of 2 runs looped"
+    assert tab.run("document.querySelector('#card h2').textContent") == "1 of 3 runs looped"
     tab.run(SEARCH.format("fine"))
     assert tab.run("document.getElementById('card').hidden") is True  # it is about all runs
     tab.run(SEARCH.format(""))
@@ -366,6 +369,14 @@ def test_an_unknown_number_is_called_unknown_and_a_part_of_a_sum_is_at_least_tha
     tab.run("document.querySelector('#card a').click()")
     tab.run("new Promise(done => setTimeout(done, 50))")
     assert tab.run("document.querySelector('.finding p').textContent").endswith("tokens and an unknown cost.")
+
+
+@needs_browser
+def test_a_small_cost_is_not_shown_as_0(small_tab: tuple[Tab, Path]):
+    tab, file = small_tab
+    tab.open(file)
+    rows = tab.run("[...document.querySelectorAll('.row')].map(one => one.children[1].textContent)")
+    assert [row.rpartition("· ")[2] for row in rows if "$" in row] == ["$2.50", "< $0.01"]
 
 
 @needs_browser
