@@ -25,7 +25,7 @@ FIRST_RUN = "location.hash = '#run=' + JSON.parse(document.getElementById('data'
 
 def made_by(command: str, *options: str) -> None:
     """Let `agent-monitor` read the recorded runs. Some of their lines are damaged, on purpose."""
-    called = [sys.executable, "-m", "monitor.cli", command, str(RUNS), *options]
+    called = [sys.executable, "-m", "monitor.cli", command, str(RUNS.relative_to(ROOT)), *options]
     subprocess.run(called, check=False, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 

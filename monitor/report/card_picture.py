@@ -14,15 +14,15 @@ from typing import Final
 
 from monitor.report.story import shown
 from monitor.tools.secrets.masking import masked
-from monitor.transcripts.analysis.card import Card, loop_in_words
+from monitor.transcripts.analysis.card import Card
 from monitor.transcripts.analysis.survey import SurveyedRun
 
 WIDTH: Final = 1200
 HEIGHT: Final = 630
 """The size of the pictures that other sites show beside a link."""
 EDGE: Final = 72
-LINE_CHARS: Final = 62
-"""The characters of a line of 30 units height that fit between the edges."""
+LINE_CHARS: Final = 58
+"""The characters of a line of 32 units height that fit between the edges."""
 _NO_CHARACTERS: Final = {0xFFFE: None, 0xFFFF: None}
 """Code points that no XML may have, not even as a reference."""
 _STYLE: Final = """
@@ -38,9 +38,9 @@ def card_svg(card: Card, *, task: bool = False) -> str:
     cost the most.
     """
     title, run = card.headline, card.costliest
-    parts = [_text(EDGE, 140, 60, title, "text", bold=True)]
-    if run is not None and run.finding is not None:
-        parts += _about(card, run, task=task)
+    parts = [_text(EDGE, 150, 60, title, "text", bold=True)]
+    if run is not None and card.about is not None:
+        parts += _about(card.about, run, task=task)
     parts += _facts(card)
     parts.append(_text(EDGE, HEIGHT - 36, 22, "agent-monitor scan", "quiet"))
     parts.append(_text(WIDTH - EDGE, HEIGHT - 36, 22, _days(card), "quiet", anchor="end"))
@@ -52,17 +52,15 @@ def card_svg(card: Card, *, task: bool = False) -> str:
     )
 
 
-def _about(card: Card, run: SurveyedRun, *, task: bool) -> list[str]:
+def _about(about: tuple[str, str, str], run: SurveyedRun, *, task: bool) -> list[str]:
     """The costliest run: what it did, and its time line."""
-    assert run.finding is not None  # noqa: S101 - the caller has asked
-    said = loop_in_words(run.finding.detection)
-    lines = [f"{'It was' if card.loops == 1 else 'The costliest:'} {said}", card.costs_in_words(run)]
+    lines = list(about[:2])
     if task and run.task:
         lines.append(f"“{run.task}”")
     wrapped = [part for line in lines for part in _wrapped(line)]
     looks = ["text", *["quiet"] * 3]
     parts = [
-        _text(EDGE, 205 + 42 * at, 30, line, look) for at, (line, look) in enumerate(zip(wrapped, looks, strict=False))
+        _text(EDGE, 218 + 44 * at, 32, line, look) for at, (line, look) in enumerate(zip(wrapped, looks, strict=False))
     ]
     return [*parts, *_time_line(run)]
 
@@ -97,19 +95,19 @@ def _facts(card: Card) -> list[str]:
     columns.append((card.sum_in_words(card.usd), "in all"))
     if card.loops:
         saved = card.sum_in_words(card.saved_usd)
-        columns.append((saved, "after the place of a stop") if card.saved_usd is not None else _tokens(card))
+        columns.append((saved, "a stop would save") if card.saved_usd is not None else _tokens(card))
     step = (WIDTH - 2 * EDGE) / len(columns)
     line = f'<line class="rule" x1="{EDGE}" x2="{WIDTH - EDGE}" y1="466" y2="466" stroke-width="2"/>'
     parts = [line]
     for at, (value, name) in enumerate(columns):
         parts.append(_text(EDGE + step * at, 516, 36, value, "text", bold=True))
-        parts.append(_text(EDGE + step * at, 548, 22, name, "quiet"))
+        parts.append(_text(EDGE + step * at, 548, 20, name, "quiet"))
     return parts
 
 
 def _tokens(card: Card) -> tuple[str, str]:
     """The tokens after the place of a stop."""
-    return ("unknown" if card.saved_tokens is None else f"{card.saved_tokens:,}"), "tokens after that place"
+    return ("unknown" if card.saved_tokens is None else f"{card.saved_tokens:,}"), "tokens a stop would save"
 
 
 def _days(card: Card) -> str:

@@ -12,6 +12,7 @@ from monitor.tools.secrets.masking import masked
 from monitor.transcripts.analysis.card import kind_in_words, loop_in_words
 from monitor.transcripts.analysis.scan import Finding
 from monitor.transcripts.analysis.survey import SurveyedRun
+from monitor.transcripts.readers.registry import AGENTS
 
 KEY_CHARS: Final = 12
 NAME_CHARS: Final = 200
@@ -33,7 +34,7 @@ def key_of(run: SurveyedRun) -> str:
 
 _DETAILS: Final = frozenset(
     {
-        *("steps", "strip", "per_cell", "marks", "stop", "tokens", "per_token_cell", "sources", "tools"),
+        *("steps", "strip", "per_cell", "marks", "stop", "tokens", "per_token_cell", "sources", "tools", "models"),
         *("findings", "all_findings"),
     }
 )
@@ -53,7 +54,7 @@ def as_data(run: SurveyedRun, *, key: str, texts: bool) -> dict[str, Any]:
         "key": key,
         "id": _name(run.id),
         "file": _name(run.file) if texts else "",
-        "format": run.format,
+        "agent": AGENTS.get(run.format, run.format),
         "project": _name(run.began.project.replace("\\", "/").rstrip("/").rsplit("/", 1)[-1]) if texts else "",
         "model": _name(run.began.model),
         "parent": _name(run.began.parent or ""),
@@ -69,6 +70,8 @@ def as_data(run: SurveyedRun, *, key: str, texts: bool) -> dict[str, Any]:
         "compactions": run.compactions,
         "usage": None if run.usage is None else _usage(run),
         "usd": run.cost_usd,
+        "least": run.cost_partial,
+        "listed": run.cost_listed,
         "loop": None if found is None else _finding(found, texts=texts),
         "result": shown(run.result) if texts else "",
         "stopped": run.ended_by is not None,
@@ -78,6 +81,8 @@ def as_data(run: SurveyedRun, *, key: str, texts: bool) -> dict[str, Any]:
         "failed": shown(run.failed)[:NAME_CHARS],
     }
     if isinstance(run, StoryRun):
+        models = sorted(run.story.models, key=lambda one: -run.story.models[one])
+        data |= {"model": data["model"] or next(iter(models), ""), "models": ", ".join(models)}
         data |= _story(run.story, texts=texts)
     data = masked(data)
     zeros = {"stop"}  # the first cell of the time line

@@ -44,6 +44,8 @@ class ReportPage:
         """The key of each run that goes on in no other file before, by its format and id."""
         self._quiet = 0
         self._card = Card()
+        self._costliest = ""
+        """The key of the run that the card is about."""
 
     def add(self, run: SurveyedRun) -> None:
         """Add a run to the page."""
@@ -51,6 +53,8 @@ class ReportPage:
         key = key_of(run)
         count = self._keys[key] = self._keys.get(key, 0) + 1
         key = key if count == 1 else f"{key}-{count}"
+        if self._card.costliest is run:
+            self._costliest = key
         data = as_data(run, key=key, texts=self._texts)
         if run.goes_on:
             data["of"] = self._begun[run.format, run.id]
@@ -67,7 +71,8 @@ class ReportPage:
         """The page in pieces. `facts`: what is said of all runs: `made` (seconds since 1970),
         `bad`.
         """
-        card = masked(shown(self._card.said()))
+        *about, stop = (masked(shown(line)) for line in self._card.about or ("",))
+        card = {"headline": self._card.headline, "about": about, "stop": stop, "key": self._costliest}
         said = {**(facts or {}), "texts": self._texts, "title": self._title, "card": card, "piece": RUNS_A_PIECE}
         style, script = _part("page.css"), _part("page.js")
         head = _part("page.html")

@@ -95,6 +95,8 @@ class Story:
     sources: dict[str, int] = field(default_factory=dict[str, int])
     """Code points of the run by their author."""
     tools: dict[str, ToolTotals] = field(default_factory=dict[str, ToolTotals])
+    models: dict[str, int] = field(default_factory=dict[str, int])
+    """The number of responses of each model that the responses name."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -120,6 +122,8 @@ class StoryWatcher(Watcher):
             "messages": deque(maxlen=REMEMBERED_CALLS),
         }
         self._step_of: dict[tuple[str, int], StoryStep] = {}
+        self._tool_of: dict[str, str] = {}
+        """The tools of the newest calls, by the ids of the calls."""
         self._chars = {"text": 0, "reasoning": 0}
 
     def take(self, message: RecordedMessage) -> Sequence[Finding]:
@@ -131,6 +135,9 @@ class StoryWatcher(Watcher):
             self._mark(first, message, told, before)
         if self._story.stop is None and self._scanner.ended_by is not None:
             self._story.stop = max(0, self._story.strip.events - 1)
+        if message.model:
+            models, name = self._story.models, shown(message.model[:STEP_CHARS])
+            models[name] = models.get(name, 0) + 1
         if message.usage is not None:
             self._story.tokens.add(message.usage.total_tokens)
         return found
@@ -172,9 +179,10 @@ class StoryWatcher(Watcher):
             yield self._add(self._step(kind, message.text, at=at))
         for result in message.tool_results:
             length = result.length or len(result.text)
-            step = self._step("error" if result.is_error else "result", result.text, name=result.name, at=at)
+            name = result.name or self._tool_of.get(result.call_id or "", "")
+            step = self._step("error" if result.is_error else "result", result.text, name=name, at=at)
             step.chars = length
-            tool = self._tool(result.name)
+            tool = self._tool(name)
             tool.errors += result.is_error
             tool.chars += length
             yield self._add(step)
@@ -182,6 +190,10 @@ class StoryWatcher(Watcher):
     def _call(self, call: RecordedCall, at: float | None) -> StoryStep:
         arguments = call.arguments if isinstance(call.arguments, str) else _as_json(call.arguments)
         self._tool(call.name).calls += 1
+        if call.id is not None:
+            self._tool_of[call.id] = call.name
+            if len(self._tool_of) > REMEMBERED_CALLS:
+                del self._tool_of[next(iter(self._tool_of))]
         self._events_of["tools"].append((self._calls, self._story.strip.events))
         step = self._add(self._step("call", arguments, name=call.name, at=at))
         self._step_of["tools", self._calls] = step

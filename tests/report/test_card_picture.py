@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import struct
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,10 +15,12 @@ import pytest
 from typer.testing import CliRunner
 
 from monitor.cli.app import app
-from monitor.report.card_picture import EDGE, WIDTH, card_svg
+from monitor.cli.render import card_file
+from monitor.report.card_picture import EDGE, HEIGHT, WIDTH, card_svg
 from monitor.transcripts.analysis.card import Card
 from monitor.transcripts.analysis.survey import SurveyedRun, survey
 from monitor.transcripts.source import Source
+from tests.report.browser import CHROMIUM
 from tests.report.test_report_page import HOSTILE, run_of
 
 TEXT = "{http://www.w3.org/2000/svg}text"
@@ -49,7 +53,7 @@ def test_the_picture_says_what_looped_and_where_a_stop_would_have_come():
     told = words(drawn(card_of(replace(stuck, cost_usd=2.5, saved_usd=1.0), fine)))
     assert told.startswith("1 of 2 runs looped It was look 5 times with the same arguments 7 steps, for $2.50")
     assert "a stop would have come at step 5 of 7" in told
-    assert "≥ $2.50 in all ≥ $1.00 after the place of a stop" in told
+    assert "≥ $2.50 in all ≥ $1.00 a stop would save" in told
 
 
 def test_the_band_of_the_loop_is_what_a_stop_would_have_saved():
@@ -106,8 +110,43 @@ def test_a_command_writes_the_picture(command: list[str], tmp_path: Path, monkey
     assert words(ET.parse(tmp_path / "card.svg").getroot()).startswith("1 run looped")
 
 
-@pytest.mark.parametrize("name", ["card.png", "card", "missing/card.svg"])
+@pytest.mark.parametrize("name", ["card.jpg", "card", "missing/card.svg"])
 def test_a_name_that_cannot_be_a_picture_is_refused_before_anything_is_read(name: str, tmp_path: Path):
     done = CliRunner().invoke(app, ["scan", str(tmp_path), "--card", str(tmp_path / name)])
     assert done.exit_code == 2
     assert "--card" in done.stderr
+
+
+def picture_by(command: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The end of a scan that draws `card.png` in `folder`, where `command` is the only browser."""
+    monkeypatch.setattr(card_file, "BROWSERS", (str(command),))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder.parent / "cache"))
+    (folder / "runs.jsonl").write_text(json.dumps(run_of("look")) + "\n")
+    return CliRunner().invoke(app, ["scan", str(folder / "runs.jsonl"), "--card", str(folder / "card.png")])
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed: apt-get install chromium")
+def test_a_name_that_ends_in_png_makes_a_png_and_leaves_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (folder := tmp_path / "runs").mkdir()
+    assert picture_by(Path(str(CHROMIUM)), folder, monkeypatch).exit_code == 1
+    made = (folder / "card.png").read_bytes()
+    assert made.startswith(b"\x89PNG")
+    assert struct.unpack(">II", made[16:24]) == (WIDTH, HEIGHT)
+    assert {one.name for one in folder.iterdir()} == {"runs.jsonl", "card.png"}
+
+
+def test_a_png_without_a_browser_is_refused_with_the_name_that_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    done = picture_by(tmp_path / "no browser", tmp_path, monkeypatch)
+    assert done.exit_code == 2
+    assert "card.svg" in done.stderr
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a script in the place of a browser")
+def test_a_browser_that_draws_nothing_is_named_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (folder := tmp_path / "runs").mkdir()
+    (browser := tmp_path / "broken").write_text("#!/bin/sh\nexit 3\n")
+    browser.chmod(0o755)
+    done = picture_by(browser, folder, monkeypatch)
+    assert done.exit_code == 2
+    assert "broken drew no picture; name it card.svg" in done.stderr.replace("\n", " ")
+    assert {one.name for one in folder.iterdir()} == {"runs.jsonl"}

@@ -83,7 +83,9 @@ def test_a_cost_of_nothing_is_known_and_an_unknown_cost_is_not_there():
 
 def test_the_page_opens_with_the_card():
     facts = json.loads(page_of(run_of("plain"), run_of("fine", loop=False)).split('{"facts":')[1].split(',"runs":')[0])
-    assert facts["card"].startswith("1 of 2 runs looped: plain 5 times with the same arguments")
+    assert facts["card"]["headline"] == "1 of 2 runs looped"
+    assert facts["card"]["about"] == ["It was plain 5 times with the same arguments", "7 steps, at an unknown cost"]
+    assert facts["card"]["stop"] == "A stop would have come at step 5 of 7."
 
 
 def test_what_a_transcript_says_adds_no_tag_to_the_page():
@@ -252,7 +254,7 @@ def test_the_tab_key_goes_through_search_filters_list_and_run_in_that_order(host
         "to-help",
         "search",
         "show",
-        "format",
+        "agent",
         "project",
         "state",
         "order",
@@ -322,6 +324,81 @@ def test_five_thousand_runs_are_usable(tmp_path: Path):
         )
         assert took < 5_000  # milliseconds, on a machine that is shared; a tenth of it is usual
         assert tab.complaints() == []
+
+
+COSTS_USD = {"look": None, "fine": 2.5, "cheap": 0.004}
+
+
+@pytest.fixture(scope="module")
+def small_tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Tab, Path]]:
+    """A page with one loop of three runs, with no tokens, and the costs of the other runs only."""
+    folder = tmp_path_factory.mktemp("small")
+    lines = "".join(json.dumps(run_of(name, loop=usd is None)) + "\n" for name, usd in COSTS_USD.items())
+    page = ReportPage()
+    for run in survey(Source.of_bytes("runs.jsonl", lines.encode()), watcher=StoryWatcher):
+        page.add(replace(run, cost_usd=COSTS_USD[run.began.model], saved_usd=None, saved_tokens=None))
+    (file := folder / "page.html").write_text("".join(page.pieces()), encoding="utf-8")
+    with browser(folder) as tab:
+        yield tab, file
+
+
+@needs_browser
+def test_the_card_stands_first_and_leads_to_the_run_that_it_is_about(small_tab: tuple[Tab, Path]):
+    tab, file = small_tab
+    tab.open(file)
+    assert tab.run("document.querySelector('#card h2').textContent") == "1 of 3 runs looped"
+    tab.run(SEARCH.format("fine"))
+    assert tab.run("document.getElementById('card').hidden") is True  # it is about all runs
+    tab.run(SEARCH.format(""))
+    tab.run("document.querySelector('#card a').click()")
+    tab.run("new Promise(done => setTimeout(done, 50))")
+    assert tab.run("document.querySelector('main h2').textContent") == "look"
+    assert tab.run("document.getElementById('card').hidden") is True
+
+
+@needs_browser
+def test_an_unknown_number_is_called_unknown_and_a_part_of_a_sum_is_at_least_that(small_tab: tuple[Tab, Path]):
+    tab, file = small_tab
+    tab.open(file)
+    tiles = tab.run(
+        "[...document.querySelectorAll('.numbers li')].map(one => [...one.children].map(c => c.textContent))"
+    )
+    told = {name: value for value, name in tiles}
+    assert told["tokens"] == told["a stop would save"] == told["tokens a stop would save"] == "unknown"
+    assert told["cost"] == "≥ $2.50"
+    tab.run("document.querySelector('#card a').click()")
+    tab.run("new Promise(done => setTimeout(done, 50))")
+    assert tab.run("document.querySelector('.finding p').textContent").endswith("tokens and an unknown cost.")
+
+
+@needs_browser
+def test_a_small_cost_is_not_shown_as_0(small_tab: tuple[Tab, Path]):
+    tab, file = small_tab
+    tab.open(file)
+    rows = tab.run("[...document.querySelectorAll('.row')].map(one => one.children[1].textContent)")
+    assert [row.rpartition("· ")[2] for row in rows if "$" in row] == ["$2.50", "< $0.01"]
+
+
+@needs_browser
+def test_the_overview_has_words_for_people_and_no_name_of_a_detector(small_tab: tuple[Tab, Path]):
+    tab, file = small_tab
+    tab.open(file)
+    said = tab.run("document.querySelector('.columns').innerText")
+    assert "look 5 times with the same arguments" in said
+    assert "identical_calls" not in said
+
+
+@needs_browser
+def test_on_a_phone_the_card_comes_before_the_list_and_the_time_line_keeps_its_height(small_tab: tuple[Tab, Path]):
+    tab, file = small_tab
+    tab.show_as(width=390)
+    tab.open(file)
+    tops = "['#card', '#filters', 'main'].map(one => document.querySelector(one).getBoundingClientRect().top)"
+    assert (found := tab.run(tops)) == sorted(found)
+    tab.run("document.querySelector('#card a').click()")
+    tab.run("new Promise(done => setTimeout(done, 50))")
+    assert tab.run("document.querySelector('svg.chart').getBoundingClientRect().height") > 60
+    tab.show_as(width=1280)
 
 
 # ------------------------------------------------------------------ contrast

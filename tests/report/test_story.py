@@ -97,6 +97,37 @@ def test_tools_and_sources_are_counted_over_the_whole_run():
     assert run.story.sources["user"] == len("go on")
 
 
+def claude_code(*answers: dict[str, Any]) -> StoryRun:
+    """A session of Claude Code, whose results name their calls by ids only."""
+    rows = ({"type": "user" if "user" in one else "assistant", "message": one.get("user", one)} for one in answers)
+    common = {"sessionId": "s", "cwd": "/w", "version": "2.0.1", "timestamp": "2026-01-01T00:00:00Z"}
+    lines = (json.dumps({**common, **row, "uuid": f"u{at}"}) + "\n" for at, row in enumerate(rows))
+    (run,) = survey(Source.of_bytes("s.jsonl", "".join(lines).encode()), watcher=StoryWatcher)
+    assert isinstance(run, StoryRun)
+    return run
+
+
+def answer(at: int, model: str) -> dict[str, Any]:
+    call = {"type": "tool_use", "id": f"toolu_{at}", "name": "Bash", "input": {"command": f"ls {at}"}}
+    return {"role": "assistant", "id": f"msg_{at}", "type": "message", "model": model, "content": [call]}
+
+
+def test_a_result_that_names_its_call_by_id_counts_for_the_tool_of_the_call():
+    result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "no such file", "is_error": True}
+    asked, answered = {"role": "user", "content": "list it"}, {"role": "user", "content": [result]}
+    run = claude_code({"user": asked}, answer(1, "claude-haiku-4-5"), {"user": answered})
+    assert as_data(run, key="k", texts=True)["tools"] == [["Bash", 1, 1, len("no such file")]]
+    assert [step.name for step in run.story.steps] == ["", "Bash", "Bash"]
+
+
+def test_the_model_of_a_run_is_the_one_with_the_most_responses():
+    asked, models = {"role": "user", "content": "list it"}, ["claude-opus-4-1", "claude-haiku-4-5", "claude-haiku-4-5"]
+    run = claude_code({"user": asked}, *(answer(at, model) for at, model in enumerate(models)))
+    found = as_data(run, key="k", texts=True)
+    assert found["model"] == "claude-haiku-4-5"
+    assert found["models"] == "claude-haiku-4-5, claude-opus-4-1"
+
+
 def test_without_texts_no_word_of_the_transcript_is_in_the_data():
     secret = "hunter2"
     run = told(

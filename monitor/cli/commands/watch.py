@@ -17,7 +17,7 @@ from monitor.cli.inputs.survey_workers import strange
 from monitor.cli.inputs.transcripts import duration_s
 from monitor.cli.options.settings_options import DetectorOptions
 from monitor.cli.render import output
-from monitor.cli.render.tool_counts import AGENTS, project_of
+from monitor.cli.render.tool_counts import project_of
 from monitor.errors import ConfigError
 from monitor.policy import ObserveOnly
 from monitor.transcripts.analysis.following import Follower
@@ -25,7 +25,7 @@ from monitor.transcripts.analysis.live_transcripts import Begun, Live
 from monitor.transcripts.analysis.states import States
 from monitor.transcripts.analysis.survey import SurveyedFile
 from monitor.transcripts.places import files, known_places
-from monitor.transcripts.readers.registry import reader_of
+from monitor.transcripts.readers.registry import AGENTS, reader_of
 from monitor.transcripts.source import Source
 from monitor.view.run_ending import count
 

@@ -17,7 +17,8 @@ TranscriptsArgument: TypeAlias = Annotated[
 ]
 LimitOption: TypeAlias = Annotated[int | None, typer.Option(min=1, metavar="N", help="Stop after N runs.")]
 CardOption: TypeAlias = Annotated[
-    Path | None, typer.Option("--card", metavar="FILE", help="Write the result as a picture to share: card.svg.")
+    Path | None,
+    typer.Option("--card", metavar="FILE", help="Write the result as a picture: card.svg or card.png."),
 ]
 CardTaskOption: TypeAlias = Annotated[
     bool, typer.Option("--card-task", help="With what was asked for in the costliest run. Else the card has no text.")

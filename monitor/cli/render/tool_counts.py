@@ -17,10 +17,9 @@ from rich.text import Text
 from monitor.cli.render import output, table
 from monitor.transcripts.analysis.cost import known_sum
 from monitor.transcripts.analysis.survey import SurveyedRun
-from monitor.transcripts.readers.registry import READERS
+from monitor.transcripts.readers.registry import AGENTS
 from monitor.view.run_ending import count
 
-AGENTS: Final = {reader.format: reader.agent for reader in READERS}
 OWN_FORMATS: Final = frozenset({"runs", "events"})
 """Formats of the project itself: their runs have a table of their own."""
 PROJECTS_SHOWN: Final = 12

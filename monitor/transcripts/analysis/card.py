@@ -27,6 +27,8 @@ _WORDS: Final[Mapping[str, tuple[str, str]]] = {
 _TEXT: Final = "the same text again and again", "the same text {count} times"
 _OTHER: Final = "another kind of loop", "a loop with a count of {count}"
 """A kind that a detector of the user's has."""
+_LEAST_USD: Final = 0.01
+"""A smaller sum that is not 0 is not shown as 0."""
 
 
 def kind_in_words(found: Detection) -> str:
@@ -50,6 +52,8 @@ def cost_in_words(usd: float | None, *, partial: bool, listed: bool) -> str:
     """
     if usd is None:
         return "at an unknown cost"
+    if 0 < usd < _LEAST_USD and not partial:
+        return f"for less than ${_LEAST_USD:,.2f}"
     return f"{'at least' if partial else 'about' if listed else 'for'} ${usd:,.2f}"
 
 
@@ -102,6 +106,16 @@ class Card:
         told = [loop_in_words(run.finding.detection), self.costs_in_words(run), stop]
         return f"{self.headline}{': ' if self.loops == 1 else '. The costliest: '}{', '.join(told)}"
 
+    @property
+    def about(self) -> tuple[str, str, str] | None:
+        """The costliest run: its loop, its length and cost, and the place of a stop."""
+        run = self.costliest
+        if run is None or run.finding is None:
+            return None
+        loop = f"{'It was' if self.loops == 1 else 'The costliest:'} {loop_in_words(run.finding.detection)}"
+        stop = f"A stop would have come at step {run.finding.turn:,} of {run.total.turns:,}."
+        return loop, self.costs_in_words(run), stop
+
     @staticmethod
     def costs_in_words(run: SurveyedRun) -> str:
         """The length and the cost of a run."""
@@ -110,7 +124,11 @@ class Card:
 
     def sum_in_words(self, usd: float | None) -> str:
         """A sum over all runs, in US dollars. The cost of some may not be known."""
-        return "unknown cost" if usd is None else f"{'≥ ' if self.partial else ''}${usd:,.2f}"
+        if usd is None:
+            return "unknown cost"
+        if 0 < usd < _LEAST_USD and not self.partial:
+            return f"< ${_LEAST_USD:,.2f}"
+        return f"{'≥ ' if self.partial else ''}${usd:,.2f}"
 
 
 def _rank(run: SurveyedRun) -> tuple[float, int, int]:

@@ -65,6 +65,10 @@ READERS: Final[tuple[TranscriptReader, ...]] = (
 """The readers, one line each. Formats with a sign of their own come before those without one."""
 
 
+AGENTS: Final = {reader.format: reader.agent for reader in READERS}
+"""What people call the format: the name of its agent or framework."""
+
+
 def signs_of(kind: str) -> str:
     """The signs by which a file of the format `kind` is recognised, in words for people."""
     return next((reader.signs for reader in READERS if reader.format == kind), "")

@@ -43,7 +43,7 @@ def test_the_page_holds_each_run_with_its_loop_and_its_steps(tmp_path: Path):
     assert first["saved"] == [94, 98, 10_973_214, pytest.approx(5.74, abs=0.01)]
     assert [step[3] for step in first["steps"] if len(step) > 6 and step[6] & 1] == ["Write"] * 5
     assert others
-    assert all(run["format"] == "gemini-cli" for run in others)
+    assert all(run["agent"] == "Gemini CLI" for run in others)
 
 
 def test_what_could_not_be_read_is_2_and_stands_on_the_page(tmp_path: Path):
@@ -113,4 +113,4 @@ def test_a_page_that_fails_half_way_leaves_the_old_one(tmp_path: Path, monkeypat
 def test_limit_and_format_choose_the_runs(tmp_path: Path):
     report(SAMPLES, "--format", "gemini-cli", "--limit", 2, "-o", "page.html")
     runs = data(tmp_path / "page.html")["runs"]
-    assert [run["format"] for run in runs] == ["gemini-cli"] * 2
+    assert [run["agent"] for run in runs] == ["Gemini CLI"] * 2

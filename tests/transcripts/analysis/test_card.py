@@ -70,6 +70,7 @@ def test_no_word_of_a_transcript_is_told(tmp_path: Path):
     [
         (None, False, False, "at an unknown cost"),
         (0.0, False, False, "for $0.00"),
+        (0.004, False, True, "for less than $0.01"),
         (0.9, False, True, "about $0.90"),
         (1234.5, True, True, "at least $1,234.50"),
     ],
