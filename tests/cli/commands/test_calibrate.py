@@ -40,11 +40,11 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def run(number: int, equal: int = 1, *, label: str | None = None) -> dict[str, Any]:
-    """Twelve calls, the last `equal` of them the same."""
+def run(number: int, equal: int = 1, *, label: str | None = None, calls: int = 12) -> dict[str, Any]:
+    """A number of calls, the last `equal` of them the same."""
     messages: list[dict[str, Any]] = [{"role": "user", "text": f"task {number}"}]
-    for at in range(12):
-        arguments = {"at": min(at, 12 - equal)}
+    for at in range(calls):
+        arguments = {"at": min(at, calls - equal)}
         messages.append({"role": "assistant", "text": "", "tool_calls": [{"name": "look", "args": arguments}]})
         messages.append({"role": "tool", "tool_results": [{"name": "look", "text": f"saw {arguments['at']}"}]})
     return {"id": f"run {number}", "label": label, "messages": messages}
@@ -142,10 +142,88 @@ def test_runs_that_look_like_loops_are_looked_at_or_dropped():
     assert (looked.exit_code, looked.stdout) == (0, "")
     assert all(f"run {at}: " in looked.stderr for at in range(4))
     dropped = json.loads(calibrate(*runs, options=("--loops", "drop", "--json")).stdout)
-    assert (dropped["good"], dropped["left_out"], dropped["look_like_loops"]) == (20, 4, [])
+    assert (dropped["good"], dropped["left_out_why"], dropped["estimated"]) == (20, {"dropped": 4}, 20)
+    assert dropped["stopped"] == {"good": 0, "look_like_loops": 4, "loops": 0}
     assert dropped["settings"]["ToolCallRepetition"]["loop_at"] == 3
     below = json.loads(calibrate(*runs, options=("--at-most", "25%", "--json")).stdout)
     assert len(below["look_like_loops"]) == 4  # the line lies below them: nothing is to be decided
+    assert (below["good"], below["stopped"]["good"]) == (24, 4)
+
+
+def test_no_run_that_looks_like_a_loop_is_said_to_who_looks():
+    looked = calibrate(*(run(at) for at in range(3)), options=("--loops", "look"))
+    assert (looked.exit_code, looked.stdout) == (0, "")
+    assert looked.stderr.strip() == "0 of 3 good runs look like loops"
+
+
+def test_what_the_line_stops_is_said_of_each_kind_of_run():
+    runs = [run(at, 9 if at < 6 else 1) for at in range(40)] + [run(100 + at, 12, label="loop") for at in range(3)]
+    kept = calibrate(*runs, options=("--loops", "keep")).stdout
+    assert "The line stops 0 of 40 good runs, 0 of 6 runs that look like loops, 3 of 3 labelled loops." in kept
+    dropped = calibrate(*runs, options=("--loops", "drop", "-o", "mine.toml"))
+    assert "The line stops 0 of 34 good runs, 6 of 6 runs that look like loops, 3 of 3" in dropped.stdout
+    assert "Left out: 6 dropped." in dropped.stdout
+    assert "If some of the dropped runs are good, more good runs may be stopped than promised." in dropped.stdout
+    assert "Of 37 runs the tokens are estimated" not in dropped.stdout
+    assert "# 6 runs that looked like loops were dropped.\n" in Path("mine.toml").read_text()
+    assert "Left out" not in kept
+
+
+def test_a_line_that_lets_dropped_runs_pass_is_refused():
+    good = [run(at, 9, label="clean") for at in range(25)]
+    done = calibrate(*good, *(run(100 + at, 6) for at in range(3)), options=("--loops", "drop"))
+    assert done.exit_code == 2
+    assert "would let 3 of 3 loops pass" in done.stderr
+
+
+def test_good_runs_above_the_most_lenient_settings_are_refused():
+    runs = [run(at, 35, label="clean", calls=40) for at in range(25)]
+    done = calibrate(*runs, options=("-o", "mine.toml"))
+    assert done.exit_code == 2
+    assert "more than 5% of the good runs repeat themselves more than the most lenient settings allow" in done.stderr
+    assert not Path("mine.toml").exists()
+
+
+def test_runs_that_do_not_count_are_told_by_their_reason():
+    talk = [{"role": "user", "text": "Hello."}, {"role": "assistant", "text": "Good day."}]
+    others = [
+        {"id": "silent", "messages": talk[:1]},
+        run(99, 9, label="borderline"),
+        {"id": "talk", "label": "clean", "messages": talk},
+    ]
+    done = calibrate(*(run(at) for at in range(20)), *others)
+    assert "21 good runs, 1 of them without a call: at most 5%" in done.stdout
+    assert "Left out: 1 silent, 1 borderline." in done.stdout
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_label_counts_also_for_the_equal_run_without_one(order: int):
+    pair = [run(100, 9), {**run(100, 9, label="loop"), "id": "the labelled one"}]
+    found = json.loads(calibrate(*(run(at) for at in range(20)), *pair[::order], options=("--json",)).stdout)
+    assert (found["good"], found["loops"], found["equal"], found["look_like_loops"]) == (20, 1, 1, [])
+
+
+def recorded(**wanted: int) -> list[dict[str, Any]]:
+    """So many recorded runs of each label, without their labels."""
+    found: list[dict[str, Any]] = []
+    for one in Corpus(CORPUS):
+        label = str(one.label)
+        is_text = one.loop is not None and one.loop.kind.startswith("text_")
+        if not is_text and wanted.get(label, 0) > 0 and sum(len(message.text) for message in one.messages) < 20_000:
+            wanted[label] -= 1
+            found.append(_as_line(one))
+    return found
+
+
+@pytest.mark.parametrize(("clean", "loop"), [(57, 3), (48, 12), (30, 30)])
+def test_recorded_loops_among_the_runs_are_found_and_the_line_without_them_stops_them(clean: int, loop: int):
+    runs = recorded(clean=clean, loop=loop)
+    refused = calibrate(*runs)
+    assert refused.exit_code == 2
+    assert f"{loop} of {clean + loop} good runs look like loops" in refused.stderr
+    found = json.loads(calibrate(*runs, options=("--loops", "drop", "--json")).stdout)
+    assert found["stopped"]["look_like_loops"] == loop
+    assert found["stopped"]["good"] <= 0.05 * (clean + 1)
 
 
 def test_a_run_that_is_labelled_as_good_is_not_questioned():
@@ -157,7 +235,7 @@ def test_a_line_that_lets_most_labelled_loops_pass_is_refused():
     runs = [run(at, 9, label="clean") for at in range(40)] + [run(100 + at, 9, label="loop") for at in range(3)]
     done = calibrate(*runs)
     assert done.exit_code == 2
-    assert "would let 3 of 3 labelled loops pass" in done.stderr
+    assert "would let 3 of 3 loops pass" in done.stderr
 
 
 def test_equal_runs_count_once():
