@@ -133,7 +133,7 @@ def pydantic_ai_harness(steps: Sequence[Event]) -> int | None:
         if isinstance(step, Asked):
             window.append(step.call)
             tail = [*window][-6:]
-            alternates = len(tail) == 6 and tail[0] != tail[1] and tail[2:] == tail[:-2]
+            alternates = len(tail) == 6 and tail[2:] == tail[:-2]
             if alternates or window.count(step.call) >= 5:
                 return step.message
         else:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import sys
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from bench import _report, field, quality
-from monitor.transcripts.base import LoopLabel, RecordedCall, RecordedMessage, RecordedRun
+from bench._field_rules import PORTS, Answered, Asked, Event, events, openhands, pydantic_ai_harness
+from monitor.transcripts.base import LoopLabel, RecordedCall, RecordedMessage, RecordedResult, RecordedRun
 
 MEASURED = {
     "Gemini CLI 0.61.0, without its judge": "Gemini CLI 0.61.0, 4 chars",
@@ -57,6 +60,78 @@ def test_a_loop_that_is_stopped_before_it_begins_counts_as_early_and_not_as_stop
     assert (row.stopped[:2], row.early[:2]) == ([2, 1], [1, 0])
     assert row.odd == ["made loops: made loop 4", "made good: made clean None"]
     assert row.cells()[:2] == ["2, 1 early", "1"]
+
+
+def test_a_rule_that_counts_calls_stops_at_the_message_of_its_call():
+    numbers = iter((None, 1, 6, 7))
+    stop = field.at_call(lambda run: next(numbers))
+    assert [stop(made_run("clean")) for _ in range(4)] == [None, 1, 6, None]
+
+
+def test_loopbrake_stops_at_the_first_call_after_its_line(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(field, "_missing", lambda package: "" if package == "loopbrake" else "not here")
+    monkeypatch.setattr(field, "version", lambda package: "1")
+    monkeypatch.setattr(field, "unwedge_alert", lambda: None)
+    conformal = ModuleType("loopbrake.conformal")
+    monkeypatch.setattr(conformal, "threshold", lambda lengths, at_most: max(lengths) - 2, raising=False)
+    monkeypatch.setitem(sys.modules, "loopbrake", ModuleType("loopbrake"))
+    monkeypatch.setitem(sys.modules, "loopbrake.conformal", conformal)
+    stop = field.systems([made_run("clean")])["loopbrake 1, line at 5%"]
+    assert not isinstance(stop, str)
+    assert stop(made_run("loop")) == 5
+
+
+ABC = "abcdefghijklmnopqrstuvwxyz"
+
+
+@pytest.mark.parametrize(
+    ("name", "steps", "at"),
+    [
+        ("Gemini CLI 0.61.0, without its judge", "xaaaaa", 5),
+        ("Gemini CLI 0.61.0, without its judge", "abcde" * 5, 24),
+        ("Gemini CLI 0.61.0, without its judge", "abcdef" * 5, None),
+        ("opencode, as documented", "xaaa", 3),
+        ("opencode, as documented", "aabaa", None),
+        ("OpenHands SDK 1.58.0", "xaaaa", 4),
+        ("OpenHands SDK 1.58.0", "xababab", 6),
+        ("OpenHands SDK 1.58.0", "abc" * 5, None),
+        ("pydantic-ai-harness, PR 336", "xaaa", 3),
+        ("pydantic-ai-harness, PR 336", ABC, None),
+        ("a tail test, 4 times 1 to 16 calls", ABC[:16] * 4, 63),
+        ("a tail test, 4 times 1 to 16 calls", ABC[:17] * 4, None),
+    ],
+)
+def test_a_rule_stops_at_the_step_of_its_description(name: str, steps: str, at: int | None):
+    """A letter is a call, and its result is the letter."""
+    told = [event for index, step in enumerate(steps) for event in _step(index, step)]
+    assert PORTS[name](told) == at
+
+
+def test_what_is_said_before_a_call_hides_a_loop_from_openhands_only_before_the_first_of_a_message():
+    spoken = [event for index in range(9) for event in _step(index, "a", thought=f"try {index}")]
+    assert openhands(spoken) is None
+    failing = [event for index in range(4) for event in _step(index, "a", text=f"error {index}", failed=True)]
+    assert (openhands(failing[:-1]), openhands(failing)) == (None, 3)
+    calls = tuple(RecordedCall("look", {"at": 1}) for _ in range(2))
+    results = tuple(RecordedResult("look", "closed") for _ in range(2))
+    turns = (
+        RecordedMessage("assistant", "Wait."),
+        RecordedMessage("assistant", "I look twice.", calls),
+        RecordedMessage("tool", tool_results=results),
+    )
+    told = [event.thought for event in events(RecordedRun("two", turns)) if isinstance(event, Answered)]
+    assert told == ["I look twice.", ""]
+
+
+@pytest.mark.parametrize(("steps", "at"), [("axayzaxaza", 9), ("axayzaxazxa", None)])
+def test_the_rule_of_pydantic_counts_a_call_among_the_last_ten(steps: str, at: int | None):
+    told = [event for index, step in enumerate(steps) for event in _step(index, step, text=f"result {index}")]
+    assert pydantic_ai_harness(told) == at
+
+
+def _step(index: int, step: str, thought: str = "", text: str = "", *, failed: bool = False) -> list[Event]:
+    call = (step, "{}")
+    return [Asked(index, call), Answered(index, call, thought, text or step, failed)]
 
 
 def test_the_line_of_a_set_is_drawn_on_the_good_runs_of_that_set(monkeypatch: pytest.MonkeyPatch):

@@ -157,11 +157,11 @@ def test_no_run_that_looks_like_a_loop_is_said_to_who_looks():
 
 
 def test_what_the_line_stops_is_said_of_each_kind_of_run():
-    runs = [run(at, 9 if at < 6 else 1) for at in range(40)] + [run(100 + at, 12, label="loop") for at in range(3)]
+    runs = [run(at, 9 if at < 6 else 1) for at in range(25)] + [run(100 + at, 12, label="loop") for at in range(3)]
     kept = calibrate(*runs, options=("--loops", "keep")).stdout
-    assert "The line stops 0 of 40 good runs, 0 of 6 runs that look like loops, 3 of 3 labelled loops." in kept
+    assert "The line stops 0 of 25 good runs, 0 of 6 runs that look like loops, 3 of 3 labelled loops." in kept
     dropped = calibrate(*runs, options=("--loops", "drop", "-o", "mine.toml"))
-    assert "The line stops 0 of 34 good runs, 6 of 6 runs that look like loops, 3 of 3" in dropped.stdout
+    assert "The line stops 0 of 19 good runs, 6 of 6 runs that look like loops, 3 of 3" in dropped.stdout
     assert "Left out: 6 dropped." in dropped.stdout
     assert "If some of the dropped runs are good, more good runs may be stopped than promised." in dropped.stdout
     assert "Of 37 runs the tokens are estimated" not in dropped.stdout
@@ -177,7 +177,7 @@ def test_a_line_that_lets_dropped_runs_pass_is_refused():
 
 
 def test_good_runs_above_the_most_lenient_settings_are_refused():
-    runs = [run(at, 35, label="clean", calls=40) for at in range(25)]
+    runs = [run(at, 31, label="clean", calls=31) for at in range(19)]
     done = calibrate(*runs, options=("-o", "mine.toml"))
     assert done.exit_code == 2
     assert "more than 5% of the good runs repeat themselves more than the most lenient settings allow" in done.stderr
@@ -215,15 +215,19 @@ def recorded(**wanted: int) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.parametrize(("clean", "loop"), [(57, 3), (48, 12), (30, 30)])
+@pytest.mark.parametrize(("clean", "loop"), [(38, 2), (32, 8), (20, 20)])
 def test_recorded_loops_among_the_runs_are_found_and_the_line_without_them_stops_them(clean: int, loop: int):
-    runs = recorded(clean=clean, loop=loop)
-    refused = calibrate(*runs)
-    assert refused.exit_code == 2
-    assert f"{loop} of {clean + loop} good runs look like loops" in refused.stderr
-    found = json.loads(calibrate(*runs, options=("--loops", "drop", "--json")).stdout)
+    done = calibrate(*recorded(clean=clean, loop=loop), options=("--loops", "drop", "--json"))
+    assert f"{loop} of {clean + loop} good runs look like loops" in done.stderr
+    found = json.loads(done.stdout)
     assert found["stopped"]["look_like_loops"] == loop
     assert found["stopped"]["good"] <= 0.05 * (clean + 1)
+
+
+def test_a_line_among_recorded_loops_is_refused():
+    done = calibrate(*recorded(clean=20, loop=5))
+    assert done.exit_code == 2
+    assert "of 5 runs pass that look like loops" in done.stderr
 
 
 def test_a_run_that_is_labelled_as_good_is_not_questioned():
