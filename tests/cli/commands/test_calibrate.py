@@ -196,6 +196,22 @@ def test_runs_that_do_not_count_are_told_by_their_reason():
     assert "Left out: 1 silent, 1 borderline." in done.stdout
 
 
+def test_only_runs_that_ended_by_themselves_or_have_a_label_count_with_finished():
+    ended = [run(at) for at in range(19)]
+    for one in ended:
+        one["messages"].append({"role": "assistant", "text": "Done."})
+    options = ("--finished", "--json")
+    found = json.loads(calibrate(*ended, *map(run, (50, 51)), run(60, label="clean"), options=options).stdout)
+    assert (found["good"], found["left_out_why"]) == (20, {"not finished": 2})
+
+
+@pytest.mark.parametrize("labels", [("clean", "hard_negative"), ("borderline", "loop"), ("loop", "loop")])
+def test_labels_of_equal_runs_that_are_not_opposite_are_no_mistake(labels: tuple[str, str]):
+    pair = [{**run(100, 9, label=label), "id": label + str(at)} for at, label in enumerate(labels)]
+    found = json.loads(calibrate(*map(run, range(20)), *pair, options=("--at-most", "10%", "--json")).stdout)
+    assert found["equal"] == 1
+
+
 @pytest.mark.parametrize("order", [1, -1])
 def test_a_label_counts_also_for_the_equal_run_without_one(order: int):
     pair = [run(100, 9), {**run(100, 9, label="loop"), "id": "the labelled one"}]
