@@ -121,10 +121,25 @@ def test_labelled_loops_are_no_good_runs_and_show_what_the_line_saves():
     assert (found["good"], found["loops"]) == (60, 5)
     evidence, both, length = found["held_out"]
     assert [one["score"] for one in found["held_out"]] == ["evidence", "evidence + length", "length alone"]
-    assert (evidence["good_stopped"], evidence["loops_stopped"]) == (0, 5)
+    assert (evidence["good"], evidence["good_stopped"], evidence["loops_stopped"]) == (30, 0, 5)
     assert evidence["saved_tokens"] > 0
     assert length["loops_stopped"] == 0  # all runs are equally long, so length says nothing
     assert both["good_stopped"] == 0
+
+
+def test_the_halves_are_the_same_in_any_order_of_the_runs():
+    runs = [run(at, label="clean", calls=2 + at) for at in range(38)]
+    loop = run(100, 9, label="loop")
+    told, backwards = calibrate(*runs, loop).stdout, calibrate(*runs[::-1], loop).stdout
+    assert "Of 39 runs the tokens are estimated" in told
+    assert told == backwards
+
+
+def test_a_line_that_could_not_be_read_is_in_the_exit_code():
+    Path("torn.jsonl").write_text("".join(json.dumps(run(at)) + "\n" for at in range(19)) + '{"id": 1,\n{}\n')
+    done = CliRunner().invoke(app, ["calibrate", "torn.jsonl"])
+    assert done.exit_code == 2
+    assert "19 good runs: at most 5%" in done.stdout
 
 
 def test_a_line_that_lets_runs_pass_that_look_like_loops_is_refused_and_they_are_shown():
@@ -162,6 +177,7 @@ def test_what_the_line_stops_is_said_of_each_kind_of_run():
     assert "The line stops 0 of 25 good runs, 0 of 6 runs that look like loops, 3 of 3 labelled loops." in kept
     dropped = calibrate(*runs, options=("--loops", "drop", "-o", "mine.toml"))
     assert "The line stops 0 of 19 good runs, 6 of 6 runs that look like loops, 3 of 3" in dropped.stdout
+    assert "--loops drop leaves them out" not in dropped.stderr  # it did
     assert "Left out: 6 dropped." in dropped.stdout
     assert "If some of the dropped runs are good, more good runs may be stopped than promised." in dropped.stdout
     assert "Of 37 runs the tokens are estimated" not in dropped.stdout
@@ -182,6 +198,8 @@ def test_good_runs_above_the_most_lenient_settings_are_refused():
     assert done.exit_code == 2
     assert "more than 5% of the good runs repeat themselves more than the most lenient settings allow" in done.stderr
     assert not Path("mine.toml").exists()
+    below = calibrate(*(run(at, 29, label="clean", calls=31) for at in range(19)), options=("--json",))
+    assert json.loads(below.stdout)["settings"]["ToolCallRepetition"]["loop_at"] == 30
 
 
 def test_runs_that_do_not_count_are_told_by_their_reason():
