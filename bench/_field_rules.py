@@ -59,27 +59,35 @@ def events(run: RecordedRun) -> Iterator[Event]:
             yield Answered(message, call, said, chunk.text, chunk.is_error)
 
 
-GEMINI_ROUNDS: Final = 5
-GEMINI_PERIODS: Final = range(1, 6)
+def _again(steps: Sequence[Event], rounds: int, periods: range) -> int | None:
+    """Where the last calls come `rounds` times. `periods`: how many calls a round may have."""
+    calls: list[tuple[str, str]] = []
+    for step in steps:
+        if isinstance(step, Asked):
+            calls.append(step.call)
+            for period in periods:
+                tail = calls[-period * rounds :]
+                if len(tail) == period * rounds and tail[period:] == tail[:-period]:
+                    return step.message
+    return None
 
 
 def gemini_cli(steps: Sequence[Event]) -> int | None:
     """Gemini CLI 0.61.0, `LoopDetectionService`: five rounds of 1 to 5 equal calls. Its judge is
     off.
     """
-    calls: list[tuple[str, str]] = []
-    for step in steps:
-        if isinstance(step, Asked):
-            calls.append(step.call)
-            for period in GEMINI_PERIODS:
-                tail = calls[-period * GEMINI_ROUNDS :]
-                if len(tail) == period * GEMINI_ROUNDS and tail[period:] == tail[:-period]:
-                    return step.message
-    return None
+    return _again(steps, 5, range(1, 6))
+
+
+def tail_test(steps: Sequence[Event]) -> int | None:
+    """The test that one writes by hand: four rounds of 1 to 16 equal calls."""
+    return _again(steps, 4, range(1, 17))
 
 
 def opencode(steps: Sequence[Event]) -> int | None:
-    """opencode, `DOOM_LOOP_THRESHOLD` = 3: three equal calls in a row."""
+    """opencode, as its page of permissions says: three equal calls in a row. The code of 1.18.33
+    compares only the calls of one response.
+    """
     last: deque[tuple[str, str]] = deque(maxlen=3)
     for step in steps:
         if isinstance(step, Asked):
@@ -125,7 +133,7 @@ def pydantic_ai_harness(steps: Sequence[Event]) -> int | None:
         if isinstance(step, Asked):
             window.append(step.call)
             tail = [*window][-6:]
-            alternates = len(tail) == 6 and tail[0] != tail[1] and tail[2:] == tail[:-2]
+            alternates = len(tail) == 6 and tail[2:] == tail[:-2]
             if alternates or window.count(step.call) >= 5:
                 return step.message
         else:
@@ -138,7 +146,8 @@ def pydantic_ai_harness(steps: Sequence[Event]) -> int | None:
 
 PORTS: Final[dict[str, Rule]] = {
     "Gemini CLI 0.61.0, without its judge": gemini_cli,
-    "opencode": opencode,
+    "opencode, as documented": opencode,
     "OpenHands SDK 1.58.0": openhands,
     "pydantic-ai-harness, PR 336": pydantic_ai_harness,
+    "a tail test, 4 times 1 to 16 calls": tail_test,
 }

@@ -6,10 +6,12 @@ Two sets of runs: the recorded ones of `fixtures/transcripts/dev.jsonl.gz`, and 
 composed to be hard. Rows:
 
 - this library: the defaults of a guard, which know the request of the run;
-- systems that install: `unwedge`, and `loopbrake`, whose line is drawn on the good recorded runs;
+- systems that install: `unwedge`, and `loopbrake`, whose line is drawn on the good runs of the same
+  set, as its README asks;
 - systems whose rule is written from its description (`bench/_field_rules.py`).
 
-Caught: the loop was stopped, and not before it began. `--write` puts the table on its pages.
+A loop that was stopped before it began counts as early, and not as stopped. A system that is not
+installed keeps its row, with the reason. Results and pages are written only if all were measured.
 """
 
 from __future__ import annotations
@@ -18,8 +20,9 @@ import argparse
 import datetime as dt
 import importlib.util
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -50,9 +53,20 @@ class Row:
     """What a system did with both sets of runs."""
 
     name: str
+    why: str = ""
+    """Why it was not measured here. Empty: it was."""
     stopped: list[int] = field(default_factory=lambda: [0] * len(COLUMNS))
+    early: list[int] = field(default_factory=lambda: [0] * len(COLUMNS))
+    """Loops that were stopped before they began."""
     odd: list[str] = field(default_factory=list)
     """Loops that were missed, and good runs that were stopped."""
+
+    def cells(self) -> list[str]:
+        """What stands beside the name, for each column."""
+        if self.why:
+            return [f"not measured here: {self.why}"] * len(COLUMNS)
+        pairs = zip(self.stopped, self.early, strict=True)
+        return [f"{stopped}, {early} early" if early else str(stopped) for stopped, early in pairs]
 
 
 def is_early(run: RecordedRun, message: int) -> bool:
@@ -87,17 +101,29 @@ def calls_of(run: RecordedRun) -> int:
     return sum(isinstance(event, Asked) for event in events(run))
 
 
-def systems(good: Iterable[RecordedRun]) -> dict[str, Stop]:
-    """All systems that can be asked here. `good`: the runs that draw the line of `loopbrake`."""
-    found: dict[str, Stop] = {"**agent-monitor**, the defaults": ours}
+def systems(good: Sequence[RecordedRun]) -> dict[str, Stop | str]:
+    """All systems, and why one cannot be asked here. `good`: the runs that draw the line of
+    `loopbrake`.
+    """
+    found: dict[str, Stop | str] = {"**agent-monitor**, the defaults": ours}
     alert = unwedge_alert()
-    if alert is not None:
-        found["unwedge 0.2, its first alert"] = at_call(alert)
-    if importlib.util.find_spec("loopbrake") is not None:
+    found[f"{_named('unwedge')}, its first alert"] = _missing("unwedge") if alert is None else at_call(alert)
+    name = f"{_named('loopbrake')}, line at {AT_MOST:.0%}"
+    if _missing("loopbrake"):
+        found[name] = _missing("loopbrake")
+    else:
         conformal: Any = importlib.import_module("loopbrake.conformal")
         line = int(conformal.threshold([calls_of(run) for run in good], AT_MOST))
-        found[f"loopbrake 0.6, line at {AT_MOST:.0%}"] = at_call(lambda _: line + 1)
+        found[name] = at_call(lambda _: line + 1)
     return found | {name: by_rule(rule) for name, rule in PORTS.items()}
+
+
+def _missing(package: str) -> str:
+    return "" if importlib.util.find_spec(package) else f"{package} is not installed"
+
+
+def _named(package: str) -> str:
+    return package if _missing(package) else f"{package} {version(package)}"
 
 
 def read() -> dict[str, list[RecordedRun]]:
@@ -114,27 +140,37 @@ def read() -> dict[str, list[RecordedRun]]:
 
 def measure(runs: dict[str, list[RecordedRun]]) -> list[Row]:
     """A row for each system."""
-    rows = []
-    for name, stop in systems(runs["recorded good"]).items():
-        row = Row(name)
-        for column, (what, these) in enumerate(runs.items()):
+    rows: dict[str, Row] = {}
+    for column, (what, these) in enumerate(runs.items()):
+        for name, stop in systems(runs[f"{what.split()[0]} good"]).items():
+            row = rows.setdefault(name, Row(name))
+            if isinstance(stop, str):
+                row.why = stop
+                continue
             for run in these:
                 at = stop(run)
-                counts = at is not None and not is_early(run, at)
+                early = at is not None and is_early(run, at)
+                counts = at is not None and not early
                 row.stopped[column] += counts
+                row.early[column] += early
                 if counts != what.endswith("loops"):
                     row.odd.append(f"{what}: {run.id}")
-        rows.append(row)
-    return rows
+    return [*rows.values()]
 
 
-def lines(rows: Sequence[Row], sizes: Sequence[int], today: dt.date) -> list[str]:
-    """The table as Markdown."""
-    heads = [f"{name}, of {size}" for name, size in zip(COLUMNS, sizes, strict=True)]
+def results(rows: Sequence[Row], sizes: Sequence[int], today: dt.date) -> dict[str, Any]:
+    """The measurement as JSON data."""
+    counted = dict(zip(COLUMNS, sizes, strict=True))
+    return {"date": today.isoformat(), "sizes": counted, "rows": [asdict(row) for row in rows]}
+
+
+def lines(found: Mapping[str, Any]) -> list[str]:
+    """`results` as a table in Markdown."""
+    heads = [f"{name}, of {size}" for name, size in found["sizes"].items()]
     return [
-        f"| stopped ({today.isoformat()}) | {' | '.join(heads)} |",
+        f"| stopped ({found['date']}) | {' | '.join(heads)} |",
         f"| --- |{' --- |' * len(heads)}",
-        *(f"| {row.name} | {' | '.join(map(str, row.stopped))} |" for row in rows),
+        *(f"| {row['name']} | {' | '.join(Row(**row).cells())} |" for row in found["rows"]),
     ]
 
 
@@ -157,16 +193,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for column in ("system", *(f"{name}\n/{size}" for name, size in zip(COLUMNS, sizes, strict=True))):
         table.add_column(column)
     for row in rows:
-        table.add_row(row.name, *map(str, row.stopped))
-    console = Console(width=120)
+        table.add_row(row.name, *row.cells())
+    console = Console(width=150)
     console.print(table)
     if options.explain:
         console.print("\n".join(rows[0].odd), markup=False)
-    _report.write("field", {"sizes": dict(zip(COLUMNS, sizes, strict=True)), "rows": [asdict(row) for row in rows]})
-    if options.write:
-        table_lines = lines(rows, sizes, dt.datetime.now(dt.UTC).date())
-        for page in PAGES:
-            write(table_lines, page)
+    if missing := [row.why for row in rows if row.why]:
+        console.print(f"nothing is written: {', '.join(missing)}", markup=False)
+        return 1 if options.write else 0
+    found = results(rows, sizes, dt.datetime.now(dt.UTC).date())
+    _report.write("field", found)
+    for page in PAGES if options.write else ():
+        write(lines(found), page)
     return 0
 
 

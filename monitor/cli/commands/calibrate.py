@@ -7,8 +7,9 @@ Equal runs count once: a session that is seen under two names says nothing twice
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -31,13 +32,13 @@ from monitor.transcripts.analysis.calibration import (
     EVIDENCE,
     LENGTH,
     LineOutcome,
-    Trace,
     evidence_and_length,
     line,
     needed,
     tried,
     usual_length,
 )
+from monitor.transcripts.analysis.recorded_steps import NO_STEPS
 from monitor.transcripts.analysis.survey import SurveyedRun
 from monitor.transcripts.analysis.traces import ALL, TracedRun
 from monitor.view.run_ending import count
@@ -45,6 +46,9 @@ from monitor.view.run_ending import count
 BAD_INPUT: Final = 2
 SHOWN: Final = 10
 """How many runs that look like loops are listed, unless the user looks at them."""
+DROPPED: Final = "dropped"
+KINDS: Final = {"good": "good runs", "look_like_loops": "runs that look like loops", "loops": "labelled loops"}
+"""The kinds of runs that count, and their names for people."""
 CONDITION: Final = (
     "The promise holds if the runs to come are like these: the same kind of tasks, models and tools, in any order."
     " After a change of one of them, calibrate again. It is an average: a single set of runs may turn out unlucky."
@@ -59,122 +63,138 @@ class Loops(StrEnum):
     LOOK = "look"
 
 
-@dataclass(slots=True, frozen=True)
-class _GoodRun:
-    """A run that counts as good."""
-
-    place: str
-    """The place of a run in a random order that is always the same."""
-    id: str
-    file: str
-    why: str
-    """Why it looks like a loop; empty: it does not, or its label says that it is none."""
-    traces: Mapping[str, Trace]
-
-    @property
-    def evidence(self) -> float:
-        """The score of all detectors together."""
-        return self.traces[ALL].evidence
-
-
 @dataclass(slots=True)
-class _GoodRuns:
+class _Runs:
     """The runs, as far as they count."""
 
-    good: list[_GoodRun] = field(default_factory=list[_GoodRun])
-    bad: list[Trace] = field(default_factory=list[Trace])
-    left_out: int = 0
+    known: dict[str, TracedRun] = field(default_factory=dict[str, TracedRun])
+    """The runs by their content."""
     equal: int = 0
-    estimated: int = 0
-    known: dict[str, str | None] = field(default_factory=dict[str, str | None])
-    """The label of each run, by its content. `None`: it has none."""
+    dropping: bool = False
+    """The runs that look like loops are dropped."""
+    unread: Counter[str] = field(default_factory=Counter[str])
+    """How many runs do not count, by the reason."""
     contradictory: list[str] = field(default_factory=list[str])
     """The runs that are equal to one with the opposite label."""
 
     def add(self, run: TracedRun, *, finished: bool) -> None:
         label = run.began.label
-        if run.silent or label == NOT_COUNTED or (finished and label is None and run.ended.state != "finished"):
-            self.left_out += 1
+        if run.silent or (finished and label is None and run.ended.state != "finished"):
+            self.unread["silent" if run.silent else "not finished"] += 1
             return
+        before = self.known.get(run.content)
+        self.equal += run.goes_on or before is not None
         if run.goes_on:
-            self.equal += 1
             return
-        if run.content in self.known:
-            self.equal += 1
-            before = self.known[run.content]
-            if None not in {label, before} and (label == LABELLED_LOOP) != (before == LABELLED_LOOP):
-                self.contradictory.append(run.id)
+        if before is None or before.began.label is None:  # a label says more than none
+            self.known[run.content] = replace(run, steps=NO_STEPS)
             return
-        self.known[run.content] = label
-        self.estimated += run.estimated
-        if label == LABELLED_LOOP:
-            self.bad.append(run.traces[ALL])
-            return
-        found = run.detection
-        why = found.message if found is not None and label is None else ""
-        self.good.append(_GoodRun(identity(f"{run.file}\n{run.id}"), run.id, run.file, why, run.traces))
+        labels = {label, before.began.label}
+        if LABELLED_LOOP in labels and labels.isdisjoint({None, NOT_COUNTED}) and len(labels) > 1:
+            self.contradictory.append(run.id)
 
     @property
-    def suspects(self) -> list[_GoodRun]:
-        """The runs that look like loops."""
-        return [run for run in self.good if run.why]
+    def suspects(self) -> list[TracedRun]:
+        """The runs without a label that look like loops, dropped or not."""
+        return [run for run in self.known.values() if run.began.label is None and run.loops]
+
+    @property
+    def bad(self) -> list[TracedRun]:
+        """The labelled loops."""
+        return [run for run in self.known.values() if run.began.label == LABELLED_LOOP]
+
+    @property
+    def good(self) -> list[TracedRun]:
+        """The runs that draw the line."""
+        left = [run for run in self.known.values() if run.began.label not in {LABELLED_LOOP, NOT_COUNTED}]
+        return [run for run in left if run.began.label is not None or not run.loops] if self.dropping else left
+
+    @property
+    def left_out(self) -> Counter[str]:
+        """How many runs do not count, by the reason."""
+        borderline = sum(run.began.label == NOT_COUNTED for run in self.known.values())
+        dropped = len(self.suspects) if self.dropping else 0
+        return +(self.unread + Counter({NOT_COUNTED: borderline, DROPPED: dropped}))
 
     @property
     def not_counted(self) -> str:
         """How many other runs there are, for a message."""
-        why = ((self.equal, "equal to another, or its rest"), (self.left_out, "left out"))
-        said = ", ".join(f"{count(number, 'run')} {what}" for number, what in why if number)
+        equal = [f"{count(self.equal, 'run')} equal to another, or its rest"] if self.equal else []
+        said = ", ".join([*equal, *_reasons(self.left_out)])
         return f" ({said})" if said else ""
-
-    def show_suspects(self, console: Console, *, most: int | None = SHOWN) -> None:
-        """The runs that look like loops. `most`: how many are listed; `None`: all of them."""
-        suspects = self.suspects
-        alike = "looks like a loop" if len(suspects) == 1 else "look like loops"
-        console.print(f"{len(suspects)} of {count(len(self.good), 'good run')} {alike}:", style="bold", highlight=False)
-        for run in suspects[:most]:
-            console.print(Text(f"  {run.file}: {run.id}: {run.why}"), soft_wrap=True)
-        if most is not None and len(suspects) > most:
-            console.print(f"  and {len(suspects) - most} more")
-        console.print(
-            Text("  --loops look lists them all, --loops drop leaves them out, --loops keep calls them good.")
-        )
 
     def settle(self, loops: Loops | None, console: Console) -> None:
         """Show, drop or keep the runs that look like loops, as the user says."""
-        if self.suspects and loops is not Loops.KEEP:
-            self.show_suspects(console, most=None if loops is Loops.LOOK else SHOWN)
-        if loops is Loops.DROP:
-            self.left_out += len(self.suspects)
-            self.good = [run for run in self.good if not run.why]
+        suspects, good = self.suspects, len(self.good)
+        self.dropping = loops is Loops.DROP
+        if loops is Loops.KEEP or not (suspects or loops is Loops.LOOK):
+            return
+        alike = "looks like a loop" if len(suspects) == 1 else "look like loops"
+        console.print(f"{len(suspects)} of {count(good, 'good run')} {alike}", style="bold", highlight=False)
+        shown = suspects if loops is Loops.LOOK else suspects[:SHOWN]
+        for run in shown:
+            console.print(Text(f"  {run.file}: {run.id}: {_why(run)}"), soft_wrap=True)
+        if len(suspects) > len(shown):
+            console.print(f"  and {len(suspects) - len(shown)} more")
+        if suspects and not self.dropping:
+            console.print(
+                Text("  --loops look lists them all, --loops drop leaves them out, --loops keep calls them good.")
+            )
 
     def check(self, share: float, *, kept: bool) -> None:
-        """Raises `ConfigError` if equal runs have opposite labels, if the good runs are too few for
-        `share`, or if its line lies among loops. `kept`: the user says that the runs that look like
-        loops are good.
+        """Raises `ConfigError` if equal runs have opposite labels, or the good runs are too few.
+        So it does if the line lies among loops, or above all settings. `kept`: the user says that
+        the runs that look like loops are good.
         """
+        good = self.good
         if self.contradictory:
             raise ConfigError(
                 f"{count(len(self.contradictory), 'run')} equal to one with the opposite label, such as"
                 f" {self.contradictory[0]}: label them alike, or drop them"
             )
-        if len(self.good) < (least := needed(share)):
+        if len(good) < (least := needed(share)):
             raise ConfigError(
-                f"{count(len(self.good), 'good run')} cannot promise that at most {percent(share)} are stopped:"
+                f"{count(len(good), 'good run')} cannot promise that at most {percent(share)} are stopped:"
                 f" {least:,} are needed{self.not_counted}"
             )
-        at = line([run.evidence for run in self.good], share)
-        lost = [run for run in self.suspects if run.evidence <= at]
+        at = line([evidence(run) for run in good], share)
+        suspects = [] if self.dropping else self.suspects
+        lost = len(suspects) - above(suspects, at)
         if lost and not kept:
             raise ConfigError(
-                f"the line for {percent(share)} would let {len(lost)} of {count(len(self.suspects), 'run')} pass that"
+                f"the line for {percent(share)} would let {lost} of {count(len(suspects), 'run')} pass that"
                 " look like loops; look at them, then say --loops drop or --loops keep, or label them"
             )
-        missed = sum(trace.evidence <= at for trace in self.bad)
-        if missed > len(self.bad) / 2:
+        bad = self.bad + (self.suspects if self.dropping else [])
+        missed = len(bad) - above(bad, at)
+        if missed > len(bad) / 2:
             raise ConfigError(
-                f"the line for {percent(share)} would let {missed} of {len(self.bad)} labelled loops pass: the good"
-                " runs repeat themselves as much as the loops do; give a larger --at-most, or runs of one kind"
+                f"the line for {percent(share)} would let {missed} of {count(len(bad), 'loop')} pass: the good runs"
+                " repeat themselves as much as the loops do; give a larger --at-most, or runs of one kind"
             )
+        if at >= len(FACTORS) - 1:
+            raise ConfigError(
+                f"more than {percent(share)} of the good runs repeat themselves more than the most lenient settings"
+                f" allow (x {FACTORS[-1]:g}): give a larger --at-most, or runs of one kind"
+            )
+
+
+def evidence(run: TracedRun) -> float:
+    """The score of all detectors together."""
+    return run.traces[ALL].evidence
+
+
+def above(runs: Sequence[TracedRun], at: float) -> int:
+    """How many of the runs a line stops."""
+    return sum(evidence(run) > at for run in runs)
+
+
+def _why(run: TracedRun) -> str:
+    return run.detection.message if run.detection else ""
+
+
+def _reasons(left_out: Mapping[str, int]) -> list[str]:
+    return [f"{number:,} {reason}" for reason, number in left_out.items()]
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -239,7 +259,7 @@ def calibrate(
 
     \b
     Exit code: 0; 2 if there are too few runs for the promise, if the line lies
-    among loops, or if a file or a line could not be read.
+    among loops or above all settings, or if a file or a line could not be read.
     """  # noqa: D301 - \b keeps the lines of an example apart
     console, complaints = output.stdout(), output.stderr()
     with output.tidy_exit():
@@ -249,7 +269,7 @@ def calibrate(
         base = settings.read()
         levels = levels_of(base)
         watcher = Levels(tuple(json.dumps(level) for level in levels)).watcher
-        runs, report, wanted = _GoodRuns(), Report(), RunSelection.of(selection)
+        runs, report, wanted = _Runs(), Report(), RunSelection.of(selection)
 
         def add(run: SurveyedRun) -> None:
             report.add(run, listed=False)
@@ -306,96 +326,95 @@ _TRIED: Final[Sequence[table.Fact[LineOutcome]]] = (
 class _Calibration:
     """The fitted limits, and their results on runs that did not draw them."""
 
+    runs: _Runs
     share: float
-    good: int
-    bad: int
-    left_out: int
-    equal: int
-    suspects: Sequence[_GoodRun]
-    estimated: int
     lines: Mapping[str, int]
     """The level of each detector alone, and of all together. As many as there are levels: off."""
+    stopped: Mapping[str, tuple[int, int]]
+    """How many runs of a kind the line stops, and how many there are."""
     tried: Sequence[LineOutcome]
     settings: Mapping[str, Any]
 
     @classmethod
-    def of(
-        cls, runs: _GoodRuns, levels: Sequence[Mapping[str, Any]], names: Sequence[str], share: float
-    ) -> _Calibration:
+    def of(cls, runs: _Runs, levels: Sequence[Mapping[str, Any]], names: Sequence[str], share: float) -> _Calibration:
         """The lines, and what they do on runs that they were not drawn from."""
-        heights = {name: line([run.traces[name].evidence for run in runs.good], share) for name in (ALL, *names)}
+        good = runs.good
+        heights = {name: line([run.traces[name].evidence for run in good], share) for name in (ALL, *names)}
         lines = {name: int(height) + 1 for name, height in heights.items()}
-        at = lines[ALL]
-        settings = dict(levels[at]) if at < len(levels) else {**levels[-1], "detectors": []}
-        if WEIGHED in names and at < len(levels):
-            promise = f"{len(runs.good)} good runs: at most {percent(share)} of runs like them come to it"
+        settings = dict(levels[lines[ALL]])
+        if WEIGHED in names:
+            promise = f"{len(good)} good runs: at most {percent(share)} of runs like them come to it"
             settings[WEIGHED] = {**settings[WEIGHED], "fitted": promise}
-            if any(run.traces[ALL].peaks for run in runs.good):
+            if any(run.traces[ALL].peaks for run in good):
                 settings[WEIGHED]["threshold"] = threshold_above(heights[ALL], levels)
-        return cls(
-            share,
-            len(runs.good),
-            len(runs.bad),
-            runs.left_out,
-            runs.equal,
-            runs.suspects,
-            runs.estimated,
-            lines,
-            _held_out(runs, share),
-            settings,
-        )
+        kinds = zip(KINDS, (good, runs.suspects, runs.bad), strict=True)
+        stopped = {kind: (above(of_kind, heights[ALL]), len(of_kind)) for kind, of_kind in kinds}
+        return cls(runs, share, lines, stopped, _held_out(runs, share), settings)
 
     def show(self, console: Console) -> None:
         """Print the limits and their results for people."""
-        console.print(
-            Text(
-                f"{count(self.good, 'good run')}: at most {percent(self.share)} of runs like them are stopped",
-                style="bold",
-            ),
-            soft_wrap=True,
-        )
+        good, equal, left_out = self.runs.good, self.runs.equal, self.runs.left_out
+        silent = sum(not run.total.tool_calls for run in good)
+        without = f", {silent} of them without a call" if silent else ""
+        promised = f"at most {percent(self.share)} of runs like them are stopped"
+        console.print(Text(f"{count(len(good), 'good run')}{without}: {promised}", style="bold"), soft_wrap=True)
         rows = []
         for name, at in self.lines.items():
             numbers = "off" if at >= len(FACTORS) else f"x {FACTORS[at]:g}" if name in {ALL, *SCALED} else "as they are"
-            of_all = at if name == ALL else None
-            rows.append((name or "all together", numbers, "" if of_all is None else "this is what is written"))
+            rows.append((name or "all together", numbers, "" if name else self._written()))
         columns = (table.Column("detector", "end"), table.Column("its numbers", right=True), table.Column("", "end"))
         table.show(console, columns, rows)
+        told = [f"{stopped} of {total} {KINDS[kind]}" for kind, (stopped, total) in self.stopped.items() if total]
+        console.print(f"The line stops {', '.join(told)}.", highlight=False)
         if self.tried:
             self._show_tried(console)
-        if self.equal:
-            console.print(f"{count(self.equal, 'run')} counted once: equal to another one, or its rest.")
-        if self.left_out:
-            console.print(f"Left out: {count(self.left_out, 'run')}, silent, borderline, dropped or not finished.")
-        if self.estimated:
-            console.print(f"Of {count(self.estimated, 'run')} the tokens are estimated from the length of the texts.")
+        if equal:
+            console.print(f"{count(equal, 'run')} counted once: equal to another one, or its rest.")
+        if left_out:
+            console.print(f"Left out: {', '.join(_reasons(left_out))}.")
+        if left_out[DROPPED]:
+            console.print("If some of the dropped runs are good, more good runs may be stopped than promised.")
         console.print(CONDITION, soft_wrap=True)
         console.print()
         output.write(self.as_toml().rstrip())
+
+    def _written(self) -> str:
+        threshold = self.settings.get(WEIGHED, {}).get("threshold")
+        return "this is what is written" + (f", with {WEIGHED} at {threshold:g}" if threshold else "")
 
     def _show_tried(self, console: Console) -> None:
         console.print()
         console.print("On the half of the good runs that did not draw the line, and on the labelled loops:")
         table.show_facts(console, _TRIED, self.tried)
+        if self._estimated:
+            console.print(f"Of {count(self._estimated, 'run')} the tokens are estimated from the length of the texts.")
+
+    @property
+    def _estimated(self) -> int:
+        return sum(run.estimated for run in (*self.runs.good, *self.runs.bad))
 
     def as_toml(self) -> str:
         """The settings, with the promise above them."""
         head = (
-            f"# From {self.good} good runs: at most {percent(self.share)} of runs like them are stopped.\n"
+            f"# From {len(self.runs.good)} good runs: at most {percent(self.share)} of runs like them are stopped.\n"
             "# It holds while tasks, models and tools stay of the same kind.\n"
         )
+        if dropped := self.runs.left_out[DROPPED]:
+            head += f"# {count(dropped, 'run')} that looked like loops {'was' if dropped == 1 else 'were'} dropped.\n"
         return head + as_toml(self.settings)
 
     def as_json(self) -> dict[str, Any]:
         """The limits and their results as JSON data."""
         return {
             "at_most": self.share,
-            "good": self.good,
-            "loops": self.bad,
-            "left_out": self.left_out,
-            "equal": self.equal,
-            "look_like_loops": [{"id": run.id, "file": run.file, "why": run.why} for run in self.suspects],
-            "estimated": self.estimated,
+            "good": len(self.runs.good),
+            "loops": len(self.runs.bad),
+            "left_out": self.runs.left_out.total(),
+            "left_out_why": self.runs.left_out,
+            "equal": self.runs.equal,
+            "look_like_loops": [{"id": run.id, "file": run.file, "why": _why(run)} for run in self.runs.suspects],
+            "stopped": {kind: stopped for kind, (stopped, _) in self.stopped.items()},
+            "estimated": self._estimated,
             "lines": {name or "all": FACTORS[at] if at < len(FACTORS) else None for name, at in self.lines.items()},
             "held_out": [table.as_json(_TRIED, one) for one in self.tried],
             "settings": self.settings,
@@ -403,13 +422,19 @@ class _Calibration:
         }
 
 
-def _held_out(runs: _GoodRuns, share: float) -> list[LineOutcome]:
+def _held_out(runs: _Runs, share: float) -> list[LineOutcome]:
     """Half of the good runs, chosen by their hashes, draws the line; the other half is tried."""
-    if not runs.bad:
+    bad = [run.traces[ALL] for run in runs.bad]
+    if not bad:
         return []
-    ordered = [run.traces[ALL] for run in sorted(runs.good, key=lambda one: one.place)]
+    ordered = [run.traces[ALL] for run in sorted(runs.good, key=_place)]
     fit, rest = ordered[::2], ordered[1::2]
     if len(fit) < needed(share):
         return []
     rules = (EVIDENCE, evidence_and_length(usual_length(fit)), LENGTH)
-    return [tried(rule, fit, rest, runs.bad, share) for rule in rules]
+    return [tried(rule, fit, rest, bad, share) for rule in rules]
+
+
+def _place(run: TracedRun) -> str:
+    """The place of a run in a random order that is always the same."""
+    return identity(f"{run.file}\n{run.id}")

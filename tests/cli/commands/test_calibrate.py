@@ -40,11 +40,11 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def run(number: int, equal: int = 1, *, label: str | None = None) -> dict[str, Any]:
-    """Twelve calls, the last `equal` of them the same."""
+def run(number: int, equal: int = 1, *, label: str | None = None, calls: int = 12) -> dict[str, Any]:
+    """A number of calls, the last `equal` of them the same."""
     messages: list[dict[str, Any]] = [{"role": "user", "text": f"task {number}"}]
-    for at in range(12):
-        arguments = {"at": min(at, 12 - equal)}
+    for at in range(calls):
+        arguments = {"at": min(at, calls - equal)}
         messages.append({"role": "assistant", "text": "", "tool_calls": [{"name": "look", "args": arguments}]})
         messages.append({"role": "tool", "tool_results": [{"name": "look", "text": f"saw {arguments['at']}"}]})
     return {"id": f"run {number}", "label": label, "messages": messages}
@@ -121,10 +121,25 @@ def test_labelled_loops_are_no_good_runs_and_show_what_the_line_saves():
     assert (found["good"], found["loops"]) == (60, 5)
     evidence, both, length = found["held_out"]
     assert [one["score"] for one in found["held_out"]] == ["evidence", "evidence + length", "length alone"]
-    assert (evidence["good_stopped"], evidence["loops_stopped"]) == (0, 5)
+    assert (evidence["good"], evidence["good_stopped"], evidence["loops_stopped"]) == (30, 0, 5)
     assert evidence["saved_tokens"] > 0
     assert length["loops_stopped"] == 0  # all runs are equally long, so length says nothing
     assert both["good_stopped"] == 0
+
+
+def test_the_halves_are_the_same_in_any_order_of_the_runs():
+    runs = [run(at, label="clean", calls=2 + at) for at in range(38)]
+    loop = run(100, 9, label="loop")
+    told, backwards = calibrate(*runs, loop).stdout, calibrate(*runs[::-1], loop).stdout
+    assert "Of 39 runs the tokens are estimated" in told
+    assert told == backwards
+
+
+def test_a_line_that_could_not_be_read_is_in_the_exit_code():
+    Path("torn.jsonl").write_text("".join(json.dumps(run(at)) + "\n" for at in range(19)) + '{"id": 1,\n{}\n')
+    done = CliRunner().invoke(app, ["calibrate", "torn.jsonl"])
+    assert done.exit_code == 2
+    assert "19 good runs: at most 5%" in done.stdout
 
 
 def test_a_line_that_lets_runs_pass_that_look_like_loops_is_refused_and_they_are_shown():
@@ -142,10 +157,111 @@ def test_runs_that_look_like_loops_are_looked_at_or_dropped():
     assert (looked.exit_code, looked.stdout) == (0, "")
     assert all(f"run {at}: " in looked.stderr for at in range(4))
     dropped = json.loads(calibrate(*runs, options=("--loops", "drop", "--json")).stdout)
-    assert (dropped["good"], dropped["left_out"], dropped["look_like_loops"]) == (20, 4, [])
+    assert (dropped["good"], dropped["left_out_why"], dropped["estimated"]) == (20, {"dropped": 4}, 20)
+    assert dropped["stopped"] == {"good": 0, "look_like_loops": 4, "loops": 0}
     assert dropped["settings"]["ToolCallRepetition"]["loop_at"] == 3
     below = json.loads(calibrate(*runs, options=("--at-most", "25%", "--json")).stdout)
     assert len(below["look_like_loops"]) == 4  # the line lies below them: nothing is to be decided
+    assert (below["good"], below["stopped"]["good"]) == (24, 4)
+
+
+def test_no_run_that_looks_like_a_loop_is_said_to_who_looks():
+    looked = calibrate(*(run(at) for at in range(3)), options=("--loops", "look"))
+    assert (looked.exit_code, looked.stdout) == (0, "")
+    assert looked.stderr.strip() == "0 of 3 good runs look like loops"
+
+
+def test_what_the_line_stops_is_said_of_each_kind_of_run():
+    runs = [run(at, 9 if at < 6 else 1) for at in range(25)] + [run(100 + at, 12, label="loop") for at in range(3)]
+    kept = calibrate(*runs, options=("--loops", "keep")).stdout
+    assert "The line stops 0 of 25 good runs, 0 of 6 runs that look like loops, 3 of 3 labelled loops." in kept
+    dropped = calibrate(*runs, options=("--loops", "drop", "-o", "mine.toml"))
+    assert "The line stops 0 of 19 good runs, 6 of 6 runs that look like loops, 3 of 3" in dropped.stdout
+    assert "--loops drop leaves them out" not in dropped.stderr  # it did
+    assert "Left out: 6 dropped." in dropped.stdout
+    assert "If some of the dropped runs are good, more good runs may be stopped than promised." in dropped.stdout
+    assert "Of 37 runs the tokens are estimated" not in dropped.stdout
+    assert "# 6 runs that looked like loops were dropped.\n" in Path("mine.toml").read_text()
+    assert "Left out" not in kept
+
+
+def test_a_line_that_lets_dropped_runs_pass_is_refused():
+    good = [run(at, 9, label="clean") for at in range(25)]
+    done = calibrate(*good, *(run(100 + at, 6) for at in range(3)), options=("--loops", "drop"))
+    assert done.exit_code == 2
+    assert "would let 3 of 3 loops pass" in done.stderr
+
+
+def test_good_runs_above_the_most_lenient_settings_are_refused():
+    runs = [run(at, 31, label="clean", calls=31) for at in range(19)]
+    done = calibrate(*runs, options=("-o", "mine.toml"))
+    assert done.exit_code == 2
+    assert "more than 5% of the good runs repeat themselves more than the most lenient settings allow" in done.stderr
+    assert not Path("mine.toml").exists()
+    below = calibrate(*(run(at, 29, label="clean", calls=31) for at in range(19)), options=("--json",))
+    assert json.loads(below.stdout)["settings"]["ToolCallRepetition"]["loop_at"] == 30
+
+
+def test_runs_that_do_not_count_are_told_by_their_reason():
+    talk = [{"role": "user", "text": "Hello."}, {"role": "assistant", "text": "Good day."}]
+    others = [
+        {"id": "silent", "messages": talk[:1]},
+        run(99, 9, label="borderline"),
+        {"id": "talk", "label": "clean", "messages": talk},
+    ]
+    done = calibrate(*(run(at) for at in range(20)), *others)
+    assert "21 good runs, 1 of them without a call: at most 5%" in done.stdout
+    assert "Left out: 1 silent, 1 borderline." in done.stdout
+
+
+def test_only_runs_that_ended_by_themselves_or_have_a_label_count_with_finished():
+    ended = [run(at) for at in range(19)]
+    for one in ended:
+        one["messages"].append({"role": "assistant", "text": "Done."})
+    options = ("--finished", "--json")
+    found = json.loads(calibrate(*ended, *map(run, (50, 51)), run(60, label="clean"), options=options).stdout)
+    assert (found["good"], found["left_out_why"]) == (20, {"not finished": 2})
+
+
+@pytest.mark.parametrize("labels", [("clean", "hard_negative"), ("borderline", "loop"), ("loop", "loop")])
+def test_labels_of_equal_runs_that_are_not_opposite_are_no_mistake(labels: tuple[str, str]):
+    pair = [{**run(100, 9, label=label), "id": label + str(at)} for at, label in enumerate(labels)]
+    found = json.loads(calibrate(*map(run, range(20)), *pair, options=("--at-most", "10%", "--json")).stdout)
+    assert found["equal"] == 1
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_label_counts_also_for_the_equal_run_without_one(order: int):
+    pair = [run(100, 9), {**run(100, 9, label="loop"), "id": "the labelled one"}]
+    found = json.loads(calibrate(*(run(at) for at in range(20)), *pair[::order], options=("--json",)).stdout)
+    assert (found["good"], found["loops"], found["equal"], found["look_like_loops"]) == (20, 1, 1, [])
+
+
+def recorded(**wanted: int) -> list[dict[str, Any]]:
+    """So many recorded runs of each label, without their labels."""
+    found: list[dict[str, Any]] = []
+    for one in Corpus(CORPUS):
+        label = str(one.label)
+        is_text = one.loop is not None and one.loop.kind.startswith("text_")
+        if not is_text and wanted.get(label, 0) > 0 and sum(len(message.text) for message in one.messages) < 20_000:
+            wanted[label] -= 1
+            found.append(_as_line(one))
+    return found
+
+
+@pytest.mark.parametrize(("clean", "loop"), [(38, 2), (32, 8), (20, 20)])
+def test_recorded_loops_among_the_runs_are_found_and_the_line_without_them_stops_them(clean: int, loop: int):
+    done = calibrate(*recorded(clean=clean, loop=loop), options=("--loops", "drop", "--json"))
+    assert f"{loop} of {clean + loop} good runs look like loops" in done.stderr
+    found = json.loads(done.stdout)
+    assert found["stopped"]["look_like_loops"] == loop
+    assert found["stopped"]["good"] <= 0.05 * (clean + 1)
+
+
+def test_a_line_among_recorded_loops_is_refused():
+    done = calibrate(*recorded(clean=20, loop=5))
+    assert done.exit_code == 2
+    assert "of 5 runs pass that look like loops" in done.stderr
 
 
 def test_a_run_that_is_labelled_as_good_is_not_questioned():
@@ -157,7 +273,7 @@ def test_a_line_that_lets_most_labelled_loops_pass_is_refused():
     runs = [run(at, 9, label="clean") for at in range(40)] + [run(100 + at, 9, label="loop") for at in range(3)]
     done = calibrate(*runs)
     assert done.exit_code == 2
-    assert "would let 3 of 3 labelled loops pass" in done.stderr
+    assert "would let 3 of 3 loops pass" in done.stderr
 
 
 def test_equal_runs_count_once():

@@ -118,9 +118,17 @@ def test_the_promise_holds_of_the_evidence_of_real_runs_over_resampled_halves(at
         assert sum(shares) / len(shares) >= at_most / 3, "it is no line that nobody comes to"
 
 
-@given(traces(), RULES, st.integers(NEVER, 40))
-def test_a_run_is_stopped_only_above_the_line_and_before_its_end_is_paid(trace: Trace, rule: ScoringRule, at: int):
-    spent = rule.stop(trace, float(at))
+def test_a_share_counts_as_it_is_written():
+    """As a float, 0.15 is a little less than 15 of 100."""
+    assert line([*range(1, 20)], 0.15) == 17
+
+
+@given(traces(), RULES, st.integers(NEVER, 8) | st.none())
+def test_a_run_is_stopped_only_above_the_line_and_before_its_end_is_paid(
+    trace: Trace, rule: ScoringRule, drawn: int | None
+):
+    at = rule.score(trace) if drawn is None else float(drawn)
+    spent = rule.stop(trace, at)
     assert (spent is not None) == (rule.score(trace) > at)
     if spent is not None:
         assert 0 <= spent <= trace.total
@@ -144,6 +152,25 @@ def test_evidence_saves_what_comes_after_the_stop():
     stuck = Trace((10.0, 20.0, 100.0), (StopPlace(2, 20.0), StopPlace(3, 100.0)))
     done = tried(EVIDENCE, quiet, quiet, [stuck], 0.05)
     assert (done.at, done.stopped, done.caught, done.saved, done.of_bad) == (NEVER, 0, 1, 80.0, 100.0)
+
+
+def test_what_good_runs_lose_and_all_that_loops_spent_is_told():
+    calm, stopped = Trace((10.0, 20.0), (None,)), Trace((10.0, 20.0, 50.0), (StopPlace(2, 20.0),))
+    done = tried(EVIDENCE, [calm] * 19, [calm, stopped], [calm, stopped], 0.05)
+    assert (done.stopped, done.lost, done.caught, done.saved, done.of_bad) == (1, 30.0, 1, 30.0, 70.0)
+
+
+def test_a_turn_above_a_line_of_turns_is_not_paid():
+    trace = Trace((10.0, 20.0, 100.0), ())
+    assert [LENGTH.stop(trace, at) for at in (0.0, 1.0, 2.0, 3.0)] == [0.0, 10.0, 20.0, None]
+    assert [evidence_and_length(2.0).stop(trace, at) for at in (-0.5, 0.0, 0.5)] == [10.0, 20.0, None]
+
+
+def test_a_line_lies_between_two_levels_where_the_evidence_is_weighed():
+    peaks = ((0.2, StopPlace(1, 10.0)), (2.5, StopPlace(2, 20.0)))
+    trace = Trace((10.0, 20.0), (None,) * 4, peaks)
+    assert trace.evidence == 2.5
+    assert [EVIDENCE.stop(trace, at) for at in (0.1, 0.2, 2.4, 2.5)] == [10.0, 20.0, 20.0, None]
 
 
 def test_the_usual_length_is_that_of_the_95th_of_100():
