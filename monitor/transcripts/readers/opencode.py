@@ -73,16 +73,18 @@ def _is_printed(source: Source) -> bool:
 def _printed(source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
     state: OpenRun | None = None
     blocks: list[Mapping[str, Any]] = []
+    at: float | None = None
     for record in source.records(report):
         if state is None:
             state = OpenRun(text(record.get("sessionID")) or source.stem)
             yield Began(run=state.id)
         kind, part = text(record.get("type")), table(record.get("part"))
+        at = at if blocks else seconds(record.get("timestamp"))
         if kind in {"text", "tool_use", "reasoning"}:
             blocks.append(part)
         elif kind == "step_finish":
             step = {**part, "finish": part.get("reason")}
-            yield from _turn(state, step, blocks, seconds(record.get("timestamp")))
+            yield from _turn(state, step, blocks, at)
             blocks = []
         elif kind == "error":
             error = table(record.get("error"))
@@ -92,7 +94,7 @@ def _printed(source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
             report.does_not_know(kind)
     if state is not None:
         if blocks:
-            yield from _turn(state, {}, blocks, None)
+            yield from _turn(state, {}, blocks, at)
         yield state.end()
 
 
