@@ -52,7 +52,8 @@ class Copies:
             turns = sum(before[1 : len(begins)])
             rest = replace(rest, began=replace(run.began, run=id), goes_on=before[0], copied_turns=turns)
             rest = _told_anew(_of_steps(rest, new), begins, [looped or one is None for one in new])
-            if not (rest.total != ModelOutput() or rest.errors or rest.usage or rest.cost_usd or rest.findings):
+            spent = rest.cost_usd or rest.usage not in {None, NO_USAGE}
+            if rest.total == ModelOutput() and not (rest.errors or rest.findings or spent):
                 return None
         self._runs[opening] = id, looped or rest.loops
         return rest
@@ -88,14 +89,14 @@ def _added(steps: Iterable[StepNumbers]) -> tuple[Any, ...]:
 
 
 def _of_steps(run: SurveyedRun, steps: Sequence[StepNumbers | None]) -> SurveyedRun:
-    """`run` with the numbers of `steps` alone."""
+    """`run` with the numbers of `steps` alone. Where these have no response, 0 is known."""
     turns, chars, calls, _, errors, *tokens, usd, used, priced, partial, listed = _added(filter(None, steps))
     return replace(
         run,
         total=ModelOutput(chars, calls, turns),
         errors=errors,
-        usage=Usage(*tokens) if used else None,
-        cost_usd=usd if priced else None,
+        usage=Usage(*tokens) if used or (run.usage is not None and not turns) else None,
+        cost_usd=usd if priced or (run.cost_usd is not None and not turns) else None,
         cost_partial=bool(partial),
         cost_listed=bool(listed),
     )
