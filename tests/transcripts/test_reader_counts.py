@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -270,3 +271,19 @@ BY_HAND = {
 @pytest.mark.parametrize("name", BY_HAND)
 def test_the_counts_are_those_that_were_counted_by_hand(name: str):
     assert read(SAMPLES / name) == BY_HAND[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("claude-code/bd937e2a-89e9-4d7b-8125-293a35863fa4.jsonl", "tool_use"),
+        ("pi/openclaw.jsonl", "toolCall"),
+        ("opencode/bridge-13dddd416599-3.export.json.gz", "tool"),
+    ],
+)
+def test_a_call_of_a_type_that_is_not_known_is_a_call_by_its_fields(name: str, kind: str, tmp_path: Path):
+    sample = SAMPLES / name
+    changed = re.sub(f'"type": ?"{kind}"', '"type": "call_of_tomorrow"', data(sample))
+    (tmp_path / "a.jsonl").write_text(changed)
+    assert changed != data(sample)
+    assert read(tmp_path / "a.jsonl").calls == read(sample).calls > 0

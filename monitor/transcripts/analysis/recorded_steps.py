@@ -156,8 +156,8 @@ class StepLog:
         whole = self._chain
         if not self._certain:
             likely = any(one[3] for one in self._numbers) or sum(one[1] for one in self._numbers) >= CHANCE_CHARS
-            file = "" if likely else fingerprint(self._source.head)
-            whole = chained(whole, f"{file}{self._id or self._within}")
+            content = fingerprint(self._source.head)
+            whole = chained(whole, self._id or self._within if likely else f"{content}{self._within}")
         first = next((chained(mark, f"{begins}") for mark, _, begins in self._places[1:] if mark), whole)
         packed = bytearray()
         for at, ((mark, *place), numbers) in enumerate(zip(self._places, self._numbers, strict=True)):

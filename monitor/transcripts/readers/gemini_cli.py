@@ -100,7 +100,7 @@ class GeminiCliLines(LineReading):
             if not self._foreign:
                 self._change(record)
         elif self._foreign:
-            report.does_not_know("record of another session")
+            report.is_of_another_session()
         else:
             yield from self._message(text(record.get("id")) or f"#{self._records}", record, report)
 
@@ -247,7 +247,7 @@ def _replayed(source: Source, report: ReadReport) -> tuple[Mapping[str, Any], li
             foreign = _begins_another(session, record)
             session.update({} if foreign else record)
         elif foreign:
-            report.does_not_know("record of another session")
+            report.is_of_another_session()
         else:
             id = text(record.get("id")) or f"#{number}"
             report.repeated += id in messages

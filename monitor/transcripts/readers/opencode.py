@@ -155,7 +155,7 @@ def _turn(
     calls: list[RecordedCall] = []
     results: list[RecordedResult] = []
     for block in blocks:
-        if block.get("type") == "tool":
+        if "callID" in block:
             inside = table(block.get("state"))
             calls.append(call_of(block.get("tool"), inside.get("input"), block.get("callID")))
             if text(inside.get("status")) in {"completed", "error"}:
