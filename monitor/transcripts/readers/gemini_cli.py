@@ -322,9 +322,9 @@ def message_of_parts(role: str, parts: Iterator[Mapping[str, Any]]) -> Iterator[
     calls: list[RecordedCall] = []
     results: list[RecordedResult] = []
     for part in parts:
-        if isinstance(call := part.get("functionCall"), dict):
+        if isinstance(call := part.get("functionCall", part.get("function_call")), dict):
             calls.append(call_of(call.get("name"), call.get("args"), call.get("id")))
-        elif isinstance(response := part.get("functionResponse"), dict):
+        elif isinstance(response := part.get("functionResponse", part.get("function_response")), dict):
             inside = table(response.get("response"))
             results.append(
                 result_of(
