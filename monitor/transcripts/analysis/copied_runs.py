@@ -31,8 +31,10 @@ class Copies:
     def __init__(self) -> None:
         self._counted: dict[int, tuple[int, bytes]] = {}
         """The beginning and the numbers of each step, by its mark."""
-        self._runs: dict[int, tuple[str, bool]] = {}
-        """The id of each run, and whether it has a loop, by the mark of its opening."""
+        self._runs: dict[tuple[str, int], tuple[str, bool]] = {}
+        """The id of each run that was counted, and whether it has a loop, by its format and the
+        mark of its opening.
+        """
 
     def without(self, run: SurveyedRun) -> SurveyedRun | None:
         """`run` with the numbers of its new steps alone. `None`: all of its steps were counted.
@@ -43,14 +45,15 @@ class Copies:
         if run.ended.totals is not None:
             rows.append(_sums(run, rows))
         before, new = zip(*(self._count(mark, beginning, numbers) for mark, _, beginning, numbers in rows), strict=True)
-        opening = rows[0][0]
+        opening = run.format, rows[0][0]
+        goes_on = opening in self._runs
         id, looped = self._runs.get(opening, (run.id, False))
         rest = replace(run, steps=NO_STEPS)
         if any(before):
-            if len(rows) > len(begins) and not before[0]:
+            if len(rows) > len(begins) and not goes_on:
                 new = new[:-1]  # the sums of a fork may have those of the steps that were counted
             turns = sum(before[1 : len(begins)])
-            rest = replace(rest, began=replace(run.began, run=id), goes_on=before[0], copied_turns=turns)
+            rest = replace(rest, began=replace(run.began, run=id), goes_on=goes_on, copied_turns=turns)
             rest = _told_anew(_of_steps(rest, new), begins, [looped or one is None for one in new])
             spent = rest.cost_usd or rest.usage not in {None, NO_USAGE}
             if rest.total == ModelOutput() and not (rest.errors or rest.findings or spent):

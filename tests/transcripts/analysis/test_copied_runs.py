@@ -164,6 +164,16 @@ def test_a_resumed_session_without_its_own_beginning_is_one_run_with_it():
     assert (rest.goes_on, rest.total.turns, rest.copied_turns) == (True, 1, 1)
 
 
+def test_a_fork_of_which_nothing_was_new_is_a_run_once_it_goes_on():
+    whole, fork = (session(f"{id * 8}-0000", ["one", "two"]) for id in "12")
+    longer = session("22222222-0000", ["one", "two", "three"])
+    runs = counted(("a.jsonl", whole), ("b.jsonl", fork), ("c.jsonl", longer))
+    assert [(run.id, run.goes_on, run.total.turns) for run in runs] == [
+        ("11111111-0000", False, 2),
+        ("22222222-0000", False, 1),
+    ]
+
+
 def test_equal_answers_at_other_times_are_two_runs():
     first = session("11111111-0000", ["one", "two"])
     later = session("22222222-0000", ["one", "two"]).replace(b"2026-03-01", b"2026-03-02")
