@@ -56,6 +56,8 @@ class PiLines(LineReading):
             yield from _entries(self._run, table(record.get("message")), record)
         elif kind == "compaction":
             yield CompactionSeen(run=self._run.id, at=seconds(record.get("timestamp")))
+        elif "id" in record and "message" in record:
+            report.does_not_know(kind)
 
     def end(self, report: ReadReport) -> Iterator[TranscriptEntry]:
         if self._run is not None:

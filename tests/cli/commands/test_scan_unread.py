@@ -137,6 +137,7 @@ def test_a_session_in_utf_16_in_a_folder_is_no_all_clear(tmp_path: Path, encodin
 
 ATIF = SAMPLES / "atif" / "terminus_2_hello-world-context-summarization-linear-history.trajectory.json"
 COPILOT = SAMPLES / "copilot-cli" / "stage0-small.jsonl"
+OPENCLAW = SAMPLES / "pi" / "openclaw.jsonl"
 PI = SAMPLES / "pi" / "pi-v3.jsonl"
 NOT_READ: dict[str, tuple[str, bytes]] = {
     "a document that was cut": ("a.json", ATIF.read_bytes()[:-300]),
@@ -146,6 +147,7 @@ NOT_READ: dict[str, tuple[str, bytes]] = {
     "two sessions of Copilot CLI": ("a.jsonl", COPILOT.read_bytes() * 9 + COPILOT.read_bytes().replace(b"small", b"b")),
     "two sessions of pi": ("a.jsonl", PI.read_bytes() + PI.read_bytes().replace(b'"id":"', b'"id":"b')),
     "two formats": ("a.jsonl", (SAMPLES / "kimi-cli/wire-subagent_agent-0.jsonl").read_bytes() + CODEX.read_bytes()),
+    "messages in unknown records": ("a.jsonl", OPENCLAW.read_bytes().replace(b'"type":"message"', b'"type":"said"')),
     "steps of unknown sources": ("a.json", ATIF.read_bytes().replace(b'"source": "agent"', b'"source": "robot"')),
     "messages of unknown roles": (
         "a.json",
