@@ -77,7 +77,7 @@ class StepLog:
     def __init__(self, began: Began, source: Source) -> None:
         self._model = began.model
         id, self._within = began.run.partition("~")[0], began.run.removeprefix(source.stem)
-        is_own = self._within == began.run or (is_random(id) and f'"{id}"'.encode() in source.head)
+        is_own = self._within == began.run or (is_random(id) and f'"{id}"'.encode("utf-8", "replace") in source.head)
         self._id = id if is_own else ""
         """The id that the recording gives to the run; empty: it is named after its file."""
         self._source = source

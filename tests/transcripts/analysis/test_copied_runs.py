@@ -254,6 +254,10 @@ def test_the_sums_of_a_run_count_beyond_those_of_its_beginning(before: int | Non
         assert sums(counted(*order))[:5] == (1, 3, 0, 0, 100)
 
 
+def test_the_name_of_a_file_may_be_no_text():
+    assert sums(counted(("5de701fc9a\udcff.json", messages("call_1")), ("b.json", messages("call_1")))).runs == 1
+
+
 def test_a_loop_of_equal_steps_at_one_time_is_no_copy():
     """A recording may have one time for a whole session."""
     log = StepLog(Began(run="a"), Source.of_bytes("a", b""))
