@@ -33,7 +33,7 @@ class Copies:
         """The beginning and the numbers of each step, by its mark."""
         self._runs: dict[tuple[str, int], tuple[str, bool]] = {}
         """The id of each run that was counted, and whether it has a loop, by its format and the
-        mark of its opening.
+        marks of its opening and its end.
         """
 
     def without(self, run: SurveyedRun) -> SurveyedRun | None:
@@ -45,9 +45,10 @@ class Copies:
         if run.ended.totals is not None:
             rows.append(_sums(run, rows))
         before, new = zip(*(self._count(mark, beginning, numbers) for mark, _, beginning, numbers in rows), strict=True)
-        opening = run.format, rows[0][0]
-        goes_on = opening in self._runs
-        id, looped = self._runs.get(opening, (run.id, False))
+        opening, end = ((run.format, rows[at][0]) for at in (0, len(begins) - 1))
+        is_copy = opening not in self._runs and all(before[1 : len(begins)])
+        goes_on = (end if is_copy else opening) in self._runs
+        id, looped = self._runs.get(end if is_copy else opening, (run.id, False))
         rest = replace(run, steps=NO_STEPS)
         if any(before):
             if len(rows) > len(begins) and not goes_on:
@@ -58,7 +59,7 @@ class Copies:
             spent = rest.cost_usd or rest.usage not in {None, NO_USAGE}
             if rest.total == ModelOutput() and not (rest.errors or rest.findings or spent):
                 return None
-        self._runs[opening] = id, looped or rest.loops
+        self._runs[opening] = self._runs[end] = id, looped or rest.loops
         return rest
 
     def _count(self, mark: int, beginning: int, packed: bytes) -> tuple[bool, StepNumbers | None]:

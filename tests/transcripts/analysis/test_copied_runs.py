@@ -174,6 +174,12 @@ def test_a_fork_of_which_nothing_was_new_is_a_run_once_it_goes_on():
     ]
 
 
+def test_a_copy_that_names_more_of_the_same_steps_is_no_other_run():
+    whole, other = (session(f"{id * 8}-0000", ["one", "two"]) for id in "12")
+    bare = whole.replace(b'"usage"', b'"nothing"')
+    assert sums(counted(("a.jsonl", bare), ("b.jsonl", other)))[:5] == (1, 2, 0, 0, 30)
+
+
 def test_equal_answers_at_other_times_are_two_runs():
     first = session("11111111-0000", ["one", "two"])
     later = session("22222222-0000", ["one", "two"]).replace(b"2026-03-01", b"2026-03-02")
