@@ -32,8 +32,8 @@ class Copies:
         self._counted: dict[int, tuple[int, bytes]] = {}
         """The beginning and the numbers of each step, by its mark."""
         self._runs: dict[tuple[str, int], tuple[str, bool]] = {}
-        """The id of each run that was counted, and whether it has a loop, by its format and the
-        marks of its opening and its end.
+        """The id of each counted run, and whether it has a loop. The keys are its format with the
+        mark of its opening, and with that of its end.
         """
 
     def without(self, run: SurveyedRun) -> SurveyedRun | None:
