@@ -98,7 +98,7 @@ class ReadReport:
     bad: int = 0
     """Lines, records or members that could not be read."""
     lost: int = 0
-    """The part of `bad` whose size is unknown, such as the rest of a damaged file."""
+    """Parts that are no single torn lines: the rest of a damaged file, another session."""
     first_bad: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
     """The first of them: the number of the line, and what is wrong with it."""
     unknown: dict[str, int] = field(default_factory=dict[str, int])
@@ -121,6 +121,11 @@ class ReadReport:
         self.lost += lost
         if len(self.first_bad) < MOST_NAMED:
             self.first_bad.append((line, why))
+
+    def is_of_another_session(self) -> None:
+        """Note a record of a session that the file should not have. The session is not read."""
+        self.does_not_know("record of another session")
+        self.lost += 1
 
     def does_not_know(self, kind: object) -> None:
         """Note a record of an unknown type."""

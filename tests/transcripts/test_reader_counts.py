@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -158,6 +160,52 @@ def inspect_json(path: Path) -> Counts:
     return Counts(len(answers), sum(len(m.get("tool_calls") or []) for m in answers), 0, 0, 0)
 
 
+def inspect_archive(path: Path) -> Counts:
+    with zipfile.ZipFile(path) as archive:
+        samples = [json.loads(archive.read(name)) for name in archive.namelist() if name.startswith("samples/")]
+    said = [m for sample in samples for m in sample["messages"]]
+    answers = [m for m in said if m["role"] == "assistant"]
+    results = [m for m in said if m["role"] == "tool"]
+    calls = sum(len(m.get("tool_calls") or []) for m in answers)
+    return Counts(len(answers), calls, len(results), sum(bool(m.get("error")) for m in results), 0)
+
+
+def aider(path: Path) -> Counts:
+    """A response ends with the line of its tokens. One that a person has interrupted has none."""
+    turns = 0
+    for block in re.split(r"^(?:#### .*\n|# aider chat .*\n)+", data(path), flags=re.MULTILINE):
+        said = re.split(r"^> .*(?:received|completion tokens).*\n", block, flags=re.MULTILINE)
+        has_text = re.search(r"^(?!>)\S", said[-1], re.MULTILINE) is not None
+        turns += len(said) - 1 + (has_text and len(said) == 1)
+    return Counts(turns, 0, 0, 0, -1)
+
+
+def langsmith(path: Path) -> Counts:
+    sent = json.loads(data(path))
+    outputs = [one["outputs"] for one in sent["patch"] if one.get("outputs")]
+    calls = sum(len(choice["message"].get("tool_calls") or []) for one in outputs for choice in one["choices"])
+    used = [one.get("usage_metadata") or {} for one in outputs]
+    return Counts(len(outputs), calls, 0, 0, sum(one.get("output_tokens", 0) for one in used))
+
+
+def jaeger(path: Path) -> Counts:
+    spans = [span for trace in json.loads(data(path))["data"] for span in trace["spans"]]
+    tags = [
+        {tag["key"]: tag["value"] for tag in span["tags"]} for span in spans if span["operationName"] == "openai.chat"
+    ]
+    calls = sum(bool(re.fullmatch(r".*completion\.0\.tool_calls\.\d+\.id", key)) for one in tags for key in one)
+    results = sum(span["operationName"].startswith("execute_tool") for span in spans)
+    return Counts(len(tags), calls, results, 0, sum(one["gen_ai.usage.completion_tokens"] for one in tags))
+
+
+def request_log(path: Path) -> Counts:
+    log = json.loads(data(path))
+    answers = [m for m in log["messages"] if m["role"] == "assistant"] + [log["response"]["choices"][0]["message"]]
+    calls = sum(len(m.get("tool_calls") or []) for m in answers)
+    results = sum(m["role"] == "tool" for m in log["messages"])
+    return Counts(len(answers), calls, results, 0, log["response"]["usage"]["completion_tokens"])
+
+
 def openhands(path: Path) -> Counts:
     events = json.loads(data(path))
     own = [e for e in events if e["source"] == "agent" and e.get("action")]
@@ -182,7 +230,15 @@ COUNTED: dict[str, Callable[[Path], Counts]] = {
     "atif": atif,
     "inspect": inspect_json,
     "openhands": openhands,
+    "aider": aider,
+    "langsmith": langsmith,
 }
+BY_NAME: dict[str, Callable[[Path], Counts]] = {
+    "inspect/*.eval": inspect_archive,
+    "messages/litellm*": request_log,
+    "otel/*.jaeger.json.gz": jaeger,
+}
+"""Files that are written otherwise than the rest of their folder."""
 OTHER_SHAPE = (
     "web-export",
     "resolver",
@@ -200,16 +256,20 @@ OTHER_SHAPE = (
     ".eval",
     "function_calling_simple",
     "litellm",
-    "cursor",
+    "cursor-agent",
     "sdk-goal",
+    "afi-core",
 )
-"""Files that are written otherwise than the rest of their folder: they stand in `BY_HAND`."""
+"""Files that are written otherwise than the rest of their folder: they stand in `BY_HAND`. In
+`afi-core`, three outputs of commands cannot be told from answers.
+"""
 COUNTABLE = [
     (kind, path)
     for kind in COUNTED
     for path in sorted((SAMPLES / kind).rglob("*"))
     if path.is_file() and not any(word in path.name for word in OTHER_SHAPE)
 ]
+COUNTABLE += [(pattern, path) for pattern in BY_NAME for path in sorted(SAMPLES.glob(pattern))]
 
 
 def read(path: Path) -> Counts:
@@ -230,13 +290,24 @@ def read(path: Path) -> Counts:
 
 @pytest.mark.parametrize(("kind", "path"), COUNTABLE, ids=lambda value: value if isinstance(value, str) else value.name)
 def test_the_counts_are_those_of_a_few_lines_of_their_own(kind: str, path: Path):
-    wanted, found = COUNTED[kind](path), read(path)
+    wanted, found = {**COUNTED, **BY_NAME}[kind](path), read(path)
     if kind == "codex":  # its responses have no ids, and its errors no field: they are counted nowhere
         wanted = wanted._replace(turns=found.turns, errors=found.errors)
+    if kind == "aider":  # the sums of its tokens are counted in another test
+        wanted = wanted._replace(output_tokens=found.output_tokens)
     assert found == wanted
 
 
 BY_HAND = {
+    "chatgpt/conversations.json": Counts(2, 1, 1, 0, 0),
+    "codex/rollout-2025-04-18-0d6b5d0e.json": Counts(2, 1, 1, 1, 0),
+    "copilot-cli/stage0-small.jsonl": Counts(6, 5, 4, 3, 15),
+    "opencode/opencode-run-json.jsonl": Counts(1, 1, 1, 0, 192),
+    "otel/vercel-v6-ai-generateText-doGenerate.json": Counts(3, 0, 0, 0, 29),
+    "otel/vercel-v6-ai-streamText-doStream.json": Counts(1, 0, 0, 0, 112),
+    "otel/visualstudio-copilot-2.otlp.jsonl": Counts(3, 3, 3, 0, 0),
+    "responses/runstate-v1_16_per_call_approval_override.json": Counts(0, 0, 0, 0, 0),
+    "swe-agent/function_calling_simple.traj": Counts(5, 5, 5, 0, 0),
     "antigravity/transcript.jsonl": Counts(8, 8, 8, 1, 0),
     "claude-code/claude-stream-json.jsonl": Counts(2, 2, 2, 0, 118),
     "claude-code/web-export.json": Counts(2, 1, 1, 1, 52),
@@ -255,13 +326,10 @@ BY_HAND = {
     "iflow/session-5de701fc-7454-4858-a249-95cac4fd3b51.jsonl.gz": Counts(9, 6, 6, 0, 0),
     "messages/cursor-agent.jsonl": Counts(5, 2, 2, 0, 0),
     "openhands/sdk-goal-events.jsonl": Counts(2, 2, 3, 3, 0),
-    "otel/helm.jaeger.json.gz": Counts(3, 1, 1, 0, 130),
     "otel/visualstudio-copilot-1.otlp.jsonl": Counts(3, 3, 3, 0, 0),
     "otel/vercel-v6-ai-generateText.json": Counts(3, 0, 0, 0, 29),
-    "langsmith/langsmith_py_wrap_openai_.json": Counts(1, 0, 0, 0, 9),
     "vscode-chat/spec.chatreplay.json.gz": Counts(6, 2, 2, 0, 238),
     "mini-swe-agent/local.traj.json": Counts(2, 2, 2, 0, 0),
-    "inspect/log_message_deduplication.eval": Counts(6, 5, 5, 0, 0),
     "responses/runstate-v1_13_pending_tool_approval.json": Counts(1, 1, 0, 0, 0),
 }
 """Counted by reading the file."""
@@ -270,3 +338,19 @@ BY_HAND = {
 @pytest.mark.parametrize("name", BY_HAND)
 def test_the_counts_are_those_that_were_counted_by_hand(name: str):
     assert read(SAMPLES / name) == BY_HAND[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("claude-code/bd937e2a-89e9-4d7b-8125-293a35863fa4.jsonl", "tool_use"),
+        ("pi/openclaw.jsonl", "toolCall"),
+        ("opencode/bridge-13dddd416599-3.export.json.gz", "tool"),
+    ],
+)
+def test_a_call_of_a_type_that_is_not_known_is_a_call_by_its_fields(name: str, kind: str, tmp_path: Path):
+    sample = SAMPLES / name
+    changed = re.sub(f'"type": ?"{kind}"', '"type": "call_of_tomorrow"', data(sample))
+    (tmp_path / "a.jsonl").write_text(changed)
+    assert changed != data(sample)
+    assert read(tmp_path / "a.jsonl").calls == read(sample).calls > 0

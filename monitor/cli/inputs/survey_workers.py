@@ -21,7 +21,7 @@ from monitor.transcripts.analysis.survey import SurveyedFile, Watcher, WatchSett
 from monitor.transcripts.entries import Began
 from monitor.transcripts.kinds import HEAD_BYTES, kind_of
 from monitor.transcripts.places import is_folder, sources_of
-from monitor.transcripts.source import Source
+from monitor.transcripts.source import SQLITE_MAGIC, Source
 
 if TYPE_CHECKING:
     from multiprocessing.sharedctypes import Synchronized
@@ -34,6 +34,9 @@ PAYS_BYTES: Final = 8 * 1024 * 1024
 """With fewer bytes a second process takes more time than it saves: it has to import the library."""
 
 
+ATTEMPTS: Final = 3
+"""How often a file is read that is written anew meanwhile."""
+END_BYTES: Final = 4_096
 COLLECT_AT: Final = 50_000
 """The objects after which the garbage collector looks for circles."""
 
@@ -73,12 +76,52 @@ class SurveySettings:
             told += number
             read(number)
 
-        found: list[SurveyedFile] = []
-        for source in sources_of(path):
-            source.on_read = tell
-            found.append(survey_file(source, watched=watched))
+        for _ in range(ATTEMPTS):
+            before, found = FileState.of(path), list[SurveyedFile]()
+            for source in sources_of(path):
+                source.on_read = tell
+                found.append(survey_file(source, watched=watched))
+            if before is None or before.still_holds(path):
+                break
+        else:
+            found = [SurveyedFile(file=one.file, format=None, error="it changes while it is read") for one in found]
         read(size_of(path) - told)
         return found
+
+
+@dataclass(slots=True, frozen=True)
+class FileState:
+    """The state of a file before it is read. While it is read, its owner may write to it."""
+
+    status: tuple[int, int, int, int]
+    """Its device and inode, its size, and the time of its last change."""
+    ends: tuple[bytes, bytes]
+    """Its first and its last bytes."""
+
+    @classmethod
+    def of(cls, path: Path, size: int | None = None) -> FileState | None:
+        """The state of the file at `path`, as far as its first `size` bytes. `None`: it cannot be
+        read.
+        """
+        try:
+            with path.open("rb") as file:
+                status = os.fstat(file.fileno())
+                length = status.st_size if size is None else size
+                first = file.read(min(END_BYTES, length))
+                file.seek(max(length - END_BYTES, 0))
+                ends = first, file.read(min(END_BYTES, length))
+                return cls((status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns), ends)
+        except OSError:
+            return None
+
+    def still_holds(self, path: Path) -> bool:
+        """Whether what was read is one state of the file: it is unchanged, has grown at its end, or
+        has gone. A database gives one state by itself.
+        """
+        now = FileState.of(path, self.status[2])
+        if now is None or now.status == self.status or self.ends[0].startswith(SQLITE_MAGIC):
+            return True
+        return now.status[:2] == self.status[:2] and now.status[2] >= self.status[2] and now.ends == self.ends
 
 
 @cache

@@ -7,6 +7,7 @@ wrote. They are said, and the input still counts as read, as long as they are fe
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -16,7 +17,8 @@ from monitor.cli.render import output
 from monitor.transcripts.analysis.survey import SurveyedFile
 from monitor.transcripts.entries import ReadReport
 from monitor.transcripts.kinds import MAGIC_BYTES, kind_of
-from monitor.transcripts.source import HEAD_BYTES, Source
+from monitor.transcripts.readers.registry import reader_of
+from monitor.transcripts.source import BOM, DAMAGED, HEAD_BYTES, MAX_DOCUMENT_BYTES, Source
 from monitor.view.run_ending import count
 
 FEW: Final = 0.1
@@ -104,11 +106,32 @@ def complaints_of(name: str, report: ReadReport) -> Complaints:
 
 def hides_a_transcript(source: Source) -> str:
     """Why a file whose format is unknown may be a transcript all the same; empty: it is none."""
-    if source.name.removesuffix(".gz").removesuffix(".zst").endswith(LINES) and (
-        kind := kind_of(source.head[:MAGIC_BYTES])
-    ):
+    head, is_lines = source.head, source.name.removesuffix(".gz").removesuffix(".zst").endswith(LINES)
+    kind = kind_of(head[:MAGIC_BYTES])
+    if kind and (is_lines or head.decode("utf-16", "replace").lstrip()[:1] in {"{", "["}):
         return f"it is {kind}"
-    begins = source.head.lstrip()[:1] in {b"{", b"["}
-    if begins and len(source.head) >= HEAD_BYTES and b"\n" not in source.head:
+    if head.lstrip()[:1] not in {b"{", b"["}:
+        return ""
+    if len(head) >= HEAD_BYTES and b"\n" not in head:
         return f"its first line is longer than {HEAD_BYTES // 2**20} MB, so its format is not recognised"
+    return "" if is_lines else _broken(source)
+
+
+def _broken(source: Source) -> str:
+    """Why a file that begins as a JSON document is none; empty: it is one, or something else."""
+    text = ""
+    try:
+        with source.open() as file:
+            text = file.read(MAX_DOCUMENT_BYTES + 1).removeprefix(BOM).decode("utf-8", "replace").strip()
+        json.loads(text)
+    except RecursionError:
+        return "its JSON is nested too deeply"
+    except DAMAGED as error:
+        return f"the file is damaged or cut: {error}"
+    except json.JSONDecodeError as error:
+        if error.pos >= len(text) or error.msg.startswith("Unterminated string"):
+            return "its JSON is cut"
+        begins = Source.of_bytes(source.name, text[: error.pos].encode())
+        if error.msg == "Extra data" and reader_of(begins) is not None:
+            return "more stands behind the end of its JSON"
     return ""

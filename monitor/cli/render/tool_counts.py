@@ -33,6 +33,8 @@ UNKNOWN: Final = "?"
 class _ProjectCounts:
     """Counts of runs. `None`: no run names the number."""
 
+    ids: set[str] = field(default_factory=set[str])
+    """The runs, so that one that goes on here counts here too, and only once."""
     runs: int = 0
     loops: int = 0
     tokens: int | None = None
@@ -48,7 +50,8 @@ class _ProjectCounts:
         """Count one more run."""
         stopped = run.ended_by is not None
         self += _ProjectCounts(
-            int(not run.goes_on),
+            {run.id},
+            int(not run.goes_on or run.id not in self.ids),
             int(run.loops),
             run.usage.total_tokens if run.usage else None,
             run.cost_usd,
@@ -64,6 +67,7 @@ class _ProjectCounts:
         return -self.loops, -(self.saved_tokens or 0), -self.runs
 
     def __iadd__(self, other: _ProjectCounts) -> Self:
+        self.ids |= other.ids
         self.runs += other.runs
         self.loops += other.loops
         self.tokens = known_sum(self.tokens, other.tokens)

@@ -5,65 +5,114 @@ a session that was resumed or forked, in an archive.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
-from dataclasses import astuple, dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
 
-from monitor.transcripts.analysis.cost import UNKNOWN_COST, RunCost, known_sum
-from monitor.transcripts.analysis.recorded_steps import NO_STEPS, RecordedStep
+from monitor._util.hashing import chained
+from monitor.transcripts.analysis.recorded_steps import (
+    NO_NUMBERS,
+    NO_STEPS,
+    NUMBERS,
+    StepNumbers,
+    StepRow,
+    begin_alike,
+    difference,
+    tokens_of,
+)
 from monitor.transcripts.analysis.scan import ModelOutput
 from monitor.transcripts.analysis.survey import SurveyedRun
 from monitor.usage import NO_USAGE, Usage
-
-
-@dataclass(slots=True, frozen=True)
-class _Counted:
-    """The numbers of a run up to its last step."""
-
-    total: ModelOutput
-    errors: int
-    usage: Usage | None
-    usd: float | None
 
 
 class Copies:
     """The steps that were counted, and the part of a further run that was not."""
 
     def __init__(self) -> None:
-        self._counted: set[int] = set()
-        self._ends: dict[int, _Counted] = {}
-        """The numbers of each run, by the mark of its last step."""
-        self._looped: dict[tuple[str, str], bool] = {}
-        """Whether a run has a loop, by its format and id."""
+        self._counted: dict[int, tuple[int, bytes]] = {}
+        """The beginning and the numbers of each step, by its mark."""
+        self._runs: dict[tuple[str, int], tuple[str, bool]] = {}
+        """The id of each counted run, and whether it has a loop. The keys are its format with the
+        mark of its opening, and with that of its end.
+        """
 
     def without(self, run: SurveyedRun) -> SurveyedRun | None:
-        """`run` with the numbers of its new steps alone. `None`: all of its steps were counted."""
-        marks = run.steps.marks
-        seen = [mark in self._counted for mark in marks]
-        known = next((at for at, is_seen in enumerate(seen) if not is_seen), len(seen))
-        earlier = self._ends.get(marks[known - 1]) if known and not any(seen[known:]) else None
-        self._counted.update(marks)
-        if marks:
-            self._ends[marks[-1]] = _Counted(run.total, run.errors, run.usage, run.cost_usd)
-        id = run.format, run.id
-        if not any(seen):
-            self._looped[id] = run.loops
-            return replace(run, steps=NO_STEPS)
-        if all(seen):
-            return None
-        rest = _told_anew(run, seen, looped=self._looped.get(id, False))
-        rest = replace(rest, steps=NO_STEPS, copied_turns=sum(seen), goes_on=id in self._looped)
-        self._looped[id] = self._looped.get(id, False) or rest.loops
-        return _new_steps(rest, run.steps.unpacked(), seen) if earlier is None else _difference(rest, earlier)
+        """`run` with the numbers of its new steps alone. `None`: all of its steps were counted.
+        The end of a step that was cut is new.
+        """
+        rows = list(run.steps.rows())
+        begins = [message for _, message, _, _ in rows]
+        if run.ended.totals is not None:
+            rows.append(_sums(run, rows))
+        before, new = zip(*(self._count(mark, beginning, numbers) for mark, _, beginning, numbers in rows), strict=True)
+        opening, end = ((run.format, rows[at][0]) for at in (0, len(begins) - 1))
+        is_copy = opening not in self._runs and all(before[1 : len(begins)])
+        goes_on = (end if is_copy else opening) in self._runs
+        id, looped = self._runs.get(end if is_copy else opening, (run.id, False))
+        rest = replace(run, steps=NO_STEPS)
+        if any(before):
+            if len(rows) > len(begins) and not goes_on:
+                new = new[:-1]  # the sums of a fork may have those of the steps that were counted
+            turns = sum(before[1 : len(begins)])
+            rest = replace(rest, began=replace(run.began, run=id), goes_on=goes_on, copied_turns=turns)
+            rest = _told_anew(_of_steps(rest, new), begins, [looped or one is None for one in new])
+            spent = rest.cost_usd or rest.usage not in {None, NO_USAGE}
+            if rest.total == ModelOutput() and not (rest.errors or rest.findings or spent):
+                return None
+        self._runs[opening] = self._runs[end] = id, looped or rest.loops
+        return rest
+
+    def _count(self, mark: int, beginning: int, packed: bytes) -> tuple[bool, StepNumbers | None]:
+        """Whether the step was known, and its new numbers. `None`: it has none."""
+        known = self._counted.get(mark)
+        if known is not None and not begin_alike(known[0], beginning):  # another step at the same time
+            mark = chained(mark, f"{beginning}")
+            known = self._counted.get(mark)
+        if known is None:
+            self._counted[mark] = beginning, packed
+            return False, NUMBERS.unpack(packed)
+        if known[1] == packed:
+            return True, None
+        now, then = NUMBERS.unpack(packed), NUMBERS.unpack(known[1])
+        self._counted[mark] = known[0] | beginning, NUMBERS.pack(*map(max, now, then))
+        more = difference(now, then)
+        return True, more if any(more) else None
 
 
-def _told_anew(run: SurveyedRun, seen: Sequence[bool], *, looped: bool) -> SurveyedRun:
-    """`run` with the findings in its new steps alone. `looped`: the earlier part of the run has a
-    loop, so no other loop counts.
+def _sums(run: SurveyedRun, rows: Sequence[StepRow]) -> StepRow:
+    """The numbers that the recording of a whole run names beyond those of its steps, as a step."""
+    tokens = tokens_of(run.usage or NO_USAGE)
+    flags = run.usage is not None, run.cost_usd is not None, run.cost_partial, run.cost_listed
+    steps = _added(NUMBERS.unpack(numbers) for _, _, _, numbers in rows)
+    more = difference((0, 0, 0, 0, 0, *tokens, run.cost_usd or 0.0, *flags), steps)
+    return chained(rows[0][0], "sums"), rows[-1][1], 0, NUMBERS.pack(*more)
+
+
+def _added(steps: Iterable[StepNumbers]) -> tuple[Any, ...]:
+    return tuple(sum(column) for column in zip(NO_NUMBERS, *steps, strict=True))
+
+
+def _of_steps(run: SurveyedRun, steps: Sequence[StepNumbers | None]) -> SurveyedRun:
+    """`run` with the numbers of `steps` alone. Where these have no response, 0 is known."""
+    turns, chars, calls, _, errors, *tokens, usd, used, priced, partial, listed = _added(filter(None, steps))
+    return replace(
+        run,
+        total=ModelOutput(chars, calls, turns),
+        errors=errors,
+        usage=Usage(*tokens) if used or (run.usage is not None and not turns) else None,
+        cost_usd=usd if priced or (run.cost_usd is not None and not turns) else None,
+        cost_partial=bool(partial),
+        cost_listed=bool(listed),
+    )
+
+
+def _told_anew(run: SurveyedRun, begins: Sequence[int], known: Sequence[bool]) -> SurveyedRun:
+    """`run` with the findings alone that are in no step that is `known`. The steps begin at the
+    messages `begins`.
     """
-    begins = [step.message for step in run.steps.unpacked()]
 
     def is_new(message: int) -> bool:
-        return not looped and not seen[max(bisect_right(begins, message) - 1, 0)]
+        return not known[bisect_right(begins, message) - 1]
 
     rest = replace(run, findings=tuple(one for one in run.findings if is_new(one.message)))
     if run.ended_by is None or is_new(run.ended_by.message):
@@ -74,34 +123,4 @@ def _told_anew(run: SurveyedRun, seen: Sequence[bool], *, looped: bool) -> Surve
         saved=ModelOutput(),
         saved_tokens=None if run.saved_tokens is None else 0,
         saved_usd=None if run.saved_usd is None else 0.0,
-    )
-
-
-def _difference(run: SurveyedRun, earlier: _Counted) -> SurveyedRun:
-    """`run` with the numbers after those of `earlier`, with which it begins."""
-    usage, usd = run.usage, run.cost_usd
-    if usage is not None and earlier.usage is not None:
-        usage = Usage(*(max(one - other, 0) for one, other in zip(astuple(usage), astuple(earlier.usage), strict=True)))
-    if usd is not None and earlier.usd is not None:
-        usd = max(usd - earlier.usd, 0.0)
-    errors = max(run.errors - earlier.errors, 0)
-    return replace(run, total=run.total - earlier.total, errors=errors, usage=usage, cost_usd=usd)
-
-
-def _new_steps(run: SurveyedRun, steps: Sequence[RecordedStep], seen: Sequence[bool]) -> SurveyedRun:
-    """`run` with the numbers of those `steps` that were not `seen`."""
-    new = [step for step, is_seen in zip(steps, seen, strict=True) if not is_seen]
-    used = [step.usage for step in new if step.usage is not None]
-    cost = UNKNOWN_COST
-    for step in new:
-        usd = known_sum(cost.usd, step.cost.usd)
-        cost = RunCost(usd, cost.partial or step.cost.partial, cost.listed or step.cost.listed)
-    return replace(
-        run,
-        total=ModelOutput(sum(step.chars for step in new), sum(step.tool_calls for step in new), len(new)),
-        errors=sum(step.errors for step in new),
-        usage=sum(used, NO_USAGE) if used else None,
-        cost_usd=cost.usd,
-        cost_partial=cost.partial,
-        cost_listed=cost.listed,
     )

@@ -1,8 +1,9 @@
-"""The steps of one run, each with a mark of what was recorded, so that copies are recognised.
+"""The steps of one run, each with a mark of its place, so that copies are recognised.
 
-A step is a response of the model with the results of its calls. Two records are of one step if all
-they say is equal, and if that includes what chance does not give twice: a time, or a random id of a
-call. The names of files and the ids of runs say nothing: a copy may have others.
+A step is a response of the model with the results of its calls. Two records are of one step if they
+have the same mark and begin alike: one of them may have been cut. A mark is made of what chance
+does not give twice: a time, or all messages before it if a call among them has a random id. The
+names of files say nothing: a copy may have another.
 """
 
 from __future__ import annotations
@@ -10,163 +11,159 @@ from __future__ import annotations
 import re
 import struct
 import zlib
-from array import array
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from operator import attrgetter
+from typing import Final, TypeAlias
 
-from monitor._util.hashing import chained
-from monitor.transcripts.analysis.cost import UNKNOWN_COST, RunCost
+from monitor._util.hashing import chained, fingerprint
+from monitor.transcripts.analysis.cost import UNKNOWN_COST
 from monitor.transcripts.base import RecordedMessage
 from monitor.transcripts.entries import Began
-from monitor.usage import Usage
+from monitor.transcripts.source import Source
+from monitor.usage import NO_USAGE, Usage
+
+StepNumbers: TypeAlias = tuple[int | float, ...]
+"""Responses, characters, calls, results, errors, the fields of `Usage`, and US dollars. Then
+whether tokens and dollars are known, and whether the dollars are partial and listed.
+"""
+
+StepRow: TypeAlias = tuple[int, int, int, bytes]
+"""The mark of a step, the index of its message, its beginning, and its numbers, packed."""
 
 _WORD: Final = re.compile(r"[0-9A-Za-z]+")
-_ROW: Final = struct.Struct("<11q d 3?")
+_PLACE: Final = struct.Struct("<QQQ")
+NUMBERS: Final = struct.Struct("<5I7qd4?")
+NO_NUMBERS: Final[StepNumbers] = (0,) * 13 + (False,) * 4
 RANDOM_CHARS: Final = 8
 """The least length of a random word in an id: letters and digits mixed, or the digits of a time.
 Some programs number the calls of a run instead: `call_1`, `functions.bash:0`.
 """
+LINE_CHARS: Final = 32
+"""The part of the first line that two texts of one time share, if they are of one step."""
+LIKE_CHARS: Final = 200
+"""The part that two texts without a time share, if they are of one step."""
+CHANCE_CHARS: Final = 400
+"""Chance does not give twice a run whose model has said as much."""
 NO_MARK: Final = 0
-"""The mark of a step that may be equal to one of another run by chance."""
-
-
-class RecordedStep(NamedTuple):
-    """The numbers of one step."""
-
-    message: int
-    """The index of the model's message."""
-    chars: int
-    tool_calls: int
-    errors: int
-    usage: Usage | None
-    """`None`: the recording does not say."""
-    cost: RunCost
+_HASH_BITS: Final = 21
+_HASH: Final = 2**_HASH_BITS - 1
+tokens_of: Final = attrgetter(*Usage.__match_args__)
 
 
 @dataclass(slots=True, frozen=True)
 class RecordedSteps:
-    """The steps of a run, packed: a long run has many thousands."""
+    """The steps of a run, packed: a long run has many thousands. The first is its opening, which
+    comes before the first response.
+    """
 
-    packed_marks: bytes = b""
-    packed_rows: bytes = b""
+    packed: bytes = b""
 
-    @property
-    def marks(self) -> array[int]:
-        """The mark of each step."""
-        return array("Q", self.packed_marks)
-
-    def unpacked(self) -> list[RecordedStep]:
-        """The numbers of each step."""
-        found: list[RecordedStep] = []
-        for row in _ROW.iter_unpack(zlib.decompress(self.packed_rows)):
-            message, chars, calls, errors, *tokens = row[:11]
-            usage = Usage(*tokens) if tokens[0] >= 0 else None
-            usd, known, partial, listed = row[11:]
-            found.append(
-                RecordedStep(message, chars, calls, errors, usage, RunCost(usd if known else None, partial, listed))
-            )
-        return found
+    def rows(self) -> Iterator[StepRow]:
+        """Each of them."""
+        data = zlib.decompress(self.packed)
+        for at in range(0, len(data), _PLACE.size + NUMBERS.size):
+            numbers = at + _PLACE.size
+            yield *_PLACE.unpack_from(data, at), data[numbers : numbers + NUMBERS.size]
 
 
 NO_STEPS: Final = RecordedSteps()
-_NO_TOKENS: Final = (-1, 0, 0, 0, 0, 0, 0)
 
 
 class StepLog:
-    """Notes the steps of one run while it is read. `own_id`: the id that the recording gives to the
-    run; empty: it gives none. `place`: the content of the file, and the place of the run in it, for
-    a run that chance may give twice.
-    """
+    """Notes the steps of one run of `source` while it is read."""
 
-    def __init__(self, began: Began, own_id: str, place: str) -> None:
-        self._began = began
-        self._own_id = own_id
-        self._place = place
+    def __init__(self, began: Began, source: Source) -> None:
+        self._model = began.model
+        id, self._within = began.run.partition("~")[0], began.run.removeprefix(source.stem)
+        is_own = self._within == began.run or (is_random(id) and f'"{id}"'.encode("utf-8", "replace") in source.head)
+        self._id = id if is_own else ""
+        """The id that the recording gives to the run; empty: it is named after its file."""
+        self._source = source
         self._index = 0
         self._chain = NO_MARK
         """A hash of all messages until now."""
         self._certain = False
         """Whether the chain has what chance does not give twice."""
-        self._marks = array("Q")
-        self._weak = 0
-        """The number of the last steps without a mark."""
-        self._rows: list[tuple[int | float, ...]] = []
-        self._errors = 0
+        self._times: Counter[float] = Counter()
+        """The number of responses at each time: a recording may have one time for all."""
         self._latest = float("-inf")
         self._said: set[int] = set()
         """A hash of each message, with its time."""
         self._replayed = False
         """Whether the last message was a copy."""
-        self._results = 0
+        self._places: list[tuple[int, int, int]] = []
+        self._numbers: list[StepNumbers] = []
+        self._usage: Usage | None = None
+        self._cost = UNKNOWN_COST
+        self._begin_step(chained(NO_MARK, f"{id}\0") if is_random(self._id) else NO_MARK, 0)
 
     def take(self, message: RecordedMessage) -> bool:
         """Note the next message. Returns whether it is new. A message is a copy if it is equal to
         an earlier one with the same time, and if a later time came between. Then equal messages
         behind it are copies too.
         """
-        said = f"{message.at}\0{_said(message)}"
+        at, said = message.at, f"{message.at}\0{_said(message)}"
         own = chained(NO_MARK, said)
-        went_back = message.at is not None and message.at < self._latest
-        self._replayed = (self._replayed or went_back) and own in self._said
+        self._replayed = (self._replayed or (at is not None and at < self._latest)) and own in self._said
         if self._replayed:
             return False
         self._said.add(own)
-        if message.at is not None:
-            self._latest = max(self._latest, message.at)
-        self._chain = chained(self._chain, said)
-        timed = own if message.at is not None else NO_MARK
-        self._certain = self._certain or bool(timed) or any(is_random(call.id) for call in message.tool_calls)
+        before, self._chain = self._chain, chained(self._chain, said)
+        self._certain = self._certain or at is not None or any(is_random(call.id) for call in message.tool_calls)
+        if at is not None:
+            self._latest = max(self._latest, at)
+            if self._index == 0 and not is_random(self._id):
+                self._places[0] = chained(own, self._id), 0, 0
         if message.role == "assistant":
             self._end_step()
-            self._begin_step(message, timed or self._chain)
-        self._errors += sum(result.is_error for result in message.tool_results)
+            self._begin_step(self._mark(at, before), _beginning(message))
+            self._made = 1, len(message.text), len(message.tool_calls)
         self._results += len(message.tool_results)
+        self._errors += sum(result.is_error for result in message.tool_results)
+        if message.usage is not None:
+            self._usage = message.usage if self._usage is None else self._usage + message.usage
+        self._cost = self._cost.plus(message, self._model)
         self._index += 1
         return True
 
-    def _begin_step(self, message: RecordedMessage, mark: int) -> None:
+    def _mark(self, at: float | None, before: int) -> int:
+        """The mark of the response at the time `at`, after messages with the hash `before`."""
+        if at is not None:
+            self._times[at] += 1
+            return chained(NO_MARK, f"{at}\0{self._times[at]}")
         if self._certain:
-            self._mark_weak(mark)
-            self._marks.append(mark)
-        elif is_random(self._own_id):
-            self._marks.append(chained(mark, self._own_id))
-        else:
-            self._marks.append(NO_MARK)
-            self._weak += 1
-        usage, cost = message.usage, UNKNOWN_COST.plus(message, self._began.model)
-        tokens = _NO_TOKENS if usage is None else _tokens(usage)
-        numbers = (self._index, len(message.text), len(message.tool_calls))
-        self._rows.append((*numbers, *tokens, cost.usd or 0.0, cost.usd is not None, cost.partial, cost.listed))
+            return chained(before, "")
+        return chained(before, self._id) if is_random(self._id) else NO_MARK
+
+    def _begin_step(self, mark: int, beginning: int) -> None:
+        self._places.append((mark, self._index, beginning))
+        self._made, self._results, self._errors = (0, 0, 0), 0, 0
+        self._usage, self._cost = None, UNKNOWN_COST
 
     def _end_step(self) -> None:
-        """Note the errors since the last response."""
-        if self._rows:
-            row = self._rows[-1]
-            self._rows[-1] = (*row[:3], self._errors, *row[3:])
-            self._errors = 0
-
-    def _mark_weak(self, mark: int) -> None:
-        """Give the steps that chance may give twice the mark of the first one behind them that it
-        does not.
-        """
-        for at in range(len(self._marks) - self._weak, len(self._marks)):
-            self._marks[at] = mark
-        self._weak = 0
+        usage, cost = self._usage, self._cost
+        flags = usage is not None, cost.usd is not None, cost.partial, cost.listed
+        made = *self._made, self._results, self._errors
+        self._numbers.append((*made, *tokens_of(usage or NO_USAGE), cost.usd or 0.0, *flags))
 
     def end(self) -> RecordedSteps:
-        """The steps of the run, which is over."""
+        """The steps of the run, which is over. A step that chance may give twice has its place
+        before the first one that it does not. If there is none, the whole run must be equal.
+        """
         self._end_step()
-        if not self._marks:
-            self._marks.append(NO_MARK)
-            self._weak = 1
-        if self._certain:
-            self._mark_weak(self._chain)
-        elif self._results or is_random(self._own_id):
-            self._mark_weak(chained(self._chain, self._own_id))
-        else:
-            self._mark_weak(chained(self._chain, self._place))
-        rows = b"".join(_ROW.pack(*row) for row in self._rows)
-        return RecordedSteps(self._marks.tobytes(), zlib.compress(rows, 1))
+        whole = self._chain
+        if not self._certain:
+            likely = any(one[3] for one in self._numbers) or sum(one[1] for one in self._numbers) >= CHANCE_CHARS
+            content = fingerprint(self._source.head)
+            whole = chained(whole, self._id or self._within if likely else f"{content}{self._within}")
+        first = next((chained(mark, f"{begins}") for mark, _, begins in self._places[1:] if mark), whole)
+        packed = bytearray()
+        for at, ((mark, *place), numbers) in enumerate(zip(self._places, self._numbers, strict=True)):
+            certain = mark or chained(first, f"{at}" if at else self._id)
+            packed += _PLACE.pack(certain, *place) + NUMBERS.pack(*numbers)
+        return RecordedSteps(zlib.compress(packed, 1))
 
 
 def _said(message: RecordedMessage) -> str:
@@ -176,16 +173,36 @@ def _said(message: RecordedMessage) -> str:
     return "\0".join((message.role, message.text, message.reasoning, repr(calls), repr(results)))
 
 
-def _tokens(usage: Usage) -> tuple[int, ...]:
-    return (
-        usage.input_tokens,
-        usage.output_tokens,
-        usage.reasoning_tokens,
-        usage.cached_tokens,
-        usage.total_tokens,
-        usage.cache_write_tokens,
-        usage.cache_write_1h_tokens,
-    )
+def _beginning(message: RecordedMessage) -> int:
+    """Hashes of the beginnings of its reasoning, its text and its first call; 0 for each that it
+    lacks. Without a time, each includes those before it.
+    """
+    call = "".join(f"{call.id}\0{call.name}\0{call.arguments}" for call in message.tool_calls[:1])
+    said = [message.reasoning[:LIKE_CHARS], message.text[:LIKE_CHARS], call]
+    found = 0
+    for at, one in enumerate(said):
+        if message.at is None:
+            begins = "\0\0".join(said[: at + 1]) if any(said[at:]) else ""
+        else:
+            begins = call if one is call else one[:LINE_CHARS].partition("\n")[0]
+        found = found << _HASH_BITS | (chained(NO_MARK, begins) & _HASH if begins else 0)
+    return found
+
+
+def begin_alike(one: int, other: int) -> bool:
+    """Whether two records of a step can be of the same step, as far as both of them go."""
+    for _ in range(3):
+        if (one ^ other) & _HASH and one & _HASH and other & _HASH:
+            return False
+        one, other = one >> _HASH_BITS, other >> _HASH_BITS
+    return True
+
+
+def difference(now: StepNumbers, then: StepNumbers) -> StepNumbers:
+    """The numbers of a step beyond those that were recorded of it before."""
+    *more, usd = (max(one - other, 0) for one, other in zip(now[:13], then[:13], strict=True))
+    used = any(more[5:])
+    return *more, usd, used, usd > 0, now[15] and used, now[16] and usd > 0
 
 
 def is_random(id: str | None) -> bool:

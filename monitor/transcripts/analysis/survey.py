@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from monitor._util.hashing import fingerprint
 from monitor.detectors.detector import Detector
 from monitor.errors import MissingExtra
 from monitor.judges.judge import Judge
@@ -107,7 +106,7 @@ class SurveyedRun:
     @property
     def silent(self) -> bool:
         """Whether its model says and does nothing, so there was nothing to look at."""
-        return self.total == ModelOutput(turns=self.total.turns)
+        return not self.copied_turns and self.total == ModelOutput(turns=self.total.turns)
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -314,13 +313,10 @@ def _surveyed(
 ) -> Iterator[SurveyedRun]:
     open_runs = Survey(source.name, reader.format, watched)
     logs: dict[str, StepLog] = {}
-    content = fingerprint(source.head)
     for entry in reader.read(source, report):
         match entry:
             case Began():
-                within = entry.run.removeprefix(source.stem)
-                own_id = within.partition("~")[0] if within == entry.run else ""
-                logs[entry.run] = StepLog(entry, own_id, content + within)
+                logs[entry.run] = StepLog(entry, source)
             case Said() if not logs[entry.run].take(entry.message):
                 report.repeated += 1
                 continue

@@ -62,15 +62,24 @@ class SweAgentReader(TranscriptReader):
         document = table(source.document)
         info = table(document.get("info"))
         began = Began(run=source.stem, project=text(document.get("environment")))
-        steps = [*map(table, rows(document.get("trajectory")))]
+        steps = [*_objects(document.get("trajectory"), report)]
         task = [one for one in rows(document.get("history")) if text(table(one).get("role")) in {"system", "user"}][:2]
         messages = (
             [*messages_of(task), *(message for step in steps for message in _step(step))]
             if steps
-            else messages_of(rows(document.get("history")))
+            else messages_of(rows(document.get("history")), report)
         )
         totals = _stats(table(info.get("model_stats")))
         yield from whole_run(began, messages, ended=_ended(text(info.get("exit_status"))), totals=totals)
+
+
+def _objects(steps: object, report: ReadReport) -> Iterator[Mapping[str, Any]]:
+    """The steps that are JSON objects. The others are noted."""
+    for step in rows(steps):
+        if isinstance(step, dict):
+            yield step
+        else:
+            report.does_not_know(step)
 
 
 def _stats(stats: Mapping[str, Any]) -> RunTotals | None:
@@ -112,7 +121,7 @@ class MiniSweAgentReader(TranscriptReader):
         messages = rows(document if isinstance(document, list) else table(document).get("messages"))
         yield from whole_run(
             Began(run=source.stem),
-            _with_commands(messages_of(messages)),
+            _with_commands(messages_of(messages, report)),
             ended=_ended(text(info.get("exit_status"))),
             totals=_stats(table(info.get("model_stats"))),
         )
@@ -173,7 +182,7 @@ class TauBenchReader(TranscriptReader):
             reward = one.get("reward", table(one.get("reward_info")).get("reward"))
             yield from whole_run(
                 Began(run=id, project="tau-bench"),
-                messages_of(messages),
+                messages_of(messages, report),
                 ended=_ended(text(one.get("termination_reason"))) or ("finished", f"reward {reward}"),
             )
 
@@ -217,7 +226,7 @@ class AtifReader(TranscriptReader):
         model = text(agent.get("model_name"))
         id = text(document.get("session_id")) or source.stem
         began = Began(run=id, project=text(agent.get("name")), model=model)
-        steps = map(table, rows(document.get("steps")))
+        steps = _objects(document.get("steps"), report)
         metrics = table(document.get("final_metrics"))
         usage = tokens_of(
             metrics, given=("total_prompt_tokens",), answered=("total_completion_tokens",), cached="total_cached_tokens"
@@ -226,12 +235,12 @@ class AtifReader(TranscriptReader):
         totals = RunTotals(usage=() if usage is None else ((model, usage),), cost_usd=cost)
         yield from whole_run(
             began,
-            (message for step in steps for message in _atif_step(step, model)),
+            (message for step in steps for message in _atif_step(step, model, report)),
             totals=totals if metrics else None,
         )
 
 
-def _atif_step(step: Mapping[str, Any], model: str) -> Iterator[RecordedMessage]:
+def _atif_step(step: Mapping[str, Any], model: str, report: ReadReport) -> Iterator[RecordedMessage]:
     source, at = text(step.get("source")), seconds(step.get("timestamp"))
     results = tuple(
         result_of("", words(one.get("content")), call_id=text(one.get("source_call_id")) or None)
@@ -255,5 +264,7 @@ def _atif_step(step: Mapping[str, Any], model: str) -> Iterator[RecordedMessage]
         )
     elif source in {"user", "system"}:
         yield RecordedMessage("user" if source == "user" else "system", words(step.get("message")), at=at)
+    else:
+        report.does_not_know(source)
     if results:
         yield RecordedMessage("tool", tool_results=results, at=at)

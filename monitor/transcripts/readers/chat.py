@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from monitor._util.lazy import LazyModule
 from monitor.transcripts.base import RecordedCall, RecordedMessage, RecordedResult, Role
+from monitor.transcripts.entries import ReadReport
 from monitor.transcripts.readers.values import (
     call_of,
     in_tier,
@@ -58,11 +59,13 @@ def are_messages(value: object) -> bool:
     return isinstance(value, list) and bool(value) and all(map(is_message, value))
 
 
-def messages_of(messages: Iterable[object]) -> Iterator[RecordedMessage]:
-    """The messages. An item that is no message is left out."""
+def messages_of(messages: Iterable[object], report: ReadReport | None = None) -> Iterator[RecordedMessage]:
+    """The messages. An item that is no message is left out, and noted in `report`."""
     for one in messages:
         if isinstance(one, dict) and _role(one) is not None:
             yield from message_of(one)
+        elif report is not None:
+            report.does_not_know(table(one).get("role", table(one).get("type", one)))
 
 
 def message_of(message: Mapping[str, Any]) -> Iterator[RecordedMessage]:

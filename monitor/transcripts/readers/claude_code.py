@@ -65,7 +65,7 @@ class ClaudeCodeLines(LineReading):
             return ()
         if self._session and text(record.get("sessionId")) not in {"", self._session}:
             if self._runs:  # a resumed session copies the records of its parent to its beginning
-                report.does_not_know("record of another session")
+                report.is_of_another_session()
             else:
                 report.copied += 1
             return ()
@@ -312,7 +312,7 @@ def _add(held: HeldResponse, blocks: Iterable[Any]) -> None:
                 held.text.append(text(block.get("text")))
             case "thinking":
                 held.reasoning.append(text(block.get("thinking")))
-            case "tool_use" | "server_tool_use":
+            case _ if "input" in block:
                 held.calls.append(call_of(block.get("name"), block.get("input"), block.get("id")))
             case _:
                 pass

@@ -50,7 +50,7 @@ class ClineReader(TranscriptReader):
         )
 
     def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
-        yield from whole_run(Began(run=source.stem), _with_calls(messages_of(rows(source.document))))
+        yield from whole_run(Began(run=source.stem), _with_calls(messages_of(rows(source.document), report)))
 
 
 def _with_calls(messages: Iterator[RecordedMessage]) -> Iterator[RecordedMessage]:

@@ -72,7 +72,7 @@ class CodexLines(LineReading):
         if kind == "session_meta":
             self._foreign = self._foreign or self._is_other(table(record.get("payload")))
         if self._foreign:
-            report.does_not_know("record of another session")
+            report.is_of_another_session()
         elif kind == "session_meta":
             yield from self._meta(table(record.get("payload")))
         elif kind == "thread.started" or (not kind and "instructions" in record):

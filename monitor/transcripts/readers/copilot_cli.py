@@ -24,6 +24,7 @@ class CopilotCliLines(LineReading):
     def __init__(self, source: Source) -> None:
         self._stem = source.stem
         self._run: OpenRun | None = None
+        self._foreign = False
         self._model = ""
         self._seen = RecentIds()
         self._called = RecentIds()
@@ -33,7 +34,11 @@ class CopilotCliLines(LineReading):
         if self._run is None:
             self._run = OpenRun(text(data.get("sessionId")) or self._stem)
             yield Began(run=self._run.id, project=text(table(data.get("context")).get("cwd")))
-        if not self._seen.is_new(record.get("id")):
+        if record.get("type") == "session.start" and text(data.get("sessionId")) not in {"", self._run.id}:
+            self._foreign = True
+        if self._foreign:
+            report.is_of_another_session()
+        elif not self._seen.is_new(record.get("id")):
             report.repeated += 1
         else:
             kind = text(record.get("type"))
@@ -71,7 +76,7 @@ class CopilotCliLines(LineReading):
                 run.ended = ("failed", text(data.get("message"))[:200])
             case "session.shutdown" if run.ended is None and data.get("shutdownType") != "routine":
                 run.ended = ("failed", text(data.get("shutdownType")))
-            case _ if not kind.startswith(_QUIET):
+            case _ if not kind.startswith(_QUIET) or "toolRequests" in data:
                 report.does_not_know(kind)
 
 

@@ -105,7 +105,7 @@ class GeminiCliLines(LineReading):
             if not self._foreign:
                 self._change(record)
         elif self._foreign:
-            report.does_not_know("record of another session")
+            report.is_of_another_session()
         else:
             yield from self._message(text(record.get("id")) or f"#{self._records}", record, report)
 
@@ -252,7 +252,7 @@ def _replayed(source: Source, report: ReadReport) -> tuple[Mapping[str, Any], li
             foreign = _begins_another(session, record)
             session.update({} if foreign else record)
         elif foreign:
-            report.does_not_know("record of another session")
+            report.is_of_another_session()
         else:
             id = text(record.get("id")) or f"#{number}"
             report.repeated += id in messages
@@ -327,9 +327,9 @@ def message_of_parts(role: str, parts: Iterator[Mapping[str, Any]]) -> Iterator[
     calls: list[RecordedCall] = []
     results: list[RecordedResult] = []
     for part in parts:
-        if isinstance(call := part.get("functionCall"), dict):
+        if isinstance(call := part.get("functionCall", part.get("function_call")), dict):
             calls.append(call_of(call.get("name"), call.get("args"), call.get("id")))
-        elif isinstance(response := part.get("functionResponse"), dict):
+        elif isinstance(response := part.get("functionResponse", part.get("function_response")), dict):
             inside = table(response.get("response"))
             results.append(
                 result_of(

@@ -65,9 +65,8 @@ def _database(source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
                 yield Began(
                     run=state.id, project=text(columns.get("working_dir")), title=text(columns.get("description"))
                 )
-                for row in database.execute(
-                    "SELECT * FROM messages WHERE session_id = ? ORDER BY rowid", (columns["id"],)
-                ):
+                said = database.execute("SELECT * FROM messages WHERE session_id = ? ORDER BY rowid", (columns["id"],))
+                for row in said.fetchall():  # a reader that is slow would hold up goose
                     yield from _row(state, dict(row), report)
                 yield state.end()
     except (sqlite3.Error, KeyError) as error:
@@ -84,3 +83,5 @@ def _row(state: OpenRun, row: Mapping[str, Any], report: ReadReport) -> Iterator
     if is_message(record):
         for message in message_of(table(record)):
             yield state.said(message)
+    else:
+        report.does_not_know(record["role"])

@@ -43,7 +43,7 @@ class InspectAiReader(TranscriptReader):
         document = table(source.document)
         head, names = table(document.get("eval")), RunIds()
         for sample in rows(document.get("samples")):
-            yield from _sample(table(sample), head, source, names)
+            yield from _sample(table(sample), head, source, names, report)
 
 
 def _names(source: Source) -> list[str]:
@@ -65,7 +65,7 @@ def _archive(source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
                     head = table(table(_member(archive, name, report)).get("eval"))
             for name in names:
                 if name.startswith("samples/"):
-                    yield from _sample(table(_member(archive, name, report)), head, source, ids)
+                    yield from _sample(table(_member(archive, name, report)), head, source, ids, report)
     except damage(NotImplementedError) as error:
         report.cannot_read(1, f"the archive cannot be read: {error}")
 
@@ -82,7 +82,7 @@ def _member(archive: zipfile.ZipFile, name: str, report: ReadReport) -> object:
 
 
 def _sample(
-    sample: Mapping[str, Any], head: Mapping[str, Any], source: Source, names: RunIds
+    sample: Mapping[str, Any], head: Mapping[str, Any], source: Source, names: RunIds, report: ReadReport
 ) -> Iterator[TranscriptEntry]:
     if not sample:
         return
@@ -100,7 +100,7 @@ def _sample(
     )
     messages = (_resolved(message, attached, 0) for message in rows(sample.get("messages")))
     totals = RunTotals(usage=tuple(_usage_by_model(table(sample.get("model_usage")))))
-    yield from whole_run(began, with_model(messages_of(messages), model), ended=ended, totals=totals)
+    yield from whole_run(began, with_model(messages_of(messages, report), model), ended=ended, totals=totals)
 
 
 def _usage_by_model(given: Mapping[str, Any]) -> Iterator[tuple[str, Usage]]:

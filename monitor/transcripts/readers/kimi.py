@@ -42,6 +42,8 @@ class KimiLines(LineReading):
         elif kind.startswith("full_compaction") and kind.endswith(("complete", "end", "done")):
             yield from self._flush()
             yield CompactionSeen(run=self._run.id, at=at)
+        elif "time" not in record and kind != "metadata":
+            report.does_not_know(kind)
 
     def end(self, report: ReadReport) -> Iterator[TranscriptEntry]:
         if self._began:

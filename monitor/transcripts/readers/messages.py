@@ -67,11 +67,13 @@ class MessagesReader(LineReader):
     def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
         document = source.document
         if isinstance(document, dict) and not _is_line(document):
-            yield from _request(source.stem, document)
+            yield from _request(source.stem, document, report)
         elif isinstance(document, list):
             if _are_langchain(document):
                 document = [{**table(one["data"]), "role": one["type"]} for one in document]
-            found = (m for one in document for m in _ui(table(one))) if _are_ui(document) else messages_of(document)
+            found = (
+                (m for one in document for m in _ui(table(one))) if _are_ui(document) else messages_of(document, report)
+            )
             yield from whole_run(Began(run=source.stem), found)
         else:
             yield from MessageLines(source).read_all(source, report)
@@ -87,7 +89,7 @@ def _is_line(record: Mapping[str, Any]) -> bool:
     return is_message(record) or is_message({"role": record.get("role"), **table(record.get("message"))})
 
 
-def _request(stem: str, request: Mapping[str, Any]) -> Iterator[TranscriptEntry]:
+def _request(stem: str, request: Mapping[str, Any], report: ReadReport) -> Iterator[TranscriptEntry]:
     """A request, and the answer that its log has."""
     response = table(request.get("response"))
     model = in_tier(text(request.get("model")) or text(response.get("model")), response)
@@ -97,7 +99,7 @@ def _request(stem: str, request: Mapping[str, Any]) -> Iterator[TranscriptEntry]
     if "content" in response and "role" in response:
         everything.append(response)
     began = Began(run=text(response.get("id")) or stem, model=model)
-    yield from whole_run(began, with_model(messages_of(everything), model))
+    yield from whole_run(began, with_model(messages_of(everything, report), model))
 
 
 def _are_langchain(document: list[Any]) -> bool:

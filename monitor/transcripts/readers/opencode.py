@@ -7,6 +7,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from itertools import groupby
 from typing import Any, Final
 
 from monitor.transcripts.base import RecordedCall, RecordedMessage, RecordedResult
@@ -27,6 +28,10 @@ from monitor.transcripts.readers.values import (
 from monitor.transcripts.source import SQLITE_MAGIC, Source
 from monitor.usage import Usage
 
+_MESSAGES: Final = """
+SELECT message.id, message.data, part.data FROM message LEFT JOIN part ON part.message_id = message.id
+WHERE message.session_id = ? ORDER BY message.id, part.id
+"""
 _ERRORS: Final[Mapping[str, EndState]] = {
     "MessageAbortedError": "aborted",
     "ContextOverflowError": "limit",
@@ -73,16 +78,18 @@ def _is_printed(source: Source) -> bool:
 def _printed(source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
     state: OpenRun | None = None
     blocks: list[Mapping[str, Any]] = []
+    at: float | None = None
     for record in source.records(report):
         if state is None:
             state = OpenRun(text(record.get("sessionID")) or source.stem)
             yield Began(run=state.id)
         kind, part = text(record.get("type")), table(record.get("part"))
+        at = at if blocks else seconds(record.get("timestamp"))
         if kind in {"text", "tool_use", "reasoning"}:
             blocks.append(part)
         elif kind == "step_finish":
             step = {**part, "finish": part.get("reason")}
-            yield from _turn(state, step, blocks, seconds(record.get("timestamp")))
+            yield from _turn(state, step, blocks, at)
             blocks = []
         elif kind == "error":
             error = table(record.get("error"))
@@ -92,7 +99,7 @@ def _printed(source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
             report.does_not_know(kind)
     if state is not None:
         if blocks:
-            yield from _turn(state, {}, blocks, None)
+            yield from _turn(state, {}, blocks, at)
         yield state.end()
 
 
@@ -105,19 +112,14 @@ def _database(source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
                 columns = dict(zip(names, row, strict=True))
                 info = {**columns, **unpacked(columns.get("data"), report)}
                 info["parentID"] = columns.get("parent_id") or info.get("parentID")
+                found = database.execute(_MESSAGES, (info["id"],)).fetchall()  # at once: opencode may wait to write
                 messages = (
-                    (unpacked(data, report), [unpacked(part, report) for (part,) in _parts(database, id)])
-                    for id, data in database.execute(
-                        "SELECT id, data FROM message WHERE session_id = ? ORDER BY id", (info["id"],)
-                    )
+                    (unpacked(data, report), [unpacked(part, report) for *_, part in parts if part is not None])
+                    for (_, data), parts in groupby(found, lambda row: row[:2])
                 )
                 yield from _session(info, messages)
     except sqlite3.Error as error:
         report.cannot_read(1, f"it is an SQLite database that cannot be read: {error}")
-
-
-def _parts(database: sqlite3.Connection, message: str) -> Iterator[tuple[Any]]:
-    yield from database.execute("SELECT data FROM part WHERE message_id = ? ORDER BY id", (message,))
 
 
 def _session(
@@ -153,7 +155,7 @@ def _turn(
     calls: list[RecordedCall] = []
     results: list[RecordedResult] = []
     for block in blocks:
-        if block.get("type") == "tool":
+        if "callID" in block:
             inside = table(block.get("state"))
             calls.append(call_of(block.get("tool"), inside.get("input"), block.get("callID")))
             if text(inside.get("status")) in {"completed", "error"}:

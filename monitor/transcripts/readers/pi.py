@@ -31,6 +31,7 @@ class PiLines(LineReading):
         self._stem = source.stem
         self._active = active
         self._run: OpenRun | None = None
+        self._foreign = False
 
     def take(self, record: Mapping[str, Any], report: ReadReport) -> Iterator[TranscriptEntry]:
         kind = text(record.get("type"))
@@ -42,12 +43,21 @@ class PiLines(LineReading):
                 model=text(record.get("modelId")),
                 parent=text(record.get("parentSession")) or None,
             )
+        if kind == "session" and text(record.get("id")) not in {"", self._run.id}:
+            self._foreign = True
+        if self._foreign:
+            report.is_of_another_session()
+            return
         if self._active is not None and kind != "session" and text(record.get("id")) not in self._active:
+            if "id" not in record:
+                report.does_not_know(kind)
             return
         if kind in {"message", "message_end"}:
             yield from _entries(self._run, table(record.get("message")), record)
         elif kind == "compaction":
             yield CompactionSeen(run=self._run.id, at=seconds(record.get("timestamp")))
+        elif "id" in record and "message" in record:
+            report.does_not_know(kind)
 
     def end(self, report: ReadReport) -> Iterator[TranscriptEntry]:
         if self._run is not None:
@@ -117,12 +127,14 @@ def _active(source: Source) -> set[str] | None:
     leaf = ""
     for record in source.records(ReadReport()):
         id = text(record.get("id"))
+        if record.get("type") == "session" and parents:
+            break  # another session begins
         if record.get("type") == "session" or not id:
             continue
         leaf = id
         parents[id] = text(record.get("parentId"))
         for block in map(table, rows(table(record.get("message")).get("content"))):
-            if block.get("type") == "toolCall":
+            if "arguments" in block:
                 calls[text(block.get("id"))] = id  # OpenClaw: a result's parent may be the call
     if not parents or not any(parents.values()):
         return None
@@ -180,5 +192,5 @@ def _entries(run: OpenRun, message: Mapping[str, Any], record: Mapping[str, Any]
 
 def _calls(blocks: list[Mapping[str, Any]]) -> Iterator[RecordedCall]:
     for block in blocks:
-        if block.get("type") == "toolCall":
+        if "arguments" in block:
             yield call_of(block.get("name"), block.get("arguments"), block.get("id"))

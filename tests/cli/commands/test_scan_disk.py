@@ -259,6 +259,17 @@ def test_a_session_goes_on_from_a_run_only_if_that_run_was_asked_for(tmp_path: P
     assert counts(done)["runs"] == 1
 
 
+def test_a_run_that_goes_on_in_another_project_is_a_run_of_both(tmp_path: Path):
+    *_, first, second = a_session_and_its_beginning(tmp_path)
+    Path(second).write_text(Path(second).read_text().replace("/cosmic-apple-tile", "/there"))
+    done = scan(first, second)
+    rows = [
+        line.split()[2:4] for line in done.stdout.splitlines() if line.startswith("Claude Code") and "554b9" not in line
+    ]
+    assert sorted(rows) == [["cosmic-apple-tile", "1"], ["there", "1"]]
+    assert "\n1 run in" in done.stdout
+
+
 def test_a_terminal_is_never_steered_by_a_transcript(tmp_path: Path):
     evil = "\x1b[2J\u202e"
     calls = [

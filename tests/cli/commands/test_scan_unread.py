@@ -135,6 +135,53 @@ def test_a_session_in_utf_16_in_a_folder_is_no_all_clear(tmp_path: Path, encodin
     assert "printed.jsonl: it is " in done.stderr
 
 
+ATIF = SAMPLES / "atif" / "terminus_2_hello-world-context-summarization-linear-history.trajectory.json"
+COPILOT = SAMPLES / "copilot-cli" / "stage0-small.jsonl"
+OPENCLAW = SAMPLES / "pi" / "openclaw.jsonl"
+PI = SAMPLES / "pi" / "pi-v3.jsonl"
+NOT_READ: dict[str, tuple[str, bytes]] = {
+    "a document that was cut": ("a.json", ATIF.read_bytes()[:-300]),
+    "a document in UTF-16": ("a.json", ATIF.read_text().encode("utf-16")),
+    "two documents": ("a.json", ATIF.read_bytes() + ATIF.read_bytes()),
+    "a document that is nested too deeply": ("a.json", b'{"steps": ' + b"[" * 200_000 + b"]" * 200_000 + b"}"),
+    "two sessions of Copilot CLI": ("a.jsonl", COPILOT.read_bytes() * 9 + COPILOT.read_bytes().replace(b"small", b"b")),
+    "two sessions of pi": ("a.jsonl", PI.read_bytes() + PI.read_bytes().replace(b'"id":"', b'"id":"b')),
+    "two formats": ("a.jsonl", (SAMPLES / "kimi-cli/wire-subagent_agent-0.jsonl").read_bytes() + CODEX.read_bytes()),
+    "messages in unknown records": ("a.jsonl", OPENCLAW.read_bytes().replace(b'"type":"message"', b'"type":"said"')),
+    "steps of unknown sources": ("a.json", ATIF.read_bytes().replace(b'"source": "agent"', b'"source": "robot"')),
+    "messages of unknown roles": (
+        "a.json",
+        b'[{"task_id": 1, "reward": 0, "traj": [{"role": "robot", "content": "a"}]}]',
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NOT_READ)
+def test_beside_a_whole_session_it_is_no_all_clear(name: str, tmp_path: Path):
+    file, data = NOT_READ[name]
+    (tmp_path / file).write_bytes(data)
+    (tmp_path / CLAUDE.name).write_bytes(CLAUDE.read_bytes())
+    done = scan(str(tmp_path))
+    assert done.exit_code == 2
+    assert file in done.stderr
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[a link](https://example.org)\n",
+        "{\n  // settings\n  'a': 1\n}\n",
+        "[1, 2]\n[3]\n",
+        '{"name": "left-pad"}',
+        "[ ] to do",
+    ],
+)
+def test_what_is_no_transcript_beside_a_whole_session_is_an_all_clear(text: str, tmp_path: Path):
+    (tmp_path / "a.json").write_text(text)
+    (tmp_path / CLAUDE.name).write_bytes(CLAUDE.read_bytes())
+    assert scan(str(tmp_path)).exit_code == 0
+
+
 def test_a_packed_session_that_was_cut_is_no_all_clear_though_one_line_is_missing(tmp_path: Path):
     whole = gzip.compress(CLAUDE.read_bytes() * 40)
     (tmp_path / "cut.jsonl.gz").write_bytes(whole[: len(whole) * 4 // 5])
