@@ -11,6 +11,7 @@ import secrets
 from pathlib import Path
 from typing import Final
 
+from monitor._util.whole_files import write_whole
 from monitor.errors import SessionUnavailable
 
 MARK: Final = ".agent-monitor"
@@ -57,19 +58,12 @@ class MarkedFolder:
         `SessionUnavailable`.
         """
         path = self.folder / name
-        beside = self.folder / f"{name}.{secrets.token_hex(4)}"
         try:
             self.make()
-            with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            beside.replace(path)
+            write_whole(path, data)
             sync_folder(self.folder)
             sync_folder(self.folder.parent)
         except OSError as error:
-            with contextlib.suppress(OSError):
-                beside.unlink(missing_ok=True)
             raise SessionUnavailable(f"{path} cannot be written ({error.strerror}); nothing was changed") from error
 
     def remove(self) -> None:

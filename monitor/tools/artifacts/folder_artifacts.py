@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
-import tempfile
+import secrets
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,6 +21,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 import anyio.to_thread
 
 from monitor._util.explained_options import explained
+from monitor._util.whole_files import write_whole
 from monitor.errors import ConfigError, StoreError, describe
 from monitor.tools.artifacts.artifact_store import (
     MAX_BYTES,
@@ -219,16 +220,7 @@ class FolderArtifacts:
 
     def _write(self, path: Path, data: bytes) -> None:
         self._folder(path.parent)
-        number, name = tempfile.mkstemp(dir=path.parent)  # for its owner only
-        try:
-            with os.fdopen(number, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).replace(path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        write_whole(path, data, half=f"tmp{secrets.token_hex(4)}")
 
     def _folder(self, path: Path) -> None:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -24,6 +23,7 @@ from pydantic import Field
 
 from monitor._util.explained_options import explained
 from monitor._util.quoting import foreign, printable
+from monitor._util.whole_files import write_whole
 from monitor.errors import ConfigError, ToolError, describe
 from monitor.reasons import ToolErrorKind
 from monitor.tools.artifacts.artifact_tools import PAGE_LINES, page
@@ -209,14 +209,7 @@ class FileMemory(ToolGroup):
             text = f"{self._read(path).rstrip()}\n{text}"
         if len(text) > FILE_CHARS:
             raise ToolError(f"a file has at most {FILE_CHARS:,} characters, this one would have {len(text):,}")
-        number, name = tempfile.mkstemp(dir=path.parent)
-        try:
-            with os.fdopen(number, "w", encoding="utf-8", errors="replace") as file:
-                file.write(text)
-            Path(name).replace(path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        write_whole(path, text.encode("utf-8", "replace"))
         return f"{path.parent.name}/{path.stem} is written ({len(text):,} characters)"
 
 
