@@ -15,10 +15,11 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol, TypeAlias, cast, get_args
+from typing import Any, Final, Literal, Protocol, TypeAlias, cast
 
 import anyio
 
+from monitor._util.argument_checks import check_word
 from monitor._util.explained_options import explained
 from monitor._util.quoting import foreign
 from monitor.calls import ApprovalAnswer, ApprovalRequest, CallState, bound_hash
@@ -64,8 +65,8 @@ class Approval:
     """Seconds after which a question is given up. `None`: it waits."""
 
     def __post_init__(self) -> None:
-        if self.mode is not None and self.mode not in get_args(Mode):
-            raise ConfigError(f"approval is one of {', '.join(map(repr, get_args(Mode)))}, not {self.mode!r}")
+        if self.mode is not None:
+            check_word("approval", self.mode, Mode)
         if self.rules is not None and not isinstance(self.rules, Rules):
             object.__setattr__(self, "rules", Rules.load(self.rules))
         if self.expires_s is not None and not self.expires_s > 0:
